@@ -3,7 +3,7 @@
 //! Exit codes are 0 ok, 1 failure, 2 wrong usage or configuration (clap's own usage errors are 2 as
 //! well). The main thread of `serve` only waits for signals; the daemon's threads are its own.
 
-use std::io::{IsTerminal, stderr, stdin, stdout};
+use std::io::{ErrorKind, IsTerminal, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,7 +42,11 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Man { dir } => man::man(dir.as_deref()),
         Command::Completions { shell } => man::completions(shell),
         Command::Load(options) => until_signal(|shutdown| {
-            load::execute(&options, shutdown, &mut stdout(), &mut stderr()).map_err(Failure::failed)
+            let done = load::execute(&options, shutdown, &mut stdout(), &mut stderr());
+            done.map_err(|error| match error.kind() {
+                ErrorKind::BrokenPipe => Failure::write(error),
+                _ => Failure::failed(error),
+            })
         }),
         Command::ImportLog(flags) => {
             let config = configured(flags.config.as_ref())?;

@@ -86,6 +86,13 @@ pub fn agent(
     Ok(agent_with(settings.build(), Arc::new(tls)))
 }
 
+/// Says why a server could not be asked, without the library's prefix.
+#[must_use]
+pub fn problem(error: &ureq::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("io: ").unwrap_or(&text).to_owned()
+}
+
 /// Creates an agent that verifies nothing.
 #[must_use]
 pub fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {

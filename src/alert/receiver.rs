@@ -289,7 +289,7 @@ fn post(agent: &Agent, url: &str, body: String) -> Outcome {
         .header("content-type", "application/json")
         .send(body);
     match sent {
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(error) => Outcome::Failed(roots::problem(&error)),
         Ok(answer) => match answer.status().as_u16() {
             200..=299 => Outcome::Taken,
             code @ (429 | 500..=599) => Outcome::Failed(format!("it answered {code}")),

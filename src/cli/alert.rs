@@ -12,6 +12,7 @@ use super::format::{fit, visible, width};
 use super::{Failure, print};
 use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
+use crate::daemon::memory_plan::counted;
 
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
@@ -222,9 +223,13 @@ fn listed(alerts: &Json, silences: &Json) -> String {
     }
     for rule in list(alerts, "rules") {
         lines.push(format!(
-            "rule: {}; {} rows now",
+            "rule: {}; {} now",
             text(&rule, "text"),
-            rule["rows"]
+            counted(
+                rule["rows"].as_u64().unwrap_or_default() as usize,
+                "row",
+                "rows"
+            )
         ));
     }
     for it in list(silences, "rows") {

@@ -78,6 +78,14 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .map(|input| format!("\n  spans  {}", input.listen))
         .collect();
     let push = pushes(&config).map_or_else(String::new, |push| format!("\n  OTLP   {push}"));
+    let managers = config.alerting.alertmanager.iter();
+    let receivers = managers.chain([&config.alerting.webhook]);
+    let receivers = receivers.filter(|url| !url.is_empty());
+    let receivers: String = receivers.map(|url| format!("\n  alerts {url}")).collect();
+    let shipped = Some(&config.clickhouse.url).filter(|url| !url.is_empty());
+    let shipped = shipped.map_or_else(String::new, |url| {
+        format!("\n  rows   to ClickHouse at {url}")
+    });
     let squids = config.squids.iter();
     let squids: String = squids
         .map(|squid| format!("\n  Squid  {}", squid.from))
@@ -114,7 +122,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{spans}{push}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}{releases}",
+         HTTP   {}\n  MySQL  {}{spans}{push}{receivers}{shipped}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}{releases}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

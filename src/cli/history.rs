@@ -21,12 +21,13 @@ pub enum HistoryCommand {
 
 /// The folder.
 #[derive(Debug, Clone, FlagGroup)]
+#[group(required = true, multiple = false)]
 pub struct FolderFlag {
     /// The folder, as in history.dir.
-    #[arg(long, value_name = "DIR", required_unless_present = "data")]
+    #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The folder of all data, as in data.dir: history is in it.
-    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 

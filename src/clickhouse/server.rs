@@ -166,7 +166,7 @@ impl Server {
             .timeout_global(Some(patience))
             .build();
         let answer = self.agent.run(request);
-        let mut answer = answer.map_err(|error| failed(error.to_string()))?;
+        let mut answer = answer.map_err(|error| failed(roots::problem(&error)))?;
         let status = answer.status().as_u16();
         if status != 200 {
             let (said, _) = said(&mut answer);
@@ -252,7 +252,7 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
     let later = |problem: &str| Failure::Later(format!("{url}: {problem}"));
     let mut answer = agent
         .run(request)
-        .map_err(|error| later(&error.to_string()))?;
+        .map_err(|error| later(&roots::problem(&error)))?;
     // An error after the head of the answer is in its body, so rows are stored only when the body
     // has ended.
     let (text, ended) = said(&mut answer);

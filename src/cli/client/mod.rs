@@ -357,6 +357,9 @@ impl ClientError {
             {
                 Some("does it use TLS? then --url https://HOST:PORT")
             }
+            Self::Refused { status: 401, .. } => Some(
+                "--token-file FILE or PINBAD_TOKEN has a token, a URL a name and password: http://NAME:PASSWORD@HOST:PORT",
+            ),
             _ => None,
         }
     }
@@ -379,7 +382,7 @@ fn message_of(error: &ureq::Error) -> String {
     if let ureq::Error::Protocol(_) = error {
         return NO_HTTP.to_owned();
     }
-    text.strip_prefix("io: ").unwrap_or(&text).to_owned()
+    roots::problem(error)
 }
 
 #[cfg(test)]

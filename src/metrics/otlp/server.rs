@@ -86,7 +86,7 @@ impl Server {
         let request = request.config().timeout_global(Some(patience)).build();
         let outcome = match request.send(&body.bytes) {
             Ok(mut answer) => outcome(&mut answer),
-            Err(error) => Outcome::Later(error.to_string(), None),
+            Err(error) => Outcome::Later(roots::problem(&error), None),
         };
         if !matches!(outcome, Outcome::Taken(..))
             && let Some(Ok(headers)) = self.headers_file.as_deref().map(read_headers)
