@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value as Json, json};
 
 use crate::harness::{
-    Collector, Here, Running, Sender, Site, await_condition, await_until, free_address,
+    Collector, Here, Running, Sender, Site, await_condition, await_until, free_address, pinbad, run,
 };
 use crate::packets::request;
 
@@ -296,4 +296,18 @@ fn alertmanager_shows_what_fires_and_that_it_is_over() {
     });
     here.stop();
     drop(running);
+}
+
+#[test]
+fn check_names_who_is_told() {
+    let urls = [
+        "alertmanager=http://127.0.0.1:9",
+        "webhook=http://127.0.0.1:9/hook",
+    ];
+    let urls = urls.map(|url| format!("alerting.{url}"));
+    let [manager, webhook] = &urls;
+    let flags = ["check", "--set", RULE, "--set", manager, "--set", webhook];
+    let said = run(pinbad().args(flags));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_has!(said.out => "\n  alerts http://127.0.0.1:9\n  alerts http://127.0.0.1:9/hook\n");
 }

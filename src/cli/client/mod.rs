@@ -393,7 +393,12 @@ mod tests {
     fn a_refusal_is_told_from_somebody_elses_answer() {
         let client = Client::new("h:1", None, None).unwrap();
         let refused = client.refusal("/x", 404, Ok(serde_json::json!({"detail": "no such"})));
-        assert_eq!(refused.to_string(), "no such");
+        assert_eq!(
+            (refused.to_string(), refused.advice()),
+            ("no such".to_owned(), None)
+        );
+        let refused = client.refusal("/x", 401, Ok(serde_json::json!({"detail": "log in"})));
+        assert_has!(refused.advice().unwrap() => "PINBAD_TOKEN");
         for (body, shown) in cases![
             Ok(serde_json::json!({"error": 1})) => "it answered 404";
             Err("\n".to_owned()) => "it answered 404";
