@@ -135,6 +135,7 @@ fn sentence(stuck: Vec<Spent>, spent: Vec<Spent>) -> String {
         true => format!(
             "The bottleneck is {event}: it took {percent:.0} % of the last second of {thread}."
         ),
+        false if percent < 0.05 => "There is no bottleneck: all threads are idle.".to_owned(),
         false => format!(
             "There is no bottleneck: what took most was {event}, {percent:.1} % of the last second of {thread}."
         ),
@@ -162,6 +163,8 @@ mod tests {
             idle.starts_with("There is no bottleneck") && idle.contains("0.2 %"),
             "{idle}"
         );
+        let idle = sentence(Vec::new(), vec![spent("stage/a", 0.000_4)]);
+        assert_has!(idle => "all threads are idle");
         assert!(sentence(Vec::new(), Vec::new()).starts_with("Nothing is known"));
     }
 }
