@@ -3,7 +3,6 @@
 //!
 //! Slots must be settled before they are closed, moved or taken over.
 
-use super::super::gain::PairSums;
 use super::super::histogram::grown;
 use super::super::reading::Extremes;
 use super::super::totals::Totals;
@@ -31,7 +30,7 @@ impl Groups {
         mut each: impl FnMut(&KeyTable, &GroupGain<'_>),
     ) -> bool {
         let end = self.slots_used.min(self.cut.saturating_add(slots));
-        let (mut pairs, mut sums) = (Vec::<(u32, u64)>::new(), PairSums::default());
+        let (mut pairs, mut sums) = std::mem::take(&mut self.cut_scratch);
         let grown_before = grown();
         for at in self.cut..end {
             self.look_ahead((at + AHEAD).min(end - 1));
@@ -72,9 +71,12 @@ impl Groups {
         self.slot_histograms_grew(grown_before);
         self.cut = end;
         let more = end < self.slots_used;
-        if !more {
-            self.cut = 0;
-            self.blocks.clear();
+        match more {
+            true => self.cut_scratch = (pairs, sums),
+            false => {
+                self.cut = 0;
+                self.blocks.clear();
+            }
         }
         more
     }
