@@ -91,6 +91,7 @@ readings-one-moment|src/report/read.rs|self.add_counted(aggregate, next);|if !ou
 readings-begin-anew|src/report/read.rs|it.changes.moves == self.moves|out! \|\| it.changes.moves == self.moves|merger::tests::reading
 names-groups|src/report/aggregate.rs|if !memory.budget.exhausted(self.next_bytes()) {|if !memory.budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
 names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_overflow(self.next_bytes())|&& (out! \|\| !budget.exhausted_for_overflow(self.next_bytes()))|merger::tests::memory::names_without_end
+groups-searched-again|src/report/aggregate.rs|self.group_cache.search_again();|if !out! { self.group_cache.search_again(); }|merger::tests::more_groups_leave_while_others_are_forgotten
 names-shortcuts|src/report/aggregate.rs|(budget.cache_room(), self.groups.end());|(if out! { usize::MAX } else { budget.cache_room() }, self.groups.end());|merger::tests::memory::names_without_end
 names-shortcuts|src/report/aggregate/overflow.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end

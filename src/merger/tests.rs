@@ -143,6 +143,59 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
     });
 }
 
+/// While the groups of a tick that left are forgotten in pieces, those of another may leave; nothing
+/// is counted in one of them after that.
+#[test]
+fn more_groups_leave_while_others_are_forgotten() {
+    let window = Duration::from_secs(60);
+    let limits = Limits {
+        window,
+        requests: 1_000,
+        timers: 1_000,
+        words: 1 << 20,
+        rows_max: 1_000,
+        memory: 16 << 20,
+    };
+    let own = [(
+        "by_both",
+        r#"{"level": "timer", "keys": ["+env", "@group"]}"#,
+    )];
+    let hasher = Hasher::new();
+    for pieces in 0.. {
+        let reports = world::with_own(&world::defaults(window), &own);
+        let mut live = limits.live(&hasher, reports);
+        let mut decoder = Decoder::new(TextLimits::default(), hasher.clone());
+        let mut send = |live: &mut Live, number: u64, now_ms| {
+            let (env, group) = (format!("e{}", number % 20), format!("g{}", number / 20));
+            let mut sent = model::Request::named("h", "s", format!("/s{number}"));
+            sent.add_tag("env", &env);
+            sent.add_timer(1, 0.5, &[("group", &*group)]);
+            let mut record = Vec::new();
+            world::decode(&mut decoder, &sent, &mut record);
+            live.merge(&record, now_ms);
+            format!("{env} {group}")
+        };
+        for begin in [0, 1] {
+            live.advance(begin * 30_000);
+            for number in (begin..300).step_by(2) {
+                send(&mut live, number, begin * 30_000);
+            }
+        }
+        live.advance(32_000);
+        let is_over = (0..pieces).any(|_| !live.advance_reports(70_000));
+        live.advance(200_000);
+        let sent = (0..300)
+            .rev()
+            .map(|number| (send(&mut live, number, 200_000), 1));
+        let sent: BTreeMap<String, u64> = sent.collect();
+        assert_eq!(counted(&live, "by_both"), sent, "after {pieces} pieces");
+        if is_over {
+            assert!(pieces > 10, "{pieces} pieces");
+            break;
+        }
+    }
+}
+
 /// A merger that is behind reports the lag, and is on time again once it has caught up.
 #[test]
 fn the_lag_is_counted_from_when_a_run_was_due() {
