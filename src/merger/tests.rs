@@ -23,6 +23,16 @@ mod churn;
 mod memory;
 mod reading;
 
+/// A minute, and room for all that a test sends.
+const LIMITS: Limits = Limits {
+    window: Duration::from_secs(60),
+    requests: 1_000,
+    timers: 1_000,
+    words: 1 << 20,
+    rows_max: 1_000,
+    memory: 16 << 20,
+};
+
 /// The counts of a report, by key.
 fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
     let entry = live.reports.find(name).unwrap();
@@ -46,15 +56,6 @@ fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
 fn texts_that_all_hash_alike_are_told_apart() {
     let hasher = Hasher::constant();
     assert_eq!(hasher.hash_bytes(b"a"), hasher.hash_bytes(b"other"));
-    let window = Duration::from_secs(60);
-    let limits = Limits {
-        window,
-        requests: 1_000,
-        timers: 1_000,
-        words: 1 << 20,
-        rows_max: 1_000,
-        memory: 16 << 20,
-    };
     let own = [
         ("by_group", r#"{"level": "timer", "keys": ["@group"]}"#),
         (
@@ -62,8 +63,8 @@ fn texts_that_all_hash_alike_are_told_apart() {
             r#"{"level": "timer", "keys": ["+env", "@group"]}"#,
         ),
     ];
-    let reports = world::with_own(&world::defaults(window), &own);
-    let mut live = limits.live(&hasher, reports);
+    let reports = world::with_own(&world::defaults(LIMITS.window), &own);
+    let mut live = LIMITS.live(&hasher, reports);
 
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
     let mut scripts = BTreeMap::new();
@@ -147,23 +148,14 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
 /// is counted in one of them after that.
 #[test]
 fn more_groups_leave_while_others_are_forgotten() {
-    let window = Duration::from_secs(60);
-    let limits = Limits {
-        window,
-        requests: 1_000,
-        timers: 1_000,
-        words: 1 << 20,
-        rows_max: 1_000,
-        memory: 16 << 20,
-    };
     let own = [(
         "by_both",
         r#"{"level": "timer", "keys": ["+env", "@group"]}"#,
     )];
     let hasher = Hasher::new();
     for pieces in 0.. {
-        let reports = world::with_own(&world::defaults(window), &own);
-        let mut live = limits.live(&hasher, reports);
+        let reports = world::with_own(&world::defaults(LIMITS.window), &own);
+        let mut live = LIMITS.live(&hasher, reports);
         let mut decoder = Decoder::new(TextLimits::default(), hasher.clone());
         let mut send = |live: &mut Live, number: u64, now_ms| {
             let (env, group) = (format!("e{}", number % 20), format!("g{}", number / 20));

@@ -11,10 +11,9 @@
 //! ```
 //!
 //! A request enters a sample once, and each of them is equally likely to be kept, in whatever order
-//! they come. So with the total number the weights are exact, and estimates
-//! are unbiased. Scripts past [`SCRIPTS_MAX`] have no slowest of their own. Past the memory limit,
-//! everything is halved, at random or from the less slow end, until the end of the period: weights
-//! stay right.
+//! they come. So with the total number the weights are exact, and estimates are unbiased. Scripts
+//! past [`SCRIPTS_MAX`] have no slowest of their own. Past the memory limit, everything is halved,
+//! at random or from the less slow end, until the end of the period: weights stay right.
 //!
 //! Most of the slowest are soon displaced by slower ones. A [`Candidate`] therefore stays in the
 //! pool, and is copied only when it is about to leave it or when the tail is read.
@@ -143,7 +142,8 @@ impl Default for Sample {
 }
 
 impl Sample {
-    /// Offers a candidate for one of `max` places; if it is kept, returns the bytes added and removed.
+    /// Offers a candidate for one of `max` places; if it is kept, returns the bytes added and
+    /// removed.
     #[inline]
     fn offer(
         &mut self,
