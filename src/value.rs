@@ -5,6 +5,7 @@ use std::borrow::Cow;
 pub(crate) mod digits;
 pub(crate) mod text;
 mod unit;
+pub(crate) mod varint;
 
 pub use unit::Unit;
 

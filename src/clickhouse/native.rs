@@ -12,7 +12,7 @@ use std::io::{self, Write as _};
 
 use lz4_flex::frame::FrameEncoder;
 
-use crate::report::varint;
+use crate::value::varint;
 
 /// Rows being encoded, column by column.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ use self::collector::{Collector, Selection};
 pub(super) use self::packed::Kept;
 pub(crate) use self::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
-use self::tail::Tail;
+use self::tail_sampling::Tail;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::StoreError;
 use super::pending::PendingWriter;
@@ -53,7 +53,7 @@ pub(super) mod packed;
 mod publish;
 pub(crate) mod read;
 pub(super) mod shipped;
-mod tail;
+mod tail_sampling;
 mod unpublished;
 pub(crate) mod view;
 

@@ -9,14 +9,14 @@
 //!
 //!   flags:  1 with histogram | 2 with `unmeasured`, which is left out otherwise
 //!
-//!   number: of variable length (`report::varint`)
+//!   number: of variable length (`value::varint`)
 //!   pair:   | 8 x steps from the last bucket + count |             count 1 to 7
 //!           | 8 x steps from the last bucket | count |             any other
 //! ```
 
 use super::histogram::{BUCKET_MAX, Histogram};
 use super::totals::Totals;
-use super::varint;
+use crate::value::varint;
 
 /// Flags: what follows.
 pub(crate) const HISTOGRAM: u8 = 1;

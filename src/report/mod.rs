@@ -43,7 +43,7 @@
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `native` (TOML and JSON), `builtin`, `ddl` |
 //! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `chunked`, `window` |
-//! | gains | `totals`, `histogram` (`counts`; quantiles), `gain`, `varint`, `tick_log`, `second_log`, `directory` |
+//! | gains | `totals`, `histogram` (`counts`; quantiles), `gain`, `tick_log`, `second_log`, `directory` |
 //! | overflow | `budget`, `aggregate::overflow`, `groups::overflow` |
 //! | reading | `row_map`, `read`, `changes`, `selection`, `reading`, `columns`, `layout`, `row_key` |
 
@@ -76,7 +76,6 @@ pub mod selection;
 mod tick_log;
 pub mod totals;
 mod v1_kinds;
-pub(crate) mod varint;
 mod window;
 
 pub use self::aggregate::Flow;

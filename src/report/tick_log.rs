@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::gain::{Pairs, write_pairs};
 use super::histogram::Histogram;
 use super::totals::Totals;
-use super::varint;
+use crate::value::varint;
 
 /// Size of the pieces of a tick log, in bytes or groups, whichever is reached first. Each of them
 /// leaves its window under one hold of the lock: a millisecond. Tests have few groups.

@@ -7,8 +7,8 @@
 use std::ops::{AddAssign, SubAssign};
 
 use super::definition::Level;
-use super::varint;
 use crate::value::Unit;
+use crate::value::varint;
 
 /// Declares the measures: each with its field in [`Totals`], the width in [`NarrowTotals`] if it is
 /// there, the unit in which it is shown, and its column in stored rows. Tick logs, the state and

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::report::gain::{EncodedGain, HISTOGRAM, Sum};
-use crate::report::varint;
+use crate::value::varint;
 
 /// Points, oldest first.
 #[derive(Debug, Default)]

@@ -23,7 +23,7 @@ use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::histogram::Histogram;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
-use crate::report::varint;
+use crate::value::varint;
 
 /// Bytes of a row without its own: itself, its id, its slot in the index, and the allocator's
 /// overhead.

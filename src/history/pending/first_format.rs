@@ -6,7 +6,7 @@
 //!   row:     | length | key | time, in units of the resolution | flags | extremes, if any | sums | length of the histogram, if any |
 //! ```
 //!
-//! Numbers are of variable length (`report::varint`). Rows of raw requests are packed as today, one
+//! Numbers are of variable length (`value::varint`). Rows of raw requests are packed as today, one
 //! after the other.
 
 use datafusion::arrow::array::RecordBatch;
@@ -17,7 +17,7 @@ use crate::history::stored::BatchBuilder;
 use crate::history::{Dataset, Resolution};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
-use crate::report::varint;
+use crate::value::varint;
 
 pub(super) const MAGIC: [u8; 8] = *b"pinbadP1";
 

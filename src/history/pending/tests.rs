@@ -11,7 +11,7 @@ use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
-use crate::report::varint;
+use crate::value::varint;
 
 /// 2024-02-28, 12:57:00 UTC.
 const NOON: u64 = 1_709_125_020;

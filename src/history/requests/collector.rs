@@ -7,7 +7,7 @@
 //! pool alone is the buffer.
 
 use super::packed::Kept;
-use super::tail::{Row, Tail};
+use super::tail_sampling::{Row, Tail};
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;

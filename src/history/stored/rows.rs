@@ -17,7 +17,7 @@ use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
-use crate::report::varint;
+use crate::value::varint;
 
 /// The rows of a batch, with those columns that it has.
 #[derive(Debug, Default)]

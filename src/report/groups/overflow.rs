@@ -6,8 +6,8 @@
 //! so the slots in use can be walked while they shrink.
 
 use super::super::totals::NarrowTotals;
-use super::super::varint;
 use super::{Front, Groups, NO_SLOT, Slot, UNUSED};
+use crate::value::varint;
 
 /// Unused groups at the end that are worth freeing.
 const END_UNUSED: usize = 1024;
