@@ -11,7 +11,10 @@ use mysql_common::proto::MySerialize as _;
 use mysql_common::value::Value as Binary;
 
 use crate::sql::{Cells, SqlError, Value};
+use crate::value::digits::{LINE_BYTES, Line, Sink as _, few};
 
+/// Texts that are shorter have a length of one byte.
+const TEXT_MAX: usize = 251;
 /// NULL in the text form.
 const NULL: u8 = 0xFB;
 /// Bits of the NULL map before the first column's.
@@ -31,12 +34,30 @@ pub(super) fn of(batch: &RecordBatch, announced: usize) -> Result<Vec<Cells>, Sq
 
 /// Writes a row in the text form.
 pub(super) fn put_text_row(to: &mut Vec<u8>, columns: &[Cells], row: usize) {
+    let mut room = [0; LINE_BYTES];
+    let mut line = Line::new(&mut room);
     for column in columns {
-        match column.get(row) {
-            value if is_null(&value) => to.push(NULL),
-            value => put_text(to, &value),
+        if !line.fits(0) {
+            line.flush(to);
+        }
+        let value = column.get(row);
+        if is_null(&value) {
+            line.short([NULL], 1);
+            continue;
+        }
+        let is_put = line.counted(|line| match &value {
+            Value::Text(text) if text.len() < TEXT_MAX && line.fits(text.len()) => {
+                few(line, text.as_bytes());
+                true
+            }
+            number => number.put_number(line),
+        });
+        if !is_put {
+            line.flush(to);
+            put_text(to, &value);
         }
     }
+    line.flush(to);
 }
 
 /// Writes a row in the binary form.

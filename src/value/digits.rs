@@ -1,44 +1,148 @@
-//! Writes numbers as decimal digits to a byte buffer, for answers in JSON, CSV and to MySQL
-//! clients.
+//! Writes numbers as decimal digits, for answers in JSON, CSV and to MySQL clients.
 //!
 //! An answer may have millions of numbers, so integers and fractions are written eight digits at
-//! once, and times go from integer microseconds to digits without a float in between.
+//! once, times go from integer microseconds to digits without a float in between, and a row is
+//! written to a [`Line`] first.
+
+/// Where digits are appended.
+pub(crate) trait Sink {
+    /// Appends the first `len` of some bytes. Writing all of them, a length known to the compiler,
+    /// takes a third of the time of an unknown length.
+    fn short<const SIZE: usize>(&mut self, bytes: [u8; SIZE], len: usize);
+
+    /// Appends any bytes.
+    fn long(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    #[inline(always)]
+    fn short<const SIZE: usize>(&mut self, bytes: [u8; SIZE], len: usize) {
+        let end = self.len() + len;
+        self.extend_from_slice(&bytes);
+        self.truncate(end);
+    }
+
+    #[inline]
+    fn long(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// The beginning of a row, in memory that is used again for the next one. Its end stays in a
+/// register, where each write to a vector would wait for the length that the last one has stored.
+pub(crate) struct Line<'a> {
+    room: &'a mut [u8; LINE_BYTES],
+    end: usize,
+}
+
+/// Bytes of a [`Line`].
+pub(crate) const LINE_BYTES: usize = 1024;
+
+/// More bytes than writing a number touches.
+const NUMBER_BYTES: usize = 64;
+
+impl<'a> Line<'a> {
+    #[inline(always)]
+    pub(crate) fn new(room: &'a mut [u8; LINE_BYTES]) -> Self {
+        Self { room, end: 0 }
+    }
+
+    /// Whether so many bytes and a number fit.
+    #[inline(always)]
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        self.end + bytes + NUMBER_BYTES <= LINE_BYTES
+    }
+
+    /// Appends what `write` does after its number of bytes; nothing if it returns false.
+    #[inline(always)]
+    pub(crate) fn counted(&mut self, write: impl FnOnce(&mut Self) -> bool) -> bool {
+        let at = self.end;
+        self.end += 1;
+        let is_written = write(self);
+        match is_written {
+            true => self.room[at] = (self.end - at - 1) as u8,
+            false => self.end = at,
+        }
+        is_written
+    }
+
+    /// Moves it to the end of `out`.
+    #[inline(always)]
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
+        few(out, &self.room[..self.end]);
+        self.end = 0;
+    }
+}
+
+impl Sink for Line<'_> {
+    #[inline(always)]
+    fn short<const SIZE: usize>(&mut self, bytes: [u8; SIZE], len: usize) {
+        self.room[self.end..][..SIZE].copy_from_slice(&bytes);
+        self.end += len;
+    }
+
+    #[inline(always)]
+    fn long(&mut self, bytes: &[u8]) {
+        self.room[self.end..][..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+}
 
 /// Smallest number with more than eight digits.
 const EIGHT_DIGITS: u64 = 100_000_000;
+
+/// Powers of ten.
+const TENS: [u32; 9] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+];
 
 /// Eight digits `0`, as one word.
 const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
 
 /// Writes an integer.
-#[inline]
-pub(crate) fn int(out: &mut Vec<u8>, number: i64) {
+#[inline(always)]
+pub(crate) fn int(out: &mut impl Sink, number: i64) {
     if number < 0 {
-        out.push(b'-');
+        out.short(*b"-", 1);
     }
     uint(out, number.unsigned_abs());
 }
 
 /// Writes an unsigned integer.
-#[inline]
-pub(crate) fn uint(out: &mut Vec<u8>, number: u64) {
-    let digits = if number < EIGHT_DIGITS {
-        digits(number as u32)
-    } else {
-        long(out, number / EIGHT_DIGITS);
-        let digits = digits((number % EIGHT_DIGITS) as u32);
-        return short(out, (digits | ZEROS).to_le_bytes(), 8);
-    };
+#[inline(always)]
+pub(crate) fn uint(out: &mut impl Sink, number: u64) {
+    if number >= EIGHT_DIGITS {
+        let (digits, len) = many(number);
+        return out.short(digits, len);
+    }
+    let digits = digits(number as u32);
     // The last digit is written even if it is 0.
     let leading = (digits.trailing_zeros() / 8).min(7);
     let shown = (digits | ZEROS) >> (leading * 8);
-    short(out, shown.to_le_bytes(), 8 - leading as usize);
+    out.short(shown.to_le_bytes(), 8 - leading as usize);
 }
 
-/// Writes the digits before the last eight.
-#[cold]
-fn long(out: &mut Vec<u8>, number: u64) {
-    uint(out, number);
+/// More than eight digits, and how many.
+#[inline(never)]
+fn many(number: u64) -> ([u8; 24], usize) {
+    let mut all = [0; 24];
+    let mut rest = number;
+    for eight in all.rchunks_exact_mut(8) {
+        let digits = digits((rest % EIGHT_DIGITS) as u32) | ZEROS;
+        eight.copy_from_slice(&digits.to_le_bytes());
+        rest /= EIGHT_DIGITS;
+    }
+    let len = number.ilog10() as usize + 1;
+    all.copy_within(24 - len.., 0);
+    (all, len)
 }
 
 /// Eight digits at once, a byte each, the first in the lowest: the number is split into four, two
@@ -51,30 +155,21 @@ const fn digits(number: u32) -> u64 {
     tens | (twos - tens * 10) << 8
 }
 
-/// Appends the first `len` of some bytes. Appending all of them, a length known to the compiler,
-/// and truncating takes a third of the time of appending an unknown length.
-#[inline(always)]
-fn short<const SIZE: usize>(out: &mut Vec<u8>, bytes: [u8; SIZE], len: usize) {
-    let end = out.len() + len;
-    out.extend_from_slice(&bytes);
-    out.truncate(end);
-}
-
 /// Appends typically 8 to 32 bytes as two overlapping pieces of lengths known to the compiler.
-#[inline]
-pub(crate) fn few(out: &mut Vec<u8>, bytes: &[u8]) {
+#[inline(always)]
+pub(crate) fn few(out: &mut impl Sink, bytes: &[u8]) {
     if !halves::<16>(out, bytes) && !halves::<8>(out, bytes) {
-        out.extend_from_slice(bytes);
+        out.long(bytes);
     }
 }
 
 /// Appends `SIZE` to twice `SIZE` bytes; returns false for other lengths.
 #[inline(always)]
-fn halves<const SIZE: usize>(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
+fn halves<const SIZE: usize>(out: &mut impl Sink, bytes: &[u8]) -> bool {
     match (bytes.first_chunk::<SIZE>(), bytes.last_chunk::<SIZE>()) {
         (Some(first), Some(last)) if bytes.len() <= 2 * SIZE => {
-            short(out, *first, bytes.len() - SIZE);
-            out.extend_from_slice(last);
+            out.short(*first, bytes.len() - SIZE);
+            out.short(*last, SIZE);
             true
         }
         _ => false,
@@ -88,8 +183,8 @@ struct Room(zmij::Buffer);
 
 /// Writes a number in the fewest digits that read back as the same; exactly represented integers
 /// without a fraction. Returns false and writes nothing if it is not finite.
-#[inline]
-pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut Vec<u8>, number: F) -> bool {
+#[inline(always)]
+pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut impl Sink, number: F) -> bool {
     let exact = match size_of::<F>() {
         4 => 16_777_216.0,
         _ => 9_007_199_254_740_992.0,
@@ -103,28 +198,28 @@ pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut Vec<u8>, number
     }
     if whole as f64 == wide && wide.abs() < exact {
         int(out, whole);
-    } else if wide >= 1e-5 && size_of::<F>() == 8 || !whole_micros(out, wide) {
+    } else if (wide < 1e-5 || size_of::<F>() == 4)
+        && let Some(us) = whole_micros(wide)
+    {
+        micros(out, us);
+    } else {
         let mut room = Room(zmij::Buffer::new());
         few(out, room.0.format_finite(number).as_bytes());
     }
     true
 }
 
-/// Writes seconds that are whole microseconds as all times are shown; few of these would need an
-/// exponent, or fewer digits in single precision. Returns false and writes nothing for others.
+/// Seconds that are whole microseconds, which are shown as all times are; few of these would need
+/// an exponent, or fewer digits in single precision.
 #[cold]
-fn whole_micros(out: &mut Vec<u8>, secs: f64) -> bool {
+fn whole_micros(secs: f64) -> Option<u64> {
     let us = (secs * 1e6 + 0.5) as u64;
-    let is_whole = us < 1_000_000_000_000_000 && us as f64 / 1e6 == secs;
-    if is_whole {
-        micros(out, us);
-    }
-    is_whole
+    (us < 1_000_000_000_000_000 && us as f64 / 1e6 == secs).then_some(us)
 }
 
 /// Writes microseconds as seconds: up to six decimals, without trailing zeros.
-#[inline]
-pub(crate) fn micros(out: &mut Vec<u8>, us: u64) {
+#[inline(always)]
+pub(crate) fn micros(out: &mut impl Sink, us: u64) {
     uint(out, us / 1_000_000);
     fraction(out, (us % 1_000_000) as u32, 6);
 }
@@ -132,8 +227,8 @@ pub(crate) fn micros(out: &mut Vec<u8>, us: u64) {
 /// Writes the point and the digits after it: at most eight significant ones, without trailing
 /// zeros.
 #[inline(always)]
-pub(crate) fn fraction(out: &mut Vec<u8>, part: u32, after: usize) {
-    let part = digits(part * 10_u32.pow(8_u32.saturating_sub(after as u32)));
+pub(crate) fn fraction(out: &mut impl Sink, part: u32, after: usize) {
+    let part = digits(part * TENS[8_usize.saturating_sub(after)]);
     if part == 0 {
         return;
     }
@@ -143,7 +238,7 @@ pub(crate) fn fraction(out: &mut Vec<u8>, part: u32, after: usize) {
         shown = (shown & !0xff) << 8 | u128::from(b'0') << 8 | u128::from(b'.');
         len += 1;
     }
-    short(out, shown.to_le_bytes(), len);
+    out.short(shown.to_le_bytes(), len);
 }
 
 #[cfg(test)]
@@ -154,6 +249,26 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    /// As a line would have it.
+    fn in_line(write: impl FnOnce(&mut Line<'_>)) -> String {
+        let mut room = [0; LINE_BYTES];
+        let mut line = Line::new(&mut room);
+        write(&mut line);
+        written(|out| line.flush(out))
+    }
+
+    #[test]
+    fn whole_numbers_of_any_size_are_those_of_the_standard_library() {
+        let powers = (0..20).map(|power| 10_u64.pow(power));
+        let around = powers.flat_map(|power| [power - 1, power, power + 7]);
+        for number in around.chain([u64::MAX - 1, u64::MAX]) {
+            assert_eq!(written(|out| uint(out, number)), number.to_string());
+            assert_eq!(in_line(|line| uint(line, number)), number.to_string());
+            let signed = number as i64;
+            assert_eq!(in_line(|line| int(line, signed)), signed.to_string());
+        }
     }
 
     #[test]
@@ -195,6 +310,7 @@ mod tests {
                 _ => f64::from_bits(seed & !(3 << 61) | 3 << 60),
             };
             let ours = written(|out| assert!(float(out, number)));
+            assert_eq!(in_line(|line| assert!(float(line, number))), ours);
             assert_eq!(ours.parse::<f64>().unwrap().to_bits(), number.to_bits());
             if number.fract() != 0.0 && (1e-5..1e15).contains(&number) {
                 assert_eq!(ours, serde_json::to_string(&number).unwrap());

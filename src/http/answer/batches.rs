@@ -14,9 +14,9 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 
 use super::body::PIECE_BYTES;
 use super::format::Format;
-use super::writer::{Cells, RowWriter};
+use super::writer::{Cells, Put, RowWriter};
 use crate::sql::{Cells as Column, SqlColumn, SqlError, Value};
-use crate::value::digits;
+use crate::value::digits::{self, Line};
 
 /// Larger batches are split into several of about this many bytes, in Arrow's format.
 const ARROW_BYTES: usize = 4 << 20;
@@ -165,24 +165,21 @@ fn defect(error: ArrowError) -> SqlError {
 }
 
 impl Cells for [Column] {
-    fn put(
-        &self,
-        out: &mut Vec<u8>,
-        row: usize,
-        column: usize,
-        text: fn(&mut Vec<u8>, &str),
-    ) -> bool {
+    #[inline(always)]
+    fn put(&self, line: &mut Line<'_>, row: usize, column: usize) -> Put<'_> {
         match self[column].get(row) {
-            Value::Text(shown) => text(out, &shown),
-            date @ (Value::Datetime(_) | Value::Date(_)) => text(out, &date.to_text()),
-            Value::Int(number) => digits::int(out, number),
-            Value::UInt(number) => digits::uint(out, number),
-            decimal @ Value::Decimal(..) => decimal.put(out),
-            Value::Float(number) => return digits::float(out, number),
-            Value::Double(number) => return digits::float(out, number),
-            _ => return false,
+            Value::Int(number) => digits::int(line, number),
+            Value::UInt(number) => digits::uint(line, number),
+            Value::Float(number) => return digits::float(line, number).into(),
+            Value::Double(number) => return digits::float(line, number).into(),
+            Value::Text(shown) => return Put::Text(shown),
+            decimal @ Value::Decimal(..) => return Put::Digits(decimal.to_text().into_owned()),
+            date @ (Value::Datetime(_) | Value::Date(_)) => {
+                return Put::Text(date.to_text().into_owned().into());
+            }
+            Value::Null => return Put::Nothing,
         }
-        true
+        Put::Done
     }
 }
 

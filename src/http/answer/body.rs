@@ -31,7 +31,7 @@ pub(in crate::http) const WHOLE_BYTES: usize = 96 * 1024;
 pub(in crate::http) const PIECE_BYTES: usize = 192 * 1024;
 
 /// Rows whose numbers are read at once, column by column.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 128;
 
 /// Pieces written while an earlier one is being sent, each on any free thread.
 const PIECES_AHEAD: usize = 2;

@@ -5,37 +5,64 @@
 use serde_json::{Map, Value as Json};
 
 use crate::value::Value;
-use crate::value::digits::{few, float, int, micros};
+use crate::value::digits::{Line, Sink, few, float, int, micros};
 
-/// Writes one value, strings through `text`; returns false and writes nothing for NULL and numbers
-/// that JSON lacks.
-pub(in crate::http) fn value(
-    out: &mut Vec<u8>,
-    value: &Value<'_>,
-    text: fn(&mut Vec<u8>, &str),
-) -> bool {
+/// Writes one value: null for numbers that JSON lacks.
+pub(in crate::http) fn value(out: &mut Vec<u8>, value: &Value<'_>) {
     match value {
-        Value::Null => return false,
         Value::Int(number) => int(out, *number),
         Value::Micros(us) => micros(out, *us),
-        Value::Float(number) => return float(out, *number),
+        Value::Float(number) if float(out, *number) => {}
         Value::Text(shown) => text(out, shown),
+        Value::Null | Value::Float(_) => out.extend_from_slice(b"null"),
     }
-    true
 }
 
 /// Writes a string with its quotes.
 pub(in crate::http) fn text(out: &mut Vec<u8>, text: &str) {
-    // Checks all bytes, many at a time; hardly any text needs an escape.
-    let is_special = |byte: &u8| (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
-    let bytes = text.as_bytes();
-    if bytes.iter().fold(false, |any, byte| any | is_special(byte)) {
-        serde_json::to_writer(out, text).expect("writing to memory does not fail");
-        return;
+    match is_plain(text.as_bytes()) {
+        true => quoted(out, text),
+        false => serde_json::to_writer(out, text).expect("writing to memory does not fail"),
     }
-    out.push(b'"');
-    few(out, bytes);
-    out.push(b'"');
+}
+
+/// The same in a line; returns false and writes nothing if there is no room, or an escape.
+#[inline(always)]
+pub(in crate::http) fn plain(line: &mut Line<'_>, text: &str) -> bool {
+    let is_plain = line.fits(text.len()) && is_plain(text.as_bytes());
+    if is_plain {
+        quoted(line, text);
+    }
+    is_plain
+}
+
+#[inline(always)]
+fn quoted(out: &mut impl Sink, text: &str) {
+    out.short(*b"\"", 1);
+    few(out, text.as_bytes());
+    out.short(*b"\"", 1);
+}
+
+/// Whether a text needs no escapes, as hardly any does. All bytes are checked, eight at a time.
+#[inline]
+fn is_plain(bytes: &[u8]) -> bool {
+    const EACH: u64 = u64::MAX / 255;
+    let specials = |eight: &[u8; 8]| {
+        let word = u64::from_le_bytes(*eight);
+        // The highest bit of each byte that is less than `limit`, up to the first one at least.
+        let less = |word: u64, limit: u64| word.wrapping_sub(EACH * limit) & !word;
+        let is = |byte: u8| less(word ^ (EACH * u64::from(byte)), 1);
+        (less(word, 0x20) | is(b'"') | is(b'\\')) & (EACH << 7)
+    };
+    let (eights, rest) = bytes.as_chunks::<8>();
+    let all = eights.iter().fold(0, |all, eight| all | specials(eight));
+    // Perhaps some of them again.
+    let last = bytes.last_chunk::<8>().copied().unwrap_or_else(|| {
+        let mut last = [b' '; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        last
+    });
+    all | specials(&last) == 0
 }
 
 /// A number for a document written by serde: integers without a fraction.
@@ -72,6 +99,7 @@ pub(in crate::http) fn tags(out: &mut Vec<u8>, tags: &[(String, String)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::digits::LINE_BYTES;
 
     fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -80,11 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_json_lacks_are_not_written() {
+    fn numbers_that_json_lacks_are_null() {
+        let shown = |shown| written(|out| value(out, &shown));
         for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert!(!value(&mut Vec::new(), &Value::Float(number), text));
+            assert_eq!(shown(Value::Float(number)), "null");
         }
-        let shown = |shown| written(|out| assert!(value(out, &shown, text)));
         assert_eq!(shown(Value::Float(0.1)), "0.1");
         assert_eq!(shown(Value::Float(100.0)), "100");
         assert_eq!(shown(Value::Float(-0.0)), "0");
@@ -106,7 +134,26 @@ mod tests {
             &every,
         ] {
             let ours = written(|out| text(out, sample));
-            assert_eq!(serde_json::from_str::<String>(&ours).unwrap(), sample);
+            assert_eq!(ours, serde_json::to_string(sample).unwrap());
+        }
+    }
+
+    /// Wherever a character stands, and with any before it.
+    #[test]
+    fn no_character_is_missed() {
+        let mut room = [0; LINE_BYTES];
+        for (len, at) in (1..40).flat_map(|len| (0..len).map(move |at| (len, at))) {
+            for character in "\u{0}\u{1f} !\"#[\\]\u{7f}\u{e9}\u{fffd}".chars() {
+                let mut sample = "~".repeat(len);
+                sample.replace_range(at..=at, character.encode_utf8(&mut [0; 4]));
+                let expected = serde_json::to_string(&sample).unwrap();
+                assert_eq!(written(|out| text(out, &sample)), expected);
+                let mut line = Line::new(&mut room);
+                let is_plain = plain(&mut line, &sample);
+                assert_eq!(is_plain, expected.len() == sample.len() + 2, "{sample:?}");
+                let in_line = written(|out| line.flush(out));
+                assert_eq!(in_line, if is_plain { &expected } else { "" });
+            }
         }
     }
 

@@ -3,26 +3,44 @@
 //! A [`RowWriter`] prepares the bytes before each value, including the column's name, so that a row
 //! costs only its values. Pure: it neither reads nor sends rows itself.
 
+use std::borrow::Cow;
+
 use super::format::Format;
 use super::json;
 use crate::query::table::Table;
 use crate::report::layout::Numbers;
-use crate::value::digits;
+use crate::value::Value;
+use crate::value::digits::{self, LINE_BYTES, Line, Sink as _};
 
-/// A source of rows. In CSV a missing value is an empty field, and an empty text two quotes.
+/// A source of rows.
 pub(in crate::http) trait Cells {
-    /// Writes a value, strings through `text`; returns false and writes nothing if there is none.
-    fn put(
-        &self,
-        out: &mut Vec<u8>,
-        row: usize,
-        column: usize,
-        text: fn(&mut Vec<u8>, &str),
-    ) -> bool;
+    /// Writes a number, or gives the value that is none.
+    fn put(&self, line: &mut Line<'_>, row: usize, column: usize) -> Put<'_>;
 
     /// The number of a row in its source.
     fn number(&self, row: usize) -> usize {
         row
+    }
+}
+
+/// What became of a value.
+pub(in crate::http) enum Put<'a> {
+    /// It is written.
+    Done,
+    /// It is a text.
+    Text(Cow<'a, str>),
+    /// It is a number, with these digits.
+    Digits(String),
+    /// There is none, or it is a number that JSON lacks.
+    Nothing,
+}
+
+impl From<bool> for Put<'_> {
+    fn from(is_written: bool) -> Self {
+        match is_written {
+            true => Self::Done,
+            false => Self::Nothing,
+        }
     }
 }
 
@@ -35,21 +53,21 @@ pub(in crate::http) struct TableRows<'a> {
 }
 
 impl Cells for TableRows<'_> {
-    #[inline]
-    fn put(
-        &self,
-        out: &mut Vec<u8>,
-        row: usize,
-        column: usize,
-        text: fn(&mut Vec<u8>, &str),
-    ) -> bool {
+    #[inline(always)]
+    fn put(&self, line: &mut Line<'_>, row: usize, column: usize) -> Put<'_> {
         match &self.numbers[column] {
-            Some(Numbers::Ints(numbers)) => digits::int(out, numbers[row]),
-            Some(Numbers::Micros(times)) => digits::micros(out, times[row]),
-            Some(Numbers::Floats(numbers)) => return digits::float(out, numbers[row]),
-            None => return json::value(out, &self.table.value(self.number(row), column), text),
+            Some(Numbers::Ints(numbers)) => digits::int(line, numbers[row]),
+            Some(Numbers::Micros(times)) => digits::micros(line, times[row]),
+            Some(Numbers::Floats(numbers)) => return digits::float(line, numbers[row]).into(),
+            None => match self.table.value(self.number(row), column) {
+                Value::Null => return Put::Nothing,
+                Value::Int(number) => digits::int(line, number),
+                Value::Micros(us) => digits::micros(line, us),
+                Value::Float(number) => return digits::float(line, number).into(),
+                Value::Text(text) => return Put::Text(text),
+            },
         }
-        true
+        Put::Done
     }
 
     fn number(&self, row: usize) -> usize {
@@ -173,10 +191,7 @@ impl RowWriter {
         first: bool,
     ) {
         if self.format == Format::Csv {
-            for (column, lead) in &self.columns {
-                digits::few(out, lead);
-                cells.put(out, row, *column, csv_text);
-            }
+            self.cells(out, cells, row);
             out.extend_from_slice(b"\r\n");
             return;
         }
@@ -196,17 +211,48 @@ impl RowWriter {
         cells: &C,
         row: usize,
     ) {
-        for (column, lead) in &self.columns {
-            digits::few(out, lead);
-            if !cells.put(out, row, *column, json::text) {
-                out.extend_from_slice(b"null");
-            }
-        }
+        self.cells(out, cells, row);
         if let Some((lead, member)) = &self.member {
             digits::few(out, lead);
             member(out, cells.number(row));
         }
         out.push(self.close);
+    }
+
+    /// The values of a row, each after its lead.
+    #[inline(always)]
+    fn cells<C: Cells + ?Sized>(&self, out: &mut Vec<u8>, cells: &C, row: usize) {
+        let mut room = [0; LINE_BYTES];
+        let mut line = Line::new(&mut room);
+        for (column, lead) in &self.columns {
+            if !line.fits(lead.len()) {
+                line.flush(out);
+            }
+            match line.fits(lead.len()) {
+                true => digits::few(&mut line, lead),
+                false => out.extend_from_slice(lead),
+            }
+            match cells.put(&mut line, row, *column) {
+                Put::Done => {}
+                Put::Nothing if self.format == Format::Csv => {}
+                Put::Nothing => line.short(*b"null", 4),
+                Put::Digits(digits) => {
+                    line.flush(out);
+                    out.extend_from_slice(digits.as_bytes());
+                }
+                Put::Text(shown) if self.format == Format::Csv => {
+                    line.flush(out);
+                    csv_text(out, &shown);
+                }
+                Put::Text(shown) => {
+                    if !json::plain(&mut line, &shown) {
+                        line.flush(out);
+                        json::text(out, &shown);
+                    }
+                }
+            }
+        }
+        line.flush(out);
     }
 
     /// Writes the text after the rows: the array's bracket, and in JSON the end of the document.
@@ -252,7 +298,8 @@ fn is_formula(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::{Column, ColumnType, Unit, Value};
+    use crate::query::table::Rows;
+    use crate::value::{Column, ColumnType, Unit};
 
     struct Sample([Column; 3]);
 
@@ -313,6 +360,51 @@ mod tests {
         let mut out = Vec::new();
         writer.row(&mut out, &writer.rows(table, &[1]), 0, true);
         assert_eq!(out, b"{\"b\":null,\"row\":1}\n");
+    }
+
+    /// Wherever the line in which it is written ends.
+    #[test]
+    fn rows_longer_than_a_line_are_whole() {
+        let name = |at: usize| "n".repeat(at * 37 % 1500) + &at.to_string();
+        let columns = (0..100).map(|at| Column::new(name(at), ColumnType::Text, Unit::None));
+        let value = |at: usize| match at % 5 {
+            0 => Value::Int(-7_i64.pow(at as u32 % 20)),
+            1 => Value::Micros(11_u64.pow(at as u32 % 15)),
+            2 => Value::Float(1e3 / (at + 1) as f64),
+            3 => Value::Text("x".repeat(at * 53 % 1400).into()),
+            _ => Value::Null,
+        };
+        let table = Rows {
+            columns: columns.collect(),
+            rows: vec![(0..100).map(value).collect()],
+        };
+        let written = |format| {
+            let writer = RowWriter::of_table(format, &table);
+            let mut out = Vec::new();
+            writer.row(&mut out, &writer.rows(&table, &[0]), 0, true);
+            String::from_utf8(out).unwrap()
+        };
+        let json: serde_json::Value = serde_json::from_str(&written(Format::Ndjson)).unwrap();
+        let csv = written(Format::Csv);
+        let mut fields = csv.trim_end().split(',');
+        for at in 0..100 {
+            let (read, field) = (&json[name(at)], fields.next().unwrap());
+            match value(at) {
+                Value::Null => assert!(read.is_null() && field.is_empty()),
+                Value::Text(text) => {
+                    assert_eq!(read.as_str(), Some(&*text));
+                    assert_eq!(field, if text.is_empty() { "\"\"" } else { &text });
+                }
+                number => {
+                    let number = number.number().unwrap();
+                    assert_eq!(field.parse(), Ok(number));
+                    // serde_json reads to the last digit but one.
+                    let error = read.as_f64().unwrap() - number;
+                    assert!(error.abs() <= number.abs() * 1e-15, "{read}");
+                }
+            }
+        }
+        assert_eq!(fields.next(), None);
     }
 
     #[test]

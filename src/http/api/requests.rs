@@ -173,8 +173,8 @@ fn write_detail(detail: RequestDetail) -> Vec<u8> {
         write::name(&mut out, &column.name);
         if column.name == "tags" {
             write::tags(&mut out, &detail.tags);
-        } else if !write::value(&mut out, &row.value(0, at), write::text) {
-            out.extend_from_slice(b"null");
+        } else {
+            write::value(&mut out, &row.value(0, at));
         }
         out.push(b',');
     }

@@ -312,7 +312,7 @@ fn piece(format: Format, followed: Followed) -> Vec<u8> {
     for row in rows.iter().copied() {
         if let Some(id) = id {
             out.extend_from_slice(b"id: ");
-            write::value(&mut out, &table.value(row, id), write::text);
+            write::value(&mut out, &table.value(row, id));
             out.extend_from_slice(b"\ndata: ");
         }
         writer.row(&mut out, &cells, row, false);

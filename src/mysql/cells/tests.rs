@@ -47,6 +47,24 @@ fn some(text: &str) -> Option<String> {
 }
 
 #[test]
+fn text_rows_longer_than_a_line() {
+    let text = |at: usize| "x".repeat(at * 7 % 251);
+    let array = |at: usize| -> ArrayRef {
+        match at % 2 {
+            0 => Arc::new(StringArray::from(vec![text(at)])),
+            _ => Arc::new(Int64Array::from(vec![11_i64.pow(at as u32 % 18)])),
+        }
+    };
+    let cells = cells((0..100).map(array).collect());
+    let shown = |at: usize| match at % 2 {
+        0 => text(at),
+        _ => 11_i64.pow(at as u32 % 18).to_string(),
+    };
+    let shown: Vec<_> = (0..100).map(|at| Some(shown(at))).collect();
+    assert_eq!(texts(&cells, 0), shown);
+}
+
+#[test]
 fn text_rows() {
     let dictionary: DictionaryArray<Int8Type> = ["b", "b"].into_iter().collect();
     let cells = cells(vec![

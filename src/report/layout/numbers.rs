@@ -80,6 +80,15 @@ impl Cell {
     }
 }
 
+/// Sums in 64 bits, if they all fit; collecting results would not know how many there are.
+fn whole<T: TryFrom<u128>>(sums: impl ExactSizeIterator<Item = u128>) -> Option<Vec<T>> {
+    let mut whole = Vec::with_capacity(sums.len());
+    for sum in sums {
+        whole.push(T::try_from(sum).ok()?);
+    }
+    Some(whole)
+}
+
 impl ColumnLayout {
     /// The numbers of a column in these rows of a reading, if it has a fast path.
     ///
@@ -90,12 +99,10 @@ impl ColumnLayout {
         let totals = rows.iter().map(|&row| &reading.totals[row]);
         match &self.columns[column].cell {
             Cell::Sum(measure, Unit::Seconds) => {
-                let sums = totals.map(|it| u64::try_from(measure.of(it)));
-                sums.collect::<Result<_, _>>().ok().map(Numbers::Micros)
+                whole(totals.map(|it| measure.of(it))).map(Numbers::Micros)
             }
             Cell::Sum(measure, unit) if *unit != Unit::Kib => {
-                let sums = totals.map(|it| i64::try_from(measure.of(it)));
-                sums.collect::<Result<_, _>>().ok().map(Numbers::Ints)
+                whole(totals.map(|it| measure.of(it))).map(Numbers::Ints)
             }
             Cell::Quantile(rank) => {
                 let quantile = |&row| reading.quantile(row, *rank).unwrap_or(f64::NAN);

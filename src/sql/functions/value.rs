@@ -18,7 +18,7 @@ pub(crate) use self::datetimes::{date_time, parse_datetime};
 use self::numbers::text_of;
 pub(crate) use self::numbers::{Prefix, aligned, rescale};
 use self::numbers::{put_decimal, put_double, put_float};
-use crate::value::digits;
+use crate::value::digits::{self, Sink};
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,15 +110,24 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Appends an integer or a float; returns false and appends nothing for other values.
+    #[inline(always)]
+    pub(crate) fn put_number(&self, to: &mut impl Sink) -> bool {
+        match self {
+            Value::Int(value) => digits::int(to, *value),
+            Value::UInt(value) => digits::uint(to, *value),
+            Value::Double(value) => put_double(to, *value),
+            Value::Float(value) => put_float(to, *value),
+            _ => return false,
+        }
+        true
+    }
+
     /// Appends its text.
     pub(crate) fn put(&self, to: &mut Vec<u8>) {
         match self {
-            Value::Null => {}
-            Value::Int(value) => digits::int(to, *value),
-            Value::UInt(value) => digits::uint(to, *value),
+            _ if self.put_number(to) => {}
             Value::Decimal(value, scale) => put_decimal(to, *value, *scale),
-            Value::Double(value) => put_double(to, *value),
-            Value::Float(value) => put_float(to, *value),
             Value::Text(text) => to.extend_from_slice(text.as_bytes()),
             Value::Datetime(_) | Value::Date(_) => {
                 let Some(at) = self.date_time() else { return };
@@ -129,6 +138,7 @@ impl<'a> Value<'a> {
                 };
                 to.extend_from_slice(at.format(form).to_string().as_bytes());
             }
+            _ => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Numbers as texts, texts as the numbers they begin with, and changes of a decimal's scale.
 
-use crate::value::digits;
+use crate::value::digits::{self, Sink};
 
 /// Changes the scale, rounding half away from zero; `None` beyond 38 digits.
 pub(crate) fn rescale(value: i128, from: i8, to: i8) -> Option<i128> {
@@ -43,35 +43,40 @@ pub(super) fn put_decimal(to: &mut Vec<u8>, value: i128, scale: i8) {
 
 /// Appends a double: the fewest digits that restore it, with an exponent from 1e15 on and below
 /// 1e-15.
-pub(super) fn put_double(to: &mut Vec<u8>, value: f64) {
-    let size = value.abs();
-    if (1e-5..1e15).contains(&size) || value.to_bits() == 0 {
+#[inline(always)]
+pub(super) fn put_double(to: &mut impl Sink, value: f64) {
+    if (1e-5..1e15).contains(&value.abs()) || value.to_bits() == 0 {
         digits::float(to, value);
-    } else if size == 0.0 || (1e-15..1e-5).contains(&size) || !size.is_finite() {
-        to.extend_from_slice(value.to_string().as_bytes());
     } else {
-        to.extend_from_slice(format!("{value:e}").as_bytes());
+        to.long(unusual(value).as_bytes());
+    }
+}
+
+/// A double near or far from zero, or no number.
+#[cold]
+fn unusual(value: f64) -> String {
+    let size = value.abs();
+    match size == 0.0 || (1e-15..1e-5).contains(&size) || !size.is_finite() {
+        true => value.to_string(),
+        false => format!("{value:e}"),
     }
 }
 
 /// Appends a float: six digits, otherwise like a double.
-pub(super) fn put_float(to: &mut Vec<u8>, value: f32) {
+#[inline(always)]
+pub(super) fn put_float(to: &mut impl Sink, value: f32) {
     let (value, size) = (f64::from(value), f64::from(value.abs()));
     if !(1e-6..1e9).contains(&size) {
-        let rounded = match value.is_finite() && value != 0.0 {
-            true => format!("{value:.5e}").parse().unwrap_or(value),
-            false => value,
-        };
-        return put_double(to, rounded);
+        return put_double(to, six_digits(value));
     }
     if value < 0.0 {
-        to.push(b'-');
+        to.short(*b"-", 1);
     }
     // How far the point is behind the first digit of 0.000001.
     let place = POWERS.iter().filter(|power| **power <= size).count();
     // The digits as an integer: every float times 10^11 is exact in a double; above 1e9 a quotient
     // would not be.
-    let power = 10_u64.pow(place.abs_diff(SIX_DIGITS) as u32);
+    let power = TENS[place.abs_diff(SIX_DIGITS)];
     if place > SIX_DIGITS {
         let digits = (size / power as f64).round_ties_even() as u64;
         digits::uint(to, digits * power);
@@ -82,10 +87,29 @@ pub(super) fn put_float(to: &mut Vec<u8>, value: f32) {
     }
 }
 
+/// A number beyond those that are shown without an exponent.
+#[cold]
+fn six_digits(value: f64) -> f64 {
+    match value.is_finite() && value != 0.0 {
+        true => format!("{value:.5e}").parse().unwrap_or(value),
+        false => value,
+    }
+}
+
 /// Powers of ten in the range printed without an exponent, each adding a digit before the point.
 const POWERS: [f64; 14] = [
     1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8,
 ];
+/// Powers of ten.
+const TENS: [u64; SIX_DIGITS + 1] = {
+    let mut powers = [1; SIX_DIGITS + 1];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
 /// How many of them a number with six digits before the point exceeds.
 const SIX_DIGITS: usize = 11;
 
