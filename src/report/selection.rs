@@ -1,10 +1,10 @@
 //! Which rows of a report or another table are wanted, and in which order.
 //!
 //! Rows are filtered first, then sorted, then cut. The values of one column are read once, and only
-//! rows that are equal there look at the next column. When only the top is wanted, only the top is
-//! sorted. Rows that are equal in all columns keep the order of the table; NULL comes last in both
-//! directions; text is compared by its bytes. Memory: a value and a number a row, for as long as
-//! the sort runs.
+//! rows that are equal there look at the next column. When only the top is wanted, only rows that
+//! may be there are kept, and only the top is sorted. Rows that are equal in all columns keep the
+//! order of the table; NULL comes last in both directions; text is compared by its bytes. Memory: a
+//! value and a number for each row that is kept, for as long as the sort runs.
 
 use std::cmp::Ordering;
 
@@ -73,38 +73,48 @@ pub fn select<'t>(
     order: &[(usize, bool)],
     (offset, limit): (usize, usize),
 ) -> (Vec<usize>, usize) {
-    let mut rows: Vec<usize> = (0..len).filter(|row| keep(*row)).collect();
-    let total = rows.len();
+    let mut total = 0;
+    let kept = (0..len).filter(|row| keep(*row)).inspect(|_| total += 1);
     let end = match limit {
-        0 => total,
-        limit => total.min(offset.saturating_add(limit)),
+        0 => usize::MAX,
+        limit => offset.saturating_add(limit),
     };
-    rows = sorted(value, rows, order, end);
+    let mut rows = sorted(value, kept, order, end);
     rows.truncate(end);
-    rows.drain(..offset.min(end));
+    rows.drain(..offset.min(rows.len()));
     (rows, total)
 }
 
-/// The rows in order, at least the first `top` of them. They come in the order of the table.
+/// The rows in order, at least the first `top` of them, of which there is one. They come in the
+/// order of the table.
 fn sorted<'t>(
     value: &impl Fn(usize, usize) -> Value<'t>,
-    rows: Vec<usize>,
+    rows: impl Iterator<Item = usize>,
     order: &[(usize, bool)],
     top: usize,
 ) -> Vec<usize> {
     let Some((&(column, descending), others)) = order.split_first() else {
-        return rows;
+        return rows.collect();
     };
-    let entry = |row| (value(row, column), row);
-    let mut entries: Vec<(Value<'_>, usize)> = rows.into_iter().map(entry).collect();
     let order = |a: &(Value<'_>, usize), b: &(Value<'_>, usize)| {
         compare(&a.0, &b.0, descending).then(a.1.cmp(&b.1))
     };
-    if 0 < top && top < entries.len() {
-        // Of those that are equal to the last one the other columns decide which are on top.
-        let (_, last, _) = entries.select_nth_unstable_by(top - 1, order);
-        let last = last.0.clone();
-        entries.retain(|(value, _)| compare(value, &last, descending).is_le());
+    let mut entries: Vec<(Value<'_>, usize)> = Vec::new();
+    let (mut last, mut entries_max) = (None, top.saturating_mul(2));
+    for row in rows {
+        let value = value(row, column);
+        let is_beyond = |last| compare(&value, last, descending).is_gt();
+        if last.as_ref().is_some_and(is_beyond) {
+            continue;
+        }
+        entries.push((value, row));
+        if entries.len() > entries_max {
+            // Of those that are equal to the last one the other columns decide which are on top.
+            let (_, at_top, _) = entries.select_nth_unstable_by(top - 1, order);
+            let at_top = &*last.insert(at_top.0.clone());
+            entries.retain(|(value, _)| compare(value, at_top, descending).is_le());
+            entries_max = entries.len() * 2;
+        }
     }
     entries.sort_unstable_by(order);
     let mut sorted = Vec::with_capacity(entries.len());
@@ -113,7 +123,8 @@ fn sorted<'t>(
             _ if sorted.len() >= top => break,
             [(_, row)] => sorted.push(*row),
             same => {
-                let rows = same.iter().map(|(_, row)| *row).collect();
+                let rows: Vec<usize> = same.iter().map(|(_, row)| *row).collect();
+                let rows = rows.into_iter();
                 sorted.extend(self::sorted(value, rows, others, top - sorted.len()));
             }
         }
