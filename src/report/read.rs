@@ -15,6 +15,7 @@ use ahash::AHashSet;
 use super::aggregate::Aggregate;
 use super::definition::Level;
 use super::gain::PairSums;
+use super::histogram::Ranks;
 use super::reading::{Extremes, KeyCell, Reading, Want, bound};
 use super::registry::{Entry, Reports, Version};
 use super::row_map::{NO_ROW, OTHER_ROW};
@@ -24,9 +25,7 @@ use crate::pool::strings::{OTHER, StringInterner};
 
 /// Groups or rows read between checks of the duration.
 const AT_ONCE: usize = 128;
-/// Buckets copied before quantiles are computed.
-const BUCKETS_MAX: usize = 1 << 16;
-/// Most pairs of a row before they are summed by bucket.
+/// Most pairs of a row that are kept before they are summed by bucket.
 const MIXED_MAX: usize = 256;
 /// Cached values of one key, so that a name is not stored again for each row.
 const NAMES: usize = 1024;
@@ -155,47 +154,39 @@ struct Reader<'a> {
     reading: Reading,
 }
 
-/// Histograms of rows, one after the other.
+/// The histogram of a row, from those of its groups.
 #[derive(Default)]
-struct Histograms {
-    /// (bucket, count) of complete rows, and of the last parts of the current row.
+struct RowHistogram {
+    /// (bucket, count) of the last parts.
     pairs: Vec<(u32, u64)>,
-    /// End of each complete row.
-    ends: Vec<usize>,
-    /// The current row.
-    place: usize,
     /// Whether it has other than one sorted part.
     is_mixed: bool,
-    /// Its other parts.
+    /// The other parts.
     sums: PairSums,
 }
 
-impl Histograms {
-    /// Start of the current row.
-    fn first(&self) -> usize {
-        self.ends.last().copied().unwrap_or_default()
-    }
-
-    /// Starts a row; those before are complete.
-    fn begin(&mut self, place: usize) {
-        while self.place < place {
-            if std::mem::take(&mut self.is_mixed) {
-                let first = self.first();
-                self.sums.combine(&mut self.pairs, first);
-            }
-            self.ends.push(self.pairs.len());
-            self.place += 1;
-        }
-    }
-
-    /// Adds a part to the current row; `is_sorted`: buckets are ascending and distinct.
+impl RowHistogram {
+    /// Adds a part; `is_sorted`: buckets are ascending and distinct.
     fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>, is_sorted: bool) {
-        let (first, before) = (self.first(), self.pairs.len());
+        let before = self.pairs.len();
         self.pairs.extend(pairs);
-        self.is_mixed |= !is_sorted || first < before;
-        if self.is_mixed && self.pairs.len() - first > MIXED_MAX {
-            self.sums.add(self.pairs.drain(first..));
+        self.is_mixed |= !is_sorted || before > 0;
+        if self.is_mixed && self.pairs.len() > MIXED_MAX {
+            self.sums.add(self.pairs.drain(..));
         }
+    }
+
+    /// Whether no part was added.
+    fn is_empty(&self) -> bool {
+        self.pairs.is_empty() && !self.is_mixed
+    }
+
+    /// All of it, buckets ascending.
+    fn combined(&mut self) -> &mut Vec<(u32, u64)> {
+        if std::mem::take(&mut self.is_mixed) {
+            self.sums.combine(&mut self.pairs, 0);
+        }
+        &mut self.pairs
     }
 }
 
@@ -241,7 +232,6 @@ impl<'a> Reader<'a> {
         self.read_rows(held, selection.map_or(want, |(by, _)| by))?;
         let mut selected = None;
         held.unlocked(|| {
-            self.reading.add_up();
             self.reading.text.shrink_to_fit();
             selected = selection.and_then(|(_, selection)| self.select(selection));
         });
@@ -325,12 +315,13 @@ impl<'a> Reader<'a> {
     #[inline]
     fn add_group(&mut self, aggregate: &Aggregate, id: u32, place: usize) {
         let (groups, reading) = (&aggregate.groups, &mut self.reading);
-        let totals = &mut reading.totals[place];
-        *totals += &groups.totals(id);
+        let mut totals = groups.totals(id);
         let slot = groups.running(id);
         if let Some(slot) = slot {
-            *totals += &groups.running_totals(slot);
+            totals += &groups.running_totals(slot);
         }
+        reading.totals[place] += &totals;
+        reading.grand += &totals;
         if let Some(all) = reading.extremes.get_mut(place) {
             let closed = groups.extremes.of(id).iter().map(|(_, seen)| seen);
             let running = slot.and_then(|slot| groups.running_extremes(slot));
@@ -351,7 +342,9 @@ impl<'a> Reader<'a> {
             }
             if let Some(place) = self.place(row_map.row_of(*group)) {
                 let is_new = !of_timers || requests.insert((*group, delta.request));
-                self.reading.totals[place] += &delta.totals(is_new);
+                let totals = delta.totals(is_new);
+                self.reading.totals[place] += &totals;
+                self.reading.grand += &totals;
                 if let Some(seen) = self.reading.extremes.get_mut(place) {
                     seen.widen(&delta.extremes());
                 }
@@ -413,9 +406,8 @@ impl<'a> Reader<'a> {
             let (aggregate, strings) = self.aggregate(held)?;
             let row_map = aggregate.row_map(self.entry.report);
             for &row in self.rows[first..].iter().take(AT_ONCE) {
-                let key_ids = row_map.row_key_ids(row);
                 let names = names.chunks_exact_mut(NAMES);
-                for ((&key_id, key), names) in key_ids.iter().zip(keys).zip(names) {
+                for ((key_id, key), names) in row_map.row_key(row).zip(keys).zip(names) {
                     let name = &mut names[key_id as usize % NAMES];
                     let cell = match *name {
                         _ if row == OTHER_ROW || key_id == OTHER => KeyCell::Other,
@@ -461,56 +453,78 @@ impl<'a> Reader<'a> {
             held.unlocked(|| groups = self.by_place(&groups));
         }
         groups.dedup();
-        let mut rows = Histograms::default();
-        let quantiles = self.rows.len() * self.reading.ranks;
+        let ranks = self.entry.definition.ranks();
+        let quantiles = self.rows.len() * ranks.len();
         self.reading.quantiles.reserve_exact(quantiles);
-        for groups in groups.chunks(AT_ONCE) {
-            if held.is_over() || rows.pairs.len() >= BUCKETS_MAX {
-                held.unlocked(|| self.work_out(&mut rows, want));
+        let (mut row, mut known) = (RowHistogram::default(), 0);
+        for first in (0..groups.len()).step_by(AT_ONCE) {
+            if held.is_over() {
+                held.unlocked(|| ());
             }
             let (aggregate, _) = self.aggregate(held)?;
-            for &(place, id) in groups {
-                rows.begin(place as usize);
-                rows.add(aggregate.groups.histogram(id).iter(), true);
-                if let Some(at) = aggregate.groups.running(id) {
-                    rows.add(aggregate.groups.running_samples(at), false);
+            for at in first..groups.len().min(first + AT_ONCE) {
+                let (place, id) = (groups[at].0 as usize, groups[at].1);
+                self.know_nothing(&mut known, place, &ranks, want);
+                let histogram = aggregate.groups.histogram(id);
+                let running = aggregate.groups.running(id);
+                let is_last = groups
+                    .get(at + 1)
+                    .is_none_or(|next| next.0 as usize != place);
+                known += usize::from(is_last);
+                if is_last && running.is_none() && row.is_empty() {
+                    self.know(place, &ranks, want, histogram.iter());
+                    continue;
+                }
+                row.add(histogram.iter(), true);
+                if let Some(at) = running {
+                    row.add(aggregate.groups.running_samples(at), false);
+                }
+                if is_last {
+                    let pairs = row.combined();
+                    self.know(place, &ranks, want, pairs.iter().copied());
+                    pairs.clear();
                 }
             }
         }
-        rows.begin(self.rows.len());
+        self.know_nothing(&mut known, self.rows.len(), &ranks, want);
         // A tick that had none is in the window until the sums move.
-        let are_known = self.aggregate(held)?.0.has_histograms();
-        held.unlocked(|| self.work_out(&mut rows, want));
-        if !are_known {
+        if !self.aggregate(held)?.0.has_histograms() {
             self.reading.quantiles.fill(f64::NAN);
             self.reading.histograms.fill(Vec::new());
         }
         Some(())
     }
 
-    /// Computes the wanted parts from histograms of rows.
-    fn work_out(&mut self, rows: &mut Histograms, want: Want) {
-        let (definition, reading) = (&self.entry.definition, &mut self.reading);
-        let ranks = definition.ranks();
-        let mut first = 0;
-        for end in rows.ends.drain(..) {
-            let pairs = &rows.pairs[first..end];
-            first = end;
-            if want.quantiles {
-                let total = pairs.iter().map(|&(_, count)| count).sum();
-                let (buckets, quantiles) = (definition.buckets, &mut reading.quantiles);
-                let row = quantiles.len();
-                buckets.quantiles(&ranks, total, pairs.iter().copied(), quantiles);
-                let totals = reading.totals.get(row / ranks.len());
-                let time = totals.map_or(0, |totals| totals.time);
-                let (quantiles, pairs) = (&mut quantiles[row..], pairs.iter().copied());
-                bound(definition, quantiles, time, pairs, |it| buckets.ends(it));
-            }
-            if want.histograms {
-                reading.histograms.push(pairs.to_vec());
-            }
+    /// Rows up to this one have no groups: that of a report without keys.
+    fn know_nothing(&mut self, known: &mut usize, place: usize, ranks: &Ranks, want: Want) {
+        while *known < place {
+            self.know(*known, ranks, want, std::iter::empty());
+            *known += 1;
         }
-        // The rest belongs to the current row.
-        rows.pairs.drain(..first);
+    }
+
+    /// Computes the wanted parts of the next row from its histogram.
+    fn know(
+        &mut self,
+        place: usize,
+        ranks: &Ranks,
+        want: Want,
+        pairs: impl Iterator<Item = (u32, u64)> + Clone,
+    ) {
+        let (definition, reading) = (&self.entry.definition, &mut self.reading);
+        if want.quantiles {
+            let total = pairs.clone().map(|(_, count)| count).sum();
+            let (buckets, quantiles) = (definition.buckets, &mut reading.quantiles);
+            let row = quantiles.len();
+            buckets.quantiles(ranks, total, pairs.clone(), quantiles);
+            let time = reading.totals[place].time;
+            let quantiles = &mut quantiles[row..];
+            bound(definition, quantiles, time, pairs.clone(), |it| {
+                buckets.ends(it)
+            });
+        }
+        if want.histograms {
+            reading.histograms.push(pairs.collect());
+        }
     }
 }

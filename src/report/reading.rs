@@ -158,13 +158,6 @@ impl Reading {
         }
     }
 
-    /// Computes the sum over all rows.
-    pub(super) fn add_up(&mut self) {
-        for totals in &self.totals {
-            self.grand += totals;
-        }
-    }
-
     /// These rows alone, in this order.
     pub(super) fn only(&self, rows: &[usize]) -> Self {
         fn of<T: Clone>(items: &[T], each: usize, rows: &[usize]) -> Vec<T> {

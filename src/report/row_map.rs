@@ -165,9 +165,9 @@ impl RowMap {
         }
     }
 
-    /// The key ids of a row.
-    pub(super) fn row_key_ids(&self, row: u32) -> KeyIds {
-        self.rows.key_ids(row)
+    /// The key ids of a row, one after the other.
+    pub(super) fn row_key(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
+        self.rows.key(row)
     }
 
     /// Most bytes for the next group, where it makes something grow.
