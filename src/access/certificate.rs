@@ -1,10 +1,11 @@
-//! Reads a certificate's validity, and whether it is an authority's.
+//! Reads a certificate's validity, what is to be said of its end, and whether it is an authority's.
 //!
 //! rustls passes certificates on and verifies those of others, but does not expose the fields of
 //! one's own. The few fields before the validity are skipped by their lengths (X.509 in DER); for
 //! anything malformed there is no answer.
 
 use std::ops::RangeInclusive;
+use std::time::UNIX_EPOCH;
 
 use chrono::NaiveDateTime;
 
@@ -16,6 +17,21 @@ const GENERALIZED_TIME: u8 = 0x18;
 const BOOLEAN: u8 = 0x01;
 /// The id of the extension basicConstraints, 2.5.29.19, as an element.
 const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
+
+/// A certificate with fewer days left should be renewed.
+pub const DAYS_LEFT: u64 = 14;
+
+/// What is to be said of a certificate that is valid until this unix second, if anything.
+pub(super) fn expiry_remark(expires: u64) -> Option<&'static str> {
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    match expires.saturating_sub(now) {
+        0 => Some("This certificate has expired: clients refuse it."),
+        left if left < DAYS_LEFT * 86_400 => {
+            Some("This certificate expires soon: renew it; SIGHUP reads it again.")
+        }
+        _ => None,
+    }
+}
 
 /// Returns the unix seconds between which a certificate is valid, as far as they are after 1970.
 #[must_use]

@@ -8,7 +8,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use parking_lot::RwLock;
 use rustls::ServerConfig;
@@ -38,9 +37,6 @@ pub struct TlsError {
     problem: String,
     accepted: &'static str,
 }
-
-/// A certificate with fewer days left should be renewed.
-pub const DAYS_LEFT: u64 = 14;
 
 /// TLS of a listener, and the files it is read from.
 pub struct Tls {
@@ -115,18 +111,6 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// What is to be said of a certificate that is valid until this unix second, if anything.
-fn end(expires: Option<u64>) -> Option<&'static str> {
-    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-    match expires?.saturating_sub(now) {
-        0 => Some("This certificate has expired: clients refuse it."),
-        left if left < DAYS_LEFT * 86_400 => {
-            Some("This certificate expires soon: renew it; SIGHUP reads it again.")
-        }
-        _ => None,
-    }
-}
-
 /// Creates the server side of TLS with this certificate and key; no client certificates, no ALPN.
 ///
 /// # Errors
@@ -154,8 +138,8 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
              a server, pinbad's commands unless --ca-file names this very certificate."
         );
     }
-    if let Some(end) = end(expires) {
-        warn!(file = %files.cert.display(), "{end}");
+    if let Some(remark) = expires.and_then(certificate::expiry_remark) {
+        warn!(file = %files.cert.display(), "{remark}");
     }
     let key = read(&files.key, true).map_err(bad_key)?;
     let key = private_key(&key).map_err(bad_key)?;

@@ -17,7 +17,8 @@ use clap::Args as FlagGroup;
 
 use super::client::{AccessFlags, Client};
 use super::{Failure, check, print};
-use crate::access::tls::{self, DAYS_LEFT};
+use crate::access::certificate::DAYS_LEFT;
+use crate::access::tls;
 use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, ConfigFlags, SquidFrom, TlsFiles};

@@ -21,8 +21,8 @@ use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
 use crate::shutdown::Shutdown;
 use crate::state::StateError;
-use crate::state::end::LastEnd;
 use crate::state::folder::HISTORY;
+use crate::state::last_end::LastEnd;
 use crate::state::snapshot_writer::{AwaitKept, Snapshots};
 
 /// History: nothing, or the stored data, its writer and its shipper.

@@ -43,7 +43,7 @@ use crate::query::definitions::Definitions;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
-use crate::state::end::{LastEnd, RunningMark};
+use crate::state::last_end::{LastEnd, RunningMark};
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
@@ -143,7 +143,7 @@ impl Daemon {
         if let Some(tag) = releases.tag()
             && !definitions.add_releases(&tag, &defaults)
         {
-            releases.watch("");
+            drop(releases.watch(""));
         }
         // The addresses of the front ends too: one in use aborts the start before anything is
         // received.

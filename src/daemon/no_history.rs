@@ -13,7 +13,7 @@ use crate::merger::SharedLive;
 use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
-use crate::state::end::LastEnd;
+use crate::state::last_end::LastEnd;
 use crate::state::snapshot_writer::{AwaitKept, Snapshots};
 
 pub(super) struct OpenHistory;

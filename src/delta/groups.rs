@@ -10,7 +10,7 @@ use std::ops::Range;
 use hashbrown::HashTable;
 
 use super::Second;
-use crate::report::{FIRST_ID, KnownGroups, OTHER_ID, SecondLog, SecondPart, Watched};
+use crate::report::{DeltaLog, FIRST_ID, KnownGroups, OTHER_ID, SecondPart, Watched};
 
 /// The row of a group that was not looked up yet, and of one that has none in the report.
 const UNKNOWN: u32 = u32::MAX;
@@ -80,11 +80,7 @@ impl Groups {
     }
 
     /// The groups that a report may count, by its logs, and its rows.
-    pub(super) fn of(
-        &self,
-        report: &Watched,
-        logs: &[&SecondLog],
-    ) -> Option<(&KnownGroups, &Rows)> {
+    pub(super) fn of(&self, report: &Watched, logs: &[&DeltaLog]) -> Option<(&KnownGroups, &Rows)> {
         let known = self.0.get(&logs.first()?.directory)?;
         Some((&known.groups, known.reports.get(&report.number)?))
     }
@@ -123,7 +119,7 @@ impl Rows {
         }
     }
 
-    fn sort(&mut self, report: &Watched, groups: &KnownGroups, logs: &[&SecondLog]) {
+    fn sort(&mut self, report: &Watched, groups: &KnownGroups, logs: &[&DeltaLog]) {
         let records = || logs.iter().flat_map(|log| log.groups());
         self.ends.clear();
         self.ends.resize(self.rows.len(), 0);

@@ -12,7 +12,7 @@ use crate::input::squid::sums::Moves;
 use crate::report::gain::{EncodedGain, PairSums, Pairs, encode};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
-use crate::report::{KnownGroups, SecondLog, SecondPart, Watched};
+use crate::report::{DeltaLog, KnownGroups, SecondPart, Watched};
 
 /// Records prefetched at once: in row order they are scattered, and memory takes as long for one as
 /// for all of them.
@@ -90,7 +90,7 @@ impl Second {
     }
 
     /// The logs of the groups that a report may count.
-    pub(super) fn logs(&self, report: &Watched) -> Vec<&SecondLog> {
+    pub(super) fn logs(&self, report: &Watched) -> Vec<&DeltaLog> {
         let parts = self.parts.iter();
         parts.filter_map(|it| it.of(report)).collect()
     }

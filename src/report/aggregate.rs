@@ -14,12 +14,12 @@ use super::arrivals::Delta;
 use super::budget::{Budget, Taken};
 use super::changes::Changes;
 use super::definition::{Definition, Field, Key, KeySource};
+use super::delta_log::{DeltaLog, DeltaLogWriter};
 use super::group_cache::{GroupCache, SKIPPED};
 use super::group_key::{KeyIds, RecordIds, Scope, is_status};
 use super::groups::Groups;
 use super::histogram::grown;
 use super::row_map::{NO_ROW, RowMap};
-use super::second_log::{SecondLog, SecondLogWriter};
 use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogs};
 use crate::pool::Pool;
 use crate::pool::strings::{NONE, StringInterner};
@@ -47,7 +47,7 @@ pub(super) struct Aggregate {
     /// Changes since somebody began to read.
     pub(super) changes: Changes,
     /// Gains of groups in the running second, if somebody reads them.
-    pub(super) second_log: Option<SecondLogWriter>,
+    pub(super) delta_log: Option<DeltaLogWriter>,
     /// How far the running tick, which is over, is closed.
     pub(super) closing: close::Closing,
     /// Whether part of an expired tick is still included: the aggregate must not be read.
@@ -89,7 +89,7 @@ impl Aggregate {
             version: 0,
             flow: Flow::default(),
             changes: Changes::default(),
-            second_log: None,
+            delta_log: None,
             closing: close::Closing::default(),
             is_leaving: false,
             is_filling: false,
@@ -189,21 +189,21 @@ impl Aggregate {
         memory.budget.changed(before, self.groups.heap_bytes());
     }
 
-    /// Starts or ends a second log; earlier gains have been [taken](Self::take_second_log).
-    pub(super) fn watch(&mut self, new: Option<SecondLogWriter>) {
+    /// Starts or ends a delta log; earlier gains have been [taken](Self::take_delta_log).
+    pub(super) fn watch(&mut self, new: Option<DeltaLogWriter>) {
         self.groups.is_watched = new.is_some();
-        self.second_log = new;
+        self.delta_log = new;
     }
 
     /// Gains of groups since the last call; `None` if nobody reads them. `is_over`: the second has
     /// ended.
-    pub(super) fn take_second_log(
+    pub(super) fn take_delta_log(
         &mut self,
         is_over: bool,
         strings: &StringInterner,
-    ) -> Option<SecondLog> {
+    ) -> Option<DeltaLog> {
         self.cut_second(strings);
-        Some(self.second_log.as_mut()?.take(is_over, &self.groups.keys))
+        Some(self.delta_log.as_mut()?.take(is_over, &self.groups.keys))
     }
 
     /// Cuts the running second: settles all slots, and logs the gains of groups if somebody reads
@@ -215,10 +215,10 @@ impl Aggregate {
     /// Likewise for up to `slots` further slots; returns false when none is left.
     pub(super) fn cut_some(&mut self, slots: usize, strings: &StringInterner) -> bool {
         let Self {
-            groups, second_log, ..
+            groups, delta_log, ..
         } = self;
         groups.cut_some(slots, |keys, gained| {
-            if let Some(log) = second_log {
+            if let Some(log) = delta_log {
                 let group = (gained.group, keys.key(gained.group));
                 let gain = (&gained.totals, gained.pairs);
                 log.write(group, strings, gained.extremes, gain);
@@ -289,7 +289,7 @@ impl Aggregate {
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.remove_group(id, &key_ids);
         }
-        if let Some(log) = &mut self.second_log {
+        if let Some(log) = &mut self.delta_log {
             log.directory.forget(id, key_ids.iter().copied());
         }
         for key_id in key_ids {

@@ -19,8 +19,8 @@
 //! ```text
 //!   Reports::cut_some            the wall clock's second is over
 //!    -> Groups::cut_some         fronts are settled into slots
-//!    -> SecondLogWriter::write   what groups gained, by their number in the Directory, if somebody reads it
-//!   Reports::take_second         a SecondLog per aggregate, of which the reader makes rows (see `delta`)
+//!    -> DeltaLogWriter::write   what groups gained, by their number in the Directory, if somebody reads it
+//!   Reports::take_second         a DeltaLog per aggregate, of which the reader makes rows (see `delta`)
 //!   Reports::advance_some        a tick is over
 //!    -> Aggregate::retire_some   a tick leaves the window: its TickLog is subtracted, empty groups are removed
 //!    -> Aggregate::close_some    slots are settled, measured, and moved to the TickLogs and into their Group
@@ -43,7 +43,7 @@
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `native` (TOML and JSON), `builtin`, `ddl` |
 //! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `chunked`, `window` |
-//! | gains | `totals`, `histogram` (`counts`; quantiles), `gain`, `tick_log`, `second_log`, `directory` |
+//! | gains | `totals`, `histogram` (`counts`; quantiles), `gain`, `tick_log`, `delta_log`, `directory` |
 //! | overflow | `budget`, `aggregate::overflow`, `groups::overflow` |
 //! | reading | `row_map`, `read`, `changes`, `selection`, `reading`, `columns`, `layout`, `row_key` |
 
@@ -57,6 +57,7 @@ mod columns;
 pub mod comment;
 pub mod ddl;
 pub mod definition;
+mod delta_log;
 mod directory;
 pub(crate) mod gain;
 mod group_cache;
@@ -71,7 +72,6 @@ pub mod reading;
 pub(crate) mod registry;
 pub mod row_key;
 mod row_map;
-mod second_log;
 pub mod selection;
 mod tick_log;
 pub mod totals;
@@ -83,6 +83,7 @@ pub(crate) use self::aggregate::snapshot::AggregateCut;
 pub use self::aggregate::snapshot::{SavedAggregate, SavedPart};
 pub use self::arrivals::Arrivals;
 pub use self::definition::DefinedBy;
+pub use self::delta_log::DeltaLog;
 pub use self::directory::KnownGroups;
 pub(crate) use self::group_key::field_word;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
@@ -91,5 +92,4 @@ pub use self::registry::watch::{
     Watchlist, key_names,
 };
 pub use self::registry::{Entry, Filling, Reports, Usage, Version};
-pub use self::second_log::SecondLog;
 pub use self::window::Ticks;

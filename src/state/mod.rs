@@ -6,7 +6,7 @@
 //! | `annotations.json` | events, as recorded by people and scripts | with every change, by [`annotations`] |
 //! | `releases.json` | releases, their scripts and verdicts | after a block of time or a change, by `release` |
 //! | `alerts.json` | alerts, notifications, silences | within a second of a change, by `alert::thread` |
-//! | `running` | the fact that a process runs | at start and stop, by [`end`] |
+//! | `running` | the fact that a process runs | at start and stop, by [`last_end`] |
 //! | `snapshot` | rows, reports, counters, ids | every `state.snapshot_period` and at the stop, by [`snapshot_writer`] |
 //!
 //! ```text
@@ -24,11 +24,11 @@
 pub mod annotations;
 pub mod counters;
 pub(crate) mod document;
-pub mod end;
 #[cfg(test)]
 pub(crate) mod faults;
 pub(crate) mod files;
 pub mod folder;
+pub mod last_end;
 pub mod records;
 pub mod snapshot;
 pub mod snapshot_writer;

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 
 use rcgen::{CertificateParams, KeyPair};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 
 use super::*;
+use crate::access::certificate::expiry_remark;
 
 /// A self-signed certificate for `stats.example`, and its key.
 fn pair() -> (String, String) {
@@ -146,12 +148,11 @@ fn the_end_of_a_certificate_is_told() {
         params.not_after = rcgen::date_time_ymd(year, 2, 3);
         let cert = params.self_signed(&key).unwrap().pem();
         let files = files(&dir, &cert, &key.serialize_pem());
-        let end = end(acceptor(&files).unwrap().expires);
-        assert_eq!(end.is_some(), !said.is_empty(), "{end:?}");
-        assert_has!(end.unwrap_or_default() => said);
+        let remark = expiry_remark(acceptor(&files).unwrap().expires.unwrap());
+        assert_eq!(remark.is_some(), !said.is_empty(), "{remark:?}");
+        assert_has!(remark.unwrap_or_default() => said);
     }
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
-    assert_has!(end(Some(now + 3 * 86_400)).unwrap() => "expires soon");
-    assert_eq!(end(Some(now + 15 * 86_400)), None);
-    assert_eq!(end(None), None);
+    assert_has!(expiry_remark(now + 3 * 86_400).unwrap() => "expires soon");
+    assert_eq!(expiry_remark(now + 15 * 86_400), None);
 }

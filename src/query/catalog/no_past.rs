@@ -22,7 +22,7 @@ use crate::report::definition::Definition;
 use crate::report::read::Held;
 use crate::report::reading::{Reading, Want};
 use crate::series::Spreads;
-use crate::state::end::Lost;
+use crate::state::last_end::Lost;
 
 macro_rules! nothing_kept {
     ($($name:ident($($argument:ty),*) -> $answer:ty;)*) => {

@@ -1,4 +1,4 @@
-//! Watched reports: gains of their groups go to second logs, for charts, metrics and history.
+//! Watched reports: gains of their groups go to delta logs, for charts, metrics and history.
 //!
 //! A [`Choice`] selects them. When one comes or goes, earlier gains are set apart, with the reports
 //! of that time: nothing is lost of a dropped report, and a new one has the gains since its
@@ -14,12 +14,12 @@ use parking_lot::RwLock;
 use super::{Entry, Reports};
 use crate::pool::Pool;
 use crate::report::definition::{DefinedBy, Definition};
+use crate::report::delta_log::{DeltaLog, DeltaLogWriter};
 use crate::report::directory::KnownGroups;
 use crate::report::layout::Cell;
 use crate::report::row_key::{RowKeys, RowOf};
-use crate::report::second_log::{SecondLog, SecondLogWriter};
 
-/// Bytes of a group in the second log, generously.
+/// Bytes of a group in the delta log, generously.
 const LOGGED_BYTES: usize = 128;
 
 /// In lists of reports: all that are not built in.
@@ -151,13 +151,13 @@ pub struct SecondPart {
     /// The reports.
     pub reports: WatchedReports,
     /// Logs with the number of their aggregate.
-    logs: Vec<(usize, SecondLog)>,
+    logs: Vec<(usize, DeltaLog)>,
 }
 
 impl SecondPart {
     /// The log of the groups that a report may count.
     #[must_use]
-    pub fn of(&self, report: &Watched) -> Option<&SecondLog> {
+    pub fn of(&self, report: &Watched) -> Option<&DeltaLog> {
         let is_watched = self.reports.iter().any(|it| it.number == report.number);
         let mut logs = self.logs.iter().filter(|_| is_watched);
         let found = logs.find(|(aggregate, _)| *aggregate == report.aggregate);
@@ -165,7 +165,7 @@ impl SecondPart {
     }
 
     /// The logs of all aggregates.
-    pub fn logs(&self) -> impl Iterator<Item = &SecondLog> {
+    pub fn logs(&self) -> impl Iterator<Item = &DeltaLog> {
         self.logs.iter().map(|(_, log)| log)
     }
 
@@ -177,7 +177,7 @@ impl SecondPart {
     /// Bytes on the heap.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let logs = self.logs().map(|it| size_of::<SecondLog>() + it.bytes());
+        let logs = self.logs().map(|it| size_of::<DeltaLog>() + it.bytes());
         size_of::<Self>() + logs.sum::<usize>()
     }
 }
@@ -274,7 +274,7 @@ impl Reports {
         let aggregates = self.aggregates.iter_mut().enumerate();
         let logs = aggregates.filter_map(|(at, aggregate)| {
             let aggregate = aggregate.as_mut()?;
-            Some((at, aggregate.take_second_log(is_over, &pool.strings)?))
+            Some((at, aggregate.take_delta_log(is_over, &pool.strings)?))
         });
         SecondPart {
             reports: self.watch.list.now(),
@@ -282,17 +282,17 @@ impl Reports {
         }
     }
 
-    /// Keeps second logs for the aggregates of watched reports, and for no others. `anew`: with new
+    /// Keeps delta logs for the aggregates of watched reports, and for no others. `anew`: with new
     /// directories.
     fn follow_watched(&mut self, anew: bool, pool: &Pool) {
         let watched = self.watched_aggregates();
         for (at, aggregate) in self.aggregates.iter_mut().enumerate() {
             let Some(aggregate) = aggregate else { continue };
             let is_watched = watched.contains_key(&at);
-            if anew || is_watched != aggregate.second_log.is_some() {
+            if anew || is_watched != aggregate.delta_log.is_some() {
                 self.watch.directories += 1;
                 let keys = aggregate.scope.group_keys.len();
-                let new = || SecondLogWriter::new(self.watch.directories, keys, &pool.strings);
+                let new = || DeltaLogWriter::new(self.watch.directories, keys, &pool.strings);
                 aggregate.watch(is_watched.then(new));
             }
         }
@@ -319,7 +319,7 @@ impl Reports {
             .filter_map(|(at, it)| {
                 let (it, &reports) = (it.as_mut()?, watched.get(&at)?);
                 let logged = it.groups.keys.len() * LOGGED_BYTES;
-                Some((logged, reports, it.second_log.as_mut()?))
+                Some((logged, reports, it.delta_log.as_mut()?))
             })
             .collect();
         aggregates.sort_unstable_by_key(|&(logged, ..)| logged);

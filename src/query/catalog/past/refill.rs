@@ -2,7 +2,7 @@
 //! window.
 //!
 //! Read once at the start, before anything is merged, for the missing spans
-//! ([`LastEnd`](crate::state::end::LastEnd)): the files on disk then come from earlier processes,
+//! ([`LastEnd`](crate::state::last_end::LastEnd)): the files on disk then come from earlier processes,
 //! so nothing counts twice. A report is read as always, and the rows of the minutes inside its
 //! window are added by key. Minutes leave as a whole. Raw requests are not restored, so anything
 //! derived from them is not covered.
@@ -23,7 +23,7 @@ use crate::report::histogram::Histogram;
 use crate::report::reading::{Extremes, KeyValue, Reading, Want};
 use crate::report::row_key::push_key;
 use crate::report::{Entry, read};
-use crate::state::end::Lost;
+use crate::state::last_end::Lost;
 
 /// Most seconds between the start of a minute and a snapshot begun with it.
 const SNAPSHOT_SECS: u64 = 2;

@@ -1,4 +1,4 @@
-//! The second log: the gain of each group of an aggregate in the running second, in columns.
+//! The delta log: the gain of each group of an aggregate in the running second, in columns.
 //!
 //! ```text
 //!   | number of the group (see `directory`) | extremes, if the aggregate keeps them | where its gain ends |
@@ -18,7 +18,7 @@ use crate::pool::strings::StringInterner;
 
 /// Gains of an aggregate's groups. Several records may be of one group.
 #[derive(Debug, Default)]
-pub struct SecondLog {
+pub struct DeltaLog {
     /// The directory that has the numbers: unique.
     pub directory: u64,
     /// Number of keys per group.
@@ -33,7 +33,7 @@ pub struct SecondLog {
     pub folded: u64,
 }
 
-impl SecondLog {
+impl DeltaLog {
     /// A reader's state before the first log of its directory.
     #[must_use]
     pub fn nothing_known(&self) -> KnownGroups {
@@ -97,23 +97,23 @@ impl SecondLog {
 
 /// Writes the log of the running second, and the directory.
 #[derive(Debug)]
-pub(super) struct SecondLogWriter {
+pub(super) struct DeltaLogWriter {
     pub(super) directory: Directory,
-    log: SecondLog,
+    log: DeltaLog,
     bytes_max: usize,
     /// Gains of groups without room.
     other: Option<(Totals, Option<Extremes>, Histogram)>,
 }
 
-impl SecondLogWriter {
+impl DeltaLogWriter {
     /// An empty writer; no other directory has this number.
     pub(super) fn new(directory: u64, keys: usize, strings: &StringInterner) -> Self {
         Self {
             directory: Directory::new(keys, strings),
-            log: SecondLog {
+            log: DeltaLog {
                 directory,
                 keys,
-                ..SecondLog::default()
+                ..DeltaLog::default()
             },
             bytes_max: 0,
             other: None,
@@ -155,7 +155,7 @@ impl SecondLogWriter {
 
     /// The log, for groups with these keys; the next one has room for as much. `is_over`: the
     /// second has ended.
-    pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> SecondLog {
+    pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> DeltaLog {
         if let Some((totals, extremes, histogram)) = self.other.take() {
             let pairs = histogram.iter();
             self.log
@@ -170,13 +170,13 @@ impl SecondLogWriter {
         self.log.groups.shrink_to_fit();
         self.log.ends.shrink_to_fit();
         self.log.extremes.shrink_to_fit();
-        let next = SecondLog {
+        let next = DeltaLog {
             directory: self.log.directory,
             keys: self.log.keys,
             groups: Vec::with_capacity(self.log.groups.len()),
             ends: Vec::with_capacity(self.log.ends.len()),
             gains: Vec::with_capacity(self.log.gains.len()),
-            ..SecondLog::default()
+            ..DeltaLog::default()
         };
         std::mem::replace(&mut self.log, next)
     }

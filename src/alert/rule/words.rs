@@ -1,0 +1,195 @@
+//! What a rule says: labels, threshold and summary of its alerts, the rule in words, and what its
+//! chart shows.
+
+use std::collections::BTreeMap;
+
+use super::{Condition, Rule};
+use crate::config::units::exact_duration;
+use crate::report::definition::Level;
+use crate::report::row_key::key_texts;
+
+impl Rule {
+    /// Returns the labels of a row's alert; `None` stands for the rows without one of their own.
+    #[must_use]
+    pub fn labels(&self, key: Option<&[u8]>) -> BTreeMap<String, String> {
+        let entry = &self.entry;
+        let mut labels = entry.labels.clone();
+        labels.insert("alertname".to_owned(), entry.name.clone());
+        labels.insert("severity".to_owned(), entry.severity.clone());
+        labels.insert("report".to_owned(), entry.report.clone());
+        match key {
+            None => drop(labels.insert("row".to_owned(), "(more)".to_owned())),
+            Some(key) => {
+                let texts = key_texts(key).map(str::to_owned);
+                labels.extend(self.labels.iter().cloned().zip(texts));
+            }
+        }
+        // Alertmanager drops empty labels.
+        labels.retain(|_, text| !text.is_empty());
+        labels
+    }
+
+    /// Returns what its chart shows: a title, and the metrics that the rule watches.
+    #[must_use]
+    pub fn chart(&self) -> (&'static str, Vec<String>) {
+        let (times, events) = match self.report.level {
+            Level::Timer => ("Time per hit", ("Hits per second", "hit_per_sec")),
+            Level::Packet | Level::Request => {
+                ("Request time", ("Requests per second", "req_per_sec"))
+            }
+        };
+        let usual = || (times, ["p99", "p95", "p50"].map(str::to_owned).to_vec());
+        let (errors, mut columns) = (("Errors per second", "errors_per_sec"), Vec::new());
+        match &self.condition {
+            Condition::Burns(objective) if objective.entry.good_us.is_some() => return usual(),
+            Condition::Burns(_) => columns.push("error_count".to_owned()),
+            Condition::Holds(when) => {
+                when.each_column(&mut |_, name| columns.push(name.to_owned()));
+            }
+            Condition::Absent => {}
+        }
+        let ranks = columns.iter().filter_map(|name| match name.as_str() {
+            name if name.contains("median") => Some("p50".to_owned()),
+            name => crate::alert::expression::percent(name).map(|_| name.to_owned()),
+        });
+        let ranks: Vec<String> = ranks.collect();
+        if !ranks.is_empty() {
+            return (times, ranks);
+        }
+        let has = |part: &str| columns.iter().any(|name| name.contains(part));
+        if has("time_min") || has("time_max") {
+            return usual();
+        }
+        let kinds = [
+            ("error", errors),
+            ("ru_", ("CPU, cores", "cpu_per_sec")),
+            ("memory", ("Memory of a request", "memory_avg")),
+            ("traffic", ("Traffic per second", "traffic_per_sec")),
+            ("req_time", ("Time per second", "time_per_sec")),
+            ("time_total", ("Time per second", "time_per_sec")),
+            ("timer_value", ("Time per second", "time_per_sec")),
+        ];
+        let found = kinds.into_iter().find(|(part, _)| has(part));
+        let (title, metric) = found.map_or(events, |it| it.1);
+        (title, vec![metric.to_owned()])
+    }
+
+    /// Returns a value of the left side with its unit.
+    #[must_use]
+    pub fn value_text(&self, value: f64) -> String {
+        match &self.condition {
+            Condition::Holds(when) => when.text(value),
+            Condition::Absent | Condition::Burns(_) => shown(value),
+        }
+    }
+
+    /// Returns the threshold as text.
+    #[must_use]
+    pub fn threshold(&self) -> String {
+        match &self.condition {
+            Condition::Holds(when) => when.threshold(),
+            Condition::Absent => format!("nothing for {}", secs(self.entry.window)),
+            Condition::Burns(objective) => {
+                format!("> {}", objective.burn_words(&self.entry.severity))
+            }
+        }
+    }
+
+    /// Describes the state of a row in one line.
+    #[must_use]
+    pub fn summary(&self, key: Option<&[u8]>, value: Option<f64>) -> String {
+        let window = secs(self.entry.window);
+        let row = match key {
+            None => "further rows".to_owned(),
+            Some(key) => {
+                let pairs = self.keys.iter().zip(key_texts(key));
+                let pairs: Vec<String> = pairs.map(|(key, text)| format!("{key} {text}")).collect();
+                match pairs.is_empty() {
+                    true => "all requests".to_owned(),
+                    false => pairs.join(", "),
+                }
+            }
+        };
+        match (&self.condition, value) {
+            (Condition::Absent, _) => format!("{row}: nothing arrived for {window}"),
+            (Condition::Holds(when), Some(value)) if key.is_some() => {
+                format!("{row}: {when} over {window}, it is {}", when.text(value))
+            }
+            (Condition::Holds(when), _) => format!("{row}: {when} over {window}"),
+            (Condition::Burns(objective), value) => {
+                let times = value.map_or_else(
+                    || "too fast".to_owned(),
+                    |value| format!("{} times as fast as it may", shown(value)),
+                );
+                format!("the error budget burns {times}: {}", objective.words())
+            }
+        }
+    }
+
+    /// Describes the rule in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let entry = &self.entry;
+        let what = match &self.condition {
+            Condition::Absent => format!("nothing arrived from a row of {}", entry.report),
+            Condition::Holds(when) => format!("a row of {} has {when}", entry.report),
+            Condition::Burns(objective) => {
+                return format!(
+                    "{} ({}): {}; fires while the budget for the others burns too fast: more than {}; no verdict \
+                     while less than half of a window is covered, or the longer one has fewer than {} requests or 5 bad \
+                     ones{}",
+                    entry.name,
+                    entry.severity,
+                    objective.words(),
+                    objective.burn_words(&entry.severity),
+                    self.min_requests,
+                    if objective.is_exact {
+                        ""
+                    } else {
+                        "; slow errors count twice, as the report does not tell"
+                    },
+                );
+            }
+        };
+        let rows = match entry.conditions.is_empty() {
+            true => String::new(),
+            false => format!(" (rows with {})", entry.conditions.join(" and ")),
+        };
+        let hold = match entry.hold {
+            0 => "at once".to_owned(),
+            hold => format!("once this has held for {}", secs(hold)),
+        };
+        let keep = match entry.keep {
+            0 => "resolves when it no longer holds".to_owned(),
+            keep => format!("resolves once it has not held for {}", secs(keep)),
+        };
+        let few = match self.when() {
+            None => String::new(),
+            Some(_) => format!(" or it has fewer than {} requests", self.min_requests),
+        };
+        format!(
+            "{} ({}): {what} over {}{rows}; fires {hold}, {keep}; evaluated every {}; no verdict while less than half of \
+             the window is covered{few}",
+            entry.name,
+            entry.severity,
+            secs(entry.window),
+            secs(self.step),
+        )
+    }
+}
+
+/// Formats a number for alerts.
+#[must_use]
+pub fn shown(value: f64) -> String {
+    let digits = if value.abs() < 10.0 { 4 } else { 1 };
+    let text = format!("{value:.digits$}");
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    text.to_owned()
+}
+
+pub(in crate::alert) fn secs(secs: u64) -> String {
+    exact_duration(std::time::Duration::from_secs(secs))
+}
