@@ -1,7 +1,8 @@
 //! Releases: which code ran, and what it changed.
 //!
 //! ```text
-//!   daemon thread `releases`: the request tag appears -> report over tag, script and status
+//!   daemon thread `releases`: the request tag appears -> report over tag, script and status;
+//!                             the raw rows before its first second -> Tracker
 //!   series thread: Second -> Intake -(rows of that report)-> Tracker: blocks of time
 //!   daemon thread `releases`: new values -> annotations; after `releases.after`: verdict -> state file
 //! ```
@@ -16,21 +17,26 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 pub use self::windows::Release;
 use self::windows::Tracker;
 use crate::delta::{RowDelta, RowReader, Second};
+use crate::input::record::micros;
+use crate::pool::requests::RequestRow;
 use crate::report::definition::{Defaults, Definition};
+use crate::report::histogram::BucketLayout;
 use crate::report::native::ReportForm;
 use crate::report::row_key::key_texts;
+use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, Watched};
 use crate::state::StateError;
 use crate::state::document::{Document, VERSION};
@@ -111,9 +117,12 @@ impl Releases {
         (!tag.is_empty()).then_some(tag)
     }
 
-    /// Counts by this request tag from now on.
-    pub fn watch(&self, tag: &str) {
-        tag.clone_into(&mut self.0.lock().tag);
+    /// Counts by this request tag from now on. Seconds that end meanwhile are counted once the
+    /// result is dropped: first it takes earlier requests.
+    pub fn watch(&self, tag: &str) -> Earlier<'_> {
+        let mut tracker = self.0.lock();
+        tag.clone_into(&mut tracker.tag);
+        Earlier(tracker)
     }
 
     /// Returns the releases, newest first.
@@ -146,6 +155,31 @@ impl Releases {
             releases: STANDARD.encode(bytes),
         };
         file.0.write(&contents)
+    }
+}
+
+/// Takes the requests from before the first counted second, oldest first.
+#[must_use]
+#[derive(Debug)]
+pub struct Earlier<'a>(MutexGuard<'a, Tracker>);
+
+impl Earlier<'_> {
+    /// Takes one of a release, a script and a status.
+    pub fn add(&mut self, release: &str, script: &str, status: u32, row: &RequestRow) {
+        let (unix, time) = (row.timestamp.into(), micros(row.request_time));
+        let totals = Totals {
+            requests: 1,
+            errors: (status >= self.0.error_status).into(),
+            time: time.into(),
+            ru_utime: micros(row.ru_utime).into(),
+            ru_stime: micros(row.ru_stime).into(),
+            memory: row.memory_footprint.into(),
+            ..Totals::ZERO
+        };
+        let times = iter::once((BucketLayout::LogLinear.bucket(time), 1));
+        self.0.begin_second(unix, 0);
+        let texts = [release, script, &status.to_string()];
+        self.0.add(texts, &totals, times, unix);
     }
 }
 
@@ -186,8 +220,8 @@ impl RowReader for Adding<'_> {
         let key = row.key.bytes();
         let mut texts = key_texts(&key);
         let texts = [(); 3].map(|()| texts.next().unwrap_or_default());
-        self.tracker
-            .add(texts, &row.totals, row.times.clone(), self.unix);
+        let times = row.times.clone().into_iter().flatten();
+        self.tracker.add(texts, &row.totals, times, self.unix);
     }
 
     fn end(&mut self) {}

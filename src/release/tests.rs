@@ -4,13 +4,17 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, Normal, Poisson};
 
+use super::Releases;
 use super::judge::{
     Cell, DAYS, Method, SHORT_WINDOWS, Script, Trial, accepted, judge, poisson_tail, same_mix,
     same_mix_quantiles, t_tail,
 };
 use super::verdict::{ERRORS, NO_CHANGE, NOT_ENOUGH, Verdict};
 use super::windows::{COARSE, Times};
+use crate::cli::load::demo::{self, Shop};
+use crate::input::record::micros;
 use crate::report::histogram::BucketLayout;
+use crate::report::totals::Totals;
 
 fn assert_near(found: f64, expected: f64) {
     let error = (found / expected - 1.0).abs();
@@ -363,4 +367,47 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
     scripts.iter_mut().for_each(|it| it.old.truncate(15));
     let short = verdict(&scripts[..3], Some("too young"));
     assert_eq!(short.text, "not enough to judge: too young");
+}
+
+/// The careless release is slow in its script, the next one takes that back, and the one after it
+/// changes nothing.
+#[test]
+fn the_releases_of_the_demo_tell_its_story() {
+    let releases = Releases::new(demo::RELEASE_AFTER.as_secs(), 500);
+    let mut shop = Shop::new(demo::SEED, demo::RATE_DEFAULT);
+    let start = 1_709_157_600;
+    for second in 0..860 {
+        let mut earlier = releases.watch("release");
+        earlier.0.begin_second(start + second, 1);
+        while shop.next_at().as_secs() <= second {
+            let request = shop.next_request();
+            let time = micros(request.request_time());
+            let totals = Totals {
+                requests: 1,
+                errors: (request.status() >= 500).into(),
+                time: time.into(),
+                ..Totals::ZERO
+            };
+            let text = |at: &u32| String::from_utf8_lossy(&request.dictionary[*at as usize]);
+            let mut tags = request.tag_name.iter().zip(&request.tag_value);
+            let (_, release) = tags.find(|(name, _)| text(name) == "release").unwrap();
+            let script = String::from_utf8_lossy(request.script_name());
+            let texts = [&*text(release), &*script, &request.status().to_string()];
+            let times = std::iter::once((BucketLayout::LogLinear.bucket(time), 1));
+            earlier.0.add(texts, &totals, times, start + second);
+        }
+        drop(earlier);
+        releases.judge_due();
+    }
+    let told = releases.all().into_iter().rev().skip(1);
+    let told: Vec<Verdict> = told.filter_map(|it| it.verdict).collect();
+    let expected = [
+        "slower: /catalog/product.php +",
+        "faster: /catalog/product.php ",
+        NO_CHANGE,
+    ];
+    assert_eq!(told.len(), expected.len());
+    for (verdict, expected) in told.iter().zip(expected) {
+        assert!(verdict.text.starts_with(expected), "{told:#?}");
+    }
 }

@@ -20,7 +20,6 @@ use super::verdict::{NOT_ENOUGH, Verdict};
 use crate::limits::{
     RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASE_TIMES_MAX, RELEASES_MAX,
 };
-use crate::report::gain::Pairs;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS, Rank, Rounding};
 use crate::report::totals::Totals;
 use crate::value::text::roughly;
@@ -330,7 +329,7 @@ impl Tracker {
         &mut self,
         [release, script, status]: [&str; 3],
         totals: &Totals,
-        times: Option<Pairs<'_>>,
+        times: impl Iterator<Item = (u32, u64)>,
         unix: u64,
     ) {
         let all = self.all + totals.requests;
@@ -344,7 +343,7 @@ impl Tracker {
             ..Cell::default()
         };
         let mut coarse = Times::new();
-        for (bucket, count) in times.into_iter().flatten() {
+        for (bucket, count) in times {
             let sum = coarse.entry((bucket / COARSE) as u16).or_default();
             *sum = sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             let ln = LN.get(bucket as usize).copied().unwrap_or_default();

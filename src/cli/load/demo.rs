@@ -48,7 +48,7 @@ pub const RELEASE_AFTER: Duration = Duration::from_secs(6);
 /// A day, from one morning to the next.
 const DAY: Duration = Duration::from_secs(600);
 /// The seed of the demo: it plays the same day each time.
-const SEED: u64 = 30_002;
+pub(crate) const SEED: u64 = 30_002;
 /// Bounds of a sleep: short enough to notice a stop soon, long enough not to wake for each request
 /// at a high rate.
 const SLEEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -287,8 +287,8 @@ const ERRORS: Phase = (240, 30..44);
 const BROKEN_HOST: &str = "api-02";
 /// The host with a neighbour that takes its processors.
 const SLOW_HOST: &str = "web-03";
-/// Payments fail for 40 s out of five minutes.
-const OUTAGE: Phase = (300, 70..110);
+/// Payments fail for 40 s out of six minutes.
+const OUTAGE: Phase = (360, 50..90);
 /// How long a request waits for the payment service.
 const PAYMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The release that queries the database for each row of a page.
@@ -302,10 +302,11 @@ fn in_phase(at: Duration, (period, seconds): Phase) -> bool {
     seconds.contains(&(at.as_secs() % period))
 }
 
-/// Number of releases that the host at this place has had at `at`: there is a new one every five
-/// minutes, the first after two, and each host gets it a second after the one before.
+/// Number of releases that the host at this place has had at `at`: there is a new one every six
+/// minutes, the first after two, and each host gets it a tenth of a second after the one before, so
+/// that a verdict is about the same hosts on both sides. Nothing else happens in the seconds before.
 fn rollouts(at: Duration, place: u64) -> u64 {
-    (at.as_secs() + 180).saturating_sub(place) / 300
+    (at.as_millis() as u64 + 240_000).saturating_sub(100 * place) / 360_000
 }
 
 /// The name of a release.

@@ -151,15 +151,16 @@ impl Catalog {
     }
 
     /// Creates a report whose name is free and fills it from the raw rows, a few at a time so that
-    /// the merger goes on meanwhile.
-    pub(super) fn make(&self, definition: Definition, by: &DefinedBy) {
+    /// the merger goes on meanwhile. Returns the id of the first request that it counts by itself.
+    pub(super) fn make(&self, definition: Definition, by: &DefinedBy) -> u64 {
         let definition = Arc::new(definition);
         let now_ms = self.clock.mono_ms();
         self.made_ms.write().insert(definition.name.clone(), now_ms);
-        let mut filling = {
+        let (mut filling, mut next) = {
             let mut live = writing(&self.live);
             let live = &mut *live;
-            live.reports.define(definition, by.clone(), &live.pool)
+            let filling = live.reports.define(definition, by.clone(), &live.pool);
+            (filling, live.pool.requests.next_id())
         };
         let mut stage = BACK_FILL.begin();
         let estimated = answering(&self.live).pool.requests.len() as u64;
@@ -170,7 +171,9 @@ impl Catalog {
             let mut live = writing(&self.live);
             let live = &mut *live;
             filling = live.reports.fill(rest, &mut live.pool, FILL_REQUESTS);
+            next = live.pool.requests.next_id();
         }
+        next
     }
 }
 

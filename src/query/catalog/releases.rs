@@ -13,6 +13,8 @@ use crate::value::Value;
 
 /// Latest requests that are searched for a tag.
 const LATEST: u64 = 1_000;
+/// Raw rows read under one hold of the lock.
+const CHUNK: u64 = 2_048;
 
 impl Catalog {
     /// The first of these request tags that one of the latest requests has. Without raw rows, the
@@ -32,7 +34,7 @@ impl Catalog {
         })
     }
 
-    /// Counts releases by this request tag from now on.
+    /// Counts releases by this request tag: the raw rows that there are, and all from now on.
     ///
     /// # Errors
     /// If the name of the report is taken, or there are too many.
@@ -41,8 +43,26 @@ impl Catalog {
         self.check_room(REPORT)?;
         let definition = definition(tag, &self.defaults);
         let bad = || QueryError::bad_value("releases.tag", tag.to_owned());
-        self.make(definition.ok_or_else(bad)?, &DefinedBy::BuiltIn);
-        self.releases.watch(tag);
+        let definition = definition.ok_or_else(bad)?;
+        let mut earlier = self.releases.watch(tag);
+        let counted_from = self.make(definition, &DefinedBy::BuiltIn);
+        let mut next = 0;
+        while next < counted_from {
+            let live = answering(&self.live);
+            let pool = &live.pool;
+            let name = pool.strings.find(tag.as_bytes());
+            let chunk = next.max(pool.requests.oldest_id());
+            next = counted_from.min(chunk + CHUNK);
+            for row in (chunk..next).filter_map(|id| pool.requests.get(id)) {
+                let mut tags = pool.tag_sets.pairs(row.request_tags);
+                if let Some((_, release)) = tags.find(|(it, _)| Some(*it) == name) {
+                    let origin = pool.origins.get(row.origin);
+                    let [release, script] =
+                        [release, origin.script_name].map(|it| pool.strings.text(it));
+                    earlier.add(release, script, origin.status, &row);
+                }
+            }
+        }
         Ok(())
     }
 
