@@ -331,6 +331,14 @@ fn too_many_calls_are_found_with_an_example() {
     let one = site.get("/calls?by=server&script_name=%2Fone").body;
     assert_lacks!(one => "%2Flist");
     assert_has!(one => "t.server=db1");
+    // The rows after the first ones are on the next page.
+    let first = site.get("/calls?limit=1").body;
+    assert_has!(first => "%2Flist", "rel=\"next\" href=\"/calls?limit=1&amp;offset=1\"");
+    let second = site.get("/calls?limit=1&offset=1").body;
+    assert_has!(second => "%2Fone", "rel=\"prev\" href=\"/calls?limit=1\"");
+    assert_lacks!(second => "script_name=%2Flist");
+    let timers = site.get("/timers?by=script_name&limit=1").body;
+    assert_has!(timers => "offset=1\"");
     let bad = site.get("/calls?limit=0");
     assert!(
         bad.status == 400 && bad.body.contains("from 1 to 100"),

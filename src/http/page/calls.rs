@@ -12,7 +12,7 @@ use super::formatting::{self, Name, visible};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::requests::search_of;
-use super::table::{Head, conditions, table};
+use super::table::{Head, conditions, pager, table};
 use super::time::NAMES;
 use super::timer_groups::{self, GROUPS_MAX};
 use crate::http::answer::order::Sort;
@@ -34,7 +34,7 @@ const ROWS_MAX: usize = 100;
 /// Default tag, used if it exists.
 const BY_DEFAULT: &str = "group";
 /// Parameters other than conditions.
-const VIEW: [&str; 3] = ["by", "sort", "limit"];
+const VIEW: [&str; 4] = ["by", "sort", "limit", "offset"];
 
 /// `GET /calls`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -44,6 +44,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     search::conditions(&mut params, &mut requests)?;
     let sort = Sort::parse(params.text("sort").as_deref().unwrap_or("-hits_p95"));
     let limit = params.rows(ROWS_DEFAULT, ROWS_MAX)?;
+    let offset = params.count("offset", 0)?;
     params.finish()?;
     let find = |tag: &str| {
         let tag = KeySource::TimerTag(tag.to_owned());
@@ -72,7 +73,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (form(&params, &tag, &groups))
         div #calls data-live {
             (remarks(&groups.partial, &view.time))
-            (rows(view, &params, &tag, (&sort, limit), &groups)?)
+            (rows(view, &params, &tag, &sort, (offset, limit), &groups)?)
         }
     };
     view.page("/timers", "Calls per request", &main)
@@ -82,7 +83,7 @@ fn form(params: &Params, tag: &str, groups: &TimerGroups) -> Markup {
     let is_other =
         |name: &str| VIEW.contains(&name) || NAMES.contains(&name) || fleet::NAMES.contains(&name);
     let given = params.iter().filter(|(name, _)| !is_other(name));
-    let hidden = |name: &str| !matches!(name, "by" | "script_name");
+    let hidden = |name: &str| !matches!(name, "by" | "script_name" | "offset");
     let others = groups.tag_names.iter().filter(|name| *name != tag);
     html! {
         (conditions("Conditions", given, |name| params.link("/calls", &[(name, None)])))
@@ -129,14 +130,15 @@ fn rows(
     view: &View<'_>,
     params: &Params,
     tag: &str,
-    (sort, limit): (&Sort, usize),
+    sort: &Sort,
+    (offset, limit): (usize, usize),
     groups: &TimerGroups,
 ) -> Result<Markup, Problem> {
     let known = groups.rows.iter();
     let known = known.filter(|group| group.keys.iter().all(Option::is_some));
     let known: Vec<&TimerGroup> = known.collect();
     let mut ranking = ranking(tag, &known);
-    let (shown, total) = ranking.choose(&|_, _| true, sort, (0, limit))?;
+    let (shown, total) = ranking.choose(&|_, _| true, sort, (offset, limit))?;
     let narrowed = format!("t.{tag}");
     let cells = ranking.cells(&shown, &ranking.columns, sort, |row, _| {
         let [Some(script), Some(value)] = &known[row].keys[..] else {
@@ -163,15 +165,12 @@ fn rows(
     }
     heads.push(Head::number("Example").hint("The request with the most, with its waterfall"));
     let timers = formatting::count(groups.timers_scanned);
-    let caption = html! {
-        (timers) " timers of " (timer_groups::searched(&groups.scanned))
-        @if total > limit { ", the first " (limit) " of " (formatting::count(total as u64)) " rows" }
-    };
-    Ok(table(
-        "Calls per request",
-        &caption,
-        &heads,
-        &cells,
-        "No timer with such a tag.",
-    ))
+    let caption = html! { (timers) " timers of " (timer_groups::searched(&groups.scanned)) };
+    let empty = "No timer with such a tag.";
+    Ok(html! {
+        (table("Calls per request", &caption, &heads, &cells, empty))
+        (pager(offset, shown.len(), total, limit, |offset| {
+            params.link("/calls", &[("offset", (offset != "0").then_some(offset))])
+        }))
+    })
 }

@@ -163,11 +163,10 @@ pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)])
 
 /// The time span of a table's data, in words.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
-    let covered = formatting::roughly(covered_seconds as f64);
-    if (covered_seconds as f64) < window_seconds - 1.0 {
-        let window = formatting::roughly(window_seconds);
-        format!("last {covered} of a {window} window")
-    } else {
-        format!("last {covered}")
+    let [covered, window] = [covered_seconds as f64, window_seconds].map(formatting::roughly);
+    // One second also stands for no data at all.
+    match covered_seconds <= 1 || covered == window {
+        true => format!("last {window}"),
+        false => format!("last {covered} of a {window} window"),
     }
 }

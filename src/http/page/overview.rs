@@ -119,8 +119,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
             @for panel in panels { (panel?) }
+            @if let Some(history) = &history { (history.heat()) }
         }
-        @if let Some(history) = &history { (history.heat()) }
     };
     view.page("/", "Overview", &main)
 }

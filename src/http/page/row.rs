@@ -169,13 +169,16 @@ impl Row {
             @if let Some(history) = &history {
                 (history.spans(|span| time.row_link(name, "row", &self.keys, Some(("span", span)))))
             }
-            @if let Some(history) = &history { div.charts.four { (history.figures()) } (history.heat()) }
-            div.charts.pair {
-                @if let Some((spread, at)) = &spread {
-                    div #spread data-live { (self.histogram(*at, spread, time)) }
-                }
-                @if let Some(table) = timer_groups {
-                    section.panel #row-timers data-live aria-label="Timers" { (table) }
+            @if let Some(history) = &history { div.charts.four { (history.figures()) } }
+            div.beside {
+                @if let Some(history) = &history { (history.heat()) }
+                div.charts.pair {
+                    @if let Some((spread, at)) = &spread {
+                        div #spread data-live { (self.histogram(*at, spread, time)) }
+                    }
+                    @if let Some(table) = timer_groups {
+                        section.panel #row-timers data-live aria-label="Timers" { (table) }
+                    }
                 }
             }
             (self.others(view)?)

@@ -14,7 +14,7 @@ use super::formatting::{self, Name, Scale, visible};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::requests::search_of;
-use super::table::{Head, conditions, table};
+use super::table::{Head, conditions, pager, table};
 use super::time::{NAMES, Time};
 use super::timer_groups::{self, GROUPS_MAX};
 use crate::http::answer::order::Sort;
@@ -39,7 +39,7 @@ const ROWS_MAX: usize = 100;
 /// Default keys.
 const BY_DEFAULT: &str = "group";
 /// Parameters that are not conditions.
-const VIEW: [&str; 6] = ["by", "add", "sort", "limit", "tag", "value"];
+const VIEW: [&str; 7] = ["by", "add", "sort", "limit", "offset", "tag", "value"];
 
 /// `GET /timers`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -51,6 +51,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     params.text("by");
     let sort = Sort::parse(params.text("sort").as_deref().unwrap_or("-time"));
     let limit = params.rows(ROWS_DEFAULT, ROWS_MAX)?;
+    let offset = params.count("offset", 0)?;
     params.finish()?;
     let search = TimerSearch {
         requests,
@@ -68,7 +69,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (form(&params, &keys, &groups, &view.time))
         div #timers data-live {
             (remarks(&groups.partial, &view.time))
-            (rows(&params, &keys, &sort, limit, &groups, &view.time)?)
+            (rows(&params, &keys, &sort, (offset, limit), &groups, &view.time)?)
             h2 { "Longest" }
             (slow_table(&groups, &view.time))
         }
@@ -131,7 +132,8 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
             .collect();
         params.link("/timers", &[("by", Some(&rest.join(","))), ("sort", None)])
     };
-    let hidden = |name: &str| !matches!(name, "add" | "sort" | "script_name" | "min_time");
+    let hidden =
+        |name: &str| !matches!(name, "add" | "sort" | "offset" | "script_name" | "min_time");
     html! {
         ul.conditions aria-label="Rows by" {
             li.plain { "by" }
@@ -180,19 +182,19 @@ fn rows(
     params: &Params,
     keys: &[String],
     sort: &Sort,
-    limit: usize,
+    (offset, limit): (usize, usize),
     groups: &TimerGroups,
     time: &Time,
 ) -> Result<Markup, Problem> {
     let mut ranking: Ranking = timer_groups::ranking(groups, keys);
     // The sum of all others stands last in any order.
     let other = groups.rows.len();
-    let (rows, _) = ranking.choose(&|_, row| row < other, sort, (0, limit))?;
+    let (rows, total) = ranking.choose(&|_, row| row < other, sort, (offset, limit))?;
     let mut cells = ranking.cells(&rows, &ranking.columns, sort, |row, key| {
         let value = groups.rows[row].keys[key].as_deref()?;
         Some(narrowed(params, &keys[key], value))
     });
-    if groups.other.is_some() {
+    if groups.other.is_some() && offset + rows.len() >= total {
         cells.push(html! {
             th.key scope="row" { "(other)" }
             @for _ in keys.iter().skip(1) { td.key {} }
@@ -204,12 +206,12 @@ fn rows(
     for (head, key) in heads.iter_mut().zip(keys) {
         *head = Head::text(Name(key));
     }
-    let caption = html! {
-        (searched(groups))
-        @if other > limit { ", the first " (limit) " of " (formatting::count(other as u64)) " rows" }
-    };
+    let caption = html! { (searched(groups)) };
     Ok(html! {
         (table("Timers", &caption, &heads, &cells, ""))
+        (pager(offset, rows.len(), total, limit, |offset| {
+            params.link("/timers", &[("offset", (offset != "0").then_some(offset))])
+        }))
         @if groups.rows.is_empty() {
             p.note {
                 @if groups.scanned.kept {
@@ -346,7 +348,7 @@ mod tests {
                 &Params::default(),
                 &keys,
                 &Sort::parse(sort),
-                10,
+                (0, 10),
                 &groups,
                 &time,
             )?;
