@@ -37,7 +37,7 @@ use std::fmt::Write as _;
 use super::histogram::V2Buckets;
 use super::reading::{KeyValue, Reading, Want};
 pub use super::totals::Measure;
-use crate::value::{Column, Unit, Value};
+use crate::value::{Column, ColumnType, Unit, Value};
 
 mod builder;
 mod numbers;
@@ -157,6 +157,9 @@ impl ColumnLayout {
                 _ => None,
             });
             *unit = shown.unwrap_or(*unit);
+            if *unit == Unit::Kib {
+                column.column.column_type = ColumnType::Double;
+            }
             column.column.unit = column.cell.unit();
         }
         self.columns.push(column);

@@ -7,6 +7,7 @@ use datafusion::common::{DataFusionError, SchemaError};
 
 use crate::config::suggest;
 use crate::instruments::Active;
+use crate::series::Metric;
 
 /// The error of a statement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,6 +107,14 @@ errors! {
     internal = 1105 "HY000";
 }
 
+/// Where there is a percentile that is no column.
+fn percentile_hint(percent: f64) -> String {
+    format!(
+        "; reports have p50, p90, p95 and p99, and those of their definition; there is percentile(req_time, {percent}) \
+         over pinba.request, and percentile(histogram, {percent}) over the reports of history"
+    )
+}
+
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> Self {
         match error.find_root() {
@@ -118,9 +127,12 @@ impl From<DataFusionError> for SqlError {
                     let names = valid_fields.iter().map(|field| field.name.as_str());
                     // Some have internal names.
                     let names = names.filter(|name| !name.contains(char::is_control));
-                    let question = suggest::question(&field.name, names);
+                    let hint = match Metric::parse(&field.name) {
+                        Some(Metric::Percentile(percent)) => percentile_hint(percent),
+                        _ => suggest::question(&field.name, names),
+                    };
                     let name = field.flat_name();
-                    Self::no_such_column(format!("Unknown column '{name}'{question}"))
+                    Self::no_such_column(format!("Unknown column '{name}'{hint}"))
                 }
                 SchemaError::AmbiguousReference { field } => {
                     let message = format!("Column '{}' is ambiguous", field.flat_name());

@@ -270,7 +270,8 @@ mod of_the_past {
         for (query, meant) in cases![
             "SELECT req_cuont FROM report_by_script_name" => "did you mean \"req_count\"?";
             "SELECT * FROM report_by_script_nam" => "did you mean \"report_by_script_name\"?";
-            "SELECT p95 FROM request" => "Unknown column 'p95'";
+            "SELECT p95 FROM request" => "Unknown column 'p95'; reports have p50,";
+            "SELECT p99_9 FROM report_by_script_name" => "there is percentile(req_time, 99.9) over pinba.request";
             "SELECT MD5(1)" => "pinbad does not support the function md5()";
             "SELECT req_count FROM info LIMIT 'x'" => "LIMIT takes a whole number from 0 on, not x";
             "SELECT 1 FROM" => "Expected: ";

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::report::comment::{self, Comment};
-use crate::report::definition::{Defaults, Definition};
+use crate::report::definition::{Columns, Defaults, Definition};
 use crate::report::histogram::BUCKET_MAX;
 use crate::report::native::ReportForm;
 use crate::report::reading::{Extremes, KeyCell};
@@ -197,6 +197,14 @@ fn info_and_rows_of_nothing() {
         row(&definition, &one, 0).join(" "),
         "req_count=20 time_total=2500000us ru_utime_total=100000us ru_stime_total=50001us \
          time_interval=10 kbytes_total=5f memory_footprint=4f req_time_median=0.05f"
+    );
+    // Native columns beside Pinba's are KiB too, and then no whole numbers.
+    let more = definition.read_as(&Columns::Extended(vec![95.0]), &Defaults::default());
+    let layout = more.unwrap().layout;
+    let added = &layout.columns()[layout.position("traffic_total").unwrap()].column;
+    assert_eq!(
+        (added.column_type, added.unit),
+        (ColumnType::Double, Unit::Kib)
     );
     // Shares of nothing: 0 in v1, NULL in v2.
     let none = reading(&[(
