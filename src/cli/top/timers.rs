@@ -53,24 +53,9 @@ fn by_frequency<K: Ord>(items: impl Iterator<Item = K>) -> Vec<K> {
     counts.into_iter().map(|(item, _)| item).collect()
 }
 
-/// Returns the values alone if the names are the usual ones, which the heading shows; otherwise
-/// names and values.
-fn values_of(timer: &Json, usual: &[&str]) -> String {
-    let members = timer["tags"].as_object().into_iter().flatten();
-    let texts: Option<Vec<_>> = members
-        .map(|(_, value)| Some(visible(value.as_str()?)))
-        .collect();
-    match texts {
-        Some(texts) if names(timer) == usual => texts.join("  "),
-        _ => tag_text(&timer["tags"]),
-    }
-}
-
 /// Groups the timers of these requests by one tag, or by all tags together.
 pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
     let all = || requests.iter().flat_map(timers);
-    let usual = by_frequency(all().map(names)).into_iter().next();
-    let usual = usual.unwrap_or_default();
     let mut choices = by_frequency(all().flat_map(names));
     choices.truncate(CHOICES_MAX);
     let mut sums: HashMap<String, Sum> = HashMap::new();
@@ -79,7 +64,7 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
         seconds += number(request, "req_time");
         for timer in timers(request) {
             let key = match tag {
-                None => values_of(timer, &usual),
+                None => tag_text(&timer["tags"]),
                 Some(tag) => match tag_values(&timer["tags"][tag]).first() {
                     Some(value) => (*value).to_owned(),
                     None => continue,
@@ -95,11 +80,7 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
     }
     let (key, by) = match tag {
         Some(tag) => (visible(tag).into_owned(), format!("tag {}", visible(tag))),
-        None if usual.is_empty() => ("timer".to_owned(), "all tags".to_owned()),
-        None => (
-            visible(&usual.join("  ")).into_owned(),
-            "all tags".to_owned(),
-        ),
+        None => ("timer".to_owned(), "all tags".to_owned()),
     };
     let count = requests.len();
     let row = |(key, sum): (String, Sum)| Row {
@@ -218,12 +199,13 @@ mod tests {
         let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
         assert_eq!(
             names,
-            ["db  db1", "db  db2", "group=cache group=x \\x1b=\\x1b"]
+            [
+                "group=cache group=x \\x1b=\\x1b",
+                "group=db server=db1",
+                "group=db server=db2"
+            ]
         );
-        assert_eq!(
-            added_up(&requests(), None).columns[0].title,
-            "group  server"
-        );
+        assert_eq!(added_up(&requests(), None).columns[0].title, "timer");
         let rows = shown(&of_request(&requests()[0]));
         assert_eq!(
             rows[0][..5],
