@@ -28,6 +28,7 @@ use crate::telemetry::log::{self, LogControl};
 pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failure> {
     // Outlives the daemon.
     let folder = demo_rate.and_then(|_| TemporaryFolder::new().ok());
+    let removed = folder.as_ref().map_or(&[][..], |it| &it.removed);
     let folder = folder.as_ref().map(TemporaryFolder::path);
     let load = || {
         let config = match demo_rate {
@@ -40,6 +41,9 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     };
     let (mut config, scaled) = load()?;
     let log = log::init(config.log.format, config.log.level).map_err(Failure::failed)?;
+    for dir in removed {
+        tracing::info!(dir = %dir.display(), "Removed the folder of a demo that was killed.");
+    }
     if let Some(Scaled { limit, settings }) = scaled {
         tracing::warn!(
             settings = settings.join(" "),

@@ -57,6 +57,8 @@ pub(crate) fn is_temporary(dir: &Path) -> bool {
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
+    /// Folders of killed demos that were removed before.
+    pub removed: Vec<PathBuf>,
     /// Locked as long as the folder is in use.
     _lock: File,
 }
@@ -71,7 +73,7 @@ impl TemporaryFolder {
     }
 
     fn within(dir: &Path) -> io::Result<Self> {
-        remove_abandoned(dir);
+        let removed = remove_abandoned(dir);
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = nanos.map_or(0, |it| it.subsec_nanos());
         let name = format!("{DEMO}{}-{nanos}", std::process::id());
@@ -80,7 +82,11 @@ impl TemporaryFolder {
         DirBuilder::new().mode(0o700).create(&path)?;
         let lock = File::open(&path)?;
         lock.lock()?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self {
+            path,
+            removed,
+            _lock: lock,
+        })
     }
 
     /// The path of the folder.
@@ -97,9 +103,10 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Removes this user's folders of demos that were killed, which nobody has locked.
-fn remove_abandoned(dir: &Path) {
+/// Removes this user's folders of demos that were killed, which nobody has locked; returns them.
+fn remove_abandoned(dir: &Path) -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
+    let mut removed = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let is_demos = entry.file_name().to_string_lossy().starts_with(DEMO);
         // Looks at the entry itself: a link is not ours.
@@ -111,10 +118,12 @@ fn remove_abandoned(dir: &Path) {
             continue;
         }
         let path = entry.path();
-        if File::open(&path).is_ok_and(|folder| folder.try_lock().is_ok()) {
-            let _left = fs::remove_dir_all(&path);
+        let is_free = File::open(&path).is_ok_and(|folder| folder.try_lock().is_ok());
+        if is_free && fs::remove_dir_all(&path).is_ok() {
+            removed.push(path);
         }
     }
+    removed
 }
 
 #[cfg(test)]
@@ -157,6 +166,7 @@ mod tests {
         fs::create_dir(&anothers).unwrap();
         let running = TemporaryFolder::within(dir.path()).unwrap();
         assert!(!left.exists());
+        assert_eq!(running.removed, [left]);
         let second = TemporaryFolder::within(dir.path()).unwrap();
         assert!(running.path().exists() && second.path().exists() && anothers.exists());
     }
