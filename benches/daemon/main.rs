@@ -4,9 +4,9 @@
 //! receive loop, memory, and how long answers take. With `--queries`: SQL over full pools, and
 //! queries beside packets; with `--samples`: samples of PHP's stat extension; with `--otlp`: spans
 //! beside packets, and rows that are pushed; with `--history`: questions about thirty days of the
-//! past; with `--turns`: what a packet costs two builds of the daemon. `PINBAD_PROGRAM` is another program to measure. The daemon is a child process
-//! (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait
-//! has an end. Progress goes to stderr.
+//! past; with `--turns`: what a packet costs two builds of the daemon. `PINBAD_PROGRAM` is another
+//! program to measure. The daemon is a child process (`receiver`), the sender is that of `pinbad
+//! load`; all packets go over loopback, and every wait has an end. Progress goes to stderr.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

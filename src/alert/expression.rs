@@ -38,8 +38,8 @@ enum Sum {
 
 const COMPARISONS: [&str; 6] = [">=", "<=", "==", "!=", ">", "<"];
 
-/// Units as they are written, with the base unit and the factor to it. A negative factor divides: it
-/// says how many of the smaller unit make one base unit, so that 700 ms are exactly 0.7 s.
+/// Units as they are written, with the base unit and the factor to it. A negative factor divides:
+/// it says how many of the smaller unit make one base unit, so that 700 ms are exactly 0.7 s.
 const UNITS: [(&str, Unit, f64); 14] = [
     ("us", Unit::Seconds, -1e6),
     ("ms", Unit::Seconds, -1e3),

@@ -120,8 +120,8 @@ impl Dataset {
         self.hash.is_empty() && !self.keys.is_empty()
     }
 
-    /// Objects that Squid moved to and from its disk: rows of no report. Keys are action, size class
-    /// and type, sums as in `squid_swap`.
+    /// Objects that Squid moved to and from its disk: rows of no report. Keys are action, size
+    /// class and type, sums as in `squid_swap`.
     #[must_use]
     pub fn swaps() -> Self {
         let keys = ["action", "size_class", "mime"];

@@ -218,8 +218,8 @@ impl Disk {
         self.made("write", path)
     }
 
-    /// Replaces a file as a whole: there is always either the old or the new version. Returns the new
-    /// one, open for appending; its name is not synced yet.
+    /// Replaces a file as a whole: there is always either the old or the new version. Returns the
+    /// new one, open for appending; its name is not synced yet.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Done<File> {
         let new = path.with_added_extension("new");
         let written = self.create(&new).and_then(|mut file| {

@@ -1,7 +1,7 @@
 //! The only reader of raw protobuf: varints, fixed numbers, lengths, and skipped fields.
 //!
-//! `pinba` and `otlp` read one field after the other. All reads split a slice, so none can be out of
-//! bounds; unreadable bytes give a [`RejectReason`]. Accepts and rejects exactly what prost does
+//! `pinba` and `otlp` read one field after the other. All reads split a slice, so none can be out
+//! of bounds; unreadable bytes give a [`RejectReason`]. Accepts and rejects exactly what prost does
 //! (tests compare the two): also numbers written longer than needed, but not past 64 bits, and
 //! groups no deeper than prost's recursion limit.
 

@@ -144,8 +144,8 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
     });
 }
 
-/// While the groups of a tick that left are forgotten in pieces, those of another may leave; nothing
-/// is counted in one of them after that.
+/// While the groups of a tick that left are forgotten in pieces, those of another may leave;
+/// nothing is counted in one of them after that.
 #[test]
 fn more_groups_leave_while_others_are_forgotten() {
     let own = [(

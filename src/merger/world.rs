@@ -1,5 +1,5 @@
-//! Pools and reports without threads, for unit tests and entries of fuzz targets: packets are put in
-//! by hand, and time passes by hand.
+//! Pools and reports without threads, for unit tests and entries of fuzz targets: packets are put
+//! in by hand, and time passes by hand.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! Exemplars: of each bucket of a row's histogram one recent request, whose tag `trace_id` names its
-//! trace.
+//! Exemplars: of each bucket of a row's histogram one recent request, whose tag `trace_id` names
+//! its trace.
 //!
-//! Read from the raw pool by the push thread when an interval is cut, and by a scrape in OpenMetrics:
-//! of the newest `EXAMINED_MAX` requests those with such a tag, `TRACED_MAX` at most. A report
-//! gets them if the request's row follows from its keys alone: at the level of packets or requests,
-//! without filters.
+//! Read from the raw pool by the push thread when an interval is cut, and by a scrape in
+//! OpenMetrics: of the newest `EXAMINED_MAX` requests those with such a tag, `TRACED_MAX` at most.
+//! A report gets them if the request's row follows from its keys alone: at the level of packets or
+//! requests, without filters.
 
 use std::sync::Arc;
 

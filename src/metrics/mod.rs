@@ -118,8 +118,8 @@ impl Metrics {
         self.push.as_ref()
     }
 
-    /// Writes all metrics; `status` is the current content of `/api/v1/status`. Only OpenMetrics has
-    /// exemplars, those among `traced`.
+    /// Writes all metrics; `status` is the current content of `/api/v1/status`. Only OpenMetrics
+    /// has exemplars, those among `traced`.
     #[must_use]
     pub fn write(&self, status: Vec<Group>, format: Format, traced: Vec<Traced>) -> String {
         let mut registry = Registry::default();

@@ -1,8 +1,8 @@
 //! Requests and timers as they leave the pool, for answers and for history: with texts in place of
 //! ids, and times in whole microseconds.
 //!
-//! Pieces of history store the fields of [`Request`] and [`Timer`] in the order given here, so it is
-//! fixed.
+//! Pieces of history store the fields of [`Request`] and [`Timer`] in the order given here, so it
+//! is fixed.
 
 use serde::{Deserialize, Serialize, Serializer};
 

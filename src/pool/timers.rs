@@ -16,8 +16,8 @@ columns! {
     value: f32,
     /// Seconds, user CPU.
     ru_utime: f32,
-    /// Seconds, system CPU; negative: CPU times [are not known](crate::input::record::is_unmeasured),
-    /// and it began this long after its request.
+    /// Seconds, system CPU; negative: CPU times [are not
+    /// known](crate::input::record::is_unmeasured), and it began this long after its request.
     ru_stime: f32,
     /// Id in [`TagSets`](super::tag_sets::TagSets).
     tags: u32,

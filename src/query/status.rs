@@ -263,8 +263,8 @@ impl Status {
         self.gathering_period.load().as_millis() as u64
     }
 
-    /// What was lost in the last minutes: how much, and in how many milliseconds at most. It looks at
-    /// the counters when it is asked, so the first time it reaches back to the start.
+    /// What was lost in the last minutes: how much, and in how many milliseconds at most. It looks
+    /// at the counters when it is asked, so the first time it reaches back to the start.
     pub(super) fn lost_lately(&self, now_ms: u64) -> Option<(u64, u64)> {
         let lost = self.counters.total().lost();
         let mut looks = self.losses.lock();

@@ -99,9 +99,11 @@ pub struct Verdict {
     pub against: String,
     /// Number of tests.
     pub tests: usize,
-    /// Detection limit: in half of the scripts a change of time of this share would have been found.
+    /// Detection limit: in half of the scripts a change of time of this share would have been
+    /// found.
     pub smallest_seen: Option<f64>,
-    /// Mean time of the scripts that both have, weighted by the same mix, seconds: before and after.
+    /// Mean time of the scripts that both have, weighted by the same mix, seconds: before and
+    /// after.
     pub same_mix: Option<[f64; 2]>,
     /// Medians of the same, where the times before are still known.
     pub same_mix_p50: Option<[f64; 2]>,

@@ -2,8 +2,8 @@
 //!
 //! A group gets its number, and its key is written, on its first gain while somebody reads. When
 //! the group is removed, the number becomes free at the end of the second: within a second it
-//! refers to one group. A reader applies the [`DirectoryChanges`] of each second before it reads the gains,
-//! also for a second it did not get to read.
+//! refers to one group. A reader applies the [`DirectoryChanges`] of each second before it reads
+//! the gains, also for a second it did not get to read.
 //!
 //! ```text
 //!   merger: Directory --(DirectoryChanges, in each delta log)--> KnownGroups: reader (see `delta`)

@@ -2,8 +2,8 @@
 //! reading.
 //!
 //! All kinds of Pinba and pinba2 and the native one are lists of [`LayoutColumn`] over the same
-//! totals; `builder` assembles them once per report, from the lines of `columns.txt`. Front ends call
-//! [`ColumnLayout::value`] for every value they show, on their own threads, over an immutable
+//! totals; `builder` assembles them once per report, from the lines of `columns.txt`. Front ends
+//! call [`ColumnLayout::value`] for every value they show, on their own threads, over an immutable
 //! [`Reading`]; only composed texts (`index_value`, histogram texts) allocate.
 //!
 //! f64 appears here for the first time: everything below is integers.

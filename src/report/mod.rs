@@ -28,9 +28,9 @@
 //!    -> Aggregate::begin_tick    keys under `(other)` get rows, if there are some; memory is given back
 //! ```
 //!
-//! The path of an answer, some hundred groups at a time: `read_into` adds groups to their rows, then
-//! reads keys and histograms of the selected rows; [`ColumnLayout`](layout::ColumnLayout) makes
-//! columns of the [`Reading`](reading::Reading).
+//! The path of an answer, some hundred groups at a time: `read_into` adds groups to their rows,
+//! then reads keys and histograms of the selected rows; [`ColumnLayout`](layout::ColumnLayout)
+//! makes columns of the [`Reading`](reading::Reading).
 //!
 //! One engine serves every kind of report: a [`Definition`](definition::Definition) says what is
 //! counted and how it is shown. Reports that count the same records share an aggregate, so a packet

@@ -73,8 +73,8 @@ macro_rules! measures {
             }
         }
 
-        /// Sums half as wide, for groups: fifty bytes less save a cache line per record. A slot whose
-        /// sums could overflow is closed early (see
+        /// Sums half as wide, for groups: fifty bytes less save a cache line per record. A slot
+        /// whose sums could overflow is closed early (see
         /// [`Groups::count`](super::groups::Groups::count)).
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub(super) struct NarrowTotals {

@@ -6,9 +6,9 @@
 //!
 //! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
 //! stop removes it, or leaves it with `clean` as long as rows of history replace lost ones
-//! (`query::catalog::past::refill`). It is written last during start, so a failed start changes nothing.
-//! A stop that cannot write its snapshot renames it to `unsaved`, which even a full disk has room
-//! for.
+//! (`query::catalog::past::refill`). It is written last during start, so a failed start changes
+//! nothing. A stop that cannot write its snapshot renames it to `unsaved`, which even a full disk
+//! has room for.
 
 use std::fs;
 use std::io::{self, Write as _};

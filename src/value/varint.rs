@@ -1,9 +1,9 @@
 //! Variable-length numbers: seven bits per byte, lowest first; the top bit says that more follow.
 //!
-//! The encoding of numbers in tick logs, in points of the last hour, in history's pieces and in what
-//! ClickHouse is sent. Any bytes can be read: a number that ends early reads as 0. (Snapshots are
-//! encoded by `postcard`, and contain tick logs unchanged. Packets and spans, where an unreadable
-//! number is an error, are read by `input::cursor`.)
+//! The encoding of numbers in tick logs, in points of the last hour, in history's pieces and in
+//! what ClickHouse is sent. Any bytes can be read: a number that ends early reads as 0. (Snapshots
+//! are encoded by `postcard`, and contain tick logs unchanged. Packets and spans, where an
+//! unreadable number is an error, are read by `input::cursor`.)
 
 /// Appends a number.
 #[inline]

@@ -2,8 +2,8 @@
 //!
 //! [`Here`] runs the stages inside the test's own process, with a clock that the test may move.
 //! [`Program`] runs the binary that a user runs. Both take settings as `--set` does and stop when
-//! they are dropped. Packets go through [`Sender`] (or [`Site::send`], which waits for them too); it
-//! never has more of them in flight than the receiving socket's buffer holds.
+//! they are dropped. Packets go through [`Sender`] (or [`Site::send`], which waits for them too);
+//! it never has more of them in flight than the receiving socket's buffer holds.
 //!
 //! [`Kills`] ends daemons at random moments under load, [`Child`] is one with a clock of the test's
 //! that can be killed. [`Collector`] is a server of HTTP that records what it gets, and

@@ -54,8 +54,8 @@ pub(crate) const SEED: u64 = 30_002;
 const SLEEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Sends the shop's requests to `target`, on average `rate` a second, until `shutdown` is
-/// requested. Blocks: give it a thread. Sends nothing if `rate` is not above zero. Returns how many packets the kernel took, and how
-/// many it refused, most likely because nobody listened.
+/// requested. Blocks: give it a thread. Sends nothing if `rate` is not above zero. Returns how many
+/// packets the kernel took, and how many it refused, most likely because nobody listened.
 ///
 /// # Errors
 /// Fails if no socket can be opened towards `target`.
@@ -304,7 +304,8 @@ fn in_phase(at: Duration, (period, seconds): Phase) -> bool {
 
 /// Number of releases that the host at this place has had at `at`: there is a new one every six
 /// minutes, the first after two, and each host gets it a tenth of a second after the one before, so
-/// that a verdict is about the same hosts on both sides. Nothing else happens in the seconds before.
+/// that a verdict is about the same hosts on both sides. Nothing else happens in the seconds
+/// before.
 fn rollouts(at: Duration, place: u64) -> u64 {
     (at.as_millis() as u64 + 240_000).saturating_sub(100 * place) / 360_000
 }

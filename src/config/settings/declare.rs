@@ -52,7 +52,8 @@ macro_rules! settings {
         },)*)*];
 
         impl Config {
-            /// The sections filled from `raw`, in the order of [`KEYS`]; the lists of tables are still empty.
+            /// The sections filled from `raw`, in the order of [`KEYS`]; the lists of tables are
+            /// still empty.
             pub(super) fn of_sections(raw: &mut RawConfig) -> Self {
                 let mut keys = KEYS.iter();
                 let mut next = || keys.next().expect("KEYS has an element for each field");

@@ -2,10 +2,10 @@
 //!
 //! A packet says how long each timer ran, not when it began. The waterfall therefore lays timers
 //! end to end in packet order, each with its length, on the scale of the request's time, and says
-//! so. Timers that came as spans stand where they began. With `by=TAG` timers of the same value are one bar. At most [`ROWS_MAX`] bars stand on one
-//! page. Above it one bar shows where the time went: the values of one tag ([`Palette`]), each in
-//! the colour of its timers below, and the time that no timer covers. A Squid request has a
-//! waterfall of its activities instead (`activities`).
+//! so. Timers that came as spans stand where they began. With `by=TAG` timers of the same value are
+//! one bar. At most [`ROWS_MAX`] bars stand on one page. Above it one bar shows where the time
+//! went: the values of one tag ([`Palette`]), each in the colour of its timers below, and the time
+//! that no timer covers. A Squid request has a waterfall of its activities instead (`activities`).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -141,8 +141,8 @@ impl Bar<'_> {
     }
 }
 
-/// Bars, each timer separately: a span where it began, others end to end in packet order. Or grouped
-/// by the value of a tag, end to end, longest first.
+/// Bars, each timer separately: a span where it began, others end to end in packet order. Or
+/// grouped by the value of a tag, end to end, longest first.
 fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
     let mut bars: Vec<Bar<'a>> = Vec::new();
     let mut known = HashMap::new();

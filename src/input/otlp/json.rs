@@ -1,4 +1,5 @@
-//! Decodes bodies in JSON: they are rewritten as protobuf while they are read, which is decoded then.
+//! Decodes bodies in JSON: they are rewritten as protobuf while they are read, which is decoded
+//! then.
 //!
 //! Names are in lowerCamelCase, ids hexadecimal, 64-bit numbers strings or numbers, enums numbers;
 //! `null` counts as absent, and names that the mapping does not use are skipped whatever their

@@ -2,8 +2,8 @@
 //! and pushed metrics and spans.
 //!
 //! Points, metrics and spans are encoded one by one and stand in their lists as bytes, and most
-//! alternatives of a oneof are optional fields, which has the same encoding. Tests compare them with
-//! the crate `opentelemetry-proto`.
+//! alternatives of a oneof are optional fields, which has the same encoding. Tests compare them
+//! with the crate `opentelemetry-proto`.
 
 use prost::Message;
 

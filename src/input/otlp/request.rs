@@ -7,8 +7,8 @@
 //! | script name | `http.route`, else the span's name without a leading method; never the path |
 //! | status | the response's; 500 if the span has status error, else 0 |
 //!
-//! A timer has the tags `group` (the system called), `server` and `operation`, and its start. CPU and
-//! memory are unknown, which the record notes.
+//! A timer has the tags `group` (the system called), `server` and `operation`, and its start. CPU
+//! and memory are unknown, which the record notes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

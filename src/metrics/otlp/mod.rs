@@ -48,8 +48,8 @@ use crate::telemetry::reading::{Group, Place, readings};
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// Maximum size of the daemon's own counters, and of exemplars, in bodies, bytes.
 const OWN_BYTES: usize = 1 << 20;
-/// Memory of a push for the memory plan: rows, waiting bodies, and points and spans being packed into
-/// bodies.
+/// Memory of a push for the memory plan: rows, waiting bodies, and points and spans being packed
+/// into bodies.
 pub const PUSH_BYTES: usize = 2 * BYTES_MAX + QUEUE_BYTES_MAX + OWN_BYTES + 2 * traces::BYTES_MAX;
 /// Interval between checks whether an interval is over.
 const NAP: Duration = Duration::from_millis(100);

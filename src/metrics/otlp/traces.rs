@@ -1,5 +1,5 @@
-//! Slow requests as spans: each is a trace with a SERVER span for the request and an INTERNAL one for
-//! each timer.
+//! Slow requests as spans: each is a trace with a SERVER span for the request and an INTERNAL one
+//! for each timer.
 //!
 //! Read from the raw pool by the push thread when an interval is cut: every request is looked at
 //! once, in holds of the lock as short as those of a search; the chosen ones are copied afterwards.

@@ -50,8 +50,8 @@ pub(super) struct Block {
 pub(in crate::report) struct Slot {
     pub(in crate::report) group: u32,
     pub(super) sums: NarrowTotals,
-    /// Requests or hits without CPU times and memory, in the tick and in the running second; no more
-    /// than there are, so they have room as long as the sums have.
+    /// Requests or hits without CPU times and memory, in the tick and in the running second; no
+    /// more than there are, so they have room as long as the sums have.
     pub(super) unmeasured: u64,
     pub(super) unmeasured_second: u64,
     pub(in crate::report) histogram: Histogram,

@@ -320,7 +320,8 @@ fn a_certificate_that_is_its_own_authority_is_trusted_by_name() {
     assert_has!(said.err => "CA:TRUE", "--ca-file", "CA:FALSE");
 }
 
-/// The commands that ask the daemon of their configuration trust its certificate, whoever signed it.
+/// The commands that ask the daemon of their configuration trust its certificate, whoever signed
+/// it.
 #[test]
 fn doctor_trusts_the_certificate_of_its_own_configuration() {
     let dir = tempfile::tempdir().unwrap();

@@ -28,8 +28,8 @@ fn is_full() -> bool {
     std::env::var_os("PINBAD_TEST_FULL").is_some()
 }
 
-/// Seconds of the daemon's clocks in one: with many requests fewer, so that what waits to be written
-/// is little.
+/// Seconds of the daemon's clocks in one: with many requests fewer, so that what waits to be
+/// written is little.
 fn pace() -> u64 {
     if is_full() { 60 } else { 300 }
 }

@@ -2,10 +2,10 @@
 //! window.
 //!
 //! Read once at the start, before anything is merged, for the missing spans
-//! ([`LastEnd`](crate::state::last_end::LastEnd)): the files on disk then come from earlier processes,
-//! so nothing counts twice. A report is read as always, and the rows of the minutes inside its
-//! window are added by key. Minutes leave as a whole. Raw requests are not restored, so anything
-//! derived from them is not covered.
+//! ([`LastEnd`](crate::state::last_end::LastEnd)): the files on disk then come from earlier
+//! processes, so nothing counts twice. A report is read as always, and the rows of the minutes
+//! inside its window are added by key. Minutes leave as a whole. Raw requests are not restored, so
+//! anything derived from them is not covered.
 //!
 //! Bounded by [`BYTES_MAX`]: past that the lightest keys are in `(other)`, as in history itself.
 

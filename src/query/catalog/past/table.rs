@@ -60,7 +60,8 @@ impl PastTable {
         }
     }
 
-    /// Whether a row, the total, is of nothing because nothing was counted: its numbers are unknown.
+    /// Whether a row, the total, is of nothing because nothing was counted: its numbers are
+    /// unknown.
     fn is_unknown(&self, row: usize, column: usize) -> bool {
         let is_empty = !self.is_covered && self.reading.totals[row] == Totals::ZERO;
         is_empty && !is_key(&self.definition.layout.columns()[column].cell)
