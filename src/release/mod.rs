@@ -119,10 +119,10 @@ impl Releases {
 
     /// Counts by this request tag from now on. Seconds that end meanwhile are counted once the
     /// result is dropped: first it takes earlier requests.
-    pub fn watch(&self, tag: &str) -> Earlier<'_> {
+    pub fn watch(&self, tag: &str) -> Backfill<'_> {
         let mut tracker = self.0.lock();
         tag.clone_into(&mut tracker.tag);
-        Earlier(tracker)
+        Backfill(tracker)
     }
 
     /// Returns the releases, newest first.
@@ -161,9 +161,9 @@ impl Releases {
 /// Takes the requests from before the first counted second, oldest first.
 #[must_use]
 #[derive(Debug)]
-pub struct Earlier<'a>(MutexGuard<'a, Tracker>);
+pub struct Backfill<'a>(MutexGuard<'a, Tracker>);
 
-impl Earlier<'_> {
+impl Backfill<'_> {
     /// Takes one of a release, a script and a status.
     pub fn add(&mut self, release: &str, script: &str, status: u32, row: &RequestRow) {
         let (unix, time) = (row.timestamp.into(), micros(row.request_time));

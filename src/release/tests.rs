@@ -377,8 +377,8 @@ fn the_releases_of_the_demo_tell_its_story() {
     let mut shop = Shop::new(demo::SEED, demo::RATE_DEFAULT);
     let start = 1_709_157_600;
     for second in 0..860 {
-        let mut earlier = releases.watch("release");
-        earlier.0.begin_second(start + second, 1);
+        let mut backfill = releases.watch("release");
+        backfill.0.begin_second(start + second, 1);
         while shop.next_at().as_secs() <= second {
             let request = shop.next_request();
             let time = micros(request.request_time());
@@ -394,9 +394,9 @@ fn the_releases_of_the_demo_tell_its_story() {
             let script = String::from_utf8_lossy(request.script_name());
             let texts = [&*text(release), &*script, &request.status().to_string()];
             let times = std::iter::once((BucketLayout::LogLinear.bucket(time), 1));
-            earlier.0.add(texts, &totals, times, start + second);
+            backfill.0.add(texts, &totals, times, start + second);
         }
-        drop(earlier);
+        drop(backfill);
         releases.judge_due();
     }
     let told = releases.all().into_iter().rev().skip(1);

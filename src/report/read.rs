@@ -456,7 +456,7 @@ impl<'a> Reader<'a> {
         let ranks = self.entry.definition.ranks();
         let quantiles = self.rows.len() * ranks.len();
         self.reading.quantiles.reserve_exact(quantiles);
-        let (mut row, mut known) = (RowHistogram::default(), 0);
+        let (mut row, mut finished) = (RowHistogram::default(), 0);
         for first in (0..groups.len()).step_by(AT_ONCE) {
             if held.is_over() {
                 held.unlocked(|| ());
@@ -464,15 +464,15 @@ impl<'a> Reader<'a> {
             let (aggregate, _) = self.aggregate(held)?;
             for at in first..groups.len().min(first + AT_ONCE) {
                 let (place, id) = (groups[at].0 as usize, groups[at].1);
-                self.know_nothing(&mut known, place, &ranks, want);
+                self.finish_empty_rows(&mut finished, place, &ranks, want);
                 let histogram = aggregate.groups.histogram(id);
                 let running = aggregate.groups.running(id);
                 let is_last = groups
                     .get(at + 1)
                     .is_none_or(|next| next.0 as usize != place);
-                known += usize::from(is_last);
+                finished += usize::from(is_last);
                 if is_last && running.is_none() && row.is_empty() {
-                    self.know(place, &ranks, want, histogram.iter());
+                    self.finish_row(place, &ranks, want, histogram.iter());
                     continue;
                 }
                 row.add(histogram.iter(), true);
@@ -481,12 +481,12 @@ impl<'a> Reader<'a> {
                 }
                 if is_last {
                     let pairs = row.combined();
-                    self.know(place, &ranks, want, pairs.iter().copied());
+                    self.finish_row(place, &ranks, want, pairs.iter().copied());
                     pairs.clear();
                 }
             }
         }
-        self.know_nothing(&mut known, self.rows.len(), &ranks, want);
+        self.finish_empty_rows(&mut finished, self.rows.len(), &ranks, want);
         // A tick that had none is in the window until the sums move.
         if !self.aggregate(held)?.0.has_histograms() {
             self.reading.quantiles.fill(f64::NAN);
@@ -495,16 +495,16 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Rows up to this one have no groups: that of a report without keys.
-    fn know_nothing(&mut self, known: &mut usize, place: usize, ranks: &Ranks, want: Want) {
-        while *known < place {
-            self.know(*known, ranks, want, std::iter::empty());
-            *known += 1;
+    /// Finishes rows before this one that have no groups, as that of a report without keys may.
+    fn finish_empty_rows(&mut self, finished: &mut usize, place: usize, ranks: &Ranks, want: Want) {
+        while *finished < place {
+            self.finish_row(*finished, ranks, want, std::iter::empty());
+            *finished += 1;
         }
     }
 
-    /// Computes the wanted parts of the next row from its histogram.
-    fn know(
+    /// Computes the quantiles and keeps the histogram of the next row, as far as they are wanted.
+    fn finish_row(
         &mut self,
         place: usize,
         ranks: &Ranks,
