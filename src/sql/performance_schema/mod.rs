@@ -9,8 +9,7 @@ mod rows;
 
 use std::sync::{Arc, LazyLock};
 
-use async_trait::async_trait;
-use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 
 use super::cancellation;
@@ -30,34 +29,25 @@ pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
     all
 });
 
-/// The database in DataFusion's catalog.
-#[derive(Debug)]
-pub(super) struct PerformanceSchema;
+/// The names of its tables.
+pub(super) fn names() -> Vec<String> {
+    LAYOUTS.0.iter().map(|it| it.name.to_owned()).collect()
+}
 
-#[async_trait]
-impl SchemaProvider for PerformanceSchema {
-    fn table_names(&self) -> Vec<String> {
-        LAYOUTS.0.iter().map(|it| it.name.to_owned()).collect()
-    }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(table) = LAYOUTS.named(name) else {
-            return Ok(None);
-        };
-        let summary = match cancellation::current() {
-            Some(statement) => statement.summary(),
-            None => Arc::new(Summary::read()),
-        };
-        let shown = VirtualTable {
-            rows: rows::of(table, &summary),
-            ..table.table()
-        };
-        shown.provider(table.name).map(Some)
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        LAYOUTS.named(name).is_some()
-    }
+/// A table by name, in any case.
+pub(super) fn table(name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    let Some(table) = LAYOUTS.named(name) else {
+        return Ok(None);
+    };
+    let summary = match cancellation::current() {
+        Some(statement) => statement.summary(),
+        None => Arc::new(Summary::read()),
+    };
+    let shown = VirtualTable {
+        rows: rows::of(table, &summary),
+        ..table.table()
+    };
+    shown.provider(table.name).map(Some)
 }
 
 /// Counters of SHOW STATUS for instruments and threads beyond the limits.

@@ -18,7 +18,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{concat_batches, lexsort_to_indices, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimestampSecondType};
-use datafusion::catalog::{SchemaProvider, Session, TableProvider};
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -109,32 +109,17 @@ fn schema(dataset: &Dataset) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The database in DataFusion's catalog.
-#[derive(Debug)]
-pub(super) struct HistoryTables(pub(super) Arc<Catalog>);
-
-#[async_trait]
-impl SchemaProvider for HistoryTables {
-    fn table_names(&self) -> Vec<String> {
-        names(&self.0)
+/// A table by name, in any case.
+pub(super) fn table(catalog: &Arc<Catalog>, name: &str) -> Option<Arc<dyn TableProvider>> {
+    if let Some(table) = Table::past(catalog, name) {
+        return Some(Arc::new(table));
     }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(table) = Table::past(&self.0, name) {
-            return Ok(Some(Arc::new(table)));
-        }
-        let (history, dataset) = (self.0.history().cloned(), dataset(&self.0, name));
-        let table = history.zip(dataset).map(|(history, dataset)| HistoryTable {
-            schema: schema(&dataset),
-            history,
-            dataset,
-        });
-        Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        columns(&self.0, name).is_some()
-    }
+    let dataset = dataset(catalog, name)?;
+    Some(Arc::new(HistoryTable {
+        schema: schema(&dataset),
+        history: catalog.history()?.clone(),
+        dataset,
+    }))
 }
 
 /// The rows of a report.

@@ -14,18 +14,17 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::declared;
 use super::filter::{is_testable, ranges};
-use super::past_requests;
 use super::raw::RowKey;
 use super::reports::{Report, index_value};
 use super::scan::Scan;
+use super::{declared, own_name, past_requests};
 use crate::history::History;
 use crate::history::requests::condition::physical;
 use crate::history::requests::view::View;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
-use crate::sql::percentiles::PERCENTILES;
+use crate::sql::percentiles::{self, PERCENTILES};
 
 /// Most ids that count as few.
 const FEW: u64 = 1_000;
@@ -64,8 +63,19 @@ pub(super) enum RowsOf {
 }
 
 impl Table {
+    /// The table of database `pinba` with this name, in any case; a marked name asks for the
+    /// percentiles too. `None` if it does not exist.
+    pub(super) fn of_pinba(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
+        let wanted = percentiles::unmarked(name);
+        let name = wanted.unwrap_or(name);
+        let own = own_name(catalog, name);
+        let own = own.as_deref().unwrap_or(name);
+        let table = wanted.and_then(|_| Self::with_percentiles(catalog, own));
+        table.or_else(|| Self::named(catalog, own))
+    }
+
     /// The table of this exact name; `None` if it does not exist.
-    pub(super) fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
+    fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
         let (columns, rows) = catalog.columns_of(name)?;
         let raw = FixedTable::raw(name);
         let schema = declared::schema(name, &columns);
@@ -80,7 +90,7 @@ impl Table {
     }
 
     /// A report of this name with its percentile columns; `None` if it does not exist.
-    pub(super) fn with_percentiles(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
+    fn with_percentiles(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
         let (columns, rows) = catalog.columns_with(name, &PERCENTILES)?;
         Some(Self {
             catalog: Arc::clone(catalog),
