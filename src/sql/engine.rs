@@ -82,8 +82,9 @@ impl Engine {
     /// # Errors
     /// Fails if the system cannot create threads.
     pub fn new(catalog: Arc<Catalog>, settings: SqlSettings) -> std::io::Result<Self> {
+        let limits = &settings.limits;
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(settings.threads)
+            .worker_threads(limits.threads)
             .thread_name("sql")
             .on_thread_start(run::give_way)
             // A statement may be as deep as `limits::nesting` allows.
@@ -92,7 +93,7 @@ impl Engine {
             .build()?;
         cancellation::inherit_in_spawned_tasks();
         let mut config = SessionConfig::new()
-            .with_target_partitions(settings.threads)
+            .with_target_partitions(limits.threads)
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema("def", "pinba")
             .with_information_schema(false)
@@ -104,7 +105,7 @@ impl Engine {
         let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let environment = RuntimeEnvBuilder::new()
             .with_disk_manager_builder(disk)
-            .with_memory_limit(settings.memory_max, 1.0)
+            .with_memory_limit(limits.memory, 1.0)
             .build_arc()
             .unwrap_or_else(|_| Arc::new(RuntimeEnv::default()));
         let options = config.options_mut();
@@ -135,7 +136,7 @@ impl Engine {
             .with_catalog_list(databases)
             .build();
         let operators = MysqlOperators {
-            case_insensitive: settings.case_insensitive,
+            case_insensitive: limits.case_insensitive,
         };
         let registered = functions::functions()
             .try_for_each(|function| state.register_udf(function).map(drop))
@@ -151,7 +152,7 @@ impl Engine {
             catalog,
             single_threaded: single_threaded.with_config(one).build(),
             state,
-            running: Arc::new(Semaphore::new(settings.queries_max)),
+            running: Arc::new(Semaphore::new(limits.queries_max)),
             operators,
             settings,
             plans: Plans::default(),
@@ -169,7 +170,7 @@ impl Engine {
     pub(super) fn is_at_rest(&self) -> bool {
         let memory = &self.0.state.runtime_env().memory_pool;
         let free = self.0.running.available_permits();
-        free == self.0.settings.queries_max && memory.reserved() == 0
+        free == self.0.settings.limits.queries_max && memory.reserved() == 0
     }
 
     pub(super) fn runtime(&self) -> Result<&tokio::runtime::Runtime, SqlError> {

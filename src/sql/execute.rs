@@ -218,7 +218,7 @@ impl Engine {
     /// # Errors
     /// Fails if it is longer than `sql.text_max`.
     pub fn check_length(&self, bytes: usize) -> Result<(), SqlError> {
-        let most = self.0.settings.text_max;
+        let most = self.0.settings.limits.text_max;
         if bytes > most {
             return Err(SqlError::packet_too_large(format!(
                 "the statement has {bytes} bytes, at most {most} are accepted (sql.text_max)"
@@ -299,7 +299,7 @@ impl Engine {
         Ok(Query {
             plan,
             columns,
-            sleep: sleep.min(self.0.settings.time_max),
+            sleep: sleep.min(self.0.settings.limits.time_max),
         })
     }
 

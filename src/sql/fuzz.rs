@@ -61,7 +61,7 @@ pub async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, String> {
     session.database = Some("pinba".to_owned());
     let mut answered = 0;
     for statement in lex::split(text) {
-        let patience = engine.0.settings.time_max + PATIENCE;
+        let patience = engine.0.settings.limits.time_max + PATIENCE;
         let run = tokio::time::timeout(patience, answer(engine, &mut session, statement));
         match run.await {
             Err(_) => return Err(format!("no end: {statement}")),
