@@ -166,13 +166,6 @@ impl Engine {
         move || Some(memory.upgrade()?.reserved() as u64)
     }
 
-    /// Whether no query runs and none holds memory.
-    pub(super) fn is_at_rest(&self) -> bool {
-        let memory = &self.0.state.runtime_env().memory_pool;
-        let free = self.0.running.available_permits();
-        free == self.0.settings.limits.queries_max && memory.reserved() == 0
-    }
-
     pub(super) fn runtime(&self) -> Result<&tokio::runtime::Runtime, SqlError> {
         self.0
             .runtime

@@ -26,6 +26,7 @@ pub(crate) struct Mode {
 
 impl Mode {
     /// `ANSI`.
+    #[cfg(any(test, fuzzing))]
     pub(crate) const ANSI: Self = Self {
         ansi_quotes: true,
         pipes_as_concat: true,

@@ -36,12 +36,12 @@ pub fn sql(bytes: &[u8]) {
     if text.len() > BYTES_MAX {
         return;
     }
-    let fit = crate::sql::fuzz_text(text);
+    let fit = crate::sql::fuzz::fuzz_text(text);
     if fit == 0 || text.len() > RUN_BYTES_MAX {
         return;
     }
     SERVER.with(|server| {
-        let run = crate::sql::fuzz_run(&server.engine, text);
+        let run = crate::sql::fuzz::fuzz_run(&server.engine, text);
         if let Err(harm) = server.runtime.block_on(run) {
             panic!("{harm}");
         }
