@@ -63,40 +63,21 @@ pub(super) enum RowsOf {
 }
 
 impl Table {
-    /// The table of database `pinba` with this name, in any case; a marked name asks for the
-    /// percentiles too. `None` if it does not exist.
+    /// The table of database `pinba` with this name, in any case; `None` if it does not exist. A
+    /// report whose name is marked has its percentile columns too.
     pub(super) fn of_pinba(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let wanted = percentiles::unmarked(name);
-        let name = wanted.unwrap_or(name);
-        let own = own_name(catalog, name);
-        let own = own.as_deref().unwrap_or(name);
-        let table = wanted.and_then(|_| Self::with_percentiles(catalog, own));
-        table.or_else(|| Self::named(catalog, own))
-    }
-
-    /// The table of this exact name; `None` if it does not exist.
-    fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let (columns, rows) = catalog.columns_of(name)?;
-        let raw = FixedTable::raw(name);
-        let schema = declared::schema(name, &columns);
-        let report = || RowsOf::Report(Arc::new(Report::new(name, false)));
-        let rows_of = raw.map_or_else(report, RowsOf::Pool);
+        let marked = percentiles::unmarked(name);
+        let name = marked.unwrap_or(name);
+        let own = own_name(catalog, name)?;
+        let with = marked.and_then(|_| catalog.columns_with(&own, &PERCENTILES));
+        let has_percentiles = with.is_some();
+        let (columns, rows) = with.or_else(|| catalog.columns_of(&own))?;
+        let report = || RowsOf::Report(Arc::new(Report::new(&own, has_percentiles)));
         Some(Self {
             catalog: Arc::clone(catalog),
-            schema,
+            schema: declared::schema(&own, &columns),
             rows,
-            rows_of,
-        })
-    }
-
-    /// A report of this name with its percentile columns; `None` if it does not exist.
-    fn with_percentiles(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let (columns, rows) = catalog.columns_with(name, &PERCENTILES)?;
-        Some(Self {
-            catalog: Arc::clone(catalog),
-            schema: declared::schema(name, &columns),
-            rows,
-            rows_of: RowsOf::Report(Arc::new(Report::new(name, true))),
+            rows_of: FixedTable::raw(&own).map_or_else(report, RowsOf::Pool),
         })
     }
 
