@@ -14,14 +14,13 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 use tokio::sync::Semaphore;
 
-use super::cancellation::{self, StatementGuard};
+use super::cancellation;
 use super::dialect::coercion::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
 use super::planning::Plans;
 use super::reply::SqlColumn;
 use super::run;
-use super::session::Session;
 use super::settings::SqlSettings;
 use super::snapshot::Snapshots;
 use super::tables;
@@ -185,11 +184,5 @@ impl Engine {
         Arc::new(TaskContext::new(
             None, id, config, scalar, higher, sums, windows, runtime,
         ))
-    }
-
-    /// The guard of a statement that starts now.
-    pub(super) fn guard(&self, session: &Session) -> Arc<StatementGuard> {
-        let pool = &self.0.state.runtime_env().memory_pool;
-        StatementGuard::new(session, &self.0.settings, pool)
     }
 }

@@ -44,9 +44,7 @@ impl Engine {
         let batch = shown.batch(|name, _| Field::new(name.to_lowercase(), DataType::Null, true))?;
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
         let plan = LogicalPlanBuilder::scan("shown", provider_as_source(Arc::new(table)), None)?;
-        let (engine, session) = (self.clone(), session.clone());
-        let guard = self.guard(&session);
-        let answer = self.on_own_threads(&guard, async move {
+        let answer = self.on_own_threads(session, |engine, session| async move {
             let place = engine.place().await?;
             let given = Context::new(&session, &engine.0.settings, Some(&[]));
             rewrite_condition(&mut condition, &given)?;
@@ -175,9 +173,7 @@ impl Engine {
         query: Box<Query>,
         items: Items,
     ) -> Result<Reply, SqlError> {
-        let (engine, session) = (self.clone(), session.clone());
-        let guard = self.guard(&session);
-        let plans = self.on_own_threads(&guard, async move {
+        let plans = self.on_own_threads(session, |engine, session| async move {
             let _place = engine.place().await?;
             let given = Context::new(&session, &engine.0.settings, Some(&[]));
             let query = engine.plan(query, &items, given).await?;

@@ -383,8 +383,8 @@ async fn what_takes_too_long_ends_while_it_calculates() {
     assert_soon(start);
     // Work that cannot be interrupted keeps its client no longer than the limit.
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let watch = engine.guard(&Session::new(1, "me@here", false));
-    let stuck = engine.on_own_threads(&watch, async move {
+    let asking = Session::new(1, "me@here", false);
+    let stuck = engine.on_own_threads(&asking, |_, _| async move {
         let _released = held.recv();
         Ok(())
     });
