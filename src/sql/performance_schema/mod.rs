@@ -15,7 +15,8 @@ use datafusion::common::Result;
 use super::cancellation;
 use super::layout::Layouts;
 use super::virtual_table::VirtualTable;
-use crate::instruments::registry::registry;
+use crate::instruments::event_history::Span;
+use crate::instruments::registry::{Kind, registry};
 use crate::instruments::summary::Summary;
 use crate::instruments::{digests, thread};
 
@@ -28,6 +29,22 @@ pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
     all.0.sort_by_key(|table| table.name);
     all
 });
+
+/// The kind of events that a table is about.
+fn kind_of(table: &str) -> Option<Kind> {
+    Kind::ALL
+        .into_iter()
+        .find(|kind| table.contains(kind.word()))
+}
+
+/// Which events of its kind a table has.
+fn span_of(table: &str) -> Span {
+    match table.rsplit('_').next() {
+        Some("current") => Span::Current,
+        Some("history") => Span::History,
+        _ => Span::HistoryLong,
+    }
+}
 
 /// The names of its tables.
 pub(super) fn names() -> Vec<String> {

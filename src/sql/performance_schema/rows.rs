@@ -1,9 +1,10 @@
 //! The rows of each table, with cells by column name. A missing value is NULL, or 0 if the column
 //! cannot be NULL.
 
+use super::{kind_of, span_of};
 use crate::instruments::digests;
 use crate::instruments::event::Recorded;
-use crate::instruments::event_history::{Span, events};
+use crate::instruments::event_history::events;
 use crate::instruments::memory;
 use crate::instruments::registry::{CONSUMERS, Class, Instrument, Kind, Registry, registry};
 use crate::instruments::summary::Summary;
@@ -19,15 +20,12 @@ pub(super) fn of(table: &Layout, summary: &Summary) -> Vec<Vec<Cell>> {
         return Vec::new();
     };
     let rows = Rows { table, registry };
-    let kind = Kind::ALL
-        .into_iter()
-        .find(|kind| table.name.contains(kind.word()));
     let sums = |(instrument, totals): (&'static Instrument, Totals)| {
         rows.row(|column| rows.sum(None, instrument, &totals, column))
     };
     let event = |recorded: Recorded| rows.row(|column| rows.event(&recorded, column));
     let is = |end: &str| table.name.ends_with(end);
-    match (table.name, kind) {
+    match (table.name, kind_of(table.name)) {
         ("performance_timers", _) => {
             let timers = TimerName::ALL.into_iter();
             let row = |timer| rows.row(|column| rows.timer(timer, column));
@@ -76,12 +74,8 @@ pub(super) fn of(table: &Layout, summary: &Summary) -> Vec<Vec<Cell>> {
             all.map(row).collect()
         }
         (_, Some(kind)) => {
-            let span = match is("_current") {
-                true => Span::Current,
-                false if is("_history") => Span::History,
-                false => Span::HistoryLong,
-            };
-            events(kind, span).into_iter().map(event).collect()
+            let events = events(kind, span_of(table.name)).into_iter();
+            events.map(event).collect()
         }
         // There are no transactions.
         _ => Vec::new(),
