@@ -194,7 +194,7 @@ impl Kept<'_> {
         };
         let (sums, lacking) = chart_lines::read(view, dataset, &plan, asked);
         remarks.extend(lacking);
-        let key = key_of(&[dataset.report.clone(), dataset.hash.clone()]);
+        let key = dataset.coverage_key();
         let asked = Asked {
             key: Some(&key),
             step,
@@ -417,24 +417,22 @@ impl Catalog {
             dataset,
             history,
         } = self.kept(name)?;
-        if let Whose::Fleet(fleet) = whose {
-            let sum = self.fleet_sum(&dataset, fleet, &key, span)?;
-            let histogram = sum.as_ref().and_then(Sum::histogram);
-            return Ok(histogram.map(|histogram| spread(&definition, histogram.iter())));
-        }
-        let view = RowsAt::of(history, &dataset);
-        let plan = Plan::new(&view.parts, &dataset, span.clone());
-        let key = key_of(&key);
-        let asked = Asked {
-            key: Some(&key)
-                .filter(|_| !dataset.keys.is_empty())
-                .map(Vec::as_slice),
-            step: plan.span.end - plan.span.start,
-            sums: false,
-            histogram_bits: Some(plan.resolution.bucket_bits()),
+        let sum = match whose {
+            Whose::Fleet(fleet) => self.fleet_sum(&dataset, fleet, &key, span)?,
+            Whose::Own => {
+                let view = RowsAt::of(history, &dataset);
+                let plan = Plan::new(&view.parts, &dataset, span.clone());
+                let key = key_of(&key);
+                let asked = Asked {
+                    key: (!dataset.keys.is_empty()).then_some(&*key),
+                    step: plan.span.end - plan.span.start,
+                    sums: false,
+                    histogram_bits: Some(plan.resolution.bucket_bits()),
+                };
+                let (sums, _) = chart_lines::read(view, &dataset, &plan, asked);
+                sums.into_iter().flatten().next()
+            }
         };
-        let (sums, _) = chart_lines::read(view, &dataset, &plan, asked);
-        let sum = sums.into_iter().flatten().next();
         let histogram = sum.as_ref().and_then(Sum::histogram);
         Ok(histogram.map(|histogram| spread(&definition, histogram.iter())))
     }
