@@ -3,8 +3,7 @@
 use super::Catalog;
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, TimerGroup, TimerSearch};
-use crate::query::table::Rows;
-use crate::query::tables::StatusTable;
+use crate::query::tables::{Row, StatusTable, int, text};
 use crate::report::definition::{Field, KeySource};
 use crate::value::Value;
 
@@ -47,16 +46,9 @@ impl Catalog {
         }
         *self.many_calls.lock() = Some((self.clock.mono_ms(), rows.len()));
         Ok(ReportAnswer {
-            window_seconds: 0.0,
             covered_seconds: covered_seconds.max(1),
-            as_of_ms: self.clock.unix_ms(),
-            key_columns: table.key_columns().to_vec(),
-            table: Box::new(Rows {
-                columns: table.columns(&self.defaults).into(),
-                rows,
-            }),
-            of_span: None,
             remarks,
+            ..self.answer_of(table, rows)
         })
     }
 
@@ -84,9 +76,7 @@ fn sampled(all: u64) -> String {
 }
 
 /// Returns the columns in the order of `columns.txt`, or `None` for timers without the tag.
-fn row(name: &str, group: &TimerGroup) -> Option<Vec<Value<'static>>> {
-    let text = |text: &str| Value::Text(text.to_owned().into());
-    let count = |count: u64| Value::Int(count.cast_signed());
+fn row(name: &str, group: &TimerGroup) -> Option<Row> {
     let [Some(script), Some(value)] = &group.keys[..] else {
         return None;
     };
@@ -95,11 +85,11 @@ fn row(name: &str, group: &TimerGroup) -> Option<Vec<Value<'static>>> {
         text(script),
         text(name),
         text(value),
-        count(group.requests),
-        count(group.hits),
+        int(group.requests),
+        int(group.hits),
         Value::Float(hits.mean),
-        count(hits.p95),
-        count(hits.max),
-        count(hits.request.1),
+        int(hits.p95),
+        int(hits.max),
+        int(hits.request.1),
     ])
 }
