@@ -386,25 +386,6 @@ impl Catalog {
         }
     }
 
-    /// Makes a report and fills it from the data in memory.
-    ///
-    /// # Errors
-    /// [`QueryError::BadValue`] naming the member and the bad part of it,
-    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
-    pub fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
-        self.create(&form)
-    }
-
-    /// Drops a report that was created at run time. Returns whether the removal survives a restart:
-    /// false without a state directory.
-    ///
-    /// # Errors
-    /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
-    pub fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
-        self.remove(name).map_err(|error| self.suggesting(error))?;
-        Ok(self.persistent)
-    }
-
     /// The distribution of times in one row of a report: the first row whose key columns show the
     /// texts in `equal`. `None` if there is no such row.
     ///

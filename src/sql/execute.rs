@@ -385,7 +385,7 @@ impl Engine {
         let exists = tables::own_name(&catalog, &name).is_some();
         let form = ReportForm::of_comment(&name, &create.comment);
         let exists = exists
-            || match self.blocking(move || catalog.create_report(form)).await? {
+            || match self.blocking(move || catalog.create_report(&form)).await? {
                 Ok(made) => return Ok(other_columns(&made, &create.columns)),
                 Err(QueryError::ReportExists { .. }) => true,
                 Err(other) => return Err(SqlError::wrong_arguments(other.to_string())),

@@ -75,7 +75,7 @@ pub(in crate::http) async fn create(
     JsonBody(body): JsonBody,
 ) -> Answer {
     let form = form(body)?;
-    let created = app.query(move |source| Ok(source.create_report(form)?));
+    let created = app.query(move |source| Ok(source.create_report(&form)?));
     let report = created.await?;
     let location = format!("/api/v1/reports/{}", encode(&report.name));
     let mut response = format::json(StatusCode::CREATED, summary(&report).to_string());

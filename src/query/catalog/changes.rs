@@ -29,8 +29,12 @@ pub(crate) static BACK_FILL: Instrument = Instrument::new("stage/report/back-fil
 const FILL_REQUESTS: usize = 2_048;
 
 impl Catalog {
-    /// Creates the report described by a form and persists it.
-    pub(super) fn create(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
+    /// Creates the report described by a form, fills it from the data in memory and persists it.
+    ///
+    /// # Errors
+    /// [`QueryError::BadValue`] naming the member and the bad part of it,
+    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
+    pub fn create_report(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
         let name = &form.name;
         let target = read_form(form, &self.defaults).map_err(bad_form)?;
         let mut changes = CHANGES.lock(&self.changes);
@@ -67,8 +71,12 @@ impl Catalog {
     }
 
     /// Drops a report made at run time, even one that exists only on disk because it could not be
-    /// made at start.
-    pub(super) fn remove(&self, name: &str) -> Result<(), QueryError> {
+    /// made at start. Returns whether the removal survives a restart: false without a state
+    /// directory.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
+    pub fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
         let mut changes = CHANGES.lock(&self.changes);
         self.check_open(changes.as_ref())?;
         let is_kept = changes.as_ref().is_some_and(|state| state.has(name));
@@ -81,7 +89,7 @@ impl Catalog {
                 return Err(fixed(name, reason));
             }
             None if is_kept => {}
-            None => return Err(QueryError::unknown_report(name)),
+            None => return Err(self.suggesting(QueryError::unknown_report(name))),
         }
         if let Some(state) = &mut *changes {
             let removed = state.remove(name);
@@ -89,7 +97,7 @@ impl Catalog {
         }
         self.tables.write().retain(|table| table.name != name);
         self.drop_live(name);
-        Ok(())
+        Ok(self.persistent)
     }
 
     /// Drops the live report of that name, if it exists.
