@@ -165,6 +165,15 @@ pub enum NumberField {
     Timestamp,
 }
 
+/// Names of these columns, indexed by `NumberField as usize`.
+pub const NUMBER_FIELDS: [(&str, NumberField); 5] = [
+    ("req_count", NumberField::ReqCount),
+    ("timers_cnt", NumberField::TimersCnt),
+    ("status", NumberField::Status),
+    ("tags_cnt", NumberField::TagsCnt),
+    ("timestamp", NumberField::Timestamp),
+];
+
 /// Some raw requests, the newest or the slowest first.
 #[derive(Debug)]
 pub struct RequestPage {

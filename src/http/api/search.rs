@@ -4,16 +4,7 @@
 
 use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
-use crate::query::read_model::{NumberField, RequestSearch, TEXT_FIELDS};
-
-/// Integer columns that can be searched.
-const NUMBERS: [(&str, NumberField); 5] = [
-    ("req_count", NumberField::ReqCount),
-    ("timers_cnt", NumberField::TimersCnt),
-    ("status", NumberField::Status),
-    ("tags_cnt", NumberField::TagsCnt),
-    ("timestamp", NumberField::Timestamp),
-];
+use crate::query::read_model::{NUMBER_FIELDS, RequestSearch, TEXT_FIELDS};
 
 /// The parameter `timers`: whether rows come with their timers.
 pub(in crate::http) fn with_timers(params: &mut Params) -> Result<bool, Problem> {
@@ -41,7 +32,7 @@ pub(in crate::http) fn conditions(
         let text = params.text(name);
         search.texts.extend(text.map(|text| (field, text)));
     }
-    for (name, field) in NUMBERS {
+    for (name, field) in NUMBER_FIELDS {
         let number = params.number(name)?;
         search.numbers.extend(number.map(|number| (field, number)));
     }

@@ -33,7 +33,7 @@ use crate::query::error::QueryError;
 use crate::query::question::{RequestName, RequestQuestion};
 use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::read_model::{
-    NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
+    NUMBER_FIELDS, NumberField, RequestDetail, RequestPage, RequestSearch, TEXT_FIELDS, TimerDetail,
 };
 use crate::query::table::{Rows, Table};
 use crate::report::comment::FixedTable;
@@ -258,21 +258,13 @@ fn conditions((span, question): (&Range<u64>, &RequestQuestion)) -> Vec<Expr> {
     all.extend(max_time_us.map(|max| at_most(TIME, max)));
     all.extend(numbers.iter().map(|&(field, wanted)| {
         let name = match field {
-            NumberField::ReqCount => "req_count",
-            NumberField::TimersCnt => "timers_cnt",
-            NumberField::Status => "status",
-            NumberField::TagsCnt => "tags_cnt",
             NumberField::Timestamp => RECEIVED,
+            field => NUMBER_FIELDS[field as usize].0,
         };
         is(name, wanted)
     }));
     all.extend(texts.iter().map(|(field, wanted)| {
-        let name = match field {
-            TextField::Hostname => "hostname",
-            TextField::ServerName => "server_name",
-            TextField::ScriptName => "script_name",
-            TextField::Schema => "schema",
-        };
+        let (name, _) = TEXT_FIELDS[*field as usize];
         let same = ident(name).eq(lit(ScalarValue::Utf8View(Some(wanted.clone()))));
         match wanted.is_empty() {
             true => same.or(ident(name).is_null()),
@@ -321,30 +313,41 @@ pub(super) fn first_tag<'t>(tags: &'t str, exact: &str, name: &str) -> Option<Co
     of_name.map(|(_, value)| Cow::Borrowed(value))
 }
 
-/// A condition computed by a function of columns of files: not NULL, a Boolean for each row.
-pub(super) fn tested<const N: usize>(
+/// A function of columns of files, which is never NULL.
+pub(super) fn computed<const N: usize>(
     what: &str,
     columns: [&str; N],
-    passes: impl Fn([&ArrayRef; N]) -> Vec<bool> + Send + Sync + 'static,
+    returns: DataType,
+    of: impl Fn([&ArrayRef; N]) -> ArrayRef + Send + Sync + 'static,
 ) -> Expr {
     let schema = View::stored(REQUEST).schema;
     let type_of = |name: &&str| {
         let field = schema.field_with_name(name);
         field.map_or(DataType::Int64, |field| field.data_type().clone())
     };
-    let test = create_udf(
+    let function = create_udf(
         what,
         columns.iter().map(type_of).collect(),
-        DataType::Boolean,
+        returns,
         Volatility::Immutable,
         Arc::new(move |given: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(given)?;
             let arrays = std::array::from_fn(|at| &arrays[at]);
-            let passes = BooleanArray::from(passes(arrays));
-            Ok(ColumnarValue::Array(Arc::new(passes)))
+            Ok(ColumnarValue::Array(of(arrays)))
         }),
     );
-    test.call(columns.map(ident).to_vec())
+    function.call(columns.map(ident).to_vec())
+}
+
+/// A condition computed by a function of columns of files: a Boolean for each row.
+pub(super) fn tested<const N: usize>(
+    what: &str,
+    columns: [&str; N],
+    passes: impl Fn([&ArrayRef; N]) -> Vec<bool> + Send + Sync + 'static,
+) -> Expr {
+    computed(what, columns, DataType::Boolean, move |arrays| {
+        Arc::new(BooleanArray::from(passes(arrays)))
+    })
 }
 
 /// Reads the rows of a table that satisfy conditions on columns of files.
