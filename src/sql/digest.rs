@@ -5,25 +5,16 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::dialect::lex::{Mode, tokens};
 use crate::instruments::Instrument;
 
+macro_rules! verbs {
+    ($($verb:literal)+) => {
+        [$(Instrument::new(concat!("statement/sql/", $verb))),+]
+    };
+}
+
 /// Instruments by first word; the last is for all others.
-pub(crate) static VERBS: [Instrument; 17] = [
-    Instrument::new("statement/sql/select"),
-    Instrument::new("statement/sql/with"),
-    Instrument::new("statement/sql/show"),
-    Instrument::new("statement/sql/set"),
-    Instrument::new("statement/sql/use"),
-    Instrument::new("statement/sql/begin"),
-    Instrument::new("statement/sql/start"),
-    Instrument::new("statement/sql/commit"),
-    Instrument::new("statement/sql/rollback"),
-    Instrument::new("statement/sql/create"),
-    Instrument::new("statement/sql/drop"),
-    Instrument::new("statement/sql/update"),
-    Instrument::new("statement/sql/truncate"),
-    Instrument::new("statement/sql/explain"),
-    Instrument::new("statement/sql/describe"),
-    Instrument::new("statement/sql/do"),
-    Instrument::new("statement/sql/other"),
+pub(crate) static VERBS: [Instrument; 17] = verbs![
+    "select" "with" "show" "set" "use" "begin" "start" "commit" "rollback" "create" "drop" "update"
+    "truncate" "explain" "describe" "do" "other"
 ];
 
 /// Words written in capitals unless they are quoted.

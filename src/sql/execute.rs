@@ -21,7 +21,7 @@ use super::dialect::tokens::Items;
 use super::digest;
 use super::engine::{Engine, Prepared};
 use super::error::SqlError;
-use super::functions;
+use super::functions::value::{Cells, Value};
 use super::information_schema::layout::list;
 use super::limits::plan_size;
 use super::percentiles;
@@ -461,26 +461,20 @@ impl Engine {
         let Reply::Rows(mut rows) = reply.await? else {
             return Ok(Literal::Null);
         };
-        let mut first = Literal::Null;
-        let mut count = 0;
-        while let Some(batch) = rows.next().await {
-            let batch = batch?;
-            count += batch.num_rows();
-            if count > 1 || batch.num_columns() != 1 {
-                return Err(SqlError::wrong_arguments("one value is wanted"));
-            }
-            if batch.num_rows() == 1 {
-                let cells = functions::value::Cells::new(batch.column(0))?;
-                first = match cells.get(0) {
-                    functions::value::Value::Null => Literal::Null,
-                    functions::value::Value::Int(value) => Literal::Int(value),
-                    functions::value::Value::UInt(value) => Literal::UInt(value),
-                    functions::value::Value::Double(value) => Literal::Float(value),
-                    other => Literal::Text(other.to_text().into_owned()),
-                };
-            }
+        let Some(batch) = rows.next().await.transpose()? else {
+            return Ok(Literal::Null);
+        };
+        if (batch.num_rows(), batch.num_columns()) != (1, 1) {
+            return Err(SqlError::wrong_arguments("one value is wanted"));
         }
-        Ok(first)
+        let cells = Cells::new(batch.column(0))?;
+        Ok(match cells.get(0) {
+            Value::Null => Literal::Null,
+            Value::Int(value) => Literal::Int(value),
+            Value::UInt(value) => Literal::UInt(value),
+            Value::Double(value) => Literal::Float(value),
+            other => Literal::Text(other.to_text().into_owned()),
+        })
     }
 }
 

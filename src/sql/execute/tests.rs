@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::config::{Config, SqlConfig};
+use crate::sql::functions;
 use crate::sql::settings::SqlSettings;
 use crate::sql::tests::pools::Pools;
 

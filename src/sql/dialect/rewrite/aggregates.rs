@@ -7,12 +7,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, ObjectName, OrderByExpr,
-    Query, Select, Visit, Visitor,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, ObjectName, OrderByExpr, Query, Select, Visit,
+    Visitor,
 };
 
-use super::build::{binary, call, name_of, number, text};
+use super::build::{argument, binary, call, name_of, number, text};
 use super::calls::unnamed;
 use super::ident;
 use super::select::item_expr;
@@ -196,10 +196,6 @@ pub(super) fn rewrite(
         _ => {}
     }
     Ok(Expr::Function(call_of))
-}
-
-fn argument(expr: Expr) -> FunctionArg {
-    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
 }
 
 /// Wraps each argument in a call of another function.
