@@ -22,7 +22,7 @@ use super::planning::Plans;
 use super::reply::SqlColumn;
 use super::run;
 use super::settings::SqlSettings;
-use super::snapshot::Snapshots;
+use super::snapshot::Snapshot;
 use super::tables;
 use crate::query::catalog::Catalog;
 
@@ -175,8 +175,8 @@ impl Engine {
     /// The context of a query: the engine's settings, and a snapshot of the rows once it reads any.
     pub(super) fn context(&self) -> Arc<TaskContext> {
         let state = &self.0.state;
-        let snapshots = Arc::new(Snapshots::new(self.0.catalog.live()));
-        let config = state.config().clone().with_extension(snapshots);
+        let snapshot = Arc::new(Snapshot::new(self.0.catalog.live()));
+        let config = state.config().clone().with_extension(snapshot);
         let (id, runtime) = (String::new(), Arc::clone(state.runtime_env()));
         // A plan contains its functions; the lists of all functions, hundreds of them, only serve
         // plans received over a wire.
