@@ -68,25 +68,28 @@ pub(crate) fn order(dataset: &Dataset) -> Vec<String> {
 pub(crate) struct Wanted {
     dataset: Arc<Dataset>,
     read_as: ReadAs,
-    /// Their places in the [`schema`], ascending; the time comes first.
-    places: Vec<usize>,
     columns: Columns,
+    /// The time comes first.
     schema: SchemaRef,
 }
 
 impl Wanted {
-    /// Selects the time and these columns of the [`schema`]. `equal` gives the text that a key
-    /// column must equal, if any: other rows may be left out.
+    /// Selects the time and those columns of the [`schema`] that `wanted` names. `equal` gives the
+    /// text that a key column must equal, if any: other rows may be left out.
     pub(crate) fn new(
         dataset: &Arc<Dataset>,
-        wanted: &[usize],
+        wanted: &Schema,
         equal: impl Fn(&str) -> Option<String>,
     ) -> Self {
-        let all = columns(dataset).into_iter().enumerate();
-        let has = |at: &usize| *at == 0 || wanted.contains(at);
-        let (places, columns): (Vec<usize>, Columns) = all.filter(|(at, _)| has(at)).unzip();
         let schema = schema(dataset);
-        let fields = places.iter().map(|at| Arc::clone(&schema.fields()[*at]));
+        let all = columns(dataset)
+            .into_iter()
+            .zip(schema.fields().iter().cloned());
+        let has = |at: usize, name: &str| at == 0 || wanted.field_with_name(name).is_ok();
+        let all = all
+            .enumerate()
+            .filter(|(at, (_, field))| has(*at, field.name()));
+        let (columns, fields): (Columns, Vec<_>) = all.map(|(_, column)| column).unzip();
         let equal = |name: String| equal(&name).map(|text| (name, text));
         Self {
             dataset: Arc::clone(dataset),
@@ -95,9 +98,8 @@ impl Wanted {
                 batch_rows: BATCH_ROWS,
                 equal: key_columns(dataset).filter_map(equal).collect(),
             },
-            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            schema: Arc::new(Schema::new(fields)),
             columns,
-            places,
         }
     }
 
@@ -110,11 +112,6 @@ impl Wanted {
     /// Whether there are texts that keys must equal.
     pub(crate) fn is_selective(&self) -> bool {
         !self.read_as.equal.is_empty()
-    }
-
-    /// Returns the place of a column of the [`schema`] in the selection.
-    pub(crate) fn place(&self, column: usize) -> Option<usize> {
-        self.places.iter().position(|at| *at == column)
     }
 
     /// Returns the rows of a part whose times are in a span.

@@ -19,7 +19,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::{concat_batches, lexsort_to_indices, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimestampSecondType};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::common::{DataFusionError, Result, ScalarValue, project_schema};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
@@ -42,9 +42,9 @@ use crate::query::catalog::Catalog;
 /// The database.
 pub(in crate::sql) const DATABASE: &str = "history";
 
-/// The columns before those of the files.
-const TIME: usize = 0;
-const RESOLUTION: usize = 1;
+/// The first column, and the one after it, which files do not have.
+const TIME: &str = "time";
+const RESOLUTION: &str = "resolution";
 
 /// The metadata key for the buckets of histograms.
 pub(in crate::sql) const BUCKETS: &str = "pinbad.buckets";
@@ -102,10 +102,8 @@ fn schema(dataset: &Dataset) -> SchemaRef {
         _ => Arc::clone(field),
     });
     let mut fields: Vec<Arc<Field>> = fields.collect();
-    fields.insert(
-        RESOLUTION,
-        Field::new("resolution", DataType::Utf8View, true).into(),
-    );
+    let resolution = Field::new(RESOLUTION, DataType::Utf8View, true);
+    fields.insert(1, resolution.into());
     Arc::new(Schema::new(fields))
 }
 
@@ -149,7 +147,7 @@ impl TableProvider for HistoryTable {
         let keys: Vec<String> = shown::key_columns(&self.dataset).collect();
         let is_of_key = |filter: &Expr| keys.iter().any(|key| equal_text(filter, key).is_some());
         let is_exact =
-            |it: Resolution, filter: &Expr| equal_text(filter, "resolution") == Some(it.name());
+            |it: Resolution, filter: &Expr| equal_text(filter, RESOLUTION) == Some(it.name());
         let supports = |filter: &&Expr| match resolution(filter) {
             // All rows are shown with that resolution.
             Some(asked) if is_exact(asked, filter) => TableProviderFilterPushDown::Exact,
@@ -168,20 +166,14 @@ impl TableProvider for HistoryTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let shown: Vec<usize> = match projection {
-            Some(wanted) => wanted.clone(),
-            None => (0..self.schema.fields().len()).collect(),
-        };
-        let schema = Arc::new(self.schema.project(&shown)?);
-        let stored: Vec<usize> = shown.iter().filter_map(|at| stored(*at)).collect();
+        let schema = project_schema(&self.schema, projection)?;
         let scan = Arc::new(Scan {
-            wanted: Wanted::new(&self.dataset, &stored, |column| {
+            wanted: Wanted::new(&self.dataset, &schema, |column| {
                 let text = filters.iter().find_map(|filter| equal_text(filter, column));
                 text.map(str::to_owned)
             }),
             dataset: Arc::clone(&self.dataset),
             resolution: filters.iter().find_map(resolution),
-            shown,
             schema: Arc::clone(&schema),
         });
         let times = filters.iter().filter_map(times);
@@ -232,18 +224,9 @@ impl TableProvider for HistoryTable {
     }
 }
 
-/// The index of a table's column in the batches of files.
-fn stored(column: usize) -> Option<usize> {
-    match column {
-        TIME => Some(TIME),
-        RESOLUTION => None,
-        behind => Some(behind - 1),
-    }
-}
-
 /// The resolution that a condition asks for.
 fn resolution(filter: &Expr) -> Option<Resolution> {
-    let name = equal_text(filter, "resolution")?;
+    let name = equal_text(filter, RESOLUTION)?;
     let mut all = Resolution::ALL.into_iter();
     all.find(|resolution| resolution.name().eq_ignore_ascii_case(name))
 }
@@ -282,7 +265,7 @@ fn times(filter: &Expr) -> Option<Range<u64>> {
 /// Whether an expression is the time column, in any unit.
 fn is_time(expr: &Expr) -> bool {
     match expr {
-        Expr::Column(column) => column.name == "time",
+        Expr::Column(column) => column.name == TIME,
         Expr::Cast(cast) => is_time(&cast.expr),
         _ => false,
     }
@@ -310,8 +293,7 @@ struct Scan {
     wanted: Wanted,
     /// The resolution asked for.
     resolution: Option<Resolution>,
-    /// The table's columns to show.
-    shown: Vec<usize>,
+    /// The columns to show.
     schema: SchemaRef,
 }
 
@@ -416,33 +398,36 @@ impl Scan {
     fn shown(&self, stored: &RecordBatch, of: Resolution) -> io::Result<RecordBatch> {
         let rows = stored.num_rows();
         let shown = self.resolution.unwrap_or(of);
-        let arrays = self.shown.iter().map(|&column| match column {
-            RESOLUTION => {
-                let names =
-                    StringViewArray::from_iter_values(std::iter::repeat_n(shown.name(), rows));
-                Arc::new(names) as ArrayRef
-            }
-            TIME if shown != of => {
-                let secs = shown.secs().cast_signed();
-                let times = stored.column(0).as_primitive::<TimestampSecondType>();
-                let begins: TimestampSecondArray = times.unary(|time| time - time.rem_euclid(secs));
-                Arc::new(begins)
-            }
-            column => {
-                let place = stored_place(&self.wanted, column);
-                Arc::clone(stored.column(place))
-            }
-        });
+        let arrays = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| match field.name().as_str() {
+                RESOLUTION => {
+                    let names =
+                        StringViewArray::from_iter_values(std::iter::repeat_n(shown.name(), rows));
+                    Ok(Arc::new(names) as ArrayRef)
+                }
+                TIME if shown != of => {
+                    let secs = shown.secs().cast_signed();
+                    let times = stored.column(0).as_primitive::<TimestampSecondType>();
+                    let begins: TimestampSecondArray =
+                        times.unary(|time| time - time.rem_euclid(secs));
+                    Ok(Arc::new(begins) as ArrayRef)
+                }
+                name => {
+                    let array = stored.column_by_name(name);
+                    array
+                        .cloned()
+                        .ok_or_else(|| io::Error::other(format!("no column {name}")))
+                }
+            });
+        let arrays = arrays.collect::<io::Result<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&self.schema);
-        let batch = RecordBatch::try_new_with_options(schema, arrays.collect(), &options);
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options);
         batch.map_err(io::Error::other)
     }
-}
-
-fn stored_place(wanted: &Wanted, column: usize) -> usize {
-    let place = stored(column).and_then(|column| wanted.place(column));
-    place.unwrap_or_default()
 }
 
 /// The share of a scan that one thread reads.
