@@ -22,9 +22,12 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, ScalarValue, project_schema};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_expr::intervals::utils::check_support;
+use datafusion::physical_expr::{
+    AnalysisContext, ExprBoundaries, LexOrdering, PhysicalSortExpr, analyze,
+};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
@@ -34,6 +37,7 @@ use super::past_requests;
 use super::reports::equal_text;
 use super::table::Table;
 use crate::history::requests::TABLES;
+use crate::history::requests::condition::physical;
 use crate::history::shown::{self, Wanted};
 use crate::history::unit::{Batches, RowsAt};
 use crate::history::{Dataset, History, Part, Resolution};
@@ -151,7 +155,7 @@ impl TableProvider for HistoryTable {
         let supports = |filter: &&Expr| match resolution(filter) {
             // All rows are shown with that resolution.
             Some(asked) if is_exact(asked, filter) => TableProviderFilterPushDown::Exact,
-            None if times(filter).is_none() && !is_of_key(filter) => {
+            None if times(filter, &self.schema).is_none() && !is_of_key(filter) => {
                 TableProviderFilterPushDown::Unsupported
             }
             _ => TableProviderFilterPushDown::Inexact,
@@ -176,7 +180,7 @@ impl TableProvider for HistoryTable {
             resolution: filters.iter().find_map(resolution),
             schema: Arc::clone(&schema),
         });
-        let times = filters.iter().filter_map(times);
+        let times = filters.iter().filter_map(|it| times(it, &self.schema));
         let times = times.fold(0..u64::MAX, |all, of| {
             all.start.max(of.start)..all.end.min(of.end)
         });
@@ -203,19 +207,13 @@ impl TableProvider for HistoryTable {
             let exec = StreamingTableExec::try_new(schema, all, None, [order], false, limit)?;
             return Ok(Arc::new(exec));
         }
-        let threads = state
-            .config()
-            .target_partitions()
-            .clamp(1, reads.len().max(1));
-        let mut shares: Vec<Vec<Read>> = (0..threads).map(|_| Vec::new()).collect();
-        for (at, read) in reads.into_iter().enumerate() {
-            shares[at % threads].push(read);
-        }
-        let shares = shares.into_iter().map(|reads| {
-            let scan = Arc::clone(&scan);
+        let threads = state.config().target_partitions();
+        let threads = threads.clamp(1, reads.len().max(1));
+        let shares = (0..threads).map(|at| {
+            let reads = reads.iter().skip(at).step_by(threads);
             Arc::new(Share {
-                scan,
-                reads,
+                scan: Arc::clone(&scan),
+                reads: reads.cloned().collect(),
                 order: None,
             }) as Arc<dyn PartitionStream>
         });
@@ -231,59 +229,27 @@ fn resolution(filter: &Expr) -> Option<Resolution> {
     all.find(|resolution| resolution.name().eq_ignore_ascii_case(name))
 }
 
-/// The span outside of which a condition is never true.
-fn times(filter: &Expr) -> Option<Range<u64>> {
-    let at_least = |from: i64| u64::try_from(from).unwrap_or_default();
-    let up_to = |to: i64| at_least(to.saturating_add(1));
-    match filter {
-        Expr::Between(between) if !between.negated && is_time(&between.expr) => {
-            Some(at_least(seconds(&between.low)?)..up_to(seconds(&between.high)?))
-        }
-        Expr::BinaryExpr(binary) if binary.op == Operator::And => {
-            match (times(&binary.left), times(&binary.right)) {
-                (Some(a), Some(b)) => Some(a.start.max(b.start)..a.end.min(b.end)),
-                (one, other) => one.or(other),
-            }
-        }
-        Expr::BinaryExpr(binary) => {
-            let (op, value) = match (is_time(&binary.left), is_time(&binary.right)) {
-                (true, false) => (binary.op, seconds(&binary.right)?),
-                (false, true) => (binary.op.swap()?, seconds(&binary.left)?),
-                _ => return None,
-            };
-            match op {
-                Operator::Eq => Some(at_least(value)..up_to(value)),
-                Operator::Gt | Operator::GtEq => Some(at_least(value)..u64::MAX),
-                Operator::Lt | Operator::LtEq => Some(0..up_to(value)),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
-}
-
-/// Whether an expression is the time column, in any unit.
-fn is_time(expr: &Expr) -> bool {
-    match expr {
-        Expr::Column(column) => column.name == TIME,
-        Expr::Cast(cast) => is_time(&cast.expr),
-        _ => false,
-    }
-}
-
-/// The second of a timestamp literal.
-fn seconds(expr: &Expr) -> Option<i64> {
-    let Expr::Literal(value, _) = expr else {
+/// The span outside of which a condition on the time is never true; `None` if it is no such
+/// condition.
+fn times(filter: &Expr, schema: &SchemaRef) -> Option<Range<u64>> {
+    let time = Arc::new(schema.project(&[0]).ok()?);
+    let condition = physical(filter, &time).ok()?;
+    if !check_support(&condition, &time) {
         return None;
-    };
-    match *value {
-        ScalarValue::TimestampSecond(at, _) => at,
-        ScalarValue::TimestampMillisecond(at, _) => Some(at?.div_euclid(1_000)),
-        ScalarValue::TimestampMicrosecond(at, _) => Some(at?.div_euclid(1_000_000)),
-        ScalarValue::TimestampNanosecond(at, _) => Some(at?.div_euclid(1_000_000_000)),
-        ScalarValue::Date32(days) => Some(i64::from(days?) * 86_400),
-        _ => None,
     }
+    let known = AnalysisContext::new(ExprBoundaries::try_new_unbounded(&time).ok()?);
+    let known = analyze(&condition, known, &time).ok()?;
+    let Some(interval) = &known.boundaries[0].interval else {
+        return Some(0..0);
+    };
+    let second = |bound: &ScalarValue| match *bound {
+        ScalarValue::TimestampSecond(at, _) => at,
+        _ => None,
+    };
+    let since_1970 = |at: i64| u64::try_from(at).unwrap_or_default();
+    let start = second(interval.lower()).map_or(0, since_1970);
+    let end = second(interval.upper()).map_or(u64::MAX, |at| since_1970(at.saturating_add(1)));
+    Some(start..end)
 }
 
 /// The output of a scan.
