@@ -239,8 +239,8 @@ impl Daemon {
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup, followers)?;
         let catalog = history.attach_to(catalog, config, &rule_counters, &clock, refill);
-        let catalog = catalog.alerting(&alerts).following(&releases);
-        let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
+        let catalog = catalog.keeping(definitions.tables, annotations, followers, state);
+        let catalog = Arc::new(catalog);
         let served = Served {
             config,
             catalog: &catalog,

@@ -140,33 +140,25 @@ impl Catalog {
         Self { importer, ..self }
     }
 
-    /// Adds alerts.
-    #[must_use]
-    pub fn alerting(self, alerts: &Alerts) -> Self {
-        let alerts = alerts.clone();
-        Self { alerts, ..self }
-    }
-
-    /// Adds releases.
-    #[must_use]
-    pub fn following(self, releases: &Releases) -> Self {
-        let releases = releases.clone();
-        Self { releases, ..self }
-    }
-
-    /// Adds the tables on the daemon, annotations, and a place to save changes.
+    /// Adds what the daemon keeps beside its data: the tables on itself, annotations, alerts and
+    /// releases; and a place to save changes.
     #[must_use]
     pub fn keeping(
-        mut self,
+        self,
         tables: Vec<StatusTable>,
         annotations: Annotations,
+        (alerts, releases): (&Alerts, &Releases),
         state: Option<State>,
     ) -> Self {
-        self.annotations = annotations;
-        self.tables = RwLock::new(tables);
-        self.persistent = state.is_some();
-        self.changes = Mutex::new(state);
-        self
+        Self {
+            annotations,
+            alerts: alerts.clone(),
+            releases: releases.clone(),
+            tables: RwLock::new(tables),
+            persistent: state.is_some(),
+            changes: Mutex::new(state),
+            ..self
+        }
     }
 
     /// With the report that was probably meant by one that there is not. Takes the lock: nobody
