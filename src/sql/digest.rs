@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::dialect::lex::{Mode, tokens};
+use super::dialect::lex::{Mode, is_value, is_word, tokens};
 use crate::instruments::Instrument;
 
 macro_rules! verbs {
@@ -18,10 +18,10 @@ pub(crate) static VERBS: [Instrument; 17] = verbs![
 ];
 
 /// Words written in capitals unless they are quoted.
-const KEYWORDS: &str = " ALL AND AS ASC BETWEEN BY CASE CREATE CROSS DATABASES DESC DESCRIBE DISTINCT DO DROP ELSE END \
+const KEYWORDS: &str = "ALL AND AS ASC BETWEEN BY CASE CREATE CROSS DATABASES DESC DESCRIBE DISTINCT DO DROP ELSE END \
     EXISTS EXPLAIN FOR FROM FULL GROUP HAVING IN INNER INTERVAL INTO IS JOIN LEFT LIKE LIMIT NOT NULL OFFSET ON OR ORDER \
     OUTER OVER RIGHT SELECT SET SHOW STATUS TABLE TABLES THEN TRUNCATE UNION UPDATE USE USING VALUES VARIABLES WHEN WHERE \
-    WITH ";
+    WITH";
 
 /// The instrument of a statement.
 pub(super) fn verb(text: &str) -> &'static Instrument {
@@ -53,21 +53,9 @@ pub(super) fn digest(text: &str, mode: Mode) -> String {
     for token in tokens {
         words.push(match token.token {
             Token::Word(word) if word.value.starts_with('@') => word.value,
-            Token::Word(word) => {
-                let keyword = word.value.to_ascii_uppercase();
-                let is_keyword = KEYWORDS.contains(&format!(" {keyword} "));
-                match is_keyword && word.quote_style.is_none() {
-                    true => keyword,
-                    false => format!("`{}`", word.value.replace('`', "``")),
-                }
-            }
-            Token::Number(..)
-            | Token::SingleQuotedString(_)
-            | Token::DoubleQuotedString(_)
-            | Token::HexStringLiteral(_)
-            | Token::SingleQuotedByteStringLiteral(_)
-            | Token::NationalStringLiteral(_)
-            | Token::Placeholder(_) => "?".to_owned(),
+            word if is_word(&word, KEYWORDS) => word.to_string().to_uppercase(),
+            Token::Word(word) => format!("`{}`", word.value.replace('`', "``")),
+            value if is_value(&value) => "?".to_owned(),
             other => other.to_string(),
         });
         if let [.., first, comma, last] = &mut words[..]
