@@ -125,11 +125,7 @@ impl Definitions {
     /// name stays what it is.
     pub fn add_alerts(&mut self, has_objectives: bool) {
         let objectives = has_objectives.then_some(FixedTable::Slo);
-        for table in [FixedTable::Alerts].into_iter().chain(objectives) {
-            if self.defined(table.table()).is_none() {
-                self.tables.push(StatusTable::of(table));
-            }
-        }
+        self.add_tables([FixedTable::Alerts].into_iter().chain(objectives));
     }
 
     /// Adds the report that releases are counted from, by this request tag. Returns false if an
@@ -147,12 +143,17 @@ impl Definitions {
     /// Adds the tables of samples and the ready-made reports over them. An existing report with
     /// such a name is kept.
     pub fn add_profile(&mut self, defaults: &Defaults) {
-        for table in [FixedTable::Sample, FixedTable::StatRequest] {
+        self.add_tables([FixedTable::Sample, FixedTable::StatRequest]);
+        self.add_ready(PROFILE, defaults);
+    }
+
+    /// Adds those of these tables whose names are free.
+    fn add_tables(&mut self, tables: impl IntoIterator<Item = FixedTable>) {
+        for table in tables {
             if self.defined(table.table()).is_none() {
                 self.tables.push(StatusTable::of(table));
             }
         }
-        self.add_ready(PROFILE, defaults);
     }
 
     /// A CREATE TABLE statement for each table and report, separated by empty lines: fixed tables,

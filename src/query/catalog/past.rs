@@ -16,13 +16,12 @@ mod timers;
 use std::ops::Range;
 use std::sync::Arc;
 
-use chrono::{DateTime, SecondsFormat};
-
 use self::compared::Compared;
 use self::table::PastTable;
 use super::ranking::spread;
 use super::report_table::segments;
 use super::{Catalog, key_columns};
+use crate::clock::rfc3339;
 use crate::history::chart_lines::{self, Asked};
 use crate::history::histogram::{ends, error, settle};
 use crate::history::plan::Plan;
@@ -449,12 +448,6 @@ fn key_of(texts: &[String]) -> Vec<u8> {
     let mut key = Vec::new();
     texts.iter().for_each(|text| push_key(&mut key, text));
     key
-}
-
-/// A moment, for people.
-pub(super) fn rfc3339(secs: u64) -> String {
-    let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
-    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// How long requests were counted in a span.

@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Catalog;
-use super::{Added, Steps, rfc3339, uncounted};
+use super::{Added, Steps, uncounted};
 use crate::clickhouse::{Counted, FleetRows, Points};
+use crate::clock::rfc3339;
 use crate::history::{Coverage, Dataset, Resolution};
 use crate::query::error::QueryError;
 use crate::query::question::{Fleet, LineQuestion, Spans, moved, shipped_until};

@@ -20,8 +20,8 @@ use datafusion::prelude::{ident, lit};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use self::first::{First, Key, Order};
-use super::Catalog;
-use super::{Covered, rfc3339};
+use super::{Catalog, Covered};
+use crate::clock::rfc3339;
 use crate::history::Dataset;
 use crate::history::requests::condition::physical;
 use crate::history::requests::read::{Reader, RequestsAt, Wanted};

@@ -18,11 +18,11 @@ use datafusion::physical_expr::expressions::{
 };
 
 use super::{ID, RECEIVED, RUN, TIME, computed, conditions, int, reader};
+use crate::clock::rfc3339;
 use crate::history::requests::REQUEST;
 use crate::history::requests::condition::physical;
 use crate::history::requests::read::RequestsAt;
 use crate::history::requests::view::View;
-use crate::query::catalog::past::rfc3339;
 use crate::query::question::{RequestName, RequestQuestion};
 
 /// Time limit of a search.
