@@ -11,7 +11,7 @@ use super::columns::Show;
 use super::formatting::{count, roughly, visible};
 use super::history::{Counted, History};
 use super::render::View;
-use super::table::{Head, table};
+use super::table::{Head, section, table};
 use crate::alert::rule::{Rule, shown};
 use crate::alert::state::Phase;
 use crate::alert::{self, Alert, Alerts, BURN_WINDOWS, ObjectiveView};
@@ -28,14 +28,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let alerts = &view.app.settings.alerts;
     let now = alerts.view();
-    let heads = ["State", "Since", "Alert", "Severity", "Row"].map(Head::text);
-    let heads = heads.into_iter().chain([
-        Head::number("Value"),
-        Head::text("Condition"),
-        Head::hidden("Remarks"),
-    ]);
-    let heads: Vec<Head> = heads.collect();
-    let rows: Vec<Markup> = now.alerts.iter().map(|it| row(view, it)).collect();
+    let mut heads = Head::list(&["State", "Since", "Alert", "Severity", "Row"], &["Value"]);
+    heads.extend([Head::text("Condition"), Head::hidden("Remarks")]);
+    let rows = now.alerts.iter().map(|it| row(view, it));
     let charts = now.alerts.iter().enumerate();
     let charts = charts.filter_map(|(at, alert)| chart(view, at, alert));
     let charts = charts.take(CHARTS_MAX);
@@ -51,7 +46,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             p.note { "There are no rules: add an [[alert]] or [[slo]] to the configuration." }
         }
         div #alerts data-live {
-            (table("Alerts", &caption, &heads, &rows, "No alert is firing."))
+            (table("Alerts", caption, heads, rows, "No alert is firing."))
             @if now.more > 0 { p.note { (count(now.more as u64)) " further rows share one alert: a rule has at most 100." } }
         }
         div.charts.four.many #alert-charts data-live { @for chart in charts { (chart) } }
@@ -140,10 +135,9 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
 
 /// Renders the objectives: budgets left, burn rates and their history.
 fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
-    let heads = [Head::text("Objective"), Head::text("State")];
-    let numbers = ["Counted for", "Requests", "Bad", "Budget left"].map(Head::number);
-    let burns = BURN_WINDOWS.map(|(name, _)| Head::number(name));
-    let heads: Vec<Head> = heads.into_iter().chain(numbers).chain(burns).collect();
+    let numbers = ["Counted for", "Requests", "Bad", "Budget left"];
+    let mut heads = Head::list(&["Objective", "State"], &numbers);
+    heads.extend(BURN_WINDOWS.map(|(name, _)| Head::number(name)));
     let row = |it: &ObjectiveView| {
         let (of, firing) = (&it.objective, alerts.firing(&it.objective));
         let burn = |burn: Option<f64>| burn.map(shown).unwrap_or_default();
@@ -158,15 +152,14 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
             @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
         }
     };
-    let rows: Vec<Markup> = alerts.objectives.iter().map(row).collect();
     let charts = alerts.objectives.iter().enumerate();
     let charts = charts.filter_map(|(at, it)| course(view, at, it));
-    let caption =
-        html! { "Burn rate over these windows: at 1 the budget lasts exactly for its period" };
+    let caption = "Burn rate over these windows: at 1 the budget lasts exactly for its period";
+    let rows = alerts.objectives.iter().map(row);
     html! {
-        @if !rows.is_empty() {
+        @if !alerts.objectives.is_empty() {
             h2 { "Objectives" }
-            div #slos data-live { (table("Objectives", &caption, &heads, &rows, "")) }
+            div #slos data-live { (table("Objectives", caption, heads, rows, "")) }
             div.charts.four.many #slo-charts data-live { @for chart in charts.take(CHARTS_MAX) { (chart) } }
         }
     }
@@ -221,17 +214,11 @@ fn percent(part: f64) -> String {
 }
 
 fn rules(rules: &[(Arc<Rule>, usize)]) -> Markup {
-    let heads = [Head::text("Rule"), Head::number("Rows now")];
     let row = |(rule, rows): &(Arc<Rule>, usize)| {
         html! { th.key.text scope="row" { (visible(&rule.words())) } td { @if rule.objective().is_none() { (count(*rows as u64)) } } }
     };
-    let rows: Vec<Markup> = rules.iter().map(row).collect();
-    html! {
-        @if !rows.is_empty() {
-            h2 { "Rules" }
-            (table("Rules", &html! { "In force now" }, &heads, &rows, ""))
-        }
-    }
+    let heads = Head::list(&["Rule"], &["Rows now"]);
+    section("Rules", "In force now", heads, rules.iter().map(row))
 }
 
 fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
@@ -251,22 +238,12 @@ fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
             td.key { (visible(it.author.as_deref().unwrap_or_default())) }
         }
     });
-    let rows: Vec<Markup> = rows.collect();
-    html! {
-        @if !rows.is_empty() {
-            h2 { "Silences" }
-            (table("Silences", &html! { "pinbad alert silence makes one, and --end ends it" }, &heads, &rows, ""))
-        }
-    }
+    let caption = "pinbad alert silence makes one, and --end ends it";
+    section("Silences", caption, heads, rows)
 }
 
 fn receivers(alerts: &Alerts) -> Markup {
-    let heads = [
-        Head::text("Receiver"),
-        Head::number("Sent"),
-        Head::number("Refused"),
-        Head::number("Failed attempts"),
-    ];
+    let heads = Head::list(&["Receiver"], &["Sent", "Refused", "Failed attempts"]);
     let rows = alerts.receivers().iter().map(|it| {
         let number = |number: &AtomicU64| count(number.load(Ordering::Relaxed));
         html! {
@@ -274,11 +251,5 @@ fn receivers(alerts: &Alerts) -> Markup {
             td { (number(&it.sent)) } td { (number(&it.refused)) } td { (number(&it.failed)) }
         }
     });
-    let rows: Vec<Markup> = rows.collect();
-    html! {
-        @if !rows.is_empty() {
-            h2 { "Receivers" }
-            (table("Receivers", &html! { "Since the start" }, &heads, &rows, ""))
-        }
-    }
+    section("Receivers", "Since the start", heads, rows)
 }

@@ -157,7 +157,6 @@ fn rows(
         );
         html! { (cells) td { a href=(address) { "#" (id) } } }
     });
-    let cells: Vec<Markup> = cells.collect();
     let address = |sort: &str| params.link("/calls", &[("sort", Some(sort))]);
     let mut heads = ranking.heads(&ranking.columns, Some((sort, &address)));
     for (head, key) in heads.iter_mut().zip(["script_name", tag]) {
@@ -168,7 +167,7 @@ fn rows(
     let caption = html! { (timers) " timers of " (timer_groups::searched(&groups.scanned)) };
     let empty = "No timer with such a tag.";
     Ok(html! {
-        (table("Calls per request", &caption, &heads, &cells, empty))
+        (table("Calls per request", caption, heads, cells, empty))
         (pager(offset, shown.len(), total, limit, |offset| {
             params.link("/calls", &[("offset", (offset != "0").then_some(offset))])
         }))

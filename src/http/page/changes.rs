@@ -237,17 +237,12 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     let numbers = numbers.map(|(title, hint)| Head::number(title).hint(hint));
     let heads = keys.iter().map(|key| Head::text(visible(key)));
     let heads = heads.chain(keys.is_empty().then(|| Head::text("What")));
-    let heads: Vec<Head> = heads.chain(numbers).collect();
+    let heads = heads.chain(numbers);
     let [first, second] = found.covered_secs;
     let caption = html! {
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
         @if first != second { ", scaled to " (formatting::roughly(first.min(second) as f64)) }
     };
-    table(
-        "Changes",
-        &caption,
-        &heads,
-        &rows,
-        "Nothing was counted in both spans.",
-    )
+    let empty = "Nothing was counted in both spans.";
+    table("Changes", caption, heads, rows, empty)
 }

@@ -285,7 +285,7 @@ fn panel(
     };
     Ok(html! {
         section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {
-            (table(&format!("{title}, rows"), &caption, &heads, &cells, ranking.nothing()))
+            (table(&format!("{title}, rows"), caption, heads, cells, ranking.nothing()))
         }
     })
 }

@@ -183,13 +183,8 @@ fn rows(label: &str, answer: ReportAnswer, params: &Params) -> Result<Markup, Pr
     };
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, _| Some(link(row)));
     let caption = html! { (formatting::count(total as u64)) " rows" };
-    Ok(table(
-        label,
-        &caption,
-        &ranking.heads(&ranking.columns, None),
-        &cells,
-        "No samples.",
-    ))
+    let heads = ranking.heads(&ranking.columns, None);
+    Ok(table(label, caption, heads, cells, "No samples."))
 }
 
 fn integer(value: &Value<'_>) -> u64 {

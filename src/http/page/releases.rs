@@ -18,13 +18,12 @@ const VERDICTS_MAX: usize = 5;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let (releases, tag) = (view.source.releases().all(), view.source.releases().tag());
-    let heads = ["Release", "First seen", "Last seen"].map(Head::text);
     let numbers = [
         "Share", "Requests", "Req/s", "Errors", "p50", "p95", "CPU", "Memory",
     ];
-    let heads = heads.into_iter().chain(numbers.map(Head::number));
-    let heads: Vec<Head> = heads.chain([Head::text("Verdict")]).collect();
-    let rows: Vec<Markup> = releases.iter().map(|it| row(view, it)).collect();
+    let mut heads = Head::list(&["Release", "First seen", "Last seen"], &numbers);
+    heads.push(Head::text("Verdict"));
+    let rows = releases.iter().map(|it| row(view, it));
     let caption = html! {
         @if let Some(tag) = &tag { "By the request tag " (visible(tag)) "; share" } @else { "Share" }
         " and requests per second from the first request to the last, CPU and memory of a request on average, times in " (view.time.zone())
@@ -36,7 +35,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             p.note { "No request names its release: set one of the request tags of " code { "releases.tag" } ", such as " code { "pinba_tag_set('release', '2.4.1')" } "." }
         }
         div #releases data-live {
-            (table("Releases", &caption, &heads, &rows, "No release has 20 requests yet."))
+            (table("Releases", caption, heads, rows, "No release has 20 requests yet."))
             @for it in judged.take(VERDICTS_MAX) { @if let Some(verdict) = &it.verdict { (details(view, it, verdict)) } }
         }
     };
@@ -79,12 +78,11 @@ fn row(view: &View<'_>, it: &Release) -> Markup {
 
 /// Renders a verdict in full.
 fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
-    let heads = [Head::text("Script"), Head::text("Is")];
-    let numbers = ["Before", "After", "Change", "Chance"].map(Head::number);
-    let heads: Vec<Head> = heads.into_iter().chain(numbers).collect();
-    let rows: Vec<Markup> = verdict.findings.iter().map(finding).collect();
+    let heads = Head::list(&["Script", "Is"], &["Before", "After", "Change", "Chance"]);
+    let rows = verdict.findings.iter().map(finding);
     let span = formatting::roughly(verdict.seconds as f64);
-    let caption = html! { "Typical times are geometric means; chance is that of such a difference without a change" };
+    let caption =
+        "Typical times are geometric means; chance is that of such a difference without a change";
     html! {
         h2 { (visible(&release.release)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
         p.note {
@@ -97,7 +95,7 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
                 "."
             }
         }
-        @if !rows.is_empty() { (table("Differences", &caption, &heads, &rows, "")) }
+        @if !verdict.findings.is_empty() { (table("Differences", caption, heads, rows, "")) }
         (scripts("New scripts", &verdict.new))
         (scripts("Gone scripts", &verdict.gone))
     }

@@ -99,7 +99,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
         (ranking.remarks(&view.time))
         div #table data-live {
-            (table("Rows of the report", &caption, &heads, &cells, empty))
+            (table("Rows of the report", caption, heads, cells, empty))
             (pager(offset, rows.len(), total, limit, |offset| {
                 params.link(path, &[("offset", (offset != "0").then_some(offset))])
             }))

@@ -32,18 +32,11 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             report.name.to_lowercase().contains(part) || comment.to_lowercase().contains(part)
         })
     });
-    let rows = reports.iter().skip(offset).take(LIMIT);
-    let rows: Vec<Markup> = rows.map(|report| row(report, &view.time)).collect();
-    let heads = [
-        Head::text("Report"),
-        Head::text("Kind"),
-        Head::text("Keys"),
-        Head::number("Rows"),
-        Head::number("Window"),
-        Head::text("COMMENT"),
-        Head::text("Defined"),
-        Head::hidden("Drop"),
-    ];
+    let shown = reports.iter().skip(offset).take(LIMIT);
+    let rows = shown.clone().map(|report| row(report, &view.time));
+    let mut heads = Head::list(&["Report", "Kind", "Keys"], &["Rows", "Window"]);
+    heads.extend(["COMMENT", "Defined"].map(Head::text));
+    heads.push(Head::hidden("Drop"));
     let caption = html! { (formatting::count(reports.len() as u64)) " reports" };
     let empty = "No report has this in its name or COMMENT.";
     let main = html! {
@@ -55,8 +48,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             button type="submit" { "Show" }
             a href=(view.time.link("/reports", []) + "#make-h") { "Create a report" }
         }
-        (table("Reports", &caption, &heads, &rows, empty))
-        (pager(offset, rows.len(), reports.len(), LIMIT, |offset| {
+        (table("Reports", caption, heads, rows, empty))
+        (pager(offset, shown.len(), reports.len(), LIMIT, |offset| {
             params.link("/reports", &[("offset", Some(offset))])
         }))
         (form(definition.as_deref()))

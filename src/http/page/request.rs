@@ -230,6 +230,7 @@ fn waterfall(
     };
     let shown = bars.iter().enumerate().skip(offset).take(ROWS_MAX);
     let cells: Vec<Markup> = shown.map(cells).collect();
+    let count = cells.len();
     html! {
         section aria-labelledby="waterfall-h" {
             h2 #waterfall-h { "Timers" }
@@ -244,8 +245,8 @@ fn waterfall(
                 @if sum_us > time_us { "; that is more than the request took: some ran inside others, or side by side" }
                 "."
             }
-            div #waterfall { (table("Waterfall", &html! { span.hidden { "Timers of the request" } }, &heads, &cells, "")) }
-            (pager(offset, cells.len(), bars.len(), ROWS_MAX, |offset| {
+            div #waterfall { (table("Waterfall", html! { span.hidden { "Timers of the request" } }, heads, cells, "")) }
+            (pager(offset, count, bars.len(), ROWS_MAX, |offset| {
                 let by = by.map(|tag| ("by", tag));
                 let more: Vec<_> = by.into_iter().chain([("offset", offset)]).collect();
                 address(&more)

@@ -201,10 +201,9 @@ fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> M
             }
         }
     };
-    let cells: Vec<Markup> = (0..count).map(cells).collect();
     let caption = html! { (formatting::counted(count as u64, "request")) ", " (order) };
     html! {
-        (table::table("Requests", &caption, &heads, &cells, ""))
+        (table::table("Requests", caption, heads, (0..count).map(cells), ""))
         @if count == 0 {
             p.note {
                 @if run.is_some() { "No request that was kept matches. " a href=(time.link("/requests", [])) { "All requests of that time" } }

@@ -223,7 +223,7 @@ impl Row {
         };
         let mut heads = ranking.heads(&columns, None);
         heads[0] = Head::text(*other);
-        let table = table(title, &caption, &heads, &cells, ranking.nothing());
+        let table = table(title, caption, heads, cells, ranking.nothing());
         Ok(
             html! { div.panels { section.panel.large #others data-live aria-label=(title) { (table) } } },
         )

@@ -87,7 +87,7 @@ fn part(
     let caption = html! { a href=(view.time.link(&format!("/reports/{report}"), [])) { (title) } };
     html! {
         section.panel.large id=(id) data-live aria-label=(title) {
-            (table(&format!("{title}, rows"), &caption, &heads, &cells, "Nothing yet."))
+            (table(&format!("{title}, rows"), caption, heads, cells, "Nothing yet."))
         }
     }
 }

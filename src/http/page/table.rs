@@ -46,6 +46,12 @@ impl Head {
         Self::number(title).class("key")
     }
 
+    /// Columns of texts, then columns of numbers.
+    pub(super) fn list(texts: &[&str], numbers: &[&str]) -> Vec<Self> {
+        let texts = texts.iter().map(Self::text);
+        texts.chain(numbers.iter().map(Self::number)).collect()
+    }
+
     /// A column of texts, under a heading for screen readers only.
     pub(super) fn hidden(title: &str) -> Self {
         let label = String::new();
@@ -136,19 +142,21 @@ fn labelled(row: &Markup, heads: &[Head]) -> Markup {
 /// cells of each; `empty` is shown if there are none.
 pub(super) fn table(
     label: &str,
-    caption: &Markup,
-    heads: &[Head],
-    rows: &[Markup],
+    caption: impl Render,
+    heads: impl IntoIterator<Item = Head>,
+    rows: impl IntoIterator<Item = Markup>,
     empty: &str,
 ) -> Markup {
+    let heads: Vec<Head> = heads.into_iter().collect();
+    let rows: Vec<Markup> = rows.into_iter().collect();
     let is_labelled = rows.len() * heads.len() <= LABELS_MAX;
     html! {
         div.wide.many[heads.len() > COLUMNS_MAX].dense[heads.len() > DENSE] tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { (caption) }
-                thead { tr { @for head in heads { (head) } } }
+                thead { tr { @for head in &heads { (head) } } }
                 tbody {
-                    @for row in rows { tr { @if is_labelled { (labelled(row, heads)) } @else { (row) } } }
+                    @for row in &rows { tr { @if is_labelled { (labelled(row, &heads)) } @else { (row) } } }
                     @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
                 }
             }
@@ -156,8 +164,28 @@ pub(super) fn table(
     }
 }
 
+/// A table under a heading; nothing if it has no rows.
+pub(super) fn section(
+    title: &str,
+    caption: impl Render,
+    heads: impl IntoIterator<Item = Head>,
+    rows: impl IntoIterator<Item = Markup>,
+) -> Markup {
+    let mut rows = rows.into_iter().peekable();
+    html! {
+        @if rows.peek().is_some() {
+            h2 { (title) }
+            (table(title, caption, heads, rows, ""))
+        }
+    }
+}
+
 /// A table as narrow as its column of the page.
-pub(super) fn narrow_table(title: &str, heads: &[Head], rows: &[Markup]) -> Markup {
+pub(super) fn narrow_table(
+    title: &str,
+    heads: &[Head],
+    rows: impl IntoIterator<Item = Markup>,
+) -> Markup {
     html! {
         table {
             @if !title.is_empty() { caption { (title) } } @else { caption.hidden { "Numbers" } }

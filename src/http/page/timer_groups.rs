@@ -167,7 +167,7 @@ pub(super) fn small_table(
         " " small { "by " (order) ", from " (searched(&groups.scanned)) }
     };
     let heads = ranking.heads(&columns, None);
-    let table = table("Timers, rows", &caption, &heads, &cells, "No timers.");
+    let table = table("Timers, rows", caption, heads, cells, "No timers.");
     Ok(Some(
         html! { (table) (remarks(&groups.partial, &view.time)) },
     ))

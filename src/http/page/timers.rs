@@ -206,9 +206,8 @@ fn rows(
     for (head, key) in heads.iter_mut().zip(keys) {
         *head = Head::text(Name(key));
     }
-    let caption = html! { (searched(groups)) };
     Ok(html! {
-        (table("Timers", &caption, &heads, &cells, ""))
+        (table("Timers", searched(groups), heads, cells, ""))
         (pager(offset, rows.len(), total, limit, |offset| {
             params.link("/timers", &[("offset", (offset != "0").then_some(offset))])
         }))
@@ -265,9 +264,8 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
             td.key.script_name { (Name(&slow.script_name)) }
         }
     });
-    let rows: Vec<Markup> = rows.collect();
     let caption = html! { "Longest per hit among " (searched(groups)) };
-    table("Longest timers", &caption, &heads, &rows, "")
+    table("Longest timers", caption, heads, rows, "")
 }
 
 /// A link to the form that creates a report of the same keys.
