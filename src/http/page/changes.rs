@@ -99,7 +99,7 @@ fn form(view: &View<'_>, params: &Params, report: &str) -> Markup {
     let others = names.filter(|name| *name != report && view.source.past_keys(name).is_ok());
     html! {
         form.filters method="get" action="/changes" {
-            @for (name, value) in params.iter().filter(|(name, _)| *name != "report") { input type="hidden" name=(name) value=(value); }
+            (frame::hidden_fields(params.iter().filter(|(name, _)| *name != "report")))
             label { "By the keys of "
                 select name="report" {
                     option value=(report) selected { (visible(report)) }

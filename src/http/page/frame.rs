@@ -161,6 +161,11 @@ pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)])
     }
 }
 
+/// Parameters that a form passes on.
+pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
+    html! { @for (name, value) in params { input type="hidden" name=(name) value=(value); } }
+}
+
 /// The time span of a table's data, in words.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
     let [covered, window] = [covered_seconds as f64, window_seconds].map(formatting::roughly);

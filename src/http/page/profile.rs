@@ -108,7 +108,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             @if let Some(script) = script { a href=(requests_of(view, script, given(SampleKey::Host))) { "Its requests" } }
             a href=(params.link("/profile", &[("format", Some("folded"))])) { "Folded, for flame graphs" }
         }
-        (conditions("Samples with", shown, |name| params.link("/profile", &[(name, None)])))
+        (conditions("Samples with", shown, "/profile", &params))
         div #profile data-live {
             p.over { (formatting::count(tree.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }

@@ -16,6 +16,7 @@ use super::table::{Head, bar};
 use super::time::Time;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
+use crate::http::params::Params;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReportAnswer;
 use crate::query::table::Table;
@@ -37,7 +38,7 @@ const CHANGED: f64 = 0.1;
 const FAILING: f64 = 0.01;
 
 /// The current order, and the URL for a sort parameter.
-type Sorting<'a> = (&'a Sort, &'a dyn Fn(&str) -> String);
+type Sorting<'a> = (&'a Sort, &'a str, &'a Params);
 
 /// A report from the read model, and how to show it.
 #[derive(Debug)]
@@ -331,7 +332,7 @@ impl Ranking {
     /// The heads of the keys and of `columns`; with `sort`, they sort.
     pub(super) fn heads(&self, columns: &[Column], sort: Option<Sorting<'_>>) -> Vec<Head> {
         let sorting = |head: Head, name: &str| match sort {
-            Some((sort, address)) => head.sorts(name, sort, address),
+            Some((sort, path, params)) => head.sorts(name, sort, path, params),
             None => head,
         };
         let keys = self.answer.keys();

@@ -11,8 +11,7 @@ use super::formatting::{self, visible};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
-use super::table::{conditions, pager, table};
-use crate::http::answer::order::Sort;
+use super::table::{Listing, conditions, table};
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, owned};
 use crate::query::catalog::Catalog;
@@ -20,10 +19,6 @@ use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::query::tables::{KIND, SAMPLES};
-
-/// Default and largest number of rows on one page, which keep it below a hundred kilobytes.
-pub(super) const LIMIT_DEFAULT: usize = 50;
-pub(super) const LIMIT_MAX: usize = 100;
 
 /// The report as listed.
 pub(super) fn summary(source: &Catalog, name: &str) -> Result<ReportSummary, Problem> {
@@ -41,9 +36,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let (source, name) = (view.source, view.name());
     let report = summary(source, name)?;
     let path = &format!("/reports/{}", encode(name));
-    let sort = params.text("sort");
-    let limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
-    let offset = params.count("offset", 0)?;
+    let mut listing = Listing::take(&mut params)?;
     let part = params.text("q").map(|part| part.to_lowercase());
     let is_own = params.word("view", &["main", "own"])? == "own";
     let keys: Vec<_> = params.rest().map(owned).collect();
@@ -57,14 +50,13 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         },
     };
     let keep = keep(&ranking.answer, &params, part)?;
-    ranking.heaviest_only = sort.is_none();
-    let sort = sort.map_or_else(|| ranking.sort(), |text| Sort::parse(&text));
-    let (rows, total) = ranking.choose(&keep, &sort, (offset, limit))?;
+    ranking.heaviest_only = listing.sort.is_none();
+    let sort = listing.sort.take().unwrap_or_else(|| ranking.sort());
+    let (rows, total) = ranking.choose(&keep, &sort, listing.page())?;
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, key| {
         (key == 0 && report.kind != KIND).then(|| ranking.row_link(name, row, &view.time))
     });
-    let address = |sort: &str| params.link(path, &[("sort", Some(sort))]);
-    let heads = ranking.heads(&ranking.columns, Some((&sort, &address)));
+    let heads = ranking.heads(&ranking.columns, Some((&sort, path, &params)));
     let answer = &ranking.answer;
     let caption = html! { (visible(name)) ", " (ranking.about()) };
     let empty = match (answer.table.is_empty(), &view.time.spans) {
@@ -86,8 +78,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (frame::crumbs(&[(&view.time.link("/reports", []), "Reports")], &visible(name)))
         h1 { (visible(name)) }
         (about(&report))
-        (filters(path, &params, &report, limit))
-        (conditions("Conditions", params.rest(), |name| params.link(path, &[(name, None)])))
+        (filters(path, &params, &report, listing.limit))
+        (conditions("Conditions", params.rest(), path, &params))
         div.views {
             @if ![KIND, SAMPLES].contains(&report.kind.as_str()) {
                 @let (own, text) = if is_own { (None, "Common columns") } else { (Some("own"), "All columns, as in SQL") };
@@ -100,9 +92,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (ranking.remarks(&view.time))
         div #table data-live {
             (table("Rows of the report", caption, heads, cells, empty))
-            (pager(offset, rows.len(), total, limit, |offset| {
-                params.link(path, &[("offset", (offset != "0").then_some(offset))])
-            }))
+            (listing.pager(rows.len(), total, path, &params))
         }
     };
     view.page("/reports", &visible(name), &main)
@@ -145,9 +135,7 @@ fn filters(path: &str, params: &Params, report: &ReportSummary, limit: usize) ->
     let hidden = |name: &str| !matches!(name, "q" | "limit" | "offset");
     html! {
         form.filters method="get" action=(path) role="search" {
-            @for (name, value) in params.iter().filter(|(name, _)| hidden(name)) {
-                input type="hidden" name=(name) value=(value);
-            }
+            (frame::hidden_fields(params.iter().filter(|(name, _)| hidden(name))))
             @if !report.keys.is_empty() {
                 label { "Find rows " input type="search" name="q" value=[params.get("q")] placeholder="part of a name" size="24"; }
             }

@@ -4,6 +4,8 @@ use maud::{Markup, PreEscaped, Render, html};
 
 use super::formatting;
 use crate::http::answer::order::Sort;
+use crate::http::error::Problem;
+use crate::http::params::Params;
 
 /// The head of one column.
 #[derive(Debug)]
@@ -74,18 +76,14 @@ impl Head {
     }
 
     /// Makes it sortable: the largest number or the first text first; a second click reverses the
-    /// order. `address` returns the URL for a sort parameter.
-    pub(super) fn sorts(
-        mut self,
-        column: &str,
-        sort: &Sort,
-        address: impl Fn(&str) -> String,
-    ) -> Self {
+    /// order. `path` is that of the page with these parameters.
+    pub(super) fn sorts(mut self, column: &str, sort: &Sort, path: &str, params: &Params) -> Self {
         let is_this = sort.column == column;
         let is_number = self.class.is_none();
         let descending = if is_this { !sort.descending } else { is_number };
         let next = format!("{}{column}", if descending { "-" } else { "" });
-        self.sort = Some((address(&next), is_this.then_some(sort.descending)));
+        let address = params.link(path, &[("sort", Some(&next))]);
+        self.sort = Some((address, is_this.then_some(sort.descending)));
         self
     }
 }
@@ -195,6 +193,46 @@ pub(super) fn narrow_table(
     }
 }
 
+/// Default and largest number of rows on one page, which keep it below a hundred kilobytes.
+pub(super) const ROWS_DEFAULT: usize = 50;
+pub(super) const ROWS_MAX: usize = 100;
+
+/// The rows of a long table that a page shows, and their order.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) sort: Option<Sort>,
+    pub(super) limit: usize,
+    offset: usize,
+}
+
+impl Listing {
+    /// Parses the parameters `sort`, `limit` and `offset`.
+    pub(super) fn take(params: &mut Params) -> Result<Self, Problem> {
+        Ok(Self {
+            sort: params.text("sort").map(|text| Sort::parse(&text)),
+            limit: params.rows(ROWS_DEFAULT, ROWS_MAX)?,
+            offset: params.count("offset", 0)?,
+        })
+    }
+
+    /// The number of rows before this page, and of those on a full one.
+    pub(super) const fn page(&self) -> (usize, usize) {
+        (self.offset, self.limit)
+    }
+
+    /// Whether the last of `total` rows is among the `shown` ones.
+    pub(super) const fn is_last(&self, shown: usize, total: usize) -> bool {
+        self.offset + shown >= total
+    }
+
+    /// Links to the other pages of the table at `path`.
+    pub(super) fn pager(&self, shown: usize, total: usize, path: &str, params: &Params) -> Markup {
+        pager(self.offset, shown, total, self.limit, |offset| {
+            params.link(path, &[("offset", (offset != "0").then_some(offset))])
+        })
+    }
+}
+
 /// Links to the previous and next page, and the position of this one.
 pub(super) fn pager(
     offset: usize,
@@ -221,21 +259,22 @@ pub(super) fn pager(
     }
 }
 
-/// The active conditions, each with a link to the page without it.
+/// The active conditions, each with a link to the page at `path` without it.
 pub(super) fn conditions<'a>(
     label: &str,
     conditions: impl IntoIterator<Item = (&'a str, &'a str)>,
-    without: impl Fn(&str) -> String,
+    path: &str,
+    params: &Params,
 ) -> Markup {
-    let conditions: Vec<_> = conditions.into_iter().collect();
+    let mut conditions = conditions.into_iter().peekable();
     html! {
-        @if !conditions.is_empty() {
+        @if conditions.peek().is_some() {
             ul.conditions aria-label=(label) {
                 @for (name, value) in conditions {
                     @let shown = formatting::visible(name.strip_prefix("tag.").or(name.strip_prefix("t.")).unwrap_or(name));
                     li {
                         (shown) " = " (formatting::Name(value)) " "
-                        a href=(without(name)) aria-label={ "Without the condition on " (shown) } { "\u{d7}" }
+                        a href=(params.link(path, &[(name, None)])) aria-label={ "Without the condition on " (shown) } { "\u{d7}" }
                     }
                 }
             }

@@ -4,11 +4,13 @@
 //! and is part of every link that [`Time::link`] creates. The control above each page consists of
 //! links and a form, so it needs no script.
 
+use std::fmt::Display;
 use std::ops::Range;
 
 use maud::{Markup, html};
 
 use super::formatting::{self, visible};
+use super::frame::hidden_fields;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{
@@ -119,6 +121,19 @@ impl Time {
         link(path, params.into_iter().chain(self.pairs()))
     }
 
+    /// The URL of a request's page; ids of the past are unique within their run.
+    pub(super) fn request_link(
+        &self,
+        id: impl Display,
+        run: Option<impl ToString>,
+        more: Option<(&str, &str)>,
+    ) -> String {
+        let run = run.map(|run| run.to_string());
+        let run = run.as_deref().map(|run| ("run", run));
+        let params = more.into_iter().chain(run).chain(self.pairs());
+        link(&format!("/requests/{id}"), params)
+    }
+
     /// A URL below a report with the keys of a row.
     pub(super) fn row_link(
         &self,
@@ -144,7 +159,7 @@ impl Time {
 
     /// The time as form fields.
     pub(super) fn fields(&self) -> Markup {
-        html! { @for (name, value) in self.pairs() { input type="hidden" name=(name) value=(value); } }
+        hidden_fields(self.pairs())
     }
 
     /// Restricts a search to this time.
@@ -381,7 +396,7 @@ impl Time {
                     details {
                         summary aria-current=[current(collector.is_some())] { (collector.map_or_else(|| "collector".to_owned(), visible)) }
                         form.filters method="get" action=(path) {
-                            @for (name, value) in fields.iter() { input type="hidden" name=(name) value=(value); }
+                            (hidden_fields(fields.iter()))
                             label { "Collector "
                                 select name="collector" {
                                     option value="" { "all" }
@@ -408,7 +423,7 @@ impl Time {
         };
         html! {
             form.filters method="get" action=(path) {
-                @for (name, value) in others.iter() { input type="hidden" name=(name) value=(value); }
+                (hidden_fields(others.iter()))
                 (field("from", "From", "-7d@d"))
                 (field("to", "to", "now"))
                 (field("tz", "Zone", "UTC"))
