@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::read_model::RequestSearch;
 use crate::limits::SHIPPED_AFTER_SECS;
 use crate::report::definition::Columns;
-use crate::series::Metric;
+use crate::series::{Lines, Metric};
 
 /// A span of the past, and its comparison span, in unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,12 +154,8 @@ pub struct LineQuestion {
 /// Points of lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastLines {
-    /// Unix second at which the first points begin.
-    pub from: u64,
-    /// Seconds from point to point: as requested, or more where no finer rows are kept.
-    pub step: u64,
-    /// Points by metric. `None`: unknown, or an average of nothing.
-    pub points: Vec<Vec<Option<f64>>>,
+    /// The lines; their step is as requested, or larger where no finer rows are kept.
+    pub lines: Lines,
     /// The coarsest resolution used.
     pub resolution_seconds: u64,
     /// Missing data, for people.

@@ -179,13 +179,8 @@ impl Query {
             whose,
         };
         let line = source.past_lines(name, &question)?;
-        let lines = Lines {
-            from: line.from,
-            step: line.step,
-            points: line.points,
-        };
         let metric = (&*metric.name(), metric.unit());
-        let mut body = body(name, named(keys, key), metric, lines);
+        let mut body = body(name, named(keys, key), metric, line.lines);
         body["resolution_seconds"] = line.resolution_seconds.into();
         body["partial"] = line.partial.into();
         Ok(body)

@@ -40,7 +40,7 @@ use crate::report::definition::{Columns, Definition};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_texts, push_key};
-use crate::series::{Metric, Span, Spreads};
+use crate::series::{Lines, Metric, Span, Spreads};
 
 /// The reason why sums of two spans have no change.
 const UNEQUAL: &str =
@@ -362,9 +362,11 @@ impl Catalog {
             points.collect()
         };
         Ok(PastLines {
-            from: steps.from,
-            step: steps.step,
-            points: question.metrics.iter().map(line).collect(),
+            lines: Lines {
+                from: steps.from,
+                step: steps.step,
+                points: question.metrics.iter().map(line).collect(),
+            },
             resolution_seconds: steps.resolution.secs(),
             partial: steps.remarks,
         })
