@@ -15,7 +15,7 @@ use crate::alert::silence::Silence;
 use crate::alert::{Alert, Alerts, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::config::units::parse_duration;
-use crate::http::answer::format;
+use crate::http::answer::format::{created, ok};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
@@ -46,7 +46,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
         .map(|(rule, rows)| json!({"text": rule.words(), "rows": rows}))
         .collect();
     let body = json!({"rows": rows, "more": view.more, "rules": rules});
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// `GET /api/v1/slos`
@@ -54,7 +54,7 @@ pub(in crate::http) async fn slos(State(app): State<Arc<App>>, _: NoParams) -> A
     let view = app.settings.alerts.view();
     let rows: Vec<Json> = view.objectives.iter().map(slo).collect();
     let body = json!({ "rows": rows });
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 fn slo(it: &ObjectiveView) -> Json {
@@ -158,15 +158,14 @@ async fn replayed(
 ) -> Answer {
     let span = Span::take(&mut params);
     params.finish()?;
-    let permit = app.replays.enter().await?;
-    let body = app.query_with(Some(permit), move |source| {
+    let body = app.query_under(&app.replays, move |source| {
         let now = source.unix_ms();
         let (from, to) = span.ends(now)?;
         let to = to.unwrap_or(now / 1_000);
         let from = from.unwrap_or(to.saturating_sub(86_400));
         Ok(source.replay_alerts(&rules(source)?, &(from..to))?)
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }
 
 /// `GET /api/v1/silences`
@@ -174,7 +173,7 @@ pub(in crate::http) async fn silences(State(app): State<Arc<App>>, _: NoParams) 
     let alerts = app.settings.alerts.clone();
     let rows = app.query(move |source| Ok(alerts.silences(source.unix_ms() / 1_000)));
     let body = json!({"rows": rows.await?});
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// `POST /api/v1/silences`
@@ -200,7 +199,7 @@ pub(in crate::http) async fn silence(
         row["remark"] = unmatched(source, &alerts, &added)?.into();
         Ok(row)
     });
-    Ok(format::json(StatusCode::CREATED, body.await?.to_string()))
+    created(body.await?)
 }
 
 /// Returns why a silence matches nothing, if so: no alert, and no row that could raise one.
@@ -270,10 +269,7 @@ pub(in crate::http) async fn end_silence(
 ) -> Answer {
     let id = params::id(&id)?;
     match app.settings.alerts.end_silence(id) {
-        true => Ok(format::json(
-            StatusCode::OK,
-            json!({"deleted": id}).to_string(),
-        )),
+        true => ok(json!({"deleted": id})),
         false => Err(Problem::not_found(format!("there is no silence {id}"))),
     }
 }

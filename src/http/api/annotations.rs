@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
 use super::requests::LIMIT_DEFAULT;
 use crate::access::Pass;
-use crate::http::answer::format;
+use crate::http::answer::format::{created, ok};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
@@ -42,7 +41,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Param
         let rows: Vec<Json> = found.iter().rev().take(limit).map(|it| row(it)).collect();
         Ok(json!({"total_rows": found.len(), "rows": rows}))
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }
 
 /// `POST /api/v1/annotations`
@@ -62,7 +61,7 @@ pub(in crate::http) async fn create(
         row["persistent"] = annotations.persistent().into();
         Ok(row)
     });
-    Ok(format::json(StatusCode::CREATED, body.await?.to_string()))
+    created(body.await?)
 }
 
 /// `DELETE /api/v1/annotations/{id}`
@@ -80,7 +79,7 @@ pub(in crate::http) async fn remove(
             false => Err(Problem::not_found(format!("there is no annotation {id}"))),
         }
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }
 
 fn row(annotation: &Annotation) -> Json {

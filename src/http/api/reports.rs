@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json, json};
 use super::requests::LIMIT_DEFAULT;
 use crate::config::suggest;
 use crate::http::answer::body::RowBody;
-use crate::http::answer::format::{self, Format};
+use crate::http::answer::format::{self, Format, ok};
 use crate::http::answer::json as write;
 use crate::http::answer::order::Sort;
 use crate::http::answer::writer::RowWriter;
@@ -41,7 +41,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
     let reports = app.query(|source| Ok(source.reports())).await?;
     let reports: Vec<Json> = reports.iter().map(summary).collect();
     let body = json!({ "reports": reports });
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// One report as listed.
@@ -112,7 +112,7 @@ pub(in crate::http) async fn drop_one(
         app.query(move |source| Ok(source.drop_report(&name)?))
     };
     let body = json!({"persistent": dropped.await?, "dropped": name});
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// `GET /api/v1/reports/{name}`
@@ -339,7 +339,7 @@ fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
 pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Params) -> Answer {
     let span = Span::take_compared(&mut params);
     let is_fleet = fleet::is_named(&params);
-    let row = app.read_of(is_fleet, move |source| {
+    let row = app.read(is_fleet, move |source| {
         let (when, whose) = fleet::take_time(&span, &mut params, source, "info")?;
         params.finish()?;
         let question = ReportQuestion {
@@ -377,12 +377,9 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
 pub(in crate::http) async fn reset(
     State(app): State<Arc<App>>,
     _: NoParams,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> Answer {
-    if body.is_some_and(|body| body != json!({})) {
-        let why = "the body must be empty or {}: there is nothing to choose";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-    }
+    body.nothing()?;
     app.query(|source| Ok(source.reset()?)).await?;
-    Ok(format::json(StatusCode::OK, r#"{"reset":true}"#))
+    ok(r#"{"reset":true}"#)
 }

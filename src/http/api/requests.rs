@@ -160,7 +160,7 @@ pub(in crate::http) async fn read(
     let body = match run {
         None => app.query(find).await,
         // Files may have to be searched.
-        Some(_) => app.read(find).await,
+        Some(_) => app.read(false, find).await,
     };
     Ok(format::json(StatusCode::OK, body?))
 }

@@ -8,10 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
-use crate::http::answer::format;
+use crate::http::answer::format::ok;
 use crate::http::answer::json::number;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
@@ -60,10 +59,10 @@ pub(in crate::http) async fn read(
         query.answer(&name, &series, whose, source)
     };
     let body = match is_fleet {
-        true => app.read_of(true, answer).await?,
+        true => app.read(true, answer).await?,
         false => app.query(answer).await?,
     };
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// The parameters.

@@ -183,7 +183,7 @@ async fn make(
     let target = target.to_owned();
     let shared = Arc::clone(&app);
     let is_fleet = Params::of_form(uri.query()).is_ok_and(|params| fleet::is_named(&params));
-    let text = app.read_of(is_fleet, move |source| {
+    let text = app.read(is_fleet, move |source| {
         let view = View {
             source,
             app: &shared,
