@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
-use pinbad::cli::client::address::encoded;
 use pinbad::cli::format::secs;
 use pinbad::history::{Batch, Dataset, Gain, Resolution, Retention, Store};
+use pinbad::http::encode;
 use pinbad::report::builtin;
 use pinbad::report::definition::Defaults;
 use pinbad::report::row_key::push_key;
@@ -105,7 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         let text = moments.iter().fold(question.text.clone(), fill);
         let path = match text.starts_with('/') {
             true => text,
-            false => format!("/api/v1/sql?query={}", encoded(&text)),
+            false => format!("/api/v1/sql?query={}", encode(&text)),
         };
         let rows = daemon.get(&path)?;
         let rows = ["rows", "points"].map(|member| rows[member].as_array().map_or(0, Vec::len));

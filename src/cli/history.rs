@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as FlagGroup, Subcommand, ValueEnum};
 
-use super::format::{self, fit, fit_right, grouped, visible};
+use super::format::{self, grouped, visible};
 use super::{Failure, complain, print};
 use crate::history::inspect::{self, Held};
 
@@ -116,24 +116,8 @@ fn table(held: &[Held]) -> String {
         ]
     }));
     let bytes: u64 = held.iter().map(|held| held.bytes).sum();
-    let widths: [usize; 9] = std::array::from_fn(|at| {
-        let widths = lines.iter().map(|line| format::width(&line[at]));
-        widths.max().unwrap_or(0)
-    });
-    let lines = lines.iter().map(|line| {
-        let cells = line.iter().zip(widths).enumerate();
-        let cells = cells.map(|(at, (cell, width))| match at {
-            0..5 => fit(cell, width),
-            _ => fit_right(cell, width),
-        });
-        cells.collect::<Vec<_>>().join("  ")
-    });
-    let lines: Vec<_> = lines.collect();
-    format!(
-        "{}\n{} in all",
-        lines.join("\n"),
-        format::bytes(bytes as f64)
-    )
+    let lines = format::aligned(&lines, 5).join("\n");
+    format!("{lines}\n{} in all", format::bytes(bytes as f64))
 }
 
 fn moment(unix_secs: u64) -> String {

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args as FlagGroup;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Failure;
 use super::client::{AccessFlags, Client};
 use crate::config::{Config, SquidFrom};
 use crate::daemon::local;
+use crate::http::encode;
 use crate::input::squid::line::BadLine;
 use crate::limits::LOG_PIECE_BYTES_MAX;
 
@@ -174,7 +174,7 @@ impl LogImport<'_> {
     fn send(&mut self, piece: &[u8]) -> Result<usize, Failure> {
         let mut path = "/api/v1/import?".to_owned();
         if let Some(name) = self.name {
-            path += &format!("name={}&", utf8_percent_encode(name, NON_ALPHANUMERIC));
+            path += &format!("name={}&", encode(name));
         }
         if let Some(covered_to) = self.covered_to {
             path += &format!("covered_to={covered_to}");

@@ -13,10 +13,10 @@ use clap::Args as FlagGroup;
 use crossbeam::channel::RecvTimeoutError;
 use serde_json::Value as Json;
 
-use crate::cli::client::address::encoded;
 use crate::cli::client::{Client, ClientFlags};
 use crate::cli::{Failure, format};
 use crate::config::units::parse_duration;
+use crate::http::encode;
 use crate::shutdown::Shutdown;
 
 mod columns;
@@ -112,11 +112,11 @@ impl StreamQuery {
         ];
         for (name, value) in filters {
             if let Some(value) = value {
-                query += &format!("&{name}={}", encoded(&value));
+                query += &format!("&{name}={}", encode(&value));
             }
         }
         for (name, value) in &flags.tags {
-            query += &format!("&tag.{}={}", encoded(name), encoded(value));
+            query += &format!("&tag.{}={}", encode(name), encode(value));
         }
         Self {
             query,

@@ -403,8 +403,9 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Percent-encodes a name as one segment of a path.
-pub(super) fn encode(text: &str) -> String {
+/// Percent-encodes a name or a value for a path or a query.
+#[must_use]
+pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 

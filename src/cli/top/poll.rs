@@ -17,9 +17,9 @@ use super::stats::Sample;
 use super::table::Content;
 use super::timers;
 use super::views::{self, ReportInfo};
-use crate::cli::client::address::encoded;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::visible;
+use crate::http::encode;
 
 /// Capacity of the channel, in updates.
 const WAITING: usize = 4;
@@ -249,9 +249,9 @@ impl Poller {
         more: &str,
     ) -> Result<Json, ClientError> {
         let limit = if all { ROWS.1 } else { ROWS.0 };
-        let mut path = format!("/api/v1/reports/{}?limit={limit}{more}", encoded(name));
+        let mut path = format!("/api/v1/reports/{}?limit={limit}{more}", encode(name));
         if let Some(sort) = sort {
-            path.push_str(&format!("&sort={}", encoded(sort)));
+            path.push_str(&format!("&sort={}", encode(sort)));
         }
         self.client.get(&path)
     }
@@ -263,7 +263,7 @@ impl Poller {
     ) -> Result<Vec<Json>, ClientError> {
         let mut path = format!("/api/v1/requests?{more}");
         for (name, value) in conditions {
-            path.push_str(&format!("&{}={}", encoded(name), encoded(value)));
+            path.push_str(&format!("&{}={}", encode(name), encode(value)));
         }
         match self.client.get(&path)?.get_mut("rows").map(Json::take) {
             Some(Json::Array(rows)) => Ok(rows),
