@@ -4,6 +4,7 @@
 
 use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
+use crate::profile::definition::{SampleKey, Wanted};
 use crate::query::read_model::{NumberField, RequestSearch, TEXT_FIELDS};
 
 /// Integer columns that can be searched.
@@ -47,4 +48,13 @@ pub(in crate::http) fn conditions(
     }
     search.tags = params.prefixed("tag.NAME");
     Ok(())
+}
+
+/// Parses the conditions on samples.
+pub(in crate::http) fn sample_conditions(params: &mut Params) -> Vec<(SampleKey, Wanted)> {
+    let mut condition = |key: SampleKey| Some((key, Wanted::Equals(params.text(key.name())?)));
+    SampleKey::ALL
+        .into_iter()
+        .filter_map(&mut condition)
+        .collect()
 }

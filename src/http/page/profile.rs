@@ -14,9 +14,10 @@ use super::formatting::{self, visible};
 use super::ranking::Ranking;
 use super::render::View;
 use super::table::{conditions, table};
+use crate::http::api::search::sample_conditions;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::profile::definition::{SampleKey, Wanted};
+use crate::profile::definition::SampleKey;
 use crate::query::read_model::ReportAnswer;
 use crate::value::Value;
 
@@ -66,11 +67,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let is_folded = params.word("format", &["html", "folded"])? == "folded";
     let search = params.text("q");
-    let mut filters = Vec::new();
-    for key in SampleKey::ALL {
-        let wanted = params.text(key.name());
-        filters.extend(wanted.map(|text| (key, Wanted::Equals(text))));
-    }
+    let filters = sample_conditions(&mut params);
     params.finish()?;
     let read = |keys: &[SampleKey]| view.source.samples(keys, &filters);
     let Some(boxes) = read(&BOXES)? else {
@@ -110,7 +107,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
         (conditions("Samples with", shown, "/profile", &params))
         div #profile data-live {
-            p.over { (formatting::count(tree.samples)) " samples with something running"
+            p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
                 " in the " (super::frame::span_of(boxes.covered_seconds, boxes.window_seconds)) }
             (tree.drawn(&params, search.as_deref()))
@@ -171,16 +168,7 @@ fn rows(label: &str, answer: ReportAnswer, params: &Params) -> Result<Markup, Pr
     let mut ranking = Ranking::sampled(answer);
     let sort = ranking.sort();
     let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
-    let link = |row: usize| {
-        let keys = ranking.row_keys(row);
-        let changes = keys.iter().map(|(key, value)| {
-            (
-                key.as_str(),
-                Some(value.as_str()).filter(|it| !it.is_empty()),
-            )
-        });
-        params.link("/profile", &changes.collect::<Vec<_>>())
-    };
+    let link = |row| params.link("/profile", &conditions_of(&ranking.row_keys(row)));
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, _| Some(link(row)));
     let caption = html! { (formatting::count(total as u64)) " rows" };
     let heads = ranking.heads(&ranking.columns, None);
@@ -198,8 +186,6 @@ fn integer(value: &Value<'_>) -> u64 {
 #[derive(Debug, Default)]
 struct Tree {
     root: Node,
-    /// Samples in the tree.
-    samples: u64,
     /// Samples with nothing running, which are left out.
     idle: u64,
 }
@@ -258,7 +244,6 @@ impl Tree {
                     ]
                 }
             };
-            tree.samples += samples;
             tree.root.samples += samples;
             let mut node = tree.root.child(&script, false, vec![script_key], samples);
             for (name, own, keys) in path {
@@ -275,43 +260,16 @@ impl Tree {
         out
     }
 
-    /// Draws the tree for the page.
+    /// Draws the tree for the page; boxes whose names contain `search` are marked.
     fn drawn(&self, params: &Params, search: Option<&str>) -> Markup {
-        let mut boxes = Vec::new();
-        let scale = WIDTH / self.samples.max(1) as f64;
-        self.root.draw(0.0, 0, scale, params, &mut boxes);
+        let all = self.root.samples.max(1) as f64;
         let lower = search.map(str::to_lowercase);
-        let is_marked = |it: &Box| {
-            lower
-                .as_ref()
-                .is_some_and(|part| it.name.to_lowercase().contains(part))
-        };
         html! {
             svg.icicle viewBox={ "0 0 " (WIDTH) " " (3.0 * LAYER) } role="group" aria-label="Samples by script, function and line" {
-                @for it in &boxes {
-                    a href=(it.link) class=[is_marked(it).then_some("marked")] {
-                        rect class=(if it.own { "own" } else { "code" }) x=(it.x) y=(it.y) width=(it.width) height=(LAYER - 1.0) {}
-                        @if it.width >= NAMED {
-                            text x=(it.x + 3.0) y=(it.y + 15.0) { (short(&visible(&it.name), it.width)) }
-                        }
-                        title { (visible(&it.name)) ": " (formatting::count(it.samples)) " samples, "
-                            (format!("{:.1}", 100.0 * it.samples as f64 / self.samples.max(1) as f64)) " %" }
-                    }
-                }
+                (self.root.draw((0.0, 0.0), all, params, lower.as_deref()))
             }
         }
     }
-}
-
-/// A box of the icicle.
-struct Box {
-    name: String,
-    own: bool,
-    samples: u64,
-    x: f64,
-    y: f64,
-    width: f64,
-    link: String,
 }
 
 /// As much of a name as there is room for.
@@ -346,43 +304,59 @@ impl Node {
             *out += &format!("{} {}\n", path.join(";"), self.samples);
         }
         for ((name, _), child) in &self.below {
-            let name = if name.is_empty() { "(no script)" } else { name };
-            path.push(name.replace([';', '\n', '\r'], ","));
+            path.push(shown(name).replace([';', '\n', '\r'], ","));
             child.fold(path, out);
             path.pop();
         }
     }
 
-    fn draw(&self, mut x: f64, layer: u32, scale: f64, params: &Params, out: &mut Vec<Box>) {
+    /// Draws the nodes below this one from (`x`, `y`) on, each with those below it. `all`: samples
+    /// in the tree.
+    fn draw(
+        &self,
+        (mut x, y): (f64, f64),
+        all: f64,
+        params: &Params,
+        search: Option<&str>,
+    ) -> Markup {
         let mut below: Vec<_> = self.below.iter().collect();
         below.sort_by_key(|(_, child)| std::cmp::Reverse(child.samples));
-        for ((name, own), child) in below {
-            let width = child.samples as f64 * scale;
-            if width >= NARROW {
-                let changes: Vec<(&str, Option<&str>)> = child
-                    .keys
-                    .iter()
-                    .map(|(key, value)| (*key, Some(value.as_str()).filter(|it| !it.is_empty())))
-                    .collect();
-                let params = params.changed(&changes);
-                out.push(Box {
-                    name: if name.is_empty() {
-                        "(no script)".to_owned()
-                    } else {
-                        name.clone()
-                    },
-                    own: *own,
-                    samples: child.samples,
-                    x,
-                    y: f64::from(layer) * LAYER,
-                    width,
-                    link: params.link("/profile", &[]),
-                });
-                child.draw(x, layer + 1, scale, &params, out);
-            }
+        let boxes = below.into_iter().map(|((name, own), child)| {
+            let (start, width) = (x, child.samples as f64 * (WIDTH / all));
             x += width;
+            (start, width, shown(name), own, child)
+        });
+        let is_marked = |name: &str| search.is_some_and(|it| name.to_lowercase().contains(it));
+        html! {
+            @for (x, width, name, own, child) in boxes.filter(|(_, width, ..)| *width >= NARROW) {
+                @let params = params.changed(&conditions_of(&child.keys));
+                a href=(params.link("/profile", &[])) class=[is_marked(name).then_some("marked")] {
+                    rect class=(if *own { "own" } else { "code" }) x=(x) y=(y) width=(width) height=(LAYER - 1.0) {}
+                    @if width >= NAMED {
+                        text x=(x + 3.0) y=(y + 15.0) { (short(&visible(name), width)) }
+                    }
+                    title { (visible(name)) ": " (formatting::count(child.samples)) " samples, "
+                        (format!("{:.1}", 100.0 * child.samples as f64 / all)) " %" }
+                }
+                (child.draw((x, y + LAYER), all, &params, search))
+            }
         }
     }
+}
+
+/// The name of a node for people.
+fn shown(name: &str) -> &str {
+    if name.is_empty() { "(no script)" } else { name }
+}
+
+/// Conditions as changes of parameters; an empty one is none.
+fn conditions_of<K: AsRef<str>>(keys: &[(K, String)]) -> Vec<(&str, Option<&str>)> {
+    let given = keys
+        .iter()
+        .map(|(key, value)| (key.as_ref(), value.as_str()));
+    given
+        .map(|(key, value)| (key, (!value.is_empty()).then_some(value)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -44,18 +44,12 @@ pub(super) struct View<'a> {
 impl View<'_> {
     /// The parameters; empty ones count as absent, since forms send them.
     pub(super) fn form(&self) -> Result<Params, Problem> {
-        let mut params = Params::of_form(self.uri.query())?;
-        Span::take_compared(&mut params);
-        take_whose(&mut params)?;
-        Ok(params)
+        without_time(Params::of_form(self.uri.query())?)
     }
 
     /// The parameters, including empty ones: a key may be the empty text.
     pub(super) fn params(&self) -> Result<Params, Problem> {
-        let mut params = Params::parse(self.uri.query())?;
-        Span::take_compared(&mut params);
-        take_whose(&mut params)?;
-        Ok(params)
+        without_time(Params::parse(self.uri.query())?)
     }
 
     /// The whole page, of the section with this URL.
@@ -107,6 +101,13 @@ impl View<'_> {
     }
 }
 
+/// Marks the parameters of the time, which every page has, as read.
+fn without_time(mut params: Params) -> Result<Params, Problem> {
+    Span::take_compared(&mut params);
+    take_whose(&mut params)?;
+    Ok(params)
+}
+
 /// Builds a page, or a picture.
 pub(super) type Page = fn(&View<'_>) -> Result<Markup, Problem>;
 
@@ -150,22 +151,14 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                 Ok(text) if is_folded => answer(&text, &headers, "text/plain; charset=utf-8"),
                 Ok(text) => answer(&text, &headers, HTML),
                 Err(problem) if is_folded || kind == Kind::Picture => problem.into_response(),
-                // An error page.
                 Err(problem) => {
                     let here = Params::parse(query.as_deref()).unwrap_or_default();
                     let here = here.get("fleet").map(|_| {
                         let changes = [("fleet", None), ("dc", None), ("collector", None)];
                         here.link(&path_shown, &changes)
                     });
-                    let page = frame::problem(
-                        problem.status,
-                        problem.detail_for_pages(),
-                        here.as_deref(),
-                        false,
-                    );
-                    let mut response = answer(&Text::new(page.into_string()), &headers, HTML);
-                    *response.status_mut() = problem.status;
-                    response
+                    let detail = problem.detail_for_pages();
+                    error_page(problem.status, detail, here.as_deref(), &headers)
                 }
             }
         },
@@ -210,10 +203,18 @@ pub(in crate::http) fn not_found(path: &str, headers: &HeaderMap) -> Response<Bo
     let paths = frame::SECTIONS.map(|(path, _)| path);
     let question = suggest::question(path, paths);
     let detail = format!("There is no page at {path:?}{question}");
-    let page = frame::problem(StatusCode::NOT_FOUND, &detail, None, false);
-    let mut response = answer(&Text::new(page.into_string()), headers, HTML);
-    *response.status_mut() = StatusCode::NOT_FOUND;
-    response
+    error_page(StatusCode::NOT_FOUND, &detail, None, headers)
+}
+
+fn error_page(
+    status: StatusCode,
+    detail: &str,
+    here: Option<&str>,
+    request: &HeaderMap,
+) -> Response<Body> {
+    let page = frame::problem(status, detail, here, false);
+    let page = answer(&Text::new(page.into_string()), request, HTML);
+    (status, page).into_response()
 }
 
 /// The answer to a browser without access: no links and no names, and nothing to load.

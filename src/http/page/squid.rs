@@ -319,7 +319,7 @@ struct Object {
 fn objects(view: &View<'_>) -> Result<Markup, Problem> {
     let resident = read(view, "squid_resident", "hit_count")?;
     let mut residents: HashMap<[String; 2], (f64, Option<f64>)> = HashMap::new();
-    for found in &resident {
+    if let Some(found) = &resident {
         for row in &found.rows {
             let number = |column| found.ranking.number(column, *row);
             let known = residents.entry(found.keys(*row)).or_default();
