@@ -26,15 +26,8 @@ pub(super) fn take(
     params: &mut Params,
     keys: impl FnOnce() -> Vec<String>,
 ) -> Result<Whose, Problem> {
-    let is_fleet = match params.text("fleet").as_deref() {
-        None => None,
-        Some("true") => Some(true),
-        Some("false") => Some(false),
-        Some(other) => {
-            let problem = Problem::parameter("fleet", format!("{other:?} is not accepted"));
-            return Err(problem.accepting(["true", "false"]));
-        }
-    };
+    let is_true = params.word("fleet", &["true", "false"])? == "true";
+    let is_fleet = params.get("fleet").map(|_| is_true);
     let is_given = NAMES[1..].iter().any(|name| params.get(name).is_some());
     let keys = match is_given && is_fleet != Some(true) {
         true => keys(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::http::answer::format::ok;
 use crate::http::app::{Answer, App};
@@ -25,10 +25,7 @@ pub(in crate::http) async fn ready(State(app): State<Arc<App>>, _: NoParams) -> 
     let (reasons, detail) = (reasons.join("; "), detail.join("; "));
     match reasons.is_empty() {
         true if detail.is_empty() => ok(r#"{"status":"ready"}"#),
-        true => {
-            let ready = serde_json::json!({"status": "ready", "detail": detail});
-            ok(ready)
-        }
+        true => ok(json!({"status": "ready", "detail": detail})),
         false => Err(Problem::busy(format!("not ready: {reasons}"))),
     }
 }

@@ -281,23 +281,8 @@ impl Time {
     pub(super) fn ticks(&self, span: Range<u64>) -> Vec<(f64, String)> {
         const DAY: u64 = 86_400;
         const STEPS: [u64; 17] = [
-            5,
-            15,
-            30,
-            60,
-            120,
-            300,
-            900,
-            1_800,
-            3_600,
-            7_200,
-            10_800,
-            21_600,
-            43_200,
-            DAY,
-            2 * DAY,
-            7 * DAY,
-            14 * DAY,
+            5, 15, 30, 60, 120, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400,
+            172_800, 604_800, 1_209_600,
         ];
         let secs = span.end - span.start;
         let step = STEPS.into_iter().find(|step| secs / step <= 4);
