@@ -98,9 +98,8 @@ fn run(
             match poller.sample(query.interval) {
                 Ok(sample) => {
                     let since = sampled.replace(now).map(|before| now - before);
-                    updates
-                        .send(Update::Sample(sample, since.unwrap_or_default()))
-                        .ok()?;
+                    let sample = Update::Sample(sample, since.unwrap_or_default());
+                    updates.send(sample).ok()?;
                 }
                 Err(error) => {
                     sampled = None;
@@ -111,15 +110,11 @@ fn run(
         // A single request does not change.
         let again = !matches!(query.location, Location::Request(_)) || shown != Some(query.serial);
         if again && sampled.is_some() {
-            updates
-                .send(match poller.page(&query) {
-                    Ok(page) => {
-                        shown = Some(query.serial);
-                        Update::Page(query.serial, Ok(page))
-                    }
-                    Err(error) => update(query.serial, error),
-                })
-                .ok()?;
+            let page = poller.page(&query);
+            shown = page.is_ok().then_some(query.serial).or(shown);
+            let page = page.map(|page| Update::Page(query.serial, Ok(page)));
+            let page = page.unwrap_or_else(|error| update(query.serial, error));
+            updates.send(page).ok()?;
         }
         let spent = sampled.map_or(Duration::ZERO, |at| at.elapsed());
         match wanted.recv_timeout(query.interval.saturating_sub(spent)) {

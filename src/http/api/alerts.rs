@@ -298,15 +298,9 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
     let [lasting, until] = ["for", "until"].map(|name| members.shift_remove(name).map(text));
     let ends = match (lasting, until) {
         (Some(lasting), None) => {
-            let lasting = parse_duration(&lasting);
-            lasting
-                .map(|lasting| now.saturating_add(lasting.as_secs()))
-                .map_err(|problem| {
-                    Problem::parameter(
-                        "for",
-                        format!("{problem}; accepted: a duration such as \"2h\""),
-                    )
-                })?
+            let accepted = "accepted: a duration such as \"2h\"";
+            let wrong = |why| Problem::parameter("for", format!("{why}; {accepted}"));
+            now.saturating_add(parse_duration(&lasting).map_err(wrong)?.as_secs())
         }
         (None, Some(until)) => params::moment(&until, Rounding::Up).ok_or_else(|| {
             let why = "must be unix seconds, or RFC 3339 such as \"2023-11-14T22:13:20Z\"";
@@ -318,10 +312,8 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
         }
     };
     if ends <= now || ends >= END.unsigned_abs() {
-        return Err(Problem::parameter(
-            "until",
-            "must be later than now, and before the year 10000",
-        ));
+        let why = "must be later than now, and before the year 10000";
+        return Err(Problem::parameter("until", why));
     }
     let reason = members.shift_remove("reason").unwrap_or_default();
     let reason = reason

@@ -34,11 +34,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let charts = now.alerts.iter().enumerate();
     let charts = charts.filter_map(|(at, alert)| chart(view, at, alert));
     let charts = charts.take(CHARTS_MAX);
-    let firing = now
-        .alerts
-        .iter()
-        .filter(|it| it.episode.phase == Phase::Firing)
-        .count();
+    let is_firing = |it: &&Alert| it.episode.phase == Phase::Firing;
+    let firing = now.alerts.iter().filter(is_firing).count();
     let caption = html! { (firing) " firing, " (rows.len() - firing) " pending or resolved in the last 15 minutes; times in " (view.time.zone()) };
     let main = html! {
         h1 { "Alerts" }
@@ -169,21 +166,14 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
 /// point, which makes no line.
 fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     let now = view.source.unix_ms() / 1_000;
-    let points = it
-        .course
-        .iter()
-        .map(|left| left.map_or(f64::NAN, |it| it.max(0.0) * 100.0));
-    let points: Vec<f64> = points.collect();
+    let percent = |left: &Option<f64>| left.map_or(f64::NAN, |it| it.max(0.0) * 100.0);
+    let points: Vec<f64> = it.course.iter().map(percent).collect();
     let first = points.iter().position(|it| !it.is_nan())?;
     if points.len() - first < 2 {
         return None;
     }
     // Thinned to the number of points a line may have.
-    let step = points
-        .len()
-        .saturating_sub(first)
-        .div_ceil(COURSE_POINTS)
-        .max(1);
+    let step = (points.len() - first).div_ceil(COURSE_POINTS);
     let kept: Vec<f64> = points.iter().rev().step_by(step).rev().copied().collect();
     let secs = step as u64 * 3_600;
     let start = now.saturating_sub(secs * (kept.len() as u64 - 1));
@@ -225,11 +215,8 @@ fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
     let heads = ["Silence", "Alerts with", "Until", "Reason", "By"].map(Head::text);
     let silences = alerts.silences(view.source.unix_ms() / 1_000);
     let rows = silences.iter().map(|it| {
-        let labels = it
-            .matchers
-            .iter()
-            .map(|(name, text)| format!("{name}={text}"));
-        let labels: Vec<String> = labels.collect();
+        let label = |(name, text): (&String, &String)| format!("{name}={text}");
+        let labels: Vec<String> = it.matchers.iter().map(label).collect();
         html! {
             th.key scope="row" { (it.id) }
             td.key.text { (visible(&labels.join(" "))) }

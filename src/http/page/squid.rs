@@ -218,21 +218,15 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
         groups.sort_by(|(_, a), (_, b)| total(b).total_cmp(&total(a)));
         groups.truncate(ROWS);
         let mut heads = vec![Head::hidden("Name"), Head::number("Time")];
-        heads.extend(
-            named
-                .iter()
-                .map(|(set, _)| Head::number(formatting::visible(set))),
-        );
+        let titles = named.iter().map(|(set, _)| formatting::visible(set));
+        heads.extend(titles.map(Head::number));
         heads.extend((sets.len() > SETS).then(|| Head::number("others")));
         let cells = groups.iter().map(|(group, of)| {
             let all = total(of);
             let share = |time: f64| formatting::percent(100.0 * time / all.max(f64::MIN_POSITIVE));
             let known = |set: &String| of.get(set).copied();
-            let others: f64 = sets
-                .iter()
-                .skip(SETS)
-                .filter_map(|(set, _)| known(set))
-                .sum();
+            let others = sets.iter().skip(SETS).filter_map(|(set, _)| known(set));
+            let others: f64 = others.sum();
             html! {
                 (name(group))
                 td { (formatting::secs(all)) }
