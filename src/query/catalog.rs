@@ -328,6 +328,16 @@ impl Catalog {
         reports.chain(self.table_summaries()).collect()
     }
 
+    /// One report, likewise.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`].
+    pub fn listed(&self, name: &str) -> Result<ReportSummary, QueryError> {
+        let mut reports = self.reports().into_iter();
+        let report = reports.find(|report| report.name == name);
+        report.ok_or_else(|| self.suggesting(QueryError::unknown_report(name)))
+    }
+
     /// A report at the requested time, for the requested pinbads.
     ///
     /// # Errors

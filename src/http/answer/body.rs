@@ -17,6 +17,7 @@ use serde_json::Value as Json;
 
 use super::arrow::{self, ArrowRows};
 use super::format::Format;
+use super::json::bare;
 use super::writer::RowWriter;
 use crate::http::concurrency_limit::Permit;
 use crate::query::table::Table;
@@ -122,10 +123,8 @@ impl RowBody {
             for (name, value) in numbers.filter(|(_, value)| value.is_number()).chain(texts) {
                 let name = format!("x-pinbad-{}", name.replace('_', "-"));
                 let name = HeaderName::try_from(name).expect("names of members are plain");
-                let value = value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned);
-                headers.insert(name, value.parse().expect("a number, or a plain text"));
+                let value = bare(&value).parse();
+                headers.insert(name, value.expect("a number, or a plain text"));
             }
         }
         writer.start(&mut ready);

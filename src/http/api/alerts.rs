@@ -16,6 +16,7 @@ use crate::alert::{Alert, Alerts, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::config::units::parse_duration;
 use crate::http::answer::format::{created, ok};
+use crate::http::answer::json::bare;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
@@ -290,12 +291,8 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
         );
         Problem::parameter("matchers", why)
     })?;
-    let text = |given: Json| {
-        given
-            .as_str()
-            .map_or_else(|| given.to_string(), str::to_owned)
-    };
-    let [lasting, until] = ["for", "until"].map(|name| members.shift_remove(name).map(text));
+    let text = |name| Some(bare(&members.shift_remove(name)?));
+    let [lasting, until] = ["for", "until"].map(text);
     let ends = match (lasting, until) {
         (Some(lasting), None) => {
             let accepted = "accepted: a duration such as \"2h\"";

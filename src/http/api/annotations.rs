@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 use super::requests::LIMIT_DEFAULT;
 use crate::access::Pass;
 use crate::http::answer::format::{created, ok};
+use crate::http::answer::json::bare;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
@@ -116,10 +117,7 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
     let time = match members.shift_remove("time").unwrap_or_default() {
         Json::Null => None,
         given => {
-            let text = given
-                .as_str()
-                .map_or_else(|| given.to_string(), str::to_owned);
-            let time = params::moment(&text, Rounding::Down);
+            let time = params::moment(&bare(&given), Rounding::Down);
             let time = time.filter(|time| *time < END.unsigned_abs());
             Some(time.ok_or_else(|| {
                 let accepted =

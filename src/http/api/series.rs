@@ -88,13 +88,9 @@ impl Query {
         whose: Whose,
         source: &Catalog,
     ) -> Result<Json, Problem> {
-        let reports = source.reports();
-        let report = reports.iter().find(|report| report.name == name);
-        let names = || reports.iter().map(|report| report.name.clone()).collect();
-        let unknown = || QueryError::unknown_report(name).suggesting(names);
-        let report = report.ok_or_else(unknown)?;
+        let report = source.listed(name)?;
         if report.kind == SAMPLES && !whose.is_fleet() {
-            return self.sampled(report, source);
+            return self.sampled(&report, source);
         }
         let metric = self.metric.as_deref().unwrap_or("req_per_sec");
         let names = || Metric::names().chain(["p99_9 and the like"]);

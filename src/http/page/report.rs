@@ -14,27 +14,15 @@ use super::render::View;
 use super::table::{Listing, conditions, table};
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, owned};
-use crate::query::catalog::Catalog;
-use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::query::tables::{KIND, SAMPLES};
-
-/// The report as listed.
-pub(super) fn summary(source: &Catalog, name: &str) -> Result<ReportSummary, Problem> {
-    let mut reports = source.reports();
-    if let Some(at) = reports.iter().position(|report| report.name == name) {
-        return Ok(reports.swap_remove(at));
-    }
-    let names = || reports.into_iter().map(|report| report.name).collect();
-    Err(QueryError::unknown_report(name).suggesting(names).into())
-}
 
 /// `GET /reports/{name}`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let (source, name) = (view.source, view.name());
-    let report = summary(source, name)?;
+    let report = source.listed(name)?;
     let path = &format!("/reports/{}", encode(name));
     let mut listing = Listing::take(&mut params)?;
     let part = params.text("q").map(|part| part.to_lowercase());

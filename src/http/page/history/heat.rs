@@ -101,8 +101,7 @@ impl History<'_> {
         ticks: &[(f64, String)],
         limits: &[(String, u64)],
     ) -> Markup {
-        let reports = self.source.reports();
-        let report = reports.iter().find(|report| report.name == self.report);
+        let report = self.source.listed(self.report).ok();
         let conditions = report.map(|report| Conditions::of(&report.definition, self.keys));
         let Conditions {
             requests, timers, ..
