@@ -70,7 +70,8 @@ impl BurnRate {
     #[must_use]
     pub fn words(&self) -> String {
         let (long, short) = (secs(self.long), secs(self.short));
-        format!("{} times over both {long} and {short}", self.threshold())
+        let times = if self.tenths == 10 { "time" } else { "times" };
+        format!("{} {times} over both {long} and {short}", self.threshold())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::http::encode;
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
 pub enum AlertCommand {
-    /// List what fires, what is about to, and what is over since a quarter of an hour; then the
+    /// List what fires, what is about to, and what ended in the last 15 minutes; then the
     /// rules and the silences.
     Ls(LsFlags),
     /// Play rules over the past that the daemon keeps, those in force or those of a file: when each

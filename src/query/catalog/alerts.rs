@@ -1,4 +1,5 @@
-//! Tables `alerts` (what fires, what is about to, what is over since a quarter of an hour) and
+//! Tables `alerts` (what fires, what is about to, what ended in the last 15
+//! minutes) and
 //! `slo` (objectives and what is left of their budgets).
 
 use serde_json::json;
