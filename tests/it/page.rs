@@ -309,6 +309,30 @@ fn mistakes_are_said_by_pages() {
     here.stop();
 }
 
+#[test]
+fn tables_of_the_daemon_itself_tell_what_is_now() {
+    let here = Here::start(&[]);
+    let site = &here.site;
+    let page = |name: &str| site.get(&format!("/reports/{name}")).body;
+    let empty = page("annotation");
+    assert_has!(empty => "<caption>annotation</caption>", "The table has no rows now.");
+    let note = r#"{"text": "deployed", "time": 1700000000}"#;
+    assert_eq!(site.post("/api/v1/annotations", note).status, 201);
+    let moment = "<time datetime=\"2023-11-14T22:13:20Z\">2023-11-14 22:13:20</time>";
+    // Another page than the one that was built a moment ago.
+    assert_has!(page("annotation?limit=20") => moment);
+    // What has no value is not what did not fit.
+    assert!(!page("active_reports").contains("(other)"));
+    let reports = site.json("/api/v1/reports")["reports"].clone();
+    let active = reports.as_array().unwrap().iter();
+    let active = active.clone().find(|it| it["name"] == "active_reports");
+    let columns = active.unwrap()["columns"].as_array().unwrap().iter();
+    let units = columns.filter(|it| it["name"].as_str().unwrap().ends_with("_per_packet"));
+    let units: Vec<_> = units.map(|it| it["unit"].clone()).collect();
+    assert_eq!(units, ["microseconds"; 2]);
+    here.stop();
+}
+
 /// The texts of the cells of a table's first rows, as a reader would see them.
 pub(crate) fn rows(page: &str, table: usize) -> Vec<Vec<String>> {
     let table = page

@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::columns::Show;
-use super::formatting::{self, Name, Scale, visible};
+use super::formatting::{self, MINUS, Name, Scale, visible};
 use super::frame;
 use super::ranking::remarks;
 use super::render::View;
@@ -151,7 +151,7 @@ impl Amount {
         match sum {
             0 => "0".to_owned(),
             1.. => format!("+{}", self.text(sum)),
-            _ => format!("\u{2212}{}", self.text(sum)),
+            _ => format!("{MINUS}{}", self.text(sum)),
         }
     }
 
@@ -176,8 +176,8 @@ fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
     let (all, amount) = (&found.all, Amount { unit, scale: None });
     let part = (all.before > 0).then(|| all.change() as f64 / all.before as f64);
     let parts = [
-        ("More calls", all.calls),
-        ("More per call", all.slower),
+        ("Calls", all.calls),
+        ("Per call", all.slower),
         ("New", all.new),
         ("Gone", all.gone),
     ];

@@ -6,8 +6,8 @@ use maud::{Markup, Render, html};
 
 use crate::value::Value;
 pub(super) use crate::value::text::{
-    Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, number, percent, roughly,
-    roughly_many, secs, short, visible,
+    MINUS, Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, number, percent,
+    roughly, roughly_many, secs, short, visible,
 };
 
 /// A name from a packet, as text of a page.

@@ -161,12 +161,15 @@ pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)])
     }
 }
 
+    if window_seconds == 0.0 {
+        return String::new();
+    }
 /// Parameters that a form passes on.
 pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
     html! { @for (name, value) in params { input type="hidden" name=(name) value=(value); } }
 }
 
-/// The time span of a table's data, in words.
+/// The time span of a table's data, in words; empty for a table without one.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
     let [covered, window] = [covered_seconds as f64, window_seconds].map(formatting::roughly);
     // One second also stands for no data at all.

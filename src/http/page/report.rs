@@ -28,7 +28,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let part = params.text("q").map(|part| part.to_lowercase());
     let is_own = params.word("view", &["main", "own"])? == "own";
     let keys: Vec<_> = params.rest().map(owned).collect();
-    let own = || Ranking::read_own(view, name, &keys);
+    let own = || Ranking::read_own(view, &report, &keys);
     let (mut ranking, is_own) = match is_own {
         true => (own()?, true),
         false => match Ranking::read(view, name) {
@@ -46,7 +46,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     });
     let heads = ranking.heads(&ranking.columns, Some((&sort, path, &params)));
     let answer = &ranking.answer;
-    let caption = html! { (visible(name)) ", " (ranking.about()) };
+    let caption =
+        html! { (visible(name)) @if !ranking.about().is_empty() { ", " (ranking.about()) } };
     let empty = match (answer.table.is_empty(), &view.time.spans) {
         (false, _) => "No row matches.",
         (true, _)
@@ -55,6 +56,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         {
             "This is the distribution of one row of a report. ?index_value=/index.php behind the address says of which."
         }
+        (true, None) if report.kind == KIND => "The table has no rows now.",
+        (true, None) if report.kind == SAMPLES => "No samples yet.",
         (true, None) => "Nothing yet: rows appear with the first packet that this report counts.",
         (true, Some(_)) => ranking.nothing(),
     };

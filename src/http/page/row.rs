@@ -111,7 +111,7 @@ impl Row {
     fn read(view: &View<'_>, params: &Params) -> Result<Self, Problem> {
         let summary = view.source.listed(view.name())?;
         let mut ranking = match summary.kind == SAMPLES {
-            true => Ranking::read_own(view, view.name(), &[])?,
+            true => Ranking::read_own(view, &summary, &[])?,
             false => Ranking::read(view, view.name())?.brief(),
         };
         let keys = params.row(&ranking.answer.keys())?;

@@ -112,6 +112,8 @@ impl Render for Head {
 const COLUMNS_MAX: usize = 15;
 /// One with more than this has narrower gaps.
 const DENSE: usize = 12;
+/// The class of texts that may wrap.
+pub(super) const PROSE: &str = "key text";
 /// Most cells with labels: larger tables rely on the heads above, or pages would be too large.
 const LABELS_MAX: usize = 1_400;
 
@@ -128,8 +130,9 @@ fn labelled(row: &Markup, heads: &[Head]) -> Markup {
         let head = heads.next().filter(|head| !head.label.is_empty());
         // The first cell of a row needs no label.
         if let Some(head) = head.filter(|_| before.ends_with("<td")) {
-            // Escaped where the title was made.
-            cells += &format!(" data-l=\"{}\"", head.label.replace('"', "&quot;"));
+            // Escaped where the title was made. Names of columns may break between their words.
+            let label = head.label.replace('"', "&quot;").replace('_', "_\u{200b}");
+            cells += &format!(" data-l=\"{label}\"");
         }
         rest = cell;
     }
@@ -148,8 +151,11 @@ pub(super) fn table(
     let heads: Vec<Head> = heads.into_iter().collect();
     let rows: Vec<Markup> = rows.into_iter().collect();
     let is_labelled = rows.len() * heads.len() <= LABELS_MAX;
+    // Texts leave less room for others.
+    let has_prose = heads.iter().any(|head| head.class == Some(PROSE));
+    let most = if has_prose { DENSE } else { COLUMNS_MAX };
     html! {
-        div.wide.many[heads.len() > COLUMNS_MAX].dense[heads.len() > DENSE] tabindex="0" role="region" aria-label=(label) {
+        div.wide.many[heads.len() > most].dense[heads.len() > DENSE] tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { (caption) }
                 thead { tr { @for head in &heads { (head) } } }

@@ -202,6 +202,8 @@ fn reports_over_samples_are_read_and_made_like_others() {
     let listed = site.get("/reports/sample").body;
     assert!(!listed.contains("/reports/sample/row"));
     for path in ["/reports/profile_functions", "/reports/stat_request"] {
+    // What a sample does not have is not what did not fit.
+    assert!(!listed.contains("(other)"));
         assert_eq!(site.get(path).status, 200, "{path}");
     }
 }
