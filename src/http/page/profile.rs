@@ -17,7 +17,7 @@ use super::table::{conditions, table};
 use crate::http::api::search::sample_conditions;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::profile::definition::SampleKey;
+use crate::profile::definition::{SampleKey, Wanted};
 use crate::query::read_model::ReportAnswer;
 use crate::value::Value;
 
@@ -49,17 +49,36 @@ const BOXES: [SampleKey; 7] = [
 /// The first fields of the form; the other keys are below.
 const ASKED: [SampleKey; 3] = [SampleKey::Script, SampleKey::Scope, SampleKey::Function];
 
-/// The tables below the icicle.
-const TABLES: [(&str, &[SampleKey]); 3] = [
-    (
-        "Functions",
-        &[SampleKey::Function, SampleKey::Scope, SampleKey::File],
-    ),
-    (
-        "Callers of functions",
-        &[SampleKey::Function, SampleKey::Caller],
-    ),
-    ("Lines", &[SampleKey::File, SampleKey::Line]),
+/// A table below the icicle.
+struct Listed {
+    title: &'static str,
+    keys: &'static [SampleKey],
+    /// The type of samples that have these keys; any if empty.
+    of_type: &'static str,
+    /// Which samples these are, and the others.
+    words: [&'static str; 2],
+}
+
+/// They count what `profile_functions`, `profile_callers` and `profile_lines` do.
+const TABLES: [Listed; 3] = [
+    Listed {
+        title: "Functions",
+        keys: &[SampleKey::Function, SampleKey::Scope, SampleKey::File],
+        of_type: "",
+        words: ["with something running", ""],
+    },
+    Listed {
+        title: "Callers of functions",
+        keys: &[SampleKey::Function, SampleKey::Caller],
+        of_type: "internal",
+        words: ["in PHP\u{2019}s own functions", "in PHP code or idle"],
+    },
+    Listed {
+        title: "Lines",
+        keys: &[SampleKey::File, SampleKey::Line],
+        of_type: "user",
+        words: ["in PHP code", "in PHP\u{2019}s own functions or idle"],
+    },
 ];
 
 /// `GET /profile`
@@ -69,8 +88,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let search = params.text("q");
     let filters = sample_conditions(&mut params);
     params.finish()?;
-    let read = |keys: &[SampleKey]| view.source.samples(keys, &filters);
-    let Some(boxes) = read(&BOXES)? else {
+    let Some(boxes) = view.source.samples(&BOXES, &filters)? else {
         let main = html! {
             h1 { "Profile" }
             p.note { "There is no " code { "[[stat]]" } " in the configuration, so no samples are taken. With PHP's stat extension they \
@@ -110,11 +128,16 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
                 " in the " (super::frame::span_of(boxes.covered_seconds, boxes.window_seconds)) }
-            (tree.drawn(&params, search.as_deref()))
+            div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (tree.drawn(&params, search.as_deref())) }
             p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
                       A sample has no deeper stack than that. With the JIT a line may be an older one." }
-            @for (label, keys) in TABLES {
-                @if let Some(answer) = read(keys)? { h2 { (label) } (rows(label, answer, &params)?) }
+            @for listed in TABLES {
+                @let of_type = (SampleKey::Type, Wanted::Equals(listed.of_type.to_owned()));
+                @let of_type = Some(of_type).filter(|_| !listed.of_type.is_empty());
+                @let filters: Vec<_> = filters.iter().cloned().chain(of_type).collect();
+                @if let Some(answer) = view.source.samples(listed.keys, &filters)? {
+                    h2 { (listed.title) } (rows(&listed, answer, tree.root.samples + tree.idle, &params)?)
+                }
             }
         }
     };
@@ -163,16 +186,31 @@ pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<Stri
 }
 
 /// The rows of a report with the most samples; each links to the same page with its keys as
-/// conditions.
-fn rows(label: &str, answer: ReportAnswer, params: &Params) -> Result<Markup, Problem> {
+/// conditions. `all`: samples of the page.
+fn rows(
+    listed: &Listed,
+    answer: ReportAnswer,
+    all: u64,
+    params: &Params,
+) -> Result<Markup, Problem> {
     let mut ranking = Ranking::sampled(answer);
     let sort = ranking.sort();
     let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
     let link = |row| params.link("/profile", &conditions_of(&ranking.row_keys(row)));
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, _| Some(link(row)));
-    let caption = html! { (formatting::count(total as u64)) " rows" };
+    let (samples, share) = (
+        ranking.numbers("samples"),
+        ranking.numbers("samples_percent"),
+    );
+    let counted = (0..ranking.table().len()).filter(|row| share(*row).is_some());
+    let counted: f64 = counted.filter_map(samples).sum();
+    let ([which, rest], others) = (listed.words, all.saturating_sub(counted as u64));
+    let caption = html! {
+        (formatting::counted(total as u64, "row")) "; shares are of the " (formatting::count(counted as u64)) " samples " (which)
+        @if !rest.is_empty() && others > 0 { "; the other " (formatting::count(others)) " are " (rest) }
+    };
     let heads = ranking.heads(&ranking.columns, None);
-    Ok(table(label, caption, heads, cells, "No samples."))
+    Ok(table(listed.title, caption, heads, cells, "No samples."))
 }
 
 fn integer(value: &Value<'_>) -> u64 {
