@@ -472,6 +472,11 @@ impl Catalog {
         }
     }
 
+    /// Unix second from which on all raw requests are in memory, if any are kept.
+    pub fn memory_from(&self) -> Option<u64> {
+        self.raw.as_ref()?.complete_from()
+    }
+
     /// The id of the latest raw request so far; 0 before the first.
     ///
     /// # Errors

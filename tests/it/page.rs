@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use pinbad::input::pinba::model::Request;
 use serde_json::json;
 
-use crate::harness::{Here, Program, Site, await_until, connect};
+use crate::harness::{Here, Program, Site, await_condition, await_until, connect};
 use crate::packets::request;
 
 /// Names that try to be something else.
@@ -334,6 +334,33 @@ fn tables_of_the_daemon_itself_tell_what_is_now() {
 }
 
 /// The texts of the cells of a table's first rows, as a reader would see them.
+#[test]
+fn a_cell_of_a_live_heat_map_leads_to_requests_in_memory() {
+    let here = Here::start(&[]);
+    let site = &here.site;
+    site.send((0..40).map(|_| hostile_request("/a")));
+    let row = "/reports/report_by_script_name/row?script_name=%2Fa";
+    let body = await_condition("it has a heat map", || {
+        let body = site.get(row).body;
+        body.contains("class=\"cells\"")
+            .then_some(body.clone())
+            .ok_or(body)
+    });
+    let cells = body.split("class=\"cells\"").nth(1).unwrap();
+    let found = links(cells.split("</g>").next().unwrap()).into_iter();
+    let found = found.map(|link| {
+        assert!(
+            link.contains("&since=") && link.contains("&until="),
+            "{link}"
+        );
+        let api = link.replacen("/requests", "/api/v1/requests", 1);
+        let api = api.replace("&sort=-req_time", "");
+        site.json(&api)["rows"].as_array().unwrap().len()
+    });
+    assert_eq!(found.sum::<usize>(), 40);
+    here.stop();
+}
+
 pub(crate) fn rows(page: &str, table: usize) -> Vec<Vec<String>> {
     let table = page
         .split("<table")
