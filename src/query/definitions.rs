@@ -100,7 +100,7 @@ impl Definitions {
     pub fn add_kept(&mut self, kept: &[Json], defaults: &Defaults) -> Vec<(String, String)> {
         let mut left_out = Vec::new();
         for entry in kept {
-            if let Err(reason) = self.add_one_kept(entry, defaults) {
+            if let Err(reason) = self.add_form(entry, defaults, DefinedBy::RunTime) {
                 let name = entry.get("name").and_then(Json::as_str);
                 let name = name.map_or_else(|| entry.to_string(), str::to_owned);
                 left_out.push((name, reason));
@@ -109,16 +109,19 @@ impl Definitions {
         left_out
     }
 
-    /// Adds the reports on Squid, as if they had been created at run time: they can be dropped. An
-    /// existing report of the same name is kept.
+    /// Adds the reports on Squid, which can be dropped like those created at run time. An existing
+    /// report of the same name is kept.
     pub fn add_squid(&mut self, defaults: &Defaults) {
         self.add_ready(SQUID, defaults);
     }
 
     fn add_ready(&mut self, ready: &str, defaults: &Defaults) {
-        let mut ready: Vec<Json> = serde_json::from_str(ready).expect("a test reads it");
-        ready.retain(|report| !self.dropped.iter().any(|name| report["name"] == **name));
-        let _taken = self.add_kept(&ready, defaults);
+        let ready: Vec<Json> = serde_json::from_str(ready).expect("a test reads it");
+        for report in ready {
+            if !self.dropped.iter().any(|name| report["name"] == **name) {
+                let _taken = self.add_form(&report, defaults, DefinedBy::Source);
+            }
+        }
     }
 
     /// Adds the table of alerts, and that of objectives if there are any. A report that has such a
@@ -190,10 +193,10 @@ impl Definitions {
         reports.chain(tables).collect()
     }
 
-    fn add_one_kept(&mut self, entry: &Json, defaults: &Defaults) -> Result<(), String> {
+    fn add_form(&mut self, entry: &Json, defaults: &Defaults, by: DefinedBy) -> Result<(), String> {
         let form = ReportForm::deserialize(entry).map_err(|error| error.to_string())?;
         let asked = read_form(&form, defaults).map_err(|error| error.to_string())?;
-        self.add(&form, asked, DefinedBy::RunTime)
+        self.add(&form, asked, by)
     }
 
     fn add(&mut self, form: &ReportForm, asked: FormTarget, by: DefinedBy) -> Result<(), String> {
@@ -204,7 +207,9 @@ impl Definitions {
                 DefinedBy::Configuration(place) => {
                     format!("there is already a report called '{name}', defined in {place}")
                 }
-                DefinedBy::RunTime => format!("there is already a report called '{name}'"),
+                DefinedBy::Source | DefinedBy::RunTime => {
+                    format!("there is already a report called '{name}'")
+                }
             });
         }
         if self.reports.len() + self.tables.len() >= REPORTS_MAX {

@@ -201,17 +201,25 @@ pub enum DefinedBy {
     BuiltIn,
     /// A `[[report]]` of the configuration; the text is its location.
     Configuration(String),
+    /// A `[[squid]]` or `[[stat]]` of the configuration, which brings it along.
+    Source,
     /// Created at run time.
     RunTime,
 }
 
 impl DefinedBy {
+    /// Whether it can be dropped while the daemon runs.
+    #[must_use]
+    pub const fn is_droppable(&self) -> bool {
+        matches!(self, Self::Source | Self::RunTime)
+    }
+
     /// `built-in`, `configuration` or `run time`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::BuiltIn => "built-in",
-            Self::Configuration(_) => "configuration",
+            Self::Configuration(_) | Self::Source => "configuration",
             Self::RunTime => "run time",
         }
     }

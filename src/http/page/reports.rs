@@ -12,7 +12,6 @@ use super::time::Time;
 use crate::http::error::Problem;
 use crate::http::params::encode;
 use crate::query::read_model::ReportSummary;
-use crate::report::DefinedBy;
 
 /// Reports on one page.
 const LIMIT: usize = 200;
@@ -74,7 +73,7 @@ fn row(report: &ReportSummary, time: &Time) -> Markup {
         td.key.text { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
         td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
         td {
-            @if report.defined == DefinedBy::RunTime {
+            @if report.defined.is_droppable() {
                 button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }
             }
         }

@@ -73,7 +73,7 @@ impl Catalog {
         self.check_open(changes.as_ref())?;
         let is_kept = changes.as_ref().is_some_and(|state| state.has(name));
         match self.defined_by(name) {
-            Some(DefinedBy::RunTime) => {}
+            Some(DefinedBy::Source | DefinedBy::RunTime) => {}
             Some(DefinedBy::BuiltIn) => return Err(fixed(name, "it is built in".to_owned())),
             Some(DefinedBy::Configuration(place)) => {
                 let reason =

@@ -25,7 +25,7 @@ fn reports_of_squid_are_ready_made_and_give_way() {
     assert!(
         all.reports[before..]
             .iter()
-            .all(|(_, by)| *by == DefinedBy::RunTime)
+            .all(|(_, by)| *by == DefinedBy::Source)
     );
     all.add_squid(&defaults);
     assert_eq!(all.reports.len() + 2, before + ready.len());

@@ -63,14 +63,14 @@ impl Choice {
             let named = |name: &str| names.iter().any(|it| it == name);
             named(&definition.name) || is_own && named(CONFIGURED)
         };
-        let made_at_run_time = *defined_by == DefinedBy::RunTime;
-        let is_charted = |names| made_at_run_time || is_in(names);
+        let is_droppable = defined_by.is_droppable();
+        let is_charted = |names| is_droppable || is_in(names);
         let is_charted = self.charted.as_ref().is_some_and(is_charted);
         let [is_scraped, is_pushed] = [&self.scraped, &self.pushed].map(is_in);
         let is_kept = |names| definition.history.unwrap_or_else(|| is_in(names));
         let is_kept = self.kept.as_ref().is_some_and(is_kept);
         let is_alerted = self.alerted.contains(&definition.name);
-        let made_later = made_at_run_time || is_own && !at_start;
+        let made_later = is_droppable || is_own && !at_start;
         let has_room = !made_later || watched < self.reports_max;
         let is_watched =
             is_alerted || (is_charted || is_scraped || is_pushed || is_kept) && has_room;
