@@ -279,6 +279,7 @@ fn mistakes_are_said_by_pages() {
         "/timers?sort=nope" => 400, "accepted: time";
         "/daemon?x=1" => 400, "unknown parameter";
         "/?sort=nope" => 400, "accepted: time, p95, count, errors";
+        "/?fromm=-1h" => 400, "unknown parameter";
         "/reports/%ff" => 400, "UTF-8";
     ] {
         let reply = site.get(target);
@@ -333,7 +334,6 @@ fn tables_of_the_daemon_itself_tell_what_is_now() {
     here.stop();
 }
 
-/// The texts of the cells of a table's first rows, as a reader would see them.
 #[test]
 fn a_cell_of_a_live_heat_map_leads_to_requests_in_memory() {
     let here = Here::start(&[]);
@@ -361,6 +361,7 @@ fn a_cell_of_a_live_heat_map_leads_to_requests_in_memory() {
     here.stop();
 }
 
+/// The texts of the cells of a table's first rows, as a reader would see them.
 pub(crate) fn rows(page: &str, table: usize) -> Vec<Vec<String>> {
     let table = page
         .split("<table")

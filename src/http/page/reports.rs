@@ -8,7 +8,6 @@ use maud::{Markup, html};
 use super::formatting::{self, Name, visible};
 use super::render::View;
 use super::table::{Head, pager, table};
-use super::time::Time;
 use crate::http::error::Problem;
 use crate::http::params::encode;
 use crate::query::read_model::ReportSummary;
@@ -32,7 +31,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         })
     });
     let shown = reports.iter().skip(offset).take(LIMIT);
-    let rows = shown.clone().map(|report| row(report, &view.time));
+    let rows = shown.clone().map(|report| row(view, report));
     let mut heads = Head::list(&["Report", "Kind", "Keys"], &["Rows", "Window"]);
     heads.extend(["COMMENT", "Defined"].map(Head::text));
     heads.push(Head::hidden("Drop"));
@@ -56,8 +55,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/reports", "Reports", &main)
 }
 
-fn row(report: &ReportSummary, time: &Time) -> Markup {
+fn row(view: &View<'_>, report: &ReportSummary) -> Markup {
     let name = visible(&report.name);
+    let path = format!("/reports/{}", encode(&report.name));
+    let is_past = view.time.spans.is_some();
+    let no_past = is_past
+        .then(|| view.source.past_keys(&report.name).err())
+        .flatten();
+    let no_past = no_past.map(|why| visible(&why.to_string()));
     // The column with all keys as one text is not a further key.
     let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();
     let keys = match &keys[..] {
@@ -65,13 +70,15 @@ fn row(report: &ReportSummary, time: &Time) -> Markup {
         _ => keys,
     };
     html! {
-        th.key scope="row" { a href=(time.link(&format!("/reports/{}", encode(&report.name)), [])) { (Name(&report.name)) } }
+        th.key scope="row" title=[no_past.as_ref()] {
+            @if no_past.is_some() { (Name(&report.name)) } @else { a href=(view.time.link(&path, [])) { (Name(&report.name)) } }
+        }
         td.key { (visible(&report.kind)) }
         td.key.text { (visible(&keys.join(", "))) }
         td { (formatting::count(report.rows)) }
         td { @if report.window_seconds > 0.0 { (formatting::roughly(report.window_seconds)) } }
         td.key.text { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
-        td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
+        td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } @if no_past.is_some() { ", no past" } }
         td {
             @if report.defined.is_droppable() {
                 button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }

@@ -67,10 +67,12 @@ pub(super) fn take_whose(params: &mut Params) -> Result<Whose, Problem> {
 }
 
 impl Time {
-    /// That of an address. `has_span`: without a span it is that of a report's window, up to now.
+    /// That of the address of a page, perhaps of one about a report. `has_span`: without a span it
+    /// is that of a report's window, up to now.
     pub(super) fn read(
         source: &Catalog,
         query: Option<&str>,
+        report: Option<&str>,
         has_span: bool,
     ) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
@@ -91,7 +93,7 @@ impl Time {
             zone: span.zone()?,
             now: source.unix_ms() / 1_000,
             why_not: source
-                .past_keys(EVERYTHING)
+                .past_keys(report.unwrap_or(EVERYTHING))
                 .err()
                 .map(|why| why.to_string()),
         })
@@ -320,7 +322,9 @@ impl Time {
         html! {
             nav.time aria-label="Time" {
                 a href=(address(None, None, None)) aria-current=[current(is_now)] { @if self.whose.is_fleet() { "newest" } @else { "live" } }
-                @if let Some(why) = &self.why_not { small { (why) } } @else {
+                @if let Some(why) = &self.why_not {
+                    small title=(why) { (visible(why.split(';').next().unwrap_or(why))) }
+                } @else {
                     @for (text, preset) in PRESETS {
                         a href=(address(Some(preset), None, compare)) aria-current=[current(is_preset(preset))] { (text) }
                     }
@@ -440,7 +444,7 @@ mod tests {
     use crate::http::tests::harness::catalog;
 
     fn time(query: &str) -> Time {
-        let time = Time::read(&catalog(0), Some(query), false).unwrap();
+        let time = Time::read(&catalog(0), Some(query), None, false).unwrap();
         assert!(
             time.why_not
                 .as_ref()

@@ -377,7 +377,7 @@ fn the_small_endpoints() {
     for path in ["info", "status", "openapi.json"] {
         server.get(&format!("/api/v1/{path}?limit=1")).problem(400);
     }
-    let page = server.get("/?utm_source=somewhere");
+    let page = server.get("/");
     assert_eq!(
         page.header("content-type"),
         Some("text/html; charset=utf-8")

@@ -58,21 +58,30 @@ impl Catalog {
     pub(super) fn kept(&self, name: &str) -> Result<Kept<'_>, QueryError> {
         let live = answering(&self.live);
         let entry = live.reports.find(name);
-        let entry = entry.ok_or_else(|| QueryError::unknown_report(name))?;
-        let definition = Arc::clone(&entry.definition);
+        let definition = entry.map(|entry| Arc::clone(&entry.definition));
         let error_status = live.reports.error_status();
         let watched = live.reports.watched();
         drop(live);
+        let is_table = definition.is_none() && self.table_named(name).is_some();
+        if definition.is_none() && !is_table {
+            return Err(QueryError::unknown_report(name));
+        }
         let history = self.kept_history()?;
         let names = watched.iter().filter(|report| report.is_kept);
         let names: Vec<&str> = names.map(|it| it.definition.name.as_str()).collect();
-        if !names.contains(&name) {
+        let Some(definition) = definition.filter(|_| names.contains(&name)) else {
             let names = names.join(", ");
-            return Err(QueryError::NoHistory(format!(
-                "the past of report {name:?} is not kept: history.reports does not name it, or it has history = false; it is \
-                 kept of {names}"
-            )));
-        }
+            let why = match is_table {
+                true => format!(
+                    "{name:?} has no past: its rows are as of now; a past is kept of {names}"
+                ),
+                false => format!(
+                    "the past of report {name:?} is not kept: history.reports does not name it, or it has history = false; \
+                     it is kept of {names}"
+                ),
+            };
+            return Err(QueryError::NoHistory(why));
+        };
         Ok(Kept {
             dataset: Arc::new(Dataset::of(&definition, error_status)),
             definition,
