@@ -29,6 +29,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let alerts = &view.app.settings.alerts;
     let now = alerts.view();
     let mut heads = Head::list(&["State", "Since", "Alert", "Severity", "Row"], &["Value"]);
+    heads[1] = Head::text("Since").hint("When the condition began to hold");
     heads.extend([Head::text("Condition"), Head::hidden("Remarks")]);
     let rows = now.alerts.iter().map(|it| row(view, it));
     let charts = now.alerts.iter().enumerate();
@@ -65,10 +66,10 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     let budgets = budgets.filter_map(|it| Some((&it.objective.entry.name, it.left?)));
     let budgets: Vec<(&String, f64)> = budgets.collect();
     html! {
-        @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.started) {
+        @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.since) {
             p.problem {
                 a href="/alerts" { (firing.len()) @if firing.len() == 1 { " alert fires" } @else { " alerts fire" } }
-                ": " (visible(&longest.rule.entry.name)) " (" (row_name(longest)) ") since " (view.time.moment(longest.episode.started))
+                ": " (visible(&longest.rule.entry.name)) " (" (row_name(longest)) ") since " (view.time.moment(longest.episode.since))
                 @if firing.len() > 1 { ", the longest" }
             }
         }
