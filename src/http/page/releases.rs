@@ -42,9 +42,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/releases", "Releases", &main)
 }
 
-/// Renders the last verdict for the overview, in one line; nothing if there is none.
+/// Renders the last verdict for the overview, in one line, or after a rollback what is running;
+/// nothing if there is neither.
 pub(super) fn in_short(view: &View<'_>) -> Markup {
     let releases = view.source.releases().all();
+    let back = releases.iter().find_map(|it| Some((it, it.back_since()?)));
+    if let Some((release, since)) = back {
+        return html! { p.note { a href="/releases" { "Release " (visible(&release.release)) } " again since " (view.time.moment(since)) } };
+    }
     let last = releases.iter().find(|it| it.verdict.is_some());
     let last = last.and_then(|it| Some((it, it.verdict.as_ref()?)));
     html! {
@@ -66,7 +71,9 @@ fn result(it: &Verdict) -> Markup {
 fn row(view: &View<'_>, it: &Release) -> Markup {
     let time = |it: Option<f64>| it.map(secs).unwrap_or_default();
     html! {
-        th.key scope="row" { (Name(&it.release)) }
+        th.key scope="row" { (Name(&it.release))
+            @if it.running_since.is_some() { " " small { "running" @if let Some(since) = it.back_since() { " again since " (view.time.moment(since)) } } }
+        }
         td.key { (view.time.moment(it.first_seen)) } td.key { (view.time.moment(it.last_seen)) }
         td { (percent(it.share * 100.0)) } td { (count(it.requests)) }
         td { (number(it.requests_per_second)) } td { (count(it.errors)) }
