@@ -89,7 +89,10 @@ pub(super) fn tags<'a>(tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Ma
 pub(super) fn pairs(text: &str) -> Markup {
     let shown = visible(text);
     html! {
-        @for (at, pair) in shown.split(',').enumerate() { @if at > 0 { "," wbr; } (pair) }
+        @for (at, pair) in shown.split(',').enumerate() {
+            @if at > 0 { "," wbr; }
+            span.pair { (pair) }
+        }
     }
 }
 

@@ -274,7 +274,7 @@ fn make_report(params: &Params, keys: &[String], time: &Time) -> Markup {
     html! {
         p.note {
             "This page scans raw timers on every load. A report counts them as packets come in, over its whole window: "
-            a href=(time.link("/reports", [("form", form.to_string().as_str())])) { "create a report with these keys" } "."
+            a href=(time.link("/reports", [("form", form.to_string().as_str())]) + "#make-h") { "create a report with these keys" } "."
         }
     }
 }
