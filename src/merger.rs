@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam::atomic::AtomicCell;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::clock::Clock;
 use crate::delta::{Reader, Stream};
@@ -67,6 +67,19 @@ pub struct Live {
     history: Ticks,
     /// Requests that are in the pool but not in the reports yet; empty between merges.
     arrivals: Arrivals,
+    /// The latest minute of the wall clock, since 1970; 0 before the first second is over.
+    minute: u64,
+    on_minute: OnMinute,
+}
+
+/// Runs once at the turn of a minute: see [`Live::on_minute`].
+#[derive(Default)]
+struct OnMinute(Mutex<Option<Box<dyn FnOnce(&Live, u64) + Send>>>);
+
+impl std::fmt::Debug for OnMinute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OnMinute").finish_non_exhaustive()
+    }
 }
 
 /// The lock under which [`Live`] is shared. Hold it for microseconds where you can, for
@@ -146,7 +159,17 @@ impl Live {
             holds: LockCounters::default(),
             history,
             arrivals: Arrivals::default(),
+            minute: 0,
+            on_minute: OnMinute::default(),
         }
+    }
+
+    /// Runs `run` once, at the next turn of a minute of the wall clock: everything merged so far was
+    /// counted in seconds before it, and everything merged later will be counted in it or after it.
+    /// It gets the first unix second of the minute, and keeps the merger waiting. A later call takes
+    /// the place of one that has not run.
+    pub fn on_minute(&self, run: impl FnOnce(&Self, u64) + Send + 'static) {
+        *self.on_minute.0.lock() = Some(Box::new(run));
     }
 
     /// Advances time.
@@ -190,8 +213,17 @@ impl Live {
 
     /// Sets the wall clock to `unix_ms`: a new second ends the one before.
     pub fn advance_second(&mut self, now_ms: u64, unix_ms: u64) {
-        if self.deltas.is_over(unix_ms) {
-            self.end_second(now_ms, unix_ms);
+        if !self.deltas.is_over(unix_ms) {
+            return;
+        }
+        self.end_second(now_ms, unix_ms);
+        let before = self.minute;
+        // A clock that is set back repeats minutes, in which something was counted already.
+        self.minute = before.max(unix_ms / 60_000);
+        if (1..self.minute).contains(&before)
+            && let Some(run) = self.on_minute.0.get_mut().take()
+        {
+            run(self, self.minute * 60);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::debug;
 
 use super::error::StartError;
-use super::startup::{ReadRows, TakeRows, restored_secs};
+use super::startup::{ReadRows, TakeRows};
 use super::threads::Worker;
 use crate::clickhouse::{Fleet, ShipFrom, Sink};
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ use crate::shutdown::Shutdown;
 use crate::state::StateError;
 use crate::state::folder::HISTORY;
 use crate::state::last_end::LastEnd;
-use crate::state::snapshot_writer::{AwaitKept, Snapshots};
+use crate::state::snapshot_writer::{AwaitKept, NextFile, Snapshots};
 
 /// History: nothing, or the stored data, its writer and its shipper.
 #[derive(Default)]
@@ -130,7 +130,8 @@ impl OpenHistory {
         self.requests = writer.and_then(|writer| writer.keep_requests(config, live));
     }
 
-    /// If the previous process was killed, reads from history the data that it lost.
+    /// If the previous process was killed, or its snapshot cannot be read, reads from history the
+    /// data that was lost.
     pub(super) fn refill(
         &mut self,
         last_end: Option<&LastEnd>,
@@ -143,7 +144,14 @@ impl OpenHistory {
         if let Some(writer) = self.writer.as_mut().filter(|_| !last_end.clean) {
             writer.write_restored();
         }
-        let spans = last_end.lacking(restored_secs(snapshots), clock.unix_ms() / 1000);
+        let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
+        let restored = restored.map(|restored| (restored.time as u64, restored.after));
+        let is_empty = snapshots.is_some() && restored.is_none();
+        let end = LastEnd {
+            clean: last_end.clean && !is_empty,
+            ..last_end.clone()
+        };
+        let spans = end.lacking(restored, clock.unix_ms() / 1000);
         let live = live.read();
         let reports = live.reports.iter().map(|entry| &*entry.definition);
         Refill::read(history, reports, live.reports.error_status(), &spans)
@@ -190,6 +198,12 @@ impl OpenHistory {
         Some(Box::new(move |next_id, stop| {
             history.await_flushed(next_id, stop);
         }))
+    }
+
+    /// The number of the next file, for a snapshot.
+    pub(super) fn next_file(&self) -> Option<NextFile> {
+        let history = self.history.clone()?;
+        Some(Box::new(move || history.next_file()))
     }
 
     /// Starts the threads, in the order in which they have to stop.

@@ -44,7 +44,7 @@ use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
 use crate::state::last_end::{LastEnd, RunningMark};
-use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
+use crate::state::snapshot_writer::{Moment, SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
 
@@ -233,7 +233,7 @@ impl Daemon {
             Arc::clone(&pulse),
         );
         live.write().deltas.followed = followed;
-        let await_kept = history.await_kept(config);
+        let (await_kept, next_file) = (history.await_kept(config), history.next_file());
         let rollup = history.rollup(config);
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
@@ -283,10 +283,11 @@ impl Daemon {
                 snapshots,
                 live,
                 counters: counters.clone(),
-                sockets: receivers.names,
+                sockets: receivers.names.into(),
                 profile: samples,
                 clock: Arc::clone(&clock),
                 await_kept,
+                next_file,
             })
         });
         let snapshot_thread = snapshot_writer.clone().map(|writer| {
@@ -370,7 +371,7 @@ impl Daemon {
         self.history_threads.clear();
         self.frontends.stop();
         self.snapshot_thread = None;
-        let last = |writer: Arc<SnapshotWriter>| writer.save(&Shutdown::new());
+        let last = |writer: Arc<SnapshotWriter>| writer.save(Moment::Stop, &Shutdown::new());
         let saved = self.snapshot_writer.take().map_or(Ok(()), last);
         let saved = saved.map_err(std::io::Error::other);
         self.catalog.close();

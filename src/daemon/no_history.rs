@@ -14,7 +14,7 @@ use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
 use crate::state::last_end::LastEnd;
-use crate::state::snapshot_writer::{AwaitKept, Snapshots};
+use crate::state::snapshot_writer::{AwaitKept, NextFile, Snapshots};
 
 pub(super) struct OpenHistory;
 
@@ -59,6 +59,10 @@ impl OpenHistory {
     }
 
     pub(super) fn await_kept(&self, _: &Config) -> Option<AwaitKept> {
+        None
+    }
+
+    pub(super) fn next_file(&self) -> Option<NextFile> {
         None
     }
 

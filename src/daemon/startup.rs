@@ -122,6 +122,7 @@ impl Startup<'_> {
             requests,
             seconds,
             left_out,
+            after: previous.contents.after,
         };
         Ok((live, restored))
     }
@@ -322,21 +323,27 @@ pub(super) fn restored_secs(snapshots: Option<&Snapshots>) -> Option<u64> {
     restored.map(|restored| restored.time as u64)
 }
 
-/// Logs what was restored after an unclean end.
+/// Logs what was restored after an unclean end, or without a snapshot.
 pub(super) fn log_last_end(
     last_end: Option<&LastEnd>,
     snapshots: Option<&Snapshots>,
     filled: Option<Range<u64>>,
 ) {
-    let Some(end) = last_end.filter(|end| !end.clean) else {
-        return;
-    };
     let at = |secs: u64| {
         let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
         moment.to_rfc3339_opts(SecondsFormat::Secs, true)
     };
     let snapshot = restored_secs(snapshots).map(at);
     let history = filled.map(|filled| format!("{} to {}", at(filled.start), at(filled.end)));
+    let Some(end) = last_end.filter(|end| !end.clean) else {
+        if let (None, Some(history)) = (snapshot, history) {
+            info!(
+                history,
+                "There is no snapshot: reports are filled from history, by the minute."
+            );
+        }
+        return;
+    };
     let back = match (&snapshot, &history) {
         (Some(_), Some(_)) => {
             "Raw requests are back up to the snapshot, reports also as far as history goes, by the minute; what came later is lost."

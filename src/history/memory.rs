@@ -272,6 +272,17 @@ impl History {
         }
     }
 
+    /// The number of the next file, if the store is open and no row waits in memory.
+    #[must_use]
+    pub fn next_file(&self) -> Option<u64> {
+        let parts = self.0.parts.read();
+        let memory = MEMORY.lock(&self.0.memory);
+        let is_all_written = memory.running.is_empty() && memory.flushing.is_none();
+        let numbers = parts.iter().map(|part| part.number() + 1);
+        let next = numbers.max().unwrap_or_default();
+        (is_all_written && self.run() > 0 && self.why_off().is_none()).then_some(next)
+    }
+
     /// A consistent view of raw requests.
     pub(crate) fn requests(&self) -> RequestsAt {
         let parts = self.0.parts.read();

@@ -1,7 +1,7 @@
 //! Records whether the previous process ended cleanly, and which lost spans history replaces.
 //!
 //! ```text
-//!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17}]}
+//!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17, "from": 9}]}
 //! ```
 //!
 //! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::files;
+use super::snapshot::HistoryAfter;
 
 const FILE: &str = "running";
 
@@ -36,6 +37,14 @@ pub struct Lost {
     pub end: u64,
     /// Files of history below this number were written before.
     pub below: u64,
+    /// Files of history from this number on have nothing from before the start. It matters for the
+    /// minute of the start; by default there are none.
+    #[serde(default = "no_file")]
+    pub from: u64,
+}
+
+const fn no_file() -> u64 {
+    u64::MAX
 }
 
 impl Lost {
@@ -80,16 +89,21 @@ impl LastEnd {
     }
 
     /// The spans missing at `now`, after rows and reports were restored as of `restored` or not at
-    /// all.
+    /// all; with where history goes on, if that is known.
     #[must_use]
-    pub fn lacking(&self, restored: Option<u64>, now: u64) -> Vec<Lost> {
+    pub fn lacking(&self, restored: Option<(u64, Option<HistoryAfter>)>, now: u64) -> Vec<Lost> {
+        let (start, from) = match restored {
+            _ if self.clean => (now, no_file()),
+            None => (0, no_file()),
+            Some((_, Some(HistoryAfter::Minute(start)))) => (start, no_file()),
+            Some((start, Some(HistoryAfter::File(from)))) => (start, from),
+            Some((start, None)) => (start, no_file()),
+        };
         let lost = Lost {
-            start: match self.clean {
-                true => now,
-                false => restored.unwrap_or_default(),
-            },
+            start,
             end: now,
             below: u64::MAX,
+            from,
         };
         let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
         let before = before.map(|it| Lost {
@@ -177,6 +191,7 @@ mod tests {
             start: 7,
             end: 9,
             below: 3,
+            from: 5,
         };
         RunningMark::set(dir.path(), &[lost, lost]).clear(&[lost]);
         let said = end();
@@ -188,11 +203,12 @@ mod tests {
 
     #[test]
     fn each_second_is_lacking_once() {
-        let lacking = |clean, refilled: &[(u64, u64)], restored| {
+        let lacking = |clean, refilled: &[(u64, u64)], restored: Option<u64>| {
             let refilled = refilled.iter().map(|&(start, end)| Lost {
                 start,
                 end,
                 below: 3,
+                from: no_file(),
             });
             let refilled = refilled.collect();
             let end = LastEnd {
@@ -200,6 +216,7 @@ mod tests {
                 refilled,
                 ..LastEnd::default()
             };
+            let restored = restored.map(|secs| (secs, None));
             let lacking = end.lacking(restored, 100);
             let lacking = lacking.iter().map(|it| (it.start, it.end));
             lacking.collect::<Vec<_>>()
@@ -211,5 +228,20 @@ mod tests {
         assert_eq!(lacking(false, &[(10, 20)], Some(5)), [(5, 100)]);
         assert_eq!(lacking(false, &[(10, 20)], Some(15)), [(10, 15), (15, 100)]);
         assert_eq!(lacking(false, &[(10, 20)], None), [(0, 100)]);
+    }
+
+    #[test]
+    fn history_goes_on_where_the_snapshot_ends() {
+        let lacking = |after| {
+            let end = LastEnd::default();
+            let lacking = end.lacking(Some((125, after)), 200);
+            (lacking[0].start, lacking[0].from)
+        };
+        assert_eq!(lacking(Some(HistoryAfter::Minute(120))), (120, u64::MAX));
+        assert_eq!(lacking(Some(HistoryAfter::File(7))), (125, 7));
+        assert_eq!(lacking(None), (125, u64::MAX));
+        let before = br#"{"start": 1, "end": 2, "below": 3}"#;
+        let before: Lost = serde_json::from_slice(before).unwrap();
+        assert_eq!(before.from, u64::MAX);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Head        where the ids go on, counters of the sockets and of the merger
+//!   After       where history goes on ..
 //!   SquidSums   what Squid's lines tell and no request does ..
 //!   Samples     samples of PHP's functions, a segment ..
 //!   Aggregate   what its reports count   \
@@ -13,7 +14,7 @@
 //! ```
 //!
 //! Each [`Record`] is encoded separately (`records`). [`write()`] runs while the merger continues.
-//! The moment of the snapshot is the cut: taken under one hold of the read lock, a few milliseconds
+//! The moment of the snapshot is the [`Cut`]: taken under one hold of the lock, a few milliseconds
 //! at most, it fixes the content of the running ticks and the id up to which rows are included. The
 //! rest is copied piece by piece, each under the lock for about a millisecond, and written without
 //! it: rows, closed tick logs and keys of groups do not change. Only the cut and one record are in
@@ -70,6 +71,17 @@ pub enum Record {
     SquidSums(SavedSums),
     /// Samples of PHP's functions: a segment of them.
     Samples(SavedSegment),
+    /// Where history goes on; absent if that is not known.
+    After(HistoryAfter),
+}
+
+/// The rows of history that a snapshot lacks, because they were counted later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HistoryAfter {
+    /// Those from this unix second on, the first of a minute: the cut was made at its turn.
+    Minute(u64),
+    /// Those in files from this number on: the snapshot has all that was in earlier ones.
+    File(u64),
 }
 
 /// The first record of a snapshot.
@@ -88,15 +100,52 @@ pub struct End {
     unix_ms: u64,
 }
 
-/// The data to write.
+/// The content of one moment, as far as it changes later.
+#[derive(Debug)]
+pub struct Cut {
+    reports: ReportsCut,
+    ids: PoolIds,
+    counters: SavedCounters,
+    sums: Vec<SavedSums>,
+    after: Option<HistoryAfter>,
+    requests: usize,
+    next_id: u64,
+    /// How long it took, under the lock.
+    held: Duration,
+}
+
+impl Cut {
+    /// Takes the cut, with these counters of these sockets. Nothing is merged, or counted as
+    /// merged, while the caller holds the lock.
+    #[must_use]
+    pub fn of(
+        live: &Live,
+        (counters, sockets): (&Counters, &[SocketName]),
+        after: Option<HistoryAfter>,
+    ) -> Self {
+        let start = Instant::now();
+        let squids = counters.squids.iter();
+        // First: what comes after the cut is read again by the next process, where it is from a
+        // file.
+        let sums = squids.flat_map(|it| it.sums.lock().save(&it.config.from.to_string()));
+        Self {
+            sums: sums.collect(),
+            counters: SavedCounters::of(counters, sockets),
+            reports: live.reports.cut(),
+            ids: live.pool.ids(),
+            after,
+            requests: live.pool.requests.len(),
+            next_id: live.pool.requests.next_id(),
+            held: start.elapsed(),
+        }
+    }
+}
+
+/// What a snapshot is written from, beside its [`Cut`].
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Rows and reports.
     pub live: &'a SharedLive,
-    /// Counters.
-    pub counters: &'a Counters,
-    /// The sockets of these counters.
-    pub sockets: &'a [SocketName],
     /// Samples, if there are any.
     pub profile: Option<&'a Profile>,
     /// The clock.
@@ -141,6 +190,8 @@ pub struct Contents {
     pub unix_ms: u64,
     /// When it was finished, monotonic time of the process that wrote it.
     pub mono_ms: u64,
+    /// Where history goes on, if that is known.
+    pub after: Option<HistoryAfter>,
 }
 
 impl Contents {
@@ -165,51 +216,48 @@ pub struct Restored {
 /// Writes rows, reports and counters to `state.dir`; counts requests.
 pub(crate) static WRITE_SNAPSHOT: Instrument = Instrument::new("stage/state/write snapshot");
 
-/// Writes a snapshot.
+/// Writes a snapshot of the moment of `cut`.
 ///
 /// # Errors
 /// Errors of `to`, [`WriteError::Overtaken`] and [`WriteError::Stopped`]; the data written until
 /// then is useless.
-pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), WriteError> {
-    // First: what comes after the cut is read again by the next process, where it is from a file.
-    let squids = subject.counters.squids.iter();
-    let sums = squids.flat_map(|it| it.sums.lock().save(&it.config.from.to_string()));
-    let sums: Vec<_> = sums.collect();
+pub fn write<W: Write>(subject: Subject<'_>, cut: Cut, to: W) -> Result<(W, Written), WriteError> {
     let mut writer = Writer {
         records: RecordsWriter::new(to)?,
         live: subject.live,
         stop: subject.stop,
-        written: Written::default(),
+        written: Written {
+            held: cut.held,
+            cut: cut.held,
+            next_id: cut.next_id,
+            ..Written::default()
+        },
         stage: WRITE_SNAPSHOT.begin(),
     };
-    let (cut, ids, counters, requests) = writer.hold(|live| {
-        // Of the same moment: nothing is merged, or counted as merged, while the lock is held.
-        let counters = SavedCounters::of(subject.counters, subject.sockets);
-        let requests = (live.pool.requests.len(), live.pool.requests.next_id());
-        (live.reports.cut(), live.pool.ids(), counters, requests)
-    });
-    let (requests, next_id) = requests;
-    writer.written.next_id = next_id;
-    writer.stage.work(0, requests as u64);
-    writer.written.cut = writer.written.held;
+    writer.stage.work(0, cut.requests as u64);
+    let (ids, counters) = (cut.ids, cut.counters);
     writer.records.record(&Record::Head(Head {
         ids,
-        overflowed: cut.overflowed,
+        overflowed: cut.reports.overflowed,
         counters,
     }))?;
-    for saved in sums {
+    if let Some(after) = cut.after {
+        writer.records.record(&Record::After(after))?;
+    }
+    for saved in cut.sums {
         writer.records.record(&Record::SquidSums(saved))?;
     }
     for segment in subject.profile.iter().flat_map(|it| it.segments()) {
         let saved = SavedSegment::of(&segment);
         writer.records.record(&Record::Samples(saved))?;
     }
+    let cut = &cut.reports;
     for aggregate in &cut.aggregates {
         let saved = aggregate.saved.clone();
         writer.records.record(&Record::Aggregate(saved))?;
-        writer.groups_and_ticks(&cut, aggregate)?;
+        writer.groups_and_ticks(cut, aggregate)?;
     }
-    writer.rows(&cut, ids)?;
+    writer.rows(cut, ids)?;
     writer.records.record(&Record::End(End {
         mono_ms: subject.clock.mono_ms(),
         unix_ms: subject.clock.unix_ms(),
@@ -300,6 +348,11 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     let Some(Record::Head(head)) = begins else {
         return Err(reader.damaged(Damage("the head is not where it should be")));
     };
+    let second = reader.advance()?.then(|| reader.record()).transpose()?;
+    let after = match second {
+        Some(Record::After(after)) => Some(after),
+        _ => None,
+    };
     while reader.advance()? {}
     match reader.record()? {
         Record::End(End { mono_ms, unix_ms }) if mono_ms.max(unix_ms) <= MOMENT_MAX => {
@@ -307,6 +360,7 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
                 counters: head.counters,
                 unix_ms,
                 mono_ms,
+                after,
             })
         }
         _ => Err(reader.damaged(Damage("it ends at a time that cannot be"))),
@@ -385,7 +439,7 @@ impl Restoring<'_> {
                 self.profile.map_or(Ok(()), |it| it.restore(saved))?;
             }
             // Inspected before.
-            Record::End(_) => {}
+            Record::After(_) | Record::End(_) => {}
         }
         Ok(())
     }

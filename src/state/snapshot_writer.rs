@@ -16,7 +16,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -26,9 +26,9 @@ use tracing::{error, info};
 use super::counters::SocketName;
 use super::files;
 use super::folder::{self, STATE};
-use super::snapshot::{self, Contents, Subject, WriteError, Written};
+use super::snapshot::{self, Contents, Cut, HistoryAfter, Subject, WriteError, Written};
 use crate::clock::Clock;
-use crate::merger::SharedLive;
+use crate::merger::{SharedLive, reading};
 use crate::profile::Profile;
 use crate::report::NotRestored;
 use crate::shutdown::Shutdown;
@@ -45,6 +45,12 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// Time between two checks of a folder that cannot be written.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Shortest period with which snapshots are made at the turn of a minute.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Longest wait for the turn of a minute, which the wall clock may delay.
+const TURN_MAX: Duration = Duration::from_secs(65);
 
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -158,6 +164,9 @@ pub struct RestoredSnapshot {
     pub seconds: f64,
     /// Reports that were not restored unchanged.
     pub left_out: Vec<NotRestored>,
+    /// Where history goes on, if that is known.
+    #[serde(skip)]
+    pub after: Option<HistoryAfter>,
 }
 
 /// The place, interval and state of snapshots.
@@ -238,7 +247,7 @@ pub struct SnapshotWriter {
     /// Counters.
     pub counters: Counters,
     /// The sockets of these counters.
-    pub sockets: Vec<SocketName>,
+    pub sockets: Arc<[SocketName]>,
     /// Samples, if there are any.
     pub profile: Option<Arc<Profile>>,
     /// The clock.
@@ -246,6 +255,23 @@ pub struct SnapshotWriter {
     /// Waits, if necessary, until requests before an id are in history: positions of followed files
     /// are taken from there, so requests that only a snapshot has would be read twice.
     pub await_kept: Option<AwaitKept>,
+    /// History, if there is one.
+    pub next_file: Option<NextFile>,
+}
+
+/// Returns the number of the next file of history, if earlier ones have everything that was
+/// counted.
+pub type NextFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
+/// The moment of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The next turn of a minute, so that history goes on where it ends.
+    Minute,
+    /// Now.
+    Now,
+    /// Now, after everything has stopped.
+    Stop,
 }
 
 /// Waits until all requests before this id are kept, or that becomes impossible.
@@ -263,10 +289,14 @@ impl std::fmt::Debug for SnapshotWriter {
 impl SnapshotWriter {
     /// Writes a snapshot every period until a stop is requested. Runs on its own thread.
     pub fn run(&self, shutdown: &Shutdown) {
+        // Until the first one history goes on in the middle of a minute, which only its latest files
+        // tell apart: not for long.
+        let is_restored = self.snapshots.status.lock().restored.is_some();
+        let mut is_first = is_restored && self.next_file.is_some();
         let (mut last, mut looked) = (Instant::now(), Instant::now());
         while !shutdown.requested() {
             std::thread::sleep(NAP_MAX);
-            let period = self.snapshots.status.lock().period_seconds;
+            let period = Duration::from_secs_f64(self.snapshots.status.lock().period_seconds);
             // After a failure, the next attempt need not wait for its time once there is room
             // again.
             let is_to_look = looked.elapsed() >= LOOK_AGAIN;
@@ -274,27 +304,28 @@ impl SnapshotWriter {
                 looked = Instant::now();
                 self.snapshots.check()
             };
-            // At the start of a minute if there are several per period: a kill then loses whole
-            // minutes of history.
-            let is_whole = self.clock.unix_ms() % 60_000 < 1_000 || period < 60.0;
-            let over = last.elapsed().as_secs_f64() - period;
-            let is_due = over >= 60.0 || over >= 0.0 && is_whole || is_mended;
-            if period > 0.0 && is_due && !shutdown.requested() {
+            // The turn of a minute is at most one away.
+            let (moment, is_due) = match period >= MINUTE {
+                true => (Moment::Minute, is_first || last.elapsed() + MINUTE > period),
+                false => (Moment::Now, last.elapsed() >= period),
+            };
+            if !period.is_zero() && (is_due || is_mended) && !shutdown.requested() {
+                is_first = false;
                 // A failure is logged and counted there; the next period tries again.
-                let _tried = self.save(shutdown);
+                let _tried = self.save(moment, shutdown);
                 last = Instant::now();
             }
         }
     }
 
-    /// Writes a snapshot now; gives up, which is no failure, once `stop` is requested.
+    /// Writes a snapshot of this moment; gives up, which is no failure, once `stop` is requested.
     ///
     /// # Errors
     /// Fails if it cannot be written; that is logged and counted already, and the previous one
     /// still exists.
-    pub fn save(&self, stop: &Shutdown) -> Result<(), WriteError> {
-        let start = Instant::now();
-        let result = self.write(stop);
+    pub fn save(&self, moment: Moment, stop: &Shutdown) -> Result<(), WriteError> {
+        let mut start = Instant::now();
+        let result = self.write(moment, stop, &mut start);
         if result.is_err() && stop.requested() {
             return Ok(());
         }
@@ -338,12 +369,15 @@ impl SnapshotWriter {
         }
     }
 
-    /// Also returns the size of the file.
-    fn write(&self, stop: &Shutdown) -> Result<(Written, u64), WriteError> {
+    /// Also returns the size of the file. It begins at `start`.
+    fn write(
+        &self,
+        moment: Moment,
+        stop: &Shutdown,
+        start: &mut Instant,
+    ) -> Result<(Written, u64), WriteError> {
         let subject = Subject {
             live: &self.live,
-            counters: &self.counters,
-            sockets: &self.sockets,
             profile: self.profile.as_deref(),
             clock: &*self.clock,
             stop,
@@ -351,9 +385,11 @@ impl SnapshotWriter {
         let mut attempts = 0;
         loop {
             attempts += 1;
+            let cut = self.cut(moment, stop)?;
+            *start = Instant::now();
             let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
                 let buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
-                let (_, written) = snapshot::write(subject, buffer)?;
+                let (_, written) = snapshot::write(subject, cut, buffer)?;
                 if let Some(await_kept) = &self.await_kept {
                     await_kept(written.next_id, stop);
                 }
@@ -364,5 +400,39 @@ impl SnapshotWriter {
                 written => return written,
             }
         }
+    }
+
+    /// Takes the cut at this moment.
+    fn cut(&self, moment: Moment, stop: &Shutdown) -> Result<Cut, WriteError> {
+        if moment == Moment::Minute
+            && let Some(cut) = self.cut_on_minute(stop)?
+        {
+            return Ok(cut);
+        }
+        let next = self.next_file.as_ref().filter(|_| moment == Moment::Stop);
+        let after = next.and_then(|next| next()).map(HistoryAfter::File);
+        let from = (&self.counters, &*self.sockets);
+        Ok(Cut::of(&reading(&self.live), from, after))
+    }
+
+    /// Waits for the turn of a minute; `None` if it does not come.
+    fn cut_on_minute(&self, stop: &Shutdown) -> Result<Option<Cut>, WriteError> {
+        let (sender, cuts) = mpsc::sync_channel(1);
+        let (counters, sockets) = (self.counters.clone(), Arc::clone(&self.sockets));
+        reading(&self.live).on_minute(move |live, minute| {
+            let after = Some(HistoryAfter::Minute(minute));
+            // Too late, if nobody waits any more.
+            let _gone = sender.send(Cut::of(live, (&counters, &sockets), after));
+        });
+        let begun = Instant::now();
+        while begun.elapsed() < TURN_MAX {
+            if stop.requested() {
+                return Err(WriteError::Stopped);
+            }
+            if let Ok(cut) = cuts.recv_timeout(NAP_MAX) {
+                return Ok(Some(cut));
+            }
+        }
+        Ok(None)
     }
 }

@@ -124,15 +124,18 @@ impl Process {
     }
 
     fn write_with(&self, counters: &Counters) -> Vec<u8> {
+        let cut = Cut::of(&self.live.read(), (counters, &[]), None);
+        self.write_cut(cut)
+    }
+
+    fn write_cut(&self, cut: Cut) -> Vec<u8> {
         let subject = Subject {
             live: &self.live,
-            counters,
-            sockets: &[],
             profile: None,
             clock: &self.clock,
             stop: &Shutdown::new(),
         };
-        write(subject, Vec::new()).unwrap().0
+        write(subject, cut, Vec::new()).unwrap().0
     }
 
     /// Everything that can be queried, as text.
@@ -472,15 +475,14 @@ fn names_that_fold_while_it_is_written() {
         process: &mut process,
         name: 6_000,
     };
+    let cut = Cut::of(&live.read(), (&Counters::new(1), &[]), None);
     let subject = Subject {
         live: &live,
-        counters: &Counters::new(1),
-        sockets: &[],
         profile: None,
         clock: &clock,
         stop: &Shutdown::new(),
     };
-    let (file, _) = write(subject, file).unwrap();
+    let (file, _) = write(subject, cut, file).unwrap();
     let Meanwhile { bytes, name, .. } = file;
     assert!(name >= 8_000, "ticks ended meanwhile: {name}");
     let folded_meanwhile = process.live.read().reports.memory().2 - folded;
@@ -494,6 +496,58 @@ fn names_that_fold_while_it_is_written() {
             assert!(*requests <= then, "{report} {key}: {requests} of {then}");
         }
     }
+}
+
+/// A cut at the turn of a minute has everything that was counted in seconds before it and nothing
+/// that is counted later, however late it is written; and says so.
+#[test]
+fn a_cut_at_the_turn_of_a_minute_ends_with_the_second_before() {
+    let mut process = Process::start(PLAN);
+    let turn = |process: &Process, unix_ms| {
+        let now_ms = process.now_ms;
+        process.live.write().advance_second(now_ms, unix_ms);
+    };
+    let (sender, cuts) = std::sync::mpsc::channel();
+    turn(&process, 119_000);
+    process.send_names(0, 30);
+    process.live.read().on_minute(move |live, minute| {
+        let after = Some(HistoryAfter::Minute(minute));
+        let cut = Cut::of(live, (&Counters::new(1), &[]), after);
+        sender.send(cut).unwrap();
+    });
+    turn(&process, 119_900);
+    assert!(cuts.try_recv().is_err());
+    let (sums, next_id) = (process.sums(), process.live.read().pool.requests.next_id());
+    turn(&process, 120_200);
+    process.send_names(0, 20);
+    turn(&process, 181_000);
+    let cut = cuts.recv().unwrap();
+    assert_eq!(cut.next_id, next_id);
+    assert!(cuts.recv().is_err(), "once");
+    let bytes = process.write_cut(cut);
+    let after = inspect(&bytes[..]).unwrap().after;
+    assert_eq!(after, Some(HistoryAfter::Minute(120)));
+    let (restored, _) = process.next(&bytes, PLAN, 0).unwrap();
+    assert_eq!(restored.sums(), sums);
+}
+
+/// A wall clock that was set back passes minutes in which something was counted already.
+#[test]
+fn there_is_no_cut_at_the_turn_of_a_minute_that_repeats() {
+    let process = Process::start(PLAN);
+    let (sender, turns) = std::sync::mpsc::channel();
+    let turn = |unix_secs: u64| {
+        let mut live = process.live.write();
+        live.advance_second(process.now_ms, unix_secs * 1000);
+    };
+    [1_000, 1_200].into_iter().for_each(turn);
+    process.live.read().on_minute(move |_, minute| {
+        sender.send(minute).unwrap();
+    });
+    [1_050, 1_080, 1_140, 1_259].into_iter().for_each(turn);
+    assert_eq!(turns.try_iter().count(), 0);
+    [1_261, 1_320].into_iter().for_each(turn);
+    assert_eq!(turns.iter().collect::<Vec<_>>(), [1_260]);
 }
 
 /// Those of a source that is read from elsewhere do not.

@@ -25,9 +25,6 @@ use crate::report::row_key::push_key;
 use crate::report::{Entry, read};
 use crate::state::last_end::Lost;
 
-/// Most seconds between the start of a minute and a snapshot begun with it.
-const SNAPSHOT_SECS: u64 = 2;
-
 /// Memory of the rows.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
 
@@ -193,22 +190,25 @@ fn copy(
     is_wanted: impl Fn(&[u8]) -> bool,
 ) {
     let minute = Resolution::Minute.secs();
-    // Restored data includes the start of the first minute, unless it ends with the minute before,
-    // as snapshots do.
-    let first = (lost.start - lost.start.min(SNAPSHOT_SECS)).next_multiple_of(minute);
-    let times = first..lost.end;
+    let times = Resolution::Minute.begin(lost.start)..lost.end;
     if times.is_empty() {
         return;
     }
     let plan = Plan::of_steps(parts, dataset, &times, &mut minute.clone());
     let is_minute = |part: &Part| part.resolution == Resolution::Minute;
     for (part, of_part) in plan.reads.iter().filter(|(part, _)| is_minute(part)) {
+        // Restored data includes the start of a minute in which it ends: files that have that too are
+        // read from the next one on.
+        let begin = match part.number() < lost.from || part.is_published() {
+            true => lost.start.next_multiple_of(minute),
+            false => times.start,
+        };
         // Later files also include, for the last minute, counts of a later process.
         let end = match part.number() < lost.below {
             true => lost.end,
             false => Resolution::Minute.begin(lost.end),
         };
-        let of_part = of_part.start.max(first)..of_part.end.min(end);
+        let of_part = of_part.start.max(begin)..of_part.end.min(end);
         let read = part.read(dataset, of_part, Columns::ALL, &mut |row| {
             if is_wanted(&row.key) {
                 to.add(dataset, row.time, &row.key, row.is_other, &row.gain);

@@ -17,15 +17,14 @@ fn samples_of_functions_come_back() {
         feed(&before, &mut intake, 1, bytes.as_bytes());
     }
     let process = Process::start(PLAN);
+    let cut = Cut::of(&process.live.read(), (&Counters::new(1), &[]), None);
     let subject = Subject {
         live: &process.live,
-        counters: &Counters::new(1),
-        sockets: &[],
         profile: Some(&before),
         clock: &process.clock,
         stop: &Shutdown::new(),
     };
-    let bytes = write(subject, Vec::new()).unwrap().0;
+    let bytes = write(subject, cut, Vec::new()).unwrap().0;
     let restored = |samples: usize| {
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
         let after = Profile::new(before.sources.clone(), samples, clock);
