@@ -536,7 +536,7 @@ settings! {
         /// Cost: see the manual; nothing for those that are off.
         enabled: Vec<String> = r#"["stage/%", "statement/%", "idle", "memory/%"]"#, patterns();
 
-        /// How many instruments of each class there may be. What does not fit is not measured, and counted in SHOW STATUS
+        /// How many instruments of each class there may be. Further ones are not measured; SHOW STATUS has their number
         /// (`Performance_schema_mutex_classes_lost`).
         /// Cost: 16 KiB each, once 256 threads and connections have been there.
         max_mutex_classes: usize = "10", whole(0, 1_000), "each takes memory for each thread";

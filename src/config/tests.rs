@@ -189,6 +189,28 @@ fn the_sample_file_is_what_the_settings_declare() {
 }
 
 #[test]
+fn page_access_names_every_setting_that_listens_or_connects() {
+    /// Entries that do neither, and a link that the daemon shows and does not follow.
+    const QUIET: [&str; 6] = ["report", "rewrite", "user", "alert", "slo", "alerting.page"];
+    let page = include_str!("../manual/access.md");
+    let takes_address = |key: &&Key| {
+        let (section, name) = key.parts();
+        let refused = Config::from_toml(FILE, &format!("[{section}]\n{name} = true\n"));
+        let accepted = refused.err().map(|errors| errors.to_string());
+        accepted.is_some_and(|it| it.contains("URL") || it.contains("IP address"))
+    };
+    let settings = KEYS.iter().filter(takes_address).map(|key| key.name);
+    let named: Vec<&str> = settings.filter(|it| !QUIET.contains(it)).collect();
+    assert!(named.len() > 5, "{named:?}");
+    for name in named {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+    for list in layers::LISTS.iter().filter(|it| !QUIET.contains(it)) {
+        assert!(page.contains(&format!("`[[{list}]]")), "{list}");
+    }
+}
+
+#[test]
 fn no_two_keys_share_a_name_or_a_variable() {
     let mut variables: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
     variables.extend(layers::LISTS.map(variable));

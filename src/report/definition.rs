@@ -13,7 +13,7 @@ use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use super::layout::{Cell, ColumnLayout, LayoutBuilder};
 use super::v1_kinds::V1Kind;
 
-/// Most keys in a request (`tagN_report2` adds script, host and server to its tags).
+/// Most keys that a COMMENT can name (`tagN_report2` adds script, host and server to its tags).
 pub const KEYS_MAX: usize = 15;
 /// Most keys of any definition: 15 tags and three fields.
 pub const DEFINITION_KEYS_MAX: usize = KEYS_MAX + 3;

@@ -23,7 +23,7 @@ pub struct DeltaLog {
     pub directory: u64,
     /// Number of keys per group.
     keys: usize,
-    /// DirectoryChanges of the directory.
+    /// Changes of the directory.
     pub changes: DirectoryChanges,
     groups: Vec<u32>,
     extremes: Vec<Extremes>,

@@ -32,7 +32,7 @@ const TEXT_BYTES: usize = 48;
 const GROUP_BYTES: usize = 16;
 const ROW_BYTES: usize = 16;
 
-/// DirectoryChanges of a directory in one second.
+/// Changes of a directory in one second.
 #[derive(Debug, Default)]
 pub struct DirectoryChanges {
     /// Numbers of groups removed in the second before, and of texts.
@@ -240,7 +240,7 @@ impl Directory {
         changes
     }
 
-    /// DirectoryChanges since the last call.
+    /// Returns the changes since the last call.
     pub(super) fn take(&mut self) -> DirectoryChanges {
         std::mem::take(&mut self.changes)
     }

@@ -19,7 +19,7 @@
 //! ```text
 //!   Reports::cut_some            the wall clock's second is over
 //!    -> Groups::cut_some         fronts are settled into slots
-//!    -> DeltaLogWriter::write   what groups gained, by their number in the Directory, if somebody reads it
+//!    -> DeltaLogWriter::write    what groups gained, by their number in the Directory, if somebody reads it
 //!   Reports::take_second         a DeltaLog per aggregate, of which the reader makes rows (see `delta`)
 //!   Reports::advance_some        a tick is over
 //!    -> Aggregate::retire_some   a tick leaves the window: its TickLog is subtracted, empty groups are removed

@@ -1,4 +1,4 @@
-//! Tables `alerts` (what fires, what is about to, what is over since a quarter of an hour) and
+//! Tables `alerts` (what fires, what is about to, what ended in the last quarter of an hour) and
 //! `slo` (objectives and what is left of their budgets).
 
 use serde_json::json;
