@@ -59,7 +59,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock whose monotonic reading goes on where that of another process ended, so that what that
+/// A clock whose monotonic reading continues where that of another process ended, so that what that
 /// process kept need not be translated: ticks, merge times and windows mean the same in both.
 #[derive(Debug)]
 pub struct ContinuedClock {

@@ -21,7 +21,7 @@ const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
 /// A certificate with fewer days left should be renewed.
 pub const DAYS_LEFT: u64 = 14;
 
-/// What is to be said of a certificate that is valid until this unix second, if anything.
+/// Returns a warning about a certificate that expires at this unix second, if one is due.
 pub(super) fn expiry_remark(expires: u64) -> Option<&'static str> {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     match expires.saturating_sub(now) {

@@ -253,7 +253,7 @@ impl Receiver {
             match outcome.unwrap_or_else(Outcome::Failed) {
                 Outcome::Taken => {
                     if retry_ms > 1_000 {
-                        info!(url = self.url, "Takes alerts again.");
+                        info!(url = self.url, "The receiver accepts alerts again.");
                     }
                     retry_ms = 1_000;
                     self.sent.fetch_add(count, Ordering::Relaxed);

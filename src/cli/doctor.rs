@@ -475,7 +475,7 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
     })
 }
 
-/// Says whether anything is kept at all.
+/// Reports whether any data is persisted.
 fn kept(config: &Config) -> Option<Finding> {
     let is_kept = config.state.dir.is_some() || config.history.dir.is_some();
     let found = "everything is kept in memory: a restart loses it".to_owned();

@@ -49,10 +49,10 @@ pub struct TailFlags {
     /// Only with this status.
     #[arg(long, value_name = "NUMBER")]
     pub status: Option<u32>,
-    /// Only those that took this long or longer: 250ms, 1.5s; a plain number is seconds.
+    /// Only requests that took at least this long: 250ms, 1.5s; a plain number is seconds.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub min_time: Option<String>,
-    /// Only those that took this long or less.
+    /// Only requests that took at most this long.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub max_time: Option<String>,
     /// Only those with this request tag; may be given for several tags, and all must be there.

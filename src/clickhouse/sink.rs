@@ -173,7 +173,7 @@ impl Sink {
     pub fn run(self, stop: &Shutdown) {
         // On Linux this applies to the thread only.
         if let Err(error) = rustix::process::setpriority_process(None, 10) {
-            warn!(%error, "The thread that ships keeps its priority.");
+            warn!(%error, "Could not lower the priority of the thread that ships to ClickHouse.");
         }
         while !stop.requested() {
             if let Some(from) = self.from.get() {
@@ -296,7 +296,7 @@ impl Shipper {
                     Err(Failure::Refused(error)) => {
                         warn!(
                             statement,
-                            error, "ClickHouse refuses a statement: it is left out."
+                            error, "ClickHouse rejected a statement; skipped it."
                         );
                         break;
                     }

@@ -320,7 +320,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         "releases": RELEASES_BYTES_MAX,
             "{RELEASES_MAX} of them (releases.tag), their {RELEASE_CELLS_MAX} busiest scripts over a day and over two weeks, and a copy while it is written";
         "pushed metrics": PUSH_BYTES,
-            "rows, and points on their way to otlp.url: as much while it is away";
+            "rows, and points on their way to otlp.url: as much while it is down";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory + 2 * config.log_memory() + REFILL_BYTES,

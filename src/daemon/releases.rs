@@ -90,6 +90,6 @@ fn take_turn(catalog: &Catalog, file: Option<&ReleasesFile>, is_last: bool) {
     }
     let saved = file.map(|file| catalog.releases().save(file, is_last));
     if let Some(Err(error)) = saved {
-        warn!(%error, "What is known of releases cannot be kept; trying again after the next change.");
+        warn!(%error, "Cannot save the state of releases; will retry after the next change.");
     }
 }

@@ -1,5 +1,5 @@
-//! What a process starts with: `state.dir`, the restored snapshot, and the definitions of what the
-//! last hour and the metrics keep.
+//! Inputs of a start: `state.dir`, the restored snapshot, and the definitions of what the last hour
+//! and the metrics keep.
 //!
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
@@ -160,7 +160,7 @@ pub(super) fn go_on_counting(
     }
 }
 
-/// What the last hour, the metrics and history keep: their reports, by name.
+/// The reports that the last hour, the metrics and history keep, by name.
 pub(super) struct Past {
     charted: Vec<String>,
     scraped: Vec<String>,

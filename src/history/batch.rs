@@ -140,7 +140,7 @@ impl Batch {
         }
     }
 
-    /// What is added goes to the log too, from now on: keys that were added before are not in that.
+    /// Starts to copy additions to the log, which does not have the keys added before.
     pub(super) fn begin_log(&mut self, fresh: Fresh) {
         let parts = self.parts.iter_mut();
         let rows = parts.flat_map(|it| it.moments.values_mut());

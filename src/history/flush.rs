@@ -13,8 +13,8 @@ use super::store::{Staged, Store};
 
 impl Store {
     /// Writes the rows of a batch as pieces, one per hour, in one commit. `then` is called when
-    /// they count, while nobody can take the list of parts: whoever takes it either sees these
-    /// parts or is ahead of `then`.
+    /// they count, while nobody can take the list of parts: a reader sees either the old list and
+    /// the state before `then`, or both new.
     ///
     /// # Errors
     /// When they cannot be written, or less than `history.free_min` is free; then none of them

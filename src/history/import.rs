@@ -265,7 +265,8 @@ impl Importer {
         Ok(covered)
     }
 
-    /// How many bytes of these lines, whose first request ended at `first`, were imported before.
+    /// Returns how many bytes of these lines, whose first request ended at `first`, were imported
+    /// before.
     fn known(&self, lines: &[u8], first: u64) -> Result<Option<usize>, ImportError> {
         let coverage = Arc::new(Dataset::coverage());
         let minute = Resolution::Minute.begin(first);

@@ -169,7 +169,7 @@ impl History {
         if replayed.rows > 0 {
             info!(
                 rows = replayed.rows,
-                "Back from the log of seconds: what was counted and not written to files."
+                "Restored counts that were not in files yet from the log of seconds."
             );
         }
         let mut memory = MEMORY.lock(&self.0.memory);
@@ -454,10 +454,10 @@ impl History {
         let age_ms = self.0.clock.mono_ms().saturating_sub(status.flushed_ms);
         let mut readings = readings! {
             Gauge memory_bytes = bytes, "Memory of rows that are not on disk yet.";
-            Gauge memory_bytes_max = self.0.bytes_max * 2, "What it may be: three quarters of history.memory.";
+            Gauge memory_bytes_max = self.0.bytes_max * 2, "Limit of that memory: three quarters of history.memory.";
             Gauge failing = u8::from(status.off.is_some() || status.error.is_some()), "1 while history cannot be written.";
-            Gauge log_disk_bytes = self.0.log_bytes.load(Ordering::Relaxed), "What the log of seconds takes on disk.";
-            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Since when nothing was written to history.dir: what a kill would lose of raw requests, and of all where there is no log.";
+            Gauge log_disk_bytes = self.0.log_bytes.load(Ordering::Relaxed), "Bytes of the log of seconds on disk.";
+            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Time since the last write to history.dir: what a kill would lose of raw requests, and of everything if there is no log.";
         };
         readings.extend(self.0.counters.counts().readings());
         readings.extend(status.store.iter().cloned());

@@ -237,7 +237,7 @@ fn read_u64(file: &File, at: u64) -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What lies behind its lead.
+/// Reads the bytes that follow a length and checksum.
 pub(super) fn read_leading(file: &File, at: u64) -> io::Result<Vec<u8>> {
     read_checked(file, read_u64(file, at)?, at + LEAD_BYTES)
 }

@@ -283,7 +283,7 @@ impl Store {
         if Shipping::has_begun(self.dir()) {
             self.ship(what)?;
             info!(
-                "What was not shipped to ClickHouse is kept for it, as long as retention keeps it: remove history.dir/unshipped to ship no more."
+                "Keeping rows that were not shipped to ClickHouse yet, within retention; remove history.dir/unshipped to stop shipping for good."
             );
         }
         Ok(())
@@ -590,7 +590,7 @@ impl Store {
         self.commit(Vec::new(), vec![Arc::clone(&part)], || ())?;
         self.counts.damaged += 1;
         self.lost.extend(Lost::with(&part));
-        error!(file = %path.display(), reason, set_aside = %aside.display(), "A piece of history cannot be read: go on without it.");
+        error!(file = %path.display(), reason, set_aside = %aside.display(), "Set aside a piece of history that cannot be read; its rows are lost.");
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | column | type | |
 //! |---|---|---|
-//! | `time` | TIMESTAMP (ms, UTC) | begin of the minute, hour or day |
+//! | `time` | TIMESTAMP (ms, UTC) | start of the minute, hour or day |
 //! | the keys | UTF8; INT64 for the status | under their column names; `key_` before one that is taken |
 //! | `other` | BOOLEAN | whether the row stands for keys that found no row of their own |
 //! | `req_count`, `timer_count` or `hit_count`, `error_count` | INT64 | |

@@ -260,7 +260,7 @@ impl Writer {
     pub fn run(mut self, stop: &Shutdown) {
         // On Linux this applies to the thread only.
         if let Err(error) = rustix::process::setpriority_process(None, 10) {
-            warn!(%error, "The history thread keeps its priority.");
+            warn!(%error, "Could not lower the priority of the history thread.");
         }
         while !stop.requested() {
             self.import_or_nap();
@@ -520,12 +520,12 @@ fn readings(store: &Store) -> Vec<Reading> {
     let raw_pieces = raw().filter(|part| !part.is_published()).count();
     let counts = store.counts;
     readings! {
-        Gauge disk_free_bytes = store.free().unwrap_or_default(), "What is free on the disk of history.dir.";
-        Gauge disk_free_min_bytes = store.retention.free_min, "What is to stay free there (history.free_min).";
-        Gauge disk_bytes = bytes, "What the files of history.dir take.";
+        Gauge disk_free_bytes = store.free().unwrap_or_default(), "Free space on the disk of history.dir.";
+        Gauge disk_free_min_bytes = store.retention.free_min, "Space that must stay free there (history.free_min).";
+        Gauge disk_bytes = bytes, "Bytes of all files of history.dir.";
         Gauge files = files, "Files that are published, for other programs too.";
         Gauge pieces_pending = parts.len() - files, "Pieces that are to be published when their hour, day or month is over.";
-        Gauge raw_disk_bytes = raw_bytes, "What raw requests take of that.";
+        Gauge raw_disk_bytes = raw_bytes, "Bytes of those with raw requests.";
         Gauge raw_pieces_pending = raw_pieces, "Pieces that have raw requests.";
         Counter rows_written = counts.rows_written, "Rows written to history.dir.";
         Counter bytes_written as "written_bytes" = counts.bytes_written, "Bytes written to history.dir, published files included.";

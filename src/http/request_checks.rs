@@ -304,7 +304,7 @@ pub(super) async fn body(
     read.map_err(|error| match is_too_large(&error) {
         true => too_large(),
         false => {
-            let why = format!("the body broke off: {error}");
+            let why = format!("the body ended early: {error}");
             Problem::new(StatusCode::BAD_REQUEST, why)
         }
     })

@@ -104,7 +104,7 @@ impl Metrics {
         read(&mut *rows);
     }
 
-    /// What the rows take of their budget, and what was pushed, for the daemon's status.
+    /// The rows' share of their budget, and what was pushed, for the daemon's status.
     #[must_use]
     pub fn status(&self) -> Vec<Group> {
         let rows = self.rows.read().status();

@@ -238,7 +238,7 @@ impl RawReader {
     }
 }
 
-/// How a walk goes on after a row.
+/// How a walk continues after a row.
 enum Look {
     /// With the next one.
     On,

@@ -24,7 +24,7 @@
 //! | column | here |
 //! |---|---|
 //! | `active_reports.ru_utime_per_packet`, `ru_stime_per_packet` | the merger's processor time per request in microseconds, pools included, divided evenly: over the families of reports, then over the reports of a family; summed up over all rows it is all of it |
-//! | `active_reports.flags` | also `folded: N groups` while groups (combinations of the keys of all reports that are counted together) are under `(other)` for want of rows, `folded by memory`, `no percentiles` |
+//! | `active_reports.flags` | also `folded: N groups` while groups (combinations of the keys of all reports that are counted together) are under `(other)` for lack of rows, `folded by memory`, `no percentiles` |
 //! | `active_reports.use_cnt` | histogram views of the report included |
 //! | `v2_active` | has a row for every report, not only pinba2's |
 //! | `v2_active.packets_aggregated`, `timers_aggregated` | counted once for all reports that share their groups, so what only one of them leaves out is in it |

@@ -78,11 +78,11 @@ pub struct TimerGroup {
     pub quantiles: [f64; 3],
     /// Longest time per hit, microseconds.
     pub max_us: u64,
-    /// How the hits are spread over requests, where that is wanted.
+    /// The distribution of hits over requests, if wanted.
     pub per_request: Option<HitsPerRequest>,
 }
 
-/// How many hits of a row requests with such timers have.
+/// Hits of a row in requests with such timers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HitsPerRequest {
     /// On average.

@@ -97,7 +97,7 @@ impl Releases {
             let bytes = STANDARD.decode(it.releases).unwrap_or_default();
             let kept = postcard::from_bytes::<Tracker>(&bytes);
             kept.inspect_err(
-                |error| warn!(%error, "Releases begin anew: releases.json is of another version."),
+                |error| warn!(%error, "Releases start empty: releases.json has another version."),
             )
             .ok()
         });

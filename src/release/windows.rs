@@ -94,7 +94,7 @@ struct Counted {
     statuses: BTreeMap<(String, u32), u64>,
     /// Whether some of these were left out.
     is_partial: bool,
-    /// Whether it has an annotation, or shall have none.
+    /// Whether it is annotated already, or must not be.
     is_marked: bool,
     /// When it is to be judged next, unix seconds; 0: never again.
     due: u64,
@@ -139,7 +139,7 @@ impl Counted {
     }
 }
 
-/// What was counted in a block.
+/// The counts of a block.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Block {
     /// Unix seconds.
@@ -176,7 +176,7 @@ struct Blocks {
     list: VecDeque<Block>,
 }
 
-/// What one release got in a window.
+/// The counts of one release in a window.
 #[derive(Debug, Default)]
 struct Window<'a> {
     /// Its part of the requests of all.

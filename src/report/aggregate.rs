@@ -160,8 +160,8 @@ impl Aggregate {
         }
     }
 
-    /// Counts records in the groups assigned to them since the last tick began: each assignment
-    /// holds the group, and the index of its delta.
+    /// Counts records in their groups, which were assigned in this tick: each assignment has the
+    /// group and the index of the delta.
     pub(super) fn count(
         &mut self,
         assignments: &[(u32, u32)],
@@ -207,7 +207,7 @@ impl Aggregate {
     }
 
     /// Cuts the running second: settles all slots, and logs the gains of groups if somebody reads
-    /// them. Also needed before slots are closed or overflow.
+    /// them. Must also run before slots are closed or moved.
     pub(super) fn cut_second(&mut self, strings: &StringInterner) {
         while self.cut_some(usize::MAX, strings) {}
     }
@@ -262,8 +262,8 @@ impl Aggregate {
         self.overflow_target(key_ids, memory)
     }
 
-    /// Bytes by which look-up and row structures grow with the next group; both copies, while they
-    /// do.
+    /// Bytes that the next group may add to look-up tables and row maps; includes the old and the
+    /// new copy of a table that would be resized.
     fn next_bytes(&self) -> usize {
         let row_maps = self.row_maps.iter().flatten();
         self.groups.next_bytes() + row_maps.map(RowMap::next_bytes).sum::<usize>()
@@ -307,7 +307,8 @@ impl Aggregate {
         self.version += 1;
     }
 
-    /// The ticks in the window, oldest first and the running one last, in pieces.
+    /// The ticks in the window, oldest first, the running one last; a tick may have several
+    /// entries.
     fn ticks(&self) -> impl DoubleEndedIterator<Item = &TickHead> {
         let closed = self.tick_logs.closed.iter().map(|it| &it.head);
         closed.chain([&self.tick])

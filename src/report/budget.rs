@@ -3,8 +3,8 @@
 //! The memory of groups, cached groups, tick logs and histograms is measured after every merge; a
 //! merge's allocations are added as they are made. A quarter is reserved for the closed ticks (tick
 //! logs and histograms of the window); the part they leave unused still counts as used below.
-//! Memory comes in chunks of some hundred groups, so a sixteenth (1 MiB at most) is left out of the
-//! calculation. The rest is used up in steps, and sums stay exact at each:
+//! Memory comes in chunks of a few hundred groups, so a sixteenth (1 MiB at most) is left out of
+//! the calculation. The rest is used up in steps, and sums stay exact at each:
 //!
 //! | from | |
 //! |---|---|
@@ -46,8 +46,8 @@ pub(super) struct Budget {
     pub(super) overflowed: u64,
     /// Whether a key has overflowed since pressure last ended.
     overflows: bool,
-    /// Running ticks may use this much before they are checked again: more than their share after a
-    /// check that found nothing to free.
+    /// Usage at which running ticks are checked next; raised above their share after a check that
+    /// found nothing to free.
     looked_at: usize,
     /// Most memory, without closed ticks, at the time when running ticks had to give some back,
     /// since the last tick closed.
@@ -127,7 +127,7 @@ impl Budget {
         self.looked_at = self.charged() + self.usable / 64;
     }
 
-    /// Records that ticks were closed: the next ones are checked anew.
+    /// Records that ticks were closed: the next ones are checked again.
     pub(super) fn ticks_closed(&mut self) {
         self.looked_at = 0;
         self.peak = 0;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::arrivals::Delta;
 
-/// Most records stored: as many as a merger counts in some hundredths of a second.
+/// Most records stored: as many as a merger counts in a few hundredths of a second.
 const RECORDS_MAX: usize = 1 << 15;
 
 /// Changes since somebody began to read.

@@ -120,8 +120,8 @@ impl DeltaLogWriter {
         }
     }
 
-    /// Lets log and directory, which are read for this many reports, take `more` bytes than the
-    /// directory has.
+    /// Sets the byte budget of log and directory: what the directory uses now, plus `more`.
+    /// `reports` is how many reports they are read for.
     pub(super) fn allow(&mut self, more: usize, reports: usize) {
         self.directory.expect(self.log.keys, reports);
         self.bytes_max = self.directory.bytes() + more;

@@ -191,7 +191,7 @@ impl GroupCache {
             .forget(places, |group| group < SKIPPED && is_gone(group))
     }
 
-    /// Begins the search for removed groups anew: one more was removed.
+    /// Starts the search for removed groups again: one more was removed.
     pub(super) fn search_again(&mut self) {
         self.groups.searched = 0;
     }

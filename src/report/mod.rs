@@ -1,6 +1,6 @@
 //! The reports: running aggregates over sliding windows, exact under add and expire.
 //!
-//! The path of a record, some dozens at a time, aggregate by aggregate:
+//! The path of a record, a few dozen at a time, aggregate by aggregate:
 //!
 //! ```text
 //!   Reports::add                 Arrivals: requests that the pool took in, with their timers
@@ -13,7 +13,7 @@
 //!    -> overflow::relieve        if the Budget is exceeded: gains of rare groups go to `(other)`
 //! ```
 //!
-//! The path of a second and of a tick, some thousand groups at a time, between which readers get
+//! The path of a second and of a tick, a few thousand groups at a time, between which readers get
 //! the lock:
 //!
 //! ```text
@@ -28,7 +28,7 @@
 //!    -> Aggregate::begin_tick    keys under `(other)` get rows, if there are some; memory is given back
 //! ```
 //!
-//! The path of an answer, some hundred groups at a time: `read_into` adds groups to their rows,
+//! The path of an answer, a few hundred groups at a time: `read_into` adds groups to their rows,
 //! then reads keys and histograms of the selected rows; [`ColumnLayout`](layout::ColumnLayout)
 //! makes columns of the [`Reading`](reading::Reading).
 //!

@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// What is read; `None` when it must begin anew.
+    /// Returns the result; `None` if reading must start again.
     fn read(
         mut self,
         held: &mut impl Held,

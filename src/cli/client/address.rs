@@ -21,7 +21,7 @@ pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
     let scheme = ["http", "https"]
         .into_iter()
         .find(|known| known.eq_ignore_ascii_case(scheme))
-        .ok_or_else(|| format!("--url: {:?} is no scheme; {ACCEPTED}", visible(scheme)))?;
+        .ok_or_else(|| format!("--url: {:?} is not a scheme; {ACCEPTED}", visible(scheme)))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let path = path.trim_end_matches('/');
@@ -31,7 +31,7 @@ pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
             let (name, password) = user.split_once(':').unwrap_or((user, ""));
             let (Some(name), Some(password)) = (decoded(name), decoded(password)) else {
                 return Err(format!(
-                    "--url: name or password is no percent-encoded text; {ACCEPTED}"
+                    "--url: name or password is not percent-encoded text; {ACCEPTED}"
                 ));
             };
             (Some(basic(&name, &password)), host)
@@ -45,7 +45,7 @@ pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !br#"<>"\^`{|}"#.contains(&byte);
     if !host.bytes().chain(path.bytes()).all(fits) {
         let shown = visible(host);
-        return Err(format!("--url: {shown:?} is no host; {ACCEPTED}"));
+        return Err(format!("--url: {shown:?} is not a host; {ACCEPTED}"));
     }
     Ok((format!("{scheme}://{host}{path}"), credentials))
 }

@@ -88,7 +88,7 @@ pub enum ClientError {
         problem: String,
     },
     /// The answer came from something else.
-    #[error("{url}: this is no pinbad, it answered {answered}")]
+    #[error("{url}: this is not pinbad: it answered {answered}")]
     NotOurs {
         /// The URL requested.
         url: String,
@@ -406,7 +406,7 @@ mod tests {
         ] {
             let told = client.refusal("/x", 404, body).to_string();
             assert!(
-                told.starts_with("http://h:1/x: this is no pinbad"),
+                told.starts_with("http://h:1/x: this is not pinbad"),
                 "{told}"
             );
             assert!(told.ends_with(shown), "{told}");

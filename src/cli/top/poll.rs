@@ -273,7 +273,7 @@ impl Poller {
 
     /// The slowest requests in memory. The newest show what counts as slow; a search above that
     /// time then finds slower ones, wherever they are. If it finds too many, the bound is raised
-    /// and the search starts anew.
+    /// and the search starts again.
     fn slowest(&self, conditions: &Conditions, newest: Vec<Json>) -> Result<Content, ClientError> {
         let time = |row: &Json| row["req_time"].as_f64().unwrap_or_default();
         let slowest_first = |mut rows: Vec<Json>| {

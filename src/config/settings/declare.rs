@@ -35,7 +35,7 @@ macro_rules! settings {
             pub stats: Vec<StatSource>,
             /// `[[alert]]`: rules over reports.
             pub alerts: Vec<AlertEntry>,
-            /// `[[slo]]`: which part of the requests shall be good.
+            /// `[[slo]]`: what share of the requests must be good.
             pub slos: Vec<SloEntry>,
             /// `[[rewrite]]`: rules for names, in the order in which they run.
             pub rewrites: Vec<RewriteRule>,

@@ -1,7 +1,7 @@
 //! `GET /api/v1/reports/{name}/series`: one metric of one row over the last hour.
 //!
 //! Key columns select the row, as in other filters; without any it is the total. If the data is not
-//! kept, a 404 says why. A line has at most some thousand points, so the answer is written in one
+//! kept, a 404 says why. A line has at most a few thousand points, so the answer is written in one
 //! piece.
 
 use std::ops::Range;

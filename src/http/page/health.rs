@@ -280,7 +280,7 @@ impl<'a> Look<'a> {
     /// its full stop.
     fn full_disks(&self) -> impl Iterator<Item = String> {
         let disks = [
-            ("history", "disk_free_min_bytes", "shall stay free"),
+            ("history", "disk_free_min_bytes", "must stay free"),
             (
                 "snapshot",
                 "disk_needed_bytes",

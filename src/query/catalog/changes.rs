@@ -151,7 +151,7 @@ impl Catalog {
     }
 
     /// Creates a report whose name is free and fills it from the raw rows, a few at a time so that
-    /// the merger goes on meanwhile. Returns the id of the first request that it counts by itself.
+    /// the merger goes on meanwhile. Returns the id of the first request that it counts itself.
     pub(super) fn make(&self, definition: Definition, by: &DefinedBy) -> u64 {
         let definition = Arc::new(definition);
         let now_ms = self.clock.mono_ms();

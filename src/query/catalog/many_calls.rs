@@ -75,7 +75,7 @@ impl Catalog {
     }
 }
 
-/// What the numbers are when they are not those of all requests.
+/// The remark on results that are estimated from a sample.
 fn sampled(all: u64) -> String {
     format!(
         "a sample of about {all} raw requests was searched, spread over the whole time; the numbers are scaled up to all of \

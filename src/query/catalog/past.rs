@@ -538,7 +538,7 @@ pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + us
         ),
         (
             rows_lost,
-            "rows are lost: they could not be written for long, or not be read",
+            "rows were lost: they could not be written in time, or not be read",
         ),
     ];
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);

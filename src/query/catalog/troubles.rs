@@ -1,4 +1,4 @@
-//! What is wrong with the daemon itself: the lines that every page and `/readyz` show.
+//! Troubles of the daemon itself: the lines that every page and `/readyz` show.
 
 use super::Catalog;
 use crate::clickhouse::ShipStatus;
@@ -15,7 +15,7 @@ impl Catalog {
         silent.into_iter().chain(self.status.behind()).collect()
     }
 
-    /// What every page says about the daemon itself: what does not work, and what was lost lately.
+    /// Returns the lines about the daemon itself: what does not work, and what was lost lately.
     pub fn troubles(&self) -> Vec<String> {
         let lost = self.status.lost_lately(self.clock.mono_ms());
         let lost = lost.map(|(lost, within_ms)| {

@@ -212,7 +212,8 @@ impl AggregateCut {
         before.copied().chain(running).collect()
     }
 
-    /// Passes the logs of the ticks in the window at `now_ms` on, in pieces. Needs no lock.
+    /// Passes the logs of the ticks in the window at `now_ms` to `each`, piece by piece. Needs no
+    /// lock.
     pub(crate) fn ticks<E>(
         &self,
         now_ms: u64,
@@ -397,7 +398,7 @@ impl AggregateRestore {
         let known = self.groups.get(group as usize).copied();
         let id = known
             .filter(|&id| id != NO_GROUP)
-            .ok_or(Damage("a tick mentions a group that there is not"))?;
+            .ok_or(Damage("a tick refers to an unknown group"))?;
         let [requests, sums @ .., errors, unmeasured] = totals.sums();
         let in_range = requests.max(errors) <= u32::MAX.into()
             && sums.iter().all(|&sum| sum < SUM_END)

@@ -226,8 +226,8 @@ impl Reports {
         parts
     }
 
-    /// Starts all directories anew, after readers lost their knowledge of groups. Call it at the
-    /// end of a second.
+    /// Replaces all directories, after readers lost their knowledge of groups. Call it at the end
+    /// of a second.
     pub fn begin_directories(&mut self, pool: &Pool) {
         self.follow_watched(true, pool);
     }

@@ -20,7 +20,7 @@ const TABLES_MAX: usize = 120;
 /// Parts of a name.
 const NAME_PARTS_MAX: usize = 3;
 
-/// Words that make a tree deeper.
+/// Keywords that add a level of nesting.
 const OPERATORS: &str = "AND OR XOR NOT DIV MOD LIKE RLIKE REGEXP IS BETWEEN COLLATE IN BINARY AT";
 
 /// Words that make a plan larger.

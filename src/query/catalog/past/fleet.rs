@@ -22,7 +22,7 @@ const SHORT_SECS: u64 = 60;
 /// The error when the fleet cannot be reached.
 pub(super) fn away(problem: &str) -> QueryError {
     QueryError::Busy(format!(
-        "the fleet cannot be asked: {problem}; what this daemon has itself is there without fleet, dc and collector"
+        "the fleet cannot be queried: {problem}; omit fleet, dc and collector for this daemon's own data"
     ))
 }
 

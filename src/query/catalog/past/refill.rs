@@ -215,7 +215,7 @@ fn copy(
             }
         });
         if let Err(error) = read {
-            tracing::warn!(%error, "Rows of history cannot be read, and are lacking in live reports.");
+            tracing::warn!(%error, "Rows of history cannot be read, and are missing from live reports.");
         }
     }
 }

@@ -71,9 +71,7 @@ impl Catalog {
         let minutes = span.start - span.start % MINUTE..span.end - span.end % MINUTE;
         for minute in minutes.step_by(MINUTE as usize) {
             if self.clock.mono_ms() > give_up {
-                partial.push(format!(
-                    "it took too long: nothing is said from {minute} on"
-                ));
+                partial.push(format!("timed out: nothing from {minute} on was evaluated"));
                 break;
             }
             let mut gain = Gain {
@@ -131,7 +129,7 @@ impl Past for Catalog {
     }
 }
 
-/// What an objective counts of some rows.
+/// The counts of an objective in some rows.
 fn counted(objective: &Objective, sums: &Sums) -> Count {
     let rows = sums.rows().iter().enumerate();
     let concerned = rows.filter(|(_, row)| objective.concerns(&row.key, row.is_other));
@@ -145,7 +143,7 @@ fn counted(objective: &Objective, sums: &Sums) -> Count {
     count
 }
 
-/// What a report gained in a minute.
+/// The gain of a report in a minute.
 fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<String>) -> ReportGain {
     let mut gain = ReportGain {
         report: report.to_owned(),

@@ -234,7 +234,7 @@ pub(super) fn is_sample(at: &RequestsAt) -> bool {
     at.unpublished.as_ref().is_some_and(|now| now.is_sample)
 }
 
-/// What a request must be like.
+/// The conditions on a request.
 fn conditions((span, question): (&Range<u64>, &RequestQuestion)) -> Vec<Expr> {
     let RequestSearch {
         since,

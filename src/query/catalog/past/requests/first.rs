@@ -185,7 +185,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
             {
                 let secs = SEARCH_MAX.as_secs();
                 let reached = rfc3339(reached);
-                partial.push(format!("not all was looked at within {secs} s: nothing from before {reached} is certain"));
+                partial.push(format!("the search timed out after {secs} s: results from before {reached} may be incomplete"));
                 break;
             }
             match reader.next() {
