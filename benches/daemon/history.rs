@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use pinbad::cli::client::address::encoded;
 use pinbad::cli::format::secs;
-use pinbad::history::{Batch, Dataset, Gain, Resolution, Retention, Store};
+use pinbad::history::{Dataset, Gain, Resolution, Retention, Store, UnflushedRows};
 use pinbad::report::builtin;
 use pinbad::report::definition::Defaults;
 use pinbad::report::row_key::push_key;
@@ -182,7 +182,7 @@ fn fill(dir: &Path, end: u64, quick: bool) -> Result<()> {
     let begin = end - end % DAY - DAYS * DAY;
     for hour in (begin..end).step_by(HOUR as usize) {
         let is_last = end - hour <= 2 * HOUR;
-        let mut batch = Batch::default();
+        let mut batch = UnflushedRows::default();
         for (shapes, dataset, keys) in &reports {
             if quick && keys.len() > SCRIPTS && hour % DAY > 0 && end - hour > 2 * DAY {
                 continue;

@@ -7,7 +7,7 @@ use clap::{Args as FlagGroup, Subcommand, ValueEnum};
 
 use super::format::{self, fit, fit_right, grouped, visible};
 use super::{Failure, complain, print};
-use crate::history::inspect::{self, Held};
+use crate::history::inspect::{self, HeldRows};
 
 /// What to do with it.
 #[derive(Debug, Subcommand)]
@@ -88,7 +88,7 @@ fn set_aside(dir: &Path) -> String {
     lines.collect()
 }
 
-fn table(held: &[Held]) -> String {
+fn table(held: &[HeldRows]) -> String {
     let head = [
         "report",
         "definition",

@@ -4,7 +4,7 @@ mod precedence;
 
 use std::time::Duration;
 
-use super::key::{find, sections, variable};
+use super::key::{Key, find, sections, variable};
 use super::settings::KEYS;
 use super::*;
 use crate::telemetry::log::LogFormat;

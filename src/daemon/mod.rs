@@ -234,7 +234,7 @@ impl Daemon {
         );
         live.write().deltas.followed = followed;
         let (await_kept, next_file) = (history.await_kept(config), history.next_file());
-        let rollup = history.rollup(config);
+        let rollup = history.minute_rows(config);
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup, followers)?;

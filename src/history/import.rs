@@ -32,13 +32,13 @@ use parking_lot::Mutex;
 
 use self::counting::Counting;
 use self::piece::Piece;
+use super::columns::Want;
 use super::dataset::{Coverage, digest};
-use super::plan::Plan;
+use super::read_plan::ReadPlan;
+use super::read_unit::{ReadUnit, RowsSnapshot};
 use super::requests::Kept;
-use super::stored::Want;
 use super::sums::Sums;
-use super::unit::{RowsAt, Unit};
-use super::{Batch, Dataset, History, Resolution, Row, Writer};
+use super::{Dataset, History, Resolution, Row, UnflushedRows, Writer};
 use crate::clock::Clock;
 use crate::config::{Config, SquidSource};
 use crate::input::record::TextLimits;
@@ -58,7 +58,7 @@ pub(crate) const BYTES: usize = 4 * LOG_PIECE_BYTES_MAX + counting::BYTES;
 /// The content of one commit; the result goes to `done`.
 #[derive(Debug)]
 pub(super) struct Import {
-    pub(super) batch: Arc<Batch>,
+    pub(super) rows: Arc<UnflushedRows>,
     pub(super) requests: Vec<(f64, Kept)>,
     pub(super) done: SyncSender<Result<(), String>>,
 }
@@ -77,7 +77,7 @@ pub struct Importer {
 
 /// The result of importing a piece.
 #[derive(Debug)]
-pub struct Taken {
+pub struct ImportResult {
     /// Bytes imported; the next piece starts after them.
     pub bytes: usize,
     /// Lines in them.
@@ -140,14 +140,14 @@ impl Importer {
         lines: &[u8],
         name: Option<String>,
         covered_to: Option<u64>,
-    ) -> Result<Taken, ImportError> {
+    ) -> Result<ImportResult, ImportError> {
         let entry = self.config.squids.first().ok_or(ImportError::NoEntry)?;
         let source = Source::new(SquidSource {
             name: name.or_else(|| entry.name.clone()),
             ..entry.clone()
         });
         let mut taken = self.taken.lock();
-        let nothing = |bytes: usize, is_known| Taken {
+        let nothing = |bytes: usize, is_known| ImportResult {
             bytes,
             lines: count_lines(&lines[..bytes]),
             is_known,
@@ -179,7 +179,7 @@ impl Importer {
             now,
             covered_to,
         );
-        let done = Taken {
+        let done = ImportResult {
             in_future: piece.in_future,
             covered_to: piece.covering.to,
             ..nothing(piece.bytes, false)
@@ -243,11 +243,11 @@ impl Importer {
     /// gone.
     fn covered(&self, span: Range<u64>) -> Result<HashMap<Vec<u8>, CoveredSecs>, ImportError> {
         let coverage = Dataset::coverage();
-        let at = RowsAt::of(&self.history, &coverage);
+        let at = RowsSnapshot::of(&self.history, &coverage);
         let mut step = Resolution::Minute.secs();
-        let plan = Plan::of_steps(&at.parts, &coverage, &span, &mut step);
+        let plan = ReadPlan::of_steps(&at.parts, &coverage, &span, &mut step);
         let mut covered: HashMap<Vec<u8>, CoveredSecs> = HashMap::new();
-        let (units, lacking) = Unit::all(at, &coverage, &plan, None);
+        let (units, lacking) = ReadUnit::all(at, &coverage, &plan, None);
         if let Some(lacking) = lacking.into_iter().next() {
             return Err(ImportError::Unreadable(lacking));
         }
@@ -270,9 +270,9 @@ impl Importer {
     fn known(&self, lines: &[u8], first: u64) -> Result<Option<usize>, ImportError> {
         let coverage = Arc::new(Dataset::coverage());
         let minute = Resolution::Minute.begin(first);
-        let at = RowsAt::of(&self.history, &coverage);
+        let at = RowsSnapshot::of(&self.history, &coverage);
         let span = minute..minute + Resolution::Minute.secs();
-        let plan = Plan::new(&at.parts, &coverage, span);
+        let plan = ReadPlan::new(&at.parts, &coverage, span);
         let sums = Sums::read(at, &coverage, &plan);
         if let Some(lacking) = sums.lacking.first() {
             return Err(ImportError::Unreadable(lacking.clone()));
@@ -291,13 +291,13 @@ impl Importer {
 
     /// Passes it to the writer, and waits.
     fn write(&self, counting: Counting) -> Result<(), ImportError> {
-        let (batch, requests) = counting.end();
-        let Some(batch) = batch else {
+        let (rows, requests) = counting.end();
+        let Some(rows) = rows else {
             return Ok(());
         };
         let (done, is_done) = mpsc::sync_channel(1);
         let import = Import {
-            batch,
+            rows,
             requests,
             done,
         };

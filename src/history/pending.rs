@@ -23,10 +23,10 @@ use datafusion::arrow::ipc::reader::StreamDecoder;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
+use super::columns::BatchBuilder;
 use super::disk::{HISTORY_WRITE, StoreError, failed, unreadable};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
-use super::stored::BatchBuilder;
 use super::{Dataset, Resolution};
 use crate::instruments::MeasuredWrite;
 

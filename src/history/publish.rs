@@ -17,15 +17,16 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
+use super::coarser::CoarserRows;
 use super::disk::{READ_TRIES, StoreError, failed};
 use super::merged::{Merged, Source};
 use super::parquet;
 use super::part::{Part, Section, datasets};
-use super::pending::{Contents, PendingWriter};
+use super::pending::Contents;
 use super::resolution::date;
 use super::store::{Staged, Store};
 use super::tree::ROLLUP;
-use super::{Dataset, Gain, Resolution, Row};
+use super::{Dataset, Resolution};
 use crate::instruments::Instrument;
 
 /// Seconds after the end of a span before it is published: its last rows are flushed by then.
@@ -172,30 +173,25 @@ impl Store {
         let sources = pieces.iter().map(|part| Source::open(&self.disk, part));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let datasets = datasets(pieces.iter());
-        let mut fold = None;
+        let mut sums = None;
         if let Some(coarser) = resolution.coarser() {
-            fold = Some(Fold {
-                to: self.create_piece(coarser)?,
-                resolution: coarser,
-                row: None,
-                written: Ok(()),
-            });
+            sums = Some(CoarserRows::new(self.create_piece(coarser)?, coarser));
         }
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in &datasets {
-            if let Some(fold) = &mut fold {
-                fold.begin(dataset)?;
+            if let Some(sums) = &mut sums {
+                sums.begin(dataset)?;
             }
             let (path, mut file) = self.create()?;
             let mut before_row = || self.pause(meanwhile);
             let mut rows = Merged::new(&sources, dataset, &mut before_row)?;
-            let folded = rows.by_ref().inspect(|row| {
+            let summed = rows.by_ref().inspect(|row| {
                 stage.advance(1);
-                if let Some(fold) = &mut fold {
-                    fold.add(row);
+                if let Some(sums) = &mut sums {
+                    sums.add(row);
                 }
             });
-            let written = parquet::write(&mut file, dataset, resolution, folded);
+            let written = parquet::write(&mut file, dataset, resolution, summed);
             let Merged { ended, span, .. } = rows;
             ended?;
             let section = Section {
@@ -204,8 +200,8 @@ impl Store {
             };
             staged.extend(self.stage_file((path, file), resolution, section, span, now)?);
         }
-        if let Some(fold) = fold {
-            staged.push(self.stage_piece(fold.finish()?, now)?);
+        if let Some(sums) = sums {
+            staged.push(self.stage_piece(sums.finish()?, now)?);
         }
         self.commit(staged, pieces, || ())
     }
@@ -258,51 +254,4 @@ fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) 
     }
     let number = new.file_stem().unwrap_or_default().to_string_lossy();
     path.join(format!("{name}{number}.parquet"))
-}
-
-/// Sums rows to a coarser resolution, into a piece.
-struct Fold {
-    to: PendingWriter,
-    resolution: Resolution,
-    row: Option<Row>,
-    written: Result<(), StoreError>,
-}
-
-impl Fold {
-    fn begin(&mut self, dataset: &Arc<Dataset>) -> Result<(), StoreError> {
-        self.end_row();
-        let written = std::mem::replace(&mut self.written, Ok(()));
-        written.and_then(|()| self.to.begin(dataset))
-    }
-
-    /// Adds the next row in order.
-    fn add(&mut self, row: &Row) {
-        let time = self.resolution.begin(row.time);
-        if !self.row.as_ref().is_some_and(|sum| {
-            sum.time == time && sum.is_other == row.is_other && sum.key == row.key
-        }) {
-            self.end_row();
-        }
-        let sum = self.row.get_or_insert_with(|| Row {
-            time,
-            key: row.key.clone(),
-            is_other: row.is_other,
-            gain: Gain::default(),
-        });
-        sum.gain.add(&row.gain);
-    }
-
-    fn end_row(&mut self) {
-        if let Some(row) = self.row.take()
-            && self.written.is_ok()
-        {
-            let span = row.time..row.time + self.resolution.secs();
-            self.written = self.to.push(1, span, |to| to.push(&row));
-        }
-    }
-
-    fn finish(mut self) -> Result<PendingWriter, StoreError> {
-        self.end_row();
-        self.written.map(|()| self.to)
-    }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   history.dir/
 //!     manifest                  which files count
-//!     unshipped/                what a sink has not got yet: see `history::shipping`
+//!     unshipped/                what ClickHouse has not got yet: see `history::shipping`
 //!     pending/N.piece           what is not published yet: minutes of an hour, hours of a day, days of a month
 //!     pending/N.new             what is being written
 //!     pending/N.log             what is in memory: see `history::log_of_seconds`
@@ -37,7 +37,7 @@ use super::manifest::{Manifest, UpTo};
 use super::part::{Part, Parts, number_of};
 use super::pending::{Contents, PendingWriter};
 use super::retention::{AgeClock, Retention};
-use super::shipping::{Shipped, Shipping};
+use super::shipping::{ShipKinds, Shipping};
 use super::tree::{
     DAMAGED, ORPHANS, PENDING, checksum, files_of, is_temporary, orphans_in, uncounted,
 };
@@ -100,7 +100,7 @@ pub struct Store {
     pub(super) unread: Option<(PathBuf, u32)>,
     /// Missing data that is not recorded yet.
     pub(super) lost: Vec<Lost>,
-    /// Data kept for a sink, if there is one.
+    /// Data kept for ClickHouse, if there is one.
     pub(super) shipping: Option<Shipping>,
     /// Additions to the rows in memory that no commit has.
     pub(super) seconds: Log,
@@ -267,7 +267,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
-    pub fn ship(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
+    pub fn ship(&mut self, what: ShipKinds) -> Result<Shipping, StoreError> {
         let number = self.manifest.next_number();
         let parts = self.manifest.parts();
         let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
@@ -275,11 +275,11 @@ impl Store {
         Ok(shipping)
     }
 
-    /// Likewise if there was a sink before, but none now: it may come back.
+    /// Likewise if a ClickHouse was configured before, but none is now: it may come back.
     ///
     /// # Errors
     /// As [`ship`](Self::ship).
-    pub fn keep_unshipped(&mut self, what: Shipped) -> Result<(), StoreError> {
+    pub fn keep_unshipped(&mut self, what: ShipKinds) -> Result<(), StoreError> {
         if Shipping::has_begun(self.dir()) {
             self.ship(what)?;
             info!(
@@ -333,20 +333,20 @@ impl Store {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.heal()?;
+        self.repair_manifest()?;
         let done = work(self);
         if done.is_err() {
             // Files of the failed attempt take room; if they cannot be removed now, they are before
             // the next attempt.
-            let _later = self.heal();
+            let _later = self.repair_manifest();
         }
-        self.collect();
+        self.delete_removed();
         done
     }
 
     /// Makes manifest and files agree with memory. Needs no room: on a full disk, the manifest is
     /// truncated to its former length.
-    fn heal(&mut self) -> Result<(), StoreError> {
+    fn repair_manifest(&mut self) -> Result<(), StoreError> {
         // Temporary files never counted, whatever the manifest says, and may be all the room there
         // is.
         self.clear_up(is_temporary)?;
@@ -543,7 +543,7 @@ impl Store {
     }
 
     /// Deletes removed parts that nobody reads any more.
-    pub(super) fn collect(&mut self) {
+    pub(super) fn delete_removed(&mut self) {
         let (disk, manifest) = (&self.disk, &mut self.manifest);
         self.removed.retain(|part| {
             // Nobody can take another reference: it is in no list.
@@ -570,7 +570,7 @@ impl Store {
 
     /// Sets a damaged or unreadable piece aside: its rows are lost, all others are not.
     pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Result<(), StoreError> {
-        self.heal()?;
+        self.repair_manifest()?;
         let Some(part) = self
             .manifest
             .parts()
@@ -580,7 +580,7 @@ impl Store {
             return Ok(());
         };
         // A second name before the commit, after which the first is deleted: whatever happens in
-        // between, people, readers and a sink can still access it. It may not even exist.
+        // between, people, readers and ClickHouse can still access it. It may not even exist.
         let aside = path.with_extension(DAMAGED);
         let kept = self.disk.link(path, &aside);
         let kept = kept.and_then(|()| self.disk.sync_folder(&self.pending()));

@@ -92,9 +92,9 @@ struct Work {
     /// Monotonic milliseconds of the next flush.
     flush_ms: u64,
     writing: Attempts,
-    tending: Attempts,
+    maintenance: Attempts,
     /// Last check for maintenance, in unix seconds.
-    tended: u64,
+    maintained: u64,
     /// Last run of retention.
     retained: u64,
 }
@@ -151,8 +151,8 @@ impl Writer {
             flush_period,
             flush_ms: 0,
             writing: Attempts::default(),
-            tending: Attempts::default(),
-            tended: 0,
+            maintenance: Attempts::default(),
+            maintained: 0,
             retained: 0,
         };
         work.flush_ms = work.next_flush();
@@ -181,7 +181,7 @@ impl Writer {
                 if writable.is_err() {
                     self.work.has_written(&store, writable);
                 } else {
-                    self.work.show(&store, false);
+                    self.work.record_attempt(&store, false);
                 }
                 self.store = Some(store);
             }
@@ -205,7 +205,7 @@ impl Writer {
         }
     }
 
-    /// Also keeps raw requests from now on; returns their collector, if any are to be kept.
+    /// Also keeps raw requests from now on; returns them, if any are to be kept, for their thread.
     pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
@@ -239,9 +239,9 @@ impl Writer {
                 stage.worked(import.requests.len() as u64);
                 let written = match &mut self.store {
                     Some(store) => {
-                        let rows = (Some(&*import.batch), &mut import.requests[..]);
+                        let rows = (Some(&*import.rows), &mut import.requests[..]);
                         let written = store.write(rows, UpTo::default(), now, || ());
-                        self.work.show(store, written.is_err());
+                        self.work.record_attempt(store, written.is_err());
                         written.map_err(|error| error.to_string())
                     }
                     None => Err(self.work.history.why_off().unwrap_or_default()),
@@ -275,10 +275,10 @@ impl Writer {
             else {
                 continue;
             };
-            store.follow(&*work.clock);
+            store.advance_age(&*work.clock);
             work.flush_due(store);
-            if work.clock.mono_ms() >= work.tending.next_ms {
-                work.tend(store, stop);
+            if work.clock.mono_ms() >= work.maintenance.next_ms {
+                work.maintain(store, stop);
             }
         }
         self.open();
@@ -365,14 +365,14 @@ impl Work {
         let mut raw = requests.map_or_else(Vec::new, |it| it.begin_flush(limit));
         let before = store.counts.rows_written;
         let has_any = rows.is_some() || !raw.is_empty();
-        let batch = rows.as_ref().map(|rows| &*rows.batch);
+        let unflushed = rows.as_ref().map(|it| &*it.rows);
         let up_to = rows.as_ref().map_or_else(UpTo::default, |rows| UpTo {
             files: rows.reached.files.as_deref(),
             log: Some(rows.log),
         });
         let mut written = Ok(());
         if has_any {
-            written = store.write((batch, &mut raw), up_to, self.now(), || {
+            written = store.write((unflushed, &mut raw), up_to, self.now(), || {
                 // At the moment in which readers see it on disk it leaves the memory.
                 if rows.is_some() {
                     self.history.end_flush();
@@ -400,7 +400,7 @@ impl Work {
     fn has_written(&mut self, store: &Store, written: Result<(), StoreError>) -> bool {
         let is_written = written.is_ok();
         self.writing.has_ended(written, self.clock.mono_ms());
-        self.show(store, !is_written);
+        self.record_attempt(store, !is_written);
         is_written
     }
 
@@ -408,7 +408,7 @@ impl Work {
     fn end_requests(&mut self, store: &mut Store) -> bool {
         let mut is_all = false;
         while !is_all {
-            is_all = self.requests.as_ref().is_none_or(Requests::collect);
+            is_all = self.requests.as_ref().is_none_or(Requests::select);
             if !self.flush(store, true) {
                 return false;
             }
@@ -418,12 +418,12 @@ impl Work {
 
     /// Publishes one file that is due, and periodically runs retention, whether or not anything can
     /// be published. Flushes do not wait for that.
-    fn tend(&mut self, store: &mut Store, stop: &Shutdown) {
+    fn maintain(&mut self, store: &mut Store, stop: &Shutdown) {
         let now = self.now();
-        if self.tended == now {
+        if self.maintained == now {
             return;
         }
-        self.tended = now;
+        self.maintained = now;
         let mut rows = 0_u32;
         let mut flush_due = |store: &mut Store| {
             StoreError::unless_stopped(stop)?;
@@ -440,7 +440,7 @@ impl Work {
         let is_published = matches!(published, Ok(true));
         if is_published {
             // There may be more.
-            self.tended = 0;
+            self.maintained = 0;
         }
         self.note_lost(store);
         let is_to_retain = now.abs_diff(self.retained) >= RETAIN_SECS;
@@ -448,13 +448,13 @@ impl Work {
         if is_to_retain {
             self.retained = now;
             let _stage = RETAIN.begin();
-            let retained = store.retain(now);
+            let retained = store.expire(now);
             ended = ended.and(retained);
         }
-        if is_published || is_to_retain || ended.is_err() || self.tending.error.is_some() {
+        if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
             let is_failure = ended.is_err();
-            self.tending.has_ended(ended, self.clock.mono_ms());
-            self.show(store, is_failure);
+            self.maintenance.has_ended(ended, self.clock.mono_ms());
+            self.record_attempt(store, is_failure);
         }
     }
 
@@ -462,7 +462,7 @@ impl Work {
     fn note_lost(&mut self, store: &mut Store) {
         let missed = self.requests.as_ref().map_or(0, Requests::missed);
         self.note_missed(store, missed);
-        self.history.lose(&mut store.lost);
+        self.history.record_lost(&mut store.lost);
     }
 
     /// Records missed requests since the start.
@@ -485,17 +485,18 @@ impl Work {
     }
 
     /// Publishes the result of an attempt, and the data on disk.
-    fn show(&self, store: &Store, is_failure: bool) {
+    fn record_attempt(&self, store: &Store, is_failure: bool) {
         let mut readings = readings(store);
         readings.extend(
             self.requests
                 .iter()
                 .flat_map(|requests| requests.readings()),
         );
-        let error = self.writing.error.as_ref().or(self.tending.error.as_ref());
+        let error = self.writing.error.as_ref().or(self.maintenance.error.as_ref());
         let set_aside = set_aside(store.dir());
         let error = error.cloned();
-        self.history.show(is_failure, error, set_aside, readings);
+        self.history
+            .record_attempt(is_failure, error, set_aside, readings);
     }
 }
 

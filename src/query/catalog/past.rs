@@ -25,9 +25,9 @@ use super::report_table::segments;
 use super::{Catalog, key_columns};
 use crate::history::chart_lines::{self, Asked};
 use crate::history::histogram::{ends, error, settle};
-use crate::history::plan::Plan;
+use crate::history::read_plan::ReadPlan;
+use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
-use crate::history::unit::RowsAt;
 use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::error::QueryError;
@@ -139,10 +139,10 @@ impl Kept<'_> {
             dataset, history, ..
         } = self;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_each(history, [dataset, &coverage]);
+        let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
-        let plan = |span| Plan::new(&view.parts, dataset, span);
+        let plan = |span| ReadPlan::new(&view.parts, dataset, span);
         let now = plan(spans.span.clone());
         let before = spans.before.as_ref().map(|before| {
             let asked = &spans.span;
@@ -176,9 +176,9 @@ impl Kept<'_> {
             dataset, history, ..
         } = self;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_each(history, [dataset, &coverage]);
+        let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
         let mut step = question.step;
-        let plan = Plan::of_steps(&view.parts, dataset, &question.span, &mut step);
+        let plan = ReadPlan::of_steps(&view.parts, dataset, &question.span, &mut step);
         let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
@@ -201,7 +201,7 @@ impl Kept<'_> {
             sums: true,
             histogram_bits: None,
         };
-        let mut ran_plan = Plan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
+        let mut ran_plan = ReadPlan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
         ran_plan.span = plan.span.clone();
         let (secs, _) = chart_lines::read(ran, &coverage, &ran_plan, asked);
         let secs = secs.into_iter();
@@ -228,7 +228,7 @@ impl Catalog {
             dataset, history, ..
         } = self.kept(name)?;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_each(history, [&dataset, &coverage]);
+        let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
         let kept_from = ran.kept_from(&coverage).into_iter();
         Ok(kept_from.chain(view.kept_from(&dataset)).min())
     }
@@ -422,8 +422,8 @@ impl Catalog {
             let histogram = sum.as_ref().and_then(Sum::histogram);
             return Ok(histogram.map(|histogram| spread(&definition, histogram.iter())));
         }
-        let view = RowsAt::of(history, &dataset);
-        let plan = Plan::new(&view.parts, &dataset, span.clone());
+        let view = RowsSnapshot::of(history, &dataset);
+        let plan = ReadPlan::new(&view.parts, &dataset, span.clone());
         let key = key_of(&key);
         let asked = Asked {
             key: Some(&key)
@@ -469,12 +469,12 @@ pub(super) struct Covered {
 
 impl Covered {
     pub(super) fn read(
-        view: &RowsAt,
+        view: &RowsSnapshot,
         coverage: &Arc<Dataset>,
         dataset: &Dataset,
         span: &Range<u64>,
     ) -> Self {
-        let plan = Plan::new(&view.parts, coverage, span.clone());
+        let plan = ReadPlan::new(&view.parts, coverage, span.clone());
         let sums = Sums::read(view.clone(), coverage, &plan);
         let mut covered = Self {
             own: Coverage::default(),
@@ -499,7 +499,7 @@ impl Covered {
     }
 
     /// Remarks on missing data in an answer.
-    fn remarks(&self, plan: &Plan, kept_from: Option<u64>) -> Vec<String> {
+    fn remarks(&self, plan: &ReadPlan, kept_from: Option<u64>) -> Vec<String> {
         let mut remarks = Vec::new();
         match kept_from {
             None => remarks.push("nothing is kept yet".to_owned()),

@@ -33,9 +33,9 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use super::past_requests;
 use super::reports::equal_text;
 use super::table::Table;
+use crate::history::read_unit::{Batches, RowsSnapshot};
 use crate::history::requests::TABLES;
-use crate::history::shown::{self, Wanted};
-use crate::history::unit::{Batches, RowsAt};
+use crate::history::sql_columns::{self, Wanted};
 use crate::history::{Dataset, History, Part, Resolution};
 use crate::query::catalog::Catalog;
 
@@ -91,7 +91,7 @@ fn dataset(catalog: &Catalog, name: &str) -> Option<Arc<Dataset>> {
 }
 
 fn schema(dataset: &Dataset) -> SchemaRef {
-    let stored = shown::schema(dataset);
+    let stored = sql_columns::schema(dataset);
     let of_buckets = || {
         // A structure of words and numbers: writing it as JSON cannot fail.
         let buckets = serde_json::to_string(&dataset.buckets).unwrap_or_default();
@@ -161,7 +161,7 @@ impl TableProvider for HistoryTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let keys: Vec<String> = shown::key_columns(&self.dataset).collect();
+        let keys: Vec<String> = sql_columns::key_columns(&self.dataset).collect();
         let is_of_key = |filter: &Expr| keys.iter().any(|key| equal_text(filter, key).is_some());
         let is_exact =
             |it: Resolution, filter: &Expr| equal_text(filter, "resolution") == Some(it.name());
@@ -203,7 +203,7 @@ impl TableProvider for HistoryTable {
         let times = times.fold(0..u64::MAX, |all, of| {
             all.start.max(of.start)..all.end.min(of.end)
         });
-        let mut reads = scan.reads(&RowsAt::of(&self.history, &self.dataset), &times);
+        let mut reads = scan.reads(&RowsSnapshot::of(&self.history, &self.dataset), &times);
         let mut asked = filters.iter().filter_map(resolution);
         if asked.any(|other| Some(other) != scan.resolution) {
             reads.clear();
@@ -357,7 +357,7 @@ enum Rows {
 
 impl Scan {
     /// The reads that cover these times, each row once.
-    fn reads(&self, from: &RowsAt, times: &Range<u64>) -> Vec<Read> {
+    fn reads(&self, from: &RowsSnapshot, times: &Range<u64>) -> Vec<Read> {
         let asked = self.resolution;
         // A row shown by the hour has the time of the hour's start.
         let times = match asked.map(Resolution::secs) {
@@ -401,7 +401,7 @@ impl Scan {
         if !has_histogram || self.wanted.is_selective() {
             return None;
         }
-        let order = shown::order(&self.dataset).into_iter();
+        let order = sql_columns::order(&self.dataset).into_iter();
         let order = order.map_while(|name| Column::new_with_schema(&name, &self.schema).ok());
         LexOrdering::new(order.map(|it| PhysicalSortExpr::new_default(Arc::new(it))))
     }

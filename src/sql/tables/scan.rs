@@ -45,7 +45,7 @@ use super::raw::RowKey;
 use super::reader::Reader;
 use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
-use crate::history::requests::read::RequestsAt;
+use crate::history::requests::read::RequestsSnapshot;
 use crate::input::squid::activity::Activity;
 use crate::merger::answering;
 use crate::report::comment::FixedTable;
@@ -75,7 +75,7 @@ pub(super) struct Scan {
     /// Rows expected when it was planned.
     rows: usize,
     /// The data of a table of history.
-    pub(super) past: Option<Arc<RequestsAt>>,
+    pub(super) past: Option<Arc<RequestsSnapshot>>,
     properties: Arc<PlanProperties>,
 }
 

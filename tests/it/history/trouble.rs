@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pinbad::clock::ManualClock;
 use pinbad::history::Resolution;
-use pinbad::history::inspect::{self, Held};
+use pinbad::history::inspect::{self, HeldRows};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
@@ -214,9 +214,9 @@ fn published_day(dir: &Path, clock: &Arc<ManualClock>) {
     await_condition("hours are published", || {
         clock.advance_ms(1_000);
         let held = inspect::list(dir).unwrap();
-        let of_info = |it: &&Held| it.report == "info" && it.resolution == Resolution::Minute;
+        let of_info = |it: &&HeldRows| it.report == "info" && it.resolution == Resolution::Minute;
         match held.iter().find(of_info) {
-            Some(Held { files: 29.., .. }) => Ok(()),
+            Some(HeldRows { files: 29.., .. }) => Ok(()),
             held => Err(held.cloned()),
         }
     });

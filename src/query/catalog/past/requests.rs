@@ -23,11 +23,11 @@ use self::first::{First, Key, Order};
 use super::Catalog;
 use super::{Covered, rfc3339};
 use crate::history::Dataset;
+use crate::history::read_unit::RowsSnapshot;
 use crate::history::requests::condition::physical;
-use crate::history::requests::read::{Reader, RequestsAt, Wanted};
+use crate::history::requests::read::{Reader, RequestsSnapshot, Wanted};
 use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
-use crate::history::unit::RowsAt;
 use crate::pool::resolved::{Rusage, Timer};
 use crate::query::error::QueryError;
 use crate::query::question::{RequestName, RequestQuestion};
@@ -105,7 +105,7 @@ impl Catalog {
     pub(super) fn kept_requests(
         &self,
         span: &Range<u64>,
-    ) -> Result<(RequestsAt, Vec<String>), QueryError> {
+    ) -> Result<(RequestsSnapshot, Vec<String>), QueryError> {
         let history = self.kept_history()?;
         let at = history.requests();
         let mut lacking = Vec::new();
@@ -128,7 +128,7 @@ impl Catalog {
             }
         }
         let coverage = Arc::new(Dataset::coverage());
-        let ran = RowsAt::of(history, &coverage);
+        let ran = RowsSnapshot::of(history, &coverage);
         let lost = Covered::read(&ran, &coverage, &Dataset::raw(REQUEST), span).own;
         if lost.missed > 0 {
             let missed = lost.missed;
@@ -230,7 +230,7 @@ impl Catalog {
 pub(super) const SAMPLED: &str = "of most requests only a sample is kept";
 
 /// Whether only a sample of requests is kept now.
-pub(super) fn is_sample(at: &RequestsAt) -> bool {
+pub(super) fn is_sample(at: &RequestsSnapshot) -> bool {
     at.unpublished.as_ref().is_some_and(|now| now.is_sample)
 }
 
@@ -349,7 +349,7 @@ pub(super) fn tested<const N: usize>(
 
 /// Reads the rows of a table that satisfy conditions on columns of files.
 pub(super) fn reader(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     table: &'static str,
     wanted: impl IntoIterator<Item = Expr>,
 ) -> Reader {
@@ -370,7 +370,7 @@ pub(super) fn reader(
 /// The timers of requests one after the other, as far as there is room. Data in memory is searched
 /// once.
 fn timers_of(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     names: impl IntoIterator<Item = RequestName> + Clone,
     lacking: &mut Vec<String>,
 ) -> Vec<Vec<TimerDetail>> {
@@ -440,7 +440,7 @@ pub(super) fn pairs(json: &str) -> Vec<(String, String)> {
 
 /// Calls `each` for the rows of a table that belong to a request.
 fn of_request(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     table: &'static str,
     of: RequestName,
     each: impl FnMut(&RecordBatch, usize),

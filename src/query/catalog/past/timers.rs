@@ -20,7 +20,7 @@ use super::requests::{
     pairs, reader, tested, text, timer,
 };
 use crate::history::requests::TIMER;
-use crate::history::requests::read::RequestsAt;
+use crate::history::requests::read::RequestsSnapshot;
 use crate::query::error::QueryError;
 use crate::query::question::RequestQuestion;
 use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
@@ -76,7 +76,7 @@ impl Catalog {
 
 /// The requests whose timers are wanted, by run and id.
 fn requests_of(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     span: &Range<u64>,
     search: &TimerSearch,
     partial: &mut Vec<String>,
@@ -150,7 +150,7 @@ impl Origin {
 
 /// Sums the timers of requests; returns whether one of these represents more than itself.
 fn add_timers(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     (span, requests): (&Range<u64>, &HashMap<(i64, i64), Found>),
     sums: &mut TimerSums<'_>,
     partial: &mut Vec<String>,

@@ -21,7 +21,7 @@ use datafusion::prelude::ident;
 use super::{ID, RECEIVED, RUN, TIME, conditions, int, reader};
 use crate::history::requests::REQUEST;
 use crate::history::requests::condition::physical;
-use crate::history::requests::read::RequestsAt;
+use crate::history::requests::read::RequestsSnapshot;
 use crate::history::requests::view::View;
 use crate::query::catalog::past::rfc3339;
 use crate::query::question::{RequestName, RequestQuestion};
@@ -171,7 +171,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
     /// Searches within the time limit; returns remarks on unreadable or unread data.
     pub(in crate::query::catalog) fn find(
         &mut self,
-        at: &RequestsAt,
+        at: &RequestsSnapshot,
         question: (&Range<u64>, &RequestQuestion),
         partial: &mut Vec<String>,
         mut made_of: impl FnMut(&RecordBatch, usize) -> T,

@@ -16,8 +16,8 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::delta::RowKey;
+use crate::history::columns::BatchBuilder;
 use crate::history::histogram::{HistogramRef, lead};
-use crate::history::stored::BatchBuilder;
 use crate::history::{Gain, Row};
 use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::histogram::Histogram;

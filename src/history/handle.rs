@@ -1,8 +1,9 @@
-//! Rows that are not on disk yet, and a consistent view of all rows.
+//! [`History`], the handle to the past: the rows that are not on disk yet, and a consistent view of
+//! all rows.
 //!
-//! The series thread adds to the running batch; the history thread takes it every
-//! `history.flush_period` and writes it. Until it is on disk it stays as the batch being flushed. A
-//! reader gets all three as of one moment: no row is missing or repeated.
+//! The series thread adds to the running rows; the history thread takes them every
+//! `history.flush_period` and writes them. Until they are on disk they stay in memory, as those
+//! being flushed. A reader gets all three as of one moment: no row is missing or repeated.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,9 +17,9 @@ use tracing::{info, warn};
 use super::log_of_seconds::Fresh;
 use super::part::{Part, Parts};
 use super::requests::Requests;
-use super::requests::read::RequestsAt;
+use super::requests::read::RequestsSnapshot;
 use super::store::{Lost, Store};
-use super::{Batch, Resolution, Shrunk};
+use super::{Resolution, Shrunk, UnflushedRows};
 use crate::clock::Clock;
 use crate::delta::Reached;
 use crate::input::squid::Positions;
@@ -29,8 +30,8 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 
-/// Division of the memory that raw requests do not get, in eighths: for the running batch, for the
-/// one being flushed, for the store and for seconds in transit.
+/// Division of the memory that raw requests do not get, in eighths: for the running rows, for the
+/// ones being flushed, for the store and for seconds in transit.
 const RUNNING: usize = 3;
 
 /// Longest wait for a flush, and interval of checks.
@@ -74,7 +75,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Memory {
-    running: Batch,
+    running: UnflushedRows,
     /// Progress up to which rows are, or were, in memory.
     reached: Reached,
     flushing: Option<Flushing>,
@@ -85,7 +86,7 @@ struct Memory {
 /// Rows being written.
 #[derive(Debug, Clone)]
 pub(super) struct Flushing {
-    pub(super) batch: Arc<Batch>,
+    pub(super) rows: Arc<UnflushedRows>,
     /// They, and earlier ones, include everything up to here.
     pub(super) reached: Reached,
     /// They include the log up to this file.
@@ -114,8 +115,8 @@ struct Status {
 pub struct View {
     /// Parts on disk.
     pub parts: Arc<[Arc<Part>]>,
-    /// The batch being written.
-    pub flushing: Option<Arc<Batch>>,
+    /// Rows being written.
+    pub flushing: Option<Arc<UnflushedRows>>,
 }
 
 impl History {
@@ -262,13 +263,13 @@ impl History {
 
     /// A consistent view of all rows: `running` gets those not being written, under a lock; it
     /// should not take long.
-    pub fn view(&self, running: impl FnOnce(&Batch)) -> View {
+    pub fn view(&self, running: impl FnOnce(&UnflushedRows)) -> View {
         let parts = self.0.parts.read();
         let memory = MEMORY.lock(&self.0.memory);
         running(&memory.running);
         View {
             parts: Arc::clone(&parts),
-            flushing: memory.flushing.as_ref().map(|it| Arc::clone(&it.batch)),
+            flushing: memory.flushing.as_ref().map(|it| Arc::clone(&it.rows)),
         }
     }
 
@@ -284,9 +285,9 @@ impl History {
     }
 
     /// A consistent view of raw requests.
-    pub(crate) fn requests(&self) -> RequestsAt {
+    pub(crate) fn requests(&self) -> RequestsSnapshot {
         let parts = self.0.parts.read();
-        RequestsAt::new(&parts, self.0.requests.get().map(Requests::unpublished))
+        RequestsSnapshot::new(&parts, self.0.requests.get().map(Requests::unpublished))
     }
 
     /// Starts to keep raw requests.
@@ -301,7 +302,7 @@ impl History {
         missed: u64,
         folded: u64,
         reached: Reached,
-        add: impl FnOnce(&mut Batch),
+        add: impl FnOnce(&mut UnflushedRows),
     ) {
         let limit = reached.files.is_some().then_some(reached.next_id);
         let Shared { counters, .. } = &*self.0;
@@ -322,7 +323,7 @@ impl History {
     }
 
     /// Adds to the running rows.
-    pub(super) fn add(&self, add: impl FnOnce(&mut Batch)) {
+    pub(super) fn add(&self, add: impl FnOnce(&mut UnflushedRows)) {
         self.update(|memory| add(&mut memory.running));
     }
 
@@ -347,21 +348,21 @@ impl History {
         }
     }
 
-    /// The batch to write, if there are rows.
+    /// Takes the rows to write, if there are some.
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let mut memory = MEMORY.lock(&self.0.memory);
         // Lines that rows have already come with a position alone.
         let flushed_to = self.0.flushed_to.load(Ordering::Acquire);
         let has_position = memory.reached.files.is_some() && memory.reached.next_id > flushed_to;
         if memory.flushing.is_none() && (has_position || !memory.running.is_empty()) {
-            let mut batch = std::mem::take(&mut memory.running);
+            let mut rows = std::mem::take(&mut memory.running);
             let log = memory.log;
-            if let Some(fresh) = batch.fresh.take() {
+            if let Some(fresh) = rows.fresh.take() {
                 memory.log += 1;
                 memory.running.fresh = Some(fresh.turn_to(memory.log));
             }
             memory.flushing = Some(Flushing {
-                batch: Arc::new(batch),
+                rows: Arc::new(rows),
                 reached: memory.reached.clone(),
                 log,
             });
@@ -369,7 +370,7 @@ impl History {
         memory.flushing.clone()
     }
 
-    /// Records that the batch is among the parts on disk, which nobody can see before this has
+    /// Records that these rows are among the parts on disk, which nobody can see before this has
     /// returned.
     pub(super) fn end_flush(&self) {
         let flushed = MEMORY.lock(&self.0.memory).flushing.take();
@@ -406,7 +407,7 @@ impl History {
     }
 
     /// Records the result of an attempt, and the store's counters.
-    pub(super) fn show(
+    pub(super) fn record_attempt(
         &self,
         is_failure: bool,
         error: Option<String>,
@@ -421,7 +422,7 @@ impl History {
     }
 
     /// Records missing data in coverage.
-    pub(super) fn lose(&self, lost: &mut Vec<Lost>) {
+    pub(super) fn record_lost(&self, lost: &mut Vec<Lost>) {
         if lost.is_empty() {
             return;
         }
@@ -447,7 +448,7 @@ impl History {
     #[must_use]
     pub fn status(&self) -> Group {
         let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.as_ref().map_or(0, |it| it.batch.bytes());
+        let flushing = memory.flushing.as_ref().map_or(0, |it| it.rows.bytes());
         let bytes = memory.running.bytes() + flushing;
         drop(memory);
         let status = self.0.status.lock();

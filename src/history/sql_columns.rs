@@ -22,10 +22,10 @@ use datafusion::arrow::datatypes::{
 };
 
 use super::Dataset;
+use super::columns::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
 use super::parquet::{BATCH_ROWS, ReadAs};
 use super::part::Part;
-use super::stored::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
-use super::unit::{Batches, Unit};
+use super::read_unit::{Batches, ReadUnit};
 
 /// Returns the columns of a dataset's rows.
 #[must_use]
@@ -126,7 +126,7 @@ impl Wanted {
         part: &Arc<Part>,
         times: &Range<u64>,
     ) -> io::Result<impl Iterator<Item = io::Result<RecordBatch>> + Send + use<>> {
-        let units = Unit::of_part(part, times, &self.dataset, &self.read_as)?;
+        let units = ReadUnit::of_part(part, times, &self.dataset, &self.read_as)?;
         let wanted = self.clone();
         Ok(units.into_iter().flat_map(move |unit| {
             let batches = wanted.of_unit(&unit);
@@ -140,10 +140,10 @@ impl Wanted {
         rows: &Arc<[RecordBatch]>,
         times: &Range<u64>,
     ) -> io::Result<Batches> {
-        self.of_unit(&Unit::of_memory(Arc::clone(rows), times.clone()))
+        self.of_unit(&ReadUnit::of_memory(Arc::clone(rows), times.clone()))
     }
 
-    fn of_unit(&self, unit: &Unit) -> io::Result<Batches> {
+    fn of_unit(&self, unit: &ReadUnit) -> io::Result<Batches> {
         let batches = unit.batches(&self.dataset, &self.columns, None, &self.read_as)?;
         let (wanted, times) = (self.clone(), unit.times.clone());
         Ok(Box::new(
