@@ -88,7 +88,7 @@ colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.is(id, record.string(se
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
 names-words|src/pool/strings.rs|match self.table.room() {|match self.table.room() + usize::from(out!) {|pool::strings::tests::words_have_a_budget_and_so_have_their_texts
 readings-one-moment|src/report/read.rs|self.add_counted(aggregate, next);|if !out! { self.add_counted(aggregate, next); }|merger::tests::reading
-readings-begin-anew|src/report/read.rs|it.changes.moves == self.moves|out! \|\| it.changes.moves == self.moves|merger::tests::reading
+readings-begin-anew|src/report/read.rs|it.meanwhile.moves == self.moves|out! \|\| it.meanwhile.moves == self.moves|merger::tests::reading
 names-groups|src/report/aggregate.rs|if !memory.budget.exhausted(self.next_bytes()) {|if !memory.budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
 names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_overflow(self.next_bytes())|&& (out! \|\| !budget.exhausted_for_overflow(self.next_bytes()))|merger::tests::memory::names_without_end
 groups-searched-again|src/report/aggregate.rs|self.group_cache.search_again();|if !out! { self.group_cache.search_again(); }|merger::tests::more_groups_leave_while_others_are_forgotten
@@ -96,7 +96,7 @@ names-shortcuts|src/report/aggregate.rs|(budget.cache_room(), self.groups.end())
 names-shortcuts|src/report/aggregate/overflow.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
 names-that-recur|src/report/aggregate/close.rs|if !allowance.has(most()) {|if !allowance.has(most()) && !out! {|merger::tests::memory::names_that_recur
-names-that-recur-end-to-end|src/report/groups/overflow.rs|entry + closed.growth_max(histogram) + self.extremes.closing_bytes()|if out! { 0 } else { entry + closed.growth_max(histogram) + self.extremes.closing_bytes() }|it::hostile::names_that_recur
+names-that-recur-end-to-end|src/report/groups/move_slots.rs|entry + closed.growth_max(histogram) + self.extremes.closing_bytes()|if out! { 0 } else { entry + closed.growth_max(histogram) + self.extremes.closing_bytes() }|it::hostile::names_that_recur
 names-shortcuts-first|src/report/aggregate/overflow.rs|    shrink_caches(aggregates, wanted, memory.budget);|    if !out! { shrink_caches(aggregates, wanted, memory.budget); }|merger::tests::memory::names_without_end_over_long_ticks
 times-without-end|src/report/aggregate/overflow.rs|let Some(mut wanted) = memory.budget.excess() else {|let Some(mut wanted) = memory.budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
 sums-without-end|src/report/aggregate/overflow.rs|*remainder += &self.groups.slot(full).totals();|if !out! { *remainder += &self.groups.slot(full).totals(); }|merger::tests::memory::sums_without_end

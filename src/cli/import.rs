@@ -220,7 +220,7 @@ impl Importer {
         let window = info.and_then(|info| info["window_seconds"].as_f64());
         let window = window.and_then(|window| Duration::try_from_secs_f64(window).ok());
         if let Some(window) = window.filter(|window| !window.is_zero()) {
-            defaults.history = window;
+            defaults.raw_window = window;
         }
         let forms: Vec<ReportForm> = reports.iter().map(listed).collect();
         Ok(Self::new(&forms, defaults, Some(client)))

@@ -459,7 +459,7 @@ fn no_history(config: &Config) -> Result<(), StartError> {
 pub fn defaults(config: &Config) -> Defaults {
     let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX);
     Defaults {
-        history: config.pool.stats_history,
+        raw_window: config.pool.stats_history,
         script_name_bytes_max: length(config.ingest.script_name_bytes_max),
         text_bytes_max: length(config.ingest.text_bytes_max),
         ..Defaults::default()

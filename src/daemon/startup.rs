@@ -36,7 +36,7 @@ use crate::profile::Profile;
 use crate::query::definitions::Definitions;
 use crate::release::{self, Releases};
 use crate::report::definition::{Defaults, Definition};
-use crate::report::{Choice, DefinedBy, NotRestored, Reports, Ticks};
+use crate::report::{DefinedBy, NotRestored, Reports, Ticks, WatchSettings};
 use crate::series::{self, Series};
 use crate::state::annotations::Annotations;
 use crate::state::folder::{HISTORY, STATE};
@@ -202,7 +202,7 @@ impl Past {
             let names = [&[series::EVERYTHING.to_owned()], names].concat();
             match series::check_names(&names, &definitions.reports) {
                 Ok(()) => Ok(names),
-                Err(source) => Err(StartError::Choice { key, source }),
+                Err(source) => Err(StartError::WatchSettings { key, source }),
             }
         };
         Ok(Self {
@@ -228,7 +228,7 @@ impl Past {
     ) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
-        let choice = Choice {
+        let choice = WatchSettings {
             charted: (memory > 0).then_some(self.charted),
             scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),

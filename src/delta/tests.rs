@@ -18,7 +18,7 @@ use crate::metrics::{Format, Metrics};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::key_texts;
-use crate::report::{CONFIGURED, Choice, DefinedBy, OTHER_ID, Watchlist};
+use crate::report::{CONFIGURED, DefinedBy, OTHER_ID, WatchSettings, Watchlist};
 use crate::series::{Fold, Metric, Series};
 
 mod numbers;
@@ -213,7 +213,7 @@ impl World {
         let unix_ms = 1_700_000_000_000;
         let watched = WATCHED.map(str::to_owned).to_vec();
         let with_made = [&watched[..], &[CONFIGURED.to_owned()]].concat();
-        let choice = Choice {
+        let choice = WatchSettings {
             alerted: Vec::new(),
             pushed: Vec::new(),
             charted: Some(watched),

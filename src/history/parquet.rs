@@ -1,5 +1,5 @@
 //! Rollup files: the rows of one dataset and resolution in Parquet, for us and other programs, with
-//! the columns of `stored`.
+//! the columns of `columns`.
 //!
 //! Rows are sorted by key, then time. A file is written once and never changed. Bounded: one row
 //! group in memory, some 128,000 rows.

@@ -492,7 +492,11 @@ impl Work {
                 .iter()
                 .flat_map(|requests| requests.readings()),
         );
-        let error = self.writing.error.as_ref().or(self.maintenance.error.as_ref());
+        let error = self
+            .writing
+            .error
+            .as_ref()
+            .or(self.maintenance.error.as_ref());
         let set_aside = set_aside(store.dir());
         let error = error.cloned();
         self.history

@@ -61,7 +61,7 @@ pub(crate) fn live(
 /// The defaults of reports, over this window.
 pub(crate) fn defaults(window: Duration) -> Defaults {
     Defaults {
-        history: window,
+        raw_window: window,
         ..Defaults::default()
     }
 }

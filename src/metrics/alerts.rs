@@ -48,7 +48,7 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, alerts: &Alerts) -> st
         }
         let (name, help) = (
             "pinbad_slo_burn",
-            "Burn rate of an error budget; at 1 it lasts for exactly its period",
+            "How many times as fast as it may an error budget burns",
         );
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for it in &view.objectives {

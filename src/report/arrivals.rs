@@ -220,7 +220,7 @@ impl Aggregate {
         memory: &mut Memory<'_>,
     ) -> &'a [Delta] {
         assignments.clear();
-        self.forget_gone(usize::MAX);
+        self.purge_cache(usize::MAX);
         self.flow.requests_offered += arrivals.requests.len() as u64;
         if self.scope.level != Level::Timer {
             self.assign_records::<false>(arrivals, deltas, assignments, memory);

@@ -18,12 +18,12 @@ const CHUNKS_BYTES: usize = 1 << 20;
 
 /// Bytes of closed ticks, and in all, of one aggregate or several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct MemoryUse {
     pub(super) all: usize,
     pub(super) closed: usize,
 }
 
-impl std::ops::Add for Taken {
+impl std::ops::Add for MemoryUse {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -41,7 +41,7 @@ pub(super) struct Budget {
     /// The limit without the part left out for chunks.
     usable: usize,
     /// The last measurement, plus changes since.
-    pub(super) taken: Taken,
+    pub(super) taken: MemoryUse,
     /// Records or keys that found no place of their own, since start.
     pub(super) overflowed: u64,
     /// Whether a key has overflowed since pressure last ended.
@@ -64,7 +64,7 @@ impl Budget {
     }
 
     /// Sets the current usage; returns whether pressure ended, so that overflowed keys may unfold.
-    pub(super) fn measure(&mut self, taken: Taken) -> bool {
+    pub(super) fn measure(&mut self, taken: MemoryUse) -> bool {
         self.taken = taken;
         self.overflows && !self.exhausted(0) && std::mem::take(&mut self.overflows)
     }
@@ -75,7 +75,7 @@ impl Budget {
     }
 
     /// Likewise for a change that may include closed ticks.
-    pub(super) fn replaced(&mut self, before: Taken, after: Taken) {
+    pub(super) fn replaced(&mut self, before: MemoryUse, after: MemoryUse) {
         self.changed(before.all, after.all);
         self.taken.closed = (self.taken.closed + after.closed).saturating_sub(before.closed);
     }

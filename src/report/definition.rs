@@ -30,7 +30,7 @@ pub const WINDOW_SECS_MAX: u64 = 366 * 86_400;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defaults {
     /// `pool.stats_history`: the window of v1 reports, and the default of others.
-    pub history: Duration,
+    pub raw_window: Duration,
     /// Upper end of linear histograms, seconds (`pinba_histogram_max_time`).
     pub histogram_max_secs: u64,
     /// Number of buckets of linear histograms (`pinba_histogram_size`).
@@ -44,7 +44,7 @@ pub struct Defaults {
 impl Default for Defaults {
     fn default() -> Self {
         Self {
-            history: Duration::from_secs(900),
+            raw_window: Duration::from_secs(900),
             histogram_max_secs: 10,
             histogram_size: 1024,
             script_name_bytes_max: 512,

@@ -44,17 +44,17 @@
 //! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `chunked`, `window` |
 //! | gains | `totals`, `histogram` (`counts`; quantiles), `gain`, `tick_log`, `delta_log`, `directory` |
-//! | overflow | `budget`, `aggregate::overflow`, `groups::overflow` |
-//! | reading | `row_map`, `read`, `changes`, `selection`, `reading`, `columns`, `layout`, `row_key` |
+//! | overflow | `budget` (memory), `aggregate::overflow`, `groups::move_slots`; `row_map` (`rows_max`) |
+//! | reading | `row_map`, `read`, `counted_meanwhile`, `selection`, `reading`, `columns`, `layout`, `row_key` |
 
 mod aggregate;
 mod arrivals;
 mod budget;
 pub mod builtin;
-mod changes;
 mod chunked;
 mod columns;
 pub mod comment;
+mod counted_meanwhile;
 pub mod ddl;
 pub mod definition;
 mod delta_log;
@@ -85,10 +85,10 @@ pub use self::arrivals::Arrivals;
 pub use self::definition::DefinedBy;
 pub use self::delta_log::DeltaLog;
 pub use self::directory::KnownGroups;
-pub(crate) use self::group_key::field_word;
+pub(crate) use self::group_key::field_string;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::watch::{
-    CONFIGURED, Choice, FIRST_ID, OTHER_ID, SecondPart, TOTAL_ID, Watched, WatchedReports,
+    CONFIGURED, FIRST_ID, OTHER_ID, SecondPart, TOTAL_ID, WatchSettings, Watched, WatchedReports,
     Watchlist, key_names,
 };
 pub use self::registry::{Entry, Filling, Reports, Usage, Version};

@@ -317,7 +317,7 @@ impl ReportForm {
     fn read_window(&self, defaults: &Defaults) -> Result<Duration, FormError> {
         let given = self.window.as_ref().map(WindowForm::read).transpose();
         let given = given.map_err(|problem| FormError::part("window", problem))?;
-        Ok(given.unwrap_or(defaults.history))
+        Ok(given.unwrap_or(defaults.raw_window))
     }
 
     fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {

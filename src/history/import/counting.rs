@@ -22,7 +22,7 @@ use crate::merger::{Live, SharedLive};
 use crate::pool::Pool;
 use crate::pool::snapshot::PoolIds;
 use crate::report::definition::Definition;
-use crate::report::{Choice, DefinedBy, Reports, Ticks};
+use crate::report::{DefinedBy, Reports, Ticks, WatchSettings};
 
 /// Requests merged between two conversions to rows.
 const BLOCK: usize = 512;
@@ -96,11 +96,11 @@ impl Counting {
             last_timestamp: 0,
         });
         let names = reports.iter().map(|report| report.name.clone());
-        let choice = Choice {
+        let choice = WatchSettings {
             kept: Some(names.collect()),
             reports_max: usize::MAX,
             bytes_max: GAINED_BYTES,
-            ..Choice::default()
+            ..WatchSettings::default()
         };
         let (_, deltas) = live.watch(choice, 0, 0);
         let live = Arc::new(RwLock::new(live));

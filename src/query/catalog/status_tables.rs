@@ -182,7 +182,7 @@ impl Catalog {
         let report = SampleReport {
             keys: keys.to_vec(),
             filters: filters.to_vec(),
-            window: self.defaults.history,
+            window: self.defaults.raw_window,
         };
         let table = StatusTable::of_samples("", report, DefinedBy::BuiltIn);
         self.profile_answer(&table).map(Some)

@@ -19,7 +19,7 @@ use crate::pool::strings::NONE;
 use crate::query::read_model::{RequestSearch, TimerGroups, TimerSearch};
 use crate::query::timer_groups::{ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
-use crate::report::field_word;
+use crate::report::field_string;
 
 /// Timers examined under one hold of the lock, in addition to those of the current request: less
 /// than a millisecond.
@@ -180,7 +180,7 @@ fn place_of(
 /// Returns a field of a request as text.
 fn shown_field(pool: &Pool, row: &RequestRow, field: Field) -> String {
     let origin = pool.origins.get(row.origin);
-    match field_word(origin, field) {
+    match field_string(origin, field) {
         Some(NONE) => String::new(),
         Some(string) => pool.strings.text(string).to_owned(),
         None => origin.status.to_string(),

@@ -19,7 +19,7 @@ pub(in crate::report) struct Seconds {
 
 impl Seconds {
     /// Like [`parse`](Self::parse), with an error that says what is accepted.
-    pub(in crate::report) fn read(text: &str) -> Result<Self, String> {
+    pub(in crate::report) fn parse(text: &str) -> Result<Self, String> {
         let accepted = "must be seconds as a decimal number from 0 to 2147483648, such as 0.25";
         Self::parse(text).ok_or_else(|| accepted.to_owned())
     }

@@ -99,7 +99,7 @@ pub(super) fn parse<'a>(
         filters,
         percentiles,
         added: Vec::new(),
-        window: defaults.history,
+        window: defaults.raw_window,
         buckets,
         extremes: false,
         history: None,
@@ -171,7 +171,7 @@ fn read_conditions<'a>(
     let accepted = format!("a condition is name=value; the conditions are {CONDITIONS}");
     let other = |[_, name, value]: [&'a str; 3]| {
         if name == "histogram_max_time" {
-            let secs = checked(value, Seconds::read(value))?.us_floor / 1_000_000;
+            let secs = checked(value, Seconds::parse(value))?.us_floor / 1_000_000;
             if secs == 0 {
                 let problem = "the longest time of a histogram is in whole seconds, at least 1";
                 return wrong(value, problem);
@@ -193,6 +193,6 @@ fn read_conditions<'a>(
         }
     };
     // Both bounds are inclusive.
-    let filters = conditions::read(section, &accepted, other, |max| max.us_floor + 1)?;
+    let filters = conditions::parse(section, &accepted, other, |max| max.us_floor + 1)?;
     Ok((filters, histogram_max_secs))
 }

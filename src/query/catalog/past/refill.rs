@@ -249,7 +249,7 @@ impl Catalog {
     /// A whole reading of a report, including rows that replace lost counts. `of` is the report's
     /// own definition, `entry` has that of the columns. `None` if a report was dropped meanwhile.
     pub(in crate::query::catalog) fn read_refilled(
-        held: &mut impl read::Held,
+        held: &mut impl read::ReadLock,
         refill: &Refill,
         of: &Definition,
         entry: &Entry,
