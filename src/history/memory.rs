@@ -246,13 +246,13 @@ impl History {
         off.clone().filter(|_| is_new)
     }
 
-    /// Records that the store is open, with this run.
-    pub(super) fn set_on(&self, run: u64) {
+    /// Records that the store is open, with this run; returns whether history was off before.
+    pub(super) fn set_on(&self, run: u64) -> bool {
         self.0.run.store(run, Ordering::Relaxed);
         if let Some(requests) = self.0.requests.get() {
             requests.begin(run);
         }
-        self.0.status.lock().off = None;
+        self.0.status.lock().off.take().is_some()
     }
 
     /// The run of the store; 0 while it is not open.

@@ -175,7 +175,9 @@ impl Writer {
         self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
         match (self.open)() {
             Ok(mut store) => {
-                self.work.history.set_on(store.run());
+                if self.work.history.set_on(store.run()) {
+                    info!("History is on again: what waited in memory is written.");
+                }
                 // The first flush would find that out too, a minute later.
                 let writable = store.check_room(self.work.now());
                 if writable.is_err() {

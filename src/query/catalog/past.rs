@@ -81,7 +81,10 @@ impl Catalog {
     }
 
     /// The history, or why there is none.
-    pub(super) fn kept_history(&self) -> Result<&History, QueryError> {
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`].
+    pub(crate) fn kept_history(&self) -> Result<&History, QueryError> {
         let history = self.status.history.as_ref();
         let history = history.ok_or_else(QueryError::no_history)?;
         match history.why_off() {
@@ -90,11 +93,9 @@ impl Catalog {
         }
     }
 
-    /// The history, if one is kept.
-    #[must_use]
-    pub fn history(&self) -> Option<&History> {
-        let history = self.status.history.as_ref();
-        history.filter(|history| history.why_off().is_none())
+    /// Whether a history is configured; it may be off.
+    pub(crate) fn has_history(&self) -> bool {
+        self.status.history.is_some()
     }
 
     /// The datasets of reports as currently defined.

@@ -38,6 +38,7 @@ use crate::history::shown::{self, Wanted};
 use crate::history::unit::{Batches, RowsAt};
 use crate::history::{Dataset, History, Part, Resolution};
 use crate::query::catalog::Catalog;
+use crate::sql::error::SqlError;
 
 /// The database.
 pub(in crate::sql) const DATABASE: &str = "history";
@@ -62,7 +63,7 @@ const ORDERED_BYTES: usize = 64 << 10;
 /// The names of its tables, in order; none without history.
 pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
     let mut names: Vec<String> = datasets(catalog).map(|it| it.report).collect();
-    if catalog.history().is_some() {
+    if catalog.has_history() {
         names.extend(TABLES.map(str::to_owned));
     }
     names.sort();
@@ -77,7 +78,7 @@ pub(in crate::sql) fn columns(catalog: &Catalog, name: &str) -> Option<SchemaRef
 }
 
 fn datasets(catalog: &Catalog) -> impl Iterator<Item = Dataset> + use<> {
-    let coverage = catalog.history().map(|_| Dataset::coverage());
+    let coverage = catalog.has_history().then(Dataset::coverage);
     let swaps = catalog.has_squid().then(Dataset::swaps);
     let swaps = swaps.filter(|_| coverage.is_some());
     let own = coverage.into_iter().chain(swaps);
@@ -120,13 +121,19 @@ impl SchemaProvider for HistoryTables {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(table) = Table::past(&self.0, name) {
+        if !self.table_exist(name) {
+            return Ok(None);
+        }
+        let history = self.0.kept_history().map_err(|off| {
+            let off = SqlError::history_off(off.to_string());
+            DataFusionError::External(Box::new(off))
+        })?;
+        if let Some(table) = Table::past(&self.0, name, history) {
             return Ok(Some(Arc::new(table)));
         }
-        let (history, dataset) = (self.0.history().cloned(), dataset(&self.0, name));
-        let table = history.zip(dataset).map(|(history, dataset)| HistoryTable {
+        let table = dataset(&self.0, name).map(|dataset| HistoryTable {
             schema: schema(&dataset),
-            history,
+            history: history.clone(),
             dataset,
         });
         Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))

@@ -57,7 +57,7 @@ pub(super) fn databases(
 ) -> Result<Arc<dyn CatalogProviderList>> {
     let databases = MemoryCatalogProvider::new();
     let pinba = PinbaTables(Arc::clone(catalog));
-    if catalog.history().is_some() {
+    if catalog.has_history() {
         let tables = history::HistoryTables(Arc::clone(catalog));
         databases.register_schema(history::DATABASE, Arc::new(tables))?;
     }
@@ -73,7 +73,7 @@ pub(super) fn databases(
 
 /// The names of all databases, in order.
 pub(super) fn database_names(catalog: &Catalog) -> impl Iterator<Item = &'static str> + use<> {
-    let history = catalog.history().map(|_| history::DATABASE);
+    let history = catalog.has_history().then_some(history::DATABASE);
     let others = [
         information_schema::DATABASE,
         performance_schema::DATABASE,

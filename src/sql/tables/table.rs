@@ -91,8 +91,8 @@ impl Table {
     }
 
     /// The raw table of this name in database `history`, if it is one.
-    pub(super) fn past(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let (view, history) = (past_requests::view(catalog, name)?, catalog.history()?);
+    pub(super) fn past(catalog: &Arc<Catalog>, name: &str, history: &History) -> Option<Self> {
+        let view = past_requests::view(catalog, name)?;
         Some(Self {
             catalog: Arc::clone(catalog),
             schema: Arc::clone(&view.schema),

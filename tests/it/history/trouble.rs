@@ -107,6 +107,12 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
         all if all == sent + 100 => Ok(()),
         some => Err((some, sent + 100)),
     });
+    let is_on = |line: &Json| {
+        let said = line["message"].as_str().unwrap_or_default();
+        said.starts_with("History is on again")
+    };
+    let log = program.log();
+    assert!(log.iter().any(is_on), "{log:?}");
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     assert_eq!(known(&Program::serve(&settings).site), sent + 100);
@@ -150,12 +156,28 @@ fn a_damaged_manifest_switches_history_off_and_nothing_else() {
     let refused = here.site.get("/api/v1/info?from=-1h");
     let said = refused.problem(refused.status);
     assert!(said.contains("is damaged"), "{said}");
+    // SQL has the tables, and says the same.
+    let of_sql = |table: &str| {
+        let query = json!({"query": format!("SELECT * FROM history.{table}")});
+        here.site.post("/api/v1/sql", &query.to_string())
+    };
+    for table in ["info", "request", "coverage"] {
+        let refused = of_sql(table);
+        let said = refused.problem(503);
+        assert_has!(said => "history is off: history.dir: ", "is damaged");
+    }
+    assert_has!(of_sql("none").problem(400) => "doesn't exist");
+    let names = here.site.sql("SHOW TABLES FROM history").to_string();
+    assert_has!(names => "coverage", "\"request\"", "report_by_script_name");
     fs::write(&manifest, whole).unwrap();
     until(&here.site, "it is tried again", |it| {
         clock.advance_ms(1_000);
         it["off"].is_null()
     });
     assert_eq!(known(&here.site), 60);
+    let all = "SELECT SUM(req_count) FROM history.report_by_script_name";
+    assert_eq!(here.site.sql(all), json!([[60]]));
+    here.site.sql("SELECT COUNT(*) FROM history.request");
     here.stop();
     let here = start(dir.path(), &clock);
     assert_eq!(known(&here.site), 60);
