@@ -43,6 +43,7 @@ use crate::series::Series;
 use crate::state::annotations::{
     ANNOTATION_BYTES_MAX, ANNOTATIONS_MAX, BYTES_MAX as ANNOTATIONS_BYTES,
 };
+pub(crate) use crate::value::text::numbered as counted;
 
 /// Code, thread stacks, HTTP connections, the allocator itself: 14 MB with nothing sent, plus
 /// fragmentation of the heap.
@@ -348,11 +349,6 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     ];
     let lines = lines.into_iter().zip(wanted);
     lines.filter_map(|(line, wanted)| wanted.then_some(line))
-}
-
-/// "1 receiver", "3 receivers".
-pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// How long socket buffers of this size last.

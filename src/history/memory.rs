@@ -4,6 +4,7 @@
 //! `history.flush_period` and writes it. Until it is on disk it stays as the batch being flushed. A
 //! reader gets all three as of one moment: no row is missing or repeated.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,7 +19,7 @@ use super::part::{Part, Parts};
 use super::requests::Requests;
 use super::requests::read::RequestsAt;
 use super::store::{Lost, Store};
-use super::{Batch, Resolution, Shrunk};
+use super::{Batch, Dataset, Resolution, Shrunk};
 use crate::clock::Clock;
 use crate::delta::Reached;
 use crate::input::squid::Positions;
@@ -28,6 +29,7 @@ use crate::report::reading::Extremes;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
+use crate::value::text::counted;
 
 /// Division of the memory that raw requests do not get, in eighths: for the running batch, for the
 /// one being flushed, for the store and for seconds in transit.
@@ -105,6 +107,8 @@ struct Status {
     log: Option<String>,
     /// Unreadable pieces.
     set_aside: Vec<PathBuf>,
+    /// Parts whose files were missing at the start.
+    missing: Vec<Arc<Part>>,
     /// Counters of the store.
     store: Vec<Reading>,
 }
@@ -246,13 +250,36 @@ impl History {
         off.clone().filter(|_| is_new)
     }
 
-    /// Records that the store is open, with this run; returns whether history was off before.
-    pub(super) fn set_on(&self, run: u64) -> bool {
+    /// Records that the store is open, with this run and without the files of these parts; returns
+    /// whether history was off before.
+    pub(super) fn set_on(&self, run: u64, missing: Vec<Arc<Part>>) -> bool {
         self.0.run.store(run, Ordering::Relaxed);
         if let Some(requests) = self.0.requests.get() {
             requests.begin(run);
         }
-        self.0.status.lock().off.take().is_some()
+        let mut status = self.0.status.lock();
+        status.missing = missing;
+        status.off.take().is_some()
+    }
+
+    /// A remark on the rows of a dataset in a span whose files are missing, if there are any.
+    pub(crate) fn lacks(&self, dataset: &Dataset, span: &Range<u64>) -> Option<String> {
+        let status = self.0.status.lock();
+        let is_within = |part: &Part| part.span.start < span.end && span.start < part.span.end;
+        let missing = status.missing.iter().filter(|part| is_within(part));
+        let rows: Vec<u64> = missing
+            .flat_map(|part| part.sections.iter())
+            .filter(|section| *section.dataset == *dataset)
+            .map(|section| section.rows)
+            .collect();
+        let (files, rows) = (rows.len() as u64, rows.iter().sum::<u64>());
+        (files > 0).then(|| {
+            format!(
+                "files that were missing at the start are left out until they are back: {} in {}; pinbad history verify names them",
+                counted(rows, "row"),
+                counted(files, "file")
+            )
+        })
     }
 
     /// The run of the store; 0 while it is not open.

@@ -183,10 +183,10 @@ impl Store {
         let expired = |part: &Part| retention.is_too_old(part, aged);
         let [missing, returned] = manifest.begin_run(expired);
         for part in &missing {
-            error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows do not count until it is back.");
+            error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows, of all reports, do not count until it is back.");
         }
         for part in &returned {
-            warn!(file = %part.path.display(), rows = part.rows(), "A file of history that was missing is back.");
+            warn!(file = %part.path.display(), rows = part.rows(), "A file of history that was missing is back; its rows, of all reports, count again.");
         }
         // Uncounted files are removed first, to make room.
         let (deletable, orphans) = uncounted(dir, &manifest)?;
@@ -219,7 +219,7 @@ impl Store {
             retention,
             age: AgeClock::default(),
             unread: None,
-            lost: missing.iter().flat_map(|part| Lost::with(part)).collect(),
+            lost: Vec::new(),
             shipping: None,
             seconds: Log::default(),
             counts: Counts {
@@ -292,6 +292,11 @@ impl Store {
     /// The parts that count, shared with readers.
     #[must_use]
     pub fn parts(&self) -> Parts {
+    /// The parts whose files were missing at the start.
+    pub(super) fn missing(&self) -> Vec<Arc<Part>> {
+        self.manifest.missing().cloned().collect()
+    }
+
         Arc::clone(&self.parts)
     }
 

@@ -175,7 +175,7 @@ impl Writer {
         self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
         match (self.open)() {
             Ok(mut store) => {
-                if self.work.history.set_on(store.run()) {
+                if self.work.history.set_on(store.run(), store.missing()) {
                     info!("History is on again: what waited in memory is written.");
                 }
                 // The first flush would find that out too, a minute later.

@@ -5,6 +5,7 @@
 //! signs, so that no name can pass for another or rearrange its row. Pure functions.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use super::Unit;
 
@@ -195,6 +196,16 @@ pub(crate) fn short(value: f64) -> String {
 pub(crate) fn counted(many: u64, one: &str) -> String {
     let ending = if many == 1 { "" } else { "s" };
     format!("{} {one}{ending}", count(many))
+}
+
+/// A number and what is said of it: `1 row is lost`, `12 rows are lost`.
+pub(crate) fn numbered<N: fmt::Display + PartialEq + From<u8>>(
+    number: N,
+    one: &str,
+    many: &str,
+) -> String {
+    let what = if number == N::from(1) { one } else { many };
+    format!("{number} {what}")
 }
 
 /// Formats microseconds like [`secs`].

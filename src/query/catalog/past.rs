@@ -41,6 +41,7 @@ use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_texts, push_key};
 use crate::series::{Metric, Span, Spreads};
+use crate::value::text::numbered;
 
 /// The reason why sums of two spans have no change.
 const UNEQUAL: &str =
@@ -160,8 +161,10 @@ impl Kept<'_> {
         });
         let added = [now].into_iter().chain(before).map(|plan| {
             let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
+            let mut remarks = covered.remarks(&plan, kept_from);
+            remarks.extend(history.lacks(dataset, &plan.span));
             Added {
-                remarks: covered.remarks(&plan, kept_from),
+                remarks,
                 covered_secs: covered.own.secs,
                 sums: Sums::read(view.clone(), dataset, &plan),
                 resolution: plan.resolution,
@@ -184,6 +187,7 @@ impl Kept<'_> {
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
         let mut remarks = covered.remarks(&plan, kept_from);
+        remarks.extend(history.lacks(dataset, &plan.span));
 
         let key = question.key.as_ref().map(|texts| key_of(texts));
         let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
@@ -528,20 +532,27 @@ pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + us
         rows_lost,
     } = *covered;
     let counts = [
-        (missed, "requests could not be counted"),
+        (
+            missed,
+            "request could not be counted",
+            "requests could not be counted",
+        ),
         (
             histograms_dropped,
+            "row of a minute has no percentiles (history.memory)",
             "rows of a minute have no percentiles (history.memory)",
         ),
         (
             keys_folded,
+            "key of a second or a minute is in (other) (series.memory, history.memory)",
             "keys of a second or a minute are in (other) (series.memory, history.memory)",
         ),
         (
             rows_lost,
+            "row is lost: it could not be written for long, or not be read",
             "rows are lost: they could not be written for long, or not be read",
         ),
     ];
-    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-    counts.map(|(count, what)| format!("{count} {what}"))
+    let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+    counts.map(|(count, one, many)| numbered(count, one, many))
 }

@@ -370,3 +370,63 @@ fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
     assert_eq!(program.wait().0.code(), Some(0));
     assert_eq!(listing(), before);
 }
+
+/// The pieces of a folder.
+fn pieces(dir: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(dir.join("pending")).unwrap();
+    let mut found: Vec<_> = found.map(|it| it.unwrap().path()).collect();
+    found.retain(|path| path.extension().is_some_and(|it| it == "piece"));
+    found
+}
+
+/// The piece with the rows of the first ten of twenty requests.
+fn first_of_two(dir: &Path, clock: &Arc<ManualClock>) -> PathBuf {
+    let size = |path: &PathBuf| fs::metadata(path).unwrap().len();
+    let mut first = None;
+    for _ in 0..2 {
+        let here = start(dir, clock);
+        here.site
+            .send((0..10).map(|n| request("web", "shop", &format!("/{n}"))))
+            .assert_accounted();
+        pass(&here.site, clock, 60_000);
+        here.stop();
+        first = first.or_else(|| pieces(dir).into_iter().max_by_key(size));
+    }
+    first.unwrap()
+}
+
+/// Returns what is known of all requests, and what the answer says is missing.
+fn answered(site: &Site) -> (u64, String) {
+    let answer = site.json("/api/v1/info?from=0&to=4000000000");
+    let count = answer["req_count"].as_u64().unwrap();
+    (count, answer["partial"].to_string())
+}
+
+/// While it is away answers say so; when it is back they say nothing more.
+#[test]
+fn a_file_that_is_back_lacks_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let first = &first_of_two(dir.path(), &clock);
+    let away = dir.path().join("away");
+    fs::rename(first, &away).unwrap();
+    for _ in 0..2 {
+        let here = start(dir.path(), &clock);
+        let (known, said) = answered(&here.site);
+        assert_eq!(known, 10, "{said}");
+        assert_has!(said => "missing at the start are left out until they are back: 1 row in 1 file;");
+        pass(&here.site, &clock, 60_000);
+        here.stop();
+    }
+    fs::rename(&away, first).unwrap();
+    for _ in 0..2 {
+        let here = start(dir.path(), &clock);
+        let (known, said) = answered(&here.site);
+        assert_eq!(known, 20, "{said}");
+        assert!(
+            !said.contains("missing") && !said.contains("lost"),
+            "{said}"
+        );
+        here.stop();
+    }
+}

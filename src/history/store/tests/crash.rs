@@ -438,9 +438,10 @@ fn a_file_that_is_gone_is_left_out_and_strangers_stay() {
     let store = Store::open(dir.path(), keep()).unwrap();
     assert_eq!(store.counts.missing, 1);
     assert!(store.parts().read().iter().all(|it| it.path != part.path));
-    let lost = store.lost.iter().map(|it| (it.time, it.what.rows_lost));
+    let missing = store.missing();
+    let lost = missing.iter().map(|it| (it.span.start, it.rows()));
     let expected = [(part.span.start, part.rows())];
-    assert!(lost.eq(expected), "{:?}", store.lost);
+    assert!(lost.eq(expected), "{missing:?}");
     assert!(stranger.exists());
 }
 
@@ -457,6 +458,7 @@ fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
     drop(store);
     let store = Store::open(dir.path(), keep()).unwrap();
     assert_eq!((store.counts.missing, store.lost.len()), (0, 0));
+    assert_eq!(store.missing().len() as u64, missing);
     assert_eq!(verify(dir.path()).unwrap().missing.len() as u64, missing);
     drop(store);
     fs::rename(&away, &rollup).unwrap();

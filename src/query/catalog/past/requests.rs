@@ -37,6 +37,7 @@ use crate::query::read_model::{
 };
 use crate::query::table::{Rows, Table};
 use crate::report::comment::FixedTable;
+use crate::value::text::numbered;
 use crate::value::{Column, ColumnType, Unit, Value};
 
 pub(super) mod first;
@@ -129,19 +130,23 @@ impl Catalog {
         }
         let coverage = Arc::new(Dataset::coverage());
         let ran = RowsAt::of(history, &coverage);
-        let lost = Covered::read(&ran, &coverage, &Dataset::raw(REQUEST), span).own;
+        let requests = Dataset::raw(REQUEST);
+        let lost = Covered::read(&ran, &coverage, &requests, span).own;
         if lost.missed > 0 {
-            let missed = lost.missed;
-            lacking.push(format!(
-                "{missed} requests had left the memory before they could be kept"
+            lacking.push(numbered(
+                lost.missed,
+                "request had left the memory before it could be kept",
+                "requests had left the memory before they could be kept",
             ));
         }
         if lost.rows_lost > 0 {
-            let rows = lost.rows_lost;
-            lacking.push(format!(
-                "{rows} requests are lost: they could not be read, or their files are missing"
+            lacking.push(numbered(
+                lost.rows_lost,
+                "request is lost: it could not be read",
+                "requests are lost: they could not be read",
             ));
         }
+        lacking.extend(history.lacks(&requests, span));
         Ok((at, lacking))
     }
 
