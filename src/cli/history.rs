@@ -8,6 +8,7 @@ use clap::{Args as FlagGroup, Subcommand, ValueEnum};
 use super::format::{self, fit, fit_right, grouped, visible};
 use super::{Failure, complain, print};
 use crate::history::inspect::{self, Held};
+use crate::value::text::{counted, numbered};
 
 /// What to do with it.
 #[derive(Debug, Subcommand)]
@@ -147,11 +148,11 @@ fn moment(unix_secs: u64) -> String {
 fn verify(dir: &Path) -> Result<(), Failure> {
     let verified = inspect::verify(dir).map_err(Failure::failed)?;
     verified.problems.iter().for_each(complain);
-    let number = |number: u64| grouped(number as f64);
     let mut text = format!(
-        "{} files with {} rows are whole ({}).",
-        number(verified.parts),
-        number(verified.rows),
+        "{} with {} {} whole ({}).",
+        counted(verified.parts, "file"),
+        counted(verified.rows, "row"),
+        if verified.parts == 1 { "is" } else { "are" },
         format::bytes(verified.bytes as f64)
     );
     if verified.is_torn {
@@ -170,8 +171,10 @@ fn verify(dir: &Path) -> Result<(), Failure> {
     print(&text)?;
     match verified.problems.len() {
         0 => Ok(()),
-        wrong => Err(Failure::failed(format!(
-            "{wrong} files are not as they were written"
+        wrong => Err(Failure::failed(numbered(
+            wrong,
+            "file is not as it was written",
+            "files are not as they were written",
         ))),
     }
 }

@@ -223,6 +223,13 @@ impl Batch {
         self.parts.iter().flat_map(|it| it.moments.keys().copied())
     }
 
+    /// The number of its rows, without those of coverage.
+    pub(super) fn len(&self) -> usize {
+        let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
+        let rows = parts.flat_map(|it| it.moments.values());
+        rows.map(Rows::len).sum()
+    }
+
     /// Whether it has no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -419,6 +419,13 @@ impl History {
         self.0.wanted_to.fetch_max(to, Ordering::AcqRel);
         let begun = Instant::now();
         loop {
+    /// The number of rows in memory.
+    pub(super) fn waiting(&self) -> usize {
+        let memory = MEMORY.lock(&self.0.memory);
+        let flushing = memory.flushing.as_ref().map_or(0, |it| it.batch.len());
+        memory.running.len() + flushing
+    }
+
             if self.0.flushed_to.load(Ordering::Acquire) >= to {
                 return true;
             }

@@ -263,6 +263,12 @@ impl Requests {
         }
     }
 
+    /// The number of requests in transit, with those that nobody has looked at yet.
+    pub(super) fn waiting(&self) -> usize {
+        let waiting = self.unpublished();
+        waiting.kept.len() + waiting.ids.count()
+    }
+
     /// Counters since the start, for the daemon's status.
     pub(super) fn readings(&self) -> Vec<Reading> {
         let collector = COLLECTOR.lock(&self.0.collector);

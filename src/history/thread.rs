@@ -291,9 +291,7 @@ impl Writer {
             work.flush(store, true) && work.flush(store, true) && work.end_requests(store)
         });
         if !is_all_written {
-            error!(
-                "Rows of history that could not be written are lost with the end of the process."
-            );
+            work.say_what_is_lost();
         }
     }
 }
@@ -479,6 +477,19 @@ impl Work {
                 },
             });
             self.missed = missed;
+        }
+    }
+
+    /// Logs what waited and could not be written at the end, if anything.
+    fn say_what_is_lost(&self) {
+        let requests = self.requests.as_ref().map_or(0, Requests::waiting);
+        let rows = self.history.waiting();
+        if rows + requests > 0 {
+            error!(
+                rows,
+                requests,
+                "Rows of history that could not be written are lost with the end of the process."
+            );
         }
     }
 

@@ -369,6 +369,20 @@ fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     assert_eq!(listing(), before);
+    let is_lost = |line: &&Json| {
+        let said = line["message"].as_str().unwrap_or_default();
+        said.ends_with("are lost with the end of the process.")
+    };
+    let log = program.log();
+    let lost = log.iter().find(is_lost).unwrap();
+    assert_eq!(lost["requests"], 100, "{lost}");
+    assert!(lost["rows"].as_u64() >= Some(3), "{lost}");
+    // Nobody came, so nothing is lost.
+    let mut program = Program::serve(&[&setting, "history.flush_period=1s"]);
+    until(&program.site, "it is off", |it| it["off"].is_string());
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    assert!(!program.log().iter().any(|it| is_lost(&it)));
 }
 
 /// The pieces of a folder.
