@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::files;
 use crate::config::units::rounded_bytes;
@@ -254,6 +254,7 @@ impl LockedFolder {
     pub fn open(setting: Setting, path: &Path) -> Result<Self, StateError> {
         if find(setting, path)? != Folder::Present {
             files::create_folder(path, files::FOLDER_MODE).map_err(setting.failed(MAKE, path))?;
+            info!(dir = %path.display(), "Made the folder of {}: it was not there.", setting.key);
         }
         let file = File::open(path).map_err(setting.failed("open", path))?;
         match file.try_lock() {
