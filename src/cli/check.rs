@@ -206,7 +206,9 @@ fn unusable_folders(config: &Config) -> Vec<String> {
         history.map(|dir| (dir, folder::check(HISTORY, dir, free_min))),
     ];
     let wrong = checked.into_iter().flatten().filter_map(|(dir, found)| {
-        let error = found.err()?;
+        let Err(error) = found else {
+            return doctor::unreadable_history(config, dir);
+        };
         let advice = match &error {
             StateError::InUse { .. } => return None,
             StateError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {

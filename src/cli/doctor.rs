@@ -25,6 +25,7 @@ use crate::config::{Config, ConfigFlags, SquidFrom, TlsFiles};
 use crate::daemon::memory_limit;
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError, disk_plan};
+use crate::history::inspect;
 use crate::input::squid::tcp::CONNECTIONS_MAX;
 use crate::input::stat::client;
 use crate::input::udp::kernel;
@@ -499,10 +500,24 @@ fn history_dir(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     };
     let min = config.history.free_min as u64;
     let found = folder::check(folder::HISTORY, dir, min);
-    let found = folder_found(HISTORY_DIR, dir, found, serving);
+    let unreadable = found.is_ok().then(|| unreadable_history(config, dir));
+    let found = match unreadable.flatten() {
+        None => folder_found(HISTORY_DIR, dir, found, serving),
+        Some(why) => Finding::wrong(HISTORY_DIR, why, MANIFEST.to_owned()),
+    };
     let lasting = disk_plan::lasting(config).join("\n");
     let lasting = format!("{}:\n{lasting}", disk_plan::assumption());
     vec![found, Finding::right("history.size_max", lasting)]
+}
+
+/// What to do about a manifest that cannot be read.
+const MANIFEST: &str = "bring back the manifest from a backup, or name another folder: history.dir";
+
+/// Why history would be off although its folder can be written: the manifest.
+pub(super) fn unreadable_history(config: &Config, dir: &Path) -> Option<String> {
+    let is_history = config.history.dir.as_deref() == Some(dir);
+    let error = is_history.then(|| inspect::check(dir).err()).flatten()?;
+    Some(format!("{error}; history is off with it"))
 }
 
 fn folder_found(

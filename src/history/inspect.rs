@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
+use super::manifest::file::read_manifest;
 use super::part::{Part, Section};
 use super::stored::Want;
 pub use super::tree::set_aside;
@@ -135,6 +136,14 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
     verified.orphans = orphans_in(dir)?;
     verified.is_torn = now.torn > 0;
     Ok(verified)
+}
+
+/// Whether a daemon could read the manifest of a folder, if that exists.
+///
+/// # Errors
+/// The reason why history would be off.
+pub fn check(dir: &Path) -> Result<(), StoreError> {
+    read_manifest(dir).map(drop)
 }
 
 fn read(dir: &Path) -> Result<Manifest, StoreError> {

@@ -30,17 +30,17 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
-use super::disk::{Disk, StoreError, damaged, failed};
+use super::disk::{Disk, StoreError, failed};
 use super::log_of_seconds::Log;
-use super::manifest::file::{COMMITS_BYTES_MAX, append_run, reserve, write_manifest};
+use super::manifest::file::{
+    COMMITS_BYTES_MAX, append_run, read_manifest, reserve, write_manifest,
+};
 use super::manifest::{Manifest, UpTo};
 use super::part::{Part, Parts, number_of};
 use super::pending::{Contents, PendingWriter};
 use super::retention::{AgeClock, Retention};
 use super::shipping::{Shipped, Shipping};
-use super::tree::{
-    DAMAGED, ORPHANS, PENDING, checksum, files_of, is_temporary, orphans_in, uncounted,
-};
+use super::tree::{DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted};
 use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
 use crate::state::files;
@@ -155,7 +155,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let folder = LockedFolder::open(HISTORY, dir)?;
         let path = Manifest::path(dir);
-        let mut manifest = match Manifest::read(dir)? {
+        let mut manifest = match read_manifest(dir)? {
             Some(manifest) => {
                 // The process before may have ended between writing and syncing. Files are removed
                 // by what it says, so it is to stay: a power cut could bring back one that counts
@@ -165,16 +165,7 @@ impl Store {
                 disk.sync_folder(dir)?;
                 manifest
             }
-            None => match files_of(dir)?.first() {
-                None => Manifest::new(dir),
-                Some(file) => {
-                    let reason = format!(
-                        "it is missing, and without it {} cannot be read",
-                        file.display()
-                    );
-                    return Err(damaged(&path, reason));
-                }
-            },
+            None => Manifest::new(dir),
         };
         if manifest.torn > 0 {
             warn!(file = %path.display(), bytes = manifest.torn, "Left out a commit that was not finished.");

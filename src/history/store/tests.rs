@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::super::parquet::Want;
+use super::super::tree::files_of;
 use super::super::{Batch, Dataset, Gain, Retention, Section};
 use super::*;
 use crate::report::gain::Sum;
