@@ -21,14 +21,14 @@ pub mod history {
             match *self {}
         }
 
+        pub(crate) fn why_lacking(&self) -> Option<String> {
+            match *self {}
+        }
+
         pub(crate) fn status(&self) -> Group {
             match *self {}
         }
     }
-
-    /// Imports of logs.
-    pub mod import {
-        pub(crate) const BYTES: usize = 0;
 
     /// Inspects a folder of history.
     pub mod inspect {
@@ -39,6 +39,10 @@ pub mod history {
             Ok(())
         }
     }
+
+    /// Imports of logs.
+    pub mod import {
+        pub(crate) const BYTES: usize = 0;
 
         /// There is none.
         #[derive(Debug)]

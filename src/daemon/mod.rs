@@ -294,7 +294,7 @@ impl Daemon {
             let run = move |stop: &Shutdown| writer.run(stop);
             Worker::start("snapshot", "the snapshot thread", run)
         });
-        let cannot_keep = !catalog.out_of_order().is_empty();
+        let cannot_keep = !catalog.cannot_keep().is_empty();
         startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
         let mark = kept_in(config).filter(|dir| dir.is_dir());
         let mark = mark.map(|dir| RunningMark::set(dir, &catalog.refilled_spans()));

@@ -242,6 +242,20 @@ impl History {
         failures.find_map(|(what, why)| Some(format!("{what}: {}", why.as_ref()?)))
     }
 
+    /// The pieces that were set aside, if there are any.
+    #[must_use]
+    pub fn why_lacking(&self) -> Option<String> {
+        let status = self.0.status.lock();
+        let aside = status.set_aside.iter().map(|it| it.display().to_string());
+        let aside: Vec<String> = aside.collect();
+        (!aside.is_empty()).then(|| {
+            format!(
+                "history goes without what cannot be read and was set aside: {}",
+                aside.join(", ")
+            )
+        })
+    }
+
     /// Records that the store cannot be opened; returns the reason if it is a new one.
     pub(super) fn set_off(&self, reason: String) -> Option<String> {
         let off = &mut self.0.status.lock().off;
@@ -405,6 +419,13 @@ impl History {
         }
     }
 
+    /// The number of rows in memory.
+    pub(super) fn waiting(&self) -> usize {
+        let memory = MEMORY.lock(&self.0.memory);
+        let flushing = memory.flushing.as_ref().map_or(0, |it| it.batch.len());
+        memory.running.len() + flushing
+    }
+
     /// Whether a flush is requested.
     pub(super) fn is_wanted(&self) -> bool {
         let wanted = self.0.wanted_to.load(Ordering::Acquire);
@@ -419,13 +440,6 @@ impl History {
         self.0.wanted_to.fetch_max(to, Ordering::AcqRel);
         let begun = Instant::now();
         loop {
-    /// The number of rows in memory.
-    pub(super) fn waiting(&self) -> usize {
-        let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.as_ref().map_or(0, |it| it.batch.len());
-        memory.running.len() + flushing
-    }
-
             if self.0.flushed_to.load(Ordering::Acquire) >= to {
                 return true;
             }

@@ -14,17 +14,18 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::disk::{READ_TRIES, StoreError, failed};
+use super::disk::{READ_TRIES, StoreError, damaged, failed, unreadable};
 use super::merged::{Merged, Source};
 use super::parquet;
 use super::part::{Part, Section, datasets};
 use super::pending::{Contents, PendingWriter};
 use super::resolution::date;
 use super::store::{Staged, Store};
-use super::tree::ROLLUP;
+use super::tree::{ROLLUP, checksum};
 use super::{Dataset, Gain, Resolution, Row};
 use crate::instruments::Instrument;
 
@@ -76,6 +77,18 @@ impl Store {
         now: u64,
         meanwhile: &mut Meanwhile<'_>,
     ) -> Result<bool, StoreError> {
+        let is_suspect =
+            |part: &&Arc<Part>| !part.is_published() && part.suspect.load(Ordering::Relaxed);
+        let suspect = self.manifest.parts().find(is_suspect).cloned();
+        if let Some(suspect) = suspect {
+            self.attempt(|store| {
+                let read = check(&suspect);
+                // Its file goes when nobody has it any more.
+                drop(suspect);
+                store.without_damaged(read)
+            })?;
+            return Ok(true);
+        }
         let due = self.due(now, false).or_else(|| self.due(now, true));
         let Some((resolution, pieces)) = due else {
             return Ok(false);
@@ -91,15 +104,20 @@ impl Store {
                 true => store.publish_requests(pieces, now, meanwhile),
                 false => store.publish(resolution, pieces, now, meanwhile),
             };
-            match published {
-                Err(StoreError::Damaged { path, reason }) => store.set_aside(&path, &reason),
-                Err(StoreError::Unreadable { path, source }) if store.is_given_up(&path) => {
-                    store.set_aside(&path, &source.to_string())
-                }
-                published => published,
-            }
+            store.without_damaged(published)
         })?;
         Ok(true)
+    }
+
+    /// Sets the piece aside for which reading has failed, if it is damaged or given up.
+    fn without_damaged(&mut self, read: Result<(), StoreError>) -> Result<(), StoreError> {
+        match read {
+            Err(StoreError::Damaged { path, reason }) => self.set_aside(&path, &reason),
+            Err(StoreError::Unreadable { path, source }) if self.is_given_up(&path) => {
+                self.set_aside(&path, &source.to_string())
+            }
+            read => read,
+        }
     }
 
     /// Lets `meanwhile` commit during an attempt that has files of its own.
@@ -232,6 +250,16 @@ impl Store {
         let name = self.folder.path.join(name);
         self.stage(path, &file, name, contents, now).map(Some)
     }
+}
+
+/// Compares a piece that a reader could not read with its checksum.
+fn check(piece: &Part) -> Result<(), StoreError> {
+    let found = checksum(&piece.path).map_err(unreadable(&piece.path))?;
+    if found != (piece.bytes, piece.crc) {
+        return Err(damaged(&piece.path, "a checksum is wrong".to_owned()));
+    }
+    piece.suspect.store(false, Ordering::Relaxed);
+    Ok(())
 }
 
 /// The final path of a dataset's file that was written as `N.new`: see [`store`](super::store).

@@ -586,6 +586,7 @@ fn kept_piece(path: &Path) -> std::io::Result<Part> {
         // Its hour is over.
         written: start,
         crc: 0,
+        suspect: Arc::default(),
     })
 }
 

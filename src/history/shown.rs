@@ -25,7 +25,7 @@ use super::Dataset;
 use super::parquet::{BATCH_ROWS, ReadAs};
 use super::part::Part;
 use super::stored::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
-use super::unit::{Batches, Unit};
+use super::unit::{Batches, Unit, unread_error};
 
 /// Returns the columns of a dataset's rows.
 #[must_use]
@@ -126,12 +126,14 @@ impl Wanted {
         part: &Arc<Part>,
         times: &Range<u64>,
     ) -> io::Result<impl Iterator<Item = io::Result<RecordBatch>> + Send + use<>> {
-        let units = Unit::of_part(part, times, &self.dataset, &self.read_as)?;
-        let wanted = self.clone();
-        Ok(units.into_iter().flat_map(move |unit| {
+        let units = Unit::of_part(part, times, &self.dataset, &self.read_as);
+        let units = units.map_err(|error| unread_error(part, &error))?;
+        let (wanted, part) = (self.clone(), Arc::clone(part));
+        let batches = units.into_iter().flat_map(move |unit| {
             let batches = wanted.of_unit(&unit);
             batches.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
-        }))
+        });
+        Ok(batches.map(move |batch| batch.map_err(|error| unread_error(&part, &error))))
     }
 
     /// Returns the rows in memory whose times are in a span.

@@ -283,11 +283,6 @@ impl Store {
     /// The parts that count, shared with readers.
     #[must_use]
     pub fn parts(&self) -> Parts {
-    /// The parts whose files were missing at the start.
-    pub(super) fn missing(&self) -> Vec<Arc<Part>> {
-        self.manifest.missing().cloned().collect()
-    }
-
         Arc::clone(&self.parts)
     }
 
@@ -295,6 +290,11 @@ impl Store {
     pub fn share(&mut self, parts: Parts) {
         self.parts = parts;
         self.show();
+    }
+
+    /// The parts whose files were missing at the start.
+    pub(super) fn missing(&self) -> Vec<Arc<Part>> {
+        self.manifest.missing().cloned().collect()
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -432,6 +432,7 @@ impl Store {
             bytes,
             written: now,
             crc,
+            suspect: Arc::default(),
         };
         Ok(Staged { file: path, part })
     }

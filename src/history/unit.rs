@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use datafusion::arrow::array::RecordBatch;
+use tracing::warn;
 
 use super::histogram::HistogramRef;
 use super::parquet::{Opened, ReadAs};
@@ -313,9 +314,19 @@ impl Part {
     }
 }
 
+/// A remark on a part that could not be read; logs that, and has the history thread look at it.
 pub(super) fn unread(part: &Part, error: &io::Error) -> String {
     let name = part.path.file_name().unwrap_or_default();
+    // A folder that is not there for a while is not damage.
+    if error.kind() != io::ErrorKind::NotFound && !part.suspect.swap(true, Ordering::Relaxed) {
+        warn!(file = %part.path.display(), %error, "A file of history cannot be read: answers lack its rows.");
+    }
     format!("{} could not be read: {error}", name.display())
+}
+
+/// Likewise as an error.
+pub(super) fn unread_error(part: &Part, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), unread(part, error))
 }
 
 /// Runs this many pieces of work on all processors, and returns the result of each thread.
@@ -368,6 +379,7 @@ mod tests {
                     rolled: false,
                     written: 0,
                     crc: 0,
+                    suspect: Arc::default(),
                 })
             };
             let parts = parts.iter().map(part).collect();

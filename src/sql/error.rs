@@ -148,6 +148,7 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
             DataFusionError::Plan(what) => Self::plan(what),
             DataFusionError::Internal(what) => Self::internal(what.clone()),
+            DataFusionError::IoError(error) => Self::unreadable(error.to_string()),
             DataFusionError::External(other) => match other.downcast_ref::<Self>() {
                 Some(ours) => ours.clone(),
                 None => Self::internal(other.to_string()),

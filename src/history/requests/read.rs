@@ -43,7 +43,7 @@ use super::unpublished::{Packed, Unpublished};
 use super::view::{Bounds, End, View};
 use crate::history::parquet::{BATCH_ROWS, unpanicked};
 use crate::history::pending::PendingFile;
-use crate::history::unit::unread;
+use crate::history::unit::unread_error;
 use crate::history::{Dataset, Part};
 
 /// Rows of a piece read first: twice as many each time, up to a batch.
@@ -212,7 +212,7 @@ impl Reader {
             Reading::File { part, .. }
             | Reading::Packed {
                 part: Some(part), ..
-            } => unreadable(part, &error),
+            } => unread_error(part, &error),
             Reading::Packed { part: None, .. } => error,
         })?;
         if batch.is_some() {
@@ -311,7 +311,7 @@ impl Reader {
         };
         opened()
             .map(Some)
-            .map_err(|error: io::Error| unreadable(&part, &error))
+            .map_err(|error: io::Error| unread_error(&part, &error))
     }
 
     /// The next rows of the current source; `None` at its end.
@@ -432,10 +432,6 @@ fn packed_in(table: &str) -> &str {
 
 /// The column by which requests are sorted.
 const TIME: &str = "req_time_us";
-
-fn unreadable(part: &Part, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), unread(part, error))
-}
 
 /// The smallest or largest value of a column in a row group, if known.
 fn bound(opened: &ArrowReaderMetadata, group: usize, column: &str, end: End) -> Option<ArrayRef> {

@@ -190,7 +190,7 @@ fn problem(error: SqlError) -> Problem {
         }
         1227 | 1290 => StatusCode::FORBIDDEN,
         1104 => StatusCode::PAYLOAD_TOO_LARGE,
-        1016 | 1040 | 1041 | 1317 | 1969 | 3024 => StatusCode::SERVICE_UNAVAILABLE,
+        1016 | 1024 | 1040 | 1041 | 1317 | 1969 | 3024 => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     };
     let problem = Problem::new(status, error.message);

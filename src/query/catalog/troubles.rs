@@ -37,6 +37,13 @@ impl Catalog {
 
     /// Parts that do not work although the daemon is ready, each with its reason.
     pub fn out_of_order(&self) -> Vec<String> {
+        let history = self.status.history.as_ref();
+        let lacking = history.and_then(History::why_lacking);
+        self.cannot_keep().into_iter().chain(lacking).collect()
+    }
+
+    /// Parts that cannot keep what they should, each with its reason.
+    pub fn cannot_keep(&self) -> Vec<String> {
         let snapshots = self.status.snapshots.as_ref();
         let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
         let failing = failing.map(|why| format!("no snapshot can be written: {why}"));

@@ -17,7 +17,9 @@ use serde_json::{Value as Json, json};
 
 use super::killed::known;
 use super::{START_MS, of_history, start};
-use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pass};
+use crate::harness::{
+    Here, Program, Sender, Site, await_condition, await_until, pass, pinbad, run,
+};
 use crate::packets::request;
 use crate::restart::{Unmount, mount};
 
@@ -443,4 +445,49 @@ fn a_file_that_is_back_lacks_nothing() {
         );
         here.stop();
     }
+}
+
+/// It is set aside as soon as somebody has met it, and named everywhere; all else goes on.
+#[test]
+fn a_damaged_piece_is_named_when_a_reader_meets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let first = &first_of_two(dir.path(), &clock);
+    let mut bytes = fs::read(first).unwrap();
+    // Behind the mark at the beginning, and the length and checksum of the first block.
+    bytes
+        .iter_mut()
+        .skip(40)
+        .step_by(97)
+        .take(60)
+        .for_each(|it| *it ^= 4);
+    fs::write(first, &bytes).unwrap();
+    let here = start(dir.path(), &clock);
+    let site = &here.site;
+    let all = "SELECT SUM(req_count) FROM history.report_by_script_name";
+    let query = json!({ "query": all }).to_string();
+    let refused = site.post("/api/v1/sql", &query);
+    let name = first.file_name().unwrap().to_str().unwrap();
+    let said = refused.problem(503);
+    assert!(
+        said.starts_with(&format!("{name} could not be read: ")),
+        "{said}"
+    );
+    let history = until(site, "it is set aside", |it| {
+        clock.advance_ms(1_000);
+        count(it, "pieces_damaged") == 1
+    });
+    let aside = first.with_extension("damaged");
+    let aside = aside.to_str().unwrap();
+    assert_eq!(history["set_aside"], json!([aside]));
+    assert_has!(site.json("/readyz")["detail"].to_string() => "was set aside", aside);
+    // SQL has the others, and HTTP says what is missing.
+    assert_eq!(site.sql(all), json!([[10]]));
+    let (known, said) = answered(site);
+    assert_eq!(known, 10, "{said}");
+    assert_has!(said => "1 row is lost: it could not be written for long, or not be read");
+    let mut ls = pinbad();
+    let ended = run(ls.args(["history", "ls", "--dir", dir.path().to_str().unwrap()]));
+    assert_has!(ended.out => "set aside, not readable", aside);
+    here.stop();
 }

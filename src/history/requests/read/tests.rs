@@ -379,5 +379,6 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
         rolled: false,
         written: begin,
         crc: 0,
+        suspect: Arc::default(),
     })
 }
