@@ -175,6 +175,18 @@ if [ -d /run/systemd/system ]; then
     check "it has restarted the service" sh -c '[ "$1" != 0 ] && [ "$1" != "$2" ]' sh "$(since MainPID pinbad.service)" "$process"
     check "and not the socket" [ "$(since ActiveEnterTimestampMonotonic pinbad.socket)" = "$socket" ]
     check "its socket is systemd's" grep -q '"handed_over":true' <(status)
+    cp /etc/pinbad/pinbad.toml "$state/right.toml"
+    echo 'wrong = 1' >>/etc/pinbad/pinbad.toml
+    starts() { journalctl --no-pager --output cat --unit pinbad.service | grep -c '^Starting '; }
+    before=$(starts)
+    check "with a wrong configuration systemd says that it does not start" sh -c '! systemctl restart pinbad.service'
+    check "packets are sent meanwhile" pinbad load --count 1000 --rate 200
+    check "the socket stays open" systemctl is-active pinbad.socket
+    tried=$(($(starts) - before))
+    check "it was tried once a second, not for each packet ($tried times)" [ $tried -le 8 ]
+    cp "$state/right.toml" /etc/pinbad/pinbad.toml
+    check "once it is right the next try succeeds, and what came before and since is there" \
+        sh -c 'for _ in $(seq 100); do curl -fsS http://127.0.0.1:30080/api/v1/info | grep -q "\"req_count\":1200[,}]" && exit; sleep 0.1; done; exit 1'
     check "systemd stops it" systemctl stop pinbad.service pinbad.socket
 else
     echo "left out: under systemd, which does not run here"
