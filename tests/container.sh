@@ -189,14 +189,14 @@ limit() { # BYTES: the limit of the control group
 }
 limited() { (echo $BASHPID >"$group/cgroup.procs" && inside /usr/bin/pinbad check --config /etc/pinbad/pinbad.toml); }
 if [ -n "$group" ] && limit 805306368 2>/dev/null; then
-    fits() { limited | tee "$work/said"; grep -q 'may have 768.0 MiB of memory; where nothing else is configured: .*reports.memory=' "$work/said"; }
+    fits() { limited | tee "$work/said"; grep -q 'may have 768.0 MiB of memory; reduced because of that: .*reports.memory=' "$work/said"; }
     check "with 768 MiB the plan gets smaller, and that is said" fits
     limit 67108864
     too_small() {
         local code=0
         limited >"$work/said" 2>&1 || code=$?
         cat "$work/said"
-        [ $code = 2 ] && grep -q 'memory: the plan needs up to' "$work/said"
+        [ $code = 2 ] && grep -q 'memory: the plan needs at least .*; this one has 64 MiB; accepted:' "$work/said"
     }
     check "with 64 MiB it does not start, and says why" too_small
 else

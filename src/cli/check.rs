@@ -18,7 +18,7 @@ use crate::config::{Config, ConfigFlags};
 use crate::daemon;
 use crate::daemon::StartError;
 use crate::daemon::disk_plan;
-use crate::daemon::memory_limit::{self, Scaled};
+use crate::daemon::memory_limit::{self, Limits, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::report::row_key::push_key;
 use crate::series::EVERYTHING;
@@ -40,7 +40,14 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let mut config = config.map_err(Failure::of_configuration)?;
     // What is checked is logged as at the start: secrets that everybody may read, for one.
     log::init(config.log.format, Level::WARN).map_err(Failure::failed)?;
-    let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
+    let limits = Limits::of(&config);
+    let scaled = match memory_limit::fit(&mut config) {
+        Ok(scaled) => scaled,
+        Err(error) => {
+            print(&error.plan.to_string())?;
+            return Err(Failure::usage(error));
+        }
+    };
     let failed = |errors: Vec<StartError>| Failure {
         code: 2,
         problems: errors.iter().map(ToString::to_string).collect(),
@@ -114,7 +121,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     }
     let scaled = scaled.map_or(String::new(), |Scaled { limit, settings }| {
         format!(
-            "\nThis control group may have {} of memory; where nothing else is configured: {}.",
+            "\nThis control group may have {} of memory; reduced because of that: {}.",
             rounded_bytes(limit),
             settings.join(" ")
         )
@@ -122,7 +129,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{spans}{push}{receivers}{shipped}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}{releases}",
+         HTTP   {}\n  MySQL  {}{spans}{push}{receivers}{shipped}{squids}{stats}\n  data   {kept}\n\n{}\n{limits}{scaled}{history}{alerts}{releases}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

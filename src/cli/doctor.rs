@@ -136,10 +136,13 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
         return running::ready(&asked(flags, url.as_deref())?);
     }
     let mut config = Config::from_environment(&flags.config)?;
-    // A plan that does not fit is among the findings.
-    let _scaled = memory_limit::fit(&mut config);
+    let too_much = memory_limit::fit(&mut config).err();
     let serving = url(&config).filter(|url| running::serves(url));
-    let findings = examine(&config, serving.as_deref());
+    let mut findings = examine(&config, serving.as_deref());
+    findings.extend(too_much.map(|error| {
+        let found = error.to_string();
+        Finding::wrong("memory limit", found.replace("memory: ", ""), String::new())
+    }));
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     print(&text.join("\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
@@ -210,7 +213,7 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     findings.extend(allowed.map(|allowed| udp_memory(&plan, allowed)));
     findings.push(traffic(&plan));
     findings.extend(descriptors(config));
-    findings.extend(memory(&plan, allowed));
+    findings.extend(memory(&plan));
     findings.push(cores(config));
     findings.extend(kept(config));
     findings.extend(state_dir(config, serving));
@@ -385,10 +388,8 @@ fn descriptors(config: &Config) -> Option<Finding> {
 }
 
 /// Checks whether the memory plan fits the memory of the machine or control group.
-fn memory(plan: &MemoryPlan, allowed: Option<u64>) -> Option<Finding> {
-    // Sockets never hold more together than this, whatever their own limits are.
-    let sockets = allowed.map_or(plan.kernel.bytes, |allowed| allowed.min(plan.kernel.bytes));
-    let needed = plan.total_bytes() + sockets;
+fn memory(plan: &MemoryPlan) -> Option<Finding> {
+    let needed = plan.needed_bytes();
     let available = available()?;
     let found = format!(
         "{} available; the plan needs up to {}, socket buffers included",

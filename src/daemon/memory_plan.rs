@@ -20,6 +20,7 @@ use crate::input::pinba::Decoder;
 use crate::input::squid::SOURCE_BYTES;
 use crate::input::stat::QUEUE_BYTES_MAX;
 use crate::input::udp::batch::BATCH_BYTES;
+use crate::input::udp::kernel;
 use crate::input::udp::senders::{SENDERS_MAX, TABLE_BYTES};
 use crate::input::udp::socket::RecvBuffer;
 use crate::instruments;
@@ -192,6 +193,14 @@ impl MemoryPlan {
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.lines.iter().map(|line| line.bytes).sum()
+    }
+
+    /// The total with the socket buffers, of which all sockets of the machine together may hold no
+    /// more than the kernel allows.
+    #[must_use]
+    pub fn needed_bytes(&self) -> u64 {
+        let sockets = kernel::udp_memory_max();
+        self.total_bytes() + sockets.map_or(self.kernel.bytes, |all| all.min(self.kernel.bytes))
     }
 
     /// Logs the plan, one line per pool; `pinbad check` prints it too.
