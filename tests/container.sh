@@ -144,6 +144,15 @@ refused() {
 check "without users it answers on no address of the container, and says what is needed" refused
 
 more=(PINBAD_HTTP_ALLOW_ANONYMOUS=true)
+not_ours() {
+    local code=0
+    chown 0:0 "$work/volume"
+    inside "${serve[@]}" >"$work/said" 2>&1 || code=$?
+    chown 30002:30002 "$work/volume"
+    cat "$work/said"
+    [ $code = 1 ] && grep -q 'state.dir: cannot make the folder /var/lib/pinbad/state: Permission denied' "$work/said"
+}
+check "with a volume in which it cannot write it does not start, and says why" not_ours
 start() {
     inside "${serve[@]}" >>"$work/daemon.log" 2>&1 &
     runner=$!

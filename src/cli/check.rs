@@ -111,7 +111,9 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));
     let mut kept = kept.collect::<Vec<_>>().join(", ");
     if kept.is_empty() {
-        kept = "in memory only: a restart loses it; --data DIR (data.dir) keeps it".to_owned();
+        let why = config.folder_refused.iter();
+        let why: String = why.map(|why| format!("; {why}")).collect();
+        kept = format!("in memory only: a restart loses it; --data DIR (data.dir) keeps it{why}");
     }
     let mut history = String::new();
     for (place, line) in disk_plan::lasting(&config).iter().enumerate() {

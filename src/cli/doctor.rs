@@ -479,7 +479,9 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
 /// Says whether anything is kept at all.
 fn kept(config: &Config) -> Option<Finding> {
     let is_kept = config.state.dir.is_some() || config.history.dir.is_some();
-    let found = "everything is kept in memory: a restart loses it".to_owned();
+    let why = config.folder_refused.iter();
+    let why: String = why.map(|why| format!("; {why}")).collect();
+    let found = format!("everything is kept in memory: a restart loses it{why}");
     let change = format!(
         "--data DIR, or data.dir in the configuration\n\
          or make the folder where it is by default: mkdir -p {USUAL} && chown USER {USUAL}"

@@ -117,7 +117,7 @@ fn defaults_are_those_of_the_contract() {
 #[test]
 fn what_has_no_folder_of_its_own_lies_under_that_of_all_data() {
     let usual = || Some(PathBuf::from("/usual"));
-    let dirs = |set_to: &[&str], usual| {
+    let dirs = |set_to: &[&str], usual: Option<PathBuf>| {
         let config = Config::load_beside(&set(set_to), [], usual).unwrap();
         let shown =
             |dir: Option<PathBuf>| dir.map_or(String::new(), |dir| dir.display().to_string());

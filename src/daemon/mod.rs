@@ -216,6 +216,7 @@ impl Daemon {
             rewrites: config.rewrites.clone(),
             rule_counters: Arc::clone(&rule_counters),
             snapshots: snapshots.clone(),
+            nothing_kept: startup::nothing_kept(config),
             history: None,
             losses: Mutex::default(),
             certificates: Arc::default(),

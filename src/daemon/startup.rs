@@ -356,6 +356,16 @@ pub(super) fn log_last_end(
     warn!(snapshot, history, "{how} {back}");
 }
 
+/// The reason why a daemon that should keep its data in the usual folder keeps it in memory.
+pub(super) fn nothing_kept(config: &Config) -> Option<String> {
+    let folders = [&config.state.dir, &config.history.dir];
+    let reason = config.folder_refused.as_ref();
+    let reason = reason.filter(|_| folders.iter().all(|dir| dir.is_none()));
+    let why = format!("all data is kept in memory, and a restart loses it: {}", reason?);
+    warn!("{why}. --data DIR (data.dir) names another folder, \"\" none.");
+    Some(why)
+}
+
 /// Logs that the daemon is ready: where it listens, and what it keeps where, unless it has just
 /// logged that it `cannot_keep` that.
 pub(super) fn log_ready(

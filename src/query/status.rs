@@ -60,6 +60,8 @@ pub struct Status {
     pub rule_counters: Arc<RuleCounters>,
     /// The state of snapshots; `None` without `state.dir`.
     pub snapshots: Option<Arc<Snapshots>>,
+    /// Why nothing is kept although that was wanted.
+    pub nothing_kept: Option<String>,
     /// Samples of PHP's functions; `None` without a `[[stat]]`.
     pub profile: Option<Arc<Profile>>,
     /// The past on disk; `None` without `history.dir`.
@@ -90,6 +92,7 @@ impl Status {
             rewrites: Vec::new(),
             rule_counters: Arc::new(RuleCounters::new(0)),
             snapshots: None,
+            nothing_kept: None,
             profile: None,
             history: None,
             losses: Mutex::default(),

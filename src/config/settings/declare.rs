@@ -41,6 +41,8 @@ macro_rules! settings {
             pub rewrites: Vec<RewriteRule>,
             /// `[[user]]`: who may log in over HTTP and MySQL.
             pub users: Vec<ConfiguredUser>,
+            /// Why the folder that `data.dir = "auto"` stands for is there and cannot be used.
+            pub folder_refused: Option<String>,
         }
 
         /// All keys, in the order of `config/pinbad.toml`.
@@ -69,6 +71,7 @@ macro_rules! settings {
                     slos: Vec::new(),
                     rewrites: Vec::new(),
                     users: Vec::new(),
+                    folder_refused: None,
                 }
             }
 

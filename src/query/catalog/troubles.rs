@@ -41,6 +41,7 @@ impl Catalog {
         let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
         let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
         let history = self.status.history.as_ref().and_then(History::why_failing);
-        history.into_iter().chain(failing).collect()
+        let kept = self.status.nothing_kept.clone();
+        history.into_iter().chain(failing).chain(kept).collect()
     }
 }
