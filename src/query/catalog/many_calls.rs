@@ -14,6 +14,8 @@ const TAGS_MAX: usize = 8;
 const SEARCHED_MAX: usize = 100_000;
 /// Maximum number of rows for each tag name.
 const ROWS_MAX: usize = 1_000;
+/// Maximum number of names of tags left out that a remark has.
+const NAMED_MAX: usize = 5;
 /// Milliseconds for which the number of rows is listed without counting them again.
 const COUNT_MS: u64 = 30_000;
 
@@ -21,8 +23,12 @@ const COUNT_MS: u64 = 30_000;
 pub(super) type Counted = Option<(u64, usize)>;
 
 impl Catalog {
-    /// Returns the current table; it is empty without raw rows.
-    pub(super) fn many_calls(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
+    /// Returns the current table, of the tag `named` if there is one; it is empty without raw rows.
+    pub(super) fn many_calls(
+        &self,
+        table: &StatusTable,
+        named: Option<&str>,
+    ) -> Result<ReportAnswer, QueryError> {
         let mut search = TimerSearch {
             scanned_max: SEARCHED_MAX,
             groups_max: ROWS_MAX,
@@ -38,14 +44,21 @@ impl Catalog {
             }
             remarks.extend(found.scanned.sample_of.map(sampled));
             search.per_request = true;
-            for name in found.tag_names.into_iter().take(TAGS_MAX) {
+            let mut names = found.tag_names;
+            match named {
+                Some(named) => names = vec![named.to_owned()],
+                None => remarks.extend(left_out(&names)),
+            }
+            for name in names.into_iter().take(TAGS_MAX) {
                 let tag = KeySource::TimerTag(name.clone());
                 search.by = vec![KeySource::Field(Field::ScriptName), tag];
                 let groups = raw.timer_groups(&search).rows;
                 rows.extend(groups.iter().filter_map(|group| row(&name, group)));
             }
         }
-        *self.many_calls.lock() = Some((self.clock.mono_ms(), rows.len()));
+        if named.is_none() {
+            *self.many_calls.lock() = Some((self.clock.mono_ms(), rows.len()));
+        }
         Ok(ReportAnswer {
             window_seconds: 0.0,
             covered_seconds: covered_seconds.max(1),
@@ -67,12 +80,28 @@ impl Catalog {
         let recent = counted.filter(|(at_ms, _)| now_ms.saturating_sub(*at_ms) < COUNT_MS);
         recent.map_or_else(
             || {
-                self.many_calls(table)
+                self.many_calls(table, None)
                     .map_or(0, |answer| answer.table.len())
             },
             |(_, rows)| rows,
         )
     }
+}
+
+/// The names of tags beyond [`TAGS_MAX`].
+fn left_out(names: &[String]) -> Option<String> {
+    let names = names.get(TAGS_MAX..).filter(|names| !names.is_empty())?;
+    let shown = names.iter().take(NAMED_MAX).map(|name| format!("{name:?}"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = if names.len() > NAMED_MAX { ", ..." } else { "" };
+    let tags = match names.len() {
+        1 => "1 tag is".to_owned(),
+        tags => format!("{tags} tags are"),
+    };
+    Some(format!(
+        "{tags} left out, which fewer requests have than the {TAGS_MAX} shown: {shown}{more}; a condition on tag_name has \
+         the rows of any tag"
+    ))
 }
 
 /// What the numbers are when they are not those of all requests.

@@ -104,15 +104,21 @@ impl Catalog {
             .count()
     }
 
-    /// The table of this name or alias.
-    pub(super) fn table_answer(&self, name: &str) -> Result<ReportAnswer, QueryError> {
+    /// The table of this name or alias. The answer may leave out rows that do not have the texts
+    /// of `equal`.
+    pub(super) fn table_answer(
+        &self,
+        name: &str,
+        equal: &[(String, String)],
+    ) -> Result<ReportAnswer, QueryError> {
         let unknown = || QueryError::unknown_report(name);
         let table = self.table_named(name).ok_or_else(unknown)?;
         if matches!(table.table, FixedTable::Sample | FixedTable::StatRequest) {
             return self.profile_answer(&table);
         }
         if table.table == FixedTable::ManyCalls {
-            return self.many_calls(&table);
+            let named = equal.iter().find(|(column, _)| column == "tag_name");
+            return self.many_calls(&table, named.map(|(_, name)| &**name));
         }
         if matches!(table.table, FixedTable::Alerts | FixedTable::Slo) {
             return Ok(self.alerts_answer(&table));

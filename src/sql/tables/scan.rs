@@ -64,8 +64,8 @@ pub(super) struct Scan {
     pub(super) columns: Arc<[usize]>,
     /// Conditions of the statement, over the table's columns.
     pub(super) conditions: Arc<[Arc<dyn PhysicalExpr>]>,
-    /// The selected row of a histogram.
-    pub(super) index_value: Option<String>,
+    /// The column and value that select what is read.
+    pub(super) chosen: Option<(String, String)>,
     /// Dynamic filters of other nodes, over the table's columns.
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Most rows wanted.
@@ -112,7 +112,7 @@ impl Scan {
             schema,
             columns: columns.into(),
             conditions: conditions.into(),
-            index_value: None,
+            chosen: None,
             filters: Vec::new(),
             fetch,
             reverse: false,

@@ -18,7 +18,7 @@ use super::declared;
 use super::filter::{is_testable, ranges};
 use super::past_requests;
 use super::raw::RowKey;
-use super::reports::{Report, index_value};
+use super::reports::{Report, chosen};
 use super::scan::Scan;
 use crate::history::History;
 use crate::history::requests::condition::physical;
@@ -137,9 +137,7 @@ impl TableProvider for Table {
                 TableProviderFilterPushDown::Exact
             }
             // A report returns all its rows nevertheless.
-            RowsOf::Report(_) if index_value(filter).is_some() => {
-                TableProviderFilterPushDown::Inexact
-            }
+            RowsOf::Report(_) if chosen(filter).is_some() => TableProviderFilterPushDown::Inexact,
             _ => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(supports).collect())
@@ -165,7 +163,7 @@ impl TableProvider for Table {
         let limit = limit.filter(|_| !matches!(self.rows_of, RowsOf::Past(..)));
         let threads = state.config().target_partitions().max(1);
         let mut scan = Scan::new(self, columns, conditions, limit, threads)?;
-        scan.index_value = filters.iter().find_map(index_value).map(str::to_owned);
+        scan.chosen = filters.iter().find_map(chosen);
         Ok(Arc::new(scan))
     }
 }

@@ -24,7 +24,7 @@ use crate::history::requests::read::RequestsAt;
 use crate::query::error::QueryError;
 use crate::query::question::RequestQuestion;
 use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
-use crate::query::timer_groups::{ONE, Of, TimerSums};
+use crate::query::timer_groups::{ONE, Of, Place, TimerSums};
 use crate::report::definition::{Field, KeySource};
 
 /// Bytes of texts of a request that take no more than a timer.
@@ -167,7 +167,7 @@ fn add_timers(
     let mut reader = reader(at, TIMER, [since, until, is_wanted]);
     let sample_of = sums.scanned.sample_of.map(|all| all as f64);
     let stands_for = sample_of.map_or(1.0, |all| all / requests.len() as f64);
-    let mut known: HashMap<*const Origin, AHashMap<String, Option<usize>>> = HashMap::new();
+    let mut known: HashMap<*const Origin, AHashMap<String, Place>> = HashMap::new();
     let (mut remembered, mut is_weighed) = (0, false);
     let until = Instant::now() + SEARCH_MAX;
     while let Some(batch) = reader.next()? {
@@ -204,7 +204,6 @@ fn add_timers(
                     place
                 }
             };
-            let Some(place) = place else { continue };
             let of = Of {
                 received: int(&batch, RECEIVED, row) as u32,
                 run: Some(name.0.cast_unsigned()),
