@@ -1,8 +1,8 @@
 //! Pinba's COMMENT: `kind[:params[:conditions[:percentiles]]]`.
 //!
 //! Sections are positional, spaces count, nothing can be quoted. Unlike in Pinba, percentiles may
-//! have decimals, and input that crashes it or is ignored at SELECT is an error here: a wrong
-//! number of tags, unknown conditions.
+//! have decimals, and input that crashes it or is ignored is an error here: a wrong number of tags,
+//! params of base reports, unknown conditions.
 //!
 //! ```text
 //! tagN_info:group,server:min_time=0.5,tag.env=prod:50,99.9
@@ -51,7 +51,7 @@ pub(super) fn parse<'a>(
         return wrong(full_kind, problem);
     };
     match *rest {
-        [params @ ""] => {
+        [params @ ""] if kind.tags == Tags::None => {
             let problem = format!(
                 "a colon with nothing behind it; write {full_kind} alone, or \
                  {full_kind}:params:conditions:percentiles with unused sections left empty"
@@ -65,9 +65,17 @@ pub(super) fn parse<'a>(
         _ => {}
     }
     let section = |at: usize| rest.get(at).copied().filter(|section| !section.is_empty());
-    // Base reports take no params; given ones are ignored, as in Pinba.
     let tags = match kind.tags {
-        Tags::None => Vec::new(),
+        Tags::None => match section(0) {
+            None => Vec::new(),
+            Some(params) => {
+                let name = kind.name;
+                let problem = format!(
+                    "{name} takes no parameters: conditions are the section after them, as in {name}::min_time=0.5"
+                );
+                return wrong(params, problem);
+            }
+        },
         _ => tag_names(kind, whole, rest.first().copied(), defaults)?,
     };
     let (filters, histogram_max_secs) = match section(1) {
