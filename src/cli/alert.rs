@@ -86,7 +86,7 @@ pub struct SilenceFlags {
     /// For how long.
     #[arg(long = "for", value_name = "DURATION", default_value = "2h")]
     pub lasting: String,
-    /// Why.
+    /// Why; required.
     #[arg(long, value_name = "TEXT", required_unless_present = "end")]
     pub reason: Option<String>,
     /// End the silence of this number.

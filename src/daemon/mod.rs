@@ -15,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -47,6 +48,7 @@ use crate::state::last_end::{LastEnd, RunningMark};
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
+use crate::telemetry::losses::LossLog;
 
 pub mod alerts;
 pub mod disk_plan;
@@ -83,6 +85,7 @@ pub struct Daemon {
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
     series_thread: Option<Worker>,
+    watch_thread: Option<Worker>,
     push_thread: Option<Worker>,
     history_threads: Vec<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
@@ -115,6 +118,7 @@ impl Daemon {
         activated: ActivatedSockets,
     ) -> Result<Self, StartError> {
         no_history(config)?;
+        let is_new = startup::lacks_folder(config);
         instruments::start(&config.instruments);
         let defaults = defaults(config);
         let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
@@ -278,6 +282,10 @@ impl Daemon {
         let merger = Worker::start("merge", "the merger thread", merge)?;
         let run = move |stop: &Shutdown| deltas.run(stop, take);
         let series_thread = Worker::start("series", "the series thread", run)?;
+        let losses = LossLog::new(counters.clone());
+        let watched = (Arc::clone(&users), Arc::clone(&clock));
+        let run = move |stop: &Shutdown| watch(losses, &watched.0, &*watched.1, stop);
+        let watch_thread = Worker::start("watch", "the thread that logs losses", run)?;
         let history_threads = history.start()?;
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
@@ -295,7 +303,13 @@ impl Daemon {
             Worker::start("snapshot", "the snapshot thread", run)
         });
         let cannot_keep = !catalog.out_of_order().is_empty();
-        startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
+        startup::log_ready(
+            config,
+            &receivers.addresses,
+            &frontends,
+            cannot_keep,
+            is_new,
+        );
         let mark = kept_in(config).filter(|dir| dir.is_dir());
         let mark = mark.map(|dir| RunningMark::set(dir, &catalog.refilled_spans()));
         Ok(Self {
@@ -307,6 +321,7 @@ impl Daemon {
             gathering,
             merger: Some(merger),
             series_thread: Some(series_thread),
+            watch_thread: Some(watch_thread),
             push_thread: push_thread.transpose()?,
             history_threads,
             snapshot_thread: snapshot_thread.transpose()?,
@@ -363,6 +378,7 @@ impl Daemon {
         self.merger = None;
         // After the merger, so that the last merged requests are counted too.
         self.series_thread = None;
+        self.watch_thread = None;
         self.push_thread = None;
         let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
         drop(alert_threads);
@@ -389,6 +405,19 @@ impl Drop for Daemon {
         // Errors are in the log.
         let _logged = self.stop_all();
     }
+}
+
+/// How often the log is told of losses and failed logins, if there is a line due.
+const WATCH_PERIOD: Duration = Duration::from_millis(200);
+
+/// Logs losses and failed logins that are due.
+fn watch(mut losses: LossLog, users: &UserStore, clock: &dyn Clock, stop: &Shutdown) {
+    while !stop.requested() {
+        losses.look(clock.mono_ms());
+        users.log_failures();
+        std::thread::sleep(WATCH_PERIOD);
+    }
+    losses.tell();
 }
 
 /// Checks the reports, secrets and certificates that a configuration names, and that `state.dir`

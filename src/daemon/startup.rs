@@ -361,18 +361,29 @@ pub(super) fn nothing_kept(config: &Config) -> Option<String> {
     let folders = [&config.state.dir, &config.history.dir];
     let reason = config.folder_refused.as_ref();
     let reason = reason.filter(|_| folders.iter().all(|dir| dir.is_none()));
-    let why = format!("all data is kept in memory, and a restart loses it: {}", reason?);
+    let why = format!(
+        "all data is kept in memory, and a restart loses it: {}",
+        reason?
+    );
     warn!("{why}. --data DIR (data.dir) names another folder, \"\" none.");
     Some(why)
 }
 
+/// Whether a folder for data is missing: at a later start perhaps because a file system is not
+/// mounted.
+pub(super) fn lacks_folder(config: &Config) -> bool {
+    let folders = [&config.state.dir, &config.history.dir].into_iter();
+    folders.flatten().any(|dir| !dir.exists())
+}
+
 /// Logs that the daemon is ready: where it listens, and what it keeps where, unless it has just
-/// logged that it `cannot_keep` that.
+/// logged that it `cannot_keep` that. `is_new`: it has made a folder.
 pub(super) fn log_ready(
     config: &Config,
     udp: &[SocketAddr],
     frontends: &Frontends,
     cannot_keep: bool,
+    is_new: bool,
 ) {
     let udp: Vec<String> = udp.iter().map(ToString::to_string).collect();
     let fronts = [
@@ -392,6 +403,7 @@ pub(super) fn log_ready(
     let shown = |dir: &Option<PathBuf>| dir.as_ref().map(|dir| dir.display().to_string());
     let [data, state, history] =
         [&config.data.dir, &config.state.dir, &config.history.dir].map(shown);
+    let new = is_new.then_some(true);
     match (data, state, history) {
         _ if cannot_keep => {}
         (_, None, None) => {
@@ -405,8 +417,8 @@ pub(super) fn log_ready(
                 "Keeping the past in a temporary folder, which is removed at the stop."
             );
         }
-        (Some(data), _, _) if is_within(config) => info!(data, "Keeping data on disk."),
-        (_, Some(state), Some(history)) => info!(state, history, "Keeping data on disk."),
+        (Some(data), _, _) if is_within(config) => info!(data, new, "Keeping data on disk."),
+        (_, Some(state), Some(history)) => info!(state, history, new, "Keeping data on disk."),
         (_, None, Some(history)) => info!(
             history,
             "Keeping the past on disk, and recent requests in memory: a restart loses those. --data DIR (data.dir) keeps both."

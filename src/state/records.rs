@@ -49,11 +49,11 @@ pub enum ReadError {
     #[error("it ends in the middle, after {0} records")]
     Truncated(u64),
     /// A checksum or length is wrong.
-    #[error("it is damaged after {after} records, a checksum or a length is wrong: {problem}")]
+    #[error("it is damaged after {after} records, a checksum or a length is wrong")]
     Checksum {
         /// Records before it.
         after: u64,
-        /// The problem.
+        /// The problem, for debugging.
         problem: io::Error,
     },
     /// The content of a record is invalid.
