@@ -11,6 +11,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
@@ -130,10 +131,12 @@ pub struct DoctorFlags {
 /// Fails if the configuration is invalid, a finding is wrong, or no daemon answers.
 pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
-        return running::execute(&asked(flags, url.as_deref())?);
+        let done = running::execute(&asked(flags, url.as_deref())?);
+        return done.map_err(|failure| with_flag(failure, "--running URL"));
     }
     if let Some(url) = &flags.ready {
-        return running::ready(&asked(flags, url.as_deref())?);
+        let done = running::ready(&asked(flags, url.as_deref())?);
+        return done.map_err(|failure| with_flag(failure, "--ready URL"));
     }
     let mut config = Config::from_environment(&flags.config)?;
     let too_much = memory_limit::fit(&mut config).err();
@@ -149,6 +152,14 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
         true => Err(Failure::reported()),
         false => Ok(()),
     }
+}
+
+/// Names the flag of this command in advice about `--url`, which it does not have.
+fn with_flag(mut failure: Failure, flag: &str) -> Failure {
+    for problem in &mut failure.problems {
+        *problem = problem.replace("--url says", &format!("{flag} says"));
+    }
+    failure
 }
 
 /// A client for the URL given, or for the daemon which the configuration describes, whose own
@@ -199,6 +210,10 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     let mut findings = configured(config);
     findings.push(match (opened, serving) {
         (Err(SocketError::InUse { address }), Some(url)) => used("UDP", address, url),
+        (Err(SocketError::InUse { address }), None) if is_systemds(address) => {
+            let found = format!("{address} is held by {SOCKET_UNIT} of systemd, which starts pinbad and passes it on");
+            Finding::right("UDP", found)
+        }
         (opened, _) => udp(config, opened),
     });
     findings.extend(otlp_inputs(config, serving));
@@ -219,6 +234,23 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     findings.extend(state_dir(config, serving));
     findings.extend(history_dir(config, serving));
     findings
+}
+
+/// The unit of the package that holds the UDP socket.
+const SOCKET_UNIT: &str = "pinbad.socket";
+
+/// Whether the socket unit is active and holds the port of this address.
+fn is_systemds(address: SocketAddr) -> bool {
+    let show = ["show", "--property=ActiveState,Listen", SOCKET_UNIT];
+    let said = Command::new("systemctl").args(show).output();
+    said.is_ok_and(|said| holds(&String::from_utf8_lossy(&said.stdout), address.port()))
+}
+
+/// Whether the properties of a socket unit, as systemctl shows them, say that.
+fn holds(properties: &str, port: u16) -> bool {
+    let wanted = format!(":{port} (Datagram)");
+    let listens = |line: &str| line.starts_with("Listen=") && line.ends_with(&wanted);
+    properties.lines().any(|line| line == "ActiveState=active") && properties.lines().any(listens)
 }
 
 /// Checks whether the UDP addresses can be bound, and the buffers their sockets get.
