@@ -33,7 +33,7 @@ pub struct ImportLogFlags {
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The running daemon [default: http.listen of the configuration].
-    #[arg(long, value_name = "URL", conflicts_with = "live")]
+    #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// As whom, and whose signature counts.
     #[command(flatten)]
@@ -98,6 +98,12 @@ pub fn execute(
     err: &mut impl Write,
 ) -> Result<(), Failure> {
     if flags.live {
+        if flags.url.is_some() {
+            return Err(Failure::usage(
+                "--live sends the lines to an address for Squid's connections, not to a URL; give --to ADDRESS, or --config FILE \
+                 that has it",
+            ));
+        }
         return replay(flags, config, stdin, out);
     }
     let client = match (&flags.url, config.http.listen) {
@@ -219,6 +225,10 @@ impl LogImport<'_> {
             ("lines_repeated", "that came twice"),
             ("lines_lost", "that Squid numbered and that are missing"),
             ("lines_in_future", "later than now"),
+            (
+                "lines_expired",
+                "older than history.retention_day, which are soon removed",
+            ),
         ] {
             let count = self.count(name);
             if count > 0 {

@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -88,6 +89,8 @@ pub struct Taken {
     pub source: Arc<Source>,
     /// Lines in the future, which are not counted.
     pub in_future: u64,
+    /// Requests older than everything that is kept: they are counted, and soon removed.
+    pub expired: u64,
     /// End of the time covered, in unix seconds: the next piece continues there.
     pub covered_to: Option<u64>,
 }
@@ -153,6 +156,7 @@ impl Importer {
             is_known,
             source: Arc::clone(&source),
             in_future: 0,
+            expired: 0,
             covered_to: piece::last_secs(&lines[..bytes]).or(covered_to),
         };
         if let Some(first) = piece::first_secs(lines)
@@ -172,15 +176,19 @@ impl Importer {
         let counters = Arc::clone(&self.rule_counters);
         let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
         let now = self.clock.unix_ms() / 1000;
+        let history = &self.config.history;
+        let kept = [history.retention_minute, history.retention_hour].into_iter();
+        let kept = kept.fold(history.retention_day, Duration::max);
         let piece = Piece::decode(
             lines,
             &source,
             (limits, counting.hasher.clone(), rules),
-            now,
+            (now.saturating_sub(kept.as_secs()), now),
             covered_to,
         );
         let done = Taken {
             in_future: piece.in_future,
+            expired: piece.expired,
             covered_to: piece.covering.to,
             ..nothing(piece.bytes, false)
         };

@@ -16,7 +16,7 @@ use crate::release;
 use crate::report::comment::FixedTable;
 use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::native::{FormError, ReportForm};
+use crate::report::native::{FormError, ReportForm, reworded};
 use crate::report::{DefinedBy, builtin};
 
 /// Most reports and tables.
@@ -243,11 +243,11 @@ fn configured_form(entry: &Entry) -> Result<ReportForm, Vec<ConfiguredError>> {
         let mut alone = toml::Table::from_iter([("name".to_owned(), "x".into())]);
         alone.insert(key.clone(), value.clone());
         let error = read(&alone).err()?;
-        Some(at(entry, key, error.message().trim_end()))
+        Some(at(entry, key, &reworded(error.message().trim_end())))
     });
     let mut wrong: Vec<_> = wrong.collect();
     if wrong.is_empty() {
-        wrong.push(of_entry(entry, whole.message().trim_end()));
+        wrong.push(of_entry(entry, &reworded(whole.message().trim_end())));
     }
     Err(wrong)
 }
@@ -272,7 +272,7 @@ fn at(entry: &Entry, part: &str, problem: &str) -> ConfiguredError {
 fn form_error(entry: &Entry, error: &FormError) -> ConfiguredError {
     match (error, error.part_and_problem()) {
         // Of two definitions in one, either is at fault: names the one other than the comment.
-        (FormError::Mixed(other), (_, problem)) => at(entry, other, &problem),
+        (FormError::Mixed(other), _) => at(entry, other, &error.to_string()),
         (_, ("", problem)) => of_entry(entry, &problem),
         (_, (part, problem)) => at(entry, part, &problem),
     }

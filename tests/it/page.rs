@@ -300,6 +300,13 @@ fn mistakes_are_said_by_pages() {
     {
         assert_eq!(site.get(target).status, 200, "{target}");
     }
+    let nothing = site.get("/api/v1/reports/hist");
+    assert_eq!(nothing.status, 400, "{}", nothing.body);
+    assert_has!(nothing.body => "index_value: is missing");
+    assert_eq!(
+        site.json("/api/v1/reports/hist?index_value=x")["total_rows"],
+        0
+    );
     assert_eq!(site.ask("POST", "/reports", Some("{}")).status, 405);
     here.stop();
 

@@ -135,6 +135,7 @@ pub(in crate::http) async fn read(
         };
         let selection = |all: &[Column], keys: &[usize]| query.selection(all, keys);
         let selected = source.select(&name, &question, selection)?;
+        check_chosen(&question, &selected)?;
         let head = match &selected.answer.of_span {
             Some(of_span) => span_members(of_span),
             None => live_members(source, &name, &selected.answer),
@@ -275,12 +276,34 @@ impl Query {
     }
 }
 
+/// Checks that a row of a histogram view was named: without one there is nothing to show.
+fn check_chosen(question: &ReportQuestion, selected: &SelectedRows) -> Result<(), Problem> {
+    const CHOSEN_BY: &str = "index_value";
+    let mut columns = selected.answer.table.columns().iter();
+    let is_view = columns.next().is_some_and(|it| it.name == CHOSEN_BY)
+        && columns.next().is_some_and(|it| it.name == "segment");
+    let is_chosen = question.equal.iter().any(|(column, _)| column == CHOSEN_BY);
+    match is_view && !is_chosen && selected.rows.is_empty() {
+        true => Err(Problem::parameter(
+            CHOSEN_BY,
+            "is missing; accepted: that of a row of the report, as the report itself shows it",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The number of a column.
 fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem> {
     let names = || all.iter().map(|column| column.name.as_str());
     names().position(|other| other == name).ok_or_else(|| {
         let question = suggest::question(name, names());
-        let why = format!("there is no column {name:?}{question}");
+        let is_percentile =
+            name.starts_with('p') && name.chars().nth(1).is_some_and(|it| it.is_ascii_digit());
+        let percentile = match is_percentile {
+            true => "; a percentile is above 0 and at most 100, as p95 or p99_9",
+            false => "",
+        };
+        let why = format!("there is no column {name:?}{question}{percentile}");
         Problem::parameter(parameter, why).accepting(names())
     })
 }

@@ -37,6 +37,12 @@ pub(in crate::http) fn conditions(
 ) -> Result<(), Problem> {
     search.min_time_us = params.micros("min_time", Rounding::Up)?;
     search.max_time_us = params.micros("max_time", Rounding::Down)?;
+    if search
+        .max_time_us
+        .is_some_and(|most| search.min_time_us > Some(most))
+    {
+        return Err(Problem::parameter("min_time", "is greater than max_time"));
+    }
     for (name, field) in TEXT_FIELDS {
         let text = params.text(name);
         search.texts.extend(text.map(|text| (field, text)));

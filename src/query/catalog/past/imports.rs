@@ -61,6 +61,7 @@ fn shown(taken: &Taken) -> Json {
         }
     }
     shown["lines_in_future"] = taken.in_future.into();
+    shown["lines_expired"] = taken.expired.into();
     let example = taken.source.example.lock();
     shown["last_invalid"] = example.as_ref().map(|it| it.line.clone()).into();
     shown["covered_to"] = taken.covered_to.into();
