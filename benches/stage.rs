@@ -109,7 +109,7 @@ impl Stage {
         let mut config = plan.config.clone();
         config.pool.stats_history = plan.window;
         let defaults = Defaults {
-            history: plan.window,
+            raw_window: plan.window,
             ..Defaults::default()
         };
         let definition = |form: &ReportForm| form.definition(&defaults).expect("a valid report");

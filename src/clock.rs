@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use chrono::{DateTime, SecondsFormat};
+
 /// Where a stage gets the time from.
 pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Milliseconds since some fixed moment; never goes backwards.
@@ -21,6 +23,12 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn unix_secs(&self) -> u32 {
         u32::try_from(self.unix_ms() / 1000).unwrap_or(u32::MAX)
     }
+}
+
+/// Formats unix seconds as `2023-11-14T22:13:20Z`.
+pub(crate) fn rfc3339(unix_secs: u64) -> String {
+    let moment = DateTime::from_timestamp(unix_secs.cast_signed(), 0).unwrap_or_default();
+    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// The machine's own clocks.
@@ -59,7 +67,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock whose monotonic reading goes on where that of another process ended, so that what that
+/// A clock whose monotonic reading continues where that of another process ended, so that what that
 /// process kept need not be translated: ticks, merge times and windows mean the same in both.
 #[derive(Debug)]
 pub struct ContinuedClock {

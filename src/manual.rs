@@ -56,3 +56,41 @@ pub mod tables {}
 pub mod terminal {}
 #[doc = include_str!("manual/trust.md")]
 pub mod trust {}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    /// All files below a folder.
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap();
+        let below = entries.flat_map(|entry| match entry.unwrap().path() {
+            path if path.is_dir() => files(&path),
+            path => vec![path],
+        });
+        below.collect()
+    }
+
+    #[test]
+    fn page_trust_lists_every_file_with_unsafe_code_and_every_fuzz_target() {
+        let page = include_str!("manual/trust.md");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let src = root.join("src");
+        for file in files(&src) {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let is_expected = |line: &str| {
+                let line = line.trim_start();
+                line == "unsafe_code," || line.starts_with("#") && line.contains("(unsafe_code")
+            };
+            if text.lines().any(is_expected) {
+                let name = file.strip_prefix(&src).unwrap().display();
+                assert!(page.contains(&format!("| `{name}` |")), "{name}");
+            }
+        }
+        for file in files(&root.join("tests/fuzz/fuzz_targets")) {
+            let name = file.file_stem().unwrap().display();
+            assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+}

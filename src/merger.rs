@@ -20,8 +20,8 @@ use crate::input::record::Record;
 use crate::instruments::{IDLE, Instrument};
 use crate::pool::Pool;
 use crate::pool::strings::StringInterner;
-use crate::report::read::Held;
-use crate::report::{Arrivals, Choice, Reports, Ticks, Watchlist};
+use crate::report::read::ReadLock;
+use crate::report::{Arrivals, Reports, Ticks, WatchSettings, Watchlist};
 use crate::ring::Consumer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::MergeCounters;
@@ -64,7 +64,7 @@ pub struct Live {
     pub deltas: Stream,
     /// Times for which the lock is held.
     pub holds: LockCounters,
-    history: Ticks,
+    raw_window: Ticks,
     /// Requests that are in the pool but not in the reports yet; empty between merges.
     arrivals: Arrivals,
     /// The latest minute of the wall clock, since 1970; 0 before the first second is over.
@@ -72,9 +72,12 @@ pub struct Live {
     on_minute: OnMinute,
 }
 
-/// Runs once at the turn of a minute: see [`Live::on_minute`].
+/// Runs once, at the turn of a minute, whose first unix second it gets.
+type AtTurn = Box<dyn FnOnce(&Live, u64) + Send>;
+
+/// What waits for it: see [`Live::on_minute`].
 #[derive(Default)]
-struct OnMinute(Mutex<Option<Box<dyn FnOnce(&Live, u64) + Send>>>);
+struct OnMinute(Mutex<Option<AtTurn>>);
 
 impl std::fmt::Debug for OnMinute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -132,7 +135,7 @@ impl Drop for Answering<'_> {
     }
 }
 
-impl Held for Answering<'_> {
+impl ReadLock for Answering<'_> {
     fn live(&self) -> (&Reports, &StringInterner) {
         (&self.live.reports, &self.live.pool.strings)
     }
@@ -149,15 +152,15 @@ impl Held for Answering<'_> {
 }
 
 impl Live {
-    /// An empty pool and the reports over it; `history` is the raw window.
+    /// An empty pool and the reports over it.
     #[must_use]
-    pub fn new(pool: Pool, reports: Reports, history: Ticks) -> Self {
+    pub fn new(pool: Pool, reports: Reports, raw_window: Ticks) -> Self {
         Self {
             pool,
             reports,
             deltas: Stream::default(),
             holds: LockCounters::default(),
-            history,
+            raw_window,
             arrivals: Arrivals::default(),
             minute: 0,
             on_minute: OnMinute::default(),
@@ -187,7 +190,7 @@ impl Live {
     /// Advances time for the raw rows.
     fn expire_rows(&mut self, now_ms: u64) {
         let begun = Instant::now();
-        if let Some(gone) = self.history.last_gone(self.history.at(now_ms)) {
+        if let Some(gone) = self.raw_window.last_gone(self.raw_window.at(now_ms)) {
             let _stage = EXPIRE_ROWS.begin();
             self.pool.expire(gone, now_ms);
             self.notify_freed();
@@ -198,7 +201,12 @@ impl Live {
     /// Starts to record the gains of these reports' groups; returns the list of reports, and a
     /// reader. A quarter of the bytes is for completed seconds, the rest for the running one and
     /// for known groups.
-    pub fn watch(&mut self, mut choice: Choice, now_ms: u64, unix_ms: u64) -> (Watchlist, Reader) {
+    pub fn watch(
+        &mut self,
+        mut choice: WatchSettings,
+        now_ms: u64,
+        unix_ms: u64,
+    ) -> (Watchlist, Reader) {
         let waiting = choice.bytes_max / 4;
         choice.bytes_max -= waiting;
         let reader = self.deltas.subscribe(waiting, now_ms, unix_ms);
@@ -254,7 +262,7 @@ impl Live {
     // Not inlined: next to the guard of a stage the compiler generates worse code.
     #[inline(never)]
     fn merge_records(&mut self, mut records: &[u8], now_ms: u64) -> (u64, u64) {
-        let tick = self.history.at(now_ms);
+        let tick = self.raw_window.at(now_ms);
         let (mut requests, mut timers) = (0, 0);
         let mut batch = Vec::with_capacity(BATCH);
         let mut read = records.len();

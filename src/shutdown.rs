@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How often a stop is noticed by who waits for work.
+/// How often a thread that waits for work checks for a stop.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Shared by all threads of one daemon; once set it stays set.
@@ -24,7 +24,7 @@ impl Shutdown {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the loops shall finish. Relaxed: the flag carries no data, threads are joined after
+    /// Whether the loops should finish. Relaxed: the flag carries no data, threads are joined after
     /// it.
     #[must_use]
     pub fn requested(&self) -> bool {

@@ -6,8 +6,8 @@
 #   PINBAD_CONTAINER_BUILD=1 bash tests/container.sh    builds it in the image, from source, with the images of docker.io
 #
 # It needs root, buildah, mmdebstrap and podman (all of Debian). The images of docker.io that the Containerfile names are made on this
-# machine under the same names: Debian by mmdebstrap, and Rust with a stand-in for cargo that hands out PROGRAM. Where podman cannot run
-# containers (inside of one, for instance) the image's files are run in namespaces of their own, as its configuration says. It takes some two
+# machine under the same names: Debian by mmdebstrap, and Rust with a stand-in for cargo that hands out PROGRAM. The image is run by podman
+# where that can run containers (tests/podman.sh), and in namespaces of our own, as its configuration says. It takes some two
 # minutes, most of them for Debian. What is missing is named, and the exit code is 0 then, because nothing was found wrong.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,10 +29,12 @@ check() { # WHAT COMMAND...
 # --- compose.yaml: what it names is there ----------------------------------------------------------------------------
 
 work=$(mktemp -d)
+. tests/podman.sh
 process=''
 group=''
 clean_up() {
     for pid in $process ${runner:-}; do kill -KILL "$pid" 2>/dev/null || true; done
+    podman_ends
     [ -z "${mounted:-}" ] || store umount --all >/dev/null 2>&1 || true
     [ -z "$group" ] || rmdir "$group" 2>/dev/null || true
     rm -rf "$work"
@@ -113,11 +115,39 @@ chown 30002:30002 "$work/volume"
 container=$(store from --pull-never localhost/pinbad)
 files=$(store mount "$container")
 mounted=yes
-if podman "${storage[@]}" run --rm --network none --no-healthcheck --entrypoint /usr/bin/pinbad localhost/pinbad --version >"$work/log" 2>&1; then
-    check "podman runs it" podman "${storage[@]}" run --rm --network none --no-healthcheck --memory 512m \
-        -e PINBAD_HTTP_ALLOW_ANONYMOUS=true localhost/pinbad check --config /etc/pinbad/pinbad.toml
+by_podman() {
+    local name=pinbad-test-$$ http=39481 udp=39403
+    local run=(pod run "${pod_options[@]}") anonymous=(-e PINBAD_HTTP_ALLOW_ANONYMOUS=true) image=localhost/pinbad
+    local ports=(-p 127.0.0.1:$http:30080 -p 127.0.0.1:$udp:30002/udp)
+    check "podman: with a gigabyte (compose.yaml) the plan gets smaller" "${run[@]}" --rm --network none --no-healthcheck --memory 1g "${anonymous[@]}" \
+        $image check --config /etc/pinbad/pinbad.toml
+    mkdir "$work/roots"
+    not_ours() {
+        "${run[@]}" --rm --network none --no-healthcheck "${anonymous[@]}" -v "$work/roots:/var/lib/pinbad" $image >"$work/said" 2>&1 && return 1
+        cat "$work/said"
+        grep -q 'Permission denied' "$work/said"
+    }
+    check "podman: with a volume in which it cannot write it does not start, and says why" not_ours
+    if ! "${run[@]}" -d --name "$name" "${ports[@]}" "${anonymous[@]}" -v pinbad-test:/var/lib/pinbad $image >"$work/log" 2>&1; then
+        echo "left out: podman with a network: $(tail -n 1 "$work/log")"
+        return
+    fi
+    counts() { for _ in $(seq 150); do curl -fsS "http://127.0.0.1:$http/api/v1/info" 2>/dev/null | grep -q "\"req_count\":$1[,}]" && return; sleep 0.1; done; pod logs "$name"; return 1; }
+    stops() { pod stop --time 10 "$name" && [ "$(pod inspect --format '{{.State.ExitCode}}' "$name")" = 0 ]; }
+    check "podman: it starts, and answers on a published port" counts 0
+    check "podman: packets are sent to it" "$program" load --target 127.0.0.1:$udp --count 1000 --rate 10000
+    check "podman: it counts them" counts 1000
+    check "podman: its health check says that it is ready" pod healthcheck run "$name"
+    check "podman: it stops with exit code 0" stops
+    check "podman: it starts again" pod start "$name"
+    check "podman: what it had is there" counts 1000
+    check "podman: it stops again" stops
+    pod rm -f "$name" >/dev/null 2>&1 || true
+}
+if podman_runs localhost/pinbad --entrypoint /usr/bin/pinbad -- --version; then
+    by_podman
 else
-    echo "left out: running it by podman: $(tail -n 1 "$work/log")"
+    echo "left out: running it by podman: $podman_why"
 fi
 
 # Process 1 of its own processes, with its own files, user and volume: no /etc/passwd entry, no capabilities, no way to the host's files.
@@ -144,6 +174,15 @@ refused() {
 check "without users it answers on no address of the container, and says what is needed" refused
 
 more=(PINBAD_HTTP_ALLOW_ANONYMOUS=true)
+not_ours() {
+    local code=0
+    chown 0:0 "$work/volume"
+    inside "${serve[@]}" >"$work/said" 2>&1 || code=$?
+    chown 30002:30002 "$work/volume"
+    cat "$work/said"
+    [ $code = 1 ] && grep -q 'state.dir: cannot make the folder /var/lib/pinbad/state: Permission denied' "$work/said"
+}
+check "with a volume in which it cannot write it does not start, and says why" not_ours
 start() {
     inside "${serve[@]}" >>"$work/daemon.log" 2>&1 &
     runner=$!
@@ -189,14 +228,14 @@ limit() { # BYTES: the limit of the control group
 }
 limited() { (echo $BASHPID >"$group/cgroup.procs" && inside /usr/bin/pinbad check --config /etc/pinbad/pinbad.toml); }
 if [ -n "$group" ] && limit 805306368 2>/dev/null; then
-    fits() { limited | tee "$work/said"; grep -q 'may have 768.0 MiB of memory; where nothing else is configured: .*reports.memory=' "$work/said"; }
+    fits() { limited | tee "$work/said"; grep -q 'may have 768.0 MiB of memory; reduced because of that: .*reports.memory=' "$work/said"; }
     check "with 768 MiB the plan gets smaller, and that is said" fits
     limit 67108864
     too_small() {
         local code=0
         limited >"$work/said" 2>&1 || code=$?
         cat "$work/said"
-        [ $code = 2 ] && grep -q 'memory: the plan needs up to' "$work/said"
+        [ $code = 2 ] && grep -q 'memory: the plan needs at least .*; this one has 64 MiB; accepted:' "$work/said"
     }
     check "with 64 MiB it does not start, and says why" too_small
 else

@@ -5,8 +5,9 @@
 #   bash tests/deb.sh FILE.deb   tries a package that is there already
 #
 # It needs Debian and root, and cargo-deb (`cargo install cargo-deb`) to build: what is missing is named, and the exit code is 0
-# then, because nothing was found wrong. It leaves a machine that has pinbad installed already alone. Where systemd runs, the
-# units are started and a restart under systemd is tried too.
+# then, because nothing was found wrong. It leaves a machine that has pinbad installed already alone. The units are started, and a
+# restart and a wrong configuration are tried, under systemd, where it runs, or in a container that podman runs (tests/podman.sh), with
+# Debian from mmdebstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,6 +27,73 @@ check() { # WHAT COMMAND...
 log=$(mktemp)
 state=$(mktemp -d)
 
+# --- under systemd --------------------------------------------------------------------------------------------------
+
+under_systemd() {
+    dpkg -i "$package" >"$log" 2>&1
+    status() { curl -fsS --max-time 5 http://127.0.0.1:30080/api/v1/status; }
+    check "installing it has started nothing" sh -c '! systemctl is-active pinbad.socket && ! systemctl is-active pinbad.service'
+    check "systemd starts the socket and the service" systemctl start pinbad.socket pinbad.service
+    check "it says that it is ready" systemctl is-active pinbad.service
+    check "packets are sent to it" pinbad load --count 100 --rate 1000
+    check "systemd restarts it" systemctl restart pinbad.service
+    check "packets are sent to it again" pinbad load --count 100 --rate 1000
+    check "what came before and after the restart is there" \
+        sh -c 'for _ in $(seq 100); do curl -fsS http://127.0.0.1:30080/api/v1/info | grep -q "\"req_count\":200[,}]" && exit; sleep 0.1; done; exit 1'
+    since() { systemctl show --property "$1" --value "$2"; }
+    process=$(since MainPID pinbad.service) socket=$(since ActiveEnterTimestampMonotonic pinbad.socket)
+    check "dpkg -i over it works while it runs" dpkg -i --force-confold "$package"
+    check "it has restarted the service" sh -c '[ "$1" != 0 ] && [ "$1" != "$2" ]' sh "$(since MainPID pinbad.service)" "$process"
+    check "and not the socket" [ "$(since ActiveEnterTimestampMonotonic pinbad.socket)" = "$socket" ]
+    check "its socket is systemd's" grep -q '"handed_over":true' <(status)
+    cp /etc/pinbad/pinbad.toml "$state/right.toml"
+    echo 'wrong = 1' >>/etc/pinbad/pinbad.toml
+    starts() { journalctl --no-pager --output cat --unit pinbad.service | grep -c '^Starting '; }
+    before=$(starts)
+    check "with a wrong configuration systemd says that it does not start" sh -c '! systemctl restart pinbad.service'
+    check "packets are sent meanwhile" pinbad load --count 1000 --rate 200
+    check "the socket stays open" systemctl is-active pinbad.socket
+    tried=$(($(starts) - before))
+    check "it was tried once a second, not for each packet ($tried times)" [ $tried -le 8 ]
+    cp "$state/right.toml" /etc/pinbad/pinbad.toml
+    check "once it is right the next try succeeds, and what came before and since is there" \
+        sh -c 'for _ in $(seq 100); do curl -fsS http://127.0.0.1:30080/api/v1/info | grep -q "\"req_count\":1200[,}]" && exit; sleep 0.1; done; exit 1'
+    check "systemd stops it" systemctl stop pinbad.service pinbad.socket
+}
+
+# In a container of its own, which this script calls itself in.
+if [ "${1:-}" = --under-systemd ]; then
+    package=$2
+    under_systemd
+    exit $failed
+fi
+
+# Debian with systemd as process 1.
+by_podman() {
+    local name=pinbad-test-$$ image=localhost/pinbad-systemd
+    if ! command -v mmdebstrap >/dev/null; then echo "left out: under systemd, which does not run here: mmdebstrap and podman are missing"; return; fi
+    work=$state storage=(--root "$state/root" --runroot "$state/run" --storage-driver vfs)
+    . tests/podman.sh
+    if ! mmdebstrap --quiet --variant=essential --include=systemd,systemd-sysv,dbus,curl,procps bookworm "$state/base.tar" >"$log" 2>&1; then
+        echo "left out: under systemd, which does not run here: no packages of Debian can be had: $(tail -n 1 "$log")"
+        return
+    fi
+    podman "${storage[@]}" --tmpdir "$state/podman" import "$state/base.tar" $image >"$log" 2>&1 || true
+    rm "$state/base.tar"
+    local systemd=(--privileged --systemd=always --cgroupns=private --tmpfs /run --network none -v "$PWD:/src:ro" -v "$(realpath "$package"):/pinbad.deb:ro")
+    if ! podman_runs $image -- /bin/true || ! pod run "${pod_options[@]}" -d --name "$name" "${systemd[@]}" $image /sbin/init >"$log" 2>&1; then
+        echo "left out: under systemd, which does not run here, nor in podman: ${podman_why:-$(tail -n 1 "$log")}"
+        return
+    fi
+    for _ in $(seq 100); do
+        case $(pod exec "$name" systemctl is-system-running 2>/dev/null || true) in running | degraded) break ;; esac
+        sleep 0.2
+    done
+    echo "in a container, with $(pod exec "$name" systemctl --version | head -n 1):"
+    pod exec "$name" bash /src/tests/deb.sh --under-systemd /pinbad.deb || failed=1
+    pod exec "$name" systemd-analyze verify --man=no pinbad.service pinbad.socket || failed=1
+}
+
 command -v dpkg >/dev/null || left_out "the Debian package: there is no dpkg"
 [ "$(id -u)" = 0 ] || left_out "the Debian package: only root can install it"
 if dpkg -s pinbad >/dev/null 2>&1; then left_out "the Debian package: pinbad is installed here already"; fi
@@ -40,6 +108,7 @@ fi
 daemon=''
 clean_up() {
     [ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
+    [ -z "${work:-}" ] || podman_ends
     dpkg --purge pinbad >/dev/null 2>&1 || true
     rm -rf "$log" "$state"
 }
@@ -60,6 +129,7 @@ done
 check "completions of bash are in it" holds '-rw-r--r--' 'usr/share/bash-completion/completions/pinbad'
 check "completions of zsh are in it" holds '-rw-r--r--' 'usr/share/zsh/vendor-completions/_pinbad'
 check "completions of fish are in it" holds '-rw-r--r--' 'usr/share/fish/vendor_completions.d/pinbad\.fish'
+check "the manual is in it" holds '-rw-r--r--' 'usr/share/doc/pinbad/src/manual/operations\.md'
 check "licence and readme are in it" holds '-rw-r--r--' 'usr/share/doc/pinbad/copyright'
 check "it depends on the system's C library" grep -q libc6 <(dpkg-deb --field "$package" Depends)
 control=$(mktemp -d "$state/control.XXXX")
@@ -156,28 +226,12 @@ check "the configuration stays until it is purged" [ -e /etc/pinbad/pinbad.toml 
 check "dpkg --purge takes that too" dpkg --purge pinbad
 check "nothing of it is left in /etc" [ ! -e /etc/pinbad ]
 
-# --- under systemd --------------------------------------------------------------------------------------------------
+# --- under systemd, here or in a container ----------------------------------------------------------------------------
 
 if [ -d /run/systemd/system ]; then
-    dpkg -i "$package" >"$log" 2>&1
-    status() { curl -fsS --max-time 5 http://127.0.0.1:30080/api/v1/status; }
-    check "installing it has started nothing" sh -c '! systemctl is-active pinbad.socket && ! systemctl is-active pinbad.service'
-    check "systemd starts the socket and the service" systemctl start pinbad.socket pinbad.service
-    check "it says that it is ready" systemctl is-active pinbad.service
-    check "packets are sent to it" pinbad load --count 100 --rate 1000
-    check "systemd restarts it" systemctl restart pinbad.service
-    check "packets are sent to it again" pinbad load --count 100 --rate 1000
-    check "what came before and after the restart is there" \
-        sh -c 'for _ in $(seq 100); do curl -fsS http://127.0.0.1:30080/api/v1/info | grep -q "\"req_count\":200[,}]" && exit; sleep 0.1; done; exit 1'
-    since() { systemctl show --property "$1" --value "$2"; }
-    process=$(since MainPID pinbad.service) socket=$(since ActiveEnterTimestampMonotonic pinbad.socket)
-    check "dpkg -i over it works while it runs" dpkg -i --force-confold "$package"
-    check "it has restarted the service" sh -c '[ "$1" != 0 ] && [ "$1" != "$2" ]' sh "$(since MainPID pinbad.service)" "$process"
-    check "and not the socket" [ "$(since ActiveEnterTimestampMonotonic pinbad.socket)" = "$socket" ]
-    check "its socket is systemd's" grep -q '"handed_over":true' <(status)
-    check "systemd stops it" systemctl stop pinbad.service pinbad.socket
+    under_systemd
 else
-    echo "left out: under systemd, which does not run here"
+    by_podman
 fi
 
 [ $failed = 0 ] && echo "The package is right." || echo "The package is not right."

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Miri over every `unsafe` of the program: bash tests/miri.sh
 #
-# Three are one call into the kernel each, with a pointer in it (`input/udp/batch.rs`, `input/udp/kernel.rs`, `cli/load/sender.rs`).
-# Miri has no sockets: for the first a stand-in for the kernel writes through every pointer that it is given, so that Miri
-# sees whether it may; the others give the kernel one array or number on the stack and have nothing to run, nor has a fourth
-# (`daemon/malloc.rs`), which gives the C library two numbers.
+# The calls into the kernel with a pointer: Miri has no sockets, so for `input/udp/batch.rs` a stand-in for the kernel writes
+# through every pointer that it is given, and Miri sees whether it may. `input/udp/kernel.rs`, `cli/load/sender.rs` and
+# `instruments/timers.rs` give the kernel one array, number or struct on the stack and have nothing to run, nor has
+# `daemon/malloc.rs`, which gives the C library two numbers.
 # It needs a nightly toolchain: rustup component add --toolchain nightly miri rust-src
 set -euo pipefail
 cd "$(dirname "$0")/.."

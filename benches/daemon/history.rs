@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
-use pinbad::cli::client::address::encoded;
 use pinbad::cli::format::secs;
-use pinbad::history::{Batch, Dataset, Gain, Resolution, Retention, Store};
+use pinbad::history::{Dataset, Gain, Resolution, Retention, Store, UnflushedRows};
+use pinbad::http::encode;
 use pinbad::report::builtin;
 use pinbad::report::definition::Defaults;
 use pinbad::report::row_key::push_key;
@@ -105,7 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         let text = moments.iter().fold(question.text.clone(), fill);
         let path = match text.starts_with('/') {
             true => text,
-            false => format!("/api/v1/sql?query={}", encoded(&text)),
+            false => format!("/api/v1/sql?query={}", encode(&text)),
         };
         let rows = daemon.get(&path)?;
         let rows = ["rows", "points"].map(|member| rows[member].as_array().map_or(0, Vec::len));
@@ -182,7 +182,7 @@ fn fill(dir: &Path, end: u64, quick: bool) -> Result<()> {
     let begin = end - end % DAY - DAYS * DAY;
     for hour in (begin..end).step_by(HOUR as usize) {
         let is_last = end - hour <= 2 * HOUR;
-        let mut batch = Batch::default();
+        let mut batch = UnflushedRows::default();
         for (shapes, dataset, keys) in &reports {
             if quick && keys.len() > SCRIPTS && hour % DAY > 0 && end - hour > 2 * DAY {
                 continue;

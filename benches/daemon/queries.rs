@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use pinbad::cli::client::address::encoded;
 use pinbad::cli::format::{grouped, secs};
+use pinbad::http::encode;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Deserialize;
@@ -139,5 +139,5 @@ impl Ids {
 }
 
 fn path(statement: &str) -> String {
-    format!("/api/v1/sql?query={}", encoded(statement))
+    format!("/api/v1/sql?query={}", encode(statement))
 }

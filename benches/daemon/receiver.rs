@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pinbad::cli::client::{Client, ClientError};
+use pinbad::cli::client::{AccessFlags, Client, ClientError};
 use pinbad::input::udp::batch::Batch;
 use pinbad::input::udp::kernel;
 use pinbad::input::udp::socket::{self, ReceiveSocket};
@@ -138,7 +138,7 @@ impl Daemon {
         let mut daemon = Self {
             child: command.spawn()?,
             udp,
-            client: Client::new(&format!("http://{http}"), None, None)?,
+            client: Client::at(&format!("http://{http}"), &AccessFlags::default())?,
         };
         let start = Instant::now();
         while let Err(error) = daemon.get("/api/v1/status") {

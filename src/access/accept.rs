@@ -52,7 +52,7 @@ impl Acceptor {
                     let line = self.failures_logged.pass(now_ms.unwrap_or(u64::MAX));
                     if let Some(repeated) = line {
                         let front_end = self.front_end;
-                        warn!(%error, repeated, "Cannot accept {front_end} connections; trying on.");
+                        warn!(%error, repeated, "Cannot accept {front_end} connections; retrying.");
                     }
                     tokio::time::sleep(PAUSE).await;
                 }

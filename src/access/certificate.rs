@@ -7,7 +7,9 @@
 use std::ops::RangeInclusive;
 use std::time::UNIX_EPOCH;
 
-use chrono::NaiveDateTime;
+use chrono::{DateTime, NaiveDateTime};
+
+use crate::value::text::counted;
 
 /// DER tags.
 const SEQUENCE: u8 = 0x30;
@@ -21,13 +23,20 @@ const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
 /// A certificate with fewer days left should be renewed.
 pub const DAYS_LEFT: u64 = 14;
 
-/// What is to be said of a certificate that is valid until this unix second, if anything.
-pub(super) fn expiry_remark(expires: u64) -> Option<&'static str> {
+/// Returns a warning about a certificate that expires at this unix second, if one is due.
+pub(super) fn expiry_remark(expires: u64) -> Option<String> {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let end = DateTime::from_timestamp(expires.cast_signed(), 0).unwrap_or_default();
+    let end = end.format("%Y-%m-%d %H:%M UTC");
     match expires.saturating_sub(now) {
-        0 => Some("This certificate has expired: clients refuse it."),
+        0 => Some(format!(
+            "This certificate has expired on {end}: clients refuse it."
+        )),
         left if left < DAYS_LEFT * 86_400 => {
-            Some("This certificate expires soon: renew it; SIGHUP reads it again.")
+            let days = counted(left / 86_400, "day");
+            Some(format!(
+                "This certificate expires soon, in {days}, on {end}: renew it; SIGHUP reads it again."
+            ))
         }
         _ => None,
     }

@@ -77,10 +77,12 @@ pub struct UserStore {
     users: watch::Sender<Arc<Users>>,
     /// Failed logins.
     pub attempts: Attempts,
+    /// Limits the log lines that strangers can cause.
+    failures_logged: Limit,
     clock: Arc<dyn Clock>,
 }
 
-/// Shortest time between two log lines about failed logins at a front end, milliseconds.
+/// Shortest time between two log lines about failed logins, milliseconds.
 const FAILURE_LOG_MS: u64 = 10_000;
 
 impl UserStore {
@@ -90,8 +92,15 @@ impl UserStore {
         Self {
             users: watch::Sender::new(Arc::new(users)),
             attempts: Attempts::default(),
+            failures_logged: Limit::new(FAILURE_LOG_MS),
             clock,
         }
+    }
+
+    /// Logs how many failed logins had no line of their own, if that is due.
+    pub fn log_failures(&self) {
+        let failed = self.failures_logged.overdue(self.clock.mono_ms());
+        failed.into_iter().for_each(log_more_failures);
     }
 
     /// Replaces the users. Sessions of users whose role and secrets are unchanged continue; the
@@ -117,8 +126,6 @@ pub struct Access {
     allow_anonymous: bool,
     /// Protocol of the front end, for the log.
     protocol: &'static str,
-    /// Limits the log lines that strangers can cause.
-    failures_logged: Arc<Limit>,
 }
 
 impl Access {
@@ -129,7 +136,6 @@ impl Access {
             store,
             allow_anonymous,
             protocol: "",
-            failures_logged: Arc::new(Limit::new(FAILURE_LOG_MS)),
         }
     }
 
@@ -255,7 +261,8 @@ impl Access {
     fn failed(&self, peer: IpAddr, name: Option<&str>) {
         self.store.attempts.counters.logins_failed.add(1);
         let now_ms = self.store.clock.mono_ms();
-        if let Some(repeated) = self.failures_logged.pass(now_ms) {
+        if let Some(more) = self.store.failures_logged.pass(now_ms) {
+            log_more_failures(more);
             let users = self.store.users();
             let user = match name {
                 None => "(token)",
@@ -263,8 +270,17 @@ impl Access {
                 // Not the name given, because people type passwords there.
                 Some(_) => "(not configured)",
             };
-            warn!(protocol = self.protocol, user, %peer, repeated, "Refused a login.");
+            warn!(protocol = self.protocol, user, %peer, "Refused a login.");
         }
+    }
+}
+
+fn log_more_failures(failed: u64) {
+    if failed > 0 {
+        warn!(
+            failed,
+            "Refused more logins since the line about the last one, of any user and address."
+        );
     }
 }
 

@@ -43,7 +43,7 @@ const PLACES: [&str; 4] = [
 /// `setting` is the name of the setting that gives the file. Those in `own` are trusted too.
 ///
 /// # Errors
-/// Which file cannot be used, and why.
+/// Fails with the file that cannot be used, and why.
 pub fn agent(
     settings: ConfigBuilder<AgentScope>,
     url: &str,

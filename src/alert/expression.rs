@@ -246,10 +246,10 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
             let (unit, _) = behind.split_at(unit_len);
             let number: f64 = digits
                 .parse()
-                .map_err(|_| format!("{digits:?} is no number"))?;
+                .map_err(|_| format!("{digits:?} is not a number"))?;
             let found = UNITS.iter().find(|it| it.0 == unit).ok_or_else(|| {
                 let names: Vec<&str> = UNITS[..13].iter().map(|it| it.0).collect();
-                format!("{unit:?} is no unit; accepted: {}", names.join(", "))
+                format!("{unit:?} is not a unit; accepted: {}", names.join(", "))
             })?;
             let number = match found.2 {
                 parts if parts < 0.0 => number / -parts,
@@ -533,7 +533,7 @@ mod tests {
             "1 > 2" => "no column of the report";
             "pp95 > 1" => "has no number \"pp95\"; accepted: req_count, ";
             "script_name > 1" => "has no number \"script_name\"";
-            "p95 > 1parsec" => "\"parsec\" is no unit; accepted: us, ms";
+            "p95 > 1parsec" => "\"parsec\" is not a unit; accepted: us, ms";
             "p95 > 1MB" => "a number of bytes is compared with what is none";
             "req_count > 1s" => "a number of seconds is compared";
             "req_count / p95 > 1s" => "a number of seconds is compared";
@@ -541,7 +541,7 @@ mod tests {
             "p95 > (1" => "a parenthesis is not closed";
             "p95 p50 > 1" => "an operator is missing";
             "p95 > * 2" => "'*' stands where a value should";
-            "p95 > 1.2.3" => "\"1.2.3\" is no number";
+            "p95 > 1.2.3" => "\"1.2.3\" is not a number";
             "p95 > €" => "is not understood";
             "p101 > 1" => "has no number";
         ] {

@@ -42,7 +42,7 @@ use self::state::{Episode, Phase, RowKey};
 use crate::config::Config;
 use crate::limits::ALERT_QUEUE_BYTES_MAX;
 use crate::report::row_key::key_texts;
-use crate::value::text::count;
+use crate::value::text::counted;
 
 /// The active rules.
 pub type Rules = Vec<Arc<Rule>>;
@@ -83,7 +83,7 @@ impl Alert {
     pub fn value_text(&self, value: f64) -> String {
         match self.key {
             Some(_) => self.rule.value_text(value),
-            None => count(value as u64),
+            None => counted(value as u64, "row"),
         }
     }
 

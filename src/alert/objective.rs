@@ -70,7 +70,8 @@ impl BurnRate {
     #[must_use]
     pub fn words(&self) -> String {
         let (long, short) = (secs(self.long), secs(self.short));
-        format!("{} times over both {long} and {short}", self.threshold())
+        let times = if self.tenths == 10 { "time" } else { "times" };
+        format!("{} {times} over both {long} and {short}", self.threshold())
     }
 }
 
@@ -246,8 +247,8 @@ impl Objective {
             false => format!(" ({})", entry.conditions.join(" and ")),
         };
         let good = match self.slow_from_us {
-            None => "are no errors".to_owned(),
-            Some(us) => format!("take less than {} s and are no errors", us as f64 / 1e6),
+            None => "are not errors".to_owned(),
+            Some(us) => format!("take less than {} s and are not errors", us as f64 / 1e6),
         };
         let (percent, report, period) = (self.percent(), &entry.report, secs(entry.period));
         format!("{percent}% of the requests of {report}{rows} {good}, over {period}")

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use chrono::{DateTime, SecondsFormat};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -24,7 +23,7 @@ use ureq::Agent;
 use super::state::{Phase, RESOLVED_SECS};
 use super::{Alert, Alerts};
 use crate::access::roots;
-use crate::clock::Clock;
+use crate::clock::{Clock, rfc3339};
 use crate::config::AlertingConfig;
 use crate::shutdown::Shutdown;
 
@@ -253,7 +252,7 @@ impl Receiver {
             match outcome.unwrap_or_else(Outcome::Failed) {
                 Outcome::Taken => {
                     if retry_ms > 1_000 {
-                        info!(url = self.url, "Takes alerts again.");
+                        info!(url = self.url, "The receiver accepts alerts again.");
                     }
                     retry_ms = 1_000;
                     self.sent.fetch_add(count, Ordering::Relaxed);
@@ -390,9 +389,4 @@ fn webhook(messages: &[Message], page: &str) -> Json {
         "groupKey": "{}:{}",
         "truncatedAlerts": 0,
     })
-}
-
-fn rfc3339(unix: u64) -> String {
-    let moment = DateTime::from_timestamp(unix.cast_signed(), 0).unwrap_or_default();
-    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -421,7 +421,7 @@ fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
     };
     let (key, value) = text
         .split_once('=')
-        .ok_or_else(|| format!("{text:?} is no condition; accepted: {}", accepted()))?;
+        .ok_or_else(|| format!("{text:?} is not a condition; accepted: {}", accepted()))?;
     let (key, pattern) = match (key.strip_suffix('!'), value.strip_suffix('*')) {
         (Some(key), None) => (key, Pattern::Differs(value.to_owned())),
         (Some(_), Some(_)) => {

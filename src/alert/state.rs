@@ -106,6 +106,10 @@ pub struct Event {
     pub unix: u64,
     /// The new state; `None` if the alert was dropped or forgotten.
     pub phase: Option<Phase>,
+    /// The value then.
+    pub value: Option<f64>,
+    /// Reason for the end, if other than that the condition no longer holds.
+    pub reason: String,
 }
 
 /// A row, its result and the value of the condition's left side.
@@ -220,6 +224,10 @@ impl RuleState {
                 key: key.clone(),
                 unix: now.unix,
                 phase: after,
+                value: episode.as_ref().and_then(|it| it.value),
+                reason: episode
+                    .as_ref()
+                    .map_or_else(String::new, |it| it.reason.clone()),
             });
         }
         if let Some(episode) = episode {

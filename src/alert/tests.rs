@@ -425,9 +425,9 @@ fn what_is_wrong_is_refused_by_file_line_and_key() {
         "report = \"info\"\nwhen = \"p95 > 1\"\nwhere = \"host=a\"" =>
             "pinbad.toml:5: alert.where: there is no key \"host\"; accepted: none: this report has one row";
         "report = \"report_by_status\"\nwhen = \"p95 > 1\"\nwhere = \"500\"" =>
-            "\"500\" is no condition; accepted: KEY=text, KEY!=text or KEY=prefix*, where KEY is status";
+            "\"500\" is not a condition; accepted: KEY=text, KEY!=text or KEY=prefix*, where KEY is status";
         "report = \"info\"\nwhen = \"p95 > 1x\"" =>
-            "pinbad.toml:4: alert.when: \"p95 > 1x\": \"x\" is no unit";
+            "pinbad.toml:4: alert.when: \"p95 > 1x\": \"x\" is not a unit";
         "report = \"info\"\nwhen = \"p95 > 1\"\nwindow = \"95s\"" =>
             "pinbad.toml:5: alert.window: 1m35s is not a whole number of 10 s";
         "report = \"info\"" =>
@@ -438,7 +438,7 @@ fn what_is_wrong_is_refused_by_file_line_and_key() {
         "report = \"info\"\nwhen = \"p95 > 1\"\nwindow = \"2d\"" =>
             "alert.window = \"2d\": too long";
         "report = \"info\"\nwhen = \"p95 > 1\"\nlabels = {severity = \"x\"}" =>
-            "\"severity\" is no label";
+            "\"severity\" is not a label";
         "report = \"info\"\nwhen = \"p95 > 1\"\nwindw = 1" =>
             "alert.windw = 1: unknown setting; did you mean alert.window?";
         "report = \"info\"\nwhen = \"p95 > 1\"\n[[alert]]\nname = \"x\"\nreport = \"info\"\nwhen = \"p95 > 1\"" =>

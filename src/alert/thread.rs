@@ -253,11 +253,12 @@ impl Evaluation {
 }
 
 fn log(rule: &Rule, event: &Event) {
-    let alert = &rule.entry.name;
-    let row = rule.summary(event.key.as_deref(), None);
+    let (alert, severity) = (&rule.entry.name, &rule.entry.severity);
+    let row = rule.summary(event.key.as_deref(), event.value);
+    let reason = Some(&event.reason).filter(|reason| !reason.is_empty());
     match event.phase {
-        Some(Phase::Firing) => warn!(alert, row, "An alert fires."),
-        Some(Phase::Resolved) => info!(alert, row, "An alert is over."),
+        Some(Phase::Firing) => warn!(alert, severity, row, "An alert fires."),
+        Some(Phase::Resolved) => info!(alert, severity, row, reason, "An alert is over."),
         Some(Phase::Pending) | None => {}
     }
 }

@@ -4,20 +4,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as FlagGroup, Subcommand};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, ClientFlags};
-use super::format::{fit, visible, width};
+use super::format::{aligned, visible};
 use super::{Failure, print};
 use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon::memory_plan::counted;
+use crate::http::encode;
 
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
 pub enum AlertCommand {
-    /// List what fires, what is about to, and what is over since a quarter of an hour; then the
+    /// List what fires, what is about to, and what ended in the last 15 minutes; then the
     /// rules and the silences.
     Ls(LsFlags),
     /// Play rules over the past that the daemon keeps, those in force or those of a file: when each
@@ -86,7 +86,7 @@ pub struct SilenceFlags {
     /// For how long.
     #[arg(long = "for", value_name = "DURATION", default_value = "2h")]
     pub lasting: String,
-    /// Why.
+    /// Why; required.
     #[arg(long, value_name = "TEXT", required_unless_present = "end")]
     pub reason: Option<String>,
     /// End the silence of this number.
@@ -121,8 +121,7 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
 
 fn test(flags: &TestFlags) -> Result<(), Failure> {
     let client = Client::at(&flags.client.url, &flags.client.access)?;
-    let [from, to, tz] =
-        [&flags.from, &flags.to, &flags.tz].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
+    let [from, to, tz] = [&flags.from, &flags.to, &flags.tz].map(|it| encode(it));
     let path = format!("/api/v1/alerts/test?from={from}&to={to}&tz={tz}");
     let found = match &flags.config {
         None => client.get(&path)?,
@@ -144,29 +143,32 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
     print(&replayed(&found))
 }
 
+/// The elements of a member.
+fn list<'a>(of: &'a Json, member: &str) -> &'a [Json] {
+    of[member].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The members of an object, for a line.
+fn pairs(of: &Json) -> String {
+    let pairs = of.as_object().into_iter().flatten();
+    let pairs = pairs.map(|(name, text)| format!("{name}={}", text.as_str().unwrap_or_default()));
+    visible(&pairs.collect::<Vec<_>>().join(" ")).into_owned()
+}
+
 /// Lists when rules would have fired, one line each.
 fn replayed(found: &Json) -> String {
-    let list = |name: &str| found[name].as_array().cloned().unwrap_or_default();
-    let rows = list("rows");
+    let rows = list(found, "rows");
     let lines = rows.iter().map(|row| {
         let started = moment(row["started"].as_u64().unwrap_or_default());
         let lasted = row["seconds"].as_u64();
         let lasted = lasted.map_or("still firing".to_owned(), |secs| {
             format!("for {}", exact_duration(Duration::from_secs(secs)))
         });
-        let pairs = row["key"].as_object().into_iter().flatten();
-        let pairs =
-            pairs.map(|(name, text)| format!("{name}={}", text.as_str().unwrap_or_default()));
-        let pairs: Vec<String> = pairs.collect();
-        let alert = row["alert"].as_str().unwrap_or_default();
-        visible(&format!(
-            "{started}  {lasted}  {alert}  {}",
-            pairs.join(" ")
-        ))
-        .trim_end()
-        .to_owned()
+        let alert = visible(row["alert"].as_str().unwrap_or_default());
+        let line = format!("{started}  {lasted}  {alert}  {}", pairs(&row["key"]));
+        line.trim_end().to_owned()
     });
-    let remarks = list("partial").into_iter();
+    let remarks = list(found, "partial").iter();
     let remarks = remarks.map(|it| format!("({})", visible(it.as_str().unwrap_or_default())));
     let mut lines: Vec<String> = lines.chain(remarks).collect();
     if rows.is_empty() {
@@ -182,49 +184,36 @@ fn moment(unix: u64) -> String {
 
 /// Formats alerts and silences for people.
 fn listed(alerts: &Json, silences: &Json) -> String {
-    let list = |of: &Json, name: &str| of[name].as_array().cloned().unwrap_or_default();
     let text = |of: &Json, name: &str| visible(of[name].as_str().unwrap_or_default()).into_owned();
-    let pairs = |of: &Json| {
-        let pairs = of.as_object().into_iter().flatten();
-        let pairs =
-            pairs.map(|(name, text)| format!("{name}={}", text.as_str().unwrap_or_default()));
-        visible(&pairs.collect::<Vec<_>>().join(" ")).into_owned()
-    };
     let mut rows =
         vec![["STATE", "SINCE", "ALERT", "SEVERITY", "ROW", "VALUE", ""].map(str::to_owned)];
     for alert in list(alerts, "rows") {
         let silenced = alert["silenced_by"].as_u64();
         rows.push([
-            text(&alert, "state"),
+            text(alert, "state"),
             moment(alert["since"].as_u64().unwrap_or_default()),
-            text(&alert, "alert"),
-            text(&alert, "severity"),
+            text(alert, "alert"),
+            text(alert, "severity"),
             pairs(&alert["key"]),
             format!(
                 "{} ({})",
-                text(&alert, "value_text"),
-                text(&alert, "threshold")
+                text(alert, "value_text"),
+                text(alert, "threshold")
             ),
-            silenced.map_or_else(|| text(&alert, "reason"), |id| format!("silenced by {id}")),
+            silenced.map_or_else(|| text(alert, "reason"), |id| format!("silenced by {id}")),
         ]);
     }
-    let widths: [usize; 7] =
-        std::array::from_fn(|at| rows.iter().map(|it| width(&it[at])).max().unwrap_or(0));
-    let mut lines: Vec<String> = Vec::new();
-    match rows.len() {
-        1 => lines.push("No alert is firing.".to_owned()),
-        _ => lines.extend(rows.iter().map(|row| {
-            let cells = row.iter().zip(widths).map(|(cell, width)| fit(cell, width));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        })),
-    }
+    let mut lines = match rows.len() {
+        1 => vec!["No alert is firing.".to_owned()],
+        _ => aligned(&rows, 7),
+    };
     if let Some(more) = alerts["more"].as_u64().filter(|more| *more > 0) {
         lines.push(format!("and {more} further rows that share one alert"));
     }
     for rule in list(alerts, "rules") {
         lines.push(format!(
             "rule: {}; {} now",
-            text(&rule, "text"),
+            text(rule, "text"),
             counted(
                 rule["rows"].as_u64().unwrap_or_default() as usize,
                 "row",
@@ -240,7 +229,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
         lines.push(format!(
             "silence {}: {labels} until {until}: {}",
             it["id"],
-            text(&it, "reason")
+            text(it, "reason")
         ));
     }
     lines.join("\n")

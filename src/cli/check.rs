@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value as Json;
 use tracing::Level;
 
@@ -18,8 +17,9 @@ use crate::config::{Config, ConfigFlags};
 use crate::daemon;
 use crate::daemon::StartError;
 use crate::daemon::disk_plan;
-use crate::daemon::memory_limit::{self, Scaled};
+use crate::daemon::memory_limit::{self, Limits, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
+use crate::http::encode;
 use crate::report::row_key::push_key;
 use crate::series::EVERYTHING;
 use crate::state::folder::{self, HISTORY};
@@ -40,22 +40,23 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let mut config = config.map_err(Failure::of_configuration)?;
     // What is checked is logged as at the start: secrets that everybody may read, for one.
     log::init(config.log.format, Level::WARN).map_err(Failure::failed)?;
-    let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
+    let limits = Limits::of(&config);
+    let scaled = match memory_limit::fit(&mut config) {
+        Ok(scaled) => scaled,
+        Err(error) => {
+            print(&error.plan.to_string())?;
+            return Err(Failure::usage(error));
+        }
+    };
     let failed = |errors: Vec<StartError>| Failure {
         code: 2,
         problems: errors.iter().map(ToString::to_string).collect(),
     };
     daemon::check(&config).map_err(failed)?;
     let rules = daemon::alerts::configured(&config).map_err(failed)?;
-    let mut alerts = String::new();
-    for (place, rule) in rules.iter().enumerate() {
-        alerts += if place == 0 {
-            "\nAlerts ([[alert]], [[slo]]):"
-        } else {
-            ""
-        };
-        alerts += &format!("\n  {}{}", rule.words(), rows_now(&config, rule));
-    }
+    let rules = rules.iter();
+    let alerts = rules.map(|rule| format!("{}{}", rule.words(), rows_now(&config, rule)));
+    let alerts = section("Alerts ([[alert]], [[slo]])", alerts);
     let releases = match &config.releases.tag[..] {
         [] => String::new(),
         tags => format!(
@@ -67,33 +68,28 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let shown = |front: Option<SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
-    let udp: Vec<_> = config
-        .ingest
-        .listen
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let udp = config.ingest.listen.iter();
+    let udp: Vec<_> = udp.map(ToString::to_string).collect();
+    let receivers = config.ingest.receivers;
+    let udp = format!("{}; sockets per address: {receivers}", udp.join(", "));
+    let mut lines = vec![
+        ("UDP", udp),
+        ("HTTP", shown(config.http.listen)),
+        ("MySQL", shown(config.mysql.listen)),
+    ];
     let spans = config.otlp_inputs.iter();
-    let spans: String = spans
-        .map(|input| format!("\n  spans  {}", input.listen))
-        .collect();
-    let push = pushes(&config).map_or_else(String::new, |push| format!("\n  OTLP   {push}"));
+    lines.extend(spans.map(|input| ("spans", input.listen.to_string())));
+    lines.extend(pushes(&config).map(|push| ("OTLP", push)));
     let managers = config.alerting.alertmanager.iter();
     let receivers = managers.chain([&config.alerting.webhook]);
     let receivers = receivers.filter(|url| !url.is_empty());
-    let receivers: String = receivers.map(|url| format!("\n  alerts {url}")).collect();
+    lines.extend(receivers.map(|url| ("alerts", url.clone())));
     let shipped = Some(&config.clickhouse.url).filter(|url| !url.is_empty());
-    let shipped = shipped.map_or_else(String::new, |url| {
-        format!("\n  rows   to ClickHouse at {url}")
-    });
+    lines.extend(shipped.map(|url| ("rows", format!("to ClickHouse at {url}"))));
     let squids = config.squids.iter();
-    let squids: String = squids
-        .map(|squid| format!("\n  Squid  {}", squid.from))
-        .collect();
+    lines.extend(squids.map(|squid| ("Squid", squid.from.to_string())));
     let stats = config.stats.iter();
-    let stats: String = stats
-        .map(|stat| format!("\n  stat   {}", stat.stream))
-        .collect();
+    lines.extend(stats.map(|stat| ("stat", stat.stream.to_string())));
     let shown_dir = |dir: &Option<PathBuf>| dir.as_ref().map(|dir| dir.display().to_string());
     let kept = [
         ("state", &config.state.dir),
@@ -104,30 +100,26 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));
     let mut kept = kept.collect::<Vec<_>>().join(", ");
     if kept.is_empty() {
-        kept = "in memory only: a restart loses it; --data DIR (data.dir) keeps it".to_owned();
+        let why = config.folder_refused.iter();
+        let why: String = why.map(|why| format!("; {why}")).collect();
+        kept = format!("in memory only: a restart loses it; --data DIR (data.dir) keeps it{why}");
     }
-    let mut history = String::new();
-    for (place, line) in disk_plan::lasting(&config).iter().enumerate() {
-        let head = format!("\nHistory, {}:", disk_plan::assumption());
-        history += if place == 0 { &head } else { "" };
-        history += &format!("\n  {line}");
-    }
+    lines.push(("data", kept));
+    let line = |(what, text): (&str, String)| format!("\n  {what:<7}{text}");
+    let lines: String = lines.into_iter().map(line).collect();
+    let heading = format!("History, {}", disk_plan::assumption());
+    let history = section(&heading, disk_plan::lasting(&config));
     let scaled = scaled.map_or(String::new(), |Scaled { limit, settings }| {
         format!(
-            "\nThis control group may have {} of memory; where nothing else is configured: {}.",
+            "\nThis control group may have {} of memory; reduced because of that: {}.",
             rounded_bytes(limit),
             settings.join(" ")
         )
     });
     let folders = unusable_folders(&config);
+    let plan = MemoryPlan::of(&config);
     print(&format!(
-        "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{spans}{push}{receivers}{shipped}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}{releases}",
-        udp.join(", "),
-        config.ingest.receivers,
-        shown(config.http.listen),
-        shown(config.mysql.listen),
-        MemoryPlan::of(&config)
+        "The configuration is valid.{lines}\n\n{plan}\n{limits}{scaled}{history}{alerts}{releases}"
     ))?;
     match folders.is_empty() {
         true => Ok(()),
@@ -135,6 +127,16 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
             code: 1,
             problems: folders,
         }),
+    }
+}
+
+/// Lines under a heading; nothing if there are none.
+fn section(heading: &str, lines: impl IntoIterator<Item = String>) -> String {
+    let lines = lines.into_iter().map(|line| format!("\n  {line}"));
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\n{heading}:{lines}"),
     }
 }
 
@@ -157,7 +159,6 @@ fn rows_now(config: &Config, rule: &Rule) -> String {
     let Ok(client) = Client::at(&url, &access) else {
         return String::new();
     };
-    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let columns: Vec<String> = rule.keys.iter().map(|it| encode(it)).collect();
     let report = encode(&rule.entry.report);
     let path = match columns.is_empty() {
@@ -206,7 +207,9 @@ fn unusable_folders(config: &Config) -> Vec<String> {
         history.map(|dir| (dir, folder::check(HISTORY, dir, free_min))),
     ];
     let wrong = checked.into_iter().flatten().filter_map(|(dir, found)| {
-        let error = found.err()?;
+        let Err(error) = found else {
+            return doctor::unreadable_history(config, dir);
+        };
         let advice = match &error {
             StateError::InUse { .. } => return None,
             StateError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {

@@ -11,6 +11,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
@@ -25,6 +26,7 @@ use crate::config::{Config, ConfigFlags, SquidFrom, TlsFiles};
 use crate::daemon::memory_limit;
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError, disk_plan};
+use crate::history::inspect;
 use crate::input::squid::tcp::CONNECTIONS_MAX;
 use crate::input::stat::client;
 use crate::input::udp::kernel;
@@ -130,22 +132,35 @@ pub struct DoctorFlags {
 /// Fails if the configuration is invalid, a finding is wrong, or no daemon answers.
 pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
-        return running::execute(&asked(flags, url.as_deref())?);
+        let done = running::execute(&asked(flags, url.as_deref())?);
+        return done.map_err(|failure| with_flag(failure, "--running URL"));
     }
     if let Some(url) = &flags.ready {
-        return running::ready(&asked(flags, url.as_deref())?);
+        let done = running::ready(&asked(flags, url.as_deref())?);
+        return done.map_err(|failure| with_flag(failure, "--ready URL"));
     }
     let mut config = Config::from_environment(&flags.config)?;
-    // A plan that does not fit is among the findings.
-    let _scaled = memory_limit::fit(&mut config);
+    let too_much = memory_limit::fit(&mut config).err();
     let serving = url(&config).filter(|url| running::serves(url));
-    let findings = examine(&config, serving.as_deref());
+    let mut findings = examine(&config, serving.as_deref());
+    findings.extend(too_much.map(|error| {
+        let found = error.to_string();
+        Finding::wrong("memory limit", found.replace("memory: ", ""), String::new())
+    }));
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     print(&text.join("\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
         true => Err(Failure::reported()),
         false => Ok(()),
     }
+}
+
+/// Names the flag of this command in advice about `--url`, which it does not have.
+fn with_flag(mut failure: Failure, flag: &str) -> Failure {
+    for problem in &mut failure.problems {
+        *problem = problem.replace("--url says", &format!("{flag} says"));
+    }
+    failure
 }
 
 /// A client for the URL given, or for the daemon which the configuration describes, whose own
@@ -196,6 +211,10 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     let mut findings = configured(config);
     findings.push(match (opened, serving) {
         (Err(SocketError::InUse { address }), Some(url)) => used("UDP", address, url),
+        (Err(SocketError::InUse { address }), None) if is_systemds(address) => {
+            let found = format!("{address} is held by {SOCKET_UNIT} of systemd, which starts pinbad and passes it on");
+            Finding::right("UDP", found)
+        }
         (opened, _) => udp(config, opened),
     });
     findings.extend(otlp_inputs(config, serving));
@@ -210,12 +229,29 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     findings.extend(allowed.map(|allowed| udp_memory(&plan, allowed)));
     findings.push(traffic(&plan));
     findings.extend(descriptors(config));
-    findings.extend(memory(&plan, allowed));
+    findings.extend(memory(&plan));
     findings.push(cores(config));
     findings.extend(kept(config));
     findings.extend(state_dir(config, serving));
     findings.extend(history_dir(config, serving));
     findings
+}
+
+/// The unit of the package that holds the UDP socket.
+const SOCKET_UNIT: &str = "pinbad.socket";
+
+/// Whether the socket unit is active and holds the port of this address.
+fn is_systemds(address: SocketAddr) -> bool {
+    let show = ["show", "--property=ActiveState,Listen", SOCKET_UNIT];
+    let said = Command::new("systemctl").args(show).output();
+    said.is_ok_and(|said| holds(&String::from_utf8_lossy(&said.stdout), address.port()))
+}
+
+/// Whether the properties of a socket unit, as systemctl shows them, say that.
+fn holds(properties: &str, port: u16) -> bool {
+    let wanted = format!(":{port} (Datagram)");
+    let listens = |line: &str| line.starts_with("Listen=") && line.ends_with(&wanted);
+    properties.lines().any(|line| line == "ActiveState=active") && properties.lines().any(listens)
 }
 
 /// Checks whether the UDP addresses can be bound, and the buffers their sockets get.
@@ -385,10 +421,8 @@ fn descriptors(config: &Config) -> Option<Finding> {
 }
 
 /// Checks whether the memory plan fits the memory of the machine or control group.
-fn memory(plan: &MemoryPlan, allowed: Option<u64>) -> Option<Finding> {
-    // Sockets never hold more together than this, whatever their own limits are.
-    let sockets = allowed.map_or(plan.kernel.bytes, |allowed| allowed.min(plan.kernel.bytes));
-    let needed = plan.total_bytes() + sockets;
+fn memory(plan: &MemoryPlan) -> Option<Finding> {
+    let needed = plan.needed_bytes();
     let available = available()?;
     let found = format!(
         "{} available; the plan needs up to {}, socket buffers included",
@@ -475,10 +509,12 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
     })
 }
 
-/// Says whether anything is kept at all.
+/// Reports whether any data is persisted.
 fn kept(config: &Config) -> Option<Finding> {
     let is_kept = config.state.dir.is_some() || config.history.dir.is_some();
-    let found = "everything is kept in memory: a restart loses it".to_owned();
+    let why = config.folder_refused.iter();
+    let why: String = why.map(|why| format!("; {why}")).collect();
+    let found = format!("everything is kept in memory: a restart loses it{why}");
     let change = format!(
         "--data DIR, or data.dir in the configuration\n\
          or make the folder where it is by default: mkdir -p {USUAL} && chown USER {USUAL}"
@@ -499,10 +535,24 @@ fn history_dir(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     };
     let min = config.history.free_min as u64;
     let found = folder::check(folder::HISTORY, dir, min);
-    let found = folder_found(HISTORY_DIR, dir, found, serving);
+    let unreadable = found.is_ok().then(|| unreadable_history(config, dir));
+    let found = match unreadable.flatten() {
+        None => folder_found(HISTORY_DIR, dir, found, serving),
+        Some(why) => Finding::wrong(HISTORY_DIR, why, MANIFEST.to_owned()),
+    };
     let lasting = disk_plan::lasting(config).join("\n");
     let lasting = format!("{}:\n{lasting}", disk_plan::assumption());
     vec![found, Finding::right("history.size_max", lasting)]
+}
+
+/// What to do about a manifest that cannot be read.
+const MANIFEST: &str = "bring back the manifest from a backup, or name another folder: history.dir";
+
+/// Why history would be off although its folder can be written: the manifest.
+pub(super) fn unreadable_history(config: &Config, dir: &Path) -> Option<String> {
+    let is_history = config.history.dir.as_deref() == Some(dir);
+    let error = is_history.then(|| inspect::check(dir).err()).flatten()?;
+    Some(format!("{error}; history is off with it"))
 }
 
 fn folder_found(

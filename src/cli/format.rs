@@ -54,6 +54,21 @@ pub fn fit_right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(missing))
 }
 
+/// Rows as lines of aligned cells, from column `numbers` on to the right.
+pub fn aligned<const N: usize>(rows: &[[String; N]], numbers: usize) -> Vec<String> {
+    let widths: [usize; N] =
+        std::array::from_fn(|at| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0));
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).enumerate();
+        let cells = cells.map(|(at, (cell, width))| match at < numbers {
+            true => fit(cell, width),
+            false => fit_right(cell, width),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
 /// Cuts a text to at most `columns` columns, with a mark.
 pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {

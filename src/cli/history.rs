@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as FlagGroup, Subcommand, ValueEnum};
 
-use super::format::{self, fit, fit_right, grouped, visible};
+use super::format::{self, grouped, visible};
 use super::{Failure, complain, print};
-use crate::history::inspect::{self, Held};
+use crate::history::inspect::{self, HeldRows};
+use crate::value::text::{counted, numbered};
 
 /// What to do with it.
 #[derive(Debug, Subcommand)]
@@ -88,7 +89,7 @@ fn set_aside(dir: &Path) -> String {
     lines.collect()
 }
 
-fn table(held: &[Held]) -> String {
+fn table(held: &[HeldRows]) -> String {
     let head = [
         "report",
         "definition",
@@ -116,24 +117,8 @@ fn table(held: &[Held]) -> String {
         ]
     }));
     let bytes: u64 = held.iter().map(|held| held.bytes).sum();
-    let widths: [usize; 9] = std::array::from_fn(|at| {
-        let widths = lines.iter().map(|line| format::width(&line[at]));
-        widths.max().unwrap_or(0)
-    });
-    let lines = lines.iter().map(|line| {
-        let cells = line.iter().zip(widths).enumerate();
-        let cells = cells.map(|(at, (cell, width))| match at {
-            0..5 => fit(cell, width),
-            _ => fit_right(cell, width),
-        });
-        cells.collect::<Vec<_>>().join("  ")
-    });
-    let lines: Vec<_> = lines.collect();
-    format!(
-        "{}\n{} in all",
-        lines.join("\n"),
-        format::bytes(bytes as f64)
-    )
+    let lines = format::aligned(&lines, 5).join("\n");
+    format!("{lines}\n{} in all", format::bytes(bytes as f64))
 }
 
 fn moment(unix_secs: u64) -> String {
@@ -147,11 +132,11 @@ fn moment(unix_secs: u64) -> String {
 fn verify(dir: &Path) -> Result<(), Failure> {
     let verified = inspect::verify(dir).map_err(Failure::failed)?;
     verified.problems.iter().for_each(complain);
-    let number = |number: u64| grouped(number as f64);
     let mut text = format!(
-        "{} files with {} rows are whole ({}).",
-        number(verified.parts),
-        number(verified.rows),
+        "{} with {} {} whole ({}).",
+        counted(verified.parts, "file"),
+        counted(verified.rows, "row"),
+        if verified.parts == 1 { "is" } else { "are" },
         format::bytes(verified.bytes as f64)
     );
     if verified.is_torn {
@@ -170,8 +155,10 @@ fn verify(dir: &Path) -> Result<(), Failure> {
     print(&text)?;
     match verified.problems.len() {
         0 => Ok(()),
-        wrong => Err(Failure::failed(format!(
-            "{wrong} files are not as they were written"
+        wrong => Err(Failure::failed(numbered(
+            wrong,
+            "file is not as it was written",
+            "files are not as they were written",
         ))),
     }
 }

@@ -14,10 +14,10 @@ use std::time::Duration;
 use clap::Args as FlagGroup;
 use serde_json::Value as Json;
 
-use crate::cli::Failure;
 use crate::cli::client::{AccessFlags, Client, ClientError};
+use crate::cli::{Failure, doctor};
 use crate::config::Config;
-use crate::daemon::{defaults, local};
+use crate::daemon::defaults;
 use crate::query::definitions::Definitions;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::comment::{Comment, FixedTable};
@@ -85,14 +85,14 @@ pub fn execute(
             "{name}: there is no CREATE TABLE statement with ENGINE=PINBA among the {all} in it"
         )));
     }
-    let mut importer = match (flags.print_config, &flags.url, config.http.listen) {
+    let mut importer = match (flags.print_config, &flags.url, doctor::url(config)) {
         (true, ..) => Importer::to_config(config)?,
         (_, Some(url), _) => {
             Importer::to_daemon(Client::at(url, &flags.access)?, Defaults::default())?
         }
-        (_, None, Some(address)) => {
-            let url = format!("http://{}", local(address));
-            Importer::to_daemon(Client::at(&url, &flags.access)?, defaults(config))?
+        (_, None, Some(url)) => {
+            let access = flags.access.trusting(config);
+            Importer::to_daemon(Client::at(&url, &access)?, defaults(config))?
         }
         (_, None, None) => {
             return Err(Failure::failed(
@@ -220,7 +220,7 @@ impl Importer {
         let window = info.and_then(|info| info["window_seconds"].as_f64());
         let window = window.and_then(|window| Duration::try_from_secs_f64(window).ok());
         if let Some(window) = window.filter(|window| !window.is_zero()) {
-            defaults.history = window;
+            defaults.raw_window = window;
         }
         let forms: Vec<ReportForm> = reports.iter().map(listed).collect();
         Ok(Self::new(&forms, defaults, Some(client)))

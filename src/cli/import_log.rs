@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args as FlagGroup;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Failure;
 use super::client::{AccessFlags, Client};
 use crate::config::{Config, SquidFrom};
 use crate::daemon::local;
+use crate::http::encode;
 use crate::input::squid::line::BadLine;
 use crate::limits::LOG_PIECE_BYTES_MAX;
 
@@ -33,7 +33,7 @@ pub struct ImportLogFlags {
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The running daemon [default: http.listen of the configuration].
-    #[arg(long, value_name = "URL", conflicts_with = "live")]
+    #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// As whom, and whose signature counts.
     #[command(flatten)]
@@ -98,6 +98,12 @@ pub fn execute(
     err: &mut impl Write,
 ) -> Result<(), Failure> {
     if flags.live {
+        if flags.url.is_some() {
+            return Err(Failure::usage(
+                "--live sends the lines to an address for Squid's connections, not to a URL; give --to ADDRESS, or --config FILE \
+                 that has it",
+            ));
+        }
         return replay(flags, config, stdin, out);
     }
     let client = match (&flags.url, config.http.listen) {
@@ -174,7 +180,7 @@ impl LogImport<'_> {
     fn send(&mut self, piece: &[u8]) -> Result<usize, Failure> {
         let mut path = "/api/v1/import?".to_owned();
         if let Some(name) = self.name {
-            path += &format!("name={}&", utf8_percent_encode(name, NON_ALPHANUMERIC));
+            path += &format!("name={}&", encode(name));
         }
         if let Some(covered_to) = self.covered_to {
             path += &format!("covered_to={covered_to}");
@@ -219,6 +225,10 @@ impl LogImport<'_> {
             ("lines_repeated", "that came twice"),
             ("lines_lost", "that Squid numbered and that are missing"),
             ("lines_in_future", "later than now"),
+            (
+                "lines_expired",
+                "older than history.retention_day, which are soon removed",
+            ),
         ] {
             let count = self.count(name);
             if count > 0 {

@@ -4,17 +4,15 @@
 //! the daemon connects and reads as usual. Each file gets its own connection, because each is a run
 //! of its own. Called by `main`, on its thread.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{self, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args as FlagGroup;
-use rustix::io::Errno;
+use socket2::Socket;
 
 use super::Failure;
 use super::import_log::send_lines;
@@ -80,7 +78,7 @@ pub fn execute(
 
 /// The listener that the daemon connects to. Removes its Unix socket on drop.
 struct Listener {
-    socket: OwnedFd,
+    socket: Socket,
     path: Option<PathBuf>,
 }
 
@@ -88,7 +86,7 @@ impl Listener {
     fn bind(address: &StatAddress) -> io::Result<Self> {
         let (socket, path) = match address {
             StatAddress::Unix(path) => {
-                let nobody = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+                let nobody = |error: &io::Error| error.kind() == ErrorKind::ConnectionRefused;
                 if UnixStream::connect(path).is_err_and(|error| nobody(&error)) {
                     // Left behind by a process that is gone.
                     fs::remove_file(path)?;
@@ -98,24 +96,23 @@ impl Listener {
             StatAddress::Tcp(address) => (TcpListener::bind(address)?.into(), None),
         };
         let listener = Self { socket, path };
-        rustix::io::ioctl_fionbio(&listener.socket, true)?;
+        // Of a listener it limits how long `accept` waits.
+        listener.socket.set_read_timeout(Some(PATIENCE))?;
         Ok(listener)
     }
 
     /// Accepts the daemon's connection.
-    fn accept(&self) -> io::Result<File> {
-        let since = Instant::now();
-        loop {
-            match rustix::net::accept(&self.socket) {
-                Err(Errno::WOULDBLOCK) => {}
-                other => return Ok(other?.into()),
-            }
-            if since.elapsed() > PATIENCE {
+    fn accept(&self) -> io::Result<Socket> {
+        let accepted = self.socket.accept().map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
                 let why = "no pinbad connected; does one run with a [[stat]] of this stream?";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                io::Error::new(ErrorKind::TimedOut, why)
             }
-            thread::sleep(Duration::from_millis(20));
-        }
+            _ => error,
+        });
+        let (stream, _) = accepted?;
+        stream.set_read_timeout(None)?;
+        Ok(stream)
     }
 }
 
@@ -129,8 +126,7 @@ impl Drop for Listener {
 }
 
 /// Ends the stream and waits until it was read: the daemon sends nothing, and then closes.
-fn end(mut stream: File) -> io::Result<()> {
-    rustix::net::shutdown(&stream, rustix::net::Shutdown::Write)?;
-    io::copy(&mut stream, &mut io::sink())?;
-    Ok(())
+fn end(mut stream: Socket) -> io::Result<()> {
+    stream.shutdown(net::Shutdown::Write)?;
+    io::copy(&mut stream, &mut io::sink()).map(drop)
 }

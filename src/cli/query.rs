@@ -126,7 +126,7 @@ fn run(
 
 fn broken_off(why: &str) -> Failure {
     Failure::failed(format!(
-        "the answer broke off{why}; the daemon's log says why"
+        "the answer ended early{why}; the daemon's log says why"
     ))
 }
 
@@ -347,7 +347,7 @@ mod tests {
             format!("{HEAD}\n[\"/a\",1],\n"),
         ] {
             let error = printed(&answer).unwrap_err().problems.concat();
-            assert!(error.starts_with("the answer broke off"), "{error}");
+            assert!(error.starts_with("the answer ended early"), "{error}");
         }
     }
 

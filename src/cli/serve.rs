@@ -47,7 +47,8 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     if let Some(Scaled { limit, settings }) = scaled {
         tracing::warn!(
             settings = settings.join(" "),
-            "The control group may have {} of memory: what has its default is smaller, so that the plan fits.",
+            "The control group has a memory limit of {}: settings left at their defaults were reduced so that the plan fits. \
+             `pinbad check` names the limit that holds them all.",
             rounded_bytes(limit)
         );
     }

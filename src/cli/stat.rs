@@ -77,7 +77,7 @@ fn frame(setting: Setting, value: &str) -> Result<[u8; 16], String> {
                     "an interval below {INTERVAL_MIN} us is ignored by the extension"
                 ));
             }
-            Err(_) => return Err(format!("'{value}' is no number of microseconds")),
+            Err(_) => return Err(format!("'{value}' is not a number of microseconds")),
         },
         Setting::Arginfo => (16, switch()?),
         Setting::Samplers => {

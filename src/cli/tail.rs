@@ -13,10 +13,10 @@ use clap::Args as FlagGroup;
 use crossbeam::channel::RecvTimeoutError;
 use serde_json::Value as Json;
 
-use crate::cli::client::address::encoded;
 use crate::cli::client::{Client, ClientFlags};
 use crate::cli::{Failure, format};
 use crate::config::units::parse_duration;
+use crate::http::encode;
 use crate::shutdown::Shutdown;
 
 mod columns;
@@ -49,10 +49,10 @@ pub struct TailFlags {
     /// Only with this status.
     #[arg(long, value_name = "NUMBER")]
     pub status: Option<u32>,
-    /// Only those that took this long or longer: 250ms, 1.5s; a plain number is seconds.
+    /// Only requests that took at least this long: 250ms, 1.5s; a plain number is seconds.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub min_time: Option<String>,
-    /// Only those that took this long or less.
+    /// Only requests that took at most this long.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub max_time: Option<String>,
     /// Only those with this request tag; may be given for several tags, and all must be there.
@@ -112,11 +112,11 @@ impl StreamQuery {
         ];
         for (name, value) in filters {
             if let Some(value) = value {
-                query += &format!("&{name}={}", encoded(&value));
+                query += &format!("&{name}={}", encode(&value));
             }
         }
         for (name, value) in &flags.tags {
-            query += &format!("&tag.{}={}", encoded(name), encoded(value));
+            query += &format!("&tag.{}={}", encode(name), encode(value));
         }
         Self {
             query,

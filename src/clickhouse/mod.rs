@@ -17,7 +17,7 @@ mod native;
 mod requests;
 mod rollups;
 mod server;
-mod sink;
+mod shipper;
 mod tables;
 mod views;
 
@@ -25,7 +25,7 @@ use crate::config::ClickHouseConfig;
 use crate::instruments::Instrument;
 
 /// Stages and waits of its thread.
-pub(crate) static INSTRUMENTS: [&Instrument; 2] = [&sink::SHIP, &server::ANSWER];
+pub(crate) static INSTRUMENTS: [&Instrument; 2] = [&shipper::SHIP, &server::ANSWER];
 
 /// Checks whether the secret and the certificates of a configuration can be used.
 ///
@@ -39,6 +39,6 @@ pub fn check(config: &ClickHouseConfig) -> Result<(), String> {
 
 pub use self::fleet::Fleet;
 pub(crate) use self::fleet::{Counted, FleetRows, Points};
-pub use self::sink::{ShipFrom, ShipStatus, Sink};
+pub use self::shipper::{ShipFrom, ShipStatus, ShippingThread};
 pub use self::tables::statements;
 pub use self::views::views;

@@ -262,7 +262,7 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
         .and_then(|(_, rest)| rest.split_once(|it: char| !it.is_ascii_digit()))
         .and_then(|(code, _)| code.parse::<u32>().ok());
     if status == 200 && code.is_none() {
-        return ended.map_err(|error| later(&format!("its answer broke off: {error}")));
+        return ended.map_err(|error| later(&format!("its answer ended early: {error}")));
     }
     let said = first_line(&text);
     match code {

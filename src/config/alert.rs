@@ -161,7 +161,7 @@ pub(super) fn labels() -> Kind<BTreeMap<String, String>> {
                 Some(text) if is_label(name) && !OWN_LABELS.contains(&name.as_str()) => {
                     Ok((name.clone(), text.to_owned()))
                 }
-                _ => Err(format!("{name:?} is no label, or has no text")),
+                _ => Err(format!("{name:?} is not a label, or has no text")),
             }
         });
         Ok(labels.collect::<Result<_, _>>()?)

@@ -3,9 +3,11 @@
 //! A refused value is replaced by its default and reading goes on, so that all errors are found at
 //! once; the caller discards the result if there are any. Nothing is opened or bound here.
 
+use std::mem;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::data_folder::UsualFolder;
 use super::error::ConfigError;
 use super::key::{self, Key};
 use super::kinds::{AUTO, Kind};
@@ -36,7 +38,7 @@ pub(super) fn check(raw: &mut RawConfig) -> Config {
     config.rewrites = rewrite::read(&rewrites, &mut raw.errors);
     config.users = user::read(&users, &mut raw.errors);
     config.resolve_zeros();
-    config.resolve_folders(raw.usual_folder.take());
+    config.resolve_folders(mem::take(&mut raw.usual_folder));
     raw.check_sockets(&config);
     let (http, mysql) = (config.http.front(), config.mysql.front());
     raw.check_tls(&http);
@@ -74,10 +76,11 @@ const FILES_OF_STATE: [&str; 3] = ["snapshot", "reports.json", "annotations.json
 impl Config {
     /// Replaces "auto" by `usual`, and puts `state` and `history` under `data.dir` unless they have
     /// folders of their own.
-    fn resolve_folders(&mut self, usual: Option<PathBuf>) {
+    fn resolve_folders(&mut self, usual: UsualFolder) {
         let data = &mut self.data.dir;
         if data.as_deref() == Some(Path::new(AUTO)) {
-            *data = usual;
+            *data = usual.path;
+            self.folder_refused = usual.refused;
         }
         let Some(data) = data else { return };
         self.state.dir.get_or_insert_with(|| {

@@ -18,29 +18,60 @@ pub const USUAL: &str = "/var/lib/pinbad";
 /// The variable in which systemd passes the folders of `StateDirectory=`.
 const VARIABLE: &str = "STATE_DIRECTORY";
 
+/// The folder that "auto" stands for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct UsualFolder {
+    /// Its path, if there is one that can be used.
+    pub path: Option<PathBuf>,
+    /// Why a folder that is there cannot be used.
+    pub refused: Option<String>,
+}
+
+impl From<Option<PathBuf>> for UsualFolder {
+    fn from(path: Option<PathBuf>) -> Self {
+        let refused = None;
+        Self { path, refused }
+    }
+}
+
 /// systemd's folder, else [`USUAL`] where it can be used.
 #[must_use]
-pub fn usual() -> Option<PathBuf> {
+pub fn usual() -> UsualFolder {
     found(std::env::var_os(VARIABLE).as_deref(), Path::new(USUAL))
 }
 
-fn found(variable: Option<&OsStr>, usual: &Path) -> Option<PathBuf> {
+fn found(variable: Option<&OsStr>, usual: &Path) -> UsualFolder {
     // systemd separates several by colons.
     let first = variable.and_then(|all| std::env::split_paths(all).next());
-    first
-        .filter(|path| path.is_absolute())
-        .or_else(|| is_ours(usual).then(|| usual.to_owned()))
+    if let Some(path) = first.filter(|path| path.is_absolute()) {
+        return Some(path).into();
+    }
+    match checked(usual) {
+        Ok(()) => Some(usual.to_owned()).into(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None.into(),
+        Err(error) => UsualFolder {
+            path: None,
+            refused: Some(format!("{} cannot be used: {error}", usual.display())),
+        },
+    }
 }
 
-/// Returns whether this user should write there. Root always could, but in another user's folder it
+/// Checks whether this user should write there. Root always could, but in another user's folder it
 /// would leave files that user cannot read.
-fn is_ours(path: &Path) -> bool {
-    let (Ok(found), user) = (fs::metadata(path), rustix::process::geteuid()) else {
-        return false;
-    };
-    found.is_dir()
-        && (!user.is_root() || found.uid() == 0)
-        && rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+fn checked(path: &Path) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    if !found.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    if rustix::process::geteuid().is_root() && found.uid() != 0 {
+        let uid = found.uid();
+        let problem = format!("it belongs to user {uid}, who could not read files of root");
+        return Err(io::Error::other(problem));
+    }
+    Ok(rustix::fs::access(
+        path,
+        Access::WRITE_OK | Access::EXEC_OK,
+    )?)
 }
 
 /// Prefix of the name of a demo's folder.
@@ -135,15 +166,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
         let found = |variable: Option<&str>, usual: &Path| found(variable.map(OsStr::new), usual);
-        assert_eq!(found(None, &missing), None);
-        assert_eq!(found(None, dir.path()), Some(dir.path().to_owned()));
-        assert_eq!(found(Some(""), &missing), None);
+        assert_eq!(found(None, &missing), None.into());
+        assert_eq!(found(None, dir.path()), Some(dir.path().to_owned()).into());
+        assert_eq!(found(Some(""), &missing), None.into());
         assert_eq!(
             found(Some("/srv/a:/srv/b"), dir.path()),
-            Some("/srv/a".into())
+            Some("/srv/a".into()).into()
         );
         fs::write(&missing, "").unwrap();
-        assert_eq!(found(None, &missing), None, "a file");
+        let file = found(None, &missing);
+        let expected = format!("{} cannot be used: not a directory", missing.display());
+        assert_eq!(file.refused, Some(expected));
+        assert_eq!(file.path, None);
     }
 
     #[test]

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use regex::Regex;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::data_folder::UsualFolder;
 use super::error::ConfigError;
 use super::flags::ConfigFlags;
 use super::key;
@@ -54,7 +54,7 @@ pub(super) struct RawConfig {
     /// Errors so far.
     pub(super) errors: Vec<ConfigError>,
     /// The folder that "auto" stands for in `data.dir`.
-    pub(super) usual_folder: Option<PathBuf>,
+    pub(super) usual_folder: UsualFolder,
 }
 
 impl RawConfig {

@@ -33,6 +33,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 pub use alert::AlertEntry;
+use data_folder::UsualFolder;
 pub use error::{ConfigError, ConfigErrors};
 pub use flags::ConfigFlags;
 pub use layers::TOKEN_VARIABLE;
@@ -71,7 +72,7 @@ impl Config {
         flags: &ConfigFlags,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
-        Self::load_beside(flags, variables, None)
+        Self::load_beside(flags, variables, UsualFolder::default())
     }
 
     /// Like [`Config::load`], with the folder that "auto" stands for in `data.dir`.
@@ -81,7 +82,7 @@ impl Config {
     pub fn load_beside(
         flags: &ConfigFlags,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
-        usual_folder: Option<PathBuf>,
+        usual_folder: impl Into<UsualFolder>,
     ) -> Result<Self, ConfigErrors> {
         let variables: Vec<_> = variables.into_iter().collect();
         let in_flag = flags.config.clone();
@@ -94,7 +95,7 @@ impl Config {
             .map(|path| (Origin::Flag("--config"), path))
             .or(in_variable.map(|path| (of_variable, path)));
         let mut raw = RawConfig {
-            usual_folder,
+            usual_folder: usual_folder.into(),
             ..RawConfig::default()
         };
         if let Some((named_by, path)) = path {

@@ -116,7 +116,7 @@ settings! {
         /// Cost: below 10 ms more processor time for the same packets; above it readers see new data that much later.
         stats_gathering_period: Duration = "\"10ms\"",
             span(Duration::from_millis(1), Duration::from_secs(10)),
-            "shorter keeps a core busy with nothing, longer shows readers old news", live;
+            "shorter wastes a core, longer makes answers stale", live;
 
         /// Longest text kept (host and server names, schema, tag names and values), bytes: 32 to "4KiB". Longer ones are
         /// cut at a character and counted. SQL columns are declared that long.
@@ -193,8 +193,8 @@ settings! {
         memory: usize = "\"64MiB\"", size(8 * MIB, 64 * GIB).or_zero("keep no past"),
             "less does not hold an hour of anything";
 
-        /// For which reports; "*" is every `[[report]]` of this file. The total over all requests (`info`) is always kept, and
-        /// so is each report that is made at run time, as long as there are fewer than 64 in all.
+        /// Reports to chart; "*" is every `[[report]]` of this file. The total over all requests (`info`) is always kept, and so
+        /// is each report that is made at run time, as long as there are fewer than 64 in all.
         /// Cost: some time of that thread for each key that gained something in a second, and report.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
             report_names(), "each is added up every second";
@@ -257,7 +257,7 @@ settings! {
         /// Cost: 256 KiB each, at most; 64 KiB of them for what a client has SET.
         connections_max: usize = "128", whole(1, 10_000), "each takes memory and a descriptor";
 
-        /// After how long an idle connection is closed: MySQL's wait_timeout. Clients reconnect by themselves.
+        /// After how long an idle connection is closed: MySQL's wait_timeout. Clients reconnect on their own.
         idle_max: Duration = "\"8h\"",
             span(Duration::from_secs(1), Duration::from_hours(365 * 24)), "MySQL's wait_timeout";
 
@@ -365,14 +365,14 @@ settings! {
         /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
         dir: Option<PathBuf> = "\"\"", path("directory");
 
-        /// Of which reports; "*" is every `[[report]]` of this file and every one that is made at run time, unless it says
-        /// `history = false`; one with `history = true` is kept in any case. The total over all requests (`info`) always is.
+        /// Reports whose past is kept; "*" is every `[[report]]` of this file and every one that is made at run time, unless it
+        /// says `history = false`; one with `history = true` is kept in any case. The total over all requests (`info`) always is.
         /// Cost: see dir, and some time of a thread for each key that gained something in a second, and report.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
             report_names(), "each is added up every second";
 
         /// Which raw requests are kept too, with their timers and tags: "tail", in each flush_period the slowest ten of each
-        /// script, errors and a sample of the others; "all"; or "none". None are where pool.request_pool_size is 0.
+        /// script, errors and a sample of the others; "all"; or "none". With pool.request_pool_size = 0 there are none.
         /// Cost: a quarter of memory, a thread, and about 30 bytes on disk for each that has four timers: with "tail" 1 GB a day
         /// for 2,000 busy scripts, with "all" 26 GB a day at 10,000 a second. They go before anything else when size_max is reached.
         requests: KeptRequests = "\"tail\"", choice(&[
@@ -394,11 +394,12 @@ settings! {
             span(Duration::from_hours(62 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
             "in whole seconds; the days of a month are put into one file when it is over";
 
-        /// What all files may take together: "16MiB" to "1000TB". When it is more, the oldest of the finest rows go.
+        /// Maximum size of all files together: "16MiB" to "1000TB". Past it, the oldest of the finest rows are removed.
         /// Cost: itself, on disk.
         size_max: usize = "\"10GB\"", size(16 * MIB, 1_000_000_000_000_000), "all files of history.dir together";
 
-        /// What is to stay free on that disk: 0 to "1TiB". With less, the oldest of the finest rows go; if that does not do, nothing more is written.
+        /// Space to keep free on that disk: 0 to "1TiB". With less, the oldest of the finest rows are removed; if that is not
+        /// enough, nothing more is written.
         free_min: usize = "\"1GB\"", size(0, 1024 * GIB), "space for others on the disk of history.dir";
 
         /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the keys with the least time and
@@ -406,15 +407,15 @@ settings! {
         /// Cost: itself, with a `dir`.
         memory: usize = "\"64MiB\"", size(4 * MIB, 64 * GIB), "rows on their way to disk";
 
-        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut where there is no log,
-        /// nothing by a stop.
+        /// How often gains are written to disk: "1s" to "1h". A kill or a power cut loses that much where there is no log; a stop
+        /// loses nothing.
         /// Cost: a write and two syncs each time.
         flush_period: Duration = "\"60s\"",
             span(Duration::from_secs(1), Duration::from_hours(1)), "what a kill may lose without a log";
 
-        /// Whether what each second brought is written down at once, so that a kill or a power cut loses a second or two of the
-        /// reports and no more; raw requests are written every flush_period. There is no log where `[[squid]]` follows a file: that
-        /// is read again instead.
+        /// Whether the gains of each second are logged at once, so that a kill or a power cut loses a second or two of the
+        /// reports and no more; raw requests are written every flush_period. Where `[[squid]]` follows a file, the log says which
+        /// of its requests it has: after a kill the file is read again from the last flush on, and only the others are counted.
         /// Cost: a tenth of a microsecond of processor time for each row of a report that gains something in a second, half of it on a
         /// thread at low priority, a sync a second, and some 40 bytes on disk for each such row until the next flush.
         log: bool = "true", switch();
@@ -422,9 +423,10 @@ settings! {
 
     /// `[clickhouse]`: a ClickHouse that gets what history writes.
     clickhouse: ClickHouseConfig {
-        /// ClickHouse's HTTP interface, "http://clickhouse:8123" or "https://clickhouse:8443"; "" ships nothing. Needs history.dir: what
-        /// is written there is shipped when its minute has been over for two minutes, and waits there while the server is away.
-        /// Emptied later, it leaves what waits there: remove the folder "unshipped" in history.dir to ship no more.
+        /// ClickHouse's HTTP interface, "http://clickhouse:8123" or "https://clickhouse:8443"; "" ships nothing. Needs
+        /// history.dir: what is written there is shipped when its minute has been over for two minutes, and waits there while the
+        /// server is down. When it is emptied later, unshipped rows stay there: remove the folder "unshipped" in history.dir to
+        /// stop shipping for good.
         /// Cost: a thread, and space in history.dir for what waits, within size_max.
         url: String = "\"\"", server_url("http://clickhouse:8123");
 
@@ -466,7 +468,7 @@ settings! {
 
     /// `[alerting]`: who is told of alerts. What they are about, `[[alert]]` entries say.
     alerting: AlertingConfig {
-        /// Alertmanagers, as in ["http://alertmanager:9093"]: all members of a cluster. [] tells none.
+        /// Alertmanagers, as in ["http://alertmanager:9093"]: all members of a cluster. [] sends to none.
         alertmanager: Vec<String> = "[]", server_urls();
 
         /// A URL to which the same is posted as JSON, once when an alert fires and once when it is over; "" for none.
@@ -475,14 +477,15 @@ settings! {
         /// A PEM file with the certificates to trust where these URLs begin with https; "" for those of the system.
         ca_file: Option<PathBuf> = "\"\"", path("file");
 
-        /// How often an alert is sent again while it fires, to Alertmanagers alone: "10s" to "10m". They take it for over after five times that.
+        /// How often an alert is sent again while it fires, to Alertmanagers alone: "10s" to "10m". They consider it resolved
+        /// after five times that.
         period: Duration = "\"60s\"",
             span(Duration::from_secs(10), Duration::from_mins(10)).in_whole_seconds(), "a restarted Alertmanager learns of it then";
 
         /// Where people find the page of this daemon, for links in alerts; "" is http.listen, with https where that has a certificate.
         page: String = "\"\"", server_url("https://pinbad.example.com");
 
-        /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows that find no room are not judged.
+        /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows without room are not evaluated.
         /// Cost: itself, if there is an `[[alert]]` or `[[slo]]`, and two threads.
         memory: usize = "\"32MiB\"", size(MIB, 16 * GIB), "windows of all rules together";
     }
@@ -491,7 +494,7 @@ settings! {
     otlp: OtlpConfig {
         /// Where metrics are pushed to, over HTTP in protobuf: the server, as in "http://collector:4318", to which /v1/metrics is added, or
         /// all of it, as in "https://prometheus:9090/api/v1/otlp/v1/metrics"; "" pushes nothing.
-        /// Cost: a thread, and up to 105 MiB while the server is away.
+        /// Cost: a thread, and up to 105 MiB while the server is down.
         url: String = "\"\"", server_url("http://collector:4318");
 
         /// A file with further headers, one a line ("Authorization: Bearer ..."), readable by the daemon alone; "" for none.
@@ -530,13 +533,13 @@ settings! {
 
     /// `[instruments]`: what the daemon measures of itself, in SQL database `performance_schema`.
     instruments: InstrumentsConfig {
-        /// Which instruments are on, by patterns of their names as LIKE has them; with "=counted" behind it they count and have no
-        /// times. The last pattern that matches a name decides; [] for none. While the daemon runs:
-        /// UPDATE performance_schema.setup_instruments. Waits, "wait/%", are off by default.
+        /// Which instruments are on, by LIKE patterns of their names; "=counted" after a pattern counts events without timing
+        /// them. The last pattern that matches a name decides; [] for none. While the daemon runs: UPDATE
+        /// performance_schema.setup_instruments. Waits, "wait/%", are off by default.
         /// Cost: see the manual; nothing for those that are off.
         enabled: Vec<String> = r#"["stage/%", "statement/%", "idle", "memory/%"]"#, patterns();
 
-        /// How many instruments of each class there may be. What does not fit is not measured, and counted in SHOW STATUS
+        /// How many instruments of each class there may be. Further ones are not measured; SHOW STATUS has their number
         /// (`Performance_schema_mutex_classes_lost`).
         /// Cost: 16 KiB each, once 256 threads and connections have been there.
         max_mutex_classes: usize = "10", whole(0, 1_000), "each takes memory for each thread";

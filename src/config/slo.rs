@@ -1,4 +1,4 @@
-//! `[[slo]]`: which part of the requests shall be good, and over how long. What the report has for
+//! `[[slo]]`: what share of the requests must be good, and over how long. What the report has for
 //! keys is checked where the reports are known (`crate::alert::rule`).
 
 use std::collections::BTreeMap;
@@ -23,15 +23,15 @@ const DAY: u64 = 86_400;
 pub struct SloEntry {
     /// As it was given, for what is found wrong later.
     pub entry: Entry,
-    /// What it and its alerts are called.
+    /// Its name, and that of its alerts.
     pub name: String,
-    /// Of which report.
+    /// The report.
     pub report: String,
-    /// Of which of its rows.
+    /// The rows of the report.
     pub conditions: Vec<String>,
     /// A good request takes no more microseconds; `None`: any that is not an error is good.
     pub good_us: Option<u64>,
-    /// Of 100,000 requests so many may be bad.
+    /// How many of 100,000 requests may be bad.
     pub budget: u64,
     /// Over how many seconds.
     pub period: u64,
@@ -102,7 +102,7 @@ impl EntryReader<'_> {
 
 /// `req_time <= 500ms`, microseconds.
 fn good() -> Kind<u64> {
-    let accepted = "\"req_time <= DURATION\", as in \"req_time <= 500ms\"; without it every request that is no error is good";
+    let accepted = "\"req_time <= DURATION\", as in \"req_time <= 500ms\"; without it every request that is not an error is good";
     Kind::new(accepted, |given| {
         let text = given.text().ok_or("not a text")?;
         let (column, longest) = text.split_once("<=").ok_or("no <=")?;

@@ -4,7 +4,7 @@ mod precedence;
 
 use std::time::Duration;
 
-use super::key::{find, sections, variable};
+use super::key::{Key, find, sections, variable};
 use super::settings::KEYS;
 use super::*;
 use crate::telemetry::log::LogFormat;
@@ -117,7 +117,7 @@ fn defaults_are_those_of_the_contract() {
 #[test]
 fn what_has_no_folder_of_its_own_lies_under_that_of_all_data() {
     let usual = || Some(PathBuf::from("/usual"));
-    let dirs = |set_to: &[&str], usual| {
+    let dirs = |set_to: &[&str], usual: Option<PathBuf>| {
         let config = Config::load_beside(&set(set_to), [], usual).unwrap();
         let shown =
             |dir: Option<PathBuf>| dir.map_or(String::new(), |dir| dir.display().to_string());
@@ -186,6 +186,28 @@ fn the_sample_file_is_what_the_settings_declare() {
         "write it anew with BLESS=1: {differs:?}"
     );
     assert_eq!(Config::from_toml(FILE, &text).unwrap(), Config::default());
+}
+
+#[test]
+fn page_access_names_every_setting_that_listens_or_connects() {
+    /// Entries that do neither, and a link that the daemon shows and does not follow.
+    const QUIET: [&str; 6] = ["report", "rewrite", "user", "alert", "slo", "alerting.page"];
+    let page = include_str!("../manual/access.md");
+    let takes_address = |key: &&Key| {
+        let (section, name) = key.parts();
+        let refused = Config::from_toml(FILE, &format!("[{section}]\n{name} = true\n"));
+        let accepted = refused.err().map(|errors| errors.to_string());
+        accepted.is_some_and(|it| it.contains("URL") || it.contains("IP address"))
+    };
+    let settings = KEYS.iter().filter(takes_address).map(|key| key.name);
+    let named: Vec<&str> = settings.filter(|it| !QUIET.contains(it)).collect();
+    assert!(named.len() > 5, "{named:?}");
+    for name in named {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+    for list in layers::LISTS.iter().filter(|it| !QUIET.contains(it)) {
+        assert!(page.contains(&format!("`[[{list}]]")), "{list}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
                 letter @ ("K" | "M" | "G" | "T") => {
                     format!("{unit:?} may mean 1000 or 1024, write {letter}B or {letter}iB")
                 }
-                _ => format!("{unit:?} is no unit of size"),
+                _ => format!("{unit:?} is not a unit of size"),
             });
         }
     };
@@ -88,7 +88,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
             } else if TIME_UNITS.iter().any(|(name, _)| *name == unit) {
                 format!("{unit:?} stands after a smaller unit or twice")
             } else {
-                format!("{unit:?} is no unit of time")
+                format!("{unit:?} is not a unit of time")
             });
         };
         nanos = number
@@ -208,7 +208,7 @@ mod tests {
             ("1.2.3MB", "not a size"),
             ("64M", "\"M\" may mean 1000 or 1024, write MB or MiB"),
             ("64k", "\"k\" may mean 1000 or 1024, write KB or KiB"),
-            ("64Mbit", "\"Mbit\" is no unit of size"),
+            ("64Mbit", "\"Mbit\" is not a unit of size"),
             ("1.5", "not a whole number of bytes"),
             ("99999999TB", "too large"),
             ("340282366920938463463374607431768211456", "not a size"),
@@ -244,8 +244,8 @@ mod tests {
             ("", "not a duration"),
             ("soon", "not a duration"),
             ("-1s", "not a duration"),
-            ("15M", "\"M\" is no unit of time"),
-            ("2w", "\"w\" is no unit of time"),
+            ("15M", "\"M\" is not a unit of time"),
+            ("2w", "\"w\" is not a unit of time"),
             ("1 30m", "a number without a unit"),
             ("1h30", "a number without a unit"),
             ("30m1h", "\"h\" stands after a smaller unit or twice"),

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::error::StartError;
 use super::startup::{ReadRows, TakeRows};
 use super::threads::Worker;
-use crate::clickhouse::{Fleet, ShipFrom, Sink};
+use crate::clickhouse::{Fleet, ShipFrom, ShippingThread};
 use crate::clock::Clock;
 use crate::config::{Config, KeptRequests, ShippedRows};
 use crate::delta::Second;
 use crate::history::import::Importer;
-use crate::history::{History, Parts, Requests, Retention, Rollup, Shipped, Store, Writer};
+use crate::history::{History, MinuteRows, Parts, Requests, Retention, ShipKinds, Store, Writer};
 use crate::input::rewrite::RuleCounters;
 use crate::input::squid::Source;
 use crate::merger::SharedLive;
@@ -31,7 +31,7 @@ pub(super) struct OpenHistory {
     history: Option<History>,
     writer: Option<Writer>,
     requests: Option<Requests>,
-    sink: Option<Sink>,
+    shipper: Option<ShippingThread>,
     fleet: Option<Fleet>,
 }
 
@@ -71,12 +71,12 @@ impl OpenHistory {
             free_min: settings.free_min as u64,
         };
         let has_url = !config.clickhouse.url.is_empty();
-        let sink = has_url.then(|| Sink::new(&config.clickhouse, Arc::clone(clock)));
-        let sink = sink.transpose().map_err(StartError::ClickHouse)?;
+        let shipper = has_url.then(|| ShippingThread::new(&config.clickhouse, Arc::clone(clock)));
+        let shipper = shipper.transpose().map_err(StartError::ClickHouse)?;
         let fleet = has_url.then(|| Fleet::of(&config.clickhouse));
         let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
         let has = |what| config.clickhouse.what.contains(&what);
-        let shipped = Shipped {
+        let shipped = ShipKinds {
             rollups: has(ShippedRows::Rollups),
             requests: has(ShippedRows::Requests),
         };
@@ -90,7 +90,7 @@ impl OpenHistory {
         let from = |it: &Arc<Source>| it.config.from.to_string();
         history.keep_log(config.log_memory(), followed.iter().map(from).collect());
         let replayed = history.clone();
-        let begin_shipping = sink.as_ref().map(Sink::begin);
+        let begin_shipping = shipper.as_ref().map(ShippingThread::begin);
         let open = move || {
             let mut store = Store::open(&dir, retention)?;
             let shipping = match &begin_shipping {
@@ -118,7 +118,7 @@ impl OpenHistory {
         Ok(Self {
             history: Some(history),
             writer: Some(writer),
-            sink,
+            shipper,
             fleet,
             ..Self::default()
         })
@@ -146,15 +146,19 @@ impl OpenHistory {
         }
         let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
         let restored = restored.map(|restored| (restored.time as u64, restored.after));
-        let is_empty = snapshots.is_some() && restored.is_none();
-        let end = LastEnd {
-            clean: last_end.clean && !is_empty,
+        let is_lost = last_end.clean && restored.is_none() && snapshots.is_some();
+        let last_end = LastEnd {
+            clean: last_end.clean && !is_lost,
             ..last_end.clone()
         };
-        let spans = end.lacking(restored, clock.unix_ms() / 1000);
+        let spans = last_end.lacking(restored, clock.unix_ms() / 1000);
         let live = live.read();
         let reports = live.reports.iter().map(|entry| &*entry.definition);
-        Refill::read(history, reports, live.reports.error_status(), &spans)
+        let refill = Refill::read(history, reports, live.reports.error_status(), &spans);
+        if is_lost && refill.is_some() {
+            info!("No snapshot came back: reports are filled from history, by the minute.");
+        }
+        refill
     }
 
     /// Adds the importer of logs and the refill to the catalog.
@@ -176,18 +180,18 @@ impl OpenHistory {
     pub(super) fn add_to(&mut self, status: Status) -> Status {
         Status {
             history: self.history.clone(),
-            shipping: self.sink.as_ref().map(Sink::status),
+            shipping: self.shipper.as_ref().map(ShippingThread::status),
             fleet: self.fleet.take(),
             ..status
         }
     }
 
     /// The taker of each second's rows.
-    pub(super) fn rollup(&self, config: &Config) -> Option<TakeRows> {
-        let mut rollup = Rollup::new(self.history.clone()?, config.reports.error_status);
+    pub(super) fn minute_rows(&self, config: &Config) -> Option<TakeRows> {
+        let mut minutes = MinuteRows::new(self.history.clone()?, config.reports.error_status);
         Some(Box::new(
             move |second: &Second, missed, read: ReadRows<'_>| {
-                rollup.take_rows(second, missed, read);
+                minutes.take_rows(second, missed, read);
             },
         ))
     }
@@ -217,10 +221,10 @@ impl OpenHistory {
             Worker::start("history", "the history thread", run)
         });
         // The last files are shipped after the next start.
-        let sink = self.sink.map(|sink| {
-            let run = move |stop: &Shutdown| sink.run(stop);
+        let shipper = self.shipper.map(|shipper| {
+            let run = move |stop: &Shutdown| shipper.run(stop);
             Worker::start("clickhouse", "the thread that ships to ClickHouse", run)
         });
-        [requests, writer, sink].into_iter().flatten().collect()
+        [requests, writer, shipper].into_iter().flatten().collect()
     }
 }

@@ -6,32 +6,52 @@
 //! Configured settings are kept; if they do not fit, the start is refused. The machine's own memory
 //! is a matter for `doctor`: other processes may free theirs.
 
+use std::cmp::Reverse;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::memory_plan::MemoryPlan;
 use crate::config::Config;
 use crate::config::units::{exact_bytes, rounded_bytes};
-use crate::input::udp::kernel;
 
 /// Where control groups are mounted.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The part of the limit that the plan may take: page cache, page tables and the like count too.
-const USED: f64 = 0.95;
+/// One part of so many is left free: page cache, page tables and the like count too.
+const LEFT_FREE: u64 = 20;
 
 /// Steps between all of a default and its minimum.
 const STEPS: u32 = 64;
 
-/// The plan does not fit.
+/// The plan does not fit, however small the defaults.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "memory: the plan needs up to {}, and this control group may have {} (memory.max, MemoryMax=, --memory); accepted: a larger limit, \
-     or smaller pools: `pinbad check` shows what each takes", rounded_bytes(*.needed), rounded_bytes(*.limit)
+    "memory: the plan needs at least {}, and so a control group of {} (memory.max, MemoryMax=, --memory), of which 5 % are left free \
+     for page cache and the like; this one has {}; accepted: that much, or smaller pools, {}",
+    rounded_bytes(.plan.needed_bytes()), mebibytes(limit_for(.plan)), mebibytes(*.limit), largest(.plan)
 )]
 pub struct TooMuch {
-    needed: u64,
+    /// The smallest plan.
+    pub plan: MemoryPlan,
     limit: u64,
+}
+
+/// The three largest lines of the plan.
+fn largest(plan: &MemoryPlan) -> String {
+    let mut lines: Vec<_> = plan.lines.iter().chain([&plan.kernel]).collect();
+    lines.sort_by_key(|line| Reverse(line.bytes));
+    let shown = lines.iter().take(3);
+    let shown = shown.map(|line| format!("{} {}", line.name, rounded_bytes(line.bytes)));
+    format!(
+        "of which the largest are {}",
+        shown.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// A limit, rounded down.
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes / MIB as u64)
 }
 
 /// The settings that were reduced.
@@ -41,6 +61,50 @@ pub struct Scaled {
     pub limit: u64,
     /// The settings, as written in a configuration.
     pub settings: Vec<String>,
+}
+
+/// Limits of a control group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// With less the daemon does not start.
+    pub least: u64,
+    /// With less, defaults are reduced.
+    pub whole: u64,
+}
+
+impl Limits {
+    /// The limits for a configuration.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        Self {
+            least: limit_for(&MemoryPlan::of(&scaled(config, 1))),
+            whole: limit_for(&MemoryPlan::of(config)),
+        }
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, whole) = (mebibytes(self.least), mebibytes(self.whole));
+        write!(
+            f,
+            "A control group (MemoryMax=, --memory) needs {whole}, of which 5 % are left free for page cache and the like"
+        )?;
+        match self.least < self.whole {
+            true => write!(
+                f,
+                "; with less, down to {least}, settings that have their default are reduced."
+            ),
+            false => write!(f, "."),
+        }
+    }
+}
+
+/// The least limit, in whole MiB, into which the plan fits.
+fn limit_for(plan: &MemoryPlan) -> u64 {
+    let needed = plan.needed_bytes();
+    let limit = (needed * LEFT_FREE).div_ceil(LEFT_FREE - 1);
+    limit.next_multiple_of(MIB as u64)
 }
 
 /// A setting that can be reduced, and its minimum.
@@ -88,21 +152,18 @@ pub fn fit(config: &mut Config) -> Result<Option<Scaled>, TooMuch> {
 }
 
 fn fit_into(config: &mut Config, limit: u64) -> Result<Option<Scaled>, TooMuch> {
-    let room = (limit as f64 * USED) as u64;
-    let needed = needed(config);
-    if needed <= room {
+    let room = limit - limit / LEFT_FREE;
+    let needed = |config: &Config| MemoryPlan::of(config).needed_bytes();
+    if needed(config) <= room {
         return Ok(None);
     }
     let fits = (1..STEPS).rev().find_map(|step| {
         let smaller = scaled(config, step);
-        (self::needed(&smaller) <= room).then_some(smaller)
+        (needed(&smaller) <= room).then_some(smaller)
     });
     let Some(mut smaller) = fits else {
-        let least = self::needed(&scaled(config, 1));
-        return Err(TooMuch {
-            needed: least,
-            limit,
-        });
+        let plan = MemoryPlan::of(&scaled(config, 1));
+        return Err(TooMuch { plan, limit });
     };
     let settings = SCALABLE.iter().filter_map(|it| {
         let (before, now) = (*(it.of)(config), *(it.of)(&mut smaller));
@@ -129,14 +190,6 @@ fn scaled(config: &Config, step: u32) -> Config {
         }
     }
     smaller
-}
-
-/// The most that the plan needs, including socket buffers.
-fn needed(config: &Config) -> u64 {
-    let plan = MemoryPlan::of(config);
-    let sockets =
-        kernel::udp_memory_max().map_or(plan.kernel.bytes, |all| all.min(plan.kernel.bytes));
-    plan.total_bytes() + sockets
 }
 
 /// Memory limit in bytes of the control group of this process or an enclosing one; `None` if there
@@ -177,6 +230,59 @@ fn limit_of(groups: &str, root: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn needed(config: &Config) -> u64 {
+        MemoryPlan::of(config).needed_bytes()
+    }
+
+    /// Defaults with a data folder, on two cores.
+    fn served() -> Config {
+        let mut config = Config::default();
+        config.ingest.receivers = 2;
+        config.state.dir = Some("/var/lib/pinbad/state".into());
+        config.history.dir = Some("/var/lib/pinbad/history".into());
+        config
+    }
+
+    #[test]
+    fn limits_are_where_the_defaults_change_and_where_nothing_fits() {
+        let mut configured = served();
+        configured.reports.memory = 512 << 20;
+        for config in [Config::default(), served(), configured] {
+            let Limits { least, whole } = Limits::of(&config);
+            assert_eq!(fit_into(&mut config.clone(), whole).unwrap(), None);
+            let scaled = fit_into(&mut config.clone(), whole - MIB as u64).unwrap();
+            assert!(scaled.is_some());
+            assert!(fit_into(&mut config.clone(), least).unwrap().is_some());
+            let error = fit_into(&mut config.clone(), least - MIB as u64).unwrap_err();
+            let (error, needed) = (error.to_string(), mebibytes(least));
+            assert!(
+                error.contains(&format!("a control group of {needed}")),
+                "{error}"
+            );
+            let shown = Limits { least, whole }.to_string();
+            assert!(shown.contains(&format!("down to {needed}")), "{shown}");
+        }
+    }
+
+    /// The figures in the unit and in compose.yaml.
+    #[test]
+    fn the_shipped_limits_hold_what_is_said_of_them() {
+        let limits = Limits::of(&served());
+        let number = |text: &str, before: &str, unit: char| -> u64 {
+            let (_, rest) = text.split_once(before).unwrap();
+            rest.split(unit).next().unwrap().trim().parse().unwrap()
+        };
+        let unit = include_str!("../../config/systemd/pinbad.service");
+        let unit = number(unit, "#MemoryMax=", 'M') << 20;
+        assert!(unit >= limits.whole, "{limits}");
+        let compose = include_str!("../../config/container/compose.yaml");
+        let compose = number(compose, "mem_limit:", 'g') << 30;
+        assert!(
+            compose >= limits.least && compose < limits.whole,
+            "{limits}"
+        );
+    }
+
     #[test]
     fn defaults_get_smaller_and_what_was_configured_stays() {
         let whole = needed(&Config::default());
@@ -204,7 +310,8 @@ mod tests {
         let mut config = Config::default();
         config.sql.memory = 1 << 30;
         let error = fit_into(&mut config, 512 << 20).unwrap_err().to_string();
-        assert!(error.contains("may have 512.0 MiB (memory.max"), "{error}");
+        assert!(error.contains("this one has 512 MiB;"), "{error}");
+        assert!(error.contains("the largest are SQL 1."), "{error}");
         assert_eq!(config.pool, Config::default().pool, "nothing has changed");
     }
 

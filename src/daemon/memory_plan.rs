@@ -20,6 +20,7 @@ use crate::input::pinba::Decoder;
 use crate::input::squid::SOURCE_BYTES;
 use crate::input::stat::QUEUE_BYTES_MAX;
 use crate::input::udp::batch::BATCH_BYTES;
+use crate::input::udp::kernel;
 use crate::input::udp::senders::{SENDERS_MAX, TABLE_BYTES};
 use crate::input::udp::socket::RecvBuffer;
 use crate::instruments;
@@ -43,6 +44,7 @@ use crate::series::Series;
 use crate::state::annotations::{
     ANNOTATION_BYTES_MAX, ANNOTATIONS_MAX, BYTES_MAX as ANNOTATIONS_BYTES,
 };
+pub(crate) use crate::value::text::numbered as counted;
 
 /// Code, thread stacks, HTTP connections, the allocator itself: 14 MB with nothing sent, plus
 /// fragmentation of the heap.
@@ -194,6 +196,14 @@ impl MemoryPlan {
         self.lines.iter().map(|line| line.bytes).sum()
     }
 
+    /// The total with the socket buffers, of which all sockets of the machine together may hold no
+    /// more than the kernel allows.
+    #[must_use]
+    pub fn needed_bytes(&self) -> u64 {
+        let sockets = kernel::udp_memory_max();
+        self.total_bytes() + sockets.map_or(self.kernel.bytes, |all| all.min(self.kernel.bytes))
+    }
+
     /// Logs the plan, one line per pool; `pinbad check` prints it too.
     pub fn log(&self) {
         for line in self.lines.iter().chain([&self.kernel]) {
@@ -320,7 +330,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         "releases": RELEASES_BYTES_MAX,
             "{RELEASES_MAX} of them (releases.tag), their {RELEASE_CELLS_MAX} busiest scripts over a day and over two weeks, and a copy while it is written";
         "pushed metrics": PUSH_BYTES,
-            "rows, and points on their way to otlp.url: as much while it is away";
+            "rows, and points on their way to otlp.url: as much while it is down";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory + 2 * config.log_memory() + REFILL_BYTES,
@@ -348,11 +358,6 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     ];
     let lines = lines.into_iter().zip(wanted);
     lines.filter_map(|(line, wanted)| wanted.then_some(line))
-}
-
-/// "1 receiver", "3 receivers".
-pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// How long socket buffers of this size last.

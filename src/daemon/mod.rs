@@ -15,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -47,6 +48,7 @@ use crate::state::last_end::{LastEnd, RunningMark};
 use crate::state::snapshot_writer::{Moment, SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
+use crate::telemetry::losses::LossLog;
 
 pub mod alerts;
 pub mod disk_plan;
@@ -83,6 +85,7 @@ pub struct Daemon {
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
     series_thread: Option<Worker>,
+    watch_thread: Option<Worker>,
     push_thread: Option<Worker>,
     history_threads: Vec<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
@@ -216,6 +219,7 @@ impl Daemon {
             rewrites: config.rewrites.clone(),
             rule_counters: Arc::clone(&rule_counters),
             snapshots: snapshots.clone(),
+            nothing_kept: startup::nothing_kept(config),
             history: None,
             losses: Mutex::default(),
             certificates: Arc::default(),
@@ -234,13 +238,13 @@ impl Daemon {
         );
         live.write().deltas.followed = followed;
         let (await_kept, next_file) = (history.await_kept(config), history.next_file());
-        let rollup = history.rollup(config);
+        let rollup = history.minute_rows(config);
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup, followers)?;
         let catalog = history.attach_to(catalog, config, &rule_counters, &clock, refill);
-        let catalog = catalog.alerting(&alerts).following(&releases);
-        let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
+        let catalog = catalog.keeping(definitions.tables, annotations, followers, state);
+        let catalog = Arc::new(catalog);
         let served = Served {
             config,
             catalog: &catalog,
@@ -277,6 +281,10 @@ impl Daemon {
         let merger = Worker::start("merge", "the merger thread", merge)?;
         let run = move |stop: &Shutdown| deltas.run(stop, take);
         let series_thread = Worker::start("series", "the series thread", run)?;
+        let losses = LossLog::new(counters.clone());
+        let watched = (Arc::clone(&users), Arc::clone(&clock));
+        let run = move |stop: &Shutdown| watch(losses, &watched.0, &*watched.1, stop);
+        let watch_thread = Worker::start("watch", "the thread that logs losses", run)?;
         let history_threads = history.start()?;
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
@@ -294,7 +302,7 @@ impl Daemon {
             let run = move |stop: &Shutdown| writer.run(stop);
             Worker::start("snapshot", "the snapshot thread", run)
         });
-        let cannot_keep = !catalog.out_of_order().is_empty();
+        let cannot_keep = !catalog.cannot_keep().is_empty();
         startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
         let mark = kept_in(config).filter(|dir| dir.is_dir());
         let mark = mark.map(|dir| RunningMark::set(dir, &catalog.refilled_spans()));
@@ -307,6 +315,7 @@ impl Daemon {
             gathering,
             merger: Some(merger),
             series_thread: Some(series_thread),
+            watch_thread: Some(watch_thread),
             push_thread: push_thread.transpose()?,
             history_threads,
             snapshot_thread: snapshot_thread.transpose()?,
@@ -363,6 +372,7 @@ impl Daemon {
         self.merger = None;
         // After the merger, so that the last merged requests are counted too.
         self.series_thread = None;
+        self.watch_thread = None;
         self.push_thread = None;
         let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
         drop(alert_threads);
@@ -389,6 +399,19 @@ impl Drop for Daemon {
         // Errors are in the log.
         let _logged = self.stop_all();
     }
+}
+
+/// How often the log is told of losses and failed logins, if there is a line due.
+const WATCH_PERIOD: Duration = Duration::from_millis(200);
+
+/// Logs losses and failed logins that are due.
+fn watch(mut losses: LossLog, users: &UserStore, clock: &dyn Clock, stop: &Shutdown) {
+    while !stop.requested() {
+        losses.look(clock.mono_ms());
+        users.log_failures();
+        std::thread::sleep(WATCH_PERIOD);
+    }
+    losses.tell();
 }
 
 /// Checks the reports, secrets and certificates that a configuration names, and that `state.dir`
@@ -459,7 +482,7 @@ fn no_history(config: &Config) -> Result<(), StartError> {
 pub fn defaults(config: &Config) -> Defaults {
     let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX);
     Defaults {
-        history: config.pool.stats_history,
+        raw_window: config.pool.stats_history,
         script_name_bytes_max: length(config.ingest.script_name_bytes_max),
         text_bytes_max: length(config.ingest.text_bytes_max),
         ..Defaults::default()

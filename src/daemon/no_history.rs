@@ -54,7 +54,7 @@ impl OpenHistory {
         status
     }
 
-    pub(super) fn rollup(&self, _: &Config) -> Option<TakeRows> {
+    pub(super) fn minute_rows(&self, _: &Config) -> Option<TakeRows> {
         None
     }
 

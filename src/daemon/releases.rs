@@ -75,21 +75,25 @@ fn run(catalog: &Catalog, tags: &[String], file: Option<&ReleasesFile>, stop: &S
 }
 
 fn take_turn(catalog: &Catalog, file: Option<&ReleasesFile>, is_last: bool) {
-    for (time, release) in catalog.releases().judge_due() {
+    for it in catalog.releases().judge_due() {
+        let (release, again) = (it.release, if it.is_back { " again" } else { "" });
         let made = Annotation {
             id: 0,
-            time,
-            text: format!("Release {release}"),
+            time: it.time,
+            text: format!("Release {release}{again}"),
             tags: "release".to_owned(),
             author: None,
         };
-        info!(release, "A new release is running.");
+        match it.is_back {
+            true => info!(release, "A release is running again."),
+            false => info!(release, "A new release is running."),
+        }
         if let Err(error) = catalog.annotations().add(made) {
             warn!(%error, release, "Cannot annotate a release.");
         }
     }
     let saved = file.map(|file| catalog.releases().save(file, is_last));
     if let Some(Err(error)) = saved {
-        warn!(%error, "What is known of releases cannot be kept; trying again after the next change.");
+        warn!(%error, "Cannot save the state of releases; will retry after the next change.");
     }
 }

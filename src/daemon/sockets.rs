@@ -22,7 +22,7 @@ pub(super) fn open_sockets(
     for address in listen.iter().filter(|address| !bound(address)) {
         warn!(
             %address,
-            "Not received on, though it is in ingest.listen: the sockets that were handed over take the place of all."
+            "Ignoring this address of ingest.listen: the sockets that were passed in replace the whole list."
         );
     }
     let is_wanted = |socket: &ReceiveSocket| {
@@ -35,7 +35,7 @@ pub(super) fn open_sockets(
     for socket in sockets.iter().filter(|socket| !is_wanted(socket)) {
         warn!(
             address = %socket.address,
-            "Received on, though it is not in ingest.listen: it was handed over. With systemd change ListenDatagram= of pinbad.socket."
+            "Receiving on a socket that was passed in and is not in ingest.listen. With systemd change ListenDatagram= of pinbad.socket."
         );
     }
     Ok(sockets)

@@ -16,15 +16,8 @@ pub(super) fn engine(
     config: &Config,
     catalog: &Arc<Catalog>,
 ) -> Result<Option<Engine>, StartError> {
-    let sql = &config.sql;
     let settings = SqlSettings {
-        threads: sql.threads,
-        queries_max: sql.queries_max,
-        time_max: sql.time_max,
-        memory_max: sql.memory,
-        rows_max: sql.rows_max,
-        text_max: sql.text_max,
-        case_insensitive: sql.case_insensitive,
+        limits: config.sql.clone(),
         variables: variables(config),
     };
     let engine = Engine::new(Arc::clone(catalog), settings);

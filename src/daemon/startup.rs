@@ -1,5 +1,5 @@
-//! What a process starts with: `state.dir`, the restored snapshot, and the definitions of what the
-//! last hour and the metrics keep.
+//! Inputs of a start: `state.dir`, the restored snapshot, and the definitions of what the last hour
+//! and the metrics keep.
 //!
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use chrono::{DateTime, SecondsFormat};
 use tracing::{debug, error, info, warn};
 
 use super::error::StartError;
@@ -18,7 +17,7 @@ use super::receivers;
 use super::squid::OpenSource;
 use crate::alert::Alerts;
 use crate::alert::intake::Intake;
-use crate::clock::{Clock, ContinuedClock};
+use crate::clock::{Clock, ContinuedClock, rfc3339};
 use crate::config::Config;
 use crate::config::data_folder::is_temporary;
 use crate::daemon::memory_plan::MemoryPlan;
@@ -36,7 +35,7 @@ use crate::profile::Profile;
 use crate::query::definitions::Definitions;
 use crate::release::{self, Releases};
 use crate::report::definition::{Defaults, Definition};
-use crate::report::{Choice, DefinedBy, NotRestored, Reports, Ticks};
+use crate::report::{DefinedBy, NotRestored, Reports, Ticks, WatchSettings};
 use crate::series::{self, Series};
 use crate::state::annotations::Annotations;
 use crate::state::folder::{HISTORY, STATE};
@@ -160,7 +159,7 @@ pub(super) fn go_on_counting(
     }
 }
 
-/// What the last hour, the metrics and history keep: their reports, by name.
+/// The reports that the last hour, the metrics and history keep, by name.
 pub(super) struct Past {
     charted: Vec<String>,
     scraped: Vec<String>,
@@ -228,7 +227,7 @@ impl Past {
     ) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
-        let choice = Choice {
+        let choice = WatchSettings {
             charted: (memory > 0).then_some(self.charted),
             scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),
@@ -323,27 +322,18 @@ pub(super) fn restored_secs(snapshots: Option<&Snapshots>) -> Option<u64> {
     restored.map(|restored| restored.time as u64)
 }
 
-/// Logs what was restored after an unclean end, or without a snapshot.
+/// Logs what was restored after an unclean end.
 pub(super) fn log_last_end(
     last_end: Option<&LastEnd>,
     snapshots: Option<&Snapshots>,
     filled: Option<Range<u64>>,
 ) {
-    let at = |secs: u64| {
-        let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
-        moment.to_rfc3339_opts(SecondsFormat::Secs, true)
-    };
-    let snapshot = restored_secs(snapshots).map(at);
-    let history = filled.map(|filled| format!("{} to {}", at(filled.start), at(filled.end)));
     let Some(end) = last_end.filter(|end| !end.clean) else {
-        if let (None, Some(history)) = (snapshot, history) {
-            info!(
-                history,
-                "There is no snapshot: reports are filled from history, by the minute."
-            );
-        }
         return;
     };
+    let snapshot = restored_secs(snapshots).map(rfc3339);
+    let history =
+        filled.map(|filled| format!("{} to {}", rfc3339(filled.start), rfc3339(filled.end)));
     let back = match (&snapshot, &history) {
         (Some(_), Some(_)) => {
             "Raw requests are back up to the snapshot, reports also as far as history goes, by the minute; what came later is lost."
@@ -361,6 +351,19 @@ pub(super) fn log_last_end(
         false => "The last end was not clean: a kill, a crash or a power cut.",
     };
     warn!(snapshot, history, "{how} {back}");
+}
+
+/// The reason why a daemon that should keep its data in the usual folder keeps it in memory.
+pub(super) fn nothing_kept(config: &Config) -> Option<String> {
+    let folders = [&config.state.dir, &config.history.dir];
+    let reason = config.folder_refused.as_ref();
+    let reason = reason.filter(|_| folders.iter().all(|dir| dir.is_none()));
+    let why = format!(
+        "all data is kept in memory, and a restart loses it: {}",
+        reason?
+    );
+    warn!("{why}. --data DIR (data.dir) names another folder, \"\" none.");
+    Some(why)
 }
 
 /// Logs that the daemon is ready: where it listens, and what it keeps where, unless it has just

@@ -21,7 +21,7 @@ impl Drop for Vital {
             // The panic message is on stderr already.
             tracing::error!(
                 thread = self.0,
-                "A thread panicked, which is a defect of pinbad: the process ends, so that it can be started anew."
+                "A thread panicked, which is a defect of pinbad: the process ends, so that it can be restarted."
             );
             std::process::abort();
         }

@@ -22,7 +22,7 @@
 //! Memory is bounded. If the groups of one second exceed the size of a log, or all known groups
 //! their limit, the further ones share a record of `(other)`. A reader that falls behind loses the
 //! gains of the oldest seconds, whose requests are counted, but not the keys of their new groups;
-//! if these are too many, it starts anew. The merger never waits.
+//! if these are too many, it starts from nothing. The merger never waits.
 
 mod groups;
 mod rows;
@@ -161,7 +161,7 @@ struct Queue {
     bytes_max: usize,
     /// Requests of dropped seconds.
     missed: u64,
-    /// What moved in these: the next one that is read has it.
+    /// Objects that moved in these: the next second that is read has them.
     moves: Moves,
 }
 
@@ -237,7 +237,7 @@ impl Reader {
     pub fn run(mut self, shutdown: &Shutdown, mut take: impl FnMut(&Second, u64)) {
         // On Linux this applies to the thread only: receivers and merger go first.
         if let Err(error) = rustix::process::setpriority_process(None, 5) {
-            warn!(%error, "The series thread keeps its priority.");
+            warn!(%error, "Could not lower the priority of the series thread.");
         }
         while !shutdown.requested() {
             self.poll(&mut take);

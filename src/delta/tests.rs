@@ -9,7 +9,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::dice::Dice;
-use crate::history::{History, Parts, Rollup};
+use crate::history::{History, MinuteRows, Parts};
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::squid::sums::Swaps;
@@ -18,7 +18,7 @@ use crate::metrics::{Format, Metrics};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::key_texts;
-use crate::report::{CONFIGURED, Choice, DefinedBy, OTHER_ID, Watchlist};
+use crate::report::{CONFIGURED, DefinedBy, OTHER_ID, WatchSettings, Watchlist};
 use crate::series::{Fold, Metric, Series};
 
 mod numbers;
@@ -168,7 +168,7 @@ struct World {
     fold: Fold,
     metrics: Metrics,
     history: History,
-    rollup: Rollup,
+    minute_rows: MinuteRows,
     seen: Seen,
     expected: Gains,
     made: Vec<Made>,
@@ -213,7 +213,7 @@ impl World {
         let unix_ms = 1_700_000_000_000;
         let watched = WATCHED.map(str::to_owned).to_vec();
         let with_made = [&watched[..], &[CONFIGURED.to_owned()]].concat();
-        let choice = Choice {
+        let choice = WatchSettings {
             alerted: Vec::new(),
             pushed: Vec::new(),
             charted: Some(watched),
@@ -236,7 +236,7 @@ impl World {
             series,
             fold,
             metrics,
-            rollup: Rollup::new(history.clone(), 500),
+            minute_rows: MinuteRows::new(history.clone(), 500),
             history,
             seen: Seen::default(),
             expected: Gains::new(),
@@ -316,14 +316,14 @@ impl World {
             seen,
             fold,
             metrics,
-            rollup,
+            minute_rows,
             ..
         } = self;
         reader.poll(|second, missed| {
             seen.take(second, missed);
             fold.take(second, missed);
             metrics.take(second);
-            rollup.take(second, missed);
+            minute_rows.take(second, missed);
         });
     }
 

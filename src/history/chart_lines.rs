@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Dataset;
+use super::columns::Want;
 use super::histogram::unfold;
-use super::plan::Plan;
-use super::stored::Want;
-use super::unit::{RowsAt, Run, Unit, on_all_processors};
+use super::read_plan::ReadPlan;
+use super::read_unit::{ReadUnit, RowsSnapshot, Run, on_all_processors};
 use crate::report::gain::Sum;
 
 /// The gain in each step; `None` if there is no row.
@@ -32,13 +32,13 @@ pub(crate) struct Asked<'a> {
 
 /// Reads the line from a plan's rows; also returns what could not be read.
 pub(crate) fn read(
-    from: RowsAt,
+    from: RowsSnapshot,
     dataset: &Arc<Dataset>,
-    plan: &Plan,
+    plan: &ReadPlan,
     asked: Asked<'_>,
 ) -> (Line, Vec<String>) {
     let count = (plan.span.end - plan.span.start).div_ceil(asked.step) as usize;
-    let (units, mut lacking) = Unit::all(from, dataset, plan, asked.key);
+    let (units, mut lacking) = ReadUnit::all(from, dataset, plan, asked.key);
     let empty = || (empty_line(count), Vec::new());
     let done = on_all_processors(units.len(), empty, |unit, (line, lacking)| {
         if let Err(error) = add(&units[unit], dataset, &plan.span, asked, line) {
@@ -67,7 +67,7 @@ fn empty_line(count: usize) -> Line {
 
 /// Adds the rows of a unit.
 fn add(
-    unit: &Unit,
+    unit: &ReadUnit,
     dataset: &Dataset,
     span: &Range<u64>,
     asked: Asked<'_>,

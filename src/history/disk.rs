@@ -52,7 +52,7 @@ pub enum StoreError {
     },
     /// Less than `history.free_min` is free.
     #[error(
-        "history.free_min: {} free for {}, and {} shall stay free: make room, lower history.free_min, or name another folder",
+        "history.free_min: {} free for {}, but {} must stay free: make room, lower history.free_min, or name another folder",
         rounded_bytes(*.free), .path.display(), exact_bytes(*.min)
     )]
     NoSpace {

@@ -4,42 +4,42 @@
 use std::collections::BTreeSet;
 
 use super::Resolution;
-use super::batch::{Batch, Scratch};
 use super::disk::StoreError;
 use super::manifest::UpTo;
 use super::parquet::order;
 use super::requests::packed::Kept;
 use super::store::{Staged, Store};
+use super::unflushed::{Scratch, UnflushedRows};
 
 impl Store {
-    /// Writes the rows of a batch as pieces, one per hour, in one commit. `then` is called when
-    /// they count, while nobody can take the list of parts: whoever takes it either sees these
-    /// parts or is ahead of `then`.
+    /// Writes unflushed rows as pieces, one per hour, in one commit. `then` is called when
+    /// they count, while nobody can take the list of parts: a reader sees either the old list and
+    /// the state before `then`, or both new.
     ///
     /// # Errors
     /// When they cannot be written, or less than `history.free_min` is free; then none of them
     /// counts.
     pub fn flush(
         &mut self,
-        batch: &Batch,
+        rows: &UnflushedRows,
         now: u64,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
-        self.write((Some(batch), &mut []), UpTo::default(), now, then)
+        self.write((Some(rows), &mut []), UpTo::default(), now, then)
     }
 
     /// Writes rows and raw requests in one commit, which records how far every input was read for
     /// them. For `then`, see [`flush`](Self::flush).
     pub(super) fn write(
         &mut self,
-        (batch, requests): (Option<&Batch>, &mut [(f64, Kept)]),
+        (rows, requests): (Option<&UnflushedRows>, &mut [(f64, Kept)]),
         up_to: UpTo<'_>,
         now: u64,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
         self.attempt(|store| {
             store.make_room(now)?;
-            let staged = batch.map(|batch| store.stage_batch(batch, now));
+            let staged = rows.map(|rows| store.stage_rows(rows, now));
             let mut staged = staged.transpose()?.unwrap_or_default();
             let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
             staged.extend(store.stage_requests(requests, now)?);
@@ -50,19 +50,19 @@ impl Store {
         })
     }
 
-    /// Writes the rows of a batch as pieces, one per hour, which do not count yet.
-    fn stage_batch(&mut self, batch: &Batch, now: u64) -> Result<Vec<Staged>, StoreError> {
-        let hours = batch.times().map(|time| Resolution::Hour.begin(time));
+    /// Writes unflushed rows as pieces, one per hour, which do not count yet.
+    fn stage_rows(&mut self, rows: &UnflushedRows, now: u64) -> Result<Vec<Staged>, StoreError> {
+        let hours = rows.times().map(|time| Resolution::Hour.begin(time));
         let hours: BTreeSet<u64> = hours.collect();
         let (mut staged, mut scratch) = (Vec::with_capacity(hours.len()), Scratch::default());
         for hour in hours {
             let hour = Resolution::Minute.file_span(hour);
             let mut piece = self.create_piece(Resolution::Minute)?;
-            for dataset in batch.datasets() {
-                let mut rows: Vec<_> = batch.stored(dataset, hour.clone()).collect();
-                rows.sort_unstable_by(|a, b| order((a.key(), a.time), (b.key(), b.time)));
+            for dataset in rows.datasets() {
+                let mut of_hour: Vec<_> = rows.stored(dataset, hour.clone()).collect();
+                of_hour.sort_unstable_by(|a, b| order((a.key(), a.time), (b.key(), b.time)));
                 piece.begin(dataset)?;
-                for row in rows {
+                for row in of_hour {
                     let span = row.time..row.time + Resolution::Minute.secs();
                     piece.push(1, span, |to| row.push_to(to, &mut scratch))?;
                 }

@@ -7,10 +7,11 @@
 //!   bits 0:       the numbers of the report's own linear or `hv=` buckets
 //! ```
 //!
-//! In memory log-linear buckets always have the numbers of 64 a doubling: one of 16 or 8 a doubling
-//! is kept as the one in its middle, so that whatever counts and adds up histograms need not know
-//! of it. What is read from such a histogram is [`settle`]d. While many are added up for an answer
-//! they have the numbers of 2^bits a doubling instead, which lie closer together, until [`unfold`].
+//! In memory log-linear buckets always have the numbers of 64 per doubling: one of 16 or 8 per
+//! doubling is stored under the number of the fine bucket in its middle, so that code that adds
+//! histograms need not know the resolution. What is read from such a histogram is [`settle`]d.
+//! While many are added up for an answer, they have the numbers of 2^bits per doubling instead,
+//! which lie closer together, until [`unfold`].
 
 use std::borrow::Cow;
 
@@ -24,7 +25,7 @@ use crate::report::histogram::{
 const BITS: [u32; 3] = [LOG_LINEAR_BITS, 4, 3];
 /// The first byte where the numbers are the report's own.
 const OWN: u8 = 0;
-/// No bucket has counted more: so no sum overflows.
+/// Highest count of a bucket, so that no sum overflows.
 const COUNT_MAX: u64 = 1 << 56;
 
 /// Lead of pairs with the bucket numbers of histograms in memory.
@@ -58,8 +59,8 @@ pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
     Some(histogram)
 }
 
-/// Counts what was [`encode`]d, log-linear buckets by the numbers that they have where there are
-/// 2^`to_bits` of a doubling; `None`, and some of it is counted, of bytes that never were.
+/// Adds an [`encode`]d histogram; log-linear buckets get the numbers of 2^`to_bits` per doubling.
+/// `None` for invalid bytes, and then part of it may have been added.
 pub(crate) fn add_encoded(
     to: &mut Histogram,
     bytes: &[u8],

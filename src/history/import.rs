@@ -27,18 +27,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use self::counting::Counting;
 use self::piece::Piece;
+use super::columns::Want;
 use super::dataset::{Coverage, digest};
-use super::plan::Plan;
+use super::read_plan::ReadPlan;
+use super::read_unit::{ReadUnit, RowsSnapshot};
 use super::requests::Kept;
-use super::stored::Want;
 use super::sums::Sums;
-use super::unit::{RowsAt, Unit};
-use super::{Batch, Dataset, History, Resolution, Row, Writer};
+use super::{Dataset, History, Resolution, Row, UnflushedRows, Writer};
 use crate::clock::Clock;
 use crate::config::{Config, SquidSource};
 use crate::input::record::TextLimits;
@@ -58,7 +59,7 @@ pub(crate) const BYTES: usize = 4 * LOG_PIECE_BYTES_MAX + counting::BYTES;
 /// The content of one commit; the result goes to `done`.
 #[derive(Debug)]
 pub(super) struct Import {
-    pub(super) batch: Arc<Batch>,
+    pub(super) rows: Arc<UnflushedRows>,
     pub(super) requests: Vec<(f64, Kept)>,
     pub(super) done: SyncSender<Result<(), String>>,
 }
@@ -77,7 +78,7 @@ pub struct Importer {
 
 /// The result of importing a piece.
 #[derive(Debug)]
-pub struct Taken {
+pub struct ImportResult {
     /// Bytes imported; the next piece starts after them.
     pub bytes: usize,
     /// Lines in them.
@@ -88,6 +89,8 @@ pub struct Taken {
     pub source: Arc<Source>,
     /// Lines in the future, which are not counted.
     pub in_future: u64,
+    /// Requests older than everything that is kept: they are counted, and soon removed.
+    pub expired: u64,
     /// End of the time covered, in unix seconds: the next piece continues there.
     pub covered_to: Option<u64>,
 }
@@ -140,19 +143,20 @@ impl Importer {
         lines: &[u8],
         name: Option<String>,
         covered_to: Option<u64>,
-    ) -> Result<Taken, ImportError> {
+    ) -> Result<ImportResult, ImportError> {
         let entry = self.config.squids.first().ok_or(ImportError::NoEntry)?;
         let source = Source::new(SquidSource {
             name: name.or_else(|| entry.name.clone()),
             ..entry.clone()
         });
         let mut taken = self.taken.lock();
-        let nothing = |bytes: usize, is_known| Taken {
+        let nothing = |bytes: usize, is_known| ImportResult {
             bytes,
             lines: count_lines(&lines[..bytes]),
             is_known,
             source: Arc::clone(&source),
             in_future: 0,
+            expired: 0,
             covered_to: piece::last_secs(&lines[..bytes]).or(covered_to),
         };
         if let Some(first) = piece::first_secs(lines)
@@ -172,15 +176,19 @@ impl Importer {
         let counters = Arc::clone(&self.rule_counters);
         let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
         let now = self.clock.unix_ms() / 1000;
+        let history = &self.config.history;
+        let kept = [history.retention_minute, history.retention_hour].into_iter();
+        let kept = kept.fold(history.retention_day, Duration::max);
         let piece = Piece::decode(
             lines,
             &source,
             (limits, counting.hasher.clone(), rules),
-            now,
+            (now.saturating_sub(kept.as_secs()), now),
             covered_to,
         );
-        let done = Taken {
+        let done = ImportResult {
             in_future: piece.in_future,
+            expired: piece.expired,
             covered_to: piece.covering.to,
             ..nothing(piece.bytes, false)
         };
@@ -243,11 +251,11 @@ impl Importer {
     /// gone.
     fn covered(&self, span: Range<u64>) -> Result<HashMap<Vec<u8>, CoveredSecs>, ImportError> {
         let coverage = Dataset::coverage();
-        let at = RowsAt::of(&self.history, &coverage);
+        let at = RowsSnapshot::of(&self.history, &coverage);
         let mut step = Resolution::Minute.secs();
-        let plan = Plan::of_steps(&at.parts, &coverage, &span, &mut step);
+        let plan = ReadPlan::of_steps(&at.parts, &coverage, &span, &mut step);
         let mut covered: HashMap<Vec<u8>, CoveredSecs> = HashMap::new();
-        let (units, lacking) = Unit::all(at, &coverage, &plan, None);
+        let (units, lacking) = ReadUnit::all(at, &coverage, &plan, None);
         if let Some(lacking) = lacking.into_iter().next() {
             return Err(ImportError::Unreadable(lacking));
         }
@@ -265,13 +273,14 @@ impl Importer {
         Ok(covered)
     }
 
-    /// How many bytes of these lines, whose first request ended at `first`, were imported before.
+    /// Returns how many bytes of these lines, whose first request ended at `first`, were imported
+    /// before.
     fn known(&self, lines: &[u8], first: u64) -> Result<Option<usize>, ImportError> {
         let coverage = Arc::new(Dataset::coverage());
         let minute = Resolution::Minute.begin(first);
-        let at = RowsAt::of(&self.history, &coverage);
+        let at = RowsSnapshot::of(&self.history, &coverage);
         let span = minute..minute + Resolution::Minute.secs();
-        let plan = Plan::new(&at.parts, &coverage, span);
+        let plan = ReadPlan::new(&at.parts, &coverage, span);
         let sums = Sums::read(at, &coverage, &plan);
         if let Some(lacking) = sums.lacking.first() {
             return Err(ImportError::Unreadable(lacking.clone()));
@@ -290,13 +299,13 @@ impl Importer {
 
     /// Passes it to the writer, and waits.
     fn write(&self, counting: Counting) -> Result<(), ImportError> {
-        let (batch, requests) = counting.end();
-        let Some(batch) = batch else {
+        let (rows, requests) = counting.end();
+        let Some(rows) = rows else {
             return Ok(());
         };
         let (done, is_done) = mpsc::sync_channel(1);
         let import = Import {
-            batch,
+            rows,
             requests,
             done,
         };

@@ -10,17 +10,18 @@ use std::sync::Arc;
 use ::parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use serde::Serialize;
 
+use super::columns::Want;
 use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
+use super::manifest::file::read_manifest;
 use super::part::{Part, Section};
-use super::stored::Want;
 pub use super::tree::set_aside;
 use super::tree::{checksum, files_of, orphans_in};
 use super::{Dataset, Resolution};
 
 /// The rows of a dataset at a resolution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct HeldRows {
     /// The report.
     pub report: String,
     /// The hash of its definition; empty for coverage.
@@ -45,14 +46,14 @@ pub struct Held {
 ///
 /// # Errors
 /// Fails if there is no manifest, or it cannot be read.
-pub fn list(dir: &Path) -> Result<Vec<Held>, StoreError> {
+pub fn list(dir: &Path) -> Result<Vec<HeldRows>, StoreError> {
     let manifest = read(dir)?;
-    let mut held: BTreeMap<(&str, &str, Resolution), Held> = BTreeMap::new();
+    let mut held: BTreeMap<(&str, &str, Resolution), HeldRows> = BTreeMap::new();
     for part in manifest.parts() {
         for Section { dataset, rows } in &part.sections {
             let Dataset { report, hash, .. } = &**dataset;
             let held = held.entry((report, hash, part.resolution));
-            let held = held.or_insert_with(|| Held {
+            let held = held.or_insert_with(|| HeldRows {
                 report: report.clone(),
                 definition: hash.clone(),
                 resolution: part.resolution,
@@ -135,6 +136,14 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
     verified.orphans = orphans_in(dir)?;
     verified.is_torn = now.torn > 0;
     Ok(verified)
+}
+
+/// Whether a daemon could read the manifest of a folder, if that exists.
+///
+/// # Errors
+/// The reason why history would be off.
+pub fn check(dir: &Path) -> Result<(), StoreError> {
+    read_manifest(dir).map(drop)
 }
 
 fn read(dir: &Path) -> Result<Manifest, StoreError> {

@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!   series thread: rows in memory, and the same once more as Fresh --(history thread, as they come)--> pending/N.log
-//!   a flush has what N.log has; its commit says so, and N.log goes; what no commit has the next start adds to the rows in memory
+//!   a flush contains N.log; its commit says so, and N.log is deleted; the next start adds logs that no commit contains to the rows in memory
 //!
-//!   file:     | record .. |                     behind what a kill left unfinished nothing is read
+//!   file:     | record .. |                     nothing is read after a record that a kill left unfinished
 //!   record:   | length | crc | "pinbadS1" | section or row .. |   a section: whose rows follow
 //! ```
 //!
-//! Gains are bytes as [`report::gain`](crate::report::gain) has them. The key of a row of a minute
-//! is there once a file: seconds that follow have its id alone, so nothing is compressed, and the
-//! history thread only adds a checksum. Bytes are put down as rows are added.
+//! Gains are bytes as [`report::gain`](crate::report::gain) has them. A file contains the key of a
+//! row of a minute once: later seconds only have its id, so nothing is compressed, and the history
+//! thread only adds a checksum. Records are encoded as rows are added.
 //!
 //! [`Fresh`] is filled under the lock of the rows, the [`Log`] belongs to the history thread:
 //! nobody else waits for its disk. Bounded in memory by `bytes_max` of [`Fresh`], twice while one
@@ -41,16 +41,16 @@ use crate::report::reading::Extremes;
 
 /// Extension of log files.
 const LOG: &str = "log";
-/// What a record begins with.
+/// Start of a record.
 const MAGIC: [u8; 8] = *b"pinbadS1";
 
 /// Bytes of a row at most, beside its gain and its key.
 const ROW_BYTES_MAX: usize = 64;
 
-/// What a record is made of.
+/// An element of a record.
 #[derive(Debug, Serialize, Deserialize)]
 enum Entry<'r> {
-    /// Of which dataset, as JSON, and time the rows are that follow.
+    /// Dataset, as JSON, and time of the rows that follow.
     Section(&'r str, u64),
     Row(#[serde(borrow)] LoggedRow<'r>),
     /// These rows have requests and swaps of a followed file: the source, and the numbers of the
@@ -58,7 +58,7 @@ enum Entry<'r> {
     Lines(&'r str, [u64; 2], [u64; 2]),
 }
 
-/// What a row gained.
+/// The gain of a row.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LoggedRow<'r> {
     id: u64,
@@ -220,7 +220,7 @@ fn replay_record(
     files: &mut Positions,
     each: &mut impl FnMut(&Arc<Dataset>, u64, &[u8], &LoggedRow<'_>),
 ) -> io::Result<u64> {
-    let not_one = || damaged("a record is none");
+    let not_one = || damaged("a record is malformed");
     let mut rest = record.strip_prefix(&MAGIC).ok_or_else(not_one)?;
     let (mut section, mut rows) = (None, 0);
     while !rest.is_empty() {
@@ -363,7 +363,8 @@ impl Log {
             let torn = self.files.get(&number).map_or(0, |bytes| bytes - whole);
             warn!(file = %path.display(), %error, bytes = torn, "Left out the end of the log of seconds, which cannot be read.");
             replayed.torn += torn;
-            // What is counted anew may not come back later.
+            // Lines of followed files are read and counted again: they must not be replayed later
+            // too.
             if !self.is_read_anew && !matches!(error.kind(), InvalidData | UnexpectedEof) {
                 continue;
             }

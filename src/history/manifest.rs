@@ -248,6 +248,7 @@ impl Manifest {
             bytes: entry.bytes,
             written: entry.written,
             crc: entry.crc,
+            suspect: Arc::default(),
         };
         Ok((entry.path, Arc::new(part)))
     }

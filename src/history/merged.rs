@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use super::columns::{Columns, StoredRows, columns};
 use super::disk::{Disk, StoreError, unreadable};
 use super::parquet::row_order;
 use super::part::Part;
 use super::pending::{Blocks, PendingFile};
-use super::stored::{Columns, StoredRows, columns};
 use super::{Dataset, Row};
 use crate::report::histogram::BucketLayout;
 

@@ -7,39 +7,40 @@
 //! ```
 //!
 //! The gain of a report's key in a minute is a [`Row`]; rows of one key and time may be several,
-//! and are summed whenever they are read. Minutes are folded to hours, hours to days
+//! and are summed whenever they are read. Minutes are rolled up to hours, hours to days
 //! ([`Resolution`]).
 
-mod batch;
 pub(crate) mod chart_lines;
+mod coarser;
+mod columns;
 mod dataset;
 mod disk;
 mod flush;
+mod handle;
 pub(crate) mod histogram;
 pub(crate) mod import;
 pub mod inspect;
 mod log_of_seconds;
 mod manifest;
-mod memory;
 mod merged;
+mod minutes;
 pub mod parquet;
 mod part;
 mod pending;
-pub(crate) mod plan;
 mod publish;
+pub(crate) mod read_plan;
+pub(crate) mod read_unit;
 pub(crate) mod requests;
 mod resolution;
 mod retention;
-mod rollup;
 mod row;
 mod shipping;
-pub(crate) mod shown;
+pub(crate) mod sql_columns;
 mod store;
-mod stored;
 pub(crate) mod sums;
 mod thread;
 mod tree;
-pub(crate) mod unit;
+mod unflushed;
 
 use crate::instruments::Instrument;
 
@@ -53,24 +54,26 @@ pub(crate) static INSTRUMENTS: [&Instrument; 13] = [
     &publish::PUBLISH,
     &requests::PUBLISH_REQUESTS,
     &thread::RETAIN,
-    &memory::MEMORY,
-    &requests::COLLECTOR,
+    &handle::MEMORY,
+    &requests::COPIER,
     &shipping::LOCK,
     &disk::HISTORY_WRITE,
     &disk::HISTORY_SYNC,
 ];
 
-pub use self::batch::{Batch, Shrunk};
 pub(crate) use self::dataset::digest;
 pub use self::dataset::{Coverage, Dataset};
 pub use self::disk::StoreError;
-pub use self::memory::{History, View};
+pub use self::handle::{History, View};
+pub use self::minutes::MinuteRows;
 pub use self::part::{Part, Parts, Section};
 pub use self::requests::Requests;
 pub use self::resolution::Resolution;
 pub use self::retention::Retention;
-pub use self::rollup::Rollup;
 pub use self::row::{Gain, Row};
-pub use self::shipping::{Identity, Refused, Shipment, Shipped, Shipping, Units, Unread, Waiting};
+pub use self::shipping::{
+    Identity, Refused, ShipKinds, Shipment, ShipmentRows, Shipping, Unread, Waiting,
+};
 pub use self::store::{Counts, Store};
 pub use self::thread::{OpenStore, Writer};
+pub use self::unflushed::{Shrunk, UnflushedRows};

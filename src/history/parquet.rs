@@ -1,5 +1,5 @@
 //! Rollup files: the rows of one dataset and resolution in Parquet, for us and other programs, with
-//! the columns of `stored`.
+//! the columns of `columns`.
 //!
 //! Rows are sorted by key, then time. A file is written once and never changed. Bounded: one row
 //! group in memory, some 128,000 rows.
@@ -16,8 +16,8 @@ use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
+use super::columns::{BatchBuilder, Content, columns};
 use super::disk::HISTORY_WRITE;
-use super::stored::{BatchBuilder, Content, columns};
 use super::{Dataset, Resolution, Row};
 use crate::instruments::MeasuredWrite;
 use crate::report::row_key::key_order;
@@ -27,7 +27,7 @@ mod read;
 mod tests;
 
 pub(super) use self::read::{Opened, ReadAs, unpanicked};
-pub use super::stored::Want;
+pub use super::columns::Want;
 
 /// The version of the format, in the metadata of every file.
 pub const FORMAT: &str = "1";

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::RwLock;
 
@@ -32,6 +33,8 @@ pub struct Part {
     pub written: u64,
     /// Checksum of the whole file.
     pub(super) crc: u32,
+    /// Whether a reader could not read it: the history thread compares it with its checksum.
+    pub(super) suspect: Arc<AtomicBool>,
 }
 
 /// The rows of a dataset in a part.
@@ -128,6 +131,7 @@ mod tests {
                 rolled: false,
                 written: 0,
                 crc: 0,
+                suspect: Arc::default(),
             })
         }
     }

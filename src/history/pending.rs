@@ -1,5 +1,5 @@
 //! Pending files: unpublished rows of many datasets in one file, as batches of their
-//! [stored](super::stored) columns.
+//! [stored](super::columns) columns.
 //!
 //! ```text
 //!   file:    | "pinbadP2" | block .. | footer, JSON | its length | its crc | "pinbadP2" |
@@ -23,10 +23,10 @@ use datafusion::arrow::ipc::reader::StreamDecoder;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
+use super::columns::BatchBuilder;
 use super::disk::{HISTORY_WRITE, StoreError, failed, unreadable};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
-use super::stored::BatchBuilder;
 use super::{Dataset, Resolution};
 use crate::instruments::MeasuredWrite;
 
@@ -237,7 +237,7 @@ fn read_u64(file: &File, at: u64) -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What lies behind its lead.
+/// Reads the bytes that follow a length and checksum.
 pub(super) fn read_leading(file: &File, at: u64) -> io::Result<Vec<u8>> {
     read_checked(file, read_u64(file, at)?, at + LEAD_BYTES)
 }

@@ -14,18 +14,20 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::disk::{READ_TRIES, StoreError, failed};
+use super::coarser::CoarserRows;
+use super::disk::{READ_TRIES, StoreError, damaged, failed, unreadable};
 use super::merged::{Merged, Source};
 use super::parquet;
 use super::part::{Part, Section, datasets};
-use super::pending::{Contents, PendingWriter};
+use super::pending::Contents;
 use super::resolution::date;
 use super::store::{Staged, Store};
-use super::tree::ROLLUP;
-use super::{Dataset, Gain, Resolution, Row};
+use super::tree::{ROLLUP, checksum};
+use super::{Dataset, Resolution};
 use crate::instruments::Instrument;
 
 /// Seconds after the end of a span before it is published: its last rows are flushed by then.
@@ -76,6 +78,18 @@ impl Store {
         now: u64,
         meanwhile: &mut Meanwhile<'_>,
     ) -> Result<bool, StoreError> {
+        let is_suspect =
+            |part: &&Arc<Part>| !part.is_published() && part.suspect.load(Ordering::Relaxed);
+        let suspect = self.manifest.parts().find(is_suspect).cloned();
+        if let Some(suspect) = suspect {
+            self.attempt(|store| {
+                let read = check(&suspect);
+                // Its file goes when nobody has it any more.
+                drop(suspect);
+                store.without_damaged(read)
+            })?;
+            return Ok(true);
+        }
         let due = self.due(now, false).or_else(|| self.due(now, true));
         let Some((resolution, pieces)) = due else {
             return Ok(false);
@@ -91,15 +105,20 @@ impl Store {
                 true => store.publish_requests(pieces, now, meanwhile),
                 false => store.publish(resolution, pieces, now, meanwhile),
             };
-            match published {
-                Err(StoreError::Damaged { path, reason }) => store.set_aside(&path, &reason),
-                Err(StoreError::Unreadable { path, source }) if store.is_given_up(&path) => {
-                    store.set_aside(&path, &source.to_string())
-                }
-                published => published,
-            }
+            store.without_damaged(published)
         })?;
         Ok(true)
+    }
+
+    /// Sets the piece aside for which reading has failed, if it is damaged or given up.
+    fn without_damaged(&mut self, read: Result<(), StoreError>) -> Result<(), StoreError> {
+        match read {
+            Err(StoreError::Damaged { path, reason }) => self.set_aside(&path, &reason),
+            Err(StoreError::Unreadable { path, source }) if self.is_given_up(&path) => {
+                self.set_aside(&path, &source.to_string())
+            }
+            read => read,
+        }
     }
 
     /// Lets `meanwhile` commit during an attempt that has files of its own.
@@ -172,30 +191,25 @@ impl Store {
         let sources = pieces.iter().map(|part| Source::open(&self.disk, part));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let datasets = datasets(pieces.iter());
-        let mut fold = None;
+        let mut sums = None;
         if let Some(coarser) = resolution.coarser() {
-            fold = Some(Fold {
-                to: self.create_piece(coarser)?,
-                resolution: coarser,
-                row: None,
-                written: Ok(()),
-            });
+            sums = Some(CoarserRows::new(self.create_piece(coarser)?, coarser));
         }
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in &datasets {
-            if let Some(fold) = &mut fold {
-                fold.begin(dataset)?;
+            if let Some(sums) = &mut sums {
+                sums.begin(dataset)?;
             }
             let (path, mut file) = self.create()?;
             let mut before_row = || self.pause(meanwhile);
             let mut rows = Merged::new(&sources, dataset, &mut before_row)?;
-            let folded = rows.by_ref().inspect(|row| {
+            let summed = rows.by_ref().inspect(|row| {
                 stage.advance(1);
-                if let Some(fold) = &mut fold {
-                    fold.add(row);
+                if let Some(sums) = &mut sums {
+                    sums.add(row);
                 }
             });
-            let written = parquet::write(&mut file, dataset, resolution, folded);
+            let written = parquet::write(&mut file, dataset, resolution, summed);
             let Merged { ended, span, .. } = rows;
             ended?;
             let section = Section {
@@ -204,8 +218,8 @@ impl Store {
             };
             staged.extend(self.stage_file((path, file), resolution, section, span, now)?);
         }
-        if let Some(fold) = fold {
-            staged.push(self.stage_piece(fold.finish()?, now)?);
+        if let Some(sums) = sums {
+            staged.push(self.stage_piece(sums.finish()?, now)?);
         }
         self.commit(staged, pieces, || ())
     }
@@ -234,6 +248,16 @@ impl Store {
     }
 }
 
+/// Compares a piece that a reader could not read with its checksum.
+fn check(piece: &Part) -> Result<(), StoreError> {
+    let found = checksum(&piece.path).map_err(unreadable(&piece.path))?;
+    if found != (piece.bytes, piece.crc) {
+        return Err(damaged(&piece.path, "a checksum is wrong".to_owned()));
+    }
+    piece.suspect.store(false, Ordering::Relaxed);
+    Ok(())
+}
+
 /// The final path of a dataset's file that was written as `N.new`: see [`store`](super::store).
 fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) -> PathBuf {
     let begin = resolution.file_span(begin).start;
@@ -258,51 +282,4 @@ fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) 
     }
     let number = new.file_stem().unwrap_or_default().to_string_lossy();
     path.join(format!("{name}{number}.parquet"))
-}
-
-/// Sums rows to a coarser resolution, into a piece.
-struct Fold {
-    to: PendingWriter,
-    resolution: Resolution,
-    row: Option<Row>,
-    written: Result<(), StoreError>,
-}
-
-impl Fold {
-    fn begin(&mut self, dataset: &Arc<Dataset>) -> Result<(), StoreError> {
-        self.end_row();
-        let written = std::mem::replace(&mut self.written, Ok(()));
-        written.and_then(|()| self.to.begin(dataset))
-    }
-
-    /// Adds the next row in order.
-    fn add(&mut self, row: &Row) {
-        let time = self.resolution.begin(row.time);
-        if !self.row.as_ref().is_some_and(|sum| {
-            sum.time == time && sum.is_other == row.is_other && sum.key == row.key
-        }) {
-            self.end_row();
-        }
-        let sum = self.row.get_or_insert_with(|| Row {
-            time,
-            key: row.key.clone(),
-            is_other: row.is_other,
-            gain: Gain::default(),
-        });
-        sum.gain.add(&row.gain);
-    }
-
-    fn end_row(&mut self) {
-        if let Some(row) = self.row.take()
-            && self.written.is_ok()
-        {
-            let span = row.time..row.time + self.resolution.secs();
-            self.written = self.to.push(1, span, |to| to.push(&row));
-        }
-    }
-
-    fn finish(mut self) -> Result<PendingWriter, StoreError> {
-        self.end_row();
-        self.written.map(|()| self.to)
-    }
 }

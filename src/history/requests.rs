@@ -1,11 +1,11 @@
 //! Raw requests on disk: the slowest, errors and a sample of the rest, or all (`history.requests`).
 //!
 //! ```text
-//!   raw pool --(collector: short holds)--> tail, or all of them --(flush)--> pieces --(hour over)--> request/date=../..parquet
+//!   raw pool --(copier: short holds)--> tail, or all of them --(flush)--> pieces --(hour over)--> request/date=../..parquet
 //!                                                                                                   timer/.. request_tag/..
 //! ```
 //!
-//! The collector has a thread of its own, which is idle while pieces are written: the pool keeps
+//! The copier has a thread of its own, which is idle while pieces are written: the pool keeps
 //! new requests meanwhile. The history thread does the rest. Pieces, manifest and retention are
 //! those of the [`Store`], with tables instead of reports ([`Dataset::raw`]); their [`files`] are
 //! published once, and nothing is rolled up. Readers ([`read`]) get a consistent view: flushed
@@ -14,7 +14,7 @@
 //!
 //! **Ids.** On disk (run, id) identifies one request forever. The run is that of the manifest,
 //! which is raised at each start before anything is written. Within a run ids only grow, starting
-//! at the pool's next id; the collector starts there too. So rows restored from a snapshot are
+//! at the pool's next id; the copier starts there too. So rows restored from a snapshot are
 //! never written: a clean stop has flushed all of them, under their own run, and unflushed ones may
 //! be lost in a kill. After a kill the snapshot may be older than the disk, and ids are reused:
 //! under another run. Nothing is on disk twice, whatever the snapshot has, and no watermark is
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::collector::{Collector, Selection};
+use self::copier::{Copier, Selection};
 pub(super) use self::packed::Kept;
 pub(crate) use self::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
@@ -46,18 +46,18 @@ use crate::merger::{SharedLive, answering};
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
 
-mod collector;
 pub(crate) mod condition;
+mod copier;
 mod files;
+pub(super) mod for_shipping;
 pub(super) mod packed;
 mod publish;
 pub(crate) mod read;
-pub(super) mod shipped;
 mod tail_sampling;
 mod unpublished;
 pub(crate) mod view;
 
-/// Interval at which the collector checks for work.
+/// Interval at which the copier checks for work.
 const NAP: Duration = Duration::from_millis(50);
 /// Naps between two looks at merged requests. Data on scripts and origins has left the processor's
 /// caches by then, so it pays to process many requests at once.
@@ -66,7 +66,7 @@ const NAPS: u32 = 10;
 const POOL_SHARE: u64 = 16;
 
 /// Raw requests that are not on disk yet.
-pub(super) static COLLECTOR: Instrument =
+pub(super) static COPIER: Instrument =
     Instrument::wait("wait/synch/mutex/history/requests", "lock");
 /// Looks at merged requests to select those that history keeps.
 pub(super) static COLLECT: Instrument = Instrument::new("stage/history/collect requests");
@@ -80,8 +80,8 @@ struct Shared {
     live: SharedLive,
     /// The first id of this run.
     begin: u64,
-    collector: Mutex<Collector>,
-    /// Asks the collector's thread to copy all selected requests, because a flush begins.
+    copier: Mutex<Copier>,
+    /// Asks the copier's thread to copy all selected requests, because a flush begins.
     copy_now: AtomicBool,
     /// First id not to be looked at yet, if requests are written with file positions.
     limit: AtomicU64,
@@ -126,7 +126,7 @@ impl Requests {
         Some(Self(Arc::new(Shared {
             live: Arc::clone(live),
             begin: next,
-            collector: Mutex::new(Collector::new(selection, run, next)),
+            copier: Mutex::new(Copier::new(selection, run, next)),
             copy_now: AtomicBool::new(false),
             limit: AtomicU64::new(if follows_files { next } else { u64::MAX }),
             kept: AtomicU64::new(0),
@@ -135,10 +135,10 @@ impl Requests {
 
     /// Records that the store is open: requests merged since the start belong to this run.
     pub(super) fn begin(&self, run: u64) {
-        COLLECTOR.lock(&self.0.collector).run = run;
+        COPIER.lock(&self.0.copier).run = run;
     }
 
-    /// Collects until a stop is requested; on a thread of its own.
+    /// Selects and copies until a stop is requested; on a thread of its own.
     pub fn run(&self, stop: &Shutdown) {
         let mut naps = 0;
         while !stop.requested() {
@@ -146,10 +146,10 @@ impl Requests {
             naps += 1;
             if copy_now || naps >= NAPS || self.has_much_to_look_at() {
                 let _stage = COLLECT.begin();
-                let mut collector = COLLECTOR.lock(&self.0.collector);
-                let is_all = collector.collect(&self.0.live, self.limit());
+                let mut copier = COPIER.lock(&self.0.copier);
+                let is_all = copier.select(&self.0.live, self.limit());
                 if copy_now {
-                    collector.copy_out(&self.0.live, u64::MAX);
+                    copier.copy_out(&self.0.live, u64::MAX);
                 }
                 naps = if is_all { 0 } else { NAPS };
             }
@@ -157,7 +157,7 @@ impl Requests {
         }
     }
 
-    /// Prepares a flush: the collector's thread copies selected requests. The history thread has a
+    /// Prepares a flush: the copier's thread copies selected requests. The history thread has a
     /// low priority; if it held the pool's lock while waiting for a processor, the merger would
     /// wait too.
     pub(super) fn prepare_flush(&self) {
@@ -165,16 +165,16 @@ impl Requests {
     }
 
     fn has_much_to_look_at(&self) -> bool {
-        let next = COLLECTOR.lock(&self.0.collector).next;
+        let next = COPIER.lock(&self.0.copier).next;
         let requests = &answering(&self.0.live).pool.requests;
         requests.next_id().saturating_sub(next) > requests.size() / POOL_SHARE
     }
 
-    /// Looks at all that was merged meanwhile; false when a flush has to make room for more of it.
-    pub fn collect(&self) -> bool {
-        COLLECTOR
-            .lock(&self.0.collector)
-            .collect(&self.0.live, self.limit())
+    /// Selects from all that was merged meanwhile; false when a flush has to make room for more of it.
+    pub fn select(&self) -> bool {
+        COPIER
+            .lock(&self.0.copier)
+            .select(&self.0.live, self.limit())
     }
 
     /// Sets the first id that may not be looked at yet.
@@ -193,19 +193,19 @@ impl Requests {
 
     /// Adds nothing until [`end_flush`](Self::end_flush).
     pub(super) fn hold(&self) {
-        COLLECTOR.lock(&self.0.collector).is_flushing = true;
+        COPIER.lock(&self.0.copier).is_flushing = true;
     }
 
     /// The requests before `limit` to write, while nothing is added.
     pub(super) fn begin_flush(&self, limit: u64) -> Vec<(f64, Kept)> {
-        let mut collector = COLLECTOR.lock(&self.0.collector);
+        let mut copier = COPIER.lock(&self.0.copier);
         if self.has_limit() {
-            collector.is_flushing = false;
+            copier.is_flushing = false;
             // Requests without room are still in the pool, and may be missed there.
-            let _is_all = collector.collect(&self.0.live, limit);
+            let _is_all = copier.select(&self.0.live, limit);
         }
-        let rows = collector.rows(&self.0.live);
-        collector.is_flushing = true;
+        let rows = copier.rows(&self.0.live);
+        copier.is_flushing = true;
         rows
     }
 
@@ -215,22 +215,22 @@ impl Requests {
             .kept
             .fetch_add(written.unwrap_or_default() as u64, Ordering::Relaxed);
         // After a failure it is tried again, with the same rows if they come with a position.
-        COLLECTOR.lock(&self.0.collector).is_flushing = written.is_none() && self.has_limit();
+        COPIER.lock(&self.0.copier).is_flushing = written.is_none() && self.has_limit();
     }
 
     /// Clears them: readers see them on disk.
     pub(super) fn clear(&self) {
-        COLLECTOR.lock(&self.0.collector).clear();
+        COPIER.lock(&self.0.copier).clear();
     }
 
     /// Takes all selected requests, for another writer.
     pub(super) fn take(&self) -> Vec<(f64, Kept)> {
-        let mut collector = COLLECTOR.lock(&self.0.collector);
+        let mut copier = COPIER.lock(&self.0.copier);
         let mut taken = Vec::new();
         loop {
-            let is_all = collector.collect(&self.0.live, u64::MAX);
-            taken.extend(collector.rows(&self.0.live));
-            collector.clear();
+            let is_all = copier.select(&self.0.live, u64::MAX);
+            taken.extend(copier.rows(&self.0.live));
+            copier.clear();
             if is_all {
                 return taken;
             }
@@ -239,40 +239,46 @@ impl Requests {
 
     /// Number that had left the pool before they were looked at.
     pub(super) fn missed(&self) -> u64 {
-        self.0.collector.lock().missed
+        self.0.copier.lock().missed
     }
 
     /// Whether nothing more is looked at until a flush.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        COLLECTOR.lock(&self.0.collector).is_full()
+        COPIER.lock(&self.0.copier).is_full()
     }
 
-    /// Requests in transit at this moment: collected ones, and after them those only in the pool.
+    /// Requests in transit at this moment: selected ones, and after them those only in the pool.
     pub(super) fn unpublished(&self) -> Unpublished {
-        let mut collector = COLLECTOR.lock(&self.0.collector);
+        let mut copier = COPIER.lock(&self.0.copier);
         // Those without room are among the latter.
-        let _is_all = collector.collect(&self.0.live, self.limit());
+        let _is_all = copier.select(&self.0.live, self.limit());
         Unpublished {
-            kept: collector.rows(&self.0.live).into(),
+            kept: copier.rows(&self.0.live).into(),
             live: Arc::clone(&self.0.live),
-            ids: collector.next..answering(&self.0.live).pool.requests.next_id(),
-            run: collector.run,
+            ids: copier.next..answering(&self.0.live).pool.requests.next_id(),
+            run: copier.run,
             begin: self.0.begin,
-            is_sample: matches!(collector.selection, Selection::Tail(_)),
+            is_sample: matches!(copier.selection, Selection::Tail(_)),
         }
+    }
+
+    /// The number of requests in transit, with those that nobody has looked at yet.
+    pub(super) fn waiting(&self) -> usize {
+        let waiting = self.unpublished();
+        waiting.kept.len() + waiting.ids.count()
     }
 
     /// Counters since the start, for the daemon's status.
     pub(super) fn readings(&self) -> Vec<Reading> {
-        let collector = COLLECTOR.lock(&self.0.collector);
-        let (given_up, bytes) = match &collector.selection {
+        let copier = COPIER.lock(&self.0.copier);
+        let (given_up, bytes) = match &copier.selection {
             Selection::Tail(tail) => (tail.given_up, tail.bytes()),
             Selection::All { bytes, .. } => (0, *bytes),
         };
         readings! {
             Counter raw_requests_kept = self.0.kept.load(Ordering::Relaxed), "Raw requests written to history.dir (history.requests).";
-            Counter raw_requests_missed = collector.missed, "Raw requests that had left the pool before history could look at them.";
+            Counter raw_requests_missed = copier.missed, "Raw requests that had left the pool before history could look at them.";
             Counter raw_requests_given_up = given_up, "Raw requests that were to be kept and found no room in their share of history.memory; the weights of others stand for them.";
             Gauge raw_memory_bytes = bytes, "Memory of raw requests that are not on disk yet.";
         }

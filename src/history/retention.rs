@@ -76,8 +76,8 @@ impl AgeClock {
 }
 
 impl Store {
-    /// Follows the clock; call it repeatedly.
-    pub fn follow(&mut self, clock: &dyn Clock) {
+    /// Lets data age by the clock; call it repeatedly.
+    pub fn advance_age(&mut self, clock: &dyn Clock) {
         self.age.advance(clock.unix_ms(), clock.mono_ms());
         self.manifest.aged = self.age.unix_secs();
     }
@@ -86,7 +86,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if that cannot be committed; then everything stays.
-    pub fn retain(&mut self, now: u64) -> Result<(), StoreError> {
+    pub fn expire(&mut self, now: u64) -> Result<(), StoreError> {
         self.attempt(|store| store.remove_what_goes(now))
     }
 
@@ -129,7 +129,7 @@ impl Store {
     fn remove_what_goes(&mut self, now: u64) -> Result<(), StoreError> {
         let kept = self.shipping.as_ref().map(Shipping::kept);
         let kept = kept.unwrap_or_default();
-        // And whether it is only kept for the sink: such a piece goes after the files that have its
+        // And whether it is only kept for ClickHouse: such a piece goes after the files that have its
         // rows.
         let parts = self.manifest.parts().map(|part| (part, false));
         let mut goes: Vec<(&Arc<Part>, bool)> =
@@ -185,10 +185,10 @@ impl Store {
             self.commit(Vec::new(), removed, || ())?;
         }
         if let Some(shipping) = &self.shipping {
-            shipping.lose(&all);
+            shipping.record_lost(&all);
         }
         self.counts = counts;
-        self.collect();
+        self.delete_removed();
         info!(files, rows, "Removed history that is no longer kept.");
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Tracks what a sink elsewhere has of this store, and keeps data until it has it.
+//! Tracks what ClickHouse has of this store, and keeps data until it has it.
 //!
 //! ```text
 //!   pieces, by number    7  8  9 | 10 11          a cut: of pieces below `below` the rows of minutes before `minute`;
@@ -15,8 +15,8 @@
 //! sent, and again when everything is accepted.
 //!
 //! A piece published before it is shipped is hard-linked in the folder `unshipped`, so publishing
-//! never waits for a sink. Retention removes those pieces like files, and counts what the sink
-//! loses. Files that existed when the sink was first configured are shipped one by one; later ones
+//! never waits for ClickHouse. Retention removes those pieces like files, and counts what ClickHouse
+//! loses. Files that existed when it was first configured are shipped one by one; later ones
 //! were shipped as pieces.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ use crate::instruments::Instrument;
 use crate::state::files;
 
 use self::shipment::Cut;
-pub use self::shipment::{Shipment, Units, Unread};
+pub use self::shipment::{Shipment, ShipmentRows, Unread};
 
 mod shipment;
 
@@ -57,7 +57,7 @@ const WHOLE_SECS: u64 = 3_600;
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The names under which rows are shipped. They are part of the sink's keys, so a shipment keeps
+/// The names under which rows are shipped. They are part of the keys in ClickHouse, so a shipment keeps
 /// the names it began with, even if the host is renamed meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -67,11 +67,11 @@ pub struct Identity {
     pub dc: String,
 }
 
-/// Rows that the sink refused, set aside.
+/// Rows that ClickHouse refused, set aside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// The rows.
-    pub units: Units,
+    pub units: ShipmentRows,
     /// The destination table.
     pub table: String,
     /// Their number.
@@ -111,15 +111,15 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Sets what to ship from now on. Unwanted rows that can no longer be shipped are lost to the
-    /// sink: returns the number of such parts.
-    fn follow<'p>(
+    /// Sets what to ship from now on. Unwanted rows that can no longer be shipped are lost to
+    /// ClickHouse: returns the number of such parts.
+    fn set_kinds<'p>(
         &mut self,
-        what: Shipped,
+        what: ShipKinds,
         next_number: u64,
         parts: impl Iterator<Item = &'p Arc<Part>>,
     ) -> u64 {
-        let everything = Shipped {
+        let everything = ShipKinds {
             rollups: true,
             requests: true,
         };
@@ -174,7 +174,7 @@ struct Inner {
     folder: PathBuf,
     disk: Disk,
     cursor: Cursor,
-    what: Shipped,
+    what: ShipKinds,
     /// Rows lost since that was written.
     dropped: u64,
     /// Published pieces that were not shipped before.
@@ -185,14 +185,14 @@ struct Inner {
 
 /// The kinds of rows to ship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shipped {
+pub struct ShipKinds {
     /// Rows of reports, and of coverage.
     pub rollups: bool,
     /// Raw requests.
     pub requests: bool,
 }
 
-impl Shipped {
+impl ShipKinds {
     fn has(self, part: &Part) -> bool {
         let is_wanted = match part.is_raw() {
             true => self.requests,
@@ -216,7 +216,7 @@ pub struct Waiting {
 }
 
 impl Shipping {
-    /// Whether there ever was a sink: its missing rows are kept, even while there is none.
+    /// Whether ClickHouse was ever configured: rows that it lacks are kept, even while there is none.
     pub(super) fn has_begun(dir: &Path) -> bool {
         dir.join(UNSHIPPED).join(CURSOR).exists()
     }
@@ -226,7 +226,7 @@ impl Shipping {
         dir: &Path,
         disk: &Disk,
         next_number: u64,
-        what: Shipped,
+        what: ShipKinds,
         parts: impl Iterator<Item = &'p Arc<Part>>,
     ) -> Result<Self, StoreError> {
         let folder = dir.join(UNSHIPPED);
@@ -244,7 +244,7 @@ impl Shipping {
             begin: next_number,
             ..Cursor::default()
         });
-        let lost = cursor.follow(what, next_number, parts);
+        let lost = cursor.set_kinds(what, next_number, parts);
         if lost > 0 {
             warn!(
                 rows = lost,
@@ -300,9 +300,9 @@ impl Shipping {
         LOCK.lock(&self.0).kept.clone()
     }
 
-    /// Records parts removed by retention: counts rows that the sink will never have, and removes
+    /// Records parts removed by retention: counts rows that ClickHouse will never have, and removes
     /// pieces kept for it alone.
-    pub(super) fn lose(&self, gone: &[Arc<Part>]) {
+    pub(super) fn record_lost(&self, gone: &[Arc<Part>]) {
         let mut inner = LOCK.lock(&self.0);
         let lost = gone.iter().filter(|part| inner.needs(part));
         inner.dropped += lost.map(|part| part.rows()).sum::<u64>();
@@ -329,14 +329,14 @@ impl Shipping {
         let pieces = inner.pieces(&parts);
         let cursor = &inner.cursor;
         if let Some(to) = cursor.sending.or_else(|| cut(&cursor.done, &pieces, now)) {
-            let units = Units::Pieces(cursor.done, to);
+            let units = ShipmentRows::Pieces(cursor.done, to);
             return Ok(Some(Shipment::of(units, pieces.values())));
         }
         let files = parts.iter().filter(|part| part.is_published());
         let file = files
             .filter(|part| inner.what.has(part) && cursor.lacks(part))
             .min_by_key(|part| part.number());
-        Ok(file.map(|file| Shipment::of(Units::File(file.number()), [file].into_iter())))
+        Ok(file.map(|file| Shipment::of(ShipmentRows::File(file.number()), [file].into_iter())))
     }
 
     /// Refused rows, to be tried again.
@@ -360,19 +360,19 @@ impl Shipping {
         let mut inner = LOCK.lock(&self.0);
         let cursor = &inner.cursor;
         let begun = match (shipment.units, &cursor.file_as) {
-            (Units::Pieces(..), _) => cursor.sending_as.as_ref(),
-            (Units::File(number), Some((begun, names))) if number == *begun => Some(names),
-            (Units::File(_), _) => None,
+            (ShipmentRows::Pieces(..), _) => cursor.sending_as.as_ref(),
+            (ShipmentRows::File(number), Some((begun, names))) if number == *begun => Some(names),
+            (ShipmentRows::File(_), _) => None,
         };
         if let Some(begun) = begun {
             return Ok(begun.clone());
         }
         inner.write(|cursor| match shipment.units {
-            Units::Pieces(_, to) => {
+            ShipmentRows::Pieces(_, to) => {
                 cursor.sending = Some(to);
                 cursor.sending_as = Some(names.clone());
             }
-            Units::File(number) => cursor.file_as = Some((number, names.clone())),
+            ShipmentRows::File(number) => cursor.file_as = Some((number, names.clone())),
         })?;
         Ok(names.clone())
     }
@@ -385,12 +385,12 @@ impl Shipping {
         let mut inner = LOCK.lock(&self.0);
         inner.write(|cursor| {
             match shipment.units {
-                Units::Pieces(_, to) => {
+                ShipmentRows::Pieces(_, to) => {
                     cursor.done = to;
                     cursor.sending = None;
                     cursor.sending_as = None;
                 }
-                Units::File(number) => {
+                ShipmentRows::File(number) => {
                     cursor.files = number + 1;
                     cursor.file_as = None;
                 }
@@ -524,7 +524,7 @@ fn cut(done: &Cut, pieces: &BTreeMap<u64, Arc<Part>>, now: u64) -> Option<Cut> {
     let old = begun.take_while(|(_, part)| is_old(part)).last();
     to.whole = old.map_or(done.whole, |(number, _)| number + 1);
     let is_due = to.minute > done.minute || to.whole > done.whole || more;
-    let units = Units::Pieces(*done, to);
+    let units = ShipmentRows::Pieces(*done, to);
     (is_due && pieces.values().any(|part| units.has(part))).then_some(to)
 }
 
@@ -586,6 +586,7 @@ fn kept_piece(path: &Path) -> std::io::Result<Part> {
         // Its hour is over.
         written: start,
         crc: 0,
+        suspect: Arc::default(),
     })
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   history.dir/
 //!     manifest                  which files count
-//!     unshipped/                what a sink has not got yet: see `history::shipping`
+//!     unshipped/                what ClickHouse has not got yet: see `history::shipping`
 //!     pending/N.piece           what is not published yet: minutes of an hour, hours of a day, days of a month
 //!     pending/N.new             what is being written
 //!     pending/N.log             what is in memory: see `history::log_of_seconds`
@@ -30,17 +30,17 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
-use super::disk::{Disk, StoreError, damaged, failed};
+use super::disk::{Disk, StoreError, failed};
 use super::log_of_seconds::Log;
-use super::manifest::file::{COMMITS_BYTES_MAX, append_run, reserve, write_manifest};
+use super::manifest::file::{
+    COMMITS_BYTES_MAX, append_run, read_manifest, reserve, write_manifest,
+};
 use super::manifest::{Manifest, UpTo};
 use super::part::{Part, Parts, number_of};
 use super::pending::{Contents, PendingWriter};
 use super::retention::{AgeClock, Retention};
-use super::shipping::{Shipped, Shipping};
-use super::tree::{
-    DAMAGED, ORPHANS, PENDING, checksum, files_of, is_temporary, orphans_in, uncounted,
-};
+use super::shipping::{ShipKinds, Shipping};
+use super::tree::{DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted};
 use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
 use crate::state::files;
@@ -100,7 +100,7 @@ pub struct Store {
     pub(super) unread: Option<(PathBuf, u32)>,
     /// Missing data that is not recorded yet.
     pub(super) lost: Vec<Lost>,
-    /// Data kept for a sink, if there is one.
+    /// Data kept for ClickHouse, if there is one.
     pub(super) shipping: Option<Shipping>,
     /// Additions to the rows in memory that no commit has.
     pub(super) seconds: Log,
@@ -155,7 +155,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let folder = LockedFolder::open(HISTORY, dir)?;
         let path = Manifest::path(dir);
-        let mut manifest = match Manifest::read(dir)? {
+        let mut manifest = match read_manifest(dir)? {
             Some(manifest) => {
                 // The process before may have ended between writing and syncing. Files are removed
                 // by what it says, so it is to stay: a power cut could bring back one that counts
@@ -165,16 +165,7 @@ impl Store {
                 disk.sync_folder(dir)?;
                 manifest
             }
-            None => match files_of(dir)?.first() {
-                None => Manifest::new(dir),
-                Some(file) => {
-                    let reason = format!(
-                        "it is missing, and without it {} cannot be read",
-                        file.display()
-                    );
-                    return Err(damaged(&path, reason));
-                }
-            },
+            None => Manifest::new(dir),
         };
         if manifest.torn > 0 {
             warn!(file = %path.display(), bytes = manifest.torn, "Left out a commit that was not finished.");
@@ -183,10 +174,10 @@ impl Store {
         let expired = |part: &Part| retention.is_too_old(part, aged);
         let [missing, returned] = manifest.begin_run(expired);
         for part in &missing {
-            error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows do not count until it is back.");
+            error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows, of all reports, do not count until it is back.");
         }
         for part in &returned {
-            warn!(file = %part.path.display(), rows = part.rows(), "A file of history that was missing is back.");
+            warn!(file = %part.path.display(), rows = part.rows(), "A file of history that was missing is back; its rows, of all reports, count again.");
         }
         // Uncounted files are removed first, to make room.
         let (deletable, orphans) = uncounted(dir, &manifest)?;
@@ -219,7 +210,7 @@ impl Store {
             retention,
             age: AgeClock::default(),
             unread: None,
-            lost: missing.iter().flat_map(|part| Lost::with(part)).collect(),
+            lost: Vec::new(),
             shipping: None,
             seconds: Log::default(),
             counts: Counts {
@@ -267,7 +258,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
-    pub fn ship(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
+    pub fn ship(&mut self, what: ShipKinds) -> Result<Shipping, StoreError> {
         let number = self.manifest.next_number();
         let parts = self.manifest.parts();
         let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
@@ -275,15 +266,15 @@ impl Store {
         Ok(shipping)
     }
 
-    /// Likewise if there was a sink before, but none now: it may come back.
+    /// Likewise if a ClickHouse was configured before, but none is now: it may come back.
     ///
     /// # Errors
     /// As [`ship`](Self::ship).
-    pub fn keep_unshipped(&mut self, what: Shipped) -> Result<(), StoreError> {
+    pub fn keep_unshipped(&mut self, what: ShipKinds) -> Result<(), StoreError> {
         if Shipping::has_begun(self.dir()) {
             self.ship(what)?;
             info!(
-                "What was not shipped to ClickHouse is kept for it, as long as retention keeps it: remove history.dir/unshipped to ship no more."
+                "Keeping rows that were not shipped to ClickHouse yet, within retention; remove history.dir/unshipped to stop shipping for good."
             );
         }
         Ok(())
@@ -299,6 +290,11 @@ impl Store {
     pub fn share(&mut self, parts: Parts) {
         self.parts = parts;
         self.show();
+    }
+
+    /// The parts whose files were missing at the start.
+    pub(super) fn missing(&self) -> Vec<Arc<Part>> {
+        self.manifest.missing().cloned().collect()
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -333,20 +329,20 @@ impl Store {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.heal()?;
+        self.repair_manifest()?;
         let done = work(self);
         if done.is_err() {
             // Files of the failed attempt take room; if they cannot be removed now, they are before
             // the next attempt.
-            let _later = self.heal();
+            let _later = self.repair_manifest();
         }
-        self.collect();
+        self.delete_removed();
         done
     }
 
     /// Makes manifest and files agree with memory. Needs no room: on a full disk, the manifest is
     /// truncated to its former length.
-    fn heal(&mut self) -> Result<(), StoreError> {
+    fn repair_manifest(&mut self) -> Result<(), StoreError> {
         // Temporary files never counted, whatever the manifest says, and may be all the room there
         // is.
         self.clear_up(is_temporary)?;
@@ -436,6 +432,7 @@ impl Store {
             bytes,
             written: now,
             crc,
+            suspect: Arc::default(),
         };
         Ok(Staged { file: path, part })
     }
@@ -543,7 +540,7 @@ impl Store {
     }
 
     /// Deletes removed parts that nobody reads any more.
-    pub(super) fn collect(&mut self) {
+    pub(super) fn delete_removed(&mut self) {
         let (disk, manifest) = (&self.disk, &mut self.manifest);
         self.removed.retain(|part| {
             // Nobody can take another reference: it is in no list.
@@ -570,7 +567,7 @@ impl Store {
 
     /// Sets a damaged or unreadable piece aside: its rows are lost, all others are not.
     pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Result<(), StoreError> {
-        self.heal()?;
+        self.repair_manifest()?;
         let Some(part) = self
             .manifest
             .parts()
@@ -580,7 +577,7 @@ impl Store {
             return Ok(());
         };
         // A second name before the commit, after which the first is deleted: whatever happens in
-        // between, people, readers and a sink can still access it. It may not even exist.
+        // between, people, readers and ClickHouse can still access it. It may not even exist.
         let aside = path.with_extension(DAMAGED);
         let kept = self.disk.link(path, &aside);
         let kept = kept.and_then(|()| self.disk.sync_folder(&self.pending()));
@@ -590,7 +587,7 @@ impl Store {
         self.commit(Vec::new(), vec![Arc::clone(&part)], || ())?;
         self.counts.damaged += 1;
         self.lost.extend(Lost::with(&part));
-        error!(file = %path.display(), reason, set_aside = %aside.display(), "A piece of history cannot be read: go on without it.");
+        error!(file = %path.display(), reason, set_aside = %aside.display(), "Set aside a piece of history that cannot be read; its rows are lost.");
         Ok(())
     }
 }

@@ -15,10 +15,10 @@ use datafusion::execution::memory_pool::{
 use hashbrown::HashTable;
 
 use super::Dataset;
+use super::columns::Want;
 use super::histogram::unfold;
-use super::plan::Plan;
-use super::stored::Want;
-use super::unit::{RowsAt, Run, Unit, on_all_processors};
+use super::read_plan::ReadPlan;
+use super::read_unit::{ReadUnit, RowsSnapshot, Run, on_all_processors};
 use crate::config::units::exact_bytes;
 use crate::limits::PAST_ANSWERS_BYTES_MAX;
 use crate::report::gain::Sum;
@@ -67,9 +67,9 @@ pub(crate) trait Histograms: fmt::Debug + Send + Sync {
 
 /// Histograms of this machine.
 #[derive(Debug)]
-struct AtHome {
+struct LocalHistograms {
     dataset: Arc<Dataset>,
-    units: Vec<Unit>,
+    units: Vec<ReadUnit>,
     /// By unit.
     runs: Vec<Vec<Run>>,
     /// Buckets per doubling to which histograms are folded, as a power of two.
@@ -182,8 +182,8 @@ impl Rows {
 
 impl Sums {
     /// Sums the rows of a plan, and those that are not on disk yet.
-    pub(crate) fn read(from: RowsAt, dataset: &Arc<Dataset>, plan: &Plan) -> Self {
-        let (units, mut lacking) = Unit::all(from, dataset, plan, None);
+    pub(crate) fn read(from: RowsSnapshot, dataset: &Arc<Dataset>, plan: &ReadPlan) -> Self {
+        let (units, mut lacking) = ReadUnit::all(from, dataset, plan, None);
         let empty = || (Rows::new(dataset), Vec::new());
         let done = on_all_processors(units.len(), empty, |at, (rows, found)| {
             let mut runs: Vec<Run> = Vec::new();
@@ -201,7 +201,7 @@ impl Sums {
             true => plan.resolution.bucket_bits(),
             false => LOG_LINEAR_BITS,
         };
-        let mut home = AtHome {
+        let mut home = LocalHistograms {
             dataset: Arc::clone(dataset),
             runs: units.iter().map(|_| Vec::new()).collect(),
             units,
@@ -263,7 +263,7 @@ impl Sums {
     }
 }
 
-impl Histograms for AtHome {
+impl Histograms for LocalHistograms {
     fn read(
         &self,
         from: &Rows,
@@ -293,7 +293,7 @@ impl Histograms for AtHome {
     }
 }
 
-impl AtHome {
+impl LocalHistograms {
     /// Merges the results of a thread, and its errors.
     fn take(
         &mut self,

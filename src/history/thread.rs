@@ -92,9 +92,9 @@ struct Work {
     /// Monotonic milliseconds of the next flush.
     flush_ms: u64,
     writing: Attempts,
-    tending: Attempts,
+    maintenance: Attempts,
     /// Last check for maintenance, in unix seconds.
-    tended: u64,
+    maintained: u64,
     /// Last run of retention.
     retained: u64,
 }
@@ -151,8 +151,8 @@ impl Writer {
             flush_period,
             flush_ms: 0,
             writing: Attempts::default(),
-            tending: Attempts::default(),
-            tended: 0,
+            maintenance: Attempts::default(),
+            maintained: 0,
             retained: 0,
         };
         work.flush_ms = work.next_flush();
@@ -175,13 +175,15 @@ impl Writer {
         self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
         match (self.open)() {
             Ok(mut store) => {
-                self.work.history.set_on(store.run());
+                if self.work.history.set_on(store.run(), store.missing()) {
+                    info!("History is on again: what waited in memory is written.");
+                }
                 // The first flush would find that out too, a minute later.
                 let writable = store.check_room(self.work.now());
                 if writable.is_err() {
                     self.work.has_written(&store, writable);
                 } else {
-                    self.work.show(&store, false);
+                    self.work.record_attempt(&store, false);
                 }
                 self.store = Some(store);
             }
@@ -205,7 +207,7 @@ impl Writer {
         }
     }
 
-    /// Also keeps raw requests from now on; returns their collector, if any are to be kept.
+    /// Also keeps raw requests from now on; returns them, if any are to be kept, for their thread.
     pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
@@ -239,9 +241,9 @@ impl Writer {
                 stage.worked(import.requests.len() as u64);
                 let written = match &mut self.store {
                     Some(store) => {
-                        let rows = (Some(&*import.batch), &mut import.requests[..]);
+                        let rows = (Some(&*import.rows), &mut import.requests[..]);
                         let written = store.write(rows, UpTo::default(), now, || ());
-                        self.work.show(store, written.is_err());
+                        self.work.record_attempt(store, written.is_err());
                         written.map_err(|error| error.to_string())
                     }
                     None => Err(self.work.history.why_off().unwrap_or_default()),
@@ -260,7 +262,7 @@ impl Writer {
     pub fn run(mut self, stop: &Shutdown) {
         // On Linux this applies to the thread only.
         if let Err(error) = rustix::process::setpriority_process(None, 10) {
-            warn!(%error, "The history thread keeps its priority.");
+            warn!(%error, "Could not lower the priority of the history thread.");
         }
         while !stop.requested() {
             self.import_or_nap();
@@ -275,10 +277,10 @@ impl Writer {
             else {
                 continue;
             };
-            store.follow(&*work.clock);
+            store.advance_age(&*work.clock);
             work.flush_due(store);
-            if work.clock.mono_ms() >= work.tending.next_ms {
-                work.tend(store, stop);
+            if work.clock.mono_ms() >= work.maintenance.next_ms {
+                work.maintain(store, stop);
             }
         }
         self.open();
@@ -289,9 +291,7 @@ impl Writer {
             work.flush(store, true) && work.flush(store, true) && work.end_requests(store)
         });
         if !is_all_written {
-            error!(
-                "Rows of history that could not be written are lost with the end of the process."
-            );
+            work.say_what_is_lost();
         }
     }
 }
@@ -365,14 +365,14 @@ impl Work {
         let mut raw = requests.map_or_else(Vec::new, |it| it.begin_flush(limit));
         let before = store.counts.rows_written;
         let has_any = rows.is_some() || !raw.is_empty();
-        let batch = rows.as_ref().map(|rows| &*rows.batch);
+        let unflushed = rows.as_ref().map(|it| &*it.rows);
         let up_to = rows.as_ref().map_or_else(UpTo::default, |rows| UpTo {
             files: rows.reached.files.as_deref(),
             log: Some(rows.log),
         });
         let mut written = Ok(());
         if has_any {
-            written = store.write((batch, &mut raw), up_to, self.now(), || {
+            written = store.write((unflushed, &mut raw), up_to, self.now(), || {
                 // At the moment in which readers see it on disk it leaves the memory.
                 if rows.is_some() {
                     self.history.end_flush();
@@ -400,7 +400,7 @@ impl Work {
     fn has_written(&mut self, store: &Store, written: Result<(), StoreError>) -> bool {
         let is_written = written.is_ok();
         self.writing.has_ended(written, self.clock.mono_ms());
-        self.show(store, !is_written);
+        self.record_attempt(store, !is_written);
         is_written
     }
 
@@ -408,7 +408,7 @@ impl Work {
     fn end_requests(&mut self, store: &mut Store) -> bool {
         let mut is_all = false;
         while !is_all {
-            is_all = self.requests.as_ref().is_none_or(Requests::collect);
+            is_all = self.requests.as_ref().is_none_or(Requests::select);
             if !self.flush(store, true) {
                 return false;
             }
@@ -418,12 +418,12 @@ impl Work {
 
     /// Publishes one file that is due, and periodically runs retention, whether or not anything can
     /// be published. Flushes do not wait for that.
-    fn tend(&mut self, store: &mut Store, stop: &Shutdown) {
+    fn maintain(&mut self, store: &mut Store, stop: &Shutdown) {
         let now = self.now();
-        if self.tended == now {
+        if self.maintained == now {
             return;
         }
-        self.tended = now;
+        self.maintained = now;
         let mut rows = 0_u32;
         let mut flush_due = |store: &mut Store| {
             StoreError::unless_stopped(stop)?;
@@ -440,7 +440,7 @@ impl Work {
         let is_published = matches!(published, Ok(true));
         if is_published {
             // There may be more.
-            self.tended = 0;
+            self.maintained = 0;
         }
         self.note_lost(store);
         let is_to_retain = now.abs_diff(self.retained) >= RETAIN_SECS;
@@ -448,13 +448,13 @@ impl Work {
         if is_to_retain {
             self.retained = now;
             let _stage = RETAIN.begin();
-            let retained = store.retain(now);
+            let retained = store.expire(now);
             ended = ended.and(retained);
         }
-        if is_published || is_to_retain || ended.is_err() || self.tending.error.is_some() {
+        if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
             let is_failure = ended.is_err();
-            self.tending.has_ended(ended, self.clock.mono_ms());
-            self.show(store, is_failure);
+            self.maintenance.has_ended(ended, self.clock.mono_ms());
+            self.record_attempt(store, is_failure);
         }
     }
 
@@ -462,7 +462,7 @@ impl Work {
     fn note_lost(&mut self, store: &mut Store) {
         let missed = self.requests.as_ref().map_or(0, Requests::missed);
         self.note_missed(store, missed);
-        self.history.lose(&mut store.lost);
+        self.history.record_lost(&mut store.lost);
     }
 
     /// Records missed requests since the start.
@@ -480,22 +480,40 @@ impl Work {
         }
     }
 
+    /// Logs what waited and could not be written at the end, if anything.
+    fn say_what_is_lost(&self) {
+        let requests = self.requests.as_ref().map_or(0, Requests::waiting);
+        let rows = self.history.waiting();
+        if rows + requests > 0 {
+            error!(
+                rows,
+                requests,
+                "Rows of history that could not be written are lost with the end of the process."
+            );
+        }
+    }
+
     fn now(&self) -> u64 {
         self.clock.unix_ms() / 1000
     }
 
     /// Publishes the result of an attempt, and the data on disk.
-    fn show(&self, store: &Store, is_failure: bool) {
+    fn record_attempt(&self, store: &Store, is_failure: bool) {
         let mut readings = readings(store);
         readings.extend(
             self.requests
                 .iter()
                 .flat_map(|requests| requests.readings()),
         );
-        let error = self.writing.error.as_ref().or(self.tending.error.as_ref());
+        let error = self
+            .writing
+            .error
+            .as_ref()
+            .or(self.maintenance.error.as_ref());
         let set_aside = set_aside(store.dir());
         let error = error.cloned();
-        self.history.show(is_failure, error, set_aside, readings);
+        self.history
+            .record_attempt(is_failure, error, set_aside, readings);
     }
 }
 
@@ -520,12 +538,12 @@ fn readings(store: &Store) -> Vec<Reading> {
     let raw_pieces = raw().filter(|part| !part.is_published()).count();
     let counts = store.counts;
     readings! {
-        Gauge disk_free_bytes = store.free().unwrap_or_default(), "What is free on the disk of history.dir.";
-        Gauge disk_free_min_bytes = store.retention.free_min, "What is to stay free there (history.free_min).";
-        Gauge disk_bytes = bytes, "What the files of history.dir take.";
+        Gauge disk_free_bytes = store.free().unwrap_or_default(), "Free space on the disk of history.dir.";
+        Gauge disk_free_min_bytes = store.retention.free_min, "Space that must stay free there (history.free_min).";
+        Gauge disk_bytes = bytes, "Bytes of all files of history.dir.";
         Gauge files = files, "Files that are published, for other programs too.";
         Gauge pieces_pending = parts.len() - files, "Pieces that are to be published when their hour, day or month is over.";
-        Gauge raw_disk_bytes = raw_bytes, "What raw requests take of that.";
+        Gauge raw_disk_bytes = raw_bytes, "Bytes of those with raw requests.";
         Gauge raw_pieces_pending = raw_pieces, "Pieces that have raw requests.";
         Counter rows_written = counts.rows_written, "Rows written to history.dir.";
         Counter bytes_written as "written_bytes" = counts.bytes_written, "Bytes written to history.dir, published files included.";

@@ -119,32 +119,31 @@ impl App {
         })
     }
 
+    /// Runs a query, of which there may be so many at once.
+    pub(super) async fn query_under<T: Send + 'static>(
+        &self,
+        limit: &ConcurrencyLimit,
+        query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = limit.enter().await?;
+        self.query_with(Some(permit), query).await
+    }
+
     /// Runs a query with a short answer.
     pub(super) async fn query<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let permit = self.short.enter().await?;
-        self.query_with(Some(permit), query).await
+        self.query_under(&self.short, query).await
     }
 
-    /// Runs a query that may read whole reports.
+    /// Runs a query that may read whole reports, for the fleet if so requested.
     pub(super) async fn read<T: Send + 'static>(
-        &self,
-        query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        let permit = self.readings.enter().await?;
-        self.query_with(Some(permit), query).await
-    }
-
-    /// Like [`read`](Self::read), for the fleet if so requested.
-    pub(super) async fn read_of<T: Send + 'static>(
         &self,
         is_fleet: bool,
         query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let permit = self.readings_of(is_fleet).enter().await?;
-        self.query_with(Some(permit), query).await
+        self.query_under(self.readings_of(is_fleet), query).await
     }
 
     fn readings_of(&self, is_fleet: bool) -> &ConcurrencyLimit {

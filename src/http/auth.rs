@@ -30,10 +30,10 @@ pub(super) const ANNOTATIONS: &str = "/api/v1/annotations";
 /// The path for creating and ending silences.
 pub(super) const SILENCES: &str = "/api/v1/silences";
 
-/// Where rules are played over the past: whoever may read may do that with rules of their own.
+/// The path for playing rules over the past, which every reader may do with rules of their own.
 pub(super) const REPLAY: &str = "/api/v1/alerts/test";
 
-/// What `Authorization` holds.
+/// The content of `Authorization`.
 #[derive(PartialEq, Eq)]
 enum Credentials {
     Password(String, Vec<u8>),

@@ -77,6 +77,14 @@ impl Progress {
         self.moved_ms.store(self.now_ms(), Ordering::Relaxed);
     }
 
+    /// Records the result of a write.
+    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(written, Poll::Ready(Ok(1..))) {
+            self.moved();
+        }
+        written
+    }
+
     /// Records a request; the result must live as long as the body of its answer.
     fn begin(&self) -> Arc<()> {
         if self.answering_ms.load(Ordering::Relaxed) == 0 {
@@ -242,10 +250,7 @@ impl AsyncWrite for Tracked {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = self.as_mut().stream().poll_write(context, bytes);
-        if matches!(written, Poll::Ready(Ok(1..))) {
-            self.progress.moved();
-        }
-        written
+        self.progress.written(written)
     }
 
     fn poll_write_vectored(
@@ -254,10 +259,7 @@ impl AsyncWrite for Tracked {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = self.as_mut().stream().poll_write_vectored(context, bytes);
-        if matches!(written, Poll::Ready(Ok(1..))) {
-            self.progress.moved();
-        }
-        written
+        self.progress.written(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -110,13 +110,8 @@ impl Problem {
     /// Adds the accepted values, to the text and as a list.
     pub(super) fn accepting<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        // A question has its own mark.
-        let mark = if self.detail().ends_with('?') {
-            ""
-        } else {
-            ";"
-        };
-        let detail = format!("{}{mark} accepted: {}", self.detail(), names.join(", "));
+        let accepted = format!(" accepted: {}", names.join(", "));
+        let detail = with_clause(self.detail(), &accepted);
         self.with("detail", detail).with("accepted", names)
     }
 
@@ -139,15 +134,17 @@ impl Problem {
     }
 }
 
+/// Adds a clause to a text; a question has its own mark.
+fn with_clause(text: &str, clause: &str) -> String {
+    let mark = if text.ends_with('?') { "" } else { ";" };
+    format!("{text}{mark}{clause}")
+}
+
 impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Self {
         let detail = error.to_string();
         match error {
-            QueryError::UnknownReport { meant, .. } => {
-                // A question has its own mark.
-                let mark = if meant.is_some() { "" } else { ";" };
-                Self::not_found(format!("{detail}{mark}{LISTED}"))
-            }
+            QueryError::UnknownReport { .. } => Self::not_found(with_clause(&detail, LISTED)),
             QueryError::UnknownRequest { .. }
             | QueryError::UnknownPastRequest { .. }
             | QueryError::RawDataOff

@@ -9,7 +9,6 @@ use super::params::Params;
 use super::span::Span;
 use crate::query::catalog::Catalog;
 use crate::query::question::{Fleet, When, Whose};
-use crate::query::read_model::ReportSummary;
 
 /// The parameters in the URL.
 pub(super) const NAMES: [&str; 3] = ["fleet", "dc", "collector"];
@@ -26,15 +25,8 @@ pub(super) fn take(
     params: &mut Params,
     keys: impl FnOnce() -> Vec<String>,
 ) -> Result<Whose, Problem> {
-    let is_fleet = match params.text("fleet").as_deref() {
-        None => None,
-        Some("true") => Some(true),
-        Some("false") => Some(false),
-        Some(other) => {
-            let problem = Problem::parameter("fleet", format!("{other:?} is not accepted"));
-            return Err(problem.accepting(["true", "false"]));
-        }
-    };
+    let is_true = params.word("fleet", &["true", "false"])? == "true";
+    let is_fleet = params.get("fleet").map(|_| is_true);
     let is_given = NAMES[1..].iter().any(|name| params.get(name).is_some());
     let keys = match is_given && is_fleet != Some(true) {
         true => keys(),
@@ -69,7 +61,9 @@ pub(super) fn take_of(
     report: &str,
 ) -> Result<Whose, Problem> {
     take(params, || {
-        summary(source, report).map_or_else(Vec::new, |it| it.keys)
+        source
+            .listed(report)
+            .map_or_else(|_| Vec::new(), |it| it.keys)
     })
 }
 
@@ -89,12 +83,8 @@ pub(super) fn take_time(
 
 /// The window of a report in whole minutes, in seconds.
 pub(super) fn window(source: &Catalog, report: &str) -> u64 {
-    let window = summary(source, report).map_or(0.0, |it| it.window_seconds);
+    let window = source.listed(report).map_or(0.0, |it| it.window_seconds);
     (window as u64).max(1).next_multiple_of(60)
-}
-
-fn summary(source: &Catalog, report: &str) -> Option<ReportSummary> {
-    source.reports().into_iter().find(|it| it.name == report)
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ use tracing::warn;
 pub(crate) use self::concurrency_limit::PERMIT;
 use self::error::Problem;
 pub use self::page::bytes_max as page_bytes_max;
+pub use self::params::encode;
 pub use self::settings::{Answers, HttpSettings, Planned};
 use crate::access::accept::{self, Acceptor};
 use crate::access::connection_limits::ConnectionLimits;

@@ -127,11 +127,8 @@ async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response
 }
 
 fn header(head: &Parts, name: HeaderName) -> &str {
-    let value = head.headers.get(name);
-    value
-        .and_then(|it| it.to_str().ok())
-        .unwrap_or_default()
-        .trim()
+    let value = head.headers.get(name).and_then(|it| it.to_str().ok());
+    value.unwrap_or_default().trim()
 }
 
 /// Returns the encoding that the headers declare.
@@ -177,9 +174,8 @@ impl Intake {
             "" | "identity" => false,
             "gzip" => true,
             _ => {
-                return Err(media_type(
-                    "the header content-encoding names another packing",
-                ));
+                let what = "the header content-encoding names another packing";
+                return Err(media_type(what));
             }
         };
         let announced = header(&head, CONTENT_LENGTH).parse().ok();
@@ -188,19 +184,16 @@ impl Intake {
             true => Some(unpack(&bytes)?),
             false => None,
         };
-        let taken = self
-            .source
-            .take(unpacked.as_deref().unwrap_or(&bytes), form, sender);
+        let content = unpacked.as_deref().unwrap_or(&bytes);
+        let taken = self.source.take(content, form, sender);
         if bytes.capacity() <= BUFFER_BYTES_MAX {
             bytes.clear();
             *self.buffer.lock() = bytes;
         }
+        let unreadable = |of: BodyRefusal| format!("the body cannot be read: {}", of.name());
         taken.map_err(|reason| match reason {
             BodyRefusal::Stopping => Refused::new(reason, "the daemon ends").with(RETRY_AFTER, "1"),
-            reason => Refused::new(
-                reason,
-                format!("the body cannot be read: {}", reason.name()),
-            ),
+            reason => Refused::new(reason, unreadable(reason)),
         })
     }
 
@@ -238,10 +231,8 @@ impl Intake {
         };
         let received = tokio::time::timeout(self.settings.body_max, receive).await;
         let received = received.map_err(|_| broken_off())??;
-        self.source
-            .counters
-            .bytes_received
-            .add(received.1.len() as u64);
+        let counters = &self.source.counters;
+        counters.bytes_received.add(received.1.len() as u64);
         Ok(received)
     }
 }
@@ -250,10 +241,8 @@ impl Intake {
 fn unpack(packed: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut unpacked = Vec::new();
     let most = OTLP_UNPACKED_BYTES_MAX as u64 + 1;
-    let read = MultiGzDecoder::new(packed)
-        .take(most)
-        .read_to_end(&mut unpacked);
-    if read.is_err() {
+    let mut packed = MultiGzDecoder::new(packed).take(most);
+    if packed.read_to_end(&mut unpacked).is_err() {
         return Err(Refused::new(BodyRefusal::BadGzip, "the body is not gzip"));
     }
     if unpacked.len() > OTLP_UNPACKED_BYTES_MAX {

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use chrono::{DateTime, FixedOffset, SecondsFormat};
+use chrono::{DateTime, FixedOffset};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::error::Problem;
@@ -361,14 +361,6 @@ fn unix_secs(text: &str, rounding: Rounding) -> Option<u64> {
     u64::try_from(moment.timestamp() + i64::from(beyond)).ok()
 }
 
-/// Formats a time as `2023-11-14T22:13:20Z`.
-pub(super) fn rfc3339(unix_secs: u64) -> String {
-    let moment = i64::try_from(unix_secs).ok();
-    let moment = moment.and_then(|secs| DateTime::from_timestamp(secs, 0));
-    let moment = moment.unwrap_or_default();
-    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
 /// Decodes `%41` and `+`.
 fn decode(text: &str) -> Result<String, Problem> {
     let bad = |why: &str| {
@@ -403,8 +395,9 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Percent-encodes a name as one segment of a path.
-pub(super) fn encode(text: &str) -> String {
+/// Percent-encodes a name or a value for a path or a query.
+#[must_use]
+pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
@@ -421,6 +414,7 @@ pub(super) fn link<'a>(path: &str, params: impl IntoIterator<Item = (&'a str, &'
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::rfc3339;
 
     #[test]
     fn pairs_are_decoded_and_read() {

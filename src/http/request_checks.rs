@@ -246,6 +246,18 @@ fn check_site(request: &Request) -> Result<(), Problem> {
 #[derive(Debug)]
 pub(super) struct JsonBody(pub(super) Option<Json>);
 
+impl JsonBody {
+    /// Refuses a body with anything in it.
+    pub(super) fn nothing(&self) -> Result<(), Problem> {
+        let is_empty = |body: &Json| body.as_object().is_some_and(Map::is_empty);
+        if self.0.as_ref().is_none_or(is_empty) {
+            return Ok(());
+        }
+        let why = "the body must be empty or {}: there is nothing to choose";
+        Err(Problem::new(StatusCode::BAD_REQUEST, why))
+    }
+}
+
 impl FromRequest<Arc<App>> for JsonBody {
     type Rejection = Problem;
 
@@ -304,7 +316,7 @@ pub(super) async fn body(
     read.map_err(|error| match is_too_large(&error) {
         true => too_large(),
         false => {
-            let why = format!("the body broke off: {error}");
+            let why = format!("the body ended early: {error}");
             Problem::new(StatusCode::BAD_REQUEST, why)
         }
     })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::State;
 use axum::http::{HeaderMap, Response, Uri};
 use axum::response::IntoResponse as _;
 use axum::routing::{delete, get, post};
@@ -87,10 +88,10 @@ pub(super) fn router(
 }
 
 /// 404.
-async fn nothing_here(uri: Uri, headers: HeaderMap) -> Response<Body> {
+async fn nothing_here(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response<Body> {
     let path = uri.path();
     if page::render::is_wanted(&headers) && !path.starts_with("/api/") {
-        return page::render::not_found(path, &headers);
+        return page::render::not_found(&app, path, &headers);
     }
     let detail = "GET /api/v1/openapi.json lists what there is";
     Problem::not_found(format!("there is nothing at {path:?}; {detail}")).into_response()

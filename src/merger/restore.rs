@@ -14,11 +14,11 @@ impl Live {
     /// # Errors
     /// Fails if the chunk is not valid.
     pub fn restore_rows(&mut self, rows: &SavedRows, now_ms: u64) -> Result<u64, Damage> {
-        let history = self.history;
-        let gone = history.last_gone(history.at(now_ms));
+        let raw_window = self.raw_window;
+        let gone = raw_window.last_gone(raw_window.at(now_ms));
         let taken = self
             .pool
-            .restore_rows(rows, |ms| history.at(ms), gone, now_ms);
+            .restore_rows(rows, |ms| raw_window.at(ms), gone, now_ms);
         self.notify_freed();
         taken
     }

@@ -58,10 +58,10 @@ pub(crate) fn live(
     Live::new(pool, reports, ticks)
 }
 
-/// What reports have by default, over this window.
+/// The defaults of reports, over this window.
 pub(crate) fn defaults(window: Duration) -> Defaults {
     Defaults {
-        history: window,
+        raw_window: window,
         ..Defaults::default()
     }
 }

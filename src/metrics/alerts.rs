@@ -46,26 +46,21 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, alerts: &Alerts) -> st
                 metric.encode_family(&labels)?.encode_gauge(&left)?;
             }
         }
-        let (name, help) = (
-            "pinbad_slo_burn",
-            "How many times as fast as it may an error budget burns",
-        );
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let help = "Burn rate of an error budget; at 1 it lasts for exactly its period";
+        let mut metric =
+            encoder.encode_descriptor("pinbad_slo_burn", help, None, MetricType::Gauge)?;
         for it in &view.objectives {
             for (window, burn) in &it.burn_windows {
-                let labels = [
-                    ("slo", it.objective.entry.name.as_str()),
-                    ("window", window),
-                ];
-                let family = metric.encode_family(&labels);
-                burn.map_or(Ok(()), |burn| family?.encode_gauge(&burn))?;
+                let slo = it.objective.entry.name.as_str();
+                if let Some(burn) = burn {
+                    let labels = [("slo", slo), ("window", window)];
+                    metric.encode_family(&labels)?.encode_gauge(burn)?;
+                }
             }
         }
     }
-    for (name, help, number) in COUNTERS {
-        if alerts.receivers().is_empty() {
-            break;
-        }
+    let has_receivers = !alerts.receivers().is_empty();
+    for (name, help, number) in COUNTERS.into_iter().filter(|_| has_receivers) {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for receiver in alerts.receivers() {
             let labels = [("receiver", receiver.url.as_str())];

@@ -25,7 +25,7 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         let mut metric = metric.encode_family(&labels)?;
         metric.encode_counter::<NoLabelSet, u64, u64>(&totals.count, None)?;
     }
-    let help = "What those of them took that had times";
+    let help = "Time of those events that were timed";
     let (name, unit) = ("pinbad_instrument_time", Unit::Seconds);
     let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Counter)?;
     for (instrument, totals) in &all {

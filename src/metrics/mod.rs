@@ -104,7 +104,7 @@ impl Metrics {
         read(&mut *rows);
     }
 
-    /// What the rows take of their budget, and what was pushed, for the daemon's status.
+    /// The rows' share of their budget, and what was pushed, for the daemon's status.
     #[must_use]
     pub fn status(&self) -> Vec<Group> {
         let rows = self.rows.read().status();
@@ -160,12 +160,8 @@ fn with_exemplars(text: String, exemplars: &[Option<String>]) -> String {
     for line in text.lines() {
         out.push_str(line);
         if buckets.iter().any(|it| line.starts_with(it)) {
-            out.push_str(
-                exemplars
-                    .next()
-                    .and_then(Option::as_deref)
-                    .unwrap_or_default(),
-            );
+            let exemplar = exemplars.next().and_then(Option::as_deref);
+            out.push_str(exemplar.unwrap_or_default());
         }
         out.push('\n');
     }

@@ -203,7 +203,7 @@ impl Rows {
         let rows: usize = self.reports.iter().map(rows).sum();
         let readings = readings! {
             Gauge series = self.series(), "Series of rows that have a place.";
-            Gauge series_max = self.series_max, "What it may be (metrics.series_max).";
+            Gauge series_max = self.series_max, "Limit of that number (metrics.series_max).";
             Gauge rows = rows, "Rows that have series of their own.";
             Counter requests_folded = folded, "Requests counted under (other) because metrics.series_max was used up, over all reports.";
         };

@@ -24,7 +24,7 @@ impl Client {
         self.service.engine.check_length(body.len())?;
         let mut pieces = sql::split(utf8(body)?).peekable();
         let Some(first) = pieces.next() else {
-            return Err(error(1065, "42000", "Query was empty").into());
+            return Err(SqlError::empty_query("Query was empty").into());
         };
         if pieces.peek().is_some() && !self.multi {
             return Err(SqlError::parse(
@@ -54,7 +54,7 @@ impl Client {
         match reply {
             Reply::Rows(rows) => self.rows(rows, more, binary).await,
             Reply::Done => {
-                self.put_done(0, "", more);
+                self.put_ok(more);
                 Ok(())
             }
         }

@@ -1,7 +1,7 @@
 //! The registry of connections, so that one can be ended from another.
 //!
 //! Each has a number known to clients, and a `Wish` that says whether its query, or the whole
-//! connection, shall end. An entry lasts as long as its session; there are up to
+//! connection, should end. An entry lasts as long as its session; there are up to
 //! `mysql.connections_max`.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::sql::SqlError;
 pub(super) struct Wish {
     /// How many times its query was to end.
     pub(super) queries_ended: u64,
-    /// Whether the connection shall end.
+    /// Whether the connection should end.
     pub(super) end: bool,
 }
 

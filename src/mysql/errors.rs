@@ -51,13 +51,11 @@ impl FrameError {
                 let message = format!(
                     "Got a packet bigger than 'max_allowed_packet' bytes ({limit}; mysql.packet_max)"
                 );
-                error(1153, "08S01", message)
+                SqlError::packet_too_large(message)
             }
-            Self::NoMemory => {
-                let message =
-                    "the memory for large packets is used up (mysql.memory); ask again in a moment";
-                error(1041, "HY000", message)
-            }
+            Self::NoMemory => SqlError::out_of_memory(
+                "the memory for large packets is used up (mysql.memory); ask again in a moment",
+            ),
         })
     }
 }

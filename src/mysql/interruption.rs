@@ -75,7 +75,7 @@ impl Watch {
         self.wait(u64::MAX).await
     }
 
-    /// Waits for such an event, or for a query to be ended after `seen` others.
+    /// Waits for such an event, or until more than `seen` queries have been killed.
     async fn wait(&mut self, seen: u64) -> CommandError {
         tokio::select! {
             wish = self.wish.wait_for(|wish| wish.end || wish.queries_ended > seen) => match wish {

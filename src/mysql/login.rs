@@ -8,6 +8,8 @@
 
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
 use mysql_common::io::ParseBuf;
 use mysql_common::misc::raw::RawBytes;
@@ -264,21 +266,13 @@ impl Terms {
 /// A fresh salt: printable, as MySQL's are, because clients treat it as a C string.
 fn new_salt() -> Result<Salt, String> {
     let random = rustls::crypto::ring::default_provider().secure_random;
-    let mut salt = [0; 20];
-    let mut filled = 0;
-    let mut bytes = [0; 64];
-    while filled < salt.len() {
-        random
-            .fill(&mut bytes)
-            .map_err(|_| "the system has no random numbers".to_owned())?;
-        let usable = bytes.iter().map(|byte| byte & 0x7F);
-        for byte in usable.filter(|byte| byte.is_ascii_graphic() && *byte != b'$') {
-            if let Some(place) = salt.get_mut(filled) {
-                *place = byte;
-                filled += 1;
-            }
-        }
-    }
+    let (mut bytes, mut salt) = ([0; 15], [0; 20]);
+    random
+        .fill(&mut bytes)
+        .map_err(|_| "the system has no random numbers".to_owned())?;
+    // Each three bytes are four characters.
+    let written = STANDARD.encode_slice(bytes, &mut salt);
+    written.map_err(|error| error.to_string())?;
     Ok(salt)
 }
 

@@ -4,53 +4,32 @@
 //! waits or fails.
 
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
-use mysql_common::io::BufMutExt as _;
 
 use crate::sql::SqlError;
 
 /// Longest error message, in bytes: libmysqlclient has no room for more.
 const MESSAGE_MAX: usize = 511;
 
-/// Warning count of a statement with rows: always zero.
-const WARNINGS: [u8; 2] = [0, 0];
-
-/// OK: a statement was executed, with this many warnings.
-pub(super) fn ok(
-    to: &mut Vec<u8>,
-    affected_rows: u64,
-    info: &str,
-    status: StatusFlags,
-    warnings: u16,
-) {
-    to.push(0x00);
-    put_ok_body(to, affected_rows, info, status, warnings.to_le_bytes());
+/// OK: a statement without rows was executed, with this many warnings.
+pub(super) fn ok(to: &mut Vec<u8>, status: StatusFlags, warnings: u16) {
+    put_ok(to, 0x00, status, warnings);
 }
 
-fn put_ok_body(
-    to: &mut Vec<u8>,
-    affected_rows: u64,
-    info: &str,
-    status: StatusFlags,
-    warnings: [u8; 2],
-) {
-    to.put_lenenc_int(affected_rows);
-    to.put_lenenc_int(0);
+/// An OK packet that begins with this byte. Nothing is ever changed, so no row is affected, and
+/// there is no id of a new one.
+fn put_ok(to: &mut Vec<u8>, head: u8, status: StatusFlags, warnings: u16) {
+    to.extend_from_slice(&[head, 0, 0]);
     to.extend_from_slice(&status.bits().to_le_bytes());
-    to.extend_from_slice(&warnings);
-    if !info.is_empty() {
-        to.put_lenenc_str(info.as_bytes());
-    }
+    to.extend_from_slice(&warnings.to_le_bytes());
 }
 
-/// The end of rows, as the client understands it.
+/// The end of rows, as the client understands it: without warnings.
 pub(super) fn end_of_rows(to: &mut Vec<u8>, capabilities: CapabilityFlags, status: StatusFlags) {
-    to.push(0xFE);
     if capabilities.contains(CapabilityFlags::CLIENT_DEPRECATE_EOF) {
-        put_ok_body(to, 0, "", status, WARNINGS);
-    } else {
-        to.extend_from_slice(&WARNINGS);
-        to.extend_from_slice(&status.bits().to_le_bytes());
+        return put_ok(to, 0xFE, status, 0);
     }
+    to.extend_from_slice(&[0xFE, 0, 0]);
+    to.extend_from_slice(&status.bits().to_le_bytes());
 }
 
 /// ERR.

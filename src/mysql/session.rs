@@ -175,7 +175,7 @@ impl Client {
         if let Some(database) = self.login.database.take() {
             self.set_database(&database).map_err(CommandError::Fatal)?;
         }
-        self.put_ok();
+        self.put_ok(false);
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Client {
             }
             _ => return Err(unknown_command().into()),
         }
-        self.put_ok();
+        self.put_ok(false);
         Ok(())
     }
 
@@ -290,15 +290,12 @@ impl Client {
         status
     }
 
-    fn put_ok(&mut self) {
-        self.put_done(0, "", false);
-    }
-
-    pub(super) fn put_done(&mut self, affected_rows: u64, info: &str, more: bool) {
+    /// Confirms a command without rows.
+    pub(super) fn put_ok(&mut self, more: bool) {
         let status = self.status(more);
         let warnings = u16::try_from(self.session.warnings.len()).unwrap_or(u16::MAX);
         self.frames
-            .packet(|body| packets::ok(body, affected_rows, info, status, warnings));
+            .packet(|body| packets::ok(body, status, warnings));
     }
 
     pub(super) fn put_end(&mut self, more: bool) {
@@ -329,7 +326,7 @@ impl Client {
         if id == u64::from(self.place.id) {
             return Err(CommandError::killed(victim));
         }
-        self.put_done(0, "", more);
+        self.put_ok(more);
         Ok(())
     }
 

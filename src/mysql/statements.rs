@@ -150,7 +150,7 @@ impl Statement {
             let problem = format!(
                 "Parameter of prepared statement is longer than {value_max} bytes (mysql.packet_max)"
             );
-            return Err(error(1153, "08S01", problem));
+            return Err(SqlError::packet_too_large(problem));
         }
         if wanted > value.capacity() {
             let more = wanted.max(2 * value.capacity()) - value.capacity();

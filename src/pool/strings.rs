@@ -39,7 +39,7 @@ struct Entry {
     /// Position in the arena.
     place: u32,
     len: u32,
-    /// How many hold it.
+    /// The number of holders.
     holds: u32,
     /// Number of timer tag sets in which it is a name.
     names: u32,

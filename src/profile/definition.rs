@@ -96,7 +96,7 @@ impl SampleReport {
     ) -> Result<Self, (&'static str, usize, String)> {
         let names = || SampleKey::ALL.map(SampleKey::name).join(", ");
         let named = |name: &str| {
-            let unknown = || format!("'{name}' is no key of samples; accepted are {}", names());
+            let unknown = || format!("'{name}' is not a key of samples; accepted are {}", names());
             SampleKey::named(name).ok_or_else(unknown)
         };
         if keys.is_empty() {

@@ -1,4 +1,4 @@
-//! The profile: the functions PHP was running, as sampled by the `stat` extension some thousand
+//! The profile: the functions PHP was running, as sampled by the `stat` extension about a thousand
 //! times a second.
 //!
 //! ```text
@@ -154,7 +154,7 @@ impl Profile {
         let pool = POOL.lock(&self.pool);
         let held = readings! {
             Gauge sample_rows = pool.len(), "Samples of PHP's functions that are kept.";
-            Gauge sample_rows_max = pool.samples_max(), "Samples that there is room for (profile.pool_size).";
+            Gauge sample_rows_max = pool.samples_max(), "How many samples fit (profile.pool_size).";
         };
         drop(pool);
         groups

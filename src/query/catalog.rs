@@ -140,33 +140,25 @@ impl Catalog {
         Self { importer, ..self }
     }
 
-    /// Adds alerts.
-    #[must_use]
-    pub fn alerting(self, alerts: &Alerts) -> Self {
-        let alerts = alerts.clone();
-        Self { alerts, ..self }
-    }
-
-    /// Adds releases.
-    #[must_use]
-    pub fn following(self, releases: &Releases) -> Self {
-        let releases = releases.clone();
-        Self { releases, ..self }
-    }
-
-    /// Adds the tables on the daemon, annotations, and a place to save changes.
+    /// Adds what the daemon keeps beside its data: the tables on itself, annotations, alerts and
+    /// releases; and a place to save changes.
     #[must_use]
     pub fn keeping(
-        mut self,
+        self,
         tables: Vec<StatusTable>,
         annotations: Annotations,
+        (alerts, releases): (&Alerts, &Releases),
         state: Option<State>,
     ) -> Self {
-        self.annotations = annotations;
-        self.tables = RwLock::new(tables);
-        self.persistent = state.is_some();
-        self.changes = Mutex::new(state);
-        self
+        Self {
+            annotations,
+            alerts: alerts.clone(),
+            releases: releases.clone(),
+            tables: RwLock::new(tables),
+            persistent: state.is_some(),
+            changes: Mutex::new(state),
+            ..self
+        }
     }
 
     /// With the report that was probably meant by one that there is not. Takes the lock: nobody
@@ -328,6 +320,16 @@ impl Catalog {
         reports.chain(self.table_summaries()).collect()
     }
 
+    /// One report, likewise.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`].
+    pub fn listed(&self, name: &str) -> Result<ReportSummary, QueryError> {
+        let mut reports = self.reports().into_iter();
+        let report = reports.find(|report| report.name == name);
+        report.ok_or_else(|| self.suggesting(QueryError::unknown_report(name)))
+    }
+
     /// A report at the requested time, for the requested pinbads.
     ///
     /// # Errors
@@ -386,25 +388,6 @@ impl Catalog {
         }
     }
 
-    /// Makes a report and fills it from the data in memory.
-    ///
-    /// # Errors
-    /// [`QueryError::BadValue`] naming the member and the bad part of it,
-    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
-    pub fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
-        self.create(&form)
-    }
-
-    /// Drops a report that was created at run time. Returns whether the removal survives a restart:
-    /// false without a state directory.
-    ///
-    /// # Errors
-    /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
-    pub fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
-        self.remove(name).map_err(|error| self.suggesting(error))?;
-        Ok(self.persistent)
-    }
-
     /// The distribution of times in one row of a report: the first row whose key columns show the
     /// texts in `equal`. `None` if there is no such row.
     ///
@@ -460,6 +443,11 @@ impl Catalog {
             Some(run) => self.past_request(run, id),
             None => self.raw()?.request(id),
         }
+    }
+
+    /// Unix second from which on all raw requests are in memory, if any are kept.
+    pub fn memory_from(&self) -> Option<u64> {
+        self.raw.as_ref()?.complete_from()
     }
 
     /// The id of the latest raw request so far; 0 before the first.

@@ -16,7 +16,7 @@ use crate::release;
 use crate::report::comment::FixedTable;
 use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::native::{FormError, ReportForm};
+use crate::report::native::{FormError, ReportForm, reworded};
 use crate::report::{DefinedBy, builtin};
 
 /// Most reports and tables.
@@ -100,7 +100,7 @@ impl Definitions {
     pub fn add_kept(&mut self, kept: &[Json], defaults: &Defaults) -> Vec<(String, String)> {
         let mut left_out = Vec::new();
         for entry in kept {
-            if let Err(reason) = self.add_one_kept(entry, defaults) {
+            if let Err(reason) = self.add_form(entry, defaults, DefinedBy::RunTime) {
                 let name = entry.get("name").and_then(Json::as_str);
                 let name = name.map_or_else(|| entry.to_string(), str::to_owned);
                 left_out.push((name, reason));
@@ -109,27 +109,26 @@ impl Definitions {
         left_out
     }
 
-    /// Adds the reports on Squid, as if they had been created at run time: they can be dropped. An
-    /// existing report of the same name is kept.
+    /// Adds the reports on Squid, which can be dropped like those created at run time. An existing
+    /// report of the same name is kept.
     pub fn add_squid(&mut self, defaults: &Defaults) {
         self.add_ready(SQUID, defaults);
     }
 
     fn add_ready(&mut self, ready: &str, defaults: &Defaults) {
-        let mut ready: Vec<Json> = serde_json::from_str(ready).expect("a test reads it");
-        ready.retain(|report| !self.dropped.iter().any(|name| report["name"] == **name));
-        let _taken = self.add_kept(&ready, defaults);
+        let ready: Vec<Json> = serde_json::from_str(ready).expect("a test reads it");
+        for report in ready {
+            if !self.dropped.iter().any(|name| report["name"] == **name) {
+                let _taken = self.add_form(&report, defaults, DefinedBy::Source);
+            }
+        }
     }
 
     /// Adds the table of alerts, and that of objectives if there are any. A report that has such a
     /// name stays what it is.
     pub fn add_alerts(&mut self, has_objectives: bool) {
         let objectives = has_objectives.then_some(FixedTable::Slo);
-        for table in [FixedTable::Alerts].into_iter().chain(objectives) {
-            if self.defined(table.table()).is_none() {
-                self.tables.push(StatusTable::of(table));
-            }
-        }
+        self.add_tables([FixedTable::Alerts].into_iter().chain(objectives));
     }
 
     /// Adds the report that releases are counted from, by this request tag. Returns false if an
@@ -147,12 +146,17 @@ impl Definitions {
     /// Adds the tables of samples and the ready-made reports over them. An existing report with
     /// such a name is kept.
     pub fn add_profile(&mut self, defaults: &Defaults) {
-        for table in [FixedTable::Sample, FixedTable::StatRequest] {
+        self.add_tables([FixedTable::Sample, FixedTable::StatRequest]);
+        self.add_ready(PROFILE, defaults);
+    }
+
+    /// Adds those of these tables whose names are free.
+    fn add_tables(&mut self, tables: impl IntoIterator<Item = FixedTable>) {
+        for table in tables {
             if self.defined(table.table()).is_none() {
                 self.tables.push(StatusTable::of(table));
             }
         }
-        self.add_ready(PROFILE, defaults);
     }
 
     /// A CREATE TABLE statement for each table and report, separated by empty lines: fixed tables,
@@ -190,10 +194,10 @@ impl Definitions {
         reports.chain(tables).collect()
     }
 
-    fn add_one_kept(&mut self, entry: &Json, defaults: &Defaults) -> Result<(), String> {
+    fn add_form(&mut self, entry: &Json, defaults: &Defaults, by: DefinedBy) -> Result<(), String> {
         let form = ReportForm::deserialize(entry).map_err(|error| error.to_string())?;
         let asked = read_form(&form, defaults).map_err(|error| error.to_string())?;
-        self.add(&form, asked, DefinedBy::RunTime)
+        self.add(&form, asked, by)
     }
 
     fn add(&mut self, form: &ReportForm, asked: FormTarget, by: DefinedBy) -> Result<(), String> {
@@ -204,7 +208,9 @@ impl Definitions {
                 DefinedBy::Configuration(place) => {
                     format!("there is already a report called '{name}', defined in {place}")
                 }
-                DefinedBy::RunTime => format!("there is already a report called '{name}'"),
+                DefinedBy::Source | DefinedBy::RunTime => {
+                    format!("there is already a report called '{name}'")
+                }
             });
         }
         if self.reports.len() + self.tables.len() >= REPORTS_MAX {
@@ -243,11 +249,11 @@ fn configured_form(entry: &Entry) -> Result<ReportForm, Vec<ConfiguredError>> {
         let mut alone = toml::Table::from_iter([("name".to_owned(), "x".into())]);
         alone.insert(key.clone(), value.clone());
         let error = read(&alone).err()?;
-        Some(at(entry, key, error.message().trim_end()))
+        Some(at(entry, key, &reworded(error.message().trim_end())))
     });
     let mut wrong: Vec<_> = wrong.collect();
     if wrong.is_empty() {
-        wrong.push(of_entry(entry, whole.message().trim_end()));
+        wrong.push(of_entry(entry, &reworded(whole.message().trim_end())));
     }
     Err(wrong)
 }
@@ -272,7 +278,7 @@ fn at(entry: &Entry, part: &str, problem: &str) -> ConfiguredError {
 fn form_error(entry: &Entry, error: &FormError) -> ConfiguredError {
     match (error, error.part_and_problem()) {
         // Of two definitions in one, either is at fault: names the one other than the comment.
-        (FormError::Mixed(other), (_, problem)) => at(entry, other, &problem),
+        (FormError::Mixed(other), _) => at(entry, other, &error.to_string()),
         (_, ("", problem)) => of_entry(entry, &problem),
         (_, (part, problem)) => at(entry, part, &problem),
     }

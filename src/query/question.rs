@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::read_model::RequestSearch;
 use crate::limits::SHIPPED_AFTER_SECS;
 use crate::report::definition::Columns;
-use crate::series::Metric;
+use crate::series::{Lines, Metric};
 
 /// A span of the past, and its comparison span, in unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// With what it is compared: where nothing is said, the span right before.
+    /// The comparison span; by default the one right before.
     #[must_use]
     pub fn compared_with(&self) -> Range<u64> {
         let Range { start, end } = self.span;
@@ -97,9 +97,9 @@ pub struct ReportQuestion {
     pub equal: Vec<(String, String)>,
 }
 
-/// The span to compare with, of one that was made wider: as long as that, and where the two had
-/// nothing in common, it still has not. What is no shift of the whole span (a calendar's day that
-/// is longer than another) stays as it was asked for.
+/// Adjusts the comparison span after the main span was widened: it gets the same length, and stays
+/// disjoint if it was. If the requested spans differ in length (one calendar day may be longer than
+/// another), it is only cut where it would overlap.
 #[must_use]
 pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) -> Range<u64> {
     let length = |span: &Range<u64>| span.end.saturating_sub(span.start);
@@ -154,12 +154,8 @@ pub struct LineQuestion {
 /// Points of lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastLines {
-    /// Unix second at which the first points begin.
-    pub from: u64,
-    /// Seconds from point to point: as requested, or more where no finer rows are kept.
-    pub step: u64,
-    /// Points by metric. `None`: unknown, or an average of nothing.
-    pub points: Vec<Vec<Option<f64>>>,
+    /// The lines; their step is as requested, or larger where no finer rows are kept.
+    pub lines: Lines,
     /// The coarsest resolution used.
     pub resolution_seconds: u64,
     /// Missing data, for people.
@@ -171,12 +167,12 @@ pub struct PastLines {
 pub struct RequestQuestion {
     /// Those in memory, or those that history keeps of a span.
     pub when: When,
-    /// What they are like, and how many; of a span `before_id` does not count.
+    /// Conditions and limit; `before_id` is ignored for a span.
     pub search: RequestSearch,
-    /// The slowest, and those first: in memory of so many of the newest that match or not. Else the
-    /// newest.
+    /// If set, returns the slowest first; in memory, the slowest of this many newest requests,
+    /// matching or not. Else the newest first.
     pub slowest: Option<usize>,
-    /// Of a span: only requests older than this one, the next page.
+    /// For a span: only requests older than this one, the next page.
     pub before: Option<RequestName>,
 }
 

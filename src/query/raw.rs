@@ -193,6 +193,16 @@ impl RawReader {
         requests.oldest_id()..requests.next_id()
     }
 
+    /// The unix second from which on no request is missing.
+    pub(super) fn complete_from(&self) -> Option<u64> {
+        let requests = &answering(&self.live).pool.requests;
+        let oldest = requests.oldest_id();
+        match oldest {
+            ..=1 => Some(0),
+            _ => Some(u64::from(requests.get(oldest)?.timestamp) + 1),
+        }
+    }
+
     /// Passes ids to `look` with a matcher for `search`, up to `most` under one hold of the lock.
     fn walk(
         &self,
@@ -238,7 +248,7 @@ impl RawReader {
     }
 }
 
-/// How a walk goes on after a row.
+/// How a walk continues after a row.
 enum Look {
     /// With the next one.
     On,

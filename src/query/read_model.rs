@@ -59,10 +59,9 @@ pub struct ReportSummary {
     pub complete: bool,
 }
 
-/// One report at one moment: its sums, that is. The percentiles of many rows may be of some
-/// milliseconds later. Or over a span; compared with another, each number is followed by that of
-/// before and by the change, and sums have no change where one of the spans was counted for longer
-/// than the other.
+/// A report at one moment, or over a span. Sums are of one moment; percentiles of large reports may
+/// be a few milliseconds newer. In a comparison each number is followed by the earlier one and by
+/// the change; sums have no change if one of the spans was counted for longer than the other.
 #[derive(Debug)]
 pub struct ReportAnswer {
     /// The report's window, or the span's length, in seconds.
@@ -79,12 +78,12 @@ pub struct ReportAnswer {
     pub table: Box<dyn Table>,
     /// Present for a span.
     pub of_span: Option<OfSpan>,
-    /// What a live answer rests on, where that is less than everything; for people.
+    /// Notes on incomplete live data, for people.
     pub remarks: Vec<String>,
 }
 
 impl ReportAnswer {
-    /// What is lacking, for people.
+    /// Missing data, for people.
     #[must_use]
     pub fn partial(&self) -> &[String] {
         let of_span = self.of_span.as_ref();
@@ -165,6 +164,15 @@ pub enum NumberField {
     Timestamp,
 }
 
+/// Names of these columns, indexed by `NumberField as usize`.
+pub const NUMBER_FIELDS: [(&str, NumberField); 5] = [
+    ("req_count", NumberField::ReqCount),
+    ("timers_cnt", NumberField::TimersCnt),
+    ("status", NumberField::Status),
+    ("tags_cnt", NumberField::TagsCnt),
+    ("timestamp", NumberField::Timestamp),
+];
+
 /// Some raw requests, the newest or the slowest first.
 #[derive(Debug)]
 pub struct RequestPage {
@@ -180,9 +188,9 @@ pub struct RequestPage {
     pub next_before_id: Option<u64>,
     /// The same of a span, as `before`.
     pub next_before: Option<RequestName>,
-    /// What the slowest in memory are the slowest of.
+    /// The requests among which the slowest in memory were found.
     pub scanned: Option<Scanned>,
-    /// What is lacking, for people.
+    /// Missing data, for people.
     pub partial: Vec<String>,
 }
 
@@ -203,18 +211,18 @@ pub struct DistributionBucket {
     pub low_us: u64,
     /// Upper bound in microseconds, exclusive.
     pub high_us: u64,
-    /// How many.
+    /// The number of times.
     pub count: u64,
 }
 
-/// Which part of the raw rows an answer was made from.
+/// The raw rows behind an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scanned {
     /// Requests read.
     pub requests: u64,
     /// When the oldest of them was received, in unix seconds; 0 if there was none.
     pub oldest: u32,
-    /// Whether these are all there are.
+    /// Whether no row was left out.
     pub all: bool,
     /// Whether they are requests kept by history; else those in memory.
     pub kept: bool,

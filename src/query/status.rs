@@ -60,6 +60,8 @@ pub struct Status {
     pub rule_counters: Arc<RuleCounters>,
     /// The state of snapshots; `None` without `state.dir`.
     pub snapshots: Option<Arc<Snapshots>>,
+    /// Why nothing is kept although that was wanted.
+    pub nothing_kept: Option<String>,
     /// Samples of PHP's functions; `None` without a `[[stat]]`.
     pub profile: Option<Arc<Profile>>,
     /// The past on disk; `None` without `history.dir`.
@@ -90,6 +92,7 @@ impl Status {
             rewrites: Vec::new(),
             rule_counters: Arc::new(RuleCounters::new(0)),
             snapshots: None,
+            nothing_kept: None,
             profile: None,
             history: None,
             losses: Mutex::default(),
@@ -263,8 +266,8 @@ impl Status {
         self.gathering_period.load().as_millis() as u64
     }
 
-    /// What was lost in the last minutes: how much, and in how many milliseconds at most. It looks
-    /// at the counters when it is asked, so the first time it reaches back to the start.
+    /// Losses of the last minutes: how much, and in how many milliseconds at most. It looks at the
+    /// counters when it is asked, so the first time it reaches back to the start.
     pub(super) fn lost_lately(&self, now_ms: u64) -> Option<(u64, u64)> {
         let lost = self.counters.total().lost();
         let mut looks = self.losses.lock();
@@ -304,14 +307,14 @@ fn kept(live: &Live) -> Vec<Reading> {
     let (used, limit, overflowed) = reports.memory();
     readings! {
         Gauge request_rows = pool.requests.len(), "Raw requests that are kept.";
-        Gauge request_rows_max = pool.requests.size(), "Raw requests that there is room for.";
+        Gauge request_rows_max = pool.requests.size(), "How many raw requests fit.";
         Gauge timer_rows = pool.timers.len(), "Raw timers that are kept.";
-        Gauge timer_rows_max = pool.timers.size(), "Raw timers that there is room for.";
+        Gauge timer_rows_max = pool.timers.size(), "How many raw timers fit.";
         Gauge origins = pool.origins.len(), "Distinct hosts, servers, scripts, schemas and statuses together that are kept.";
         Gauge tag_sets = pool.tag_sets.len(), "Distinct sets of tags that are kept.";
         Gauge report_families = reports.aggregates(), "Groups of reports that share what they count.";
         Gauge report_memory_bytes = used, "Memory of all reports together.";
-        Gauge report_memory_bytes_max = limit, "What it may be (reports.memory).";
+        Gauge report_memory_bytes_max = limit, "Limit of that memory (reports.memory).";
         Counter report_keys_folded = overflowed, "Keys counted under (other) because reports.memory was used up.";
     }
 }
@@ -326,8 +329,8 @@ fn snapshot_group(snapshots: &Snapshots) -> Group {
         Counter written as "snapshots_written" = status.written, "Snapshots that were written to state.dir.";
         Counter failed as "snapshots_failed" = status.failed, "Snapshots that could not be written to state.dir; the one before stays.";
         Gauge failing = u8::from(status.error.is_some()), "1 when the last attempt to write one failed, or the folder cannot be written.";
-        Gauge disk_free_bytes = status.disk_free_bytes, "What is free on the disk of state.dir.";
-        Gauge disk_needed_bytes = status.disk_needed_bytes, "What the next snapshot takes there, beside the last one.";
+        Gauge disk_free_bytes = status.disk_free_bytes, "Free space on the disk of state.dir.";
+        Gauge disk_needed_bytes = status.disk_needed_bytes, "Space that the next snapshot needs there, beside the last one.";
         Gauge damaged_files = status.damaged.len(), "Snapshots in state.dir that could not be read and were set aside.";
     };
     if let Some(time) = newest {

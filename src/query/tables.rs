@@ -24,7 +24,7 @@
 //! | column | here |
 //! |---|---|
 //! | `active_reports.ru_utime_per_packet`, `ru_stime_per_packet` | the merger's processor time per request in microseconds, pools included, divided evenly: over the families of reports, then over the reports of a family; summed up over all rows it is all of it |
-//! | `active_reports.flags` | also `folded: N groups` while groups (combinations of the keys of all reports that are counted together) are under `(other)` for want of rows, `folded by memory`, `no percentiles` |
+//! | `active_reports.flags` | also `folded: N groups` while groups (combinations of the keys of all reports that are counted together) are under `(other)` for lack of rows, `folded by memory`, `no percentiles` |
 //! | `active_reports.use_cnt` | histogram views of the report included |
 //! | `v2_active` | has a row for every report, not only pinba2's |
 //! | `v2_active.packets_aggregated`, `timers_aggregated` | counted once for all reports that share their groups, so what only one of them leaves out is in it |
@@ -37,8 +37,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::samples;
-use super::table::{Computed, Rows, Table};
-use crate::input::squid::sums::{Saved, Swaps};
+use super::table::{Rows, Table};
 use crate::profile::definition::SampleReport;
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
@@ -51,7 +50,7 @@ use crate::telemetry::{MergeCounters, SocketCounters};
 use crate::value::{Column, Value};
 
 mod active;
-mod squid;
+pub(super) mod squid;
 mod stats;
 
 pub(super) use stats::{BUILD, refusals};
@@ -73,22 +72,14 @@ pub(super) const TABLES: [FixedTable; 7] = [
     FixedTable::Releases,
 ];
 
-/// Numbers of columns: as many as `sample` has.
-const PLACES: [usize; 25] = {
-    let mut places = [0; 25];
-    let mut at = 0;
-    while at < places.len() {
-        places[at] = at;
-        at += 1;
-    }
-    places
-};
-
 /// Other names of these tables, unless something else has them.
 const ALIASES: [(&str, FixedTable); 2] = [
     ("active", FixedTable::ActiveReports),
     ("stats", FixedTable::V2Stats),
 ];
+
+/// A row.
+pub(super) type Row = Vec<Value<'static>>;
 
 /// One of these tables, under some name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,61 +176,55 @@ impl StatusTable {
 
     /// The numbers of the columns by which rows can be selected.
     #[must_use]
-    pub fn key_columns(&self) -> &'static [usize] {
-        if let Some(report) = &self.samples {
-            return &PLACES[..report.keys.len()];
-        }
-        match self.table {
-            // All but id and time, up to the state.
-            FixedTable::Sample => &PLACES[2..],
-            FixedTable::StatRequest => &PLACES[..9],
-            FixedTable::ActiveReports => &[0, 1, 2, 3],
-            FixedTable::V2Active => &[0, 1, 2, 3],
-            FixedTable::SquidSwap | FixedTable::SquidSavings | FixedTable::ManyCalls => &[0, 1, 2],
-            _ => &[],
-        }
+    pub fn key_columns(&self) -> Vec<usize> {
+        let keys = match (&self.samples, self.table) {
+            (Some(report), _) => 0..report.keys.len(),
+            // All but id and time.
+            (None, FixedTable::Sample) => 2..25,
+            // Up to the state.
+            (None, FixedTable::StatRequest) => 0..9,
+            (None, FixedTable::ActiveReports | FixedTable::V2Active) => 0..4,
+            (None, FixedTable::SquidSwap | FixedTable::SquidSavings | FixedTable::ManyCalls) => {
+                0..3
+            }
+            _ => 0..0,
+        };
+        keys.collect()
     }
 
-    /// The number of rows, given the numbers of listed reports and annotations; the catalog counts
-    /// Squid's.
+    /// The number of rows of a table over a snapshot, given the number of listed reports.
     #[must_use]
-    pub fn rows(&self, reports: usize, annotations: usize) -> usize {
+    pub fn rows(&self, reports: usize) -> usize {
         match self.table {
             FixedTable::ActiveReports | FixedTable::V2Active => reports,
-            FixedTable::Annotation => annotations,
             _ => 1,
         }
     }
 
-    /// Its rows.
+    /// The rows of a table over a snapshot.
     #[must_use]
-    pub fn read(&self, look: &StatusSnapshot, defaults: &Defaults) -> Box<dyn Table> {
+    pub fn read(&self, look: &StatusSnapshot, defaults: &Defaults) -> Vec<Row> {
         let columns = self.table.columns(defaults);
         // Columns without a counterpart here are NULL.
-        let by_name = |row: Vec<(&str, Value<'static>)>| -> Vec<Value<'static>> {
+        let by_name = |row: Vec<(&str, Value<'static>)>| -> Row {
             let mut values: HashMap<&str, Value<'static>> = row.into_iter().collect();
             let named = columns.iter().map(|it| values.remove(it.name.as_str()));
             named.map(|value| value.unwrap_or(Value::Null)).collect()
         };
-        let rows = match self.table {
+        match self.table {
             FixedTable::ActiveReports => active::active_reports(look),
             FixedTable::V2Active => active::v2_active(look).into_iter().map(by_name).collect(),
             FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
             FixedTable::Status => vec![stats::status(look)],
-            FixedTable::Annotation => {
-                return Box::new(Computed {
-                    columns,
-                    len: look.annotations.len(),
-                    source: look.annotations.clone(),
-                    value: |rows, row, column| annotated(&rows[row], column),
-                });
-            }
-            FixedTable::SquidSwap => look.swaps.iter().map(squid::swap).collect(),
-            FixedTable::SquidSavings => look.savings.iter().map(squid::saved).collect(),
             // None of these is ever created.
             _ => Vec::new(),
-        };
-        let columns = columns.into();
+        }
+    }
+
+    /// The table with these rows.
+    #[must_use]
+    pub fn with_rows(&self, rows: Vec<Row>, defaults: &Defaults) -> Box<dyn Table> {
+        let columns = self.columns(defaults).into();
         Box::new(Rows { columns, rows })
     }
 }
@@ -277,12 +262,6 @@ pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, F
 pub struct StatusSnapshot {
     /// The reports, including histogram views, in order.
     pub reports: Vec<ReportStatus>,
-    /// The annotations.
-    pub annotations: Vec<Arc<Annotation>>,
-    /// Sums over Squid's swap log.
-    pub swaps: Vec<(Vec<String>, Swaps)>,
-    /// Squid's savings from revalidation.
-    pub savings: Vec<Saved>,
     /// Number of aggregates.
     pub families: usize,
     /// Monotonic milliseconds.
@@ -348,31 +327,28 @@ pub struct ReportStatus {
     pub made_ms: u64,
 }
 
-/// A value of table `annotation`.
-fn annotated(row: &Annotation, column: usize) -> Value<'_> {
-    match column {
-        0 => int(row.id),
-        1 => int(row.time),
-        2 => Value::Text(row.text.as_str().into()),
-        3 => Value::Text(row.tags.as_str().into()),
-        _ => row
-            .author
-            .as_deref()
-            .map_or(Value::Null, |it| Value::Text(it.into())),
-    }
+/// A row of table `annotation`.
+pub(super) fn annotation(row: &Annotation) -> Row {
+    vec![
+        int(row.id),
+        int(row.time),
+        text(&row.text),
+        text(&row.tags),
+        row.author.as_deref().map_or(Value::Null, text),
+    ]
 }
 
 /// A count as a value.
-fn int(count: u64) -> Value<'static> {
+pub(super) fn int(count: u64) -> Value<'static> {
     i64::try_from(count).map_or(Value::Float(count as f64), Value::Int)
 }
 
 /// A number as a value, NULL if unknown.
-fn float(number: Option<f64>) -> Value<'static> {
+pub(super) fn float(number: Option<f64>) -> Value<'static> {
     number.map_or(Value::Null, Value::Float)
 }
 
-fn text(text: impl Into<String>) -> Value<'static> {
+pub(super) fn text(text: impl Into<String>) -> Value<'static> {
     Value::Text(text.into().into())
 }
 

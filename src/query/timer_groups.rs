@@ -5,10 +5,8 @@
 //! request that stands for several counts as several; percentiles come from the same buckets as in
 //! reports.
 
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
-
 use ahash::AHashMap;
+use std::cmp::Reverse;
 
 use super::raw::Slowest;
 use super::read_model::{RequestSearch, Scanned, TimerDetail};
@@ -44,7 +42,8 @@ pub struct TimerGroups {
     pub other: Option<TimerGroup>,
     /// The timers with the longest time per hit, longest first.
     pub slowest: Vec<SlowTimer>,
-    /// The names of timer tags found, in alphabetical order; at most [`TAG_NAMES_MAX`].
+    /// The names of timer tags found, those that most requests have first; at most
+    /// [`TAG_NAMES_MAX`].
     pub tag_names: Vec<String>,
     /// The raw rows that the sums are based on.
     pub scanned: Scanned,
@@ -56,6 +55,9 @@ pub struct TimerGroups {
 
 /// Most names of tags in [`TimerGroups`].
 pub const TAG_NAMES_MAX: usize = 200;
+
+/// Most names of tags that are counted: more than one packet can bring.
+const NAMES_COUNTED_MAX: usize = 20_000;
 
 /// Raw timers with the same keys.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -78,11 +80,11 @@ pub struct TimerGroup {
     pub quantiles: [f64; 3],
     /// Longest time per hit, microseconds.
     pub max_us: u64,
-    /// How the hits are spread over requests, where that is wanted.
+    /// The distribution of hits over requests, if wanted.
     pub per_request: Option<HitsPerRequest>,
 }
 
-/// How many hits of a row requests with such timers have.
+/// Hits of a row in requests with such timers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HitsPerRequest {
     /// On average.
@@ -237,6 +239,24 @@ impl Row {
     }
 }
 
+/// A name of timer tags, and in how many requests it was found.
+#[derive(Debug)]
+struct TagName {
+    text: String,
+    last: Option<Of>,
+    /// In units of 1/[`ONE`].
+    parts: u64,
+}
+
+/// Where timers with the same tags are counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Their row; `None` if they are not wanted.
+    row: Option<usize>,
+    /// The set of the names of their tags.
+    names: usize,
+}
+
 /// Accumulates sums.
 pub(super) struct TimerSums<'a> {
     pub(super) search: &'a TimerSearch,
@@ -245,7 +265,11 @@ pub(super) struct TimerSums<'a> {
     places: AHashMap<Vec<Option<String>>, usize>,
     /// Among equals the newest, and among those of a request the first.
     slowest: Slowest<(u64, Of, Reverse<u64>), SlowTimer>,
-    tag_names: BTreeSet<String>,
+    tag_names: Vec<TagName>,
+    tag_places: AHashMap<String, usize>,
+    /// Sets of names, and the last request counted there.
+    name_sets: Vec<(Vec<usize>, Option<Of>)>,
+    set_places: AHashMap<Vec<usize>, usize>,
     pub(super) scanned: Scanned,
     pub(super) timers_scanned: u64,
 }
@@ -257,24 +281,54 @@ impl<'a> TimerSums<'a> {
             rows: vec![Row::new(search, Vec::new())],
             places: AHashMap::new(),
             slowest: Slowest::new(search.slowest_max),
-            tag_names: BTreeSet::new(),
+            tag_names: Vec::new(),
+            tag_places: AHashMap::new(),
+            name_sets: Vec::new(),
+            set_places: AHashMap::new(),
             scanned: Scanned::default(),
             timers_scanned: 0,
         }
     }
 
-    /// The row of timers with these tags, in a request for which `of_request` returns the search's
-    /// keys; `None` if they are not wanted.
+    /// The place of timers with these tags, in a request for which `of_request` returns the
+    /// search's keys.
     pub(super) fn place<'t>(
         &mut self,
         tags: impl Iterator<Item = (&'t str, &'t str)> + Clone,
         of_request: impl Fn(usize) -> Option<String>,
-    ) -> Option<usize> {
-        for (name, _) in tags.clone() {
-            if self.tag_names.len() < TAG_NAMES_MAX && !self.tag_names.contains(name) {
-                self.tag_names.insert(name.to_owned());
+    ) -> Place {
+        let names = self.name_set(tags.clone().map(|(name, _)| name));
+        let row = self.row(tags, of_request);
+        Place { row, names }
+    }
+
+    fn name_set<'t>(&mut self, names: impl Iterator<Item = &'t str>) -> usize {
+        let mut set = Vec::new();
+        for name in names {
+            let known = self.tag_places.get(name).copied();
+            if known.is_none() && self.tag_names.len() >= NAMES_COUNTED_MAX {
+                continue;
             }
+            set.push(known.unwrap_or_else(|| {
+                let text = name.to_owned();
+                self.tag_places.insert(text.clone(), self.tag_names.len());
+                let (last, parts) = (None, 0);
+                self.tag_names.push(TagName { text, last, parts });
+                self.tag_names.len() - 1
+            }));
         }
+        let next = self.name_sets.len();
+        *self.set_places.entry(set).or_insert_with_key(|set| {
+            self.name_sets.push((set.clone(), None));
+            next
+        })
+    }
+
+    fn row<'t>(
+        &mut self,
+        tags: impl Iterator<Item = (&'t str, &'t str)> + Clone,
+        of_request: impl Fn(usize) -> Option<String>,
+    ) -> Option<usize> {
         let value = |name: &str| {
             let (_, value) = tags.clone().find(|(tag, _)| *tag == name)?;
             Some(value)
@@ -305,16 +359,32 @@ impl<'a> TimerSums<'a> {
         Some(at)
     }
 
-    /// Adds a timer to its row; `slow` returns it in full, with its request's script, if it is
-    /// among the longest.
+    /// Counts the request of a timer for the names of its tags.
+    fn count_names(&mut self, set: usize, of: Of) {
+        let (names, last) = &mut self.name_sets[set];
+        if last.replace(of) == Some(of) {
+            return;
+        }
+        for name in names {
+            let name = &mut self.tag_names[*name];
+            if name.last.replace(of) != Some(of) {
+                name.parts = name.parts.saturating_add(of.parts);
+            }
+        }
+    }
+
+    /// Adds a timer to its row, if it is wanted; `slow` returns it in full, with its request's
+    /// script, if it is among the longest.
     pub(super) fn add<T>(
         &mut self,
-        place: usize,
+        place: Place,
         of: Of,
         timer: Timer<T>,
         slow: impl FnOnce(Timer<T>) -> (String, TimerDetail),
     ) {
-        self.rows[place].add(of, &timer);
+        self.count_names(place.names, of);
+        let Some(row) = place.row else { return };
+        self.rows[row].add(of, &timer);
         let each_us = timer.value_us / u64::from(timer.hit_count.max(1));
         let key = (each_us, of, Reverse(timer.id));
         if self.slowest.takes(&key) {
@@ -330,7 +400,11 @@ impl<'a> TimerSums<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> TimerGroups {
+    pub(super) fn finish(mut self) -> TimerGroups {
+        let order = |it: &TagName| (Reverse(it.parts), it.text.clone());
+        self.tag_names.sort_by_cached_key(order);
+        let tag_names = self.tag_names.into_iter().take(TAG_NAMES_MAX);
+        let tag_names = tag_names.map(|it| it.text).collect();
         let rank = |percent| Rank::percent(percent, Rounding::Up);
         let ranks = [50.0, 95.0, 99.0].into_iter().filter_map(rank);
         let ranks = Ranks::new(ranks.collect());
@@ -339,7 +413,7 @@ impl<'a> TimerSums<'a> {
             other: rows.next().filter(|group| group.timers > 0),
             rows: rows.collect(),
             slowest: self.slowest.finish(),
-            tag_names: self.tag_names.into_iter().collect(),
+            tag_names,
             scanned: self.scanned,
             timers_scanned: self.timers_scanned,
             partial: Vec::new(),

@@ -238,7 +238,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(values[low], values[high]))
 }
 
-/// What is compared of a script.
+/// A measure of a script that is compared.
 struct Measure {
     /// In the scale of tests.
     test: fn(&Cell) -> Option<f64>,
@@ -473,7 +473,7 @@ pub(super) fn same_mix_quantiles<const N: usize>(
 }
 
 /// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
-/// lacking if the old release has too few windows.
+/// missing if the old release has too few windows.
 #[must_use]
 pub(super) fn judge(
     scripts: &[Script],

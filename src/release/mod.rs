@@ -8,9 +8,11 @@
 //! ```
 //!
 //! While nothing is sent under the tag there is no report, and nothing is counted. Front ends hold
-//! a [`Releases`]. `judge` has the method, `windows` what is kept and its limits.
+//! a [`Releases`]. `judge` has the method, `windows` what is kept and its limits, `running` which
+//! of them is running.
 
 mod judge;
+mod running;
 pub mod verdict;
 mod windows;
 
@@ -27,8 +29,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-pub use self::windows::Release;
 use self::windows::Tracker;
+pub use self::windows::{Began, Release};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::record::micros;
 use crate::pool::requests::RequestRow;
@@ -66,6 +68,9 @@ pub struct Releases(Arc<Mutex<Tracker>>);
 struct Contents {
     version: u64,
     releases: String,
+    /// Name of the running release, and since when it is.
+    #[serde(default)]
+    running: Option<(String, u64)>,
 }
 
 /// The file of the releases.
@@ -94,12 +99,15 @@ impl Releases {
         let (document, read) =
             Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
         let kept = read.and_then(|it| {
+            let running = it.running;
             let bytes = STANDARD.decode(it.releases).unwrap_or_default();
             let kept = postcard::from_bytes::<Tracker>(&bytes);
-            kept.inspect_err(
-                |error| warn!(%error, "Releases begin anew: releases.json is of another version."),
-            )
-            .ok()
+            let kept = kept.inspect_err(
+                |error| warn!(%error, "Releases start empty: releases.json has another version."),
+            );
+            let mut kept = kept.ok()?;
+            kept.set_running(running);
+            Some(kept)
         });
         let is_usable = |it: &Tracker| it.is_current() && tags.contains(&it.tag);
         if let Some(mut kept) = kept.filter(is_usable) {
@@ -131,8 +139,8 @@ impl Releases {
         self.0.lock().shown()
     }
 
-    /// Judges the releases that are due. Returns those that need an annotation: time and name.
-    pub fn judge_due(&self) -> Vec<(u64, String)> {
+    /// Judges the releases that are due. Returns those that need an annotation.
+    pub fn judge_due(&self) -> Vec<Began> {
         self.0.lock().judge_due()
     }
 
@@ -141,11 +149,12 @@ impl Releases {
     /// # Errors
     /// If it cannot be written.
     pub fn save(&self, file: &ReleasesFile, is_last: bool) -> Result<(), StateError> {
-        let bytes = {
+        let (bytes, running) = {
             let mut tracker = self.0.lock();
             let is_wanted = tracker.is_changed || is_last && !tracker.tag.is_empty();
             tracker.is_changed = false;
-            is_wanted.then(|| postcard::to_stdvec(&*tracker))
+            let bytes = is_wanted.then(|| postcard::to_stdvec(&*tracker));
+            (bytes, tracker.running())
         };
         let Some(Ok(bytes)) = bytes else {
             return Ok(());
@@ -153,6 +162,7 @@ impl Releases {
         let contents = Contents {
             version: VERSION,
             releases: STANDARD.encode(bytes),
+            running,
         };
         file.0.write(&contents)
     }

@@ -369,6 +369,53 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
     assert_eq!(short.text, "not enough to judge: too young");
 }
 
+#[test]
+fn a_rollback_is_told_and_a_roll_out_is_none() {
+    let releases = Releases::new(1_800, 500);
+    let start = 1_709_157_600;
+    // Requests of the old and the new one in each ten seconds.
+    let counts = [
+        (60, 0),
+        (40, 20),
+        (0, 60),
+        (4, 56),
+        (30, 30),
+        (60, 0),
+        (0, 20),
+        (0, 40),
+        (0, 0),
+    ];
+    let mut told = Vec::new();
+    for (step, counts) in (0..).zip(counts) {
+        let unix = start + 10 * step;
+        let mut backfill = releases.watch("release");
+        backfill.0.begin_second(unix, 10);
+        for (release, requests) in [("1", counts.0), ("2", counts.1)] {
+            let totals = Totals {
+                requests,
+                ..Totals::ZERO
+            };
+            if requests > 0 {
+                let texts = [release, "/", "200"];
+                backfill.0.add(texts, &totals, std::iter::empty(), unix);
+            }
+        }
+        drop(backfill);
+        let began = releases.judge_due().into_iter();
+        told.extend(began.map(|it| ((it.time - start) / 10, it.release, it.is_back)));
+    }
+    let expected = [
+        (0, "1", false),
+        (1, "2", false),
+        (5, "1", true),
+        (6, "2", true),
+    ];
+    assert_eq!(told, expected.map(|it| (it.0, it.1.to_owned(), it.2)));
+    let running = releases.all().into_iter().map(|it| it.back_since());
+    let running: Vec<_> = running.collect();
+    assert_eq!(running, [Some(start + 6 * 10), None]);
+}
+
 /// The careless release is slow in its script, the next one takes that back, and the one after it
 /// changes nothing.
 #[test]

@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use super::judge::{Cell, DAYS, Method, SHORT_WINDOWS, Script, judge};
+use super::running::Running;
 use super::verdict::{NOT_ENOUGH, Verdict};
 use crate::limits::{
     RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASE_TIMES_MAX, RELEASES_MAX,
@@ -70,8 +71,30 @@ pub struct Release {
     pub cpu: f64,
     /// Memory footprint of a request, mean, bytes.
     pub memory: f64,
+    /// Since when nearly all requests have been of it, if they are; later than `first_seen` after a
+    /// rollback to it.
+    pub running_since: Option<u64>,
     /// The difference it makes, once that is known.
     pub verdict: Option<Verdict>,
+}
+
+impl Release {
+    /// Since when it is running again, after a rollback to it.
+    #[must_use]
+    pub fn back_since(&self) -> Option<u64> {
+        self.running_since.filter(|since| *since > self.first_seen)
+    }
+}
+
+/// A release that began to run and needs an annotation.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Began {
+    /// Unix seconds.
+    pub time: u64,
+    /// The release.
+    pub release: String,
+    /// Whether it ran before.
+    pub is_back: bool,
 }
 
 /// A release as it is counted.
@@ -94,7 +117,7 @@ struct Counted {
     statuses: BTreeMap<(String, u32), u64>,
     /// Whether some of these were left out.
     is_partial: bool,
-    /// Whether it has an annotation, or shall have none.
+    /// Whether it is annotated already, or must not be.
     is_marked: bool,
     /// When it is to be judged next, unix seconds; 0: never again.
     due: u64,
@@ -107,7 +130,7 @@ impl Counted {
         self.requests >= SHOWN_REQUESTS_MIN
     }
 
-    fn shown(&self) -> Release {
+    fn shown(&self, running: &Running) -> Release {
         let part = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
         let total = self.times.values().sum();
         let quantile = |percent| {
@@ -127,6 +150,7 @@ impl Counted {
             p95: quantile(95.0),
             cpu: part(self.cpu_us, self.requests) / 1e6,
             memory: part(self.memory, self.requests),
+            running_since: running.since(self.id),
             verdict: self.verdict.clone(),
         }
     }
@@ -139,7 +163,7 @@ impl Counted {
     }
 }
 
-/// What was counted in a block.
+/// The counts of a block.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Block {
     /// Unix seconds.
@@ -176,7 +200,7 @@ struct Blocks {
     list: VecDeque<Block>,
 }
 
-/// What one release got in a window.
+/// The counts of one release in a window.
 #[derive(Debug, Default)]
 struct Window<'a> {
     /// Its part of the requests of all.
@@ -283,6 +307,8 @@ pub(super) struct Tracker {
     /// End of the last second, unix.
     now: u64,
     #[serde(skip)]
+    running: Running,
+    #[serde(skip)]
     pub(super) after: u64,
     #[serde(skip)]
     pub(super) error_status: u32,
@@ -314,6 +340,11 @@ impl Tracker {
     /// Begins a second, whose rows follow, with as many more in which nothing came.
     pub(super) fn begin_second(&mut self, unix: u64, secs: u64) {
         self.now = self.now.max(unix + secs);
+        let first_seen = |id| {
+            let release = self.releases.iter().find(|it| it.id == id)?;
+            Some(release.first_seen)
+        };
+        self.is_changed |= self.running.begin_second(unix, first_seen);
         for (blocks, method) in self.blocks.iter_mut().zip([SHORT_WINDOWS, DAYS]) {
             if blocks.begin(unix, method) {
                 self.is_changed = true;
@@ -366,6 +397,7 @@ impl Tracker {
         let key = (found.id, script.to_owned());
         found.all.1 = all;
         self.all = all;
+        self.running.add(key.0, totals.requests);
         for block in self.blocks.iter_mut().filter_map(|it| it.list.back_mut()) {
             block.requests += totals.requests;
             if is_short && (has_room(&block.cells) || block.cells.contains_key(&key)) {
@@ -406,11 +438,26 @@ impl Tracker {
     /// The releases, newest first.
     pub(super) fn shown(&self) -> Vec<Release> {
         let shown = self.releases.iter().filter(|it| it.is_shown());
-        shown.rev().map(Counted::shown).collect()
+        shown.rev().map(|it| it.shown(&self.running)).collect()
     }
 
-    /// Judges the releases that are due, and returns those that need an annotation: time and name.
-    pub(super) fn judge_due(&mut self) -> Vec<(u64, String)> {
+    /// The name of the running release, and since when, for the state file.
+    pub(super) fn running(&self) -> Option<(String, u64)> {
+        let (id, since) = self.running.now?;
+        let release = self.releases.iter().find(|it| it.id == id)?;
+        Some((release.name.clone(), since))
+    }
+
+    /// Restores which release was running.
+    pub(super) fn set_running(&mut self, running: Option<(String, u64)>) {
+        self.running.now = running.and_then(|(name, since)| {
+            let release = self.releases.iter().find(|it| it.name == name)?;
+            Some((release.id, since))
+        });
+    }
+
+    /// Judges the releases that are due, and returns those that need an annotation.
+    pub(super) fn judge_due(&mut self) -> Vec<Began> {
         for at in 0..self.releases.len() {
             let release = &self.releases[at];
             if release.is_shown() && (1..=self.now).contains(&release.due) {
@@ -420,17 +467,23 @@ impl Tracker {
         if self.marks.0 != self.now / DAY {
             self.marks = (self.now / DAY, 0);
         }
-        let mut to_annotate = Vec::new();
+        let mut began = Vec::new();
+        let back = self.running.take_back();
         for release in &mut self.releases {
-            if release.is_shown() && !release.is_marked {
+            let back = back.filter(|(id, _)| *id == release.id);
+            if back.is_some() || release.is_shown() && !release.is_marked {
                 (release.is_marked, self.is_changed) = (true, true);
                 self.marks.1 += 1;
                 if self.marks.1 <= RELEASE_MARKS_MAX {
-                    to_annotate.push((release.first_seen, release.name.clone()));
+                    began.push(Began {
+                        time: back.map_or(release.first_seen, |(_, since)| since),
+                        release: release.name.clone(),
+                        is_back: back.is_some(),
+                    });
                 }
             }
         }
-        to_annotate
+        began
     }
 
     /// Makes the verdict on a release, and says when the next is due: after a day, or after as long

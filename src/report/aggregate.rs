@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use self::overflow::Overflow;
 use super::arrivals::Delta;
-use super::budget::{Budget, Taken};
-use super::changes::Changes;
+use super::budget::{Budget, MemoryUse};
+use super::counted_meanwhile::CountedMeanwhile;
 use super::definition::{Definition, Field, Key, KeySource};
 use super::delta_log::{DeltaLog, DeltaLogWriter};
 use super::group_cache::{GroupCache, SKIPPED};
@@ -45,7 +45,7 @@ pub(super) struct Aggregate {
     /// Counts of records since the aggregate was created.
     pub(super) flow: Flow,
     /// Changes since somebody began to read.
-    pub(super) changes: Changes,
+    pub(super) meanwhile: CountedMeanwhile,
     /// Gains of groups in the running second, if somebody reads them.
     pub(super) delta_log: Option<DeltaLogWriter>,
     /// How far the running tick, which is over, is closed.
@@ -88,7 +88,7 @@ impl Aggregate {
             overflow: Overflow::default(),
             version: 0,
             flow: Flow::default(),
-            changes: Changes::default(),
+            meanwhile: CountedMeanwhile::default(),
             delta_log: None,
             closing: close::Closing::default(),
             is_leaving: false,
@@ -152,16 +152,16 @@ impl Aggregate {
 
     /// Searches up to `places` more places of the cache for removed groups, and after the last one
     /// frees their numbers. Call it for all before records are counted again.
-    pub(super) fn forget_gone(&mut self, places: usize) {
+    pub(super) fn purge_cache(&mut self, places: usize) {
         let groups = &self.groups;
         let is_gone = |id| !groups.is_used(id);
-        if groups.has_gone() && self.group_cache.forget_groups(places, is_gone) {
+        if groups.has_gone() && self.group_cache.purge(places, is_gone) {
             self.groups.free_gone();
         }
     }
 
-    /// Counts records in the groups assigned to them since the last tick began: each assignment
-    /// holds the group, and the index of its delta.
+    /// Counts records in their groups, which were assigned in this tick: each assignment has the
+    /// group and the index of the delta.
     pub(super) fn count(
         &mut self,
         assignments: &[(u32, u32)],
@@ -171,7 +171,7 @@ impl Aggregate {
         let buckets = self.scope.buckets;
         self.groups.allow_blocks(memory.budget.second_max());
         self.groups.prefetch(assignments);
-        self.changes.count(assignments, deltas);
+        self.meanwhile.count(assignments, deltas);
         let mut before = self.groups.heap_bytes();
         let mut grown_before = grown();
         for &(group, at) in assignments {
@@ -207,7 +207,7 @@ impl Aggregate {
     }
 
     /// Cuts the running second: settles all slots, and logs the gains of groups if somebody reads
-    /// them. Also needed before slots are closed or overflow.
+    /// them. Must also run before slots are closed or moved.
     pub(super) fn cut_second(&mut self, strings: &StringInterner) {
         while self.cut_some(usize::MAX, strings) {}
     }
@@ -262,8 +262,8 @@ impl Aggregate {
         self.overflow_target(key_ids, memory)
     }
 
-    /// Bytes by which look-up and row structures grow with the next group; both copies, while they
-    /// do.
+    /// Bytes that the next group may add to look-up tables and row maps; includes the old and the
+    /// new copy of a table that would be resized.
     fn next_bytes(&self) -> usize {
         let row_maps = self.row_maps.iter().flatten();
         self.groups.next_bytes() + row_maps.map(RowMap::next_bytes).sum::<usize>()
@@ -283,8 +283,8 @@ impl Aggregate {
     }
 
     /// Removes a group that no longer counts anything.
-    fn forget_group(&mut self, id: u32, strings: &mut StringInterner) {
-        self.changes.moved();
+    fn remove_group(&mut self, id: u32, strings: &mut StringInterner) {
+        self.meanwhile.moved();
         let key_ids = self.groups.keys.key_ids(id);
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.remove_group(id, &key_ids);
@@ -307,7 +307,8 @@ impl Aggregate {
         self.version += 1;
     }
 
-    /// The ticks in the window, oldest first and the running one last, in pieces.
+    /// The ticks in the window, oldest first, the running one last; a tick may have several
+    /// entries.
     fn ticks(&self) -> impl DoubleEndedIterator<Item = &TickHead> {
         let closed = self.tick_logs.closed.iter().map(|it| &it.head);
         closed.chain([&self.tick])
@@ -333,14 +334,14 @@ impl Aggregate {
     }
 
     /// Subtracts a piece of a tick that left the window.
-    fn retire(&mut self, tick_log: &TickLog, strings: &mut StringInterner) {
-        self.changes.moved();
+    fn retire_tick(&mut self, tick_log: &TickLog, strings: &mut StringInterner) {
+        self.meanwhile.moved();
         self.version += 1;
         let mut pairs = Vec::new();
         let mut reader = TickLogReader::new(&tick_log.entries);
         while let Some((id, gain)) = reader.next(&mut pairs) {
             if self.groups.expire(id, tick_log.head.tick, &gain, &pairs) {
-                self.forget_group(id, strings);
+                self.remove_group(id, strings);
             }
         }
     }
@@ -358,7 +359,7 @@ impl Aggregate {
         }
         self.groups.slots_closed();
         for id in self.groups.used().collect::<Vec<u32>>() {
-            self.forget_group(id, strings);
+            self.remove_group(id, strings);
         }
         self.tick = TickHead::new(self.tick.tick);
         self.tick_logs = TickLogs::default();
@@ -381,13 +382,13 @@ impl Aggregate {
         self.group_bytes()
             + self.tick_logs.heap_bytes()
             + self.overflow.heap_bytes()
-            + self.changes.heap_bytes()
+            + self.meanwhile.heap_bytes()
             + self.group_cache.heap_bytes()
     }
 
     /// Bytes on the heap, in all and for closed ticks.
-    pub(super) fn taken(&self) -> Taken {
-        Taken {
+    pub(super) fn taken(&self) -> MemoryUse {
+        MemoryUse {
             all: self.heap_bytes(),
             closed: self.closed_bytes(),
         }

@@ -1,6 +1,6 @@
 //! Arrivals: requests that the pool has taken, on their way into the aggregates.
 //!
-//! The merger collects some dozens and passes them to [`Reports::add`](super::Reports::add);
+//! The merger collects a few dozen and passes them to [`Reports::add`](super::Reports::add);
 //! filling a new report from raw rows does the same. For each aggregate the groups of all records
 //! are found first and updated afterwards: both wait for memory, and the waits of different records
 //! only overlap if nothing stands between them.
@@ -26,14 +26,14 @@ struct Arrival {
     timers: u32,
 }
 
-/// Consecutive requests with their timers: reports process some dozens at a time, so that memory
+/// Consecutive requests with their timers: reports process a few dozen at a time, so that memory
 /// reads for different requests overlap.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     requests: Vec<Arrival>,
     /// Timers of all requests, in order.
     timers: Vec<TimerRow>,
-    /// How many of them belong to a pushed request.
+    /// The number of them that belong to a pushed request.
     owned: usize,
 }
 
@@ -112,7 +112,7 @@ impl Delta {
         }
     }
 
-    /// The requests, or hits of timers, in it without CPU times and memory.
+    /// How many requests, or hits of timers, of it lack CPU times and memory.
     pub(super) fn unmeasured(&self) -> u32 {
         if self.is_unmeasured { self.weight } else { 0 }
     }
@@ -220,7 +220,7 @@ impl Aggregate {
         memory: &mut Memory<'_>,
     ) -> &'a [Delta] {
         assignments.clear();
-        self.forget_gone(usize::MAX);
+        self.purge_cache(usize::MAX);
         self.flow.requests_offered += arrivals.requests.len() as u64;
         if self.scope.level != Level::Timer {
             self.assign_records::<false>(arrivals, deltas, assignments, memory);

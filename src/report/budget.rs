@@ -3,8 +3,8 @@
 //! The memory of groups, cached groups, tick logs and histograms is measured after every merge; a
 //! merge's allocations are added as they are made. A quarter is reserved for the closed ticks (tick
 //! logs and histograms of the window); the part they leave unused still counts as used below.
-//! Memory comes in chunks of some hundred groups, so a sixteenth (1 MiB at most) is left out of the
-//! calculation. The rest is used up in steps, and sums stay exact at each:
+//! Memory comes in chunks of a few hundred groups, so a sixteenth (1 MiB at most) is left out of
+//! the calculation. The rest is used up in steps, and sums stay exact at each:
 //!
 //! | from | |
 //! |---|---|
@@ -18,12 +18,12 @@ const CHUNKS_BYTES: usize = 1 << 20;
 
 /// Bytes of closed ticks, and in all, of one aggregate or several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct MemoryUse {
     pub(super) all: usize,
     pub(super) closed: usize,
 }
 
-impl std::ops::Add for Taken {
+impl std::ops::Add for MemoryUse {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -41,13 +41,13 @@ pub(super) struct Budget {
     /// The limit without the part left out for chunks.
     usable: usize,
     /// The last measurement, plus changes since.
-    pub(super) taken: Taken,
+    pub(super) taken: MemoryUse,
     /// Records or keys that found no place of their own, since start.
     pub(super) overflowed: u64,
     /// Whether a key has overflowed since pressure last ended.
     overflows: bool,
-    /// Running ticks may use this much before they are checked again: more than their share after a
-    /// check that found nothing to free.
+    /// Usage at which running ticks are checked next; raised above their share after a check that
+    /// found nothing to free.
     looked_at: usize,
     /// Most memory, without closed ticks, at the time when running ticks had to give some back,
     /// since the last tick closed.
@@ -64,7 +64,7 @@ impl Budget {
     }
 
     /// Sets the current usage; returns whether pressure ended, so that overflowed keys may unfold.
-    pub(super) fn measure(&mut self, taken: Taken) -> bool {
+    pub(super) fn measure(&mut self, taken: MemoryUse) -> bool {
         self.taken = taken;
         self.overflows && !self.exhausted(0) && std::mem::take(&mut self.overflows)
     }
@@ -75,7 +75,7 @@ impl Budget {
     }
 
     /// Likewise for a change that may include closed ticks.
-    pub(super) fn replaced(&mut self, before: Taken, after: Taken) {
+    pub(super) fn replaced(&mut self, before: MemoryUse, after: MemoryUse) {
         self.changed(before.all, after.all);
         self.taken.closed = (self.taken.closed + after.closed).saturating_sub(before.closed);
     }
@@ -127,7 +127,7 @@ impl Budget {
         self.looked_at = self.charged() + self.usable / 64;
     }
 
-    /// Records that ticks were closed: the next ones are checked anew.
+    /// Records that ticks were closed: the next ones are checked again.
     pub(super) fn ticks_closed(&mut self) {
         self.looked_at = 0;
         self.peak = 0;

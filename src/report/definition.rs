@@ -13,7 +13,7 @@ use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use super::layout::{Cell, ColumnLayout, LayoutBuilder};
 use super::v1_kinds::V1Kind;
 
-/// Most keys in a request (`tagN_report2` adds script, host and server to its tags).
+/// Most keys that a COMMENT can name (`tagN_report2` adds script, host and server to its tags).
 pub const KEYS_MAX: usize = 15;
 /// Most keys of any definition: 15 tags and three fields.
 pub const DEFINITION_KEYS_MAX: usize = KEYS_MAX + 3;
@@ -30,7 +30,7 @@ pub const WINDOW_SECS_MAX: u64 = 366 * 86_400;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defaults {
     /// `pool.stats_history`: the window of v1 reports, and the default of others.
-    pub history: Duration,
+    pub raw_window: Duration,
     /// Upper end of linear histograms, seconds (`pinba_histogram_max_time`).
     pub histogram_max_secs: u64,
     /// Number of buckets of linear histograms (`pinba_histogram_size`).
@@ -44,7 +44,7 @@ pub struct Defaults {
 impl Default for Defaults {
     fn default() -> Self {
         Self {
-            history: Duration::from_secs(900),
+            raw_window: Duration::from_secs(900),
             histogram_max_secs: 10,
             histogram_size: 1024,
             script_name_bytes_max: 512,
@@ -201,17 +201,25 @@ pub enum DefinedBy {
     BuiltIn,
     /// A `[[report]]` of the configuration; the text is its location.
     Configuration(String),
+    /// A `[[squid]]` or `[[stat]]` of the configuration, which brings it along.
+    Source,
     /// Created at run time.
     RunTime,
 }
 
 impl DefinedBy {
+    /// Whether it can be dropped while the daemon runs.
+    #[must_use]
+    pub const fn is_droppable(&self) -> bool {
+        matches!(self, Self::Source | Self::RunTime)
+    }
+
     /// `built-in`, `configuration` or `run time`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::BuiltIn => "built-in",
-            Self::Configuration(_) => "configuration",
+            Self::Configuration(_) | Self::Source => "configuration",
             Self::RunTime => "run time",
         }
     }

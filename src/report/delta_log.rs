@@ -23,7 +23,7 @@ pub struct DeltaLog {
     pub directory: u64,
     /// Number of keys per group.
     keys: usize,
-    /// DirectoryChanges of the directory.
+    /// Changes of the directory.
     pub changes: DirectoryChanges,
     groups: Vec<u32>,
     extremes: Vec<Extremes>,
@@ -120,8 +120,8 @@ impl DeltaLogWriter {
         }
     }
 
-    /// Lets log and directory, which are read for this many reports, take `more` bytes than the
-    /// directory has.
+    /// Sets the byte budget of log and directory: what the directory uses now, plus `more`.
+    /// `reports` is how many reports they are read for.
     pub(super) fn allow(&mut self, more: usize, reports: usize) {
         self.directory.expect(self.log.keys, reports);
         self.bytes_max = self.directory.bytes() + more;

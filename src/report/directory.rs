@@ -32,7 +32,7 @@ const TEXT_BYTES: usize = 48;
 const GROUP_BYTES: usize = 16;
 const ROW_BYTES: usize = 16;
 
-/// DirectoryChanges of a directory in one second.
+/// Changes of a directory in one second.
 #[derive(Debug, Default)]
 pub struct DirectoryChanges {
     /// Numbers of groups removed in the second before, and of texts.
@@ -56,13 +56,13 @@ impl DirectoryChanges {
 
 /// Numbers that are reused only after the second in which they became free.
 #[derive(Debug, Default)]
-struct Numbers {
+struct NumberPool {
     end: u32,
     free: Vec<u32>,
     gone: Vec<u32>,
 }
 
-impl Numbers {
+impl NumberPool {
     fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.end += 1;
@@ -93,12 +93,12 @@ struct Text {
 pub(super) struct Directory {
     /// Numbers of groups, by their number in the aggregate.
     number_of: Vec<u32>,
-    numbers: Numbers,
+    numbers: NumberPool,
     /// By number: the group, and whether it has a gain in this second.
     known: Vec<(u32, bool)>,
     /// Numbers of texts, by string id.
     text_of: HashMap<u32, u32, RandomState>,
-    text_numbers: Numbers,
+    text_numbers: NumberPool,
     texts: Vec<Text>,
     text_bytes: usize,
     /// Bytes of a group.
@@ -111,10 +111,10 @@ impl Directory {
     pub(super) fn new(keys: usize, strings: &StringInterner) -> Self {
         let mut new = Self {
             number_of: Vec::new(),
-            numbers: Numbers::default(),
+            numbers: NumberPool::default(),
             known: Vec::new(),
             text_of: HashMap::default(),
-            text_numbers: Numbers::default(),
+            text_numbers: NumberPool::default(),
             texts: Vec::new(),
             text_bytes: 0,
             group_bytes: 0,
@@ -232,7 +232,7 @@ impl Directory {
             }
         }
         let changes = self.take();
-        let gone = [&mut self.numbers, &mut self.text_numbers].map(Numbers::end_second);
+        let gone = [&mut self.numbers, &mut self.text_numbers].map(NumberPool::end_second);
         let texts = gone[1].iter().map(|&text| self.texts[text as usize]);
         let freed: usize = texts.map(|it| TEXT_BYTES + it.len as usize).sum();
         self.text_bytes -= freed;
@@ -240,7 +240,7 @@ impl Directory {
         changes
     }
 
-    /// DirectoryChanges since the last call.
+    /// Returns the changes since the last call.
     pub(super) fn take(&mut self) -> DirectoryChanges {
         std::mem::take(&mut self.changes)
     }

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Nothing is checked on access: code that frees an origin or a tag set ([`GroupCache::forget`]),
-//! or a group ([`GroupCache::forget_groups`]), removes it from here before the next record is
+//! or a group ([`GroupCache::purge`]), removes it from here before the next record is
 //! counted.
 
 use hashbrown::HashTable;
@@ -186,12 +186,12 @@ impl GroupCache {
 
     /// Removes groups that no longer exist from up to `places` more places; returns whether all
     /// were searched.
-    pub(super) fn forget_groups(&mut self, places: usize, is_gone: impl Fn(u32) -> bool) -> bool {
+    pub(super) fn purge(&mut self, places: usize, is_gone: impl Fn(u32) -> bool) -> bool {
         self.groups
             .forget(places, |group| group < SKIPPED && is_gone(group))
     }
 
-    /// Begins the search for removed groups anew: one more was removed.
+    /// Starts the search for removed groups again: one more was removed.
     pub(super) fn search_again(&mut self) {
         self.groups.searched = 0;
     }
@@ -480,7 +480,7 @@ mod tests {
         });
         assert_eq!(find(&cache, 1, 2), UNKNOWN);
         assert_eq!(find(&cache, 5, 2), 7);
-        assert!(cache.forget_groups(usize::MAX, |group| group == 7));
+        assert!(cache.purge(usize::MAX, |group| group == 7));
         assert_eq!(find(&cache, 5, 2), UNKNOWN);
         assert_eq!(cache.groups.len, 0);
     }

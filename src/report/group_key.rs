@@ -209,7 +209,7 @@ impl RecordIds {
             Filter::MinTime(_) | Filter::TimeBelow(_) => true,
             Filter::Field(field, pattern) => {
                 let origin = pool.origins.get(self.origin);
-                match field_word(origin, *field) {
+                match field_string(origin, *field) {
                     Some(string) => pattern.matches(pool.strings.bytes(string)),
                     None => pattern.matches(origin.status.to_string().as_bytes()),
                 }
@@ -291,7 +291,7 @@ impl RecordIds {
             (
                 KeySource::Field(field) | KeySource::TimerTagOrField(_, field),
                 RecordPart::Origin,
-            ) => match field_word(pool.origins.get(self.origin), *field) {
+            ) => match field_string(pool.origins.get(self.origin), *field) {
                 Some(NONE) => EMPTY,
                 Some(string) => string,
                 None => NONE,
@@ -341,7 +341,7 @@ pub(super) fn lacks(source: &KeySource, missing: Missing, key_id: u32) -> bool {
 }
 
 /// The string of a text field; `None` for the status, which is not a string.
-pub(crate) fn field_word(origin: &Origin, field: Field) -> Option<u32> {
+pub(crate) fn field_string(origin: &Origin, field: Field) -> Option<u32> {
     match field {
         Field::Hostname => Some(origin.hostname),
         Field::ServerName => Some(origin.server_name),

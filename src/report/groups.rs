@@ -30,7 +30,7 @@ use super::totals::{NarrowTotals, Totals};
 mod cut_second;
 mod extremes;
 mod front;
-pub(super) mod overflow;
+pub(super) mod move_slots;
 
 /// No slot: the group has no gain in the running tick.
 const NO_SLOT: u32 = u32::MAX;

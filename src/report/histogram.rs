@@ -196,8 +196,8 @@ impl BucketLayout {
         Some(seconds(mean.min(high).max(low)))
     }
 
-    /// The shortest time, microseconds, that is told apart from `us` as it is counted and in
-    /// minutes and hours of history too.
+    /// The smallest time above `us`, microseconds, that falls into another bucket, live and in
+    /// minutes and hours of history.
     #[must_use]
     pub fn told_apart_from(&self, us: u64) -> u64 {
         match self {

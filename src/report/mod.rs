@@ -1,6 +1,6 @@
 //! The reports: running aggregates over sliding windows, exact under add and expire.
 //!
-//! The path of a record, some dozens at a time, aggregate by aggregate:
+//! The path of a record, a few dozen at a time, aggregate by aggregate:
 //!
 //! ```text
 //!   Reports::add                 Arrivals: requests that the pool took in, with their timers
@@ -13,13 +13,13 @@
 //!    -> overflow::relieve        if the Budget is exceeded: gains of rare groups go to `(other)`
 //! ```
 //!
-//! The path of a second and of a tick, some thousand groups at a time, between which readers get
+//! The path of a second and of a tick, a few thousand groups at a time, between which readers get
 //! the lock:
 //!
 //! ```text
 //!   Reports::cut_some            the wall clock's second is over
 //!    -> Groups::cut_some         fronts are settled into slots
-//!    -> DeltaLogWriter::write   what groups gained, by their number in the Directory, if somebody reads it
+//!    -> DeltaLogWriter::write    what groups gained, by their number in the Directory, if somebody reads it
 //!   Reports::take_second         a DeltaLog per aggregate, of which the reader makes rows (see `delta`)
 //!   Reports::advance_some        a tick is over
 //!    -> Aggregate::retire_some   a tick leaves the window: its TickLog is subtracted, empty groups are removed
@@ -28,7 +28,7 @@
 //!    -> Aggregate::begin_tick    keys under `(other)` get rows, if there are some; memory is given back
 //! ```
 //!
-//! The path of an answer, some hundred groups at a time: `read_into` adds groups to their rows,
+//! The path of an answer, a few hundred groups at a time: `read_into` adds groups to their rows,
 //! then reads keys and histograms of the selected rows; [`ColumnLayout`](layout::ColumnLayout)
 //! makes columns of the [`Reading`](reading::Reading).
 //!
@@ -44,17 +44,17 @@
 //! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `chunked`, `window` |
 //! | gains | `totals`, `histogram` (`counts`; quantiles), `gain`, `tick_log`, `delta_log`, `directory` |
-//! | overflow | `budget`, `aggregate::overflow`, `groups::overflow` |
-//! | reading | `row_map`, `read`, `changes`, `selection`, `reading`, `columns`, `layout`, `row_key` |
+//! | overflow | `budget` (memory), `aggregate::overflow`, `groups::move_slots`; `row_map` (`rows_max`) |
+//! | reading | `row_map`, `read`, `counted_meanwhile`, `selection`, `reading`, `columns`, `layout`, `row_key` |
 
 mod aggregate;
 mod arrivals;
 mod budget;
 pub mod builtin;
-mod changes;
 mod chunked;
 mod columns;
 pub mod comment;
+mod counted_meanwhile;
 pub mod ddl;
 pub mod definition;
 mod delta_log;
@@ -85,10 +85,10 @@ pub use self::arrivals::Arrivals;
 pub use self::definition::DefinedBy;
 pub use self::delta_log::DeltaLog;
 pub use self::directory::KnownGroups;
-pub(crate) use self::group_key::field_word;
+pub(crate) use self::group_key::field_string;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::watch::{
-    CONFIGURED, Choice, FIRST_ID, OTHER_ID, SecondPart, TOTAL_ID, Watched, WatchedReports,
+    CONFIGURED, FIRST_ID, OTHER_ID, SecondPart, TOTAL_ID, WatchSettings, Watched, WatchedReports,
     Watchlist, key_names,
 };
 pub use self::registry::{Entry, Filling, Reports, Usage, Version};

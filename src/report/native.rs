@@ -138,7 +138,13 @@ impl FormError {
         match self {
             Self::Part { part, problem } => (part, problem.clone()),
             Self::Whole(part, problem) => (part, problem.clone()),
-            Self::Mixed(_) | Self::Fixed(_) => ("comment", self.to_string()),
+            Self::Mixed(other) => (
+                "comment",
+                format!(
+                    "cannot be given together with {other}; give either a comment or level, keys, ..."
+                ),
+            ),
+            Self::Fixed(_) => ("comment", self.to_string()),
             Self::Samples(_) => ("level", self.to_string()),
         }
     }
@@ -158,6 +164,26 @@ fn each<T, U>(
 
 fn in_comment(error: impl ToString) -> FormError {
     FormError::Whole("comment", error.to_string())
+}
+
+/// Words an error of the parser about a name that it does not know as other messages do: with the
+/// nearest name, or with all that are accepted.
+pub fn reworded(error: &str) -> String {
+    let mut unknown = ["unknown field `", "unknown variant `"].into_iter();
+    let unknown = unknown.find_map(|begin| error.strip_prefix(begin));
+    let Some((given, accepted)) = unknown.and_then(|rest| rest.split_once("`, expected ")) else {
+        return error.to_owned();
+    };
+    // They stand between backticks.
+    let accepted: Vec<&str> = accepted.split('`').skip(1).step_by(2).collect();
+    format!("{given:?} is unknown{}", accepting(given, &accepted))
+}
+
+/// "; did you mean "level"? accepted: level, keys".
+fn accepting(given: &str, accepted: &[&str]) -> String {
+    let question = suggest::question(given, accepted.iter().copied());
+    let mark = if question.is_empty() { ";" } else { "" };
+    format!("{question}{mark} accepted: {}", accepted.join(", "))
 }
 
 /// Parses a table's COMMENT: Pinba's or pinba2's grammar, or the native form as a JSON object
@@ -197,16 +223,25 @@ impl ReportForm {
             "window",
             "histogram",
             "history",
+            "name",
         ];
-        let is_known = |it: &str| it == "name" || known.contains(&it);
-        if let Some(member) = members.keys().find(|it| !is_known(it)) {
-            let question = suggest::question(member, known);
-            let mark = if question.is_empty() { ";" } else { "" };
-            let problem = format!("is unknown{question}{mark} accepted: {}", known.join(", "));
+        if let Some(member) = members.keys().find(|it| !known.contains(&it.as_str())) {
+            let problem = format!("is unknown{}", accepting(member, &known));
             return Err(FormError::part(member, problem));
         }
         members.insert("name".to_owned(), name.into());
-        serde_json::from_value(members.into()).map_err(in_comment)
+        let read = |members: serde_json::Map<_, _>| serde_json::from_value::<Self>(members.into());
+        let whole = match read(members.clone()) {
+            Ok(form) => return Ok(form),
+            Err(error) => error,
+        };
+        // The parser does not say which member it was, so each is tried separately.
+        let wrong = members.into_iter().find_map(|(member, value)| {
+            let alone = [("name".to_owned(), name.into()), (member.clone(), value)];
+            let error = read(alone.into_iter().collect()).err()?;
+            Some(FormError::part(member, reworded(&error.to_string())))
+        });
+        Err(wrong.unwrap_or_else(|| in_comment(whole)))
     }
 
     /// A form with a COMMENT.
@@ -317,7 +352,7 @@ impl ReportForm {
     fn read_window(&self, defaults: &Defaults) -> Result<Duration, FormError> {
         let given = self.window.as_ref().map(WindowForm::read).transpose();
         let given = given.map_err(|problem| FormError::part("window", problem))?;
-        Ok(given.unwrap_or(defaults.history))
+        Ok(given.unwrap_or(defaults.raw_window))
     }
 
     fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {

@@ -1,7 +1,7 @@
 //! Reads a report: its rows are summed from the groups of its aggregate, piece by piece.
 //!
 //! Runs on the reader's thread, which releases the lock between pieces. Records that the merger
-//! counts meanwhile in groups already read are added at the next piece (see `changes`), so all sums
+//! counts meanwhile in groups already read are added at the next piece (see `counted_meanwhile`), so all sums
 //! are of one moment: that of the last piece. Keys and histograms follow, for selected rows only;
 //! histograms include anything counted after that moment. Quantiles are computed without the lock.
 //! If sums were removed or moved in between, reading starts again, and after some such attempts
@@ -37,7 +37,7 @@ const ATTEMPTS: usize = 3;
 const WAITS: (usize, Duration) = (500, Duration::from_micros(200));
 
 /// The lock under which reports are read, while held.
-pub trait Held {
+pub trait ReadLock {
     /// The reports, and the texts of their keys.
     fn live(&self) -> (&Reports, &StringInterner);
 
@@ -53,7 +53,7 @@ pub trait Held {
 }
 
 /// A lock that nobody else waits for.
-impl Held for (&Reports, &StringInterner) {
+impl ReadLock for (&Reports, &StringInterner) {
     fn live(&self) -> (&Reports, &StringInterner) {
         *self
     }
@@ -61,7 +61,7 @@ impl Held for (&Reports, &StringInterner) {
 
 /// A report that was read.
 #[derive(Debug)]
-pub struct Read {
+pub struct ReadResult {
     /// Its rows, or those that were selected, in their order.
     pub reading: Reading,
     /// The version of the report that all of it is of, if it is of one.
@@ -82,7 +82,7 @@ pub struct Selected {
 }
 
 /// Reads a report. `None`: some report was dropped meanwhile, perhaps this one.
-pub fn read(held: &mut impl Held, entry: &Entry, want: Want, as_of_ms: u64) -> Option<Reading> {
+pub fn read(held: &mut impl ReadLock, entry: &Entry, want: Want, as_of_ms: u64) -> Option<Reading> {
     let memory = Reading::default();
     let read = read_into(memory, held, entry, want, None, as_of_ms);
     read.map(|read| read.reading)
@@ -92,12 +92,12 @@ pub fn read(held: &mut impl Held, entry: &Entry, want: Want, as_of_ms: u64) -> O
 /// is wanted is read of its rows alone, if they can be found without histograms.
 pub fn read_into(
     mut memory: Reading,
-    held: &mut impl Held,
+    held: &mut impl ReadLock,
     entry: &Entry,
     want: Want,
     selection: Option<&RowSelection<'_>>,
     as_of_ms: u64,
-) -> Option<Read> {
+) -> Option<ReadResult> {
     let layout = &entry.definition.layout;
     let selection = selection.map(|selection| (layout.want(selection.chosen_by()), selection));
     let selection = selection.filter(|(by, _)| !by.has_histograms());
@@ -118,7 +118,7 @@ pub fn read_into(
 
 /// Waits while a tick leaves the window, which the merger does piece by piece: in between, rows are
 /// of different windows. `None`: a report was dropped meanwhile.
-fn wait_while_leaving(held: &mut impl Held, entry: &Entry, removals: u64) -> Option<()> {
+fn wait_while_leaving(held: &mut impl ReadLock, entry: &Entry, removals: u64) -> Option<()> {
     let (times, each) = WAITS;
     for _ in 0..times {
         let (reports, _) = held.live();
@@ -138,8 +138,8 @@ struct Reader<'a> {
     entry: &'a Entry,
     /// Reports dropped before it began.
     removals: u64,
-    /// Keeps changes recorded until all sums are read.
-    changes: Option<Arc<()>>,
+    /// Keeps records stored meanwhile until all sums are read.
+    meanwhile: Option<Arc<()>>,
     /// How often its sums had moved when it began, and how many records since then have been added.
     moves: u64,
     counted: usize,
@@ -198,9 +198,9 @@ impl<'a> Reader<'a> {
         reading.totals.reserve_exact(row_map.len() + 1);
         let mut reader = Self {
             removals: reports.removals(),
-            changes: Some(aggregate.changes.reader()),
-            moves: aggregate.changes.moves,
-            counted: aggregate.changes.counted.len(),
+            meanwhile: Some(aggregate.meanwhile.reader()),
+            moves: aggregate.meanwhile.moves,
+            counted: aggregate.meanwhile.counted.len(),
             places: vec![NO_ROW; row_map.end()],
             rows: Vec::with_capacity(row_map.len() + 1),
             groups: Vec::new(),
@@ -220,13 +220,13 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// What is read; `None` when it must begin anew.
+    /// Returns the result; `None` if reading must start again.
     fn read(
         mut self,
-        held: &mut impl Held,
+        held: &mut impl ReadLock,
         want: Want,
         selection: Option<(Want, &RowSelection<'_>)>,
-    ) -> Option<Read> {
+    ) -> Option<ReadResult> {
         self.read_sums(held, want)?;
         let version = held.live().0.version(self.entry);
         self.read_rows(held, selection.map_or(want, |(by, _)| by))?;
@@ -237,7 +237,7 @@ impl<'a> Reader<'a> {
         });
         self.read_rows(held, want)?;
         let now = held.live().0.version(self.entry);
-        Some(Read {
+        Some(ReadResult {
             reading: self.reading,
             version: (now == version).then_some(version),
             selected,
@@ -245,16 +245,19 @@ impl<'a> Reader<'a> {
     }
 
     /// The aggregate now, if the data read is still of use.
-    fn aggregate<'b>(&self, held: &'b impl Held) -> Option<(&'b Aggregate, &'b StringInterner)> {
+    fn aggregate<'b>(
+        &self,
+        held: &'b impl ReadLock,
+    ) -> Option<(&'b Aggregate, &'b StringInterner)> {
         let (reports, strings) = held.live();
         let is_there = reports.removals() == self.removals;
         let aggregate = is_there.then(|| reports.aggregate(self.entry));
-        let aggregate = aggregate.filter(|it| it.changes.moves == self.moves);
+        let aggregate = aggregate.filter(|it| it.meanwhile.moves == self.moves);
         aggregate.map(|aggregate| (aggregate, strings))
     }
 
     /// Reads the sums of all rows.
-    fn read_sums(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+    fn read_sums(&mut self, held: &mut impl ReadLock, want: Want) -> Option<()> {
         if want.has_histograms() {
             let end = self.aggregate(held)?.0.groups.end();
             self.groups.reserve_exact(end as usize);
@@ -283,7 +286,7 @@ impl<'a> Reader<'a> {
                     self.place(OTHER_ROW);
                 }
                 self.reading.covered_secs = held.live().0.covered_secs(self.entry);
-                drop(self.changes.take());
+                drop(self.meanwhile.take());
                 return Some(());
             }
             held.unlocked(|| ());
@@ -335,7 +338,7 @@ impl<'a> Reader<'a> {
         // Several timers of one request count it once; all of them arrived between two pieces.
         let mut requests = AHashSet::new();
         let of_timers = aggregate.scope.level == Level::Timer;
-        let counted = &aggregate.changes.counted;
+        let counted = &aggregate.meanwhile.counted;
         for (group, delta) in &counted[self.counted..] {
             if *group >= next {
                 continue;
@@ -381,7 +384,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the missing parts of all rows.
-    fn read_rows(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+    fn read_rows(&mut self, held: &mut impl ReadLock, want: Want) -> Option<()> {
         if want.keys && !self.has.keys {
             self.read_keys(held)?;
         }
@@ -392,7 +395,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    fn read_keys(&mut self, held: &mut impl Held) -> Option<()> {
+    fn read_keys(&mut self, held: &mut impl ReadLock) -> Option<()> {
         let keys = &self.entry.definition.keys;
         let (key_cells, cells) = (&mut self.reading.key_cells, self.rows.len() * keys.len());
         key_cells.reserve_exact(cells);
@@ -447,7 +450,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the histograms of all rows, and computes the wanted parts.
-    fn read_histograms(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+    fn read_histograms(&mut self, held: &mut impl ReadLock, want: Want) -> Option<()> {
         let mut groups = std::mem::take(&mut self.groups);
         if !groups.is_sorted() {
             held.unlocked(|| groups = self.by_place(&groups));

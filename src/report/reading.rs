@@ -27,7 +27,7 @@ pub struct Extremes {
 }
 
 impl Extremes {
-    /// Of no record at all.
+    /// Those of no record at all.
     pub const NOTHING: Self = Self {
         time_min: u64::MAX,
         time_max: 0,
@@ -306,7 +306,7 @@ impl Reading {
         self.key_cells.push(cell);
     }
 
-    /// The value of a key, of which the text is put down.
+    /// Stores the text of a key and returns its cell.
     pub(super) fn cell(&mut self, source: &KeySource, text: &str) -> KeyCell {
         if let KeySource::Field(Field::Status) = source {
             return KeyCell::Status(text.parse().unwrap_or(0));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::aggregate::overflow::relieve;
 use super::aggregate::{Aggregate, Flow, Memory, all_fields};
 use super::arrivals::{Arrivals, RecordDeltas};
-use super::budget::{Budget, Taken};
+use super::budget::{Budget, MemoryUse};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
 use super::group_key::Scope;
 use super::read;
@@ -54,7 +54,7 @@ pub struct Reports {
     assignments: Vec<(u32, u32)>,
     /// The window of base reports; all reports on request fields with this window share one
     /// aggregate.
-    history: Ticks,
+    raw_window: Ticks,
     /// Monotonic milliseconds up to which the merger advanced time. Code that creates a report
     /// while the merger runs must not use a clock of its own: the next merge belongs to this
     /// moment, which may be a while ago.
@@ -96,7 +96,7 @@ pub struct Usage {
 impl Reports {
     /// Without reports.
     #[must_use]
-    pub fn new(config: &ReportsConfig, history: Ticks) -> Self {
+    pub fn new(config: &ReportsConfig, raw_window: Ticks) -> Self {
         Self {
             entries: Vec::new(),
             aggregates: Vec::new(),
@@ -105,7 +105,7 @@ impl Reports {
             error_status: config.error_status,
             deltas: RecordDeltas::default(),
             assignments: Vec::new(),
-            history,
+            raw_window,
             now_ms: 0,
             removals: 0,
             watch: watch::Watch::default(),
@@ -207,7 +207,7 @@ impl Reports {
     /// similar ones.
     fn shares_all_fields(&self, definition: &Definition) -> bool {
         definition.level != Level::Timer
-            && Ticks::of(definition.window) == self.history
+            && Ticks::of(definition.window) == self.raw_window
             && definition.filters.is_empty()
             && definition.keys.iter().all(|key| {
                 matches!(key.source, KeySource::Field(_)) && key.missing == Missing::Empty
@@ -328,7 +328,7 @@ impl Reports {
         }
         if memory.budget.is_short() {
             for aggregate in aggregates.iter_mut().flatten() {
-                aggregate.forget_many_emptied(&mut memory.pool.strings);
+                aggregate.remove_many_empty_groups(&mut memory.pool.strings);
             }
         }
     }
@@ -364,9 +364,11 @@ impl Reports {
     }
 
     /// Memory of all aggregates.
-    fn taken(&self) -> Taken {
+    fn taken(&self) -> MemoryUse {
         let aggregates = self.aggregates.iter().flatten();
-        aggregates.fold(Taken::default(), |sum, aggregate| sum + aggregate.taken())
+        aggregates.fold(MemoryUse::default(), |sum, aggregate| {
+            sum + aggregate.taken()
+        })
     }
 
     fn measure(&mut self) {

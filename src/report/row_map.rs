@@ -61,8 +61,8 @@ impl RowMap {
         }
     }
 
-    /// Adds groups without rows, in the order of the rows (row, group) that they had elsewhere;
-    /// those that had none come last.
+    /// Adds groups (row, group) without rows here, in the order of their former rows; those without
+    /// one come last.
     pub(super) fn add_groups(&mut self, mut rows: Vec<(u32, u32)>, groups: &Groups) {
         rows.sort_by_key(|&(row, _)| match row {
             OTHER_ROW | NO_ROW => NO_ROW,

@@ -1,4 +1,4 @@
-//! Which rows of a report or another table are wanted, and in which order.
+//! The selection of rows of a report or another table, and their order.
 //!
 //! Rows are filtered first, then sorted, then cut. The values of one column are read once, and only
 //! rows that are equal there look at the next column. When only the top is wanted, only rows that
@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use crate::value::Value;
 
-/// Which rows are wanted, in which order, and which columns of them. Columns are named by number.
+/// Selects rows, their order, and their columns. Columns are named by number.
 #[derive(Debug, Clone, Default)]
 pub struct RowSelection<'a> {
     /// The columns that are shown; `None`: all.
@@ -21,7 +21,7 @@ pub struct RowSelection<'a> {
     pub order: Vec<(usize, bool)>,
     /// Rows in that order that are passed over.
     pub offset: usize,
-    /// How many follow; 0: all.
+    /// The number of rows that follow; 0: all.
     pub limit: usize,
 }
 
@@ -85,8 +85,7 @@ pub fn select<'t>(
     (rows, total)
 }
 
-/// The rows in order, at least the first `top` of them, of which there is one. They come in the
-/// order of the table.
+/// Sorts rows, which come in the order of the table; returns at least the first `top` (1 or more).
 fn sorted<'t>(
     value: &impl Fn(usize, usize) -> Value<'t>,
     rows: impl Iterator<Item = usize>,

@@ -43,7 +43,7 @@ pub struct TickHead {
 }
 
 impl TickHead {
-    /// Of a tick in which nothing was merged yet.
+    /// The head of a tick in which nothing was merged yet.
     pub(super) fn new(tick: u64) -> Self {
         Self {
             tick,

@@ -25,8 +25,8 @@ pub(super) const HOUR_SECS: u64 = 3_600;
 /// Decay of a weight in ten seconds: it halves in ten minutes.
 const FADING: f64 = 0.988_514;
 
-/// What a row takes beside its points: its place in a table that is two thirds full, what `malloc`
-/// adds, and its entry in the list of all rows while room is made.
+/// Bytes of a row in addition to its points: its place in a table that is two thirds full, what
+/// `malloc` adds, and its entry in the list of all rows while room is made.
 const ROW_BYTES: usize = (size_of::<Row>() + size_of::<u64>()) * 3 / 2 + 16 + size_of::<Heft>();
 
 /// A second, or the ten wall-clock seconds that were merged.

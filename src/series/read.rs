@@ -40,11 +40,11 @@ pub struct Spreads {
     pub columns: Vec<Option<Vec<(u64, u64)>>>,
     /// Requests with an error, by column; 0 if not known.
     pub errors: Vec<u64>,
-    /// What is lacking, for people.
+    /// Missing data, for people.
     pub partial: Vec<String>,
 }
 
-/// What is kept now, unix seconds.
+/// The time kept now, unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coverage {
     /// The oldest second.
@@ -141,7 +141,7 @@ impl Series {
         })
     }
 
-    /// Something of each step, when the first begins, and how long one is.
+    /// One value per step, the start of the first step, and the length of a step.
     fn points_of<T>(
         &self,
         report: &str,
@@ -289,12 +289,12 @@ impl Series {
         let (rows, full, without) = state.history.count();
         let readings = readings! {
             Gauge memory_bytes = state.history.bytes, "Memory of the last hour.";
-            Gauge memory_bytes_max = self.0.memory, "What it may be (series.memory).";
+            Gauge memory_bytes_max = self.0.memory, "Limit of that memory (series.memory).";
             Gauge reports = self.0.watched.now().len(), "Reports of which the last hour is kept.";
             Gauge rows = rows, "Rows of which the last hour is kept.";
             Gauge rows_full = full, "Rows of the last second that are kept with percentiles.";
-            Gauge rows_without_percentiles = without, "Rows of the last second that are kept without percentiles, for want of memory.";
-            Gauge rows_folded = state.history.folded, "Rows of the last second that are only in the total, for want of memory.";
+            Gauge rows_without_percentiles = without, "Rows of the last second that are kept without percentiles, for lack of memory.";
+            Gauge rows_folded = state.history.folded, "Rows of the last second that are only in the total, for lack of memory.";
             Counter requests_counted = state.counted, "Requests that the last hour and the metrics of rows have counted.";
             Counter requests_missed = state.missed, "Requests that the last hour and the metrics of rows could not count, because they fell behind.";
         };

@@ -17,7 +17,7 @@ use crate::merger::{SharedLive, world};
 use crate::report::definition::{Columns, Defaults};
 use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Want};
-use crate::report::{Choice, builtin};
+use crate::report::{WatchSettings, builtin};
 
 /// A whole second of the wall clock, at which the monotonic one shows 0.
 const START: u64 = 1_700_000_000;
@@ -27,11 +27,11 @@ type Hour = (Reader, Fold);
 
 /// A series of these reports that begins at `now_ms`.
 fn series(names: &[&str], live: &SharedLive, memory: usize, now_ms: u64) -> (Series, Hour) {
-    let choice = Choice {
+    let choice = WatchSettings {
         charted: Some(names.iter().map(|&name| name.to_owned()).collect()),
         reports_max: REPORTS_MAX,
         bytes_max: Series::stream_bytes(memory),
-        ..Choice::default()
+        ..WatchSettings::default()
     };
     let watch = live.write().watch(choice, now_ms, START * 1000 + now_ms);
     let (series, fold) = Series::new(watch.0, memory);

@@ -71,9 +71,10 @@ impl StatementGuard {
                 ),
             ),
         ];
-        let seconds = settings.time_max.as_secs_f64();
+        let time_max = settings.limits.time_max;
+        let seconds = time_max.as_secs_f64();
         let late = format!("the query took longer than {seconds} s (sql.time_max)");
-        let (mut time, mut late) = (settings.time_max, SqlError::timeout(late));
+        let (mut time, mut late) = (time_max, SqlError::timeout(late));
         for (own_time, own_late) in limits {
             if !own_time.is_zero() && own_time < time {
                 (time, late) = (own_time, own_late);

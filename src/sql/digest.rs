@@ -2,35 +2,26 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::dialect::lex::{Mode, tokens};
+use super::dialect::lex::{Mode, is_value, is_word, tokens};
 use crate::instruments::Instrument;
 
+macro_rules! verbs {
+    ($($verb:literal)+) => {
+        [$(Instrument::new(concat!("statement/sql/", $verb))),+]
+    };
+}
+
 /// Instruments by first word; the last is for all others.
-pub(crate) static VERBS: [Instrument; 17] = [
-    Instrument::new("statement/sql/select"),
-    Instrument::new("statement/sql/with"),
-    Instrument::new("statement/sql/show"),
-    Instrument::new("statement/sql/set"),
-    Instrument::new("statement/sql/use"),
-    Instrument::new("statement/sql/begin"),
-    Instrument::new("statement/sql/start"),
-    Instrument::new("statement/sql/commit"),
-    Instrument::new("statement/sql/rollback"),
-    Instrument::new("statement/sql/create"),
-    Instrument::new("statement/sql/drop"),
-    Instrument::new("statement/sql/update"),
-    Instrument::new("statement/sql/truncate"),
-    Instrument::new("statement/sql/explain"),
-    Instrument::new("statement/sql/describe"),
-    Instrument::new("statement/sql/do"),
-    Instrument::new("statement/sql/other"),
+pub(crate) static VERBS: [Instrument; 17] = verbs![
+    "select" "with" "show" "set" "use" "begin" "start" "commit" "rollback" "create" "drop" "update"
+    "truncate" "explain" "describe" "do" "other"
 ];
 
 /// Words written in capitals unless they are quoted.
-const KEYWORDS: &str = " ALL AND AS ASC BETWEEN BY CASE CREATE CROSS DATABASES DESC DESCRIBE DISTINCT DO DROP ELSE END \
+const KEYWORDS: &str = "ALL AND AS ASC BETWEEN BY CASE CREATE CROSS DATABASES DESC DESCRIBE DISTINCT DO DROP ELSE END \
     EXISTS EXPLAIN FOR FROM FULL GROUP HAVING IN INNER INTERVAL INTO IS JOIN LEFT LIKE LIMIT NOT NULL OFFSET ON OR ORDER \
     OUTER OVER RIGHT SELECT SET SHOW STATUS TABLE TABLES THEN TRUNCATE UNION UPDATE USE USING VALUES VARIABLES WHEN WHERE \
-    WITH ";
+    WITH";
 
 /// The instrument of a statement.
 pub(super) fn verb(text: &str) -> &'static Instrument {
@@ -62,21 +53,9 @@ pub(super) fn digest(text: &str, mode: Mode) -> String {
     for token in tokens {
         words.push(match token.token {
             Token::Word(word) if word.value.starts_with('@') => word.value,
-            Token::Word(word) => {
-                let keyword = word.value.to_ascii_uppercase();
-                let is_keyword = KEYWORDS.contains(&format!(" {keyword} "));
-                match is_keyword && word.quote_style.is_none() {
-                    true => keyword,
-                    false => format!("`{}`", word.value.replace('`', "``")),
-                }
-            }
-            Token::Number(..)
-            | Token::SingleQuotedString(_)
-            | Token::DoubleQuotedString(_)
-            | Token::HexStringLiteral(_)
-            | Token::SingleQuotedByteStringLiteral(_)
-            | Token::NationalStringLiteral(_)
-            | Token::Placeholder(_) => "?".to_owned(),
+            word if is_word(&word, KEYWORDS) => word.to_string().to_uppercase(),
+            Token::Word(word) => format!("`{}`", word.value.replace('`', "``")),
+            value if is_value(&value) => "?".to_owned(),
             other => other.to_string(),
         });
         if let [.., first, comma, last] = &mut words[..]

@@ -14,16 +14,15 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 use tokio::sync::Semaphore;
 
-use super::cancellation::{self, StatementGuard};
+use super::cancellation;
 use super::dialect::coercion::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
 use super::planning::Plans;
 use super::reply::SqlColumn;
 use super::run;
-use super::session::Session;
 use super::settings::SqlSettings;
-use super::snapshot::Snapshots;
+use super::snapshot::Snapshot;
 use super::tables;
 use crate::query::catalog::Catalog;
 
@@ -82,8 +81,9 @@ impl Engine {
     /// # Errors
     /// Fails if the system cannot create threads.
     pub fn new(catalog: Arc<Catalog>, settings: SqlSettings) -> std::io::Result<Self> {
+        let limits = &settings.limits;
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(settings.threads)
+            .worker_threads(limits.threads)
             .thread_name("sql")
             .on_thread_start(run::give_way)
             // A statement may be as deep as `limits::nesting` allows.
@@ -92,7 +92,7 @@ impl Engine {
             .build()?;
         cancellation::inherit_in_spawned_tasks();
         let mut config = SessionConfig::new()
-            .with_target_partitions(settings.threads)
+            .with_target_partitions(limits.threads)
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema("def", "pinba")
             .with_information_schema(false)
@@ -104,7 +104,7 @@ impl Engine {
         let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let environment = RuntimeEnvBuilder::new()
             .with_disk_manager_builder(disk)
-            .with_memory_limit(settings.memory_max, 1.0)
+            .with_memory_limit(limits.memory, 1.0)
             .build_arc()
             .unwrap_or_else(|_| Arc::new(RuntimeEnv::default()));
         let options = config.options_mut();
@@ -135,7 +135,7 @@ impl Engine {
             .with_catalog_list(databases)
             .build();
         let operators = MysqlOperators {
-            case_insensitive: settings.case_insensitive,
+            case_insensitive: limits.case_insensitive,
         };
         let registered = functions::functions()
             .try_for_each(|function| state.register_udf(function).map(drop))
@@ -151,7 +151,7 @@ impl Engine {
             catalog,
             single_threaded: single_threaded.with_config(one).build(),
             state,
-            running: Arc::new(Semaphore::new(settings.queries_max)),
+            running: Arc::new(Semaphore::new(limits.queries_max)),
             operators,
             settings,
             plans: Plans::default(),
@@ -165,13 +165,6 @@ impl Engine {
         move || Some(memory.upgrade()?.reserved() as u64)
     }
 
-    /// Whether no query runs and none holds memory.
-    pub(super) fn is_at_rest(&self) -> bool {
-        let memory = &self.0.state.runtime_env().memory_pool;
-        let free = self.0.running.available_permits();
-        free == self.0.settings.queries_max && memory.reserved() == 0
-    }
-
     pub(super) fn runtime(&self) -> Result<&tokio::runtime::Runtime, SqlError> {
         self.0
             .runtime
@@ -182,8 +175,8 @@ impl Engine {
     /// The context of a query: the engine's settings, and a snapshot of the rows once it reads any.
     pub(super) fn context(&self) -> Arc<TaskContext> {
         let state = &self.0.state;
-        let snapshots = Arc::new(Snapshots::new(self.0.catalog.live()));
-        let config = state.config().clone().with_extension(snapshots);
+        let snapshot = Arc::new(Snapshot::new(self.0.catalog.live()));
+        let config = state.config().clone().with_extension(snapshot);
         let (id, runtime) = (String::new(), Arc::clone(state.runtime_env()));
         // A plan contains its functions; the lists of all functions, hundreds of them, only serve
         // plans received over a wire.
@@ -191,11 +184,5 @@ impl Engine {
         Arc::new(TaskContext::new(
             None, id, config, scalar, higher, sums, windows, runtime,
         ))
-    }
-
-    /// The guard of a statement that starts now.
-    pub(super) fn guard(&self, session: &Session) -> Arc<StatementGuard> {
-        let pool = &self.0.state.runtime_env().memory_pool;
-        StatementGuard::new(session, &self.0.settings, pool)
     }
 }

@@ -59,6 +59,10 @@ errors! {
     unknown_table = 1051 "42S02";
     /// ER_SPECIFIC_ACCESS_DENIED_ERROR.
     access_denied = 1227 "42000";
+    /// ER_CANT_OPEN_FILE: history is off.
+    history_off = 1016 "HY000";
+    /// ER_ERROR_ON_READ: a file of history cannot be read.
+    unreadable = 1024 "HY000";
     /// ER_QUERY_INTERRUPTED: killed, or the snapshot expired.
     interrupted = 1317 "70100";
     /// ER_STATEMENT_TIMEOUT.
@@ -144,6 +148,7 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
             DataFusionError::Plan(what) => Self::plan(what),
             DataFusionError::Internal(what) => Self::internal(what.clone()),
+            DataFusionError::IoError(error) => Self::unreadable(error.to_string()),
             DataFusionError::External(other) => match other.downcast_ref::<Self>() {
                 Some(ours) => ours.clone(),
                 None => Self::internal(other.to_string()),

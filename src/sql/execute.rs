@@ -21,7 +21,7 @@ use super::dialect::tokens::Items;
 use super::digest;
 use super::engine::{Engine, Prepared};
 use super::error::SqlError;
-use super::functions;
+use super::functions::value::{Cells, Value};
 use super::information_schema::layout::list;
 use super::limits::plan_size;
 use super::percentiles;
@@ -83,10 +83,8 @@ impl Engine {
         self.check_length(text.len())?;
         // Goes to the engine's threads and back just once: waking a thread costs as much as
         // planning a small query.
-        let (engine, asking) = (self.clone(), session.clone());
         let (text, given) = (text.to_owned(), values.to_vec());
-        let guard = self.guard(session);
-        let read = self.on_own_threads(&guard, async move {
+        let read = self.on_own_threads(session, |engine, asking| async move {
             if let Some((place, (plan, columns))) = engine.kept(&asking, &text, &given).await? {
                 return Ok(Ok(engine.start(place, plan, columns).await?));
             }
@@ -187,9 +185,8 @@ impl Engine {
     /// The errors that running it would give.
     pub async fn prepare(&self, session: &Session, text: &str) -> Result<Prepared, SqlError> {
         self.check_length(text.len())?;
-        let (engine, session, text) = (self.clone(), session.clone(), Arc::<str>::from(text));
-        let guard = self.guard(&session);
-        let prepare = self.on_own_threads(&guard, async move {
+        let text = Arc::<str>::from(text);
+        let prepare = self.on_own_threads(session, |engine, session| async move {
             let mut parsed = statement::parse(&text, Mode::of(&session))?;
             while let Statement::SetFor(_, statement) = parsed.statement {
                 parsed.statement = *statement;
@@ -218,7 +215,7 @@ impl Engine {
     /// # Errors
     /// Fails if it is longer than `sql.text_max`.
     pub fn check_length(&self, bytes: usize) -> Result<(), SqlError> {
-        let most = self.0.settings.text_max;
+        let most = self.0.settings.limits.text_max;
         if bytes > most {
             return Err(SqlError::packet_too_large(format!(
                 "the statement has {bytes} bytes, at most {most} are accepted (sql.text_max)"
@@ -299,7 +296,7 @@ impl Engine {
         Ok(Query {
             plan,
             columns,
-            sleep: sleep.min(self.0.settings.time_max),
+            sleep: sleep.min(self.0.settings.limits.time_max),
         })
     }
 
@@ -332,23 +329,30 @@ impl Engine {
         items: Items,
         values: &[Literal],
     ) -> Result<Reply, SqlError> {
-        let (engine, asking, values) = (self.clone(), session.clone(), values.to_vec());
-        let answer = async move { engine.answer(&asking, query, &items, &values).await };
-        self.on_own_threads(&self.guard(session), answer).await
+        let values = values.to_vec();
+        let answer = self.on_own_threads(session, |engine, asking| async move {
+            engine.answer(&asking, query, &items, &values).await
+        });
+        answer.await
     }
 
-    /// Runs work for a statement on the engine's threads. Ends it when nobody waits any more, or at
-    /// the deadline: a thread that cannot be interrupted then continues, holding the statement's
-    /// permit, and nobody waits for it.
-    pub(super) async fn on_own_threads<T: Send + 'static>(
+    /// Runs work for a statement of this session on the engine's threads. Ends it when nobody waits
+    /// any more, or at the deadline: a thread that cannot be interrupted then continues, holding
+    /// the statement's permit, and nobody waits for it.
+    pub(super) async fn on_own_threads<T, W>(
         &self,
-        watch: &Arc<StatementGuard>,
-        work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
-    ) -> Result<T, SqlError> {
-        let task = self
-            .runtime()?
-            .spawn(cancellation::scope(Arc::clone(watch), work));
-        let ends_with_us = Running::new(task.abort_handle(), Some(Arc::clone(watch)));
+        session: &Session,
+        work: impl FnOnce(Self, Session) -> W,
+    ) -> Result<T, SqlError>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, SqlError>> + Send + 'static,
+    {
+        let pool = &self.0.state.runtime_env().memory_pool;
+        let watch = StatementGuard::new(session, &self.0.settings, pool);
+        let work = cancellation::scope(Arc::clone(&watch), work(self.clone(), session.clone()));
+        let task = self.runtime()?.spawn(work);
+        let ends_with_us = Running::new(task.abort_handle(), Some(Arc::clone(&watch)));
         let Ok(ended) = tokio::time::timeout_at(watch.until().into(), task).await else {
             return Err(watch.late());
         };
@@ -381,7 +385,7 @@ impl Engine {
         let exists = tables::own_name(&catalog, &name).is_some();
         let form = ReportForm::of_comment(&name, &create.comment);
         let exists = exists
-            || match self.blocking(move || catalog.create_report(form)).await? {
+            || match self.blocking(move || catalog.create_report(&form)).await? {
                 Ok(made) => return Ok(other_columns(&made, &create.columns)),
                 Err(QueryError::ReportExists { .. }) => true,
                 Err(other) => return Err(SqlError::wrong_arguments(other.to_string())),
@@ -457,26 +461,20 @@ impl Engine {
         let Reply::Rows(mut rows) = reply.await? else {
             return Ok(Literal::Null);
         };
-        let mut first = Literal::Null;
-        let mut count = 0;
-        while let Some(batch) = rows.next().await {
-            let batch = batch?;
-            count += batch.num_rows();
-            if count > 1 || batch.num_columns() != 1 {
-                return Err(SqlError::wrong_arguments("one value is wanted"));
-            }
-            if batch.num_rows() == 1 {
-                let cells = functions::value::Cells::new(batch.column(0))?;
-                first = match cells.get(0) {
-                    functions::value::Value::Null => Literal::Null,
-                    functions::value::Value::Int(value) => Literal::Int(value),
-                    functions::value::Value::UInt(value) => Literal::UInt(value),
-                    functions::value::Value::Double(value) => Literal::Float(value),
-                    other => Literal::Text(other.to_text().into_owned()),
-                };
-            }
+        let Some(batch) = rows.next().await.transpose()? else {
+            return Ok(Literal::Null);
+        };
+        if (batch.num_rows(), batch.num_columns()) != (1, 1) {
+            return Err(SqlError::wrong_arguments("one value is wanted"));
         }
-        Ok(first)
+        let cells = Cells::new(batch.column(0))?;
+        Ok(match cells.get(0) {
+            Value::Null => Literal::Null,
+            Value::Int(value) => Literal::Int(value),
+            Value::UInt(value) => Literal::UInt(value),
+            Value::Double(value) => Literal::Float(value),
+            other => Literal::Text(other.to_text().into_owned()),
+        })
     }
 }
 

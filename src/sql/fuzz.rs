@@ -5,6 +5,7 @@
 //! target. Nothing may panic, overflow a stack, take long or leave anything behind, whatever the
 //! text is; the results are not checked.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use super::dialect::context::Context;
@@ -19,8 +20,9 @@ use super::statement::{self, Parsed, Statement};
 /// Splits a text into statements, reads each of them and rewrites the queries. Returns how many
 /// could be planned.
 #[must_use]
-pub fn fuzz_text(text: &str) -> usize {
-    let settings = SqlSettings::default();
+pub(crate) fn fuzz_text(text: &str) -> usize {
+    static SETTINGS: LazyLock<SqlSettings> = LazyLock::new(SqlSettings::default);
+
     let session = Session::new(1, "fuzz@localhost", false);
     let values = [
         Literal::Int(1),
@@ -38,9 +40,9 @@ pub fn fuzz_text(text: &str) -> usize {
             else {
                 continue;
             };
-            let context = Context::new(&session, &settings, None);
+            let context = Context::new(&session, &SETTINGS, None);
             fit += usize::from(rewrite(&mut *query.clone(), &items, &context).is_ok());
-            let context = Context::new(&session, &settings, Some(&values));
+            let context = Context::new(&session, &SETTINGS, Some(&values));
             let _ = rewrite(&mut *query.clone(), &items, &context);
         }
     }
@@ -56,12 +58,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 /// Fails if the daemon reports a defect of its own, a statement does not end, or the engine still
 /// holds memory or a permit when everything is over.
-pub async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, String> {
+pub(crate) async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, String> {
     let mut session = Session::new(1, "fuzz@localhost", false);
     session.database = Some("pinba".to_owned());
     let mut answered = 0;
     for statement in lex::split(text) {
-        let patience = engine.0.settings.time_max + PATIENCE;
+        let patience = engine.0.settings.limits.time_max + PATIENCE;
         let run = tokio::time::timeout(patience, answer(engine, &mut session, statement));
         match run.await {
             Err(_) => return Err(format!("no end: {statement}")),
@@ -78,6 +80,15 @@ pub async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, String> {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(answered)
+}
+
+impl Engine {
+    /// Whether no query runs and none holds memory.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let memory = &self.0.state.runtime_env().memory_pool;
+        let free = self.0.running.available_permits();
+        free == self.0.settings.limits.queries_max && memory.reserved() == 0
+    }
 }
 
 async fn answer(

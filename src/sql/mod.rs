@@ -16,7 +16,8 @@ mod engine;
 mod error;
 mod execute;
 mod functions;
-mod fuzz;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod information_schema;
 mod layout;
 mod limits;
@@ -39,7 +40,6 @@ pub(crate) use digest::VERBS;
 pub use engine::{Engine, Prepared};
 pub use error::SqlError;
 pub(crate) use functions::value::{Cells, Value};
-pub use fuzz::{fuzz_run, fuzz_text};
 pub use reply::{Reply, Rows, SqlColumn, SqlType};
 pub use session::{Literal, Session};
 pub use settings::SqlSettings;

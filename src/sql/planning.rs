@@ -217,7 +217,7 @@ mod tests {
                 for limit in ["", " LIMIT 1"] {
                     let short = format!("SELECT {select} FROM {table} WHERE {key} = {id}{limit}");
                     assert!(is_kept(&engine, &session, &short).await, "{short}");
-                    // Anything more, and it is planned anew.
+                    // Anything more, and it is planned again.
                     let long =
                         format!("SELECT {select} FROM {table} WHERE {key} = {id} AND 1 = 1{limit}");
                     assert!(!is_kept(&engine, &session, &long).await, "{long}");

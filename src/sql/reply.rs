@@ -169,7 +169,7 @@ impl Running {
         Self { task, watch }
     }
 
-    /// Drops this without ending the statement: its task is over, but the statement goes on.
+    /// Drops this without ending the statement: its task is over, but the statement runs on.
     pub(super) fn finish(mut self) {
         self.watch = None;
     }

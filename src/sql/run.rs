@@ -31,7 +31,7 @@ use super::engine::Engine;
 use super::error::SqlError;
 use super::functions;
 use super::reply::{Reply, Rows, Running, SqlColumn};
-use super::settings::SqlSettings;
+use crate::config::SqlConfig;
 use crate::config::units::exact_bytes;
 use crate::instruments::{Active, Instrument};
 
@@ -70,7 +70,7 @@ impl Engine {
             Ok(Ok(place)) => Ok(place),
             _ => Err(SqlError::busy(format!(
                 "{} queries run already (sql.queries_max); ask again in a moment",
-                self.0.settings.queries_max
+                self.0.settings.limits.queries_max
             ))),
         }
     }
@@ -93,7 +93,7 @@ impl Engine {
         let schema = schema_named(&plan.schema(), &columns);
         let context = self.context();
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
-        let limits = self.0.settings.clone();
+        let limits = self.0.settings.limits.clone();
         let (until, late) = (guard.until(), guard.late());
         let mut work = Box::pin(cancellation::scope(Arc::clone(&guard), async move {
             let _place = place;
@@ -133,7 +133,7 @@ fn schema_named(schema: &Schema, columns: &[SqlColumn]) -> SchemaRef {
 async fn run(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-    limits: &SqlSettings,
+    limits: &SqlConfig,
     sender: &mpsc::Sender<std::result::Result<RecordBatch, SqlError>>,
 ) -> std::result::Result<(), SqlError> {
     let failed = |error: datafusion::common::DataFusionError| {
@@ -142,7 +142,7 @@ async fn run(
             1041 => SqlError::out_of_memory(format!(
                 "the query needs more memory than all queries together may have, {} (sql.memory); ask for a shorter time, \
                  fewer groups or fewer columns",
-                exact_bytes(limits.memory_max as u64)
+                exact_bytes(limits.memory as u64)
             )),
             _ => error,
         }

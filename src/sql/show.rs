@@ -21,7 +21,7 @@ use super::information_schema::describe::{self, ColumnInfo, TableInfo};
 use super::information_schema::layout::list;
 use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA};
 use super::limits::plan_size;
-use super::reply::{Reply, Rows};
+use super::reply::Reply;
 use super::session::Session;
 use super::statement::Show;
 use super::tables;
@@ -36,17 +36,14 @@ impl Engine {
         if let Some(pattern) = &show.like {
             shown.keep_like(pattern);
         }
-        let columns = shown.answer_columns();
         let Some(mut condition) = show.condition else {
-            let batch = shown.batch(|name, _| Field::new(name, DataType::Null, true))?;
-            return Ok(Reply::Rows(Rows::ready(batch, columns)));
+            return shown.reply();
         };
+        let columns = shown.answer_columns();
         let batch = shown.batch(|name, _| Field::new(name.to_lowercase(), DataType::Null, true))?;
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
         let plan = LogicalPlanBuilder::scan("shown", provider_as_source(Arc::new(table)), None)?;
-        let (engine, session) = (self.clone(), session.clone());
-        let guard = self.guard(&session);
-        let answer = self.on_own_threads(&guard, async move {
+        let answer = self.on_own_threads(session, |engine, session| async move {
             let place = engine.place().await?;
             let given = Context::new(&session, &engine.0.settings, Some(&[]));
             rewrite_condition(&mut condition, &given)?;
@@ -175,9 +172,7 @@ impl Engine {
         query: Box<Query>,
         items: Items,
     ) -> Result<Reply, SqlError> {
-        let (engine, session) = (self.clone(), session.clone());
-        let guard = self.guard(&session);
-        let plans = self.on_own_threads(&guard, async move {
+        let plans = self.on_own_threads(session, |engine, session| async move {
             let _place = engine.place().await?;
             let given = Context::new(&session, &engine.0.settings, Some(&[]));
             let query = engine.plan(query, &items, given).await?;
@@ -194,8 +189,7 @@ impl Engine {
             let lines = lines.lines().map(|line| row![kind, line]);
             shown.rows.extend(lines);
         }
-        let batch = shown.batch(|name, _| Field::new(name, DataType::Null, true))?;
-        Ok(Reply::Rows(Rows::ready(batch, shown.answer_columns())))
+        shown.reply()
     }
 }
 

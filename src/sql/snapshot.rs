@@ -19,58 +19,52 @@ use crate::merger::{SharedLive, answering};
 /// The rows visible to one query.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    /// Ids of requests.
-    pub(super) requests: Range<u64>,
-    /// Ids of their timers.
-    pub(super) timers: Range<u64>,
     pub(super) live: SharedLive,
+    /// Ids of requests, and of their timers; taken at the first read.
+    ids: OnceLock<[Range<u64>; 2]>,
     /// Pool rows read so far.
     rows_read: AtomicU64,
 }
 
-/// The snapshot of a query, taken at its first read.
-#[derive(Debug)]
-pub(super) struct Snapshots {
-    live: SharedLive,
-    taken: OnceLock<Arc<Snapshot>>,
-}
-
-impl Snapshots {
-    /// For a query about to run.
+impl Snapshot {
+    /// The snapshot of a query about to run.
     pub(super) fn new(live: &SharedLive) -> Self {
         Self {
             live: Arc::clone(live),
-            taken: OnceLock::new(),
-        }
-    }
-}
-
-impl Snapshot {
-    /// Takes a snapshot of the pools.
-    fn take(live: &SharedLive) -> Self {
-        let (requests, timers) = {
-            let live = answering(live);
-            let (requests, timers) = (&live.pool.requests, &live.pool.timers);
-            (
-                requests.oldest_id()..requests.next_id(),
-                timers.oldest_id()..timers.next_id(),
-            )
-        };
-        Self {
-            requests,
-            timers,
-            live: Arc::clone(live),
+            ids: OnceLock::new(),
             rows_read: AtomicU64::new(0),
         }
     }
 
     /// The snapshot of the running query. Takes the lock, so the caller must not hold it.
     pub(super) fn of(context: &TaskContext) -> Result<Arc<Self>> {
-        let found = context.session_config().get_extension::<Snapshots>();
+        let found = context.session_config().get_extension::<Self>();
         let nowhere = || DataFusionError::Internal("a query without a snapshot".to_owned());
-        let snapshots = found.ok_or_else(nowhere)?;
-        let take = || Arc::new(Self::take(&snapshots.live));
-        Ok(Arc::clone(snapshots.taken.get_or_init(take)))
+        let snapshot = found.ok_or_else(nowhere)?;
+        snapshot.ids();
+        Ok(snapshot)
+    }
+
+    /// Ids of requests, and of their timers.
+    fn ids(&self) -> &[Range<u64>; 2] {
+        self.ids.get_or_init(|| {
+            let live = answering(&self.live);
+            let (requests, timers) = (&live.pool.requests, &live.pool.timers);
+            [
+                requests.oldest_id()..requests.next_id(),
+                timers.oldest_id()..timers.next_id(),
+            ]
+        })
+    }
+
+    /// Ids of requests.
+    pub(super) fn requests(&self) -> &Range<u64> {
+        &self.ids()[0]
+    }
+
+    /// Ids of their timers.
+    pub(super) fn timers(&self) -> &Range<u64> {
+        &self.ids()[1]
     }
 
     /// Counts rows read.

@@ -20,6 +20,9 @@ use super::dialect::tokens::{Items, Tokens};
 use super::error::{SqlError, unprefixed};
 use super::performance_schema::LAYOUTS;
 
+/// Words that begin a key, not a column, in the lines of CREATE TABLE.
+const KEYS: &str = "PRIMARY UNIQUE KEY INDEX FULLTEXT SPATIAL CONSTRAINT FOREIGN CHECK";
+
 /// A parsed statement.
 #[derive(Debug)]
 pub(super) struct Parsed {
@@ -210,8 +213,7 @@ impl Reader<'_> {
     /// Whether a query comes next.
     fn is_query(&self) -> bool {
         let next = &self.parser.peek_token_ref().token;
-        let words = ["SELECT", "WITH", "VALUES", "TABLE"];
-        *next == Token::LParen || words.iter().any(|word| is_word(next, word))
+        *next == Token::LParen || is_word(next, "SELECT WITH VALUES TABLE")
     }
 
     fn query(&mut self) -> Result<Box<Query>, SqlError> {
@@ -240,7 +242,7 @@ impl Reader<'_> {
                 let token = self.parser.next_token().token;
                 if let Token::Word(word) = &token
                     && begins
-                    && !(word.quote_style.is_none() && is_key(&word.value))
+                    && !is_word(&token, KEYS)
                 {
                     columns.push(word.value.clone());
                 }
@@ -388,22 +390,6 @@ impl Reader<'_> {
         self.parser.prev_token();
         self.wrong()
     }
-}
-
-/// Whether a line of CREATE TABLE that begins with this word declares a key, not a column.
-fn is_key(word: &str) -> bool {
-    let words = [
-        "PRIMARY",
-        "UNIQUE",
-        "KEY",
-        "INDEX",
-        "FULLTEXT",
-        "SPATIAL",
-        "CONSTRAINT",
-        "FOREIGN",
-        "CHECK",
-    ];
-    words.iter().any(|key| word.eq_ignore_ascii_case(key))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::error::DataFusionError;
 
 use super::error::SqlError;
-use super::reply::{SqlColumn, SqlType};
+use super::reply::{Reply, Rows, SqlColumn, SqlType};
 use super::tables::declared::origin_metadata;
 
 /// One value.
@@ -56,6 +56,12 @@ impl VirtualTable {
             nullable: true,
         });
         columns.collect()
+    }
+
+    /// The table as an answer.
+    pub(super) fn reply(&self) -> Result<Reply, SqlError> {
+        let batch = self.batch(|name, _| Field::new(name, DataType::Null, true))?;
+        Ok(Reply::Rows(Rows::ready(batch, self.answer_columns())))
     }
 
     /// A provider of this table for statements.

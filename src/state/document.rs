@@ -67,12 +67,12 @@ impl Document {
         match files::set_aside(&self.path, "corrupt", unix_secs) {
             Ok(aside) => error!(
                 %file, reason, set_aside = %aside.display(),
-                "Cannot read {what}: set the file aside and go on without them."
+                "Could not read {what}; set the file aside and continued without them."
             ),
             Err(error) => {
                 error!(
                     %file, reason, %error,
-                    "Cannot read {what}, nor set the file aside: go on without them, and refuse to change them."
+                    "Could neither read {what} nor set the file aside; continued without them, and changes will be refused."
                 );
                 self.in_the_way = true;
             }

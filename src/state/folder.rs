@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::files;
+use crate::config::data_folder::is_temporary;
 use crate::config::units::rounded_bytes;
 
 /// The setting that names a folder.
@@ -254,6 +255,10 @@ impl LockedFolder {
     pub fn open(setting: Setting, path: &Path) -> Result<Self, StateError> {
         if find(setting, path)? != Folder::Present {
             files::create_folder(path, files::FOLDER_MODE).map_err(setting.failed(MAKE, path))?;
+            // A demo's is new each time.
+            if !path.parent().is_some_and(is_temporary) {
+                info!(dir = %path.display(), "Made the folder of {}: it was not there.", setting.key);
+            }
         }
         let file = File::open(path).map_err(setting.failed("open", path))?;
         match file.try_lock() {

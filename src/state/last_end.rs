@@ -137,7 +137,7 @@ impl RunningMark {
         } else if let Err(error) = fs::remove_file(&self.0)
             && error.kind() != io::ErrorKind::NotFound
         {
-            warn!(%error, file = %self.0.display(), "Cannot remove a file: the next start will take this end for a crash.");
+            warn!(%error, file = %self.0.display(), "Cannot remove a file: the next start will treat this stop as a crash.");
         }
     }
 

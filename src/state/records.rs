@@ -20,13 +20,15 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::pool::snapshot::Damage;
+use crate::value::text::counted;
 
 /// First and last bytes of a snapshot.
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
 /// The version of everything that follows. A daemon reads only this one, and those before, which
-/// are the same but do not know where history goes on, or samples, or spans either: a snapshot is for the next start, not for
-/// archiving. Each two differ by two bits, so that no flipped one turns one into the other.
+/// are the same but do not know where history goes on, or samples, or spans either: a snapshot is
+/// for the next start, not for archiving. Each two differ by two bits, so that no flipped one turns
+/// one into the other.
 const VERSION: u32 = 14;
 const VERSIONS_BEFORE: [u32; 3] = [8, 11, 13];
 
@@ -46,15 +48,15 @@ pub enum ReadError {
     #[error("it has version {0}, and this daemon reads {VERSION}")]
     Version(u32),
     /// It ends too early, after this many records.
-    #[error("it ends in the middle, after {0} records")]
+    #[error("it ends in the middle, after {}", counted(*.0, "record"))]
     Truncated(u64),
     /// A checksum or length is wrong.
-    #[error("it is damaged after {after} records, a checksum or a length is wrong: {problem}")]
+    #[error("it is damaged after {}: {problem}", counted(*.after, "record"))]
     Checksum {
         /// Records before it.
         after: u64,
         /// The problem.
-        problem: io::Error,
+        problem: &'static str,
     },
     /// The content of a record is invalid.
     #[error("record {record} is damaged: {damage}")]
@@ -199,10 +201,10 @@ impl<R: Read> RecordsReader<R> {
         }
     }
 
-    fn checksum(&self, problem: &str) -> ReadError {
+    fn checksum(&self, problem: &'static str) -> ReadError {
         ReadError::Checksum {
             after: self.count,
-            problem: io::Error::other(problem),
+            problem,
         }
     }
 
@@ -244,7 +246,7 @@ fn failed(error: io::Error, after: u64) -> ReadError {
         // Errors of the frame decoder; `Other` is for blocks that cannot be decompressed.
         io::ErrorKind::InvalidData | io::ErrorKind::Other => ReadError::Checksum {
             after,
-            problem: error,
+            problem: "a checksum or a length is wrong",
         },
         _ => ReadError::Io(error),
     }
@@ -302,6 +304,23 @@ mod tests {
         assert!(matches!(read(&newer), Err(ReadError::Version(10))));
         newer[8] = 8;
         read(&newer).unwrap();
+    }
+
+    #[test]
+    fn errors_are_for_people() {
+        let damaged = failed(io::Error::other("BlockChecksumError"), 122);
+        for (error, said) in [
+            (
+                damaged,
+                "it is damaged after 122 records: a checksum or a length is wrong",
+            ),
+            (
+                ReadError::Truncated(1),
+                "it ends in the middle, after 1 record",
+            ),
+        ] {
+            assert_eq!(error.to_string(), said);
+        }
     }
 
     #[test]

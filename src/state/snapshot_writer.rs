@@ -100,11 +100,11 @@ pub fn set_aside(dir: &Path, reason: &str, unix_secs: u32) {
     match files::set_aside(&file, "damaged", unix_secs) {
         Ok(aside) => error!(
             file = %file.display(), reason, set_aside = %aside.display(),
-            "Cannot read the snapshot: set the file aside and start empty."
+            "Could not read the snapshot; set the file aside and started empty."
         ),
         Err(error) => error!(
             file = %file.display(), reason, %error,
-            "Cannot read the snapshot, nor set the file aside: start empty. The next snapshot will take its place."
+            "Could neither read the snapshot nor set it aside; started empty. The next snapshot will replace it."
         ),
     }
 }

@@ -89,6 +89,19 @@ impl Limit {
         self.held_back.fetch_add(1, relaxed);
         None
     }
+
+    /// Returns the number of lines held back once the next one may pass, if there are any: the last
+    /// ones of a burst are told although no other follows.
+    pub fn overdue(&self, now_ms: u64) -> Option<u64> {
+        let (next, held_back) = (&self.next_ms, &self.held_back);
+        let is_due = now_ms >= next.load(Ordering::Relaxed);
+        let held_back = is_due.then(|| held_back.swap(0, Ordering::Relaxed))?;
+        (held_back > 0).then(|| {
+            let after = now_ms.saturating_add(self.span_ms);
+            next.fetch_max(after, Ordering::Relaxed);
+            held_back
+        })
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +115,18 @@ mod tests {
         assert_eq!(limit.pass(1), None);
         assert_eq!(limit.pass(999), None);
         assert_eq!(limit.pass(1000), Some(2));
+        assert_eq!(limit.pass(5000), Some(0));
+    }
+
+    #[test]
+    fn the_last_repeats_of_a_burst_are_told_without_another() {
+        let limit = Limit::new(1000);
+        assert_eq!(limit.pass(0), Some(0));
+        assert_eq!(limit.overdue(2000), None);
+        assert_eq!((limit.pass(3000), limit.pass(3001)), (Some(0), None));
+        assert_eq!(limit.overdue(3999), None);
+        assert_eq!(limit.overdue(4000), Some(1));
+        assert_eq!(limit.overdue(5000), None);
         assert_eq!(limit.pass(5000), Some(0));
     }
 

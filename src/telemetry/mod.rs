@@ -12,6 +12,8 @@ pub mod cpu;
 
 pub mod log;
 
+pub mod losses;
+
 pub mod memory;
 
 pub mod reading;

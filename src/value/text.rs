@@ -5,6 +5,7 @@
 //! signs, so that no name can pass for another or rearrange its row. Pure functions.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use super::Unit;
 
@@ -38,6 +39,9 @@ const fn is_hidden(character: char) -> bool {
         | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' | '\u{f0000}'..='\u{10ffff}')
 }
 
+/// Sign of negative numbers.
+pub(crate) const MINUS: char = '\u{2212}';
+
 /// Shown in place of a missing number.
 pub(crate) const UNKNOWN: &str = "\u{2013}";
 
@@ -46,6 +50,7 @@ pub(crate) const UNKNOWN: &str = "\u{2013}";
 pub fn number(number: f64) -> String {
     match number.abs() {
         size if !size.is_finite() => UNKNOWN.to_owned(),
+        size if number < 0.0 && size >= 0.000_05 => format!("{MINUS}{}", self::number(size)),
         1e15.. => format!("{number:.2e}"),
         99.95.. | 0.0 => grouped(number),
         9.995.. => format!("{number:.1}"),
@@ -82,6 +87,7 @@ pub(crate) fn with_unit(value: f64, unit: Unit) -> String {
     };
     match unit {
         Unit::Seconds => secs(value),
+        Unit::Microseconds => number(value) + " \u{b5}s",
         Unit::Bytes => bytes(value),
         Unit::Kib => bytes(value * 1024.0),
         Unit::BytesPerSecond => bytes(value) + "/s",
@@ -197,6 +203,16 @@ pub(crate) fn counted(many: u64, one: &str) -> String {
     format!("{} {one}{ending}", count(many))
 }
 
+/// A number and what is said of it: `1 row is lost`, `12 rows are lost`.
+pub(crate) fn numbered<N: fmt::Display + PartialEq + From<u8>>(
+    number: N,
+    one: &str,
+    many: &str,
+) -> String {
+    let what = if number == N::from(1) { one } else { many };
+    format!("{number} {what}")
+}
+
 /// Formats microseconds like [`secs`].
 pub(crate) fn micros(us: u64) -> String {
     secs(us as f64 / 1e6)
@@ -220,9 +236,16 @@ pub(crate) fn change(part: f64) -> String {
         10.0.. => format!("\u{d7}{}", grouped((1.0 + part).round())),
         part if part.abs() < 0.000_5 => "0 %".to_owned(),
         part => {
-            let sign = if part < 0.0 { '\u{2212}' } else { '+' };
-            let digits = usize::from(part.abs() < 0.099_5);
-            format!("{sign}{:.digits$} %", 100.0 * part.abs())
+            let sign = if part < 0.0 { MINUS } else { '+' };
+            // All of it is gone only at 100 %.
+            let (percent, is_nearly_all) = (100.0 * part.abs(), part > -1.0 && part <= -0.995);
+            let percent = if is_nearly_all {
+                percent.min(99.9)
+            } else {
+                percent
+            };
+            let digits = usize::from(part.abs() < 0.099_5 || is_nearly_all);
+            format!("{sign}{percent:.digits$} %")
         }
     }
 }
@@ -269,7 +292,7 @@ pub fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
     let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
     if number < 0.0 && digits != "0" {
-        text.push('-');
+        text.push(MINUS);
     }
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
@@ -302,7 +325,8 @@ mod tests {
             (99.94, "99.9"),
             (99.96, "100"),
             (1_234_567.4, "1,234,567"),
-            (-1234.0, "-1,234"),
+            (-1234.0, "\u{2212}1,234"),
+            (-12.34, "\u{2212}12.3"),
             (f64::NAN, "\u{2013}"),
         ];
         for (given, shown) in cases {
@@ -341,12 +365,24 @@ mod tests {
             [850.0, 0.5, 10.0, 12_000.0, 1.25e6].map(short),
             ["850", "0.5", "10", "12k", "1.25M"]
         );
-        let changes = [0.0, 0.123, 0.012, -0.5, -1.0, 13.2, f64::NAN];
+        let changes = [
+            0.0,
+            0.123,
+            0.012,
+            -0.5,
+            -0.9962,
+            -0.9999,
+            -1.0,
+            13.2,
+            f64::NAN,
+        ];
         let shown = [
             "0 %",
             "+12 %",
             "+1.2 %",
             "\u{2212}50 %",
+            "\u{2212}99.6 %",
+            "\u{2212}99.9 %",
             "\u{2212}100 %",
             "\u{d7}14",
             "\u{2013}",

@@ -14,6 +14,8 @@ pub enum Unit {
     Count,
     /// A duration in seconds.
     Seconds,
+    /// A duration in microseconds.
+    Microseconds,
     /// A time, in seconds since 1970.
     UnixSeconds,
     /// Bytes.
@@ -36,10 +38,11 @@ pub enum Unit {
 
 impl Unit {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::None,
         Self::Count,
         Self::Seconds,
+        Self::Microseconds,
         Self::UnixSeconds,
         Self::Bytes,
         Self::Kib,
@@ -58,6 +61,7 @@ impl Unit {
             Self::None => "none",
             Self::Count => "count",
             Self::Seconds => "seconds",
+            Self::Microseconds => "microseconds",
             Self::UnixSeconds => "unix_seconds",
             Self::Bytes => "bytes",
             Self::Kib => "kib",

@@ -274,6 +274,58 @@ fn a_heat_map_shows_what_is_too_long_and_what_failed() {
     here.stop();
 }
 
+/// Of more tags than the table has room for, those that most requests have are shown, whatever one
+/// odd request brings, and a condition reaches the others.
+#[test]
+fn calls_are_shown_of_the_tags_that_most_requests_have() {
+    const OFTEN: [&str; 8] = [
+        "action", "backend", "cache", "class", "db", "driver", "group", "op",
+    ];
+    let here = Here::start(&[]);
+    let site = &here.site;
+    let mut sender = Sender::new(site);
+    let mut odd = request("h", "s", "/odd");
+    for number in 0..300 {
+        odd.add_timer(1, 0.125, &[(&*format!("a{number:03}"), "x")]);
+    }
+    for number in 0..20 {
+        let mut packet = request("h", "s", "/list");
+        for name in OFTEN {
+            packet.add_timer(200, 0.125, &[(name, "x")]);
+        }
+        if number < 10 {
+            packet.add_timer(100, 0.125, &[("endpoint", "x")]);
+        }
+        sender.send(&packet.encode_to_vec());
+    }
+    sender.send(&odd.encode_to_vec());
+    sender.at_rest();
+    let rows = |query: &str| {
+        let answer = site.post("/api/v1/sql", &json!({ "query": query }).to_string());
+        let answer: Json = serde_json::from_str(&answer.body).unwrap();
+        answer["rows"].clone()
+    };
+    let names = rows("SELECT DISTINCT tag_name FROM many_calls ORDER BY 1");
+    assert_eq!(names, json!(OFTEN.map(|name| [name])));
+    let of = |name: &str| {
+        rows(&format!(
+            "SELECT hits_max FROM many_calls WHERE tag_name = '{name}' AND tag_value = 'x'"
+        ))
+    };
+    for (name, hits) in [("group", 200), ("endpoint", 100), ("a150", 1)] {
+        assert_eq!(of(name), json!([[hits]]), "{name}");
+    }
+    let answer = site.json("/api/v1/reports/many_calls");
+    let partial = answer["partial"][0].as_str().unwrap();
+    assert_has!(partial => "192 tags are left out", "the 8 shown: \"endpoint\", \"a000\", ");
+    let endpoint = site.json("/api/v1/reports/many_calls?tag_name=endpoint");
+    assert_eq!(endpoint["rows"][0]["hits_max"], 100, "{endpoint}");
+    assert!(endpoint.get("partial").is_none(), "{endpoint}");
+    let page = site.get("/calls?by=op").body;
+    assert_has!(page => "<option value=\"op\" selected>", "<option value=\"endpoint\">");
+    here.stop();
+}
+
 #[test]
 fn too_many_calls_are_found_with_an_example() {
     let here = Here::start(&[]);

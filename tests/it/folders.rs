@@ -200,7 +200,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     commands(&[]);
     for (how, said, undo) in [
         ("ro", "Read-only file system", "rw"),
-        ("full", "shall stay free", ""),
+        ("full", "must stay free", ""),
     ] {
         let filler = place.path().join("filler");
         if how == "ro" {

@@ -257,7 +257,7 @@ fn a_folder_that_cannot_be_used_is_named() {
         assert!(text.contains("history.dir"), "{command}: {text}");
     }
     // Whoever comes second receives, and has the folder when the first has gone.
-    let second = Program::serve(&[&setting(dir.path())]);
+    let mut second = Program::serve(&[&setting(dir.path())]);
     let off = of_history(&second.site)["off"].to_string();
     assert!(off.contains("is in use by another pinbad"), "{off}");
     here.stop();
@@ -265,4 +265,26 @@ fn a_folder_that_cannot_be_used_is_named() {
         let history = of_history(&second.site);
         history["off"].is_null().then_some(()).ok_or(history)
     });
+    second.signal("TERM");
+    second.wait();
+    // A manifest with which history would be off.
+    let command = |command: &str| {
+        let listen = ["ingest", "http", "mysql"].map(|it| format!("{it}.listen=127.0.0.1:0"));
+        let mut other = pinbad();
+        other.args([command, "--set", &setting(dir.path())]);
+        listen.iter().for_each(|it| {
+            other.args(["--set", it]);
+        });
+        run(&mut other)
+    };
+    assert_eq!(command("check").code, Some(0));
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    for name in ["doctor", "check"] {
+        let ended = command(name);
+        let text = format!("{}{}", ended.out, ended.err);
+        assert_eq!(ended.code, Some(1), "{name}: {text}");
+        assert_has!(text => "manifest is damaged", "history is off with it");
+    }
 }

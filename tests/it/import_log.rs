@@ -141,6 +141,23 @@ fn covered(site: &Site, from: u64, to: u64) -> u64 {
     report(site, from, to)["covered_seconds"].as_u64().unwrap()
 }
 
+/// Lines that are older than all that is kept are told, and so is that `--live` takes no URL.
+#[test]
+fn what_will_not_stay_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new((START_SECS + 6 * 365 * 86_400) * 1000));
+    let here = start(&dir.path().join("history"), &clock);
+    let path = dir.path().join("access.log");
+    fs::write(&path, text(&lines(START_SECS, 50, 1_000))).unwrap();
+    let log = path.to_str().unwrap();
+    let told = " s: 50 requests, 50 older than history.retention_day, which are soon removed";
+    imported(&here.site, &[log], told);
+    let said = import(&here.site, &["--live", log]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("give --to ADDRESS"), "{said:?}");
+    here.stop();
+}
+
 #[test]
 fn what_is_imported_is_counted_when_it_was_and_once() {
     let dir = tempfile::tempdir().unwrap();

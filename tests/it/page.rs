@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use pinbad::input::pinba::model::Request;
 use serde_json::json;
 
-use crate::harness::{Here, Program, Site, await_until, connect};
+use crate::harness::{Here, Program, Site, await_condition, await_until, connect};
 use crate::packets::request;
 
 /// Names that try to be something else.
@@ -279,6 +279,7 @@ fn mistakes_are_said_by_pages() {
         "/timers?sort=nope" => 400, "accepted: time";
         "/daemon?x=1" => 400, "unknown parameter";
         "/?sort=nope" => 400, "accepted: time, p95, count, errors";
+        "/?fromm=-1h" => 400, "unknown parameter";
         "/reports/%ff" => 400, "UTF-8";
     ] {
         let reply = site.get(target);
@@ -300,12 +301,70 @@ fn mistakes_are_said_by_pages() {
     {
         assert_eq!(site.get(target).status, 200, "{target}");
     }
+    let nothing = site.get("/api/v1/reports/hist");
+    assert_eq!(nothing.status, 400, "{}", nothing.body);
+    assert_has!(nothing.body => "index_value: is missing");
+    assert_eq!(
+        site.json("/api/v1/reports/hist?index_value=x")["total_rows"],
+        0
+    );
     assert_eq!(site.ask("POST", "/reports", Some("{}")).status, 405);
     here.stop();
 
     let here = Here::start(&["pool.request_pool_size=0"]);
     assert_eq!(here.site.get("/").status, 200);
     assert_eq!(here.site.get("/requests").status, 404);
+    here.stop();
+}
+
+#[test]
+fn tables_of_the_daemon_itself_tell_what_is_now() {
+    let here = Here::start(&[]);
+    let site = &here.site;
+    let page = |name: &str| site.get(&format!("/reports/{name}")).body;
+    let empty = page("annotation");
+    assert_has!(empty => "<caption>annotation</caption>", "The table has no rows now.");
+    let note = r#"{"text": "deployed", "time": 1700000000}"#;
+    assert_eq!(site.post("/api/v1/annotations", note).status, 201);
+    let moment = "<time datetime=\"2023-11-14T22:13:20Z\">2023-11-14 22:13:20</time>";
+    // Another page than the one that was built a moment ago.
+    assert_has!(page("annotation?limit=20") => moment);
+    // What has no value is not what did not fit.
+    assert!(!page("active_reports").contains("(other)"));
+    let reports = site.json("/api/v1/reports")["reports"].clone();
+    let active = reports.as_array().unwrap().iter();
+    let active = active.clone().find(|it| it["name"] == "active_reports");
+    let columns = active.unwrap()["columns"].as_array().unwrap().iter();
+    let units = columns.filter(|it| it["name"].as_str().unwrap().ends_with("_per_packet"));
+    let units: Vec<_> = units.map(|it| it["unit"].clone()).collect();
+    assert_eq!(units, ["microseconds"; 2]);
+    here.stop();
+}
+
+#[test]
+fn a_cell_of_a_live_heat_map_leads_to_requests_in_memory() {
+    let here = Here::start(&[]);
+    let site = &here.site;
+    site.send((0..40).map(|_| hostile_request("/a")));
+    let row = "/reports/report_by_script_name/row?script_name=%2Fa";
+    let body = await_condition("it has a heat map", || {
+        let body = site.get(row).body;
+        body.contains("class=\"cells\"")
+            .then_some(body.clone())
+            .ok_or(body)
+    });
+    let cells = body.split("class=\"cells\"").nth(1).unwrap();
+    let found = links(cells.split("</g>").next().unwrap()).into_iter();
+    let found = found.map(|link| {
+        assert!(
+            link.contains("&since=") && link.contains("&until="),
+            "{link}"
+        );
+        let api = link.replacen("/requests", "/api/v1/requests", 1);
+        let api = api.replace("&sort=-req_time", "");
+        site.json(&api)["rows"].as_array().unwrap().len()
+    });
+    assert_eq!(found.sum::<usize>(), 40);
     here.stop();
 }
 

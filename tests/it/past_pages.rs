@@ -228,6 +228,35 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
 }
 
 #[test]
+fn what_has_no_past_says_so_and_offers_none() {
+    let (here, _clock, _dir) = Here::with_own_history(START_SECS, &[]);
+    let site = &here.site;
+    for (name, why) in [
+        ("status", "has no past: its rows are as of now"),
+        ("report_by_schema", "is not kept"),
+    ] {
+        let refused = site.get(&format!("/reports/{name}?from=-1h&tz=UTC"));
+        assert_eq!(refused.status, 404, "{name}");
+        let live = format!("<a href=\"/reports/{name}?tz=UTC\">The same page, live</a>");
+        assert_has!(refused.body => why, "report_by_script_name", live.as_str());
+        let body = page(site, &format!("/reports/{name}"));
+        let control = body.split("<nav class=\"time\"").nth(1).unwrap();
+        let control = control.split("</nav>").next().unwrap();
+        assert_has!(control => why);
+        assert_eq!(control.matches("<a ").count(), 1, "{control}");
+    }
+    let api = site.get("/api/v1/reports/status?from=-1h").problem(404);
+    assert_has!(api => "has no past");
+    let list = links(&page(site, "/reports?from=-1h"));
+    let leads = |name: &str| {
+        list.iter()
+            .any(|it| it.starts_with(&format!("/reports/{name}?")))
+    };
+    assert!(leads("report_by_script_name") && !leads("status") && !leads("report_by_schema"));
+    here.stop();
+}
+
+#[test]
 fn without_history_the_control_says_why() {
     let here = Here::start(&[]);
     // The daemon itself has no past to choose.

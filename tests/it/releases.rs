@@ -144,7 +144,12 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
 
     let here = start(dir.path(), &clock);
     let site = &here.site;
-    assert_eq!(judged(site, "1.1"), slow);
+    let [again, slow] = [judged(site, "1.1"), slow].map(|mut row| {
+        // Known some seconds later.
+        row.as_object_mut().unwrap().remove("running_since");
+        row
+    });
+    assert_eq!(again, slow);
     // Its windows go on where they were.
     for _ in 0..17 {
         window(&here, &clock, "1.1", 30, 0.25);

@@ -262,6 +262,41 @@ fn a_damaged_snapshot_is_set_aside_and_named() {
     }
 }
 
+/// Folders that were not there are named when they are made; what a damaged snapshot had of reports
+/// comes from history, as after a kill.
+#[test]
+fn new_folders_are_named_and_a_damaged_snapshot_is_replaced_by_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("new");
+    let mut settings = settings(&folder);
+    settings[0] = "pool.stats_history=15m".to_owned();
+    let history = folder.join("history");
+    settings.push(format!("history.dir={}", history.display()));
+    settings.push("history.free_min=0".to_owned());
+    let mut program = Program::serve(&refs(&settings));
+    let made = program.log().into_iter().filter(|line| {
+        let said = line["message"].as_str().unwrap_or_default();
+        line["level"] == "INFO" && said.starts_with("Made the folder of ")
+    });
+    let made: Vec<Json> = made.map(|line| line["dir"].clone()).collect();
+    assert_eq!(made, [folder.to_str().unwrap(), history.to_str().unwrap()]);
+    assert_eq!(
+        program
+            .site
+            .send((0..300).map(packet))
+            .count("requests_merged"),
+        300
+    );
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    std::fs::write(folder.join("snapshot"), "damaged").unwrap();
+    let program = Program::serve(&refs(&settings));
+    assert_eq!(program.site.json("/api/v1/info")["req_count"], 300);
+    let log = program.log();
+    let said = "No snapshot came back: reports are filled from history, by the minute.";
+    assert!(log.iter().any(|line| line["message"] == said), "{log:?}");
+}
+
 /// Cut anywhere, or with any byte changed: an empty daemon, never a panic.
 #[test]
 fn wherever_a_snapshot_is_damaged_that_is_noticed() {

@@ -142,7 +142,7 @@ fn without_descriptors_it_goes_on_and_comes_back() {
     let lines = program.log();
     let said = lines
         .iter()
-        .filter(|line| line["message"] == "Cannot accept HTTP connections; trying on.")
+        .filter(|line| line["message"] == "Cannot accept HTTP connections; retrying.")
         .count();
     // Once a minute, however often a place became free in between: those that are served and say
     // nothing leave, and others take their places.

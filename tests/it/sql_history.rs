@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pinbad::clock::{Clock, ManualClock};
-use pinbad::history::{Batch, Dataset, Gain, Retention, Store};
+use pinbad::history::{Dataset, Gain, Retention, Store, UnflushedRows};
 use pinbad::report::builtin;
 use pinbad::report::definition::Defaults;
 use pinbad::report::row_key::push_key;
@@ -175,7 +175,7 @@ fn percentiles_of_many_groups_are_merged_as_they_are_read() {
     let end = START_MS / 1_000;
     let begin = end - hours * 3_600;
     for hour in 0..hours {
-        let mut batch = Batch::default();
+        let mut batch = UnflushedRows::default();
         for minute in 0..60 {
             for script in 0..scripts {
                 let mut key = Vec::new();

@@ -153,6 +153,6 @@ fn the_end_of_a_certificate_is_told() {
         assert_has!(remark.unwrap_or_default() => said);
     }
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
-    assert_has!(expiry_remark(now + 3 * 86_400).unwrap() => "expires soon");
+    assert_has!(expiry_remark(now + 3 * 86_400 - 60).unwrap() => "expires soon, in 2 days, on 2");
     assert_eq!(expiry_remark(now + 15 * 86_400), None);
 }

@@ -251,7 +251,7 @@ fn an_objective_in_words_says_what_cannot_happen() {
         "report = \"report_by_script_name\"\nwhere = \"script_name=/a*\"\ngood = \"req_time <= 0.5\"\nobjective = 90",
     );
     let words = rules.unwrap()[0].words();
-    let expected = "x (page): 90% of the requests of report_by_script_name (script_name=/a*) take less than 0.507904 s and are no \
+    let expected = "x (page): 90% of the requests of report_by_script_name (script_name=/a*) take less than 0.507904 s and are not \
                     errors, over 30d; fires while the budget for the others burns too fast: more than 14.4 times over both 1h and \
                     5m (never: not even with every request bad), or more than 6 times over both 6h and 30m; ";
     assert!(words.starts_with(expected), "{words}");
@@ -276,7 +276,7 @@ fn what_is_wrong_is_refused_by_file_line_and_key() {
             "slo.good = \"p95 <= 1\": not about req_time; accepted: \"req_time <= DURATION\"";
         "report = \"info\"\nobjective = 99\ngood = \"req_time < 1\"" => "no <=";
         "report = \"info\"\nobjective = 99\ngood = \"req_time <= 1parsec\"" =>
-            "\"parsec\" is no unit of time";
+            "\"parsec\" is not a unit of time";
         "report = \"info\"\nobjective = 99\nperiod = \"1h\"" =>
             "slo.period = \"1h\": too short; accepted: a duration from 1d to 90d";
         "report = \"info\"\nobjective = 99\nwindow = \"1h\"" =>

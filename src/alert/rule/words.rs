@@ -1,5 +1,5 @@
-//! What a rule says: labels, threshold and summary of its alerts, the rule in words, and what its
-//! chart shows.
+//! The texts of a rule: labels, threshold and summary of its alerts, the rule in words, and what
+//! its chart shows.
 
 use std::collections::BTreeMap;
 

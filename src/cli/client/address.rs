@@ -3,12 +3,11 @@
 //! Pure functions. Errors are in words; a password is never part of an error or of the address
 //! shown.
 
+use percent_encoding::percent_decode_str;
+
 use super::credentials::basic;
 use super::format::visible;
 use crate::config::secret::Secret;
-
-/// Bytes that need no encoding in a path or query.
-const PLAIN: &[u8] = b"-._~";
 
 /// Splits an address into the URL of the daemon and the credentials.
 ///
@@ -21,7 +20,7 @@ pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
     let scheme = ["http", "https"]
         .into_iter()
         .find(|known| known.eq_ignore_ascii_case(scheme))
-        .ok_or_else(|| format!("--url: {:?} is no scheme; {ACCEPTED}", visible(scheme)))?;
+        .ok_or_else(|| format!("--url: {:?} is not a scheme; {ACCEPTED}", visible(scheme)))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let path = path.trim_end_matches('/');
@@ -31,7 +30,7 @@ pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
             let (name, password) = user.split_once(':').unwrap_or((user, ""));
             let (Some(name), Some(password)) = (decoded(name), decoded(password)) else {
                 return Err(format!(
-                    "--url: name or password is no percent-encoded text; {ACCEPTED}"
+                    "--url: name or password is not percent-encoded text; {ACCEPTED}"
                 ));
             };
             (Some(basic(&name, &password)), host)
@@ -45,37 +44,17 @@ pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !br#"<>"\^`{|}"#.contains(&byte);
     if !host.bytes().chain(path.bytes()).all(fits) {
         let shown = visible(host);
-        return Err(format!("--url: {shown:?} is no host; {ACCEPTED}"));
+        return Err(format!("--url: {shown:?} is not a host; {ACCEPTED}"));
     }
     Ok((format!("{scheme}://{host}{path}"), credentials))
 }
 
 /// Decodes percent-encoded text such as `%41`.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(rest.next()?).to_digit(16);
-            bytes.push((digit()? * 16 + digit()?) as u8);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// Percent-encodes a name or a value for a path or a query.
-pub fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+    let is_hex = |part: &str| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    let is_whole = text.split('%').skip(1).all(is_hex);
+    let decoded = percent_decode_str(text).decode_utf8().ok();
+    Some(decoded.filter(|_| is_whole)?.into_owned())
 }
 
 #[cfg(test)]

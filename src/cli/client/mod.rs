@@ -6,7 +6,7 @@
 //! file or the environment and accompany every request.
 
 use std::io::{BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as FlagGroup;
@@ -25,6 +25,7 @@ use crate::config::secret::Secret;
 pub mod address;
 pub mod credentials;
 
+const JSON: &str = "application/json";
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for an answer: filling a report from a full pool may take seconds.
@@ -88,7 +89,7 @@ pub enum ClientError {
         problem: String,
     },
     /// The answer came from something else.
-    #[error("{url}: this is no pinbad, it answered {answered}")]
+    #[error("{url}: this is not pinbad: it answered {answered}")]
     NotOurs {
         /// The URL requested.
         url: String,
@@ -117,8 +118,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for the daemon at this URL, with credentials from the flags or the environment;
-    /// sends nothing yet.
+    /// A client for the daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out).
+    /// A name and password in it take precedence over the token of the flags or the environment.
+    /// Sends nothing yet.
     ///
     /// # Errors
     /// [`ClientError::Usage`].
@@ -127,22 +129,6 @@ impl Client {
         let roots = ("--ca-file", flags.ca_file.as_deref());
         Self::with(url, token, |settings, url| {
             roots::agent(settings, url, roots, flags.own_certificate.as_deref())
-        })
-    }
-
-    /// A client for the daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out);
-    /// a name and password in it take precedence over `authorization`. `ca_file` replaces the
-    /// certificate authorities of the system.
-    ///
-    /// # Errors
-    /// [`ClientError::Usage`].
-    pub fn new(
-        url: &str,
-        authorization: Option<Secret>,
-        ca_file: Option<&Path>,
-    ) -> Result<Self, ClientError> {
-        Self::with(url, authorization, |settings, url| {
-            roots::agent(settings, url, ("--ca-file", ca_file), None)
         })
     }
 
@@ -214,9 +200,7 @@ impl Client {
     /// # Errors
     /// Fails if there is no daemon, or it refuses.
     pub fn delete(&self, path: &str) -> Result<Json, ClientError> {
-        let request = self.addressed(path).method("DELETE");
-        let request = request.header("content-type", "application/json");
-        let answer = self.send(request.body(()), false)?;
+        let answer = self.send(path, Some(("DELETE", JSON)), (), false)?;
         self.json(path, answer, 200)
     }
 
@@ -225,9 +209,8 @@ impl Client {
     /// # Errors
     /// Fails if there is no daemon, or it refuses.
     pub fn send_bytes(&self, path: &str, bytes: &[u8]) -> Result<Json, ClientError> {
-        let request = self.addressed(path).method("POST");
-        let request = request.header("content-type", "application/octet-stream");
-        let answer = self.send(request.body(bytes), false)?;
+        let how = ("POST", "application/octet-stream");
+        let answer = self.send(path, Some(how), bytes, false)?;
         self.json(path, answer, 200)
     }
 
@@ -272,29 +255,28 @@ impl Client {
         body: Option<String>,
         stream: bool,
     ) -> Result<Response<Body>, ClientError> {
-        let request = self.addressed(path);
-        let Some(body) = body else {
-            return self.send(request.body(()), stream);
-        };
-        let request = request.method("POST");
-        let request = request.header("content-type", "application/json");
-        self.send(request.body(body), stream)
-    }
-
-    /// A request for a path, with the credentials.
-    fn addressed(&self, path: &str) -> ureq::http::request::Builder {
-        let request = Request::builder().uri(format!("{}{path}", self.url));
-        match &self.authorization {
-            Some(authorization) => request.header("authorization", authorization.reveal()),
-            None => request,
+        match body {
+            None => self.send(path, None, (), stream),
+            Some(body) => self.send(path, Some(("POST", JSON)), body, stream),
         }
     }
 
+    /// Sends a request with the credentials: GET, or another method with a media type.
     fn send(
         &self,
-        request: ureq::http::Result<Request<impl AsSendBody>>,
+        path: &str,
+        how: Option<(&str, &str)>,
+        body: impl AsSendBody,
         stream: bool,
     ) -> Result<Response<Body>, ClientError> {
+        let mut request = Request::builder().uri(format!("{}{path}", self.url));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization.reveal());
+        }
+        if let Some((method, media_type)) = how {
+            request = request.method(method).header("content-type", media_type);
+        }
+        let request = request.body(body);
         let request = request.map_err(|error| self.unreachable(error.to_string()))?;
         let request = self.agent.configure_request(request);
         let request = match stream {
@@ -391,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_from_somebody_elses_answer() {
-        let client = Client::new("h:1", None, None).unwrap();
+        let client = Client::at("h:1", &AccessFlags::default()).unwrap();
         let refused = client.refusal("/x", 404, Ok(serde_json::json!({"detail": "no such"})));
         assert_eq!(
             (refused.to_string(), refused.advice()),
@@ -406,7 +388,7 @@ mod tests {
         ] {
             let told = client.refusal("/x", 404, body).to_string();
             assert!(
-                told.starts_with("http://h:1/x: this is no pinbad"),
+                told.starts_with("http://h:1/x: this is not pinbad"),
                 "{told}"
             );
             assert!(told.ends_with(shown), "{told}");

@@ -2,6 +2,27 @@
 
 use super::*;
 
+#[test]
+fn the_socket_of_systemd_is_told_from_that_of_another_pinbad() {
+    let active =
+        "Listen=[::]:30002 (Datagram)\nListen=0.0.0.0:30003 (Datagram)\nActiveState=active\n";
+    assert!(holds(active, 30_002) && holds(active, 30_003));
+    assert!(!holds(active, 3_000) && !holds(active, 2));
+    assert!(!holds(&active.replace("=active", "=inactive"), 30_002));
+    assert!(!holds(&active.replace("Datagram", "Stream"), 30_002));
+    assert!(!holds("Unit pinbad.socket could not be found.", 30_002));
+}
+
+#[test]
+fn advice_names_the_flag_that_there_is() {
+    let failure = Failure::failed("no answer; is pinbad running? --url says where");
+    let failure = with_flag(failure, "--ready URL");
+    assert_eq!(
+        failure.problems,
+        ["no answer; is pinbad running? --ready URL says where"]
+    );
+}
+
 fn config(settings: &[&str]) -> Config {
     let flags = crate::config::ConfigFlags {
         set: settings.iter().map(|&setting| setting.to_owned()).collect(),

@@ -174,27 +174,19 @@ impl Shop {
         let (mut called, mut waited, mut own) = (Duration::ZERO, Duration::ZERO, time);
         // Sign-in uses a service that does not answer: half of the requests fail at once, half
         // after waiting for it.
-        if failing && rng.random_bool(0.5) {
-            waited = AUTH_TIMEOUT;
-            add_call(
-                &mut request,
-                ["http", "auth.internal", "GET"],
-                1,
-                (waited, Duration::ZERO),
-            );
-        } else if unpaid && !failing {
-            waited = PAYMENT_TIMEOUT;
-            add_call(
-                &mut request,
-                ["http", "payments.example", "POST"],
-                1,
-                (waited, Duration::ZERO),
-            );
+        let silent = match (failing, unpaid) {
+            (true, _) => rng.random_bool(0.5).then_some(SIGN_IN),
+            (false, true) => Some(PAYMENT),
+            (false, false) => None,
+        };
+        if let Some((server, operation, timeout)) = silent {
+            waited = timeout;
+            let tags = ["http", server, operation];
+            add_call(&mut request, tags, 1, (waited, Duration::ZERO));
         }
-        let calls = if failing || unpaid {
-            &[][..]
-        } else {
-            &calls[&script.calls][..]
+        let calls = match failing || unpaid {
+            true => &[][..],
+            false => &calls[&script.calls][..],
         };
         let mut late = match slowed {
             true => time.mul_f64(rng.random_range(4.0..9.0)),
@@ -204,10 +196,9 @@ impl Shop {
             let hits = Poisson::new(call.hits).expect("a mean above zero");
             let hits = hits.sample(rng) as u32;
             let reads = call.backend == "replica";
-            let late = if reads {
-                std::mem::take(&mut late)
-            } else {
-                Duration::ZERO
+            let late = match reads {
+                true => std::mem::take(&mut late),
+                false => Duration::ZERO,
             };
             if hits == 0 && late.is_zero() {
                 continue;
@@ -228,12 +219,8 @@ impl Shop {
             let value = share(time, call.share * rng.random_range(0.6..1.15));
             own = own.saturating_sub(value);
             let value = value * times;
-            add_call(
-                &mut request,
-                tags,
-                hits.max(1) * times,
-                (value + late, value),
-            );
+            let hits = hits.max(1) * times;
+            add_call(&mut request, tags, hits, (value + late, value));
             called += value;
             waited += late;
         }
@@ -243,11 +230,7 @@ impl Shop {
         request.ru_utime = Some(cpu(user, &request.timer_ru_utime));
         request.ru_stime = Some(cpu(system, &request.timer_ru_stime));
         // Something else uses its processors half of the time.
-        let stolen = if host == SLOW_HOST {
-            own * 2
-        } else {
-            Duration::ZERO
-        };
+        let stolen = own * (2 * u32::from(host == SLOW_HOST));
         request.request_time = Some(packet::seconds(own + called + waited + stolen));
         request
     }
@@ -289,14 +272,14 @@ const BROKEN_HOST: &str = "api-02";
 const SLOW_HOST: &str = "web-03";
 /// Payments fail for 40 s out of six minutes.
 const OUTAGE: Phase = (360, 50..90);
-/// How long a request waits for the payment service.
-const PAYMENT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A service that does not answer, an operation, and how long a request waits for it.
+type Silent = (&'static str, &'static str, Duration);
+const PAYMENT: Silent = ("payments.example", "POST", Duration::from_secs(3));
+const SIGN_IN: Silent = ("auth.internal", "GET", Duration::from_secs(5));
 /// The release that queries the database for each row of a page.
 const CARELESS_RELEASE: &str = "2024.49.0";
 const CARELESS_SCRIPT: &str = "/catalog/product.php";
 const CARELESS_TIMES: u32 = 10;
-/// How long a request waits for the unresponsive service.
-const AUTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn in_phase(at: Duration, (period, seconds): Phase) -> bool {
     seconds.contains(&(at.as_secs() % period))

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::cli::format::{bytes, grouped, number, secs, visible};
 use crate::value;
-use crate::value::text::Scale;
+use crate::value::text::{Scale, with_unit};
 
 /// Width of a bar.
 const BAR: usize = 10;
@@ -28,6 +28,8 @@ pub enum Unit {
     Kib,
     /// Bytes.
     Bytes,
+    /// Microseconds, never in a larger unit.
+    Micros,
     /// A plain number: an id, a status.
     Plain,
     /// Any other number, such as a rate.
@@ -45,6 +47,7 @@ impl Unit {
             value::Unit::Bytes | value::Unit::BytesPerSecond => Self::Bytes,
             value::Unit::Kib | value::Unit::KibPerSecond => Self::Kib,
             value::Unit::Percent => Self::Percent,
+            value::Unit::Microseconds => Self::Micros,
             value::Unit::Ratio | value::Unit::CountPerSecond | value::Unit::SecondsPerSecond => {
                 Self::Number
             }
@@ -81,6 +84,7 @@ impl Unit {
         };
         match self {
             Self::Seconds => secs(of),
+            Self::Micros => with_unit(of, value::Unit::Microseconds),
             Self::Percent => format!("{of:.1}%"),
             Self::Share => format!("{} {:>4}", bar(of / 100.0), format!("{of:.0}%")),
             Self::Kib => bytes(of * 1024.0),

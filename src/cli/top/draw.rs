@@ -72,7 +72,7 @@ fn head(model: &Model, columns: usize, height: usize) -> Vec<Line<'static>> {
     }
     lines.push(title(model, columns));
     lines.push(match (&model.lost, &model.stats.sample) {
-        (Some(why), _) => Line::styled(format!("No answer: {why}; trying on."), ALARM),
+        (Some(why), _) => Line::styled(format!("No answer: {why}; retrying."), ALARM),
         (_, None) => Line::styled("Waiting for the daemon.", DIM),
         (_, Some(sample)) => traffic(&model.stats, sample),
     });

@@ -6,7 +6,7 @@
 use super::TopFlags;
 use super::draw::memory;
 use super::layout::Layout;
-use super::location::{BY_KEY, Location};
+use super::location::{BY_KEY, Location, TABS};
 use super::poll::{Poller, Query};
 use super::table::Table;
 use crate::cli::Failure;
@@ -41,11 +41,7 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
     );
     let locations = match &flags.report {
         Some(name) => vec![Location::Report(name.clone())],
-        None => BY_KEY
-            .iter()
-            .map(Location::ByKey)
-            .chain([Location::Timers])
-            .collect(),
+        None => TABS[..=BY_KEY.len()].to_vec(),
     };
     for (at, location) in locations.into_iter().enumerate() {
         let sort = flags.sort.as_deref().filter(|_| at == 0);

@@ -17,9 +17,9 @@ use super::stats::Sample;
 use super::table::Content;
 use super::timers;
 use super::views::{self, ReportInfo};
-use crate::cli::client::address::encoded;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::visible;
+use crate::http::encode;
 
 /// Capacity of the channel, in updates.
 const WAITING: usize = 4;
@@ -98,9 +98,8 @@ fn run(
             match poller.sample(query.interval) {
                 Ok(sample) => {
                     let since = sampled.replace(now).map(|before| now - before);
-                    updates
-                        .send(Update::Sample(sample, since.unwrap_or_default()))
-                        .ok()?;
+                    let sample = Update::Sample(sample, since.unwrap_or_default());
+                    updates.send(sample).ok()?;
                 }
                 Err(error) => {
                     sampled = None;
@@ -111,15 +110,11 @@ fn run(
         // A single request does not change.
         let again = !matches!(query.location, Location::Request(_)) || shown != Some(query.serial);
         if again && sampled.is_some() {
-            updates
-                .send(match poller.page(&query) {
-                    Ok(page) => {
-                        shown = Some(query.serial);
-                        Update::Page(query.serial, Ok(page))
-                    }
-                    Err(error) => update(query.serial, error),
-                })
-                .ok()?;
+            let page = poller.page(&query);
+            shown = page.is_ok().then_some(query.serial).or(shown);
+            let page = page.map(|page| Update::Page(query.serial, Ok(page)));
+            let page = page.unwrap_or_else(|error| update(query.serial, error));
+            updates.send(page).ok()?;
         }
         let spent = sampled.map_or(Duration::ZERO, |at| at.elapsed());
         match wanted.recv_timeout(query.interval.saturating_sub(spent)) {
@@ -249,9 +244,9 @@ impl Poller {
         more: &str,
     ) -> Result<Json, ClientError> {
         let limit = if all { ROWS.1 } else { ROWS.0 };
-        let mut path = format!("/api/v1/reports/{}?limit={limit}{more}", encoded(name));
+        let mut path = format!("/api/v1/reports/{}?limit={limit}{more}", encode(name));
         if let Some(sort) = sort {
-            path.push_str(&format!("&sort={}", encoded(sort)));
+            path.push_str(&format!("&sort={}", encode(sort)));
         }
         self.client.get(&path)
     }
@@ -263,7 +258,7 @@ impl Poller {
     ) -> Result<Vec<Json>, ClientError> {
         let mut path = format!("/api/v1/requests?{more}");
         for (name, value) in conditions {
-            path.push_str(&format!("&{}={}", encoded(name), encoded(value)));
+            path.push_str(&format!("&{}={}", encode(name), encode(value)));
         }
         match self.client.get(&path)?.get_mut("rows").map(Json::take) {
             Some(Json::Array(rows)) => Ok(rows),
@@ -273,7 +268,7 @@ impl Poller {
 
     /// The slowest requests in memory. The newest show what counts as slow; a search above that
     /// time then finds slower ones, wherever they are. If it finds too many, the bound is raised
-    /// and the search starts anew.
+    /// and the search starts again.
     fn slowest(&self, conditions: &Conditions, newest: Vec<Json>) -> Result<Content, ClientError> {
         let time = |row: &Json| row["req_time"].as_f64().unwrap_or_default();
         let slowest_first = |mut rows: Vec<Json>| {

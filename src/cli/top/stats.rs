@@ -1,7 +1,7 @@
 //! The daemon's health: rates from its counters, and its last minutes.
 //!
 //! A rate is the difference of a counter over the time between two polls; a counter that shrinks
-//! means that the daemon was restarted, and rates start anew. The minutes come from the daemon.
+//! means that the daemon was restarted, and rates start again. The minutes come from the daemon.
 //! Pure; times come from the poller.
 
 use std::time::Duration;

@@ -119,12 +119,10 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
 pub fn of_request(request: &Json) -> Content {
     let row = |timer: &Json| {
         let value = number(timer, "value");
+        let share = part(value * 100.0, number(request, "req_time"));
         let more = [
             ("timer", json!(tag_text(&timer["tags"]))),
-            (
-                "share",
-                json!(part(value * 100.0, number(request, "req_time"))),
-            ),
+            ("share", json!(share)),
             ("avg", json!(part(value, number(timer, "hit_count")))),
             ("cpu", json!(cpu(timer, ["ru_utime", "ru_stime"]))),
         ];

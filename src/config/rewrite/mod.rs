@@ -200,7 +200,7 @@ impl EntryReader<'_> {
                 Ok(Change::Prefix(prefix?, replace?))
             }
             [first, second, ..] => {
-                let problem = format!("there is {first} too, and an entry matches in one way");
+                let problem = format!("there is {first} too, and only one of them may be given");
                 self.refuse(second, &problem, accepted)
             }
             _ => self.missing("nothing says which texts match", accepted),

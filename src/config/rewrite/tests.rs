@@ -79,7 +79,7 @@ fn an_error_names_line_key_and_what_is_accepted() {
         "" =>
             "pinbad.toml:1: rewrite: nothing says which texts match; accepted: one of pattern, cut, digits, prefix";
         "cut = '?'\ndigits = '*'" =>
-            "pinbad.toml:4: rewrite.digits = '*': there is cut too, and an entry matches in one way; accepted: one of \
+            "pinbad.toml:4: rewrite.digits = '*': there is cut too, and only one of them may be given; accepted: one of \
              pattern, cut, digits, prefix";
         "cut = ''" =>
             "pinbad.toml:3: rewrite.cut = '': empty; accepted: the text from which on all goes, as in \"?\"";

@@ -35,12 +35,14 @@ macro_rules! settings {
             pub stats: Vec<StatSource>,
             /// `[[alert]]`: rules over reports.
             pub alerts: Vec<AlertEntry>,
-            /// `[[slo]]`: which part of the requests shall be good.
+            /// `[[slo]]`: what share of the requests must be good.
             pub slos: Vec<SloEntry>,
             /// `[[rewrite]]`: rules for names, in the order in which they run.
             pub rewrites: Vec<RewriteRule>,
             /// `[[user]]`: who may log in over HTTP and MySQL.
             pub users: Vec<ConfiguredUser>,
+            /// Why the folder that `data.dir = "auto"` stands for is there and cannot be used.
+            pub folder_refused: Option<String>,
         }
 
         /// All keys, in the order of `config/pinbad.toml`.
@@ -69,6 +71,7 @@ macro_rules! settings {
                     slos: Vec::new(),
                     rewrites: Vec::new(),
                     users: Vec::new(),
+                    folder_refused: None,
                 }
             }
 

@@ -88,11 +88,11 @@ impl World {
         let all = all.map(|(name, members)| (definition(name, members), DefinedBy::BuiltIn));
         let mut live = world::live(&config, &hasher, all.collect());
         let names = REPORTS.map(|it| it.0);
-        let choice = Choice {
+        let choice = WatchSettings {
             charted: Some(names.map(str::to_owned).to_vec()),
             reports_max: 10,
             bytes_max: stream,
-            ..Choice::default()
+            ..WatchSettings::default()
         };
         let (_, reader) = live.watch(choice, 0, 0);
         Self {

@@ -16,13 +16,13 @@ use crate::delta::Reader;
 use crate::history::dataset::Coverage;
 use crate::history::part::Parts;
 use crate::history::requests::Kept;
-use crate::history::{Batch, Dataset, History, Requests, Rollup};
+use crate::history::{Dataset, History, MinuteRows, Requests, UnflushedRows};
 use crate::input::record::{Hasher, Record};
 use crate::merger::{Live, SharedLive};
 use crate::pool::Pool;
 use crate::pool::snapshot::PoolIds;
 use crate::report::definition::Definition;
-use crate::report::{Choice, DefinedBy, Reports, Ticks};
+use crate::report::{DefinedBy, Reports, Ticks, WatchSettings};
 
 /// Requests merged between two conversions to rows.
 const BLOCK: usize = 512;
@@ -50,7 +50,7 @@ pub(super) struct Counting {
     pub(super) hasher: Hasher,
     live: SharedLive,
     deltas: Reader,
-    rollup: Rollup,
+    minutes: MinuteRows,
     rows: History,
     /// Raw requests, if they are kept.
     requests: Option<Requests>,
@@ -96,11 +96,11 @@ impl Counting {
             last_timestamp: 0,
         });
         let names = reports.iter().map(|report| report.name.clone());
-        let choice = Choice {
+        let choice = WatchSettings {
             kept: Some(names.collect()),
             reports_max: usize::MAX,
             bytes_max: GAINED_BYTES,
-            ..Choice::default()
+            ..WatchSettings::default()
         };
         let (_, deltas) = live.watch(choice, 0, 0);
         let live = Arc::new(RwLock::new(live));
@@ -112,7 +112,7 @@ impl Counting {
             requests: Requests::new(keep, ROWS_BYTES / 8, error_status, run, &live, false),
             live,
             deltas,
-            rollup: Rollup::new(rows.clone(), error_status),
+            minutes: MinuteRows::new(rows.clone(), error_status),
             rows,
             kept: Vec::new(),
         }
@@ -134,7 +134,7 @@ impl Counting {
             }
             self.live.write().merge(block, 0);
             if let Some(requests) = &self.requests {
-                requests.collect();
+                requests.select();
             }
             let mut live = self.live.write();
             live.end_second(0, unix_ms);
@@ -143,10 +143,12 @@ impl Counting {
                 live.clear();
             }
             drop(live);
-            let Self { deltas, rollup, .. } = self;
+            let Self {
+                deltas, minutes, ..
+            } = self;
             deltas.poll(|second, missed| {
                 if second.requests > 0 {
-                    rollup.take(second, missed);
+                    minutes.take(second, missed);
                 }
             });
         }
@@ -179,7 +181,7 @@ impl Counting {
     }
 
     /// The rows, and the raw requests to keep.
-    pub(super) fn end(self) -> (Option<Arc<Batch>>, Vec<(f64, Kept)>) {
-        (self.rows.begin_flush().map(|it| it.batch), self.kept)
+    pub(super) fn end(self) -> (Option<Arc<UnflushedRows>>, Vec<(f64, Kept)>) {
+        (self.rows.begin_flush().map(|it| it.rows), self.kept)
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Piece {
     pub(super) first: Option<u64>,
     /// Lines in the future.
     pub(super) in_future: u64,
+    /// Requests that ended before the oldest time that is kept.
+    pub(super) expired: u64,
     /// The time that it covers.
     pub(super) covering: Covering,
 }
@@ -41,7 +43,7 @@ impl Piece {
         lines: &[u8],
         source: &Arc<Source>,
         (limits, hasher, rules): (TextLimits, Hasher, R),
-        now: u64,
+        (oldest, now): (u64, u64),
         covered_to: Option<u64>,
     ) -> Self {
         let decoder = Decoder::new(Arc::clone(source), limits, hasher, rules);
@@ -63,6 +65,7 @@ impl Piece {
                     piece.in_future += 1;
                     return;
                 }
+                piece.expired += u64::from(secs < oldest);
                 piece.requests += 1;
                 piece.first.get_or_insert(secs);
                 piece.covering.add(secs);

@@ -7,10 +7,24 @@ use std::path::Path;
 use rustix::fs::FallocateFlags;
 
 use super::Manifest;
-use crate::history::disk::{Disk, StoreError, failed};
+use crate::history::disk::{Disk, StoreError, damaged, failed};
+use crate::history::tree::files_of;
 
 /// Bytes of commits after which the manifest is rewritten.
 pub(in crate::history) const COMMITS_BYTES_MAX: u64 = 256 << 10;
+
+/// Reads the manifest of a folder; `None` if the folder is new.
+pub(in crate::history) fn read_manifest(dir: &Path) -> Result<Option<Manifest>, StoreError> {
+    let manifest = Manifest::read(dir)?;
+    if manifest.is_none()
+        && let Some(file) = files_of(dir)?.first()
+    {
+        let file = file.display();
+        let reason = format!("it is missing, and without it {file} cannot be read");
+        return Err(damaged(&Manifest::path(dir), reason));
+    }
+    Ok(manifest)
+}
 
 /// Rewrites the manifest; returns it open for appending, and its length. Its name is not synced
 /// yet.

@@ -9,9 +9,9 @@ use rand::{RngExt, SeedableRng};
 use tempfile::NamedTempFile;
 
 use super::*;
+use crate::history::columns::equal_to;
 use crate::history::histogram::{HistogramRef, decode, fold};
-use crate::history::stored::equal_to;
-use crate::history::unit::{Run, Unit};
+use crate::history::read_unit::{ReadUnit, Run};
 use crate::history::{Gain, Part, Row};
 use crate::report::definition::Level;
 use crate::report::gain::Sum;
@@ -270,7 +270,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
         assert_eq!(cells(&gain, None).2, cells(&rows[place].gain, None).2);
     };
     let read_as = ReadAs::coded(Vec::new());
-    let units = Unit::of_part(&part, &(0..u64::MAX), dataset, &read_as).unwrap();
+    let units = ReadUnit::of_part(&part, &(0..u64::MAX), dataset, &read_as).unwrap();
     let [unit] = &*units else { panic!("{units:?}") };
     unit.histograms(dataset, runs.iter(), &mut compare).unwrap();
     assert_eq!(wanted.next(), None);

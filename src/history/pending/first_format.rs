@@ -11,9 +11,9 @@
 
 use datafusion::arrow::array::RecordBatch;
 
+use crate::history::columns::BatchBuilder;
 use crate::history::histogram::HistogramRef;
 use crate::history::requests::packed::packed_len;
-use crate::history::stored::BatchBuilder;
 use crate::history::{Dataset, Resolution};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;

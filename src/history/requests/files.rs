@@ -33,8 +33,8 @@ use parquet::arrow::arrow_writer::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
 use super::packed::{Tags, Timers};
+use crate::history::columns::{Cell, Column, moment};
 use crate::history::parquet::{BATCH_ROWS, common_properties, with_deltas, writer};
-use crate::history::stored::{Cell, Column, moment};
 use crate::instruments::MeasuredWrite;
 use crate::pool::resolved::{Request, Rusage, tags_text};
 

@@ -43,7 +43,7 @@ use super::unpublished::{Packed, Unpublished};
 use super::view::{Bounds, End, View};
 use crate::history::parquet::{BATCH_ROWS, unpanicked};
 use crate::history::pending::PendingFile;
-use crate::history::unit::unread;
+use crate::history::read_unit::unread_error;
 use crate::history::{Dataset, Part};
 
 /// Rows of a piece read first: twice as many each time, up to a batch.
@@ -55,14 +55,14 @@ pub(crate) const READER_BYTES: usize = 8 << 20;
 
 /// Requests of the past at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct RequestsAt {
+pub(crate) struct RequestsSnapshot {
     /// On disk, the newest first.
     pub(crate) parts: Vec<Arc<Part>>,
     /// In memory; `None` if none are kept now.
     pub(crate) unpublished: Option<Unpublished>,
 }
 
-impl RequestsAt {
+impl RequestsSnapshot {
     /// Those of these parts that have requests.
     pub(crate) fn new(parts: &[Arc<Part>], unpublished: Option<Unpublished>) -> Self {
         let mut parts: Vec<_> = parts.iter().filter(|part| part.is_raw()).cloned().collect();
@@ -97,19 +97,19 @@ impl RequestsAt {
     }
 
     /// One of several shares of them, newest first.
-    fn units(&self, table: &str, share: usize, shares: usize) -> VecDeque<Unit> {
+    fn units(&self, table: &str, share: usize, shares: usize) -> VecDeque<RequestSource> {
         let memory = self.unpublished.iter().filter(|_| share == 0);
-        let memory = memory.cloned().map(Unit::Memory);
+        let memory = memory.cloned().map(RequestSource::Memory);
         let of = [table, packed_in(table)].map(Dataset::raw);
         let has = |part: &&Arc<Part>| part.has(&of[usize::from(!part.is_published())]);
         let parts = self.parts.iter().filter(has);
         let parts = parts.skip(share).step_by(shares).cloned();
-        memory.chain(parts.map(Unit::Part)).collect()
+        memory.chain(parts.map(RequestSource::Part)).collect()
     }
 }
 
 #[derive(Debug)]
-enum Unit {
+enum RequestSource {
     Memory(Unpublished),
     Part(Arc<Part>),
 }
@@ -132,7 +132,7 @@ pub(crate) struct Reader {
     wanted: Wanted,
     /// The columns of files that are needed.
     needed: BTreeSet<&'static str>,
-    units: VecDeque<Unit>,
+    units: VecDeque<RequestSource>,
     reading: Option<Reading>,
     /// Generation of the conditions from which the tests were made.
     generation: Option<u64>,
@@ -160,7 +160,7 @@ enum Reading {
 }
 
 impl Reader {
-    pub(crate) fn new(at: &RequestsAt, wanted: Wanted, share: usize, shares: usize) -> Self {
+    pub(crate) fn new(at: &RequestsSnapshot, wanted: Wanted, share: usize, shares: usize) -> Self {
         let view = &wanted.view;
         let tested = wanted.conditions.iter().flat_map(collect_columns);
         let tested = tested.map(|column| column.index());
@@ -189,7 +189,7 @@ impl Reader {
             Some(Reading::File { part, .. }) => Some(part),
             Some(Reading::Packed { part, .. }) => part.as_ref(),
             None => match self.units.front() {
-                Some(Unit::Part(part)) => Some(part),
+                Some(RequestSource::Part(part)) => Some(part),
                 _ => None,
             },
         };
@@ -212,7 +212,7 @@ impl Reader {
             Reading::File { part, .. }
             | Reading::Packed {
                 part: Some(part), ..
-            } => unreadable(part, &error),
+            } => unread_error(part, &error),
             Reading::Packed { part: None, .. } => error,
         })?;
         if batch.is_some() {
@@ -267,16 +267,16 @@ impl Reader {
         may_have.is_none_or(|may_have| may_have != [false])
     }
 
-    fn open(&self, unit: Unit) -> io::Result<Option<Reading>> {
+    fn open(&self, unit: RequestSource) -> io::Result<Option<Reading>> {
         let part = match unit {
-            Unit::Memory(unpublished) => {
+            RequestSource::Memory(unpublished) => {
                 return Ok(Some(Reading::Packed {
                     part: None,
                     rows: Packed::of_memory(unpublished),
                     next: BATCH_ROWS,
                 }));
             }
-            Unit::Part(part) => part,
+            RequestSource::Part(part) => part,
         };
         let of_span = |column: &str, end| {
             let secs = match end {
@@ -311,7 +311,7 @@ impl Reader {
         };
         opened()
             .map(Some)
-            .map_err(|error: io::Error| unreadable(&part, &error))
+            .map_err(|error: io::Error| unread_error(&part, &error))
     }
 
     /// The next rows of the current source; `None` at its end.
@@ -432,10 +432,6 @@ fn packed_in(table: &str) -> &str {
 
 /// The column by which requests are sorted.
 const TIME: &str = "req_time_us";
-
-fn unreadable(part: &Part, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), unread(part, error))
-}
 
 /// The smallest or largest value of a column in a row group, if known.
 fn bound(opened: &ArrowReaderMetadata, group: usize, column: &str, end: End) -> Option<ArrayRef> {

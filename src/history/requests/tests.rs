@@ -200,14 +200,14 @@ fn all_requests_come_back_as_they_were_sent() {
         process.merge(received, &batch);
         let first = all.len() as i64 + 1;
         all.extend((first..).zip(batch));
-        while !requests.collect() {
+        while !requests.select() {
             store.flush_requests(&requests, received.into()).unwrap();
         }
         received += random.random_range(0..200);
     }
     store.flush_requests(&requests, received.into()).unwrap();
     assert_eq!(requests.0.kept.load(Ordering::Relaxed), all.len() as u64);
-    assert_eq!(requests.0.collector.lock().missed, 0);
+    assert_eq!(requests.0.copier.lock().missed, 0);
     publish_all(&mut store, u64::from(received) + 10_000);
     let rows = published(dir.path(), REQUEST);
     assert_eq!(weights(&rows), vec![1.0; all.len()]);
@@ -318,7 +318,7 @@ fn estimates_do_not_lean_to_one_side() {
                 }
             })
             .collect();
-        let mut collector = Collector::new(
+        let mut copier = Copier::new(
             Selection::Tail(Box::new(Tail::new(bytes_max, 500, 11))),
             1,
             1,
@@ -327,9 +327,9 @@ fn estimates_do_not_lean_to_one_side() {
         const PERIODS: usize = 60;
         let mut estimates: HashMap<&str, Vec<f64>> = HashMap::new();
         for period in 0..PERIODS {
-            collector.next = 1;
-            assert!(collector.collect(&process.live, u64::MAX));
-            let rows = collector.rows(&process.live);
+            copier.next = 1;
+            assert!(copier.select(&process.live, u64::MAX));
+            let rows = copier.rows(&process.live);
             let total: f64 = rows.iter().map(|(weight, _)| weight).sum();
             assert!((total - 4_000.0).abs() < 1e-6, "{total}");
             let ids: BTreeSet<u64> = rows.iter().map(|(_, kept)| kept.id).collect();
@@ -363,12 +363,12 @@ fn estimates_do_not_lean_to_one_side() {
                     assert_eq!(kept[..slowest], times[..slowest]);
                 }
             }
-            let Selection::Tail(tail) = &collector.selection else {
+            let Selection::Tail(tail) = &copier.selection else {
                 unreachable!()
             };
             assert!(tail.bytes() <= bytes_max, "{} of {bytes_max}", tail.bytes());
             assert_eq!(tail.given_up > 0, is_cut);
-            collector.clear();
+            copier.clear();
         }
         for (question, is_meant) in QUESTIONS {
             let true_count = truth.iter().filter(|it| is_meant(it)).count() as f64;
@@ -392,17 +392,17 @@ fn what_left_the_pool_before_is_missed() {
     let mut merge = |count| {
         let batch: Vec<_> = (0..count).map(|_| sent(&mut random)).collect();
         process.merge(BEGIN, &batch);
-        assert!(requests.collect());
+        assert!(requests.select());
     };
     // The pool holds as many as it keeps for a little longer.
     merge(2_500);
-    assert_eq!(requests.0.collector.lock().missed, 500);
+    assert_eq!(requests.0.copier.lock().missed, 500);
     // Some of the last ones are selected, and were not copied.
     merge(2_100);
-    let mut collector = requests.0.collector.lock();
+    let mut copier = requests.0.copier.lock();
     let total = |rows: &[(f64, Kept)]| rows.iter().map(|(weight, _)| weight).sum::<f64>();
-    let total = total(&collector.rows(&requests.0.live));
-    let missed = collector.missed;
+    let total = total(&copier.rows(&requests.0.live));
+    let missed = copier.missed;
     assert!((601..800).contains(&missed), "{missed}");
     assert!(
         total <= 4_000.0 + 1e-6 && total + missed as f64 >= 4_600.0 - 1e-6,
@@ -430,11 +430,11 @@ fn the_slowest_of_scripts_that_come_and_go_are_kept() {
             })
             .collect();
         process.merge(BEGIN, &batch);
-        assert!(requests.collect());
+        assert!(requests.select());
     }
-    let mut collector = requests.0.collector.lock();
-    let rows = collector.rows(&requests.0.live);
-    assert_eq!(collector.missed, 0);
+    let mut copier = requests.0.copier.lock();
+    let rows = copier.rows(&requests.0.live);
+    assert_eq!(copier.missed, 0);
     for script in 0..9 {
         let script = format!("/{script}.php");
         let slowest_of = |ids: &mut dyn Iterator<Item = u64>| {
@@ -473,7 +473,7 @@ fn a_kill_leaves_nothing_twice_and_loses_nothing_that_was_flushed() {
             for _ in 0..6 {
                 let batch: Vec<_> = (0..20).map(|_| sent(&mut random)).collect();
                 process.merge(now as u32, &batch);
-                requests.collect();
+                requests.select();
                 let was = next;
                 next += 20;
                 if store.flush_requests(&requests, now).is_ok() {
@@ -511,7 +511,7 @@ fn a_request_with_four_timers_takes_less_than_thirty_bytes() {
     for second in 0..40 {
         let batch: Vec<_> = (0..2_000).map(|_| sent(&mut random)).collect();
         process.merge(BEGIN + second, &batch);
-        while !requests.collect() {
+        while !requests.select() {
             store.flush_requests(&requests, BEGIN.into()).unwrap();
         }
     }

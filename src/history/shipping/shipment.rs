@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::history::columns::Want;
 use crate::history::disk::{StoreError, unreadable};
 use crate::history::merged::{Merged, Source};
 use crate::history::part::{Part, datasets};
-use crate::history::requests::shipped::TakeRequest;
-use crate::history::stored::Want;
+use crate::history::requests::for_shipping::TakeRequest;
 use crate::history::{Dataset, Row};
 use crate::shutdown::Shutdown;
 
@@ -44,14 +44,14 @@ impl Cut {
 /// The rows that belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Units {
+pub enum ShipmentRows {
     /// The rows of the second cut that are not in the first.
     Pieces(Cut, Cut),
     /// The rows of the published file with this number.
     File(u64),
 }
 
-impl Units {
+impl ShipmentRows {
     /// Returns the part of its minutes that it is: no two units have the same.
     #[must_use]
     pub fn part(&self) -> u32 {
@@ -92,12 +92,12 @@ pub struct Unread {
 #[derive(Debug)]
 pub struct Shipment {
     /// The rows it has.
-    pub units: Units,
+    pub units: ShipmentRows,
     parts: Vec<(Arc<Part>, Range<u64>)>,
 }
 
 impl Shipment {
-    pub(super) fn of<'p>(units: Units, parts: impl Iterator<Item = &'p Arc<Part>>) -> Self {
+    pub(super) fn of<'p>(units: ShipmentRows, parts: impl Iterator<Item = &'p Arc<Part>>) -> Self {
         let parts = parts.filter(|part| units.has(part));
         let parts = parts.map(|part| (Arc::clone(part), units.times(part)));
         Self {
@@ -130,7 +130,7 @@ impl Shipment {
         stop: &Shutdown,
         each: &mut dyn FnMut(&Row) -> bool,
     ) -> Result<Vec<Unread>, StoreError> {
-        if let Units::File(_) = self.units {
+        if let ShipmentRows::File(_) = self.units {
             let mut goes_on = true;
             for (part, times) in &self.parts {
                 let read = part.read(dataset, times.clone(), Want::ALL, &mut |row| {

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
-use crate::history::{Batch, Dataset, Gain, Retention, Store};
+use crate::history::{Dataset, Gain, Retention, Store, UnflushedRows};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::push_key;
 use crate::shutdown::Shutdown;
@@ -21,7 +21,7 @@ const FOR_EVER: Retention = Retention {
     free_min: 0,
 };
 
-const ALL: Shipped = Shipped {
+const ALL: ShipKinds = ShipKinds {
     rollups: true,
     requests: true,
 };
@@ -45,13 +45,13 @@ fn named(collector: &str) -> Identity {
 /// Requests and microseconds by minute and key.
 type Sums = BTreeMap<(u64, Vec<u8>), (u64, u128)>;
 
-/// A store and its sink's content, also by part.
+/// A store and the content of ClickHouse, also by part.
 struct Place {
     dir: tempfile::TempDir,
     store: Option<(Store, Shipping)>,
-    /// Whether the store opens without a sink.
+    /// Whether the store opens without ClickHouse.
     is_off: bool,
-    what: Shipped,
+    what: ShipKinds,
     flushed: Sums,
     taken: BTreeMap<(u64, u32, Vec<u8>), (u64, u128)>,
 }
@@ -86,7 +86,7 @@ impl Place {
     }
 
     fn flush(&mut self, now: u64, minutes: &[u64]) {
-        let mut batch = Batch::default();
+        let mut batch = UnflushedRows::default();
         for (number, minute) in (1..).zip(minutes) {
             let (time, mut key) = (minute / 60 * 60, Vec::new());
             push_key(&mut key, &format!("/{}", number % 3));
@@ -103,7 +103,7 @@ impl Place {
     fn publish(&mut self, now: u64) {
         let (store, _) = self.open();
         while store.publish_due(now, &mut |_| Ok(())).unwrap() {}
-        store.collect();
+        store.delete_removed();
     }
 
     /// Ships the next rows, at most `rows_max`.
@@ -155,7 +155,7 @@ fn every_row_is_shipped_once_whatever_happens_when() {
     for seed in 0..seeds {
         let mut random = StdRng::seed_from_u64(seed);
         let (mut place, mut now) = (Place::new(), NOON);
-        // Some of them existed before there was a sink.
+        // Some of them existed before there was a ClickHouse.
         for _ in 0..random.random_range(0..5) {
             place.store = Some((Store::open(place.dir.path(), FOR_EVER).unwrap(), {
                 let other = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
     let mut place = Place::new();
     let keys = 6_000;
     for part in 0..2 {
-        let mut batch = Batch::default();
+        let mut batch = UnflushedRows::default();
         for number in 0..keys {
             let mut key = Vec::new();
             push_key(&mut key, &format!("/{number:06}"));
@@ -245,11 +245,11 @@ fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
 
 /// As `clickhouse.url` set, not set for a day in which hours are published, and set again.
 #[test]
-fn while_there_is_no_sink_what_it_lacks_is_kept() {
+fn without_clickhouse_what_it_lacks_is_kept() {
     let (mut place, mut now) = (Place::new(), NOON);
     for day in 0..5 {
         place.store = None;
-        // Off at first: existing rows are shipped when the sink comes, and nothing is kept for
+        // Off at first: existing rows are shipped when ClickHouse comes, and nothing is kept for
         // nobody.
         place.is_off = day % 2 == 0;
         for _ in 0..6 {
@@ -267,7 +267,7 @@ fn while_there_is_no_sink_what_it_lacks_is_kept() {
     // Retention removes that too, and it is counted, whether or not anybody looks.
     let (store, _) = place.open();
     store.retention.size_max = 0;
-    store.retain(now).unwrap();
+    store.expire(now).unwrap();
     assert_eq!(
         fs::read_dir(place.dir.path().join(UNSHIPPED))
             .unwrap()
@@ -300,7 +300,7 @@ fn what_was_begun_under_some_names_ends_under_these() {
         }
         let (store, shipping) = place.open();
         let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
-        assert_eq!(matches!(shipment.units, Units::File(_)), name == "a");
+        assert_eq!(matches!(shipment.units, ShipmentRows::File(_)), name == "a");
         assert_eq!(shipping.begin(&shipment, &first).unwrap(), first);
         drop(shipment);
         place.store = None;
@@ -393,7 +393,7 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
 /// counted.
 #[test]
 fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
-    let raw_alone = Shipped {
+    let raw_alone = ShipKinds {
         rollups: false,
         requests: true,
     };
@@ -482,13 +482,13 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     drop(again);
     shipping.end_refused(&refused).unwrap();
     assert_eq!(shipping.kept().len(), 0);
-    // Retention does not wait for a sink that is away.
+    // Retention does not wait for a ClickHouse that is down.
     place.flush(now, &[now]);
     place.publish(now + 7_200);
     let (store, shipping) = place.open();
     assert_eq!(shipping.kept().len(), 1);
     store.retention.secs = [3_600, u64::MAX, u64::MAX];
-    store.retain(now + 7_200).unwrap();
+    store.expire(now + 7_200).unwrap();
     let (waiting, _) = shipping.waiting(&store.parts());
     assert_eq!((waiting.rows, waiting.dropped), (0, 1));
     assert_eq!(shipping.kept().len(), 0);

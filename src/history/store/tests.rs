@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::super::parquet::Want;
-use super::super::{Batch, Dataset, Gain, Retention, Section};
+use super::super::tree::files_of;
+use super::super::{Dataset, Gain, Retention, Section, UnflushedRows};
 use super::*;
 use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Histogram};
@@ -70,7 +71,7 @@ fn datasets() -> Vec<Arc<Dataset>> {
 /// A batch, and its expected content.
 #[derive(Default)]
 struct Gained {
-    batch: Batch,
+    batch: UnflushedRows,
     rows: Rows,
 }
 
@@ -367,7 +368,7 @@ fn what_is_flushed_counts_at_one_moment() {
         .unwrap();
     assert!(was_called);
     assert_eq!(parts.read().len(), 1);
-    store.flush(&Batch::default(), NOON, || ()).unwrap();
+    store.flush(&UnflushedRows::default(), NOON, || ()).unwrap();
     assert_eq!(parts.read().len(), 1);
 }
 
@@ -412,7 +413,7 @@ fn random_months(seed: u64) {
         }
         days = now.saturating_sub(now_begun) / DAY;
         publish_all(&mut store, now).unwrap();
-        store.retain(now).unwrap();
+        store.expire(now).unwrap();
         if random(10) == 0 {
             drop(store);
             store = open(dir.path());

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::history::chart_lines::{self, Asked};
 use crate::history::histogram::{error, fold, settle};
-use crate::history::{Batch, Gain, Resolution, Retention, Store};
+use crate::history::{Gain, Resolution, Retention, Store, UnflushedRows};
 use crate::report::definition::Level;
 use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
@@ -32,8 +32,8 @@ struct Model {
     datasets: Vec<Arc<Dataset>>,
     all: Vec<Request>,
     now: u64,
-    running: Batch,
-    flushing: Option<Arc<Batch>>,
+    running: UnflushedRows,
+    flushing: Option<Arc<UnflushedRows>>,
 }
 
 fn dataset(report: &str, level: Level, keys: &[&str], buckets: BucketLayout) -> Arc<Dataset> {
@@ -96,7 +96,7 @@ impl Model {
             ],
             all: Vec::new(),
             now: begin,
-            running: Batch::default(),
+            running: UnflushedRows::default(),
             flushing: None,
         }
     }
@@ -126,11 +126,11 @@ impl Model {
         }
     }
 
-    fn view(&self, dataset: &Dataset, store: &Store) -> RowsAt {
+    fn view(&self, dataset: &Dataset, store: &Store) -> RowsSnapshot {
         let in_memory = self.flushing.iter().map(|batch| &**batch);
         let in_memory = in_memory.chain([&self.running]);
         let memory = in_memory.flat_map(|batch| batch.batches(dataset));
-        RowsAt {
+        RowsSnapshot {
             parts: Arc::clone(&store.parts().read()),
             memory: memory.collect(),
         }
@@ -149,7 +149,7 @@ impl Model {
         let (a, b) = (edge(), edge());
         let asked = a.min(b)..a.max(b) + 1;
         let view = self.view(&dataset, store);
-        let plan = Plan::new(&view.parts, &dataset, asked.clone());
+        let plan = ReadPlan::new(&view.parts, &dataset, asked.clone());
         let span = plan.span.clone();
         assert!(span.start <= asked.start && asked.end <= span.end);
         // Nothing is gone: if it is wider, there was nothing in that hour or day.
@@ -196,12 +196,12 @@ impl Model {
         self.ask_line(at, &asked, view, is_kept);
     }
 
-    fn ask_line(&mut self, at: usize, asked: &Range<u64>, view: RowsAt, is_kept: bool) {
+    fn ask_line(&mut self, at: usize, asked: &Range<u64>, view: RowsSnapshot, is_kept: bool) {
         let dataset = Arc::clone(&self.datasets[at]);
         let steps = [60, 300, 3_600, 7_200, DAY];
         let wanted = steps[self.random.random_range(0..steps.len())];
         let mut step = wanted;
-        let plan = Plan::of_steps(&view.parts, &dataset, asked, &mut step);
+        let plan = ReadPlan::of_steps(&view.parts, &dataset, asked, &mut step);
         assert!(step == wanted || !is_kept);
         let key = self.random.random_range(0..9);
         let key = (self.random.random_range(0..3) > 0 && at != 2).then(|| key_of(&dataset, key));
@@ -310,7 +310,7 @@ fn run(seed: u64, secs: [u64; 3], is_kept: bool) {
                     model.ask(begin, &store, is_kept);
                 }
             }
-            store.retain(model.now).unwrap();
+            store.expire(model.now).unwrap();
         }
         if step % 10 == 0 {
             model.ask(begin, &store, is_kept);

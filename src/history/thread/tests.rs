@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use super::super::disk::Disk;
 use super::super::parquet::Want;
-use super::super::{Batch, Coverage, Dataset, Gain, Retention};
+use super::super::{Coverage, Dataset, Gain, Retention, UnflushedRows};
 use super::*;
 use crate::clock::ManualClock;
 use crate::report::gain::Sum;
@@ -84,7 +84,7 @@ fn count_script(history: &History, minute: u64, script: &str) {
 fn found(history: &History) -> u64 {
     let dataset = dataset();
     let mut found = 0;
-    let mut of_batch = |batch: &Batch| {
+    let mut of_batch = |batch: &UnflushedRows| {
         batch.rows(&dataset, 0..u64::MAX, |row| {
             found += row.gain.sum.totals.requests;
         });
@@ -108,28 +108,28 @@ fn old_files_go_while_nothing_can_be_published() {
     count(&history, NOON);
     assert!(writer.work.flush(writer.store.as_mut().unwrap(), true));
     clock.advance_ms(120_000);
-    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
+    writer.work.maintain(writer.store.as_mut().unwrap(), &stop);
     assert_eq!(history.status().count("files_published"), 1);
     // Days later, when an hour is over again.
     clock.advance_ms(3 * 24 * HOUR * 1_000);
-    writer.store.as_mut().unwrap().follow(&*clock);
+    writer.store.as_mut().unwrap().advance_age(&*clock);
     count(&history, NOON + 3 * 24 * HOUR);
     assert!(writer.work.flush(writer.store.as_mut().unwrap(), true));
     clock.advance_ms(2 * HOUR * 1_000);
-    writer.store.as_mut().unwrap().follow(&*clock);
+    writer.store.as_mut().unwrap().advance_age(&*clock);
     faults.set_full(true);
-    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
+    writer.work.maintain(writer.store.as_mut().unwrap(), &stop);
     let status = history.status();
     assert_eq!(status.count("files_expired"), 1);
-    assert!(writer.work.tending.error.is_some() && status.count("failures") == 1);
-    // Flushes succeed although the error of tending remains.
+    assert!(writer.work.maintenance.error.is_some() && status.count("failures") == 1);
+    // Flushes succeed although the error of maintenance remains.
     faults.set_full(false);
     count(&history, NOON + 3 * 24 * HOUR + 60);
     assert!(writer.work.flush(writer.store.as_mut().unwrap(), true));
-    assert!(writer.work.tending.error.is_some());
+    assert!(writer.work.maintenance.error.is_some());
     clock.advance_ms(1_000);
-    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
-    assert!(writer.work.tending.error.is_none());
+    writer.work.maintain(writer.store.as_mut().unwrap(), &stop);
+    assert!(writer.work.maintenance.error.is_none());
     assert_eq!(found(&history), 3);
 }
 
@@ -216,7 +216,7 @@ fn a_flush_does_not_wait_for_a_file_that_is_being_published() {
     clock.advance_ms(120_000);
     let (begun, of_watch) = (std::sync::Once::new(), history.clone());
     faults.set_watch(move || begun.call_once(|| count(&of_watch, NOON + HOUR)));
-    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
+    writer.work.maintain(writer.store.as_mut().unwrap(), &stop);
     let status = history.status();
     assert_eq!(status.count("files_published"), 1);
     assert_eq!(status.count("rows_written"), rows + 1);
@@ -236,7 +236,7 @@ fn what_is_set_aside_is_written_down() {
     let piece = history.view(|_| ()).parts[0].path.clone();
     let whole = std::fs::read(&piece).unwrap();
     std::fs::write(&piece, &whole[1..]).unwrap();
-    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
+    writer.work.maintain(writer.store.as_mut().unwrap(), &stop);
     let status = history.status();
     assert_eq!(status.count("pieces_damaged"), 1);
     let aside = piece.with_extension("damaged");
@@ -270,7 +270,7 @@ fn requests_that_are_missed_are_written_down() {
     writer.work.note_missed(writer.store.as_mut().unwrap(), 7);
     writer
         .work
-        .tend(writer.store.as_mut().unwrap(), &Shutdown::new());
+        .maintain(writer.store.as_mut().unwrap(), &Shutdown::new());
     let (coverage, of) = (Dataset::coverage(), Dataset::raw(REQUEST));
     let mut found = Vec::new();
     history.view(|running| {

@@ -22,15 +22,17 @@ pub(super) struct ArrowRows {
     schema: SchemaRef,
     /// Numbers of the columns, in display order.
     columns: Vec<usize>,
-    /// The encoded schema, before the rows.
-    start: Vec<u8>,
-    /// The end marker, after the rows.
-    end: Vec<u8>,
 }
 
 impl ArrowRows {
-    /// An encoder for these columns of a table.
-    pub(super) fn new(table: &dyn Table, columns: Vec<usize>) -> Result<Self, ArrowError> {
+    /// An encoder for these columns of a table. Appends the schema to `start`, and what follows the
+    /// rows to `end`.
+    pub(super) fn new(
+        table: &dyn Table,
+        columns: Vec<usize>,
+        start: &mut Vec<u8>,
+        end: &mut Vec<u8>,
+    ) -> Result<Self, ArrowError> {
         let fields = columns.iter().map(|at| {
             let column = &table.columns()[*at];
             let data_type = match column.column_type {
@@ -42,25 +44,10 @@ impl ArrowRows {
         });
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
-        let start = std::mem::take(writer.get_mut());
+        start.append(writer.get_mut());
         writer.finish()?;
-        let end = std::mem::take(writer.get_mut());
-        Ok(Self {
-            schema,
-            columns,
-            start,
-            end,
-        })
-    }
-
-    /// The bytes before the rows.
-    pub(super) fn start(&self) -> &[u8] {
-        &self.start
-    }
-
-    /// The bytes after the rows.
-    pub(super) fn end(&self) -> &[u8] {
-        &self.end
+        end.append(writer.get_mut());
+        Ok(Self { schema, columns })
     }
 
     /// Appends a batch of rows.
@@ -132,12 +119,13 @@ mod tests {
                 ],
             ],
         };
-        let arrow = ArrowRows::new(&table, vec![2, 0, 3]).unwrap();
-        let mut stream = arrow.start().to_vec();
+        let (mut stream, mut end) = (Vec::new(), Vec::new());
+        let arrow = ArrowRows::new(&table, vec![2, 0, 3], &mut stream, &mut end).unwrap();
+        let nothing = [&stream[..], &end].concat();
         for row in [0, 1, 0] {
             arrow.write(&mut stream, &table, &[row]).unwrap();
         }
-        stream.extend_from_slice(arrow.end());
+        stream.append(&mut end);
         let reader = StreamReader::try_new(stream.as_slice(), None).unwrap();
         let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
         assert_eq!(batches.len(), 3);
@@ -153,7 +141,6 @@ mod tests {
              +-----------+-------------+----------------+"
         );
         // No rows make a valid stream too.
-        let nothing = [arrow.start(), arrow.end()].concat();
         assert_eq!(
             StreamReader::try_new(nothing.as_slice(), None)
                 .unwrap()

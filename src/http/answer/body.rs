@@ -8,7 +8,6 @@
 //! is bounded by permits (`concurrency_limit.rs`), and their duration by the connection
 //! (`connection.rs`).
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -18,6 +17,7 @@ use serde_json::Value as Json;
 
 use super::arrow::{self, ArrowRows};
 use super::format::Format;
+use super::json::bare;
 use super::writer::RowWriter;
 use crate::http::concurrency_limit::Permit;
 use crate::query::table::Table;
@@ -42,7 +42,7 @@ struct Source {
     /// The rows to write, in order.
     rows: Vec<usize>,
     writer: RowWriter,
-    /// The end of the document.
+    /// The end of the document, or of the Arrow stream.
     tail: Vec<u8>,
     /// The Arrow encoder, if that format is wanted.
     arrow: Option<ArrowRows>,
@@ -52,14 +52,19 @@ impl Source {
     /// Writes rows from `first` on until `out` has `bytes` bytes or `last` is reached, and the end
     /// of the answer after its last row. Returns the row after those written.
     fn write(&self, out: &mut Vec<u8>, first: usize, last: usize, bytes: usize) -> usize {
-        if let Some(arrow) = &self.arrow {
-            return self.write_arrow(arrow, out, first..last, bytes);
-        }
+        let table = self.table.as_ref();
         let rows = &self.rows[..last.min(self.rows.len())];
+        let at_once = self.arrow.as_ref().map_or(AT_ONCE, |_| arrow::ROWS);
         let mut next = first;
         while next < rows.len() && out.len() < bytes {
-            let some = &rows[next..(next + AT_ONCE).min(rows.len())];
-            let cells = self.writer.rows(self.table.as_ref(), some);
+            let some = &rows[next..(next + at_once).min(rows.len())];
+            if let Some(arrow) = &self.arrow {
+                let written = arrow.write(out, table, some);
+                written.expect("arrays are made of the types of the schema");
+                next += some.len();
+                continue;
+            }
+            let cells = self.writer.rows(table, some);
             for row in 0..some.len() {
                 if out.len() >= bytes {
                     break;
@@ -70,28 +75,6 @@ impl Source {
         }
         if next == self.rows.len() {
             self.writer.end(out, next == 0, &self.tail);
-        }
-        next
-    }
-
-    /// Like [`write`](Self::write), in Arrow's format.
-    fn write_arrow(
-        &self,
-        arrow: &ArrowRows,
-        out: &mut Vec<u8>,
-        Range { start, end }: Range<usize>,
-        bytes: usize,
-    ) -> usize {
-        let rows = &self.rows[..end.min(self.rows.len())];
-        let mut next = start;
-        while next < rows.len() && out.len() < bytes {
-            let some = &rows[next..(next + arrow::ROWS).min(rows.len())];
-            let written = arrow.write(out, self.table.as_ref(), some);
-            written.expect("arrays are made of the types of the schema");
-            next += some.len();
-        }
-        if next == self.rows.len() {
-            out.extend_from_slice(arrow.end());
         }
         next
     }
@@ -140,18 +123,15 @@ impl RowBody {
             for (name, value) in numbers.filter(|(_, value)| value.is_number()).chain(texts) {
                 let name = format!("x-pinbad-{}", name.replace('_', "-"));
                 let name = HeaderName::try_from(name).expect("names of members are plain");
-                let value = value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned);
-                headers.insert(name, value.parse().expect("a number, or a plain text"));
+                let value = bare(&value).parse();
+                headers.insert(name, value.expect("a number, or a plain text"));
             }
         }
         writer.start(&mut ready);
         let arrow = (writer.format() == Format::Arrow).then(|| {
-            let arrow = ArrowRows::new(table.as_ref(), writer.columns().collect());
-            let arrow = arrow.expect("a schema of numbers and texts can be written");
-            ready.extend_from_slice(arrow.start());
-            arrow
+            let columns = writer.columns().collect();
+            let arrow = ArrowRows::new(table.as_ref(), columns, &mut ready, &mut end);
+            arrow.expect("a schema of numbers and texts can be written")
         });
         let source = Source {
             table,

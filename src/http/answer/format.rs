@@ -1,11 +1,14 @@
 //! The formats of answers, and how a request chooses one: by the parameter `format` if given, else
 //! by the best match of `Accept`.
 
+use std::fmt::Display;
+
 use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse as _;
 
+use crate::http::app::Answer;
 use crate::http::error::Problem;
 
 /// The format of rows.
@@ -113,6 +116,16 @@ pub(in crate::http) fn json(status: StatusCode, body: impl Into<Vec<u8>>) -> Res
     let mut body = body.into();
     body.push(b'\n');
     json_body(status, body.into())
+}
+
+/// 200 with a short document.
+pub(in crate::http) fn ok(document: impl Display) -> Answer {
+    Ok(json(StatusCode::OK, document.to_string()))
+}
+
+/// 201 with a short document.
+pub(in crate::http) fn created(document: impl Display) -> Answer {
+    Ok(json(StatusCode::CREATED, document.to_string()))
 }
 
 /// A JSON response from a body.

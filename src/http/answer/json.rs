@@ -18,6 +18,13 @@ pub(in crate::http) fn value(out: &mut Vec<u8>, value: &Value<'_>) {
     }
 }
 
+/// A value as text: a string is bare.
+pub(in crate::http) fn bare(value: &Json) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// Writes a string with its quotes.
 pub(in crate::http) fn text(out: &mut Vec<u8>, text: &str) {
     match is_plain(text.as_bytes()) {

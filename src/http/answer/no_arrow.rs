@@ -7,16 +7,13 @@ pub(super) const ROWS: usize = 1;
 pub(super) struct ArrowRows;
 
 impl ArrowRows {
-    pub(super) fn new(_: &dyn Table, _: Vec<usize>) -> Result<Self, &'static str> {
+    pub(super) fn new(
+        _: &dyn Table,
+        _: Vec<usize>,
+        _: &mut Vec<u8>,
+        _: &mut Vec<u8>,
+    ) -> Result<Self, &'static str> {
         Err("this program was built without SQL")
-    }
-
-    pub(super) fn start(&self) -> &[u8] {
-        &[]
-    }
-
-    pub(super) fn end(&self) -> &[u8] {
-        &[]
     }
 
     pub(super) fn write(

@@ -255,12 +255,14 @@ impl RowWriter {
         line.flush(out);
     }
 
-    /// Writes the text after the rows: the array's bracket, and in JSON the end of the document.
+    /// Writes what follows the rows: in JSON the array's bracket, and the end of the document.
     pub(in crate::http) fn end(&self, out: &mut Vec<u8>, empty: bool, document: &[u8]) {
-        if self.format == Format::Json {
-            out.extend_from_slice(if empty { b"]" } else { b"\n]" });
-            out.extend_from_slice(document);
+        match self.format {
+            Format::Json => out.extend_from_slice(if empty { b"]" } else { b"\n]" }),
+            Format::Arrow => {}
+            Format::Ndjson | Format::Csv | Format::Sse => return,
         }
+        out.extend_from_slice(document);
     }
 }
 

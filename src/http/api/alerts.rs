@@ -15,7 +15,8 @@ use crate::alert::silence::Silence;
 use crate::alert::{Alert, Alerts, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::config::units::parse_duration;
-use crate::http::answer::format;
+use crate::http::answer::format::{created, ok};
+use crate::http::answer::json::bare;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
@@ -46,7 +47,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
         .map(|(rule, rows)| json!({"text": rule.words(), "rows": rows}))
         .collect();
     let body = json!({"rows": rows, "more": view.more, "rules": rules});
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// `GET /api/v1/slos`
@@ -54,7 +55,7 @@ pub(in crate::http) async fn slos(State(app): State<Arc<App>>, _: NoParams) -> A
     let view = app.settings.alerts.view();
     let rows: Vec<Json> = view.objectives.iter().map(slo).collect();
     let body = json!({ "rows": rows });
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 fn slo(it: &ObjectiveView) -> Json {
@@ -158,15 +159,14 @@ async fn replayed(
 ) -> Answer {
     let span = Span::take(&mut params);
     params.finish()?;
-    let permit = app.replays.enter().await?;
-    let body = app.query_with(Some(permit), move |source| {
+    let body = app.query_under(&app.replays, move |source| {
         let now = source.unix_ms();
         let (from, to) = span.ends(now)?;
         let to = to.unwrap_or(now / 1_000);
         let from = from.unwrap_or(to.saturating_sub(86_400));
         Ok(source.replay_alerts(&rules(source)?, &(from..to))?)
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }
 
 /// `GET /api/v1/silences`
@@ -174,7 +174,7 @@ pub(in crate::http) async fn silences(State(app): State<Arc<App>>, _: NoParams) 
     let alerts = app.settings.alerts.clone();
     let rows = app.query(move |source| Ok(alerts.silences(source.unix_ms() / 1_000)));
     let body = json!({"rows": rows.await?});
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// `POST /api/v1/silences`
@@ -200,7 +200,7 @@ pub(in crate::http) async fn silence(
         row["remark"] = unmatched(source, &alerts, &added)?.into();
         Ok(row)
     });
-    Ok(format::json(StatusCode::CREATED, body.await?.to_string()))
+    created(body.await?)
 }
 
 /// Returns why a silence matches nothing, if so: no alert, and no row that could raise one.
@@ -270,10 +270,7 @@ pub(in crate::http) async fn end_silence(
 ) -> Answer {
     let id = params::id(&id)?;
     match app.settings.alerts.end_silence(id) {
-        true => Ok(format::json(
-            StatusCode::OK,
-            json!({"deleted": id}).to_string(),
-        )),
+        true => ok(json!({"deleted": id})),
         false => Err(Problem::not_found(format!("there is no silence {id}"))),
     }
 }
@@ -294,23 +291,13 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
         );
         Problem::parameter("matchers", why)
     })?;
-    let text = |given: Json| {
-        given
-            .as_str()
-            .map_or_else(|| given.to_string(), str::to_owned)
-    };
-    let [lasting, until] = ["for", "until"].map(|name| members.shift_remove(name).map(text));
+    let text = |name| Some(bare(&members.shift_remove(name)?));
+    let [lasting, until] = ["for", "until"].map(text);
     let ends = match (lasting, until) {
         (Some(lasting), None) => {
-            let lasting = parse_duration(&lasting);
-            lasting
-                .map(|lasting| now.saturating_add(lasting.as_secs()))
-                .map_err(|problem| {
-                    Problem::parameter(
-                        "for",
-                        format!("{problem}; accepted: a duration such as \"2h\""),
-                    )
-                })?
+            let accepted = "accepted: a duration such as \"2h\"";
+            let wrong = |why| Problem::parameter("for", format!("{why}; {accepted}"));
+            now.saturating_add(parse_duration(&lasting).map_err(wrong)?.as_secs())
         }
         (None, Some(until)) => params::moment(&until, Rounding::Up).ok_or_else(|| {
             let why = "must be unix seconds, or RFC 3339 such as \"2023-11-14T22:13:20Z\"";
@@ -322,10 +309,8 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
         }
     };
     if ends <= now || ends >= END.unsigned_abs() {
-        return Err(Problem::parameter(
-            "until",
-            "must be later than now, and before the year 10000",
-        ));
+        let why = "must be later than now, and before the year 10000";
+        return Err(Problem::parameter("until", why));
     }
     let reason = members.shift_remove("reason").unwrap_or_default();
     let reason = reason

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
 use super::requests::LIMIT_DEFAULT;
 use crate::access::Pass;
-use crate::http::answer::format;
+use crate::http::answer::format::{created, ok};
+use crate::http::answer::json::bare;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
@@ -42,7 +42,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Param
         let rows: Vec<Json> = found.iter().rev().take(limit).map(|it| row(it)).collect();
         Ok(json!({"total_rows": found.len(), "rows": rows}))
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }
 
 /// `POST /api/v1/annotations`
@@ -62,7 +62,7 @@ pub(in crate::http) async fn create(
         row["persistent"] = annotations.persistent().into();
         Ok(row)
     });
-    Ok(format::json(StatusCode::CREATED, body.await?.to_string()))
+    created(body.await?)
 }
 
 /// `DELETE /api/v1/annotations/{id}`
@@ -80,7 +80,7 @@ pub(in crate::http) async fn remove(
             false => Err(Problem::not_found(format!("there is no annotation {id}"))),
         }
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }
 
 fn row(annotation: &Annotation) -> Json {
@@ -117,10 +117,7 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
     let time = match members.shift_remove("time").unwrap_or_default() {
         Json::Null => None,
         given => {
-            let text = given
-                .as_str()
-                .map_or_else(|| given.to_string(), str::to_owned);
-            let time = params::moment(&text, Rounding::Down);
+            let time = params::moment(&bare(&given), Rounding::Down);
             let time = time.filter(|time| *time < END.unsigned_abs());
             Some(time.ok_or_else(|| {
                 let accepted =

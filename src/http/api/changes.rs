@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
-use crate::http::answer::format;
+use crate::http::answer::format::ok;
 use crate::http::answer::json::number;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
@@ -51,7 +50,7 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
     let is_fleet = fleet::is_named(&params);
     let query = Query::take(&mut params)?;
     let span = Span::take_compared(&mut params);
-    let body = app.read_of(is_fleet, move |source: &Catalog| {
+    let body = app.read(is_fleet, move |source: &Catalog| {
         let whose = fleet::take_of(&mut params, source, &query.report)?;
         params.finish()?;
         let window = fleet::window(source, &query.report);
@@ -66,7 +65,7 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
         let found = source.changes(report, measure, &spans, (is_live, &whose), *limit)?;
         Ok(body(report, measure, &found))
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }
 
 fn body(report: &str, measure: &Measure, found: &Attribution) -> Json {

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
-use crate::http::answer::format::json;
+use crate::http::answer::format::ok;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::NoParams;
@@ -15,7 +14,7 @@ use crate::telemetry::reading;
 
 /// `GET /healthz`: any answer means that the daemon is up.
 pub(in crate::http) async fn healthy(_: NoParams) -> Answer {
-    Ok(json(StatusCode::OK, r#"{"status":"ok"}"#))
+    ok(r#"{"status":"ok"}"#)
 }
 
 /// `GET /readyz`. Needs no permit, since a busy daemon is ready. So is one that receives but cannot
@@ -25,11 +24,8 @@ pub(in crate::http) async fn ready(State(app): State<Arc<App>>, _: NoParams) -> 
     let (reasons, detail) = found.await?;
     let (reasons, detail) = (reasons.join("; "), detail.join("; "));
     match reasons.is_empty() {
-        true if detail.is_empty() => Ok(json(StatusCode::OK, r#"{"status":"ready"}"#)),
-        true => {
-            let ready = serde_json::json!({"status": "ready", "detail": detail});
-            Ok(json(StatusCode::OK, ready.to_string()))
-        }
+        true if detail.is_empty() => ok(r#"{"status":"ready"}"#),
+        true => ok(json!({"status": "ready", "detail": detail})),
         false => Err(Problem::busy(format!("not ready: {reasons}"))),
     }
 }
@@ -37,5 +33,5 @@ pub(in crate::http) async fn ready(State(app): State<Arc<App>>, _: NoParams) -> 
 /// `GET /api/v1/status`
 pub(in crate::http) async fn status(State(app): State<Arc<App>>, _: NoParams) -> Answer {
     let status = Json::Object(reading::object(&app.status().await?));
-    Ok(json(StatusCode::OK, status.to_string()))
+    ok(status)
 }

@@ -8,11 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde_json::json;
 
 use super::series::{key_of, named};
-use crate::http::answer::format;
+use crate::http::answer::format::ok;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::fleet;
@@ -72,7 +71,7 @@ pub(in crate::http) async fn get(
     let is_fleet = fleet::is_named(&params);
     let span = Span::take(&mut params);
     let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
-    let body = app.read_of(is_fleet, move |source| {
+    let body = app.read(is_fleet, move |source| {
         let whose = fleet::take_of(&mut params, source, &name)?;
         let keys = source.past_keys(&name).ok();
         let keys = keys.or_else(|| Some(series.report(&name).ok()?.key_names.clone()));
@@ -100,5 +99,5 @@ pub(in crate::http) async fn get(
             "partial": map.partial,
         }))
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 
-use crate::http::answer::format;
+use crate::http::answer::format::ok;
 use crate::http::app::{Answer, App};
 use crate::http::params::Params;
 use crate::http::request_checks;
@@ -32,5 +31,5 @@ pub(in crate::http) async fn import(
     let import = app.query_with(Some(permit), move |source| {
         Ok(source.import_log(&lines, name, covered_to)?)
     });
-    Ok(format::json(StatusCode::OK, import.await?.to_string()))
+    ok(import.await?)
 }

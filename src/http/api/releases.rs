@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde_json::json;
 
-use crate::http::answer::format;
+use crate::http::answer::format::ok;
 use crate::http::app::{Answer, App};
 use crate::http::params::NoParams;
 
@@ -16,5 +15,5 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
         let releases = source.releases();
         Ok(json!({"tag": releases.tag(), "rows": releases.all()}))
     });
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    ok(body.await?)
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json, json};
 use super::requests::LIMIT_DEFAULT;
 use crate::config::suggest;
 use crate::http::answer::body::RowBody;
-use crate::http::answer::format::{self, Format};
+use crate::http::answer::format::{self, Format, ok};
 use crate::http::answer::json as write;
 use crate::http::answer::order::Sort;
 use crate::http::answer::writer::RowWriter;
@@ -41,7 +41,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
     let reports = app.query(|source| Ok(source.reports())).await?;
     let reports: Vec<Json> = reports.iter().map(summary).collect();
     let body = json!({ "reports": reports });
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// One report as listed.
@@ -75,7 +75,7 @@ pub(in crate::http) async fn create(
     JsonBody(body): JsonBody,
 ) -> Answer {
     let form = form(body)?;
-    let created = app.query(move |source| Ok(source.create_report(form)?));
+    let created = app.query(move |source| Ok(source.create_report(&form)?));
     let report = created.await?;
     let location = format!("/api/v1/reports/{}", encode(&report.name));
     let mut response = format::json(StatusCode::CREATED, summary(&report).to_string());
@@ -112,7 +112,7 @@ pub(in crate::http) async fn drop_one(
         app.query(move |source| Ok(source.drop_report(&name)?))
     };
     let body = json!({"persistent": dropped.await?, "dropped": name});
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// `GET /api/v1/reports/{name}`
@@ -135,6 +135,7 @@ pub(in crate::http) async fn read(
         };
         let selection = |all: &[Column], keys: &[usize]| query.selection(all, keys);
         let selected = source.select(&name, &question, selection)?;
+        check_chosen(&question, &selected)?;
         let head = match &selected.answer.of_span {
             Some(of_span) => span_members(of_span),
             None => live_members(source, &name, &selected.answer),
@@ -275,12 +276,34 @@ impl Query {
     }
 }
 
+/// Checks that a row of a histogram view was named: without one there is nothing to show.
+fn check_chosen(question: &ReportQuestion, selected: &SelectedRows) -> Result<(), Problem> {
+    const CHOSEN_BY: &str = "index_value";
+    let mut columns = selected.answer.table.columns().iter();
+    let is_view = columns.next().is_some_and(|it| it.name == CHOSEN_BY)
+        && columns.next().is_some_and(|it| it.name == "segment");
+    let is_chosen = question.equal.iter().any(|(column, _)| column == CHOSEN_BY);
+    match is_view && !is_chosen && selected.rows.is_empty() {
+        true => Err(Problem::parameter(
+            CHOSEN_BY,
+            "is missing; accepted: that of a row of the report, as the report itself shows it",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The number of a column.
 fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem> {
     let names = || all.iter().map(|column| column.name.as_str());
     names().position(|other| other == name).ok_or_else(|| {
         let question = suggest::question(name, names());
-        let why = format!("there is no column {name:?}{question}");
+        let is_percentile =
+            name.starts_with('p') && name.chars().nth(1).is_some_and(|it| it.is_ascii_digit());
+        let percentile = match is_percentile {
+            true => "; a percentile is above 0 and at most 100, as p95 or p99_9",
+            false => "",
+        };
+        let why = format!("there is no column {name:?}{question}{percentile}");
         Problem::parameter(parameter, why).accepting(names())
     })
 }
@@ -339,7 +362,7 @@ fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
 pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Params) -> Answer {
     let span = Span::take_compared(&mut params);
     let is_fleet = fleet::is_named(&params);
-    let row = app.read_of(is_fleet, move |source| {
+    let row = app.read(is_fleet, move |source| {
         let (when, whose) = fleet::take_time(&span, &mut params, source, "info")?;
         params.finish()?;
         let question = ReportQuestion {
@@ -377,12 +400,9 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
 pub(in crate::http) async fn reset(
     State(app): State<Arc<App>>,
     _: NoParams,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> Answer {
-    if body.is_some_and(|body| body != json!({})) {
-        let why = "the body must be empty or {}: there is nothing to choose";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-    }
+    body.nothing()?;
     app.query(|source| Ok(source.reset()?)).await?;
-    Ok(format::json(StatusCode::OK, r#"{"reset":true}"#))
+    ok(r#"{"reset":true}"#)
 }

@@ -24,7 +24,7 @@ use crate::input::squid::activity::{Activity, Measures};
 use crate::query::catalog::Catalog;
 use crate::query::question::{RequestName, RequestQuestion, Spans, When};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
-use crate::value::digits;
+use crate::value::Value;
 
 /// Rows in an answer without `limit`.
 pub(in crate::http) const LIMIT_DEFAULT: usize = 100;
@@ -160,7 +160,7 @@ pub(in crate::http) async fn read(
     let body = match run {
         None => app.query(find).await,
         // Files may have to be searched.
-        Some(_) => app.read(find).await,
+        Some(_) => app.read(false, find).await,
     };
     Ok(format::json(StatusCode::OK, body?))
 }
@@ -197,28 +197,25 @@ fn write_activities(out: &mut Vec<u8>, measures: &Measures) {
         out.extend_from_slice(
             format!("{{\"activity\":\"{name}\",\"state\":\"{state}\"").as_bytes(),
         );
-        for (name, us) in [
+        let resident_us = known.resident_ms.map(|ms| ms.saturating_mul(1000));
+        let times = [
             ("start", known.start_us),
             ("first_delay", known.first_delay_us),
             ("total", known.total_us),
-            (
-                "resident",
-                known.resident_ms.map(|ms| ms.saturating_mul(1000)),
-            ),
-        ] {
-            out.push(b',');
-            write::name(out, name);
-            micros_or_null(out, us);
-        }
+            ("resident", resident_us),
+        ];
+        write_times(out, times);
         out.push(b'}');
     }
     out.push(b']');
 }
 
-fn micros_or_null(out: &mut Vec<u8>, us: Option<u64>) {
-    match us {
-        Some(us) => digits::micros(out, us),
-        None => out.extend_from_slice(b"null"),
+/// Writes times as further members of an object; unknown ones are null.
+fn write_times<'a>(out: &mut Vec<u8>, times: impl IntoIterator<Item = (&'a str, Option<u64>)>) {
+    for (name, us) in times {
+        out.push(b',');
+        write::name(out, name);
+        write::value(out, &us.map_or(Value::Null, Value::Micros));
     }
 }
 
@@ -240,11 +237,7 @@ fn write_timers(out: &mut Vec<u8>, timers: &[TimerDetail]) {
             ("ru_utime", times.map(|it| it[0])),
             ("ru_stime", times.map(|it| it[1])),
         ];
-        for (name, us) in numbers.into_iter().chain(start) {
-            out.push(b',');
-            write::name(out, name);
-            micros_or_null(out, us);
-        }
+        write_times(out, numbers.into_iter().chain(start));
         out.extend_from_slice(b",\"tags\":");
         write::tags(out, &timer.tags);
         out.push(b'}');

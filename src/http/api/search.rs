@@ -4,16 +4,8 @@
 
 use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
-use crate::query::read_model::{NumberField, RequestSearch, TEXT_FIELDS};
-
-/// Integer columns that can be searched.
-const NUMBERS: [(&str, NumberField); 5] = [
-    ("req_count", NumberField::ReqCount),
-    ("timers_cnt", NumberField::TimersCnt),
-    ("status", NumberField::Status),
-    ("tags_cnt", NumberField::TagsCnt),
-    ("timestamp", NumberField::Timestamp),
-];
+use crate::profile::definition::{SampleKey, Wanted};
+use crate::query::read_model::{NUMBER_FIELDS, RequestSearch, TEXT_FIELDS};
 
 /// The parameter `timers`: whether rows come with their timers.
 pub(in crate::http) fn with_timers(params: &mut Params) -> Result<bool, Problem> {
@@ -37,14 +29,29 @@ pub(in crate::http) fn conditions(
 ) -> Result<(), Problem> {
     search.min_time_us = params.micros("min_time", Rounding::Up)?;
     search.max_time_us = params.micros("max_time", Rounding::Down)?;
+    if search
+        .max_time_us
+        .is_some_and(|most| search.min_time_us > Some(most))
+    {
+        return Err(Problem::parameter("min_time", "is greater than max_time"));
+    }
     for (name, field) in TEXT_FIELDS {
         let text = params.text(name);
         search.texts.extend(text.map(|text| (field, text)));
     }
-    for (name, field) in NUMBERS {
+    for (name, field) in NUMBER_FIELDS {
         let number = params.number(name)?;
         search.numbers.extend(number.map(|number| (field, number)));
     }
     search.tags = params.prefixed("tag.NAME");
     Ok(())
+}
+
+/// Parses the conditions on samples.
+pub(in crate::http) fn sample_conditions(params: &mut Params) -> Vec<(SampleKey, Wanted)> {
+    let mut condition = |key: SampleKey| Some((key, Wanted::Equals(params.text(key.name())?)));
+    SampleKey::ALL
+        .into_iter()
+        .filter_map(&mut condition)
+        .collect()
 }

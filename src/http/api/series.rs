@@ -1,17 +1,16 @@
 //! `GET /api/v1/reports/{name}/series`: one metric of one row over the last hour.
 //!
 //! Key columns select the row, as in other filters; without any it is the total. If the data is not
-//! kept, a 404 says why. A line has at most some thousand points, so the answer is written in one
+//! kept, a 404 says why. A line has at most a few thousand points, so the answer is written in one
 //! piece.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
-use crate::http::answer::format;
+use crate::http::answer::format::ok;
 use crate::http::answer::json::number;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
@@ -60,10 +59,10 @@ pub(in crate::http) async fn read(
         query.answer(&name, &series, whose, source)
     };
     let body = match is_fleet {
-        true => app.read_of(true, answer).await?,
+        true => app.read(true, answer).await?,
         false => app.query(answer).await?,
     };
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 /// The parameters.
@@ -89,13 +88,9 @@ impl Query {
         whose: Whose,
         source: &Catalog,
     ) -> Result<Json, Problem> {
-        let reports = source.reports();
-        let report = reports.iter().find(|report| report.name == name);
-        let names = || reports.iter().map(|report| report.name.clone()).collect();
-        let unknown = || QueryError::unknown_report(name).suggesting(names);
-        let report = report.ok_or_else(unknown)?;
+        let report = source.listed(name)?;
         if report.kind == SAMPLES && !whose.is_fleet() {
-            return self.sampled(report, source);
+            return self.sampled(&report, source);
         }
         let metric = self.metric.as_deref().unwrap_or("req_per_sec");
         let names = || Metric::names().chain(["p99_9 and the like"]);
@@ -179,13 +174,8 @@ impl Query {
             whose,
         };
         let line = source.past_lines(name, &question)?;
-        let lines = Lines {
-            from: line.from,
-            step: line.step,
-            points: line.points,
-        };
         let metric = (&*metric.name(), metric.unit());
-        let mut body = body(name, named(keys, key), metric, lines);
+        let mut body = body(name, named(keys, key), metric, line.lines);
         body["resolution_seconds"] = line.resolution_seconds.into();
         body["partial"] = line.partial.into();
         Ok(body)

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
-use crate::http::answer::format;
+use crate::http::answer::format::ok;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::Params;
@@ -39,7 +38,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Param
         object
     });
     let body = json!({"sources": list.collect::<Json>(), "other": counts(other)});
-    Ok(format::json(StatusCode::OK, body.to_string()))
+    ok(body)
 }
 
 fn counts(counts: Counts) -> Json {

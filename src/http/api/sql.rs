@@ -18,7 +18,7 @@ use tracing::{error, warn};
 use crate::access::{Pass, Role};
 use crate::http::answer::batches::BatchWriter;
 use crate::http::answer::body::WHOLE_BYTES;
-use crate::http::answer::format::{Format, json};
+use crate::http::answer::format::{Format, ok};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{Params, unknown_member};
@@ -123,7 +123,7 @@ async fn answer(
             let body = serde_json::json!({
                 "columns": [], "rows": [], "affected_rows": 0, "info": session.warnings.join("; "),
             });
-            return Ok(json(StatusCode::OK, body.to_string()));
+            return ok(body);
         }
     };
     let mut ready = Vec::new();
@@ -190,7 +190,7 @@ fn problem(error: SqlError) -> Problem {
         }
         1227 | 1290 => StatusCode::FORBIDDEN,
         1104 => StatusCode::PAYLOAD_TOO_LARGE,
-        1040 | 1041 | 1317 | 1969 | 3024 => StatusCode::SERVICE_UNAVAILABLE,
+        1016 | 1024 | 1040 | 1041 | 1317 | 1969 | 3024 => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     };
     let problem = Problem::new(status, error.message);

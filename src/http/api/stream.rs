@@ -20,7 +20,7 @@ use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep};
 
 use super::requests::timers_member;
-use super::search::{conditions, with_timers};
+use super::search::{conditions, sample_conditions, with_timers};
 use crate::http::answer::endless::endless;
 use crate::http::answer::format::Format;
 use crate::http::answer::json as write;
@@ -85,10 +85,11 @@ pub(in crate::http) async fn read(
 /// `GET /api/v1/stream/samples`
 pub(in crate::http) async fn samples(
     State(app): State<Arc<App>>,
-    params: Params,
+    mut params: Params,
     headers: HeaderMap,
 ) -> Answer {
-    let options = parse_samples(params, &headers)?;
+    let filters = sample_conditions(&mut params).into();
+    let options = common(params, &headers, Subject::Samples(filters))?;
     let none = "no samples are taken: there is no [[stat]] in the configuration";
     follow(app, options, move |source| {
         source
@@ -133,15 +134,6 @@ async fn follow(
     let greeting = stream::iter([Bytes::from(greeting)]);
     let pieces = greeting.chain(pieces).take_until(Box::pin(stopped));
     Ok(endless(format, pieces))
-}
-
-fn parse_samples(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
-    let mut filters = Vec::new();
-    for key in SampleKey::ALL {
-        let wanted = params.text(key.name());
-        filters.extend(wanted.map(|text| (key, Wanted::Equals(text))));
-    }
-    common(params, headers, Subject::Samples(filters.into()))
 }
 
 fn parse(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {

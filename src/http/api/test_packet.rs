@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use prost::Message as _;
 use serde_json::{Map, Value as Json, json};
 
-use crate::http::answer::format;
+use crate::http::answer::format::ok;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::NoParams;
@@ -25,12 +25,9 @@ const SCRIPT: &str = "/test-packet";
 pub(in crate::http) async fn send(
     State(app): State<Arc<App>>,
     _: NoParams,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> Answer {
-    if body.is_some_and(|body| body != json!({})) {
-        let why = "the body must be empty or {}: there is nothing to choose";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-    }
+    body.nothing()?;
     let sent = app.query(|source| {
         let unavailable = |why: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, why);
         let target = target(&source.status());
@@ -39,7 +36,7 @@ pub(in crate::http) async fn send(
         sent.map_err(|error| unavailable(format!("cannot send to {target}: {error}")))?;
         Ok(json!({"sent_to": target.to_string(), "script_name": SCRIPT}))
     });
-    Ok(format::json(StatusCode::OK, sent.await?.to_string()))
+    ok(sent.await?)
 }
 
 /// The address of the first socket, as reachable from this machine.

@@ -11,7 +11,7 @@ use super::columns::Show;
 use super::formatting::{count, roughly, visible};
 use super::history::{Counted, History};
 use super::render::View;
-use super::table::{Head, table};
+use super::table::{Head, section, table};
 use crate::alert::rule::{Rule, shown};
 use crate::alert::state::Phase;
 use crate::alert::{self, Alert, Alerts, BURN_WINDOWS, ObjectiveView};
@@ -28,22 +28,15 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let alerts = &view.app.settings.alerts;
     let now = alerts.view();
-    let heads = ["State", "Since", "Alert", "Severity", "Row"].map(Head::text);
-    let heads = heads.into_iter().chain([
-        Head::number("Value"),
-        Head::text("Condition"),
-        Head::hidden("Remarks"),
-    ]);
-    let heads: Vec<Head> = heads.collect();
-    let rows: Vec<Markup> = now.alerts.iter().map(|it| row(view, it)).collect();
+    let mut heads = Head::list(&["State", "Since", "Alert", "Severity", "Row"], &["Value"]);
+    heads[1] = Head::text("Since").hint("When the condition began to hold");
+    heads.extend([Head::text("Condition"), Head::hidden("Remarks")]);
+    let rows = now.alerts.iter().map(|it| row(view, it));
     let charts = now.alerts.iter().enumerate();
     let charts = charts.filter_map(|(at, alert)| chart(view, at, alert));
     let charts = charts.take(CHARTS_MAX);
-    let firing = now
-        .alerts
-        .iter()
-        .filter(|it| it.episode.phase == Phase::Firing)
-        .count();
+    let is_firing = |it: &&Alert| it.episode.phase == Phase::Firing;
+    let firing = now.alerts.iter().filter(is_firing).count();
     let caption = html! { (firing) " firing, " (rows.len() - firing) " pending or resolved in the last 15 minutes; times in " (view.time.zone()) };
     let main = html! {
         h1 { "Alerts" }
@@ -51,7 +44,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             p.note { "There are no rules: add an [[alert]] or [[slo]] to the configuration." }
         }
         div #alerts data-live {
-            (table("Alerts", &caption, &heads, &rows, "No alert is firing."))
+            (table("Alerts", caption, heads, rows, "No alert is firing."))
             @if now.more > 0 { p.note { (count(now.more as u64)) " further rows share one alert: a rule has at most 100." } }
         }
         div.charts.four.many #alert-charts data-live { @for chart in charts { (chart) } }
@@ -73,10 +66,10 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     let budgets = budgets.filter_map(|it| Some((&it.objective.entry.name, it.left?)));
     let budgets: Vec<(&String, f64)> = budgets.collect();
     html! {
-        @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.started) {
+        @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.since) {
             p.problem {
                 a href="/alerts" { (firing.len()) @if firing.len() == 1 { " alert fires" } @else { " alerts fire" } }
-                ": " (visible(&longest.rule.entry.name)) " (" (row_name(longest)) ") since " (view.time.moment(longest.episode.started))
+                ": " (visible(&longest.rule.entry.name)) " (" (row_name(longest)) ") since " (view.time.moment(longest.episode.since))
                 @if firing.len() > 1 { ", the longest" }
             }
         }
@@ -140,10 +133,9 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
 
 /// Renders the objectives: budgets left, burn rates and their history.
 fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
-    let heads = [Head::text("Objective"), Head::text("State")];
-    let numbers = ["Counted for", "Requests", "Bad", "Budget left"].map(Head::number);
-    let burns = BURN_WINDOWS.map(|(name, _)| Head::number(name));
-    let heads: Vec<Head> = heads.into_iter().chain(numbers).chain(burns).collect();
+    let numbers = ["Counted for", "Requests", "Bad", "Budget left"];
+    let mut heads = Head::list(&["Objective", "State"], &numbers);
+    heads.extend(BURN_WINDOWS.map(|(name, _)| Head::number(name)));
     let row = |it: &ObjectiveView| {
         let (of, firing) = (&it.objective, alerts.firing(&it.objective));
         let burn = |burn: Option<f64>| burn.map(shown).unwrap_or_default();
@@ -158,15 +150,14 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
             @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
         }
     };
-    let rows: Vec<Markup> = alerts.objectives.iter().map(row).collect();
     let charts = alerts.objectives.iter().enumerate();
     let charts = charts.filter_map(|(at, it)| course(view, at, it));
-    let caption =
-        html! { "Burn rate over these windows: at 1 the budget lasts exactly for its period" };
+    let caption = "Burn rate over these windows: at 1 the budget lasts exactly for its period";
+    let rows = alerts.objectives.iter().map(row);
     html! {
-        @if !rows.is_empty() {
+        @if !alerts.objectives.is_empty() {
             h2 { "Objectives" }
-            div #slos data-live { (table("Objectives", &caption, &heads, &rows, "")) }
+            div #slos data-live { (table("Objectives", caption, heads, rows, "")) }
             div.charts.four.many #slo-charts data-live { @for chart in charts.take(CHARTS_MAX) { (chart) } }
         }
     }
@@ -176,21 +167,14 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
 /// point, which makes no line.
 fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     let now = view.source.unix_ms() / 1_000;
-    let points = it
-        .course
-        .iter()
-        .map(|left| left.map_or(f64::NAN, |it| it.max(0.0) * 100.0));
-    let points: Vec<f64> = points.collect();
+    let percent = |left: &Option<f64>| left.map_or(f64::NAN, |it| it.max(0.0) * 100.0);
+    let points: Vec<f64> = it.course.iter().map(percent).collect();
     let first = points.iter().position(|it| !it.is_nan())?;
     if points.len() - first < 2 {
         return None;
     }
     // Thinned to the number of points a line may have.
-    let step = points
-        .len()
-        .saturating_sub(first)
-        .div_ceil(COURSE_POINTS)
-        .max(1);
+    let step = (points.len() - first).div_ceil(COURSE_POINTS);
     let kept: Vec<f64> = points.iter().rev().step_by(step).rev().copied().collect();
     let secs = step as u64 * 3_600;
     let start = now.saturating_sub(secs * (kept.len() as u64 - 1));
@@ -221,28 +205,19 @@ fn percent(part: f64) -> String {
 }
 
 fn rules(rules: &[(Arc<Rule>, usize)]) -> Markup {
-    let heads = [Head::text("Rule"), Head::number("Rows now")];
     let row = |(rule, rows): &(Arc<Rule>, usize)| {
         html! { th.key.text scope="row" { (visible(&rule.words())) } td { @if rule.objective().is_none() { (count(*rows as u64)) } } }
     };
-    let rows: Vec<Markup> = rules.iter().map(row).collect();
-    html! {
-        @if !rows.is_empty() {
-            h2 { "Rules" }
-            (table("Rules", &html! { "In force now" }, &heads, &rows, ""))
-        }
-    }
+    let heads = Head::list(&["Rule"], &["Rows now"]);
+    section("Rules", "In force now", heads, rules.iter().map(row))
 }
 
 fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
     let heads = ["Silence", "Alerts with", "Until", "Reason", "By"].map(Head::text);
     let silences = alerts.silences(view.source.unix_ms() / 1_000);
     let rows = silences.iter().map(|it| {
-        let labels = it
-            .matchers
-            .iter()
-            .map(|(name, text)| format!("{name}={text}"));
-        let labels: Vec<String> = labels.collect();
+        let label = |(name, text): (&String, &String)| format!("{name}={text}");
+        let labels: Vec<String> = it.matchers.iter().map(label).collect();
         html! {
             th.key scope="row" { (it.id) }
             td.key.text { (visible(&labels.join(" "))) }
@@ -251,22 +226,12 @@ fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
             td.key { (visible(it.author.as_deref().unwrap_or_default())) }
         }
     });
-    let rows: Vec<Markup> = rows.collect();
-    html! {
-        @if !rows.is_empty() {
-            h2 { "Silences" }
-            (table("Silences", &html! { "pinbad alert silence makes one, and --end ends it" }, &heads, &rows, ""))
-        }
-    }
+    let caption = "pinbad alert silence makes one, and --end ends it";
+    section("Silences", caption, heads, rows)
 }
 
 fn receivers(alerts: &Alerts) -> Markup {
-    let heads = [
-        Head::text("Receiver"),
-        Head::number("Sent"),
-        Head::number("Refused"),
-        Head::number("Failed attempts"),
-    ];
+    let heads = Head::list(&["Receiver"], &["Sent", "Refused", "Failed attempts"]);
     let rows = alerts.receivers().iter().map(|it| {
         let number = |number: &AtomicU64| count(number.load(Ordering::Relaxed));
         html! {
@@ -274,11 +239,5 @@ fn receivers(alerts: &Alerts) -> Markup {
             td { (number(&it.sent)) } td { (number(&it.refused)) } td { (number(&it.failed)) }
         }
     });
-    let rows: Vec<Markup> = rows.collect();
-    html! {
-        @if !rows.is_empty() {
-            h2 { "Receivers" }
-            (table("Receivers", &html! { "Since the start" }, &heads, &rows, ""))
-        }
-    }
+    section("Receivers", "Since the start", heads, rows)
 }

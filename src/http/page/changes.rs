@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::columns::Show;
-use super::formatting::{self, Name, Scale, visible};
+use super::formatting::{self, MINUS, Name, Scale, visible};
 use super::frame;
 use super::ranking::remarks;
 use super::render::View;
@@ -99,7 +99,7 @@ fn form(view: &View<'_>, params: &Params, report: &str) -> Markup {
     let others = names.filter(|name| *name != report && view.source.past_keys(name).is_ok());
     html! {
         form.filters method="get" action="/changes" {
-            @for (name, value) in params.iter().filter(|(name, _)| *name != "report") { input type="hidden" name=(name) value=(value); }
+            (frame::hidden_fields(params.iter().filter(|(name, _)| *name != "report")))
             label { "By the keys of "
                 select name="report" {
                     option value=(report) selected { (visible(report)) }
@@ -151,7 +151,7 @@ impl Amount {
         match sum {
             0 => "0".to_owned(),
             1.. => format!("+{}", self.text(sum)),
-            _ => format!("\u{2212}{}", self.text(sum)),
+            _ => format!("{MINUS}{}", self.text(sum)),
         }
     }
 
@@ -176,8 +176,8 @@ fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
     let (all, amount) = (&found.all, Amount { unit, scale: None });
     let part = (all.before > 0).then(|| all.change() as f64 / all.before as f64);
     let parts = [
-        ("More calls", all.calls),
-        ("More per call", all.slower),
+        ("Calls", all.calls),
+        ("Per call", all.slower),
         ("New", all.new),
         ("Gone", all.gone),
     ];
@@ -237,17 +237,12 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     let numbers = numbers.map(|(title, hint)| Head::number(title).hint(hint));
     let heads = keys.iter().map(|key| Head::text(visible(key)));
     let heads = heads.chain(keys.is_empty().then(|| Head::text("What")));
-    let heads: Vec<Head> = heads.chain(numbers).collect();
+    let heads = heads.chain(numbers);
     let [first, second] = found.covered_secs;
     let caption = html! {
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
         @if first != second { ", scaled to " (formatting::roughly(first.min(second) as f64)) }
     };
-    table(
-        "Changes",
-        &caption,
-        &heads,
-        &rows,
-        "Nothing was counted in both spans.",
-    )
+    let empty = "Nothing was counted in both spans.";
+    table("Changes", caption, heads, rows, empty)
 }

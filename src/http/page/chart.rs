@@ -119,13 +119,25 @@ fn width(text: &str) -> f64 {
     9.7 * text.chars().count() as f64
 }
 
-/// Marks on the horizontal scale with labels. Where two would collide, the later one stays.
+/// Marks on the horizontal scale with labels. Where two would collide, the later one stays; of marks
+/// in equal steps every second one, or every third, so that the steps stay equal.
 fn ticks(marks: &[(f64, String)], theme: Theme) -> Markup {
     let mut marks: Vec<_> = marks.iter().collect();
     marks.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let is_even = |it: &[&(f64, String)]| (it[0].0 - 2.0 * it[1].0 + it[2].0).abs() < 1.0;
+    let widest = marks
+        .iter()
+        .map(|(_, text)| width(text))
+        .fold(0.0, f64::max);
+    let every = match marks[..] {
+        [(last, _), (other, _), ..] if marks.windows(3).all(is_even) => {
+            ((widest + 8.0) / (last - other)).ceil() as usize
+        }
+        _ => 1,
+    };
     let mut shown: Vec<(f64, &str, &str)> = Vec::new();
     let mut free = f64::from(WIDTH);
-    for (x, text) in marks {
+    for (x, text) in marks.into_iter().step_by(every.max(1)) {
         let width = width(text);
         // At the right edge there is no room for the second half of a text.
         let (x, anchor, from) = match x + width / 2.0 > f64::from(WIDTH) {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::formatting::{self, Scale};
-use crate::value::{self, Unit};
+use crate::value::{self, ColumnType, Unit};
 
 static COLUMNS: LazyLock<HashMap<String, Vec<Column>>> = LazyLock::new(|| {
     toml::from_str(include_str!("columns.toml")).expect("the tables are well formed")
@@ -39,6 +39,8 @@ pub(super) enum Show {
     #[default]
     Any,
     Text,
+    /// A text of any length, which may wrap.
+    Prose,
     /// Tags as one text, which may wrap.
     Tags,
     Number,
@@ -46,6 +48,10 @@ pub(super) enum Show {
     /// A count, and its share of the requests.
     Errors,
     Secs,
+    /// A moment, in the zone of the page.
+    Moment,
+    /// Microseconds, never in a larger unit: they can be far below one.
+    Micros,
     /// A fraction of the whole.
     Share,
     /// A relative change.
@@ -62,10 +68,13 @@ impl Show {
     /// The format for a column as declared.
     pub(super) fn of(column: &value::Column) -> Self {
         match column.unit {
+            Unit::None if column.column_type == ColumnType::Text => Self::Prose,
             Unit::None if column.column_type.is_text() => Self::Text,
-            Unit::None | Unit::UnixSeconds => Self::Any,
+            Unit::None => Self::Any,
+            Unit::UnixSeconds => Self::Moment,
             Unit::Count => Self::Count,
             Unit::Seconds => Self::Secs,
+            Unit::Microseconds => Self::Micros,
             Unit::Bytes | Unit::BytesPerSecond => Self::Bytes,
             Unit::Kib | Unit::KibPerSecond => Self::Kib,
             Unit::Percent => Self::Share,
@@ -99,12 +108,15 @@ impl Show {
         match self {
             Self::Count | Self::Errors => formatting::count(number as u64),
             Self::Secs => formatting::secs(number),
+            Self::Micros => value::text::with_unit(number, Unit::Microseconds),
             Self::Bytes => formatting::bytes(number),
             Self::Kib => formatting::bytes(number * 1024.0),
             Self::Share => formatting::percent(number),
             Self::Change | Self::Worse => formatting::change(number),
             Self::Status => number.to_string(),
-            Self::Any | Self::Text | Self::Tags | Self::Number => formatting::number(number),
+            Self::Any | Self::Text | Self::Prose | Self::Tags | Self::Number | Self::Moment => {
+                formatting::number(number)
+            }
         }
     }
 }

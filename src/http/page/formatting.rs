@@ -6,8 +6,8 @@ use maud::{Markup, Render, html};
 
 use crate::value::Value;
 pub(super) use crate::value::text::{
-    Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, number, percent, roughly,
-    roughly_many, secs, short, visible,
+    MINUS, Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, number, percent,
+    roughly, roughly_many, secs, short, visible,
 };
 
 /// A name from a packet, as text of a page.
@@ -89,7 +89,10 @@ pub(super) fn tags<'a>(tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Ma
 pub(super) fn pairs(text: &str) -> Markup {
     let shown = visible(text);
     html! {
-        @for (at, pair) in shown.split(',').enumerate() { @if at > 0 { "," wbr; } (pair) }
+        @for (at, pair) in shown.split(',').enumerate() {
+            @if at > 0 { "," wbr; }
+            span.pair { (pair) }
+        }
     }
 }
 

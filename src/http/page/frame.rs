@@ -86,13 +86,13 @@ pub(super) fn page(
     document(title, &head, &body)
 }
 
-/// An error page; `here` is the URL of this daemon's own data. `stranger`: nothing but the message,
-/// for a client that may see nothing else.
+/// An error page; `other` is the URL of a page to see instead, and its name. `absent` as for
+/// [`page`]; `None`: nothing but the message, for a client that may see nothing else.
 pub(super) fn problem(
     status: StatusCode,
     detail: &str,
-    here: Option<&str>,
-    stranger: bool,
+    other: Option<(String, &str)>,
+    absent: Option<&[&str]>,
 ) -> Markup {
     let log_in = status == StatusCode::UNAUTHORIZED;
     let title = match status.canonical_reason() {
@@ -106,18 +106,11 @@ pub(super) fn problem(
         @if log_in {
             p { "Reload this page, and your browser will ask for the name and password of a user of this daemon." }
         }
-        @if let Some(here) = here { p { a href=(here) { "The same page for this daemon alone" } } }
-        @if !stranger { p { a href="/" { "Back to the overview" } } }
+        @if let Some((address, name)) = other { p { a href=(address) { (name) } } }
+        @if absent.is_some() { p { a href="/" { "Back to the overview" } } }
     };
-    if !stranger {
-        return page(
-            &Time::default(),
-            &html! {},
-            "",
-            title,
-            &main,
-            &["/squid", "/profile", "/alerts", "/releases"],
-        );
+    if let Some(absent) = absent {
+        return page(&Time::default(), &html! {}, "", title, &main, absent);
     }
     let head = html! { meta name="color-scheme" content="light dark"; };
     document(title, &head, &html! { main { (main) } })
@@ -161,8 +154,16 @@ pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)])
     }
 }
 
-/// The time span of a table's data, in words.
+/// Parameters that a form passes on.
+pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
+    html! { @for (name, value) in params { input type="hidden" name=(name) value=(value); } }
+}
+
+/// The time span of a table's data, in words; empty for a table without one.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
+    if window_seconds == 0.0 {
+        return String::new();
+    }
     let [covered, window] = [covered_seconds as f64, window_seconds].map(formatting::roughly);
     // One second also stands for no data at all.
     match covered_seconds <= 1 || covered == window {

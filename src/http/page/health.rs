@@ -6,7 +6,7 @@ use std::time::Instant;
 use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
 
-use super::columns::{Show, columns};
+use super::columns::{Column, Show, columns};
 use super::formatting::{self, visible};
 use super::instruments;
 use super::render::View;
@@ -71,6 +71,11 @@ fn row(name: &str, title: &str, how: Show, number: f64, room: Option<f64>) -> Ma
     }
 }
 
+/// A counter as such a row.
+fn counter(it: &Column, number: f64, room: Option<f64>) -> Markup {
+    row(&it.name, &it.title, it.show, number, room)
+}
+
 /// One of the three questions, with a short answer and the details. `alarming`: whether the answer
 /// is bad news.
 fn question(title: &str, answer: &str, alarming: bool, behind: &Markup) -> Markup {
@@ -98,8 +103,17 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// A counter, perhaps of an optional part: `history.memory_bytes`.
+    fn find(&self, name: &str) -> Option<f64> {
+        let value = match name.split_once('.') {
+            Some((part, name)) => self.status.get(part)?.get(name),
+            None => self.status.get(name),
+        };
+        value.map(sum)
+    }
+
     fn get(&self, name: &str) -> f64 {
-        self.status.get(name).map_or(0.0, sum)
+        self.find(name).unwrap_or(0.0)
     }
 
     /// The rate of the counter at this index; NaN if not known yet.
@@ -172,7 +186,7 @@ impl<'a> Look<'a> {
         let behind = html! {
             @for problem in &problems { p.problem { (visible(problem)) } }
             @if problems.is_empty() { p.note { "All sockets are bound, the merger keeps up, nothing is stuck." } }
-            (narrow_table("", &[], &rows))
+            (narrow_table("", &[], rows))
         };
         question("Healthy?", answer, !problems.is_empty(), &behind)
     }
@@ -187,11 +201,10 @@ impl<'a> Look<'a> {
         let came = columns("received").iter();
         let came =
             came.filter(|it| ["datagrams_received", "requests_merged"].contains(&it.name.as_str()));
-        let came = came.map(|it| row(&it.name, &it.title, it.show, self.get(&it.name), None));
-        let came: Vec<Markup> = came.collect();
+        let came = came.map(|it| counter(it, self.get(&it.name), None));
         let behind = html! {
             @if others == 0.0 { p.note { "Everything received since the start was counted in the reports." } }
-            (narrow_table("", &[], &came))
+            (narrow_table("", &[], came))
             @if others > 0.0 { (self.losses(|count| count > 0.0)) }
         };
         question("Lost?", &answer, lost > 0.0, &behind)
@@ -219,59 +232,31 @@ impl<'a> Look<'a> {
                 td.bad[count > 0.0] { (formatting::count(count as u64)) }
             }
         });
-        narrow_table("Since the start", &[], &rows.collect::<Vec<_>>())
+        narrow_table("Since the start", &[], rows)
     }
 
     fn full(&self) -> Markup {
-        let rooms = columns("in_memory").iter().filter(|it| !it.room.is_empty());
-        let mut rows: Vec<(Markup, f64)> = Vec::new();
-        let mut add = |name: &str, title: &str, show: Show, number: f64, room: f64| {
-            rows.push((
-                row(name, title, show, number, Some(room)),
-                number / room.max(1.0),
-            ));
-        };
-        for it in rooms {
-            add(
-                &it.name,
-                &it.title,
-                it.show,
-                self.get(&it.name),
-                self.get(&it.room),
-            );
-        }
-        let reports = "report_memory_bytes";
-        let room = self.get("report_memory_bytes_max");
-        add(reports, "Reports", Show::Bytes, self.get(reports), room);
-        if let Some(history) = self.status.get("history") {
-            let [used, room] =
-                ["memory_bytes", "memory_bytes_max"].map(|name| history.get(name).map_or(0.0, sum));
-            if room > 0.0 {
-                add(
-                    "history.memory_bytes",
-                    "Rows not yet on disk",
-                    Show::Bytes,
-                    used,
-                    room,
-                );
-            }
-        }
+        let rooms = columns("in_memory").iter();
+        let rooms = rooms.filter_map(|it| Some((it, self.get(&it.name), self.find(&it.room)?)));
+        let rooms: Vec<_> = rooms.collect();
         let crowded = columns("losses")
             .iter()
             .filter(|it| CROWDED.contains(&it.name.as_str()) && self.get(&it.name) > 0.0)
             .map(|it| it.title.clone());
         let crowded: Vec<String> = crowded.chain(self.full_disks()).collect();
-        let is_nearly = rows.iter().any(|(_, part)| *part >= NEARLY);
+        let mut parts = rooms.iter().map(|(_, used, room)| used / room.max(1.0));
+        let is_nearly = parts.any(|part| part >= NEARLY);
         let answer = match (crowded.is_empty(), is_nearly) {
             (false, _) => "Yes",
             (true, true) => "Nearly",
             (true, false) => "No",
         };
-        let rows: Vec<Markup> = rows.into_iter().map(|(row, _)| row).collect();
+        let rows = rooms.into_iter();
+        let rows = rows.map(|(it, used, room)| counter(it, used, Some(room)));
         let behind = html! {
             @for why in &crowded { p.problem { (why) "." } }
             @if crowded.is_empty() { p.note { "There is room. When a pool is full its oldest rows give way; sums stay exact." } }
-            (narrow_table("", &[], &rows))
+            (narrow_table("", &[], rows))
         };
         question("Full?", answer, !crowded.is_empty(), &behind)
     }
@@ -280,7 +265,7 @@ impl<'a> Look<'a> {
     /// its full stop.
     fn full_disks(&self) -> impl Iterator<Item = String> {
         let disks = [
-            ("history", "disk_free_min_bytes", "shall stay free"),
+            ("history", "disk_free_min_bytes", "must stay free"),
             (
                 "snapshot",
                 "disk_needed_bytes",
@@ -303,14 +288,14 @@ impl<'a> Look<'a> {
                 Show::Count => Show::Number,
                 bytes => bytes,
             };
-            html! { (row(&it.name, &it.title, it.show, self.get(&it.name), None)) td { (how.text(self.rate(at))) } }
+            html! { (counter(it, self.get(&it.name), None)) td { (how.text(self.rate(at))) } }
         });
         let heads = [
             Head::text("Counter"),
             Head::number("Since the start"),
             Head::number(format!("Per second{}", self.over())),
         ];
-        narrow_table("Received", &heads, &received.collect::<Vec<_>>())
+        narrow_table("Received", &heads, received)
     }
 
     /// The counters of an optional part of the daemon.
@@ -319,13 +304,9 @@ impl<'a> Look<'a> {
         let rows = columns(name).iter().map(|it| {
             let room = of.get(&it.room).map(sum);
             let number = of.get(&it.name).map_or(0.0, sum);
-            row(&it.name, &it.title, it.show, number, room)
+            counter(it, number, room)
         });
-        Some(narrow_table(
-            "Since the start",
-            &[],
-            &rows.collect::<Vec<_>>(),
-        ))
+        Some(narrow_table("Since the start", &[], rows))
     }
 
     fn sockets(&self) -> Markup {
@@ -344,7 +325,7 @@ impl<'a> Look<'a> {
             }
         };
         let sockets = self.status.get("sockets").and_then(Json::as_array);
-        let rows: Vec<Markup> = sockets.into_iter().flatten().map(row).collect();
-        table("Sockets", &html! { "Since the start" }, &heads, &rows, "")
+        let rows = sockets.into_iter().flatten().map(row);
+        table("Sockets", "Since the start", heads, rows, "")
     }
 }

@@ -124,17 +124,7 @@ pub(super) struct History<'a> {
     pub(super) time: &'a Time,
 }
 
-/// The data of a span.
-#[derive(Debug, Default)]
-struct Read {
-    /// Start of the first point, in unix seconds.
-    from: u64,
-    step: u64,
-    /// Points by metric.
-    points: Vec<Vec<Option<f64>>>,
-}
-
-impl Read {
+impl Lines {
     /// The same in finer steps, if they divide its own, by repeating points.
     fn refined(self, step: u64) -> Self {
         let times = self.step.checked_div(step).unwrap_or(0);
@@ -381,13 +371,7 @@ impl<'a> History<'a> {
             can_zoom: self.time.has_past() && !matches!(self.counted, Counted::Samples(_)),
             ..Chart::default()
         };
-        let start = found.from as f64;
-        let read = Read {
-            from: found.from,
-            step: found.step,
-            points: found.points,
-        };
-        let mut charts = drawn(kinds, &blank, &read, (start, false));
+        let mut charts = drawn(kinds, &blank, &found, (found.from as f64, false));
         let lines = charts.iter_mut().flat_map(|chart| &mut chart.lines);
         for (line, now) in lines.zip(now) {
             line.now = *now;
@@ -410,7 +394,7 @@ impl<'a> History<'a> {
     }
 
     /// Reads a span from the last hour or history, in steps of at least `step_min` seconds.
-    fn read(&self, metrics: &[Metric], span: &Range<u64>, step_min: u64) -> Result<Read, String> {
+    fn read(&self, metrics: &[Metric], span: &Range<u64>, step_min: u64) -> Result<Lines, String> {
         let secs = span.end - span.start;
         let fits = |step: &&u64| **step >= step_min && secs.div_ceil(**step) <= POINTS_WANTED;
         let fine = FINE_STEPS.iter().find(fits).copied();
@@ -433,15 +417,14 @@ impl<'a> History<'a> {
             let found = self
                 .series
                 .lines(self.report, key.as_deref(), metrics, asked);
-            if let Ok(Lines { from, step, points }) = found {
-                let found = Read { from, step, points };
-                if from <= span.start {
+            if let Ok(found) = found {
+                if found.from <= span.start {
                     return Ok(found);
                 }
-                let earlier = self.kept(metrics, &(span.start..from));
-                let earlier = earlier.map(|earlier| earlier.refined(step));
+                let earlier = self.kept(metrics, &(span.start..found.from));
+                let earlier = earlier.map(|earlier| earlier.refined(found.step));
                 if let Ok(earlier) = earlier
-                    && earlier.step == step
+                    && earlier.step == found.step
                 {
                     return Ok(found.preceded_by(earlier));
                 }
@@ -451,7 +434,7 @@ impl<'a> History<'a> {
     }
 
     /// Reads a span from history.
-    fn kept(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Read, String> {
+    fn kept(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Lines, String> {
         let secs = span.end - span.start;
         let question = LineQuestion {
             key: self.key(),
@@ -461,12 +444,7 @@ impl<'a> History<'a> {
             whose: self.time.whose.clone(),
         };
         let found = self.source.past_lines(self.report, &question);
-        let found = found.map_err(|why| why.to_string())?;
-        Ok(Read {
-            from: found.from,
-            step: found.step,
-            points: found.points,
-        })
+        Ok(found.map_err(|why| why.to_string())?.lines)
     }
 }
 
@@ -474,7 +452,7 @@ impl<'a> History<'a> {
 fn drawn(
     kinds: &[Kind],
     blank: &Chart,
-    read: &Read,
+    read: &Lines,
     (start, is_before): (f64, bool),
 ) -> Vec<Chart> {
     let mut found = read.points.iter();
@@ -525,7 +503,7 @@ mod tests {
 
     #[test]
     fn the_line_before_has_the_points_of_its_span() {
-        let read = |from, step, points: &[Option<f64>]| Read {
+        let read = |from, step, points: &[Option<f64>]| Lines {
             from,
             step,
             points: vec![points.to_vec()],

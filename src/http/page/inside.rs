@@ -6,7 +6,7 @@ use super::formatting;
 use super::frame;
 use super::instruments;
 use super::render::View;
-use super::table::{Head, table};
+use super::table::{Head, section};
 use crate::http::error::Problem;
 use crate::http::settings::Planned;
 
@@ -34,12 +34,8 @@ fn memory_plan(plan: &[Planned]) -> Markup {
     };
     let total_bytes: u64 = plan.iter().map(|planned| planned.bytes).sum();
     let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total_bytes as f64)) } } td {} };
-    let rows: Vec<Markup> = plan.iter().map(row).chain([total]).collect();
-    let caption = html! { "Planned at start: the daemon uses no more, whatever is sent to it" };
-    html! {
-        @if !plan.is_empty() {
-            h2 { "Memory plan" }
-            (table("Memory plan", &caption, &heads, &rows, ""))
-        }
-    }
+    let rows = plan.iter().map(row);
+    let rows = rows.chain((!plan.is_empty()).then_some(total));
+    let caption = "Planned at start: the daemon uses no more, whatever is sent to it";
+    section("Memory plan", caption, heads, rows)
 }

@@ -91,12 +91,7 @@ fn times(view: &View<'_>, registry: &Registry) -> Markup {
         b { "Stages and waits" }
         @if let Some(over) = over { "; times/s and busy over the last " (over) }
     };
-    panel(
-        "Stages and waits",
-        &caption,
-        &heads,
-        &rows.collect::<Vec<_>>(),
-    )
+    panel("Stages and waits", &caption, heads, rows)
 }
 
 /// The statements that took longest.
@@ -124,15 +119,9 @@ fn statements(registry: &Registry) -> Markup {
             td { (time(longest, sums.totals.max)) }
         }
     });
-    let heads = ["Times", "Mean", "Longest"].map(Head::number);
-    let heads: Vec<Head> = [Head::text("Statement")].into_iter().chain(heads).collect();
+    let heads = Head::list(&["Statement"], &["Times", "Mean", "Longest"]);
     let caption = html! { b { "Slowest statements" } " since the start" };
-    panel(
-        "Slowest statements",
-        &caption,
-        &heads,
-        &rows.collect::<Vec<_>>(),
-    )
+    panel("Slowest statements", &caption, heads, rows)
 }
 
 /// Activities that are stuck, in words.
@@ -163,6 +152,11 @@ pub(super) fn stuck() -> Vec<String> {
     going.collect()
 }
 
-fn panel(title: &str, caption: &Markup, heads: &[Head], rows: &[Markup]) -> Markup {
+fn panel(
+    title: &str,
+    caption: &Markup,
+    heads: impl IntoIterator<Item = Head>,
+    rows: impl Iterator<Item = Markup>,
+) -> Markup {
     html! { section.panel aria-label=(title) { (table(&format!("{title}, rows"), caption, heads, rows, "Nothing yet.")) } }
 }

@@ -144,6 +144,8 @@
 
   function makeReports(form, said) {
     form.hidden = false;
+    // A link filled it in.
+    if (form.elements.definition.value) form.elements.name.focus();
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       const name = form.elements.name.value.trim();

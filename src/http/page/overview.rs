@@ -1,9 +1,8 @@
 //! `/`: what is slow, where and since when, on one page.
 //!
 //! Numbers over all requests and the scripts that stand out, charts, then the top rows: scripts,
-//! timers, servers, hosts, statuses, all by total time, p95, count or errors (`sort`). Unknown
-//! parameters are accepted: programs do not use this page. Every name links to its row's page,
-//! every heading to the whole report. While nothing has been received, the page says what to do.
+//! timers, servers, hosts, statuses, all by total time, p95, count or errors (`sort`). Every name
+//! links to its row's page, every heading to the whole report. While nothing has been received, the page says what to do.
 
 use std::net::SocketAddr;
 
@@ -68,6 +67,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     };
     let words: Vec<&str> = orders.iter().map(|order| order.0).collect();
     let word = params.word("sort", &words)?;
+    params.finish()?;
     let order = *orders
         .iter()
         .find(|order| order.0 == word)
@@ -285,7 +285,7 @@ fn panel(
     };
     Ok(html! {
         section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {
-            (table(&format!("{title}, rows"), &caption, &heads, &cells, ranking.nothing()))
+            (table(&format!("{title}, rows"), caption, heads, cells, ranking.nothing()))
         }
     })
 }

@@ -14,6 +14,7 @@ use super::formatting::{self, visible};
 use super::ranking::Ranking;
 use super::render::View;
 use super::table::{conditions, table};
+use crate::http::api::search::sample_conditions;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::definition::{SampleKey, Wanted};
@@ -48,17 +49,36 @@ const BOXES: [SampleKey; 7] = [
 /// The first fields of the form; the other keys are below.
 const ASKED: [SampleKey; 3] = [SampleKey::Script, SampleKey::Scope, SampleKey::Function];
 
-/// The tables below the icicle.
-const TABLES: [(&str, &[SampleKey]); 3] = [
-    (
-        "Functions",
-        &[SampleKey::Function, SampleKey::Scope, SampleKey::File],
-    ),
-    (
-        "Callers of functions",
-        &[SampleKey::Function, SampleKey::Caller],
-    ),
-    ("Lines", &[SampleKey::File, SampleKey::Line]),
+/// A table below the icicle.
+struct Listed {
+    title: &'static str,
+    keys: &'static [SampleKey],
+    /// The type of samples that have these keys; any if empty.
+    of_type: &'static str,
+    /// Which samples these are, and the others.
+    words: [&'static str; 2],
+}
+
+/// They count what `profile_functions`, `profile_callers` and `profile_lines` do.
+const TABLES: [Listed; 3] = [
+    Listed {
+        title: "Functions",
+        keys: &[SampleKey::Function, SampleKey::Scope, SampleKey::File],
+        of_type: "",
+        words: ["with something running", ""],
+    },
+    Listed {
+        title: "Callers of functions",
+        keys: &[SampleKey::Function, SampleKey::Caller],
+        of_type: "internal",
+        words: ["in PHP\u{2019}s own functions", "in PHP code or idle"],
+    },
+    Listed {
+        title: "Lines",
+        keys: &[SampleKey::File, SampleKey::Line],
+        of_type: "user",
+        words: ["in PHP code", "in PHP\u{2019}s own functions or idle"],
+    },
 ];
 
 /// `GET /profile`
@@ -66,14 +86,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let is_folded = params.word("format", &["html", "folded"])? == "folded";
     let search = params.text("q");
-    let mut filters = Vec::new();
-    for key in SampleKey::ALL {
-        let wanted = params.text(key.name());
-        filters.extend(wanted.map(|text| (key, Wanted::Equals(text))));
-    }
+    let filters = sample_conditions(&mut params);
     params.finish()?;
-    let read = |keys: &[SampleKey]| view.source.samples(keys, &filters);
-    let Some(boxes) = read(&BOXES)? else {
+    let Some(boxes) = view.source.samples(&BOXES, &filters)? else {
         let main = html! {
             h1 { "Profile" }
             p.note { "There is no " code { "[[stat]]" } " in the configuration, so no samples are taken. With PHP's stat extension they \
@@ -108,16 +123,21 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             @if let Some(script) = script { a href=(requests_of(view, script, given(SampleKey::Host))) { "Its requests" } }
             a href=(params.link("/profile", &[("format", Some("folded"))])) { "Folded, for flame graphs" }
         }
-        (conditions("Samples with", shown, |name| params.link("/profile", &[(name, None)])))
+        (conditions("Samples with", shown, "/profile", &params))
         div #profile data-live {
-            p.over { (formatting::count(tree.samples)) " samples with something running"
+            p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
                 " in the " (super::frame::span_of(boxes.covered_seconds, boxes.window_seconds)) }
-            (tree.drawn(&params, search.as_deref()))
+            div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (tree.drawn(&params, search.as_deref())) }
             p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
                       A sample has no deeper stack than that. With the JIT a line may be an older one." }
-            @for (label, keys) in TABLES {
-                @if let Some(answer) = read(keys)? { h2 { (label) } (rows(label, answer, &params)?) }
+            @for listed in TABLES {
+                @let of_type = (SampleKey::Type, Wanted::Equals(listed.of_type.to_owned()));
+                @let of_type = Some(of_type).filter(|_| !listed.of_type.is_empty());
+                @let filters: Vec<_> = filters.iter().cloned().chain(of_type).collect();
+                @if let Some(answer) = view.source.samples(listed.keys, &filters)? {
+                    h2 { (listed.title) } (rows(&listed, answer, tree.root.samples + tree.idle, &params)?)
+                }
             }
         }
     };
@@ -166,30 +186,31 @@ pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<Stri
 }
 
 /// The rows of a report with the most samples; each links to the same page with its keys as
-/// conditions.
-fn rows(label: &str, answer: ReportAnswer, params: &Params) -> Result<Markup, Problem> {
+/// conditions. `all`: samples of the page.
+fn rows(
+    listed: &Listed,
+    answer: ReportAnswer,
+    all: u64,
+    params: &Params,
+) -> Result<Markup, Problem> {
     let mut ranking = Ranking::sampled(answer);
     let sort = ranking.sort();
     let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
-    let link = |row: usize| {
-        let keys = ranking.row_keys(row);
-        let changes = keys.iter().map(|(key, value)| {
-            (
-                key.as_str(),
-                Some(value.as_str()).filter(|it| !it.is_empty()),
-            )
-        });
-        params.link("/profile", &changes.collect::<Vec<_>>())
-    };
+    let link = |row| params.link("/profile", &conditions_of(&ranking.row_keys(row)));
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, _| Some(link(row)));
-    let caption = html! { (formatting::count(total as u64)) " rows" };
-    Ok(table(
-        label,
-        &caption,
-        &ranking.heads(&ranking.columns, None),
-        &cells,
-        "No samples.",
-    ))
+    let (samples, share) = (
+        ranking.numbers("samples"),
+        ranking.numbers("samples_percent"),
+    );
+    let counted = (0..ranking.table().len()).filter(|row| share(*row).is_some());
+    let counted: f64 = counted.filter_map(samples).sum();
+    let ([which, rest], others) = (listed.words, all.saturating_sub(counted as u64));
+    let caption = html! {
+        (formatting::counted(total as u64, "row")) "; shares are of the " (formatting::count(counted as u64)) " samples " (which)
+        @if !rest.is_empty() && others > 0 { "; the other " (formatting::count(others)) " are " (rest) }
+    };
+    let heads = ranking.heads(&ranking.columns, None);
+    Ok(table(listed.title, caption, heads, cells, "No samples."))
 }
 
 fn integer(value: &Value<'_>) -> u64 {
@@ -203,8 +224,6 @@ fn integer(value: &Value<'_>) -> u64 {
 #[derive(Debug, Default)]
 struct Tree {
     root: Node,
-    /// Samples in the tree.
-    samples: u64,
     /// Samples with nothing running, which are left out.
     idle: u64,
 }
@@ -263,7 +282,6 @@ impl Tree {
                     ]
                 }
             };
-            tree.samples += samples;
             tree.root.samples += samples;
             let mut node = tree.root.child(&script, false, vec![script_key], samples);
             for (name, own, keys) in path {
@@ -280,43 +298,16 @@ impl Tree {
         out
     }
 
-    /// Draws the tree for the page.
+    /// Draws the tree for the page; boxes whose names contain `search` are marked.
     fn drawn(&self, params: &Params, search: Option<&str>) -> Markup {
-        let mut boxes = Vec::new();
-        let scale = WIDTH / self.samples.max(1) as f64;
-        self.root.draw(0.0, 0, scale, params, &mut boxes);
+        let all = self.root.samples.max(1) as f64;
         let lower = search.map(str::to_lowercase);
-        let is_marked = |it: &Box| {
-            lower
-                .as_ref()
-                .is_some_and(|part| it.name.to_lowercase().contains(part))
-        };
         html! {
             svg.icicle viewBox={ "0 0 " (WIDTH) " " (3.0 * LAYER) } role="group" aria-label="Samples by script, function and line" {
-                @for it in &boxes {
-                    a href=(it.link) class=[is_marked(it).then_some("marked")] {
-                        rect class=(if it.own { "own" } else { "code" }) x=(it.x) y=(it.y) width=(it.width) height=(LAYER - 1.0) {}
-                        @if it.width >= NAMED {
-                            text x=(it.x + 3.0) y=(it.y + 15.0) { (short(&visible(&it.name), it.width)) }
-                        }
-                        title { (visible(&it.name)) ": " (formatting::count(it.samples)) " samples, "
-                            (format!("{:.1}", 100.0 * it.samples as f64 / self.samples.max(1) as f64)) " %" }
-                    }
-                }
+                (self.root.draw((0.0, 0.0), all, params, lower.as_deref()))
             }
         }
     }
-}
-
-/// A box of the icicle.
-struct Box {
-    name: String,
-    own: bool,
-    samples: u64,
-    x: f64,
-    y: f64,
-    width: f64,
-    link: String,
 }
 
 /// As much of a name as there is room for.
@@ -351,43 +342,59 @@ impl Node {
             *out += &format!("{} {}\n", path.join(";"), self.samples);
         }
         for ((name, _), child) in &self.below {
-            let name = if name.is_empty() { "(no script)" } else { name };
-            path.push(name.replace([';', '\n', '\r'], ","));
+            path.push(shown(name).replace([';', '\n', '\r'], ","));
             child.fold(path, out);
             path.pop();
         }
     }
 
-    fn draw(&self, mut x: f64, layer: u32, scale: f64, params: &Params, out: &mut Vec<Box>) {
+    /// Draws the nodes below this one from (`x`, `y`) on, each with those below it. `all`: samples
+    /// in the tree.
+    fn draw(
+        &self,
+        (mut x, y): (f64, f64),
+        all: f64,
+        params: &Params,
+        search: Option<&str>,
+    ) -> Markup {
         let mut below: Vec<_> = self.below.iter().collect();
         below.sort_by_key(|(_, child)| std::cmp::Reverse(child.samples));
-        for ((name, own), child) in below {
-            let width = child.samples as f64 * scale;
-            if width >= NARROW {
-                let changes: Vec<(&str, Option<&str>)> = child
-                    .keys
-                    .iter()
-                    .map(|(key, value)| (*key, Some(value.as_str()).filter(|it| !it.is_empty())))
-                    .collect();
-                let params = params.changed(&changes);
-                out.push(Box {
-                    name: if name.is_empty() {
-                        "(no script)".to_owned()
-                    } else {
-                        name.clone()
-                    },
-                    own: *own,
-                    samples: child.samples,
-                    x,
-                    y: f64::from(layer) * LAYER,
-                    width,
-                    link: params.link("/profile", &[]),
-                });
-                child.draw(x, layer + 1, scale, &params, out);
-            }
+        let boxes = below.into_iter().map(|((name, own), child)| {
+            let (start, width) = (x, child.samples as f64 * (WIDTH / all));
             x += width;
+            (start, width, shown(name), own, child)
+        });
+        let is_marked = |name: &str| search.is_some_and(|it| name.to_lowercase().contains(it));
+        html! {
+            @for (x, width, name, own, child) in boxes.filter(|(_, width, ..)| *width >= NARROW) {
+                @let params = params.changed(&conditions_of(&child.keys));
+                a href=(params.link("/profile", &[])) class=[is_marked(name).then_some("marked")] {
+                    rect class=(if *own { "own" } else { "code" }) x=(x) y=(y) width=(width) height=(LAYER - 1.0) {}
+                    @if width >= NAMED {
+                        text x=(x + 3.0) y=(y + 15.0) { (short(&visible(name), width)) }
+                    }
+                    title { (visible(name)) ": " (formatting::count(child.samples)) " samples, "
+                        (format!("{:.1}", 100.0 * child.samples as f64 / all)) " %" }
+                }
+                (child.draw((x, y + LAYER), all, &params, search))
+            }
         }
     }
+}
+
+/// The name of a node for people.
+fn shown(name: &str) -> &str {
+    if name.is_empty() { "(no script)" } else { name }
+}
+
+/// Conditions as changes of parameters; an empty one is none.
+fn conditions_of<K: AsRef<str>>(keys: &[(K, String)]) -> Vec<(&str, Option<&str>)> {
+    let given = keys
+        .iter()
+        .map(|(key, value)| (key.as_ref(), value.as_str()));
+    given
+        .map(|(key, value)| (key, (!value.is_empty()).then_some(value)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -9,16 +9,18 @@
 use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
-use super::formatting::{self, Name, visible};
+use super::formatting::{self, visible};
 use super::frame;
 use super::render::View;
-use super::table::{Head, bar};
+use super::table::{Head, PROSE, bar};
 use super::time::Time;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
+use crate::http::params::Params;
 use crate::query::error::QueryError;
-use crate::query::read_model::ReportAnswer;
+use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
+use crate::query::tables::KIND;
 use crate::report::selection::select;
 use crate::value::Value;
 
@@ -37,7 +39,7 @@ const CHANGED: f64 = 0.1;
 const FAILING: f64 = 0.01;
 
 /// The current order, and the URL for a sort parameter.
-type Sorting<'a> = (&'a Sort, &'a dyn Fn(&str) -> String);
+type Sorting<'a> = (&'a Sort, &'a str, &'a Params);
 
 /// A report from the read model, and how to show it.
 #[derive(Debug)]
@@ -49,8 +51,10 @@ pub(super) struct Ranking {
     pub(super) columns: Vec<Column>,
     /// The column with the total time.
     pub(super) time: &'static str,
-    /// The text for a key that a row does not have.
-    missing: &'static str,
+    /// The text for a key that a row does not have, if it has a meaning.
+    missing: Option<&'static str>,
+    /// The time of the page, for the zone of moments.
+    page_time: Time,
     /// The time and data it covers, in words.
     about: String,
     /// Whether a change stands next to its number instead of in a column of its own.
@@ -91,13 +95,12 @@ impl Ranking {
 
     /// Adds the description, in the page's time zone.
     fn in_words(self, time: &Time) -> Self {
-        let answer = &self.answer;
-        match &answer.of_span {
-            Some(of_span) => Self {
-                about: time.about(of_span, answer.covered_seconds),
-                ..self
-            },
-            None => self,
+        let covered = self.answer.covered_seconds;
+        let of_span = self.answer.of_span.as_ref();
+        Self {
+            about: of_span.map_or(self.about, |of_span| time.about(of_span, covered)),
+            page_time: time.clone(),
+            ..self
         }
     }
 
@@ -121,7 +124,8 @@ impl Ranking {
             timers: time == "timer_value",
             columns,
             time,
-            missing: "(other)",
+            missing: Some("(other)"),
+            page_time: Time::default(),
             is_brief: false,
             heaviest_only: false,
         }
@@ -147,7 +151,7 @@ impl Ranking {
             remarks: Vec::new(),
         };
         Self {
-            missing: "without",
+            missing: Some("without"),
             ..Self::of(answer, columns, time)
         }
     }
@@ -155,12 +159,15 @@ impl Ranking {
     /// Reads a report in its own columns; for a histogram view, the row with these keys.
     pub(super) fn read_own(
         view: &View<'_>,
-        name: &str,
+        report: &ReportSummary,
         keys: &[(String, String)],
     ) -> Result<Self, Problem> {
         let question = view.time.question(None, keys);
-        let answer = view.source.report(name, &question)?;
-        Ok(Self::own(answer).in_words(&view.time))
+        let answer = view.source.report(&report.name, &question)?;
+        let own = Self::own(answer);
+        // Only reports have a row of the keys that did not fit.
+        let missing = own.missing.filter(|_| report.kind != KIND);
+        Ok(Self { missing, ..own }.in_words(&view.time))
     }
 
     fn own(answer: ReportAnswer) -> Self {
@@ -181,7 +188,7 @@ impl Ranking {
     /// A ranking of samples.
     pub(super) fn sampled(answer: ReportAnswer) -> Self {
         Self {
-            missing: "\u{2014}",
+            missing: None,
             ..Self::of(answer, columns("samples").to_vec(), "samples")
         }
     }
@@ -321,17 +328,19 @@ impl Ranking {
 
     /// A key of a row as text.
     pub(super) fn key(&self, row: usize, column: usize) -> Markup {
-        match self.table().value(row, column) {
-            Value::Null => html! { (self.missing) },
-            Value::Text(text) => html! { (Name(&text)) },
-            other => html! { (formatting::plain(&other)) },
+        let is_function = || self.table().columns()[column].name == "function";
+        match (self.table().value(row, column), self.missing) {
+            (Value::Null, None) if is_function() => html! { "(unknown)" },
+            (Value::Null, Some(missing)) => html! { (missing) },
+            (value @ (Value::Null | Value::Text(_)), _) => formatting::value(&value),
+            (other, _) => html! { (formatting::plain(&other)) },
         }
     }
 
     /// The heads of the keys and of `columns`; with `sort`, they sort.
     pub(super) fn heads(&self, columns: &[Column], sort: Option<Sorting<'_>>) -> Vec<Head> {
         let sorting = |head: Head, name: &str| match sort {
-            Some((sort, address)) => head.sorts(name, sort, address),
+            Some((sort, path, params)) => head.sorts(name, sort, path, params),
             None => head,
         };
         let keys = self.answer.keys();
@@ -341,6 +350,7 @@ impl Ranking {
         let total = self.is_total().then(|| Head::text("What"));
         let columns = columns.iter().map(|column| {
             let head = match column.show {
+                Show::Prose => Head::text(&column.title).class(PROSE),
                 Show::Text | Show::Tags => Head::text(&column.title),
                 _ => Head::number(&column.title),
             };
@@ -386,6 +396,7 @@ impl Ranking {
         let number = self.number(&column.name, row).unwrap_or(0.0);
         let class = match column.show {
             Show::Text => Some("key"),
+            Show::Prose => Some(PROSE),
             Show::Tags => Some("key text pairs"),
             Show::Errors if number == 0.0 => Some("zero"),
             Show::Status if number >= 500.0 => Some("bad"),
@@ -432,7 +443,8 @@ impl Ranking {
         let value = at.map_or(Value::Null, |at| self.table().value(row, at));
         match (column.show, self.number(&column.name, row)) {
             (Show::Tags, _) => formatting::pairs(&formatting::plain(&value)),
-            (Show::Any | Show::Text, _) | (_, None) => formatting::value(&value),
+            (Show::Moment, Some(number)) => self.page_time.moment(number as u64),
+            (Show::Any | Show::Text | Show::Prose, _) | (_, None) => formatting::value(&value),
             (how, Some(number)) => html! {
                 (how.text_in(column.scale, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }

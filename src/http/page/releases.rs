@@ -18,13 +18,12 @@ const VERDICTS_MAX: usize = 5;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let (releases, tag) = (view.source.releases().all(), view.source.releases().tag());
-    let heads = ["Release", "First seen", "Last seen"].map(Head::text);
     let numbers = [
         "Share", "Requests", "Req/s", "Errors", "p50", "p95", "CPU", "Memory",
     ];
-    let heads = heads.into_iter().chain(numbers.map(Head::number));
-    let heads: Vec<Head> = heads.chain([Head::text("Verdict")]).collect();
-    let rows: Vec<Markup> = releases.iter().map(|it| row(view, it)).collect();
+    let mut heads = Head::list(&["Release", "First seen", "Last seen"], &numbers);
+    heads.push(Head::text("Verdict"));
+    let rows = releases.iter().map(|it| row(view, it));
     let caption = html! {
         @if let Some(tag) = &tag { "By the request tag " (visible(tag)) "; share" } @else { "Share" }
         " and requests per second from the first request to the last, CPU and memory of a request on average, times in " (view.time.zone())
@@ -36,16 +35,21 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             p.note { "No request names its release: set one of the request tags of " code { "releases.tag" } ", such as " code { "pinba_tag_set('release', '2.4.1')" } "." }
         }
         div #releases data-live {
-            (table("Releases", &caption, &heads, &rows, "No release has 20 requests yet."))
+            (table("Releases", caption, heads, rows, "No release has 20 requests yet."))
             @for it in judged.take(VERDICTS_MAX) { @if let Some(verdict) = &it.verdict { (details(view, it, verdict)) } }
         }
     };
     view.page("/releases", "Releases", &main)
 }
 
-/// Renders the last verdict for the overview, in one line; nothing if there is none.
+/// Renders the last verdict for the overview, in one line, or after a rollback what is running;
+/// nothing if there is neither.
 pub(super) fn in_short(view: &View<'_>) -> Markup {
     let releases = view.source.releases().all();
+    let back = releases.iter().find_map(|it| Some((it, it.back_since()?)));
+    if let Some((release, since)) = back {
+        return html! { p.note { a href="/releases" { "Release " (visible(&release.release)) } " again since " (view.time.moment(since)) } };
+    }
     let last = releases.iter().find(|it| it.verdict.is_some());
     let last = last.and_then(|it| Some((it, it.verdict.as_ref()?)));
     html! {
@@ -67,7 +71,9 @@ fn result(it: &Verdict) -> Markup {
 fn row(view: &View<'_>, it: &Release) -> Markup {
     let time = |it: Option<f64>| it.map(secs).unwrap_or_default();
     html! {
-        th.key scope="row" { (Name(&it.release)) }
+        th.key scope="row" { (Name(&it.release))
+            @if it.running_since.is_some() { " " small { "running" @if let Some(since) = it.back_since() { " again since " (view.time.moment(since)) } } }
+        }
         td.key { (view.time.moment(it.first_seen)) } td.key { (view.time.moment(it.last_seen)) }
         td { (percent(it.share * 100.0)) } td { (count(it.requests)) }
         td { (number(it.requests_per_second)) } td { (count(it.errors)) }
@@ -79,12 +85,11 @@ fn row(view: &View<'_>, it: &Release) -> Markup {
 
 /// Renders a verdict in full.
 fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
-    let heads = [Head::text("Script"), Head::text("Is")];
-    let numbers = ["Before", "After", "Change", "Chance"].map(Head::number);
-    let heads: Vec<Head> = heads.into_iter().chain(numbers).collect();
-    let rows: Vec<Markup> = verdict.findings.iter().map(finding).collect();
+    let heads = Head::list(&["Script", "Is"], &["Before", "After", "Change", "Chance"]);
+    let rows = verdict.findings.iter().map(finding);
     let span = formatting::roughly(verdict.seconds as f64);
-    let caption = html! { "Typical times are geometric means; chance is that of such a difference without a change" };
+    let caption =
+        "Typical times are geometric means; chance is that of such a difference without a change";
     html! {
         h2 { (visible(&release.release)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
         p.note {
@@ -97,7 +102,7 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
                 "."
             }
         }
-        @if !rows.is_empty() { (table("Differences", &caption, &heads, &rows, "")) }
+        @if !verdict.findings.is_empty() { (table("Differences", caption, heads, rows, "")) }
         (scripts("New scripts", &verdict.new))
         (scripts("Gone scripts", &verdict.gone))
     }

@@ -44,18 +44,12 @@ pub(super) struct View<'a> {
 impl View<'_> {
     /// The parameters; empty ones count as absent, since forms send them.
     pub(super) fn form(&self) -> Result<Params, Problem> {
-        let mut params = Params::of_form(self.uri.query())?;
-        Span::take_compared(&mut params);
-        take_whose(&mut params)?;
-        Ok(params)
+        without_time(Params::of_form(self.uri.query())?)
     }
 
     /// The parameters, including empty ones: a key may be the empty text.
     pub(super) fn params(&self) -> Result<Params, Problem> {
-        let mut params = Params::parse(self.uri.query())?;
-        Span::take_compared(&mut params);
-        take_whose(&mut params)?;
-        Ok(params)
+        without_time(Params::parse(self.uri.query())?)
     }
 
     /// The whole page, of the section with this URL.
@@ -88,14 +82,7 @@ impl View<'_> {
             @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. Reports from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " were restored from history, by the minute. What history did not have yet is lost; live charts and single requests start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };
-        let optional = [
-            ("/squid", self.source.has_squid()),
-            ("/profile", self.source.has_samples()),
-            ("/alerts", !self.app.settings.alerts.rules().is_empty()),
-            ("/releases", self.source.releases().tag().is_some()),
-        ];
-        let absent = optional.iter().filter(|(_, is_there)| !is_there);
-        let absent: Vec<&str> = absent.map(|(path, _)| *path).collect();
+        let absent = absent(self.app);
         Ok(frame::page(
             &self.time, &control, section, title, main, &absent,
         ))
@@ -105,6 +92,26 @@ impl View<'_> {
     pub(super) fn name(&self) -> &str {
         self.path.first().map_or("", String::as_str)
     }
+}
+
+/// The sections without data, which the navigation leaves out.
+fn absent(app: &App) -> Vec<&'static str> {
+    let source = &app.answers.source;
+    let optional = [
+        ("/squid", source.has_squid()),
+        ("/profile", source.has_samples()),
+        ("/alerts", !app.settings.alerts.rules().is_empty()),
+        ("/releases", source.releases().tag().is_some()),
+    ];
+    let absent = optional.into_iter().filter(|(_, is_there)| !is_there);
+    absent.map(|(path, _)| path).collect()
+}
+
+/// Marks the parameters of the time, which every page has, as read.
+fn without_time(mut params: Params) -> Result<Params, Problem> {
+    Span::take_compared(&mut params);
+    take_whose(&mut params)?;
+    Ok(params)
 }
 
 /// Builds a page, or a picture.
@@ -137,9 +144,9 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
             let is_folded = kind == Kind::OrFolded
                 && Params::of_form(uri.query()).is_ok_and(|it| it.get("format") == Some("folded"));
             let made = match path {
-                Ok(Path(path)) => make(app, path, uri, kind, page).await,
+                Ok(Path(path)) => make(&app, path, uri, kind, page).await,
                 Err(PathRejection::MissingPathParams(_)) => {
-                    make(app, Vec::new(), uri, kind, page).await
+                    make(&app, Vec::new(), uri, kind, page).await
                 }
                 Err(_) => {
                     Err(QueryError::bad_value("name", "is not UTF-8 in percent-encoding").into())
@@ -150,22 +157,27 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                 Ok(text) if is_folded => answer(&text, &headers, "text/plain; charset=utf-8"),
                 Ok(text) => answer(&text, &headers, HTML),
                 Err(problem) if is_folded || kind == Kind::Picture => problem.into_response(),
-                // An error page.
                 Err(problem) => {
-                    let here = Params::parse(query.as_deref()).unwrap_or_default();
-                    let here = here.get("fleet").map(|_| {
-                        let changes = [("fleet", None), ("dc", None), ("collector", None)];
-                        here.link(&path_shown, &changes)
-                    });
-                    let page = frame::problem(
-                        problem.status,
-                        problem.detail_for_pages(),
-                        here.as_deref(),
-                        false,
-                    );
-                    let mut response = answer(&Text::new(page.into_string()), &headers, HTML);
-                    *response.status_mut() = problem.status;
-                    response
+                    let params = Params::parse(query.as_deref()).unwrap_or_default();
+                    let is_given = |name: &str| params.get(name).is_some();
+                    let without = |names: &[&'static str]| {
+                        let changes: Vec<_> = names.iter().map(|name| (*name, None)).collect();
+                        params.link(&path_shown, &changes)
+                    };
+                    let is_past = is_given("from") || is_given("to");
+                    let other = match problem.status {
+                        _ if is_given("fleet") => Some((
+                            without(&fleet::NAMES),
+                            "The same page for this daemon alone",
+                        )),
+                        StatusCode::NOT_FOUND if is_past => {
+                            let live = without(&["from", "to", "compare"]);
+                            Some((live, "The same page, live"))
+                        }
+                        _ => None,
+                    };
+                    let detail = problem.detail_for_pages();
+                    error_page(&app, problem.status, detail, other, &headers)
                 }
             }
         },
@@ -173,7 +185,7 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
 }
 
 async fn make(
-    app: Arc<App>,
+    app: &Arc<App>,
     path: Vec<String>,
     uri: Uri,
     kind: Kind,
@@ -181,14 +193,16 @@ async fn make(
 ) -> Result<Text, Problem> {
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let target = target.to_owned();
-    let shared = Arc::clone(&app);
+    let shared = Arc::clone(app);
     let is_fleet = Params::of_form(uri.query()).is_ok_and(|params| fleet::is_named(&params));
-    let text = app.read_of(is_fleet, move |source| {
+    let text = app.read(is_fleet, move |source| {
+        let report = path.first().filter(|_| uri.path().starts_with("/reports/"));
+        let report = report.map(String::as_str);
         let view = View {
             source,
             app: &shared,
+            time: Time::read(source, uri.query(), report, kind == Kind::Compared)?,
             path,
-            time: Time::read(source, uri.query(), kind == Kind::Compared)?,
             uri: &uri,
         };
         Ok(Text::new(page(&view)?.into_string()))
@@ -206,19 +220,28 @@ pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
 }
 
 /// The answer to a browser at a URL without a page.
-pub(in crate::http) fn not_found(path: &str, headers: &HeaderMap) -> Response<Body> {
+pub(in crate::http) fn not_found(app: &App, path: &str, headers: &HeaderMap) -> Response<Body> {
     let paths = frame::SECTIONS.map(|(path, _)| path);
     let question = suggest::question(path, paths);
     let detail = format!("There is no page at {path:?}{question}");
-    let page = frame::problem(StatusCode::NOT_FOUND, &detail, None, false);
-    let mut response = answer(&Text::new(page.into_string()), headers, HTML);
-    *response.status_mut() = StatusCode::NOT_FOUND;
-    response
+    error_page(app, StatusCode::NOT_FOUND, &detail, None, headers)
+}
+
+fn error_page(
+    app: &App,
+    status: StatusCode,
+    detail: &str,
+    other: Option<(String, &str)>,
+    request: &HeaderMap,
+) -> Response<Body> {
+    let page = frame::problem(status, detail, other, Some(&absent(app)));
+    let page = answer(&Text::new(page.into_string()), request, HTML);
+    (status, page).into_response()
 }
 
 /// The answer to a browser without access: no links and no names, and nothing to load.
 pub(in crate::http) fn stranger(problem: Problem) -> Response<Body> {
-    let page = frame::problem(problem.status, problem.detail(), None, true).into_string();
+    let page = frame::problem(problem.status, problem.detail(), None, None).into_string();
     let mut response = problem.into_response();
     response
         .headers_mut()

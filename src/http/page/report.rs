@@ -11,43 +11,24 @@ use super::formatting::{self, visible};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
-use super::table::{conditions, pager, table};
-use crate::http::answer::order::Sort;
+use super::table::{Listing, conditions, table};
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, owned};
-use crate::query::catalog::Catalog;
-use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::query::tables::{KIND, SAMPLES};
-
-/// Default and largest number of rows on one page, which keep it below a hundred kilobytes.
-pub(super) const LIMIT_DEFAULT: usize = 50;
-pub(super) const LIMIT_MAX: usize = 100;
-
-/// The report as listed.
-pub(super) fn summary(source: &Catalog, name: &str) -> Result<ReportSummary, Problem> {
-    let mut reports = source.reports();
-    if let Some(at) = reports.iter().position(|report| report.name == name) {
-        return Ok(reports.swap_remove(at));
-    }
-    let names = || reports.into_iter().map(|report| report.name).collect();
-    Err(QueryError::unknown_report(name).suggesting(names).into())
-}
 
 /// `GET /reports/{name}`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let (source, name) = (view.source, view.name());
-    let report = summary(source, name)?;
+    let report = source.listed(name)?;
     let path = &format!("/reports/{}", encode(name));
-    let sort = params.text("sort");
-    let limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
-    let offset = params.count("offset", 0)?;
+    let mut listing = Listing::take(&mut params)?;
     let part = params.text("q").map(|part| part.to_lowercase());
     let is_own = params.word("view", &["main", "own"])? == "own";
     let keys: Vec<_> = params.rest().map(owned).collect();
-    let own = || Ranking::read_own(view, name, &keys);
+    let own = || Ranking::read_own(view, &report, &keys);
     let (mut ranking, is_own) = match is_own {
         true => (own()?, true),
         false => match Ranking::read(view, name) {
@@ -57,16 +38,16 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         },
     };
     let keep = keep(&ranking.answer, &params, part)?;
-    ranking.heaviest_only = sort.is_none();
-    let sort = sort.map_or_else(|| ranking.sort(), |text| Sort::parse(&text));
-    let (rows, total) = ranking.choose(&keep, &sort, (offset, limit))?;
+    ranking.heaviest_only = listing.sort.is_none();
+    let sort = listing.sort.take().unwrap_or_else(|| ranking.sort());
+    let (rows, total) = ranking.choose(&keep, &sort, listing.page())?;
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, key| {
         (key == 0 && report.kind != KIND).then(|| ranking.row_link(name, row, &view.time))
     });
-    let address = |sort: &str| params.link(path, &[("sort", Some(sort))]);
-    let heads = ranking.heads(&ranking.columns, Some((&sort, &address)));
+    let heads = ranking.heads(&ranking.columns, Some((&sort, path, &params)));
     let answer = &ranking.answer;
-    let caption = html! { (visible(name)) ", " (ranking.about()) };
+    let caption =
+        html! { (visible(name)) @if !ranking.about().is_empty() { ", " (ranking.about()) } };
     let empty = match (answer.table.is_empty(), &view.time.spans) {
         (false, _) => "No row matches.",
         (true, _)
@@ -75,6 +56,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         {
             "This is the distribution of one row of a report. ?index_value=/index.php behind the address says of which."
         }
+        (true, None) if report.kind == KIND => "The table has no rows now.",
+        (true, None) if report.kind == SAMPLES => "No samples yet.",
         (true, None) => "Nothing yet: rows appear with the first packet that this report counts.",
         (true, Some(_)) => ranking.nothing(),
     };
@@ -86,8 +69,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (frame::crumbs(&[(&view.time.link("/reports", []), "Reports")], &visible(name)))
         h1 { (visible(name)) }
         (about(&report))
-        (filters(path, &params, &report, limit))
-        (conditions("Conditions", params.rest(), |name| params.link(path, &[(name, None)])))
+        (filters(path, &params, &report, listing.limit))
+        (conditions("Conditions", params.rest(), path, &params))
         div.views {
             @if ![KIND, SAMPLES].contains(&report.kind.as_str()) {
                 @let (own, text) = if is_own { (None, "Common columns") } else { (Some("own"), "All columns, as in SQL") };
@@ -99,10 +82,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
         (ranking.remarks(&view.time))
         div #table data-live {
-            (table("Rows of the report", &caption, &heads, &cells, empty))
-            (pager(offset, rows.len(), total, limit, |offset| {
-                params.link(path, &[("offset", (offset != "0").then_some(offset))])
-            }))
+            (table("Rows of the report", caption, heads, cells, empty))
+            (listing.pager(rows.len(), total, path, &params))
         }
     };
     view.page("/reports", &visible(name), &main)
@@ -145,9 +126,7 @@ fn filters(path: &str, params: &Params, report: &ReportSummary, limit: usize) ->
     let hidden = |name: &str| !matches!(name, "q" | "limit" | "offset");
     html! {
         form.filters method="get" action=(path) role="search" {
-            @for (name, value) in params.iter().filter(|(name, _)| hidden(name)) {
-                input type="hidden" name=(name) value=(value);
-            }
+            (frame::hidden_fields(params.iter().filter(|(name, _)| hidden(name))))
             @if !report.keys.is_empty() {
                 label { "Find rows " input type="search" name="q" value=[params.get("q")] placeholder="part of a name" size="24"; }
             }

@@ -8,11 +8,9 @@ use maud::{Markup, html};
 use super::formatting::{self, Name, visible};
 use super::render::View;
 use super::table::{Head, pager, table};
-use super::time::Time;
 use crate::http::error::Problem;
 use crate::http::params::encode;
 use crate::query::read_model::ReportSummary;
-use crate::report::DefinedBy;
 
 /// Reports on one page.
 const LIMIT: usize = 200;
@@ -32,18 +30,11 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             report.name.to_lowercase().contains(part) || comment.to_lowercase().contains(part)
         })
     });
-    let rows = reports.iter().skip(offset).take(LIMIT);
-    let rows: Vec<Markup> = rows.map(|report| row(report, &view.time)).collect();
-    let heads = [
-        Head::text("Report"),
-        Head::text("Kind"),
-        Head::text("Keys"),
-        Head::number("Rows"),
-        Head::number("Window"),
-        Head::text("COMMENT"),
-        Head::text("Defined"),
-        Head::hidden("Drop"),
-    ];
+    let shown = reports.iter().skip(offset).take(LIMIT);
+    let rows = shown.clone().map(|report| row(view, report));
+    let mut heads = Head::list(&["Report", "Kind", "Keys"], &["Rows", "Window"]);
+    heads.extend(["COMMENT", "Defined"].map(Head::text));
+    heads.push(Head::hidden("Drop"));
     let caption = html! { (formatting::count(reports.len() as u64)) " reports" };
     let empty = "No report has this in its name or COMMENT.";
     let main = html! {
@@ -55,8 +46,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             button type="submit" { "Show" }
             a href=(view.time.link("/reports", []) + "#make-h") { "Create a report" }
         }
-        (table("Reports", &caption, &heads, &rows, empty))
-        (pager(offset, rows.len(), reports.len(), LIMIT, |offset| {
+        (table("Reports", caption, heads, rows, empty))
+        (pager(offset, shown.len(), reports.len(), LIMIT, |offset| {
             params.link("/reports", &[("offset", Some(offset))])
         }))
         (form(definition.as_deref()))
@@ -64,8 +55,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/reports", "Reports", &main)
 }
 
-fn row(report: &ReportSummary, time: &Time) -> Markup {
+fn row(view: &View<'_>, report: &ReportSummary) -> Markup {
     let name = visible(&report.name);
+    let path = format!("/reports/{}", encode(&report.name));
+    let is_past = view.time.spans.is_some();
+    let no_past = is_past
+        .then(|| view.source.past_keys(&report.name).err())
+        .flatten();
+    let no_past = no_past.map(|why| visible(&why.to_string()));
     // The column with all keys as one text is not a further key.
     let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();
     let keys = match &keys[..] {
@@ -73,15 +70,17 @@ fn row(report: &ReportSummary, time: &Time) -> Markup {
         _ => keys,
     };
     html! {
-        th.key scope="row" { a href=(time.link(&format!("/reports/{}", encode(&report.name)), [])) { (Name(&report.name)) } }
+        th.key scope="row" title=[no_past.as_ref()] {
+            @if no_past.is_some() { (Name(&report.name)) } @else { a href=(view.time.link(&path, [])) { (Name(&report.name)) } }
+        }
         td.key { (visible(&report.kind)) }
         td.key.text { (visible(&keys.join(", "))) }
         td { (formatting::count(report.rows)) }
         td { @if report.window_seconds > 0.0 { (formatting::roughly(report.window_seconds)) } }
         td.key.text { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
-        td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
+        td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } @if no_past.is_some() { ", no past" } }
         td {
-            @if report.defined == DefinedBy::RunTime {
+            @if report.defined.is_droppable() {
                 button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }
             }
         }

@@ -19,7 +19,7 @@ use super::render::View;
 use super::table::{Head, pager, table};
 use super::time::Time;
 use crate::http::error::Problem;
-use crate::http::params::{id, link};
+use crate::http::params::id;
 use crate::query::read_model::{RequestDetail, TimerDetail};
 
 mod activities;
@@ -61,14 +61,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let (time, path) = (&view.time, format!("/requests/{id}"));
     let run = run.map(|run| run.to_string());
     let run = run.as_deref().map(|run| ("run", run));
-    let address = |more: &[(&str, &str)]| {
-        link(
-            &path,
-            run.into_iter()
-                .chain(more.iter().copied())
-                .chain(time.pairs()),
-        )
-    };
+    let address =
+        |more: &[(&str, &str)]| time.link(&path, run.into_iter().chain(more.iter().copied()));
     let main = html! {
         (frame::crumbs(&[(&time.link("/requests", []), "Requests")], &format!("#{id}")))
         h1 { (Name(&script)) }
@@ -230,6 +224,7 @@ fn waterfall(
     };
     let shown = bars.iter().enumerate().skip(offset).take(ROWS_MAX);
     let cells: Vec<Markup> = shown.map(cells).collect();
+    let count = cells.len();
     html! {
         section aria-labelledby="waterfall-h" {
             h2 #waterfall-h { "Timers" }
@@ -244,8 +239,8 @@ fn waterfall(
                 @if sum_us > time_us { "; that is more than the request took: some ran inside others, or side by side" }
                 "."
             }
-            div #waterfall { (table("Waterfall", &html! { span.hidden { "Timers of the request" } }, &heads, &cells, "")) }
-            (pager(offset, cells.len(), bars.len(), ROWS_MAX, |offset| {
+            div #waterfall { (table("Waterfall", html! { span.hidden { "Timers of the request" } }, heads, cells, "")) }
+            (pager(offset, count, bars.len(), ROWS_MAX, |offset| {
                 let by = by.map(|tag| ("by", tag));
                 let more: Vec<_> = by.into_iter().chain([("offset", offset)]).collect();
                 address(&more)
@@ -370,7 +365,8 @@ mod tests {
     #[test]
     fn shares_are_of_the_request_and_overlap_is_said() {
         let timers = [timer(1_500_000, &[("group", "<b>")])];
-        let address = |more: &[(&str, &str)]| link("/requests/1", more.iter().copied());
+        let time = Time::default();
+        let address = |more: &[(&str, &str)]| time.link("/requests/1", more.iter().copied());
         let page = waterfall(&address, 1_000_000, &timers, None, 0).into_string();
         assert_has!(page => "150 %", "more than the request took");
         assert_has!(page => "&lt;b&gt;");

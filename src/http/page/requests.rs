@@ -3,14 +3,16 @@
 //! The parameters are those of `/api/v1/requests`, so a search found here can be used there. The
 //! form has a field for each; tags are added one at a time and stay in the URL as `tag.NAME=VALUE`.
 
+use std::fmt::Display;
+
 use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
 use super::formatting;
+use super::frame::hidden_fields;
 use super::ranking::{Ranking, remarks};
 use super::render::View;
-use super::report::{LIMIT_DEFAULT, LIMIT_MAX};
-use super::table::{self, Head};
+use super::table::{Head, ROWS_DEFAULT, ROWS_MAX, conditions, table};
 use super::time::Time;
 use super::timer_groups::searched;
 use crate::http::api::search;
@@ -30,23 +32,21 @@ const NEWEST: &str = "newest first";
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?.with_added_tag("tag.");
     let mut search = search_of(view, &mut params)?;
-    search::conditions(&mut params, &mut search)?;
     let sort = params.word("sort", &["-timestamp", "-req_time"])?;
     // As addresses of before have it.
     let order = params.word("order", &["newest", "slowest"])?;
     let slowest = sort == "-req_time" || order == "slowest";
-    search.limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
+    search.limit = params.rows(ROWS_DEFAULT, ROWS_MAX)?;
     // As in the API, where it selects JSON or CSV.
     params.text("format");
     let accepted = "that of the link to older requests";
     let before = params.parsed("before", accepted, RequestName::parse)?;
     params.finish()?;
     let found = Found::find(view, search, slowest, before)?;
-    let tags = params.iter().filter(|(name, _)| name.starts_with("tag."));
     let main = html! {
         h1 { "Requests" }
         (form(&params, slowest, &view.time))
-        (table::conditions("Tags", tags, |name| params.link("/requests", &[(name, None)])))
+        (conditions("Tags", tags(&params), "/requests", &params))
         div #found data-live {
             (found.rows)
             nav.pager aria-label="Pages of the table" {
@@ -108,11 +108,17 @@ impl Found {
     }
 }
 
-/// The range of requests, by the parameters and the page's time.
+/// The search for requests, by the parameters and the page's time.
 pub(super) fn search_of(view: &View<'_>, params: &mut Params) -> Result<RequestSearch, Problem> {
     let mut search = search::range(params)?;
     view.time.narrow(&mut search);
+    search::conditions(params, &mut search)?;
     Ok(search)
+}
+
+/// The conditions on tags.
+fn tags(params: &Params) -> impl Iterator<Item = (&str, &str)> {
+    params.iter().filter(|(name, _)| name.starts_with("tag."))
 }
 
 /// Columns that the search fixes to one value.
@@ -142,9 +148,7 @@ fn form(params: &Params, slowest: bool, time: &Time) -> Markup {
             @for it in columns("fields") { (field(it)) }
             label { "Tag " input name="tag" size="8" placeholder="env" autocomplete="off"; }
             label { "is " input name="value" size="10" placeholder="production" autocomplete="off"; }
-            @for (name, value) in params.iter().filter(|(name, _)| name.starts_with("tag.")) {
-                input type="hidden" name=(name) value=(value);
-            }
+            (hidden_fields(tags(params)))
             label { "Order "
                 select name="sort" {
                     @for (at, (name, text)) in sorts.iter().enumerate() {
@@ -171,40 +175,44 @@ fn cpu(ranking: &Ranking, column: &Column, row: usize) -> String {
     }
 }
 
+/// When a request was received and its number, as a cell that links to its page.
+pub(super) fn received(
+    id: impl Display,
+    run: Option<impl ToString>,
+    at: u64,
+    time: &Time,
+) -> Markup {
+    let address = time.request_link(&id, run, None);
+    html! { th.when scope="row" { a href=(address) { (time.moment(at)) " " small { "#" (id) } } } }
+}
+
 /// Rows of table `request`; columns in `known` are left out.
 fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> Markup {
     let count = requests.len();
     let [id, timestamp] = ["id", "timestamp"].map(|name| requests.column(name).unwrap_or_default());
-    // Ids of the past are unique within their run.
     let run = requests.column("run");
     let mut ranking = Ranking::made(requests, Vec::new(), "raw_requests", "");
     let columns = &mut ranking.columns;
     columns.retain(|column| !known.contains(&column.name.as_str()));
     let all: Vec<usize> = (0..count).collect();
     ranking.fit(&all);
-    let received = format!("When it was received, by the clocks of {}", time.zone());
-    let mut heads = vec![Head::text("Received").class("when").hint(&received)];
+    let hint = format!("When it was received, by the clocks of {}", time.zone());
+    let mut heads = vec![Head::text("Received").class("when").hint(&hint)];
     heads.extend(ranking.heads(&ranking.columns, None));
     let cells = |row| {
         let plain = |column| formatting::plain(&ranking.table().value(row, column));
-        let (id, run) = (plain(id), run.map(plain));
-        let run = run.as_deref().map(|run| ("run", run));
-        let received = ranking
-            .table()
-            .value(row, timestamp)
-            .number()
-            .unwrap_or(0.0);
+        let at = ranking.table().value(row, timestamp).number();
+        let at = at.unwrap_or(0.0) as u64;
         html! {
-            th.when scope="row" { a href=(time.link(&format!("/requests/{id}"), run)) { (time.moment(received as u64)) " " small { "#" (id) } } }
+            (received(plain(id), run.map(plain), at, time))
             @for column in &ranking.columns {
                 @if column.name == "ru_utime" { td { (cpu(&ranking, column, row)) } } @else { (ranking.cell(column, row)) }
             }
         }
     };
-    let cells: Vec<Markup> = (0..count).map(cells).collect();
     let caption = html! { (formatting::counted(count as u64, "request")) ", " (order) };
     html! {
-        (table::table("Requests", &caption, &heads, &cells, ""))
+        (table("Requests", caption, heads, (0..count).map(cells), ""))
         @if count == 0 {
             p.note {
                 @if run.is_some() { "No request that was kept matches. " a href=(time.link("/requests", [])) { "All requests of that time" } }

@@ -20,7 +20,7 @@ use super::requests::{Found, SEARCHED_MAX};
 use super::table::{Head, table};
 use super::time::Time;
 use super::timer_groups::{self, small_table};
-use super::{profile, report, timers};
+use super::{profile, timers};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, pairs};
@@ -109,9 +109,9 @@ struct Row {
 impl Row {
     /// Reads the row with the keys in the parameters.
     fn read(view: &View<'_>, params: &Params) -> Result<Self, Problem> {
-        let summary = report::summary(view.source, view.name())?;
+        let summary = view.source.listed(view.name())?;
         let mut ranking = match summary.kind == SAMPLES {
-            true => Ranking::read_own(view, view.name(), &[])?,
+            true => Ranking::read_own(view, &summary, &[])?,
             false => Ranking::read(view, view.name())?.brief(),
         };
         let keys = params.row(&ranking.answer.keys())?;
@@ -223,7 +223,7 @@ impl Row {
         };
         let mut heads = ranking.heads(&columns, None);
         heads[0] = Head::text(*other);
-        let table = table(title, &caption, &heads, &cells, ranking.nothing());
+        let table = table(title, caption, heads, cells, ranking.nothing());
         Ok(
             html! { div.panels { section.panel.large #others data-live aria-label=(title) { (table) } } },
         )

@@ -87,19 +87,39 @@ fn part(
     let caption = html! { a href=(view.time.link(&format!("/reports/{report}"), [])) { (title) } };
     html! {
         section.panel.large id=(id) data-live aria-label=(title) {
-            (table(&format!("{title}, rows"), &caption, &heads, &cells, "Nothing yet."))
+            (table(&format!("{title}, rows"), caption, heads, cells, "Nothing yet."))
         }
     }
 }
 
-/// Reads a report with its largest rows first; `None` if it does not exist.
-fn read(view: &View<'_>, name: &str, sort: &str) -> Result<Option<(Ranking, Vec<usize>)>, Problem> {
+/// A report with its largest rows first.
+struct Largest {
+    ranking: Ranking,
+    rows: Vec<usize>,
+}
+
+/// Reads a report; `None` if it does not exist.
+fn read(view: &View<'_>, name: &str, sort: &str) -> Result<Option<Largest>, Problem> {
     let Ok(ranking) = Ranking::read(view, name) else {
         return Ok(None);
     };
     let mut ranking = ranking.brief();
     let (rows, _) = ranking.choose(&|_, _| true, &Sort::largest(sort), (0, ROWS_READ))?;
-    Ok(Some((ranking, rows)))
+    Ok(Some(Largest { ranking, rows }))
+}
+
+impl Largest {
+    /// The texts in the first key columns of a row.
+    fn keys<const N: usize>(&self, row: usize) -> [String; N] {
+        let mut keys = self.ranking.row_keys(row).into_iter();
+        std::array::from_fn(|_| keys.next().map_or_else(String::new, |(_, text)| text))
+    }
+
+    /// Its rows by their keys.
+    fn by_keys<const N: usize>(&self) -> HashMap<[String; N], usize> {
+        let rows = self.rows.iter();
+        rows.map(|row| (self.keys(*row), *row)).collect()
+    }
 }
 
 /// The heads of a report, with names for people above its keys.
@@ -121,7 +141,7 @@ fn report(
     sort: &str,
     columns: &str,
 ) -> Result<Markup, Problem> {
-    let rows = read(view, name, sort)?.map(|(ranking, rows)| {
+    let rows = read(view, name, sort)?.map(|Largest { ranking, rows }| {
         let columns = ranking.columns_named(columns);
         let shown = rows.get(..ROWS).unwrap_or(&rows);
         let link = |row, _| Some(ranking.row_link(name, row, &view.time));
@@ -155,14 +175,6 @@ fn sums(
     Ok(part(view, name, &format!("{title}{now}"), rows))
 }
 
-/// The text in a key column of a row.
-fn key(ranking: &Ranking, row: usize, at: usize) -> String {
-    let column = ranking.answer.key_columns.get(at);
-    column.map_or_else(String::new, |column| {
-        formatting::plain(&ranking.table().value(row, *column))
-    })
-}
-
 /// A name, or a placeholder.
 fn name(name: &str) -> Markup {
     html! { th.key scope="row" { @if name.is_empty() { span.none { "none" } } @else { (Name(name)) } } }
@@ -173,16 +185,28 @@ fn cell(number: Option<f64>, shown: impl Fn(f64) -> String) -> Markup {
     html! { td { @match number { Some(number) => (shown(number)), None => "" } } }
 }
 
+/// A count as a cell.
+fn count(number: Option<f64>) -> Markup {
+    cell(number, |number| formatting::count(number as u64))
+}
+
+/// Median and 95th percentile of a row's times, as cells.
+fn times(report: Option<&Largest>, row: Option<usize>) -> Markup {
+    let found = report.zip(row);
+    let time = |column| found.and_then(|(it, row)| it.ranking.number(column, row));
+    html! { @for column in ["timer_median", "p95"] { (cell(time(column), formatting::secs)) } }
+}
+
 /// For each value of a report's first key, the shares of the bottlenecks, which are its second: a
 /// row is all of its time.
 fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem> {
-    let rows = read(view, report, "timer_value")?.map(|(ranking, rows)| {
-        let times = ranking.numbers("timer_value");
+    let rows = read(view, report, "timer_value")?.map(|found| {
+        let times = found.ranking.numbers("timer_value");
         let mut sets: BTreeMap<String, f64> = BTreeMap::new();
         let mut groups: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-        for row in rows {
-            let (group, set) = (key(&ranking, row, 0), key(&ranking, row, 1));
-            let time = times(row).unwrap_or(0.0);
+        for row in &found.rows {
+            let [group, set] = found.keys(*row);
+            let time = times(*row).unwrap_or(0.0);
             *sets.entry(set.clone()).or_default() += time;
             *groups.entry(group).or_default().entry(set).or_default() += time;
         }
@@ -194,21 +218,15 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
         groups.sort_by(|(_, a), (_, b)| total(b).total_cmp(&total(a)));
         groups.truncate(ROWS);
         let mut heads = vec![Head::hidden("Name"), Head::number("Time")];
-        heads.extend(
-            named
-                .iter()
-                .map(|(set, _)| Head::number(formatting::visible(set))),
-        );
+        let titles = named.iter().map(|(set, _)| formatting::visible(set));
+        heads.extend(titles.map(Head::number));
         heads.extend((sets.len() > SETS).then(|| Head::number("others")));
         let cells = groups.iter().map(|(group, of)| {
             let all = total(of);
             let share = |time: f64| formatting::percent(100.0 * time / all.max(f64::MIN_POSITIVE));
             let known = |set: &String| of.get(set).copied();
-            let others: f64 = sets
-                .iter()
-                .skip(SETS)
-                .filter_map(|(set, _)| known(set))
-                .sum();
+            let others = sets.iter().skip(SETS).filter_map(|(set, _)| known(set));
+            let others: f64 = others.sum();
             html! {
                 (name(group))
                 td { (formatting::secs(all)) }
@@ -224,12 +242,8 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
 /// First byte against total, by activity.
 fn activities(view: &View<'_>) -> Result<Markup, Problem> {
     let first = read(view, "squid_first_bytes", "timer_value")?;
-    let rows = read(view, "squid_activities", "timer_value")?.map(|(ranking, rows)| {
-        let of_first = |activity: &str, column: &str| {
-            let (ranking, rows) = first.as_ref()?;
-            let row = rows.iter().find(|row| key(ranking, **row, 0) == activity)?;
-            ranking.number(column, *row)
-        };
+    let rows = read(view, "squid_activities", "timer_value")?.map(|found| {
+        let firsts = first.as_ref().map(Largest::by_keys).unwrap_or_default();
         let heads = vec![
             Head::hidden("Activity"),
             Head::number("Times"),
@@ -238,49 +252,27 @@ fn activities(view: &View<'_>) -> Result<Markup, Problem> {
             Head::number("Total p50").hint("From its start to its end: median"),
             Head::number("p95").hint("From its start to its end: 95th percentile"),
         ];
-        let cells = rows.into_iter().map(|row| {
-            let activity = key(&ranking, row, 0);
+        let cells = found.rows.iter().map(|row| {
+            let keys: [String; 1] = found.keys(*row);
             html! {
-                (name(&activity))
-                (cell(ranking.number("hit_count", row), |it| formatting::count(it as u64)))
-                (cell(of_first(&activity, "timer_median"), formatting::secs))
-                (cell(of_first(&activity, "p95"), formatting::secs))
-                (cell(ranking.number("timer_median", row), formatting::secs))
-                (cell(ranking.number("p95", row), formatting::secs))
+                (name(&keys[0]))
+                (count(found.ranking.number("hit_count", *row)))
+                (times(first.as_ref(), firsts.get(&keys).copied()))
+                (times(Some(&found), Some(*row)))
             }
         });
         (heads, cells.collect())
     });
-    Ok(part(
-        view,
-        "squid_activities",
-        "First byte and total, by activity",
-        rows,
-    ))
+    let title = "First byte and total, by activity";
+    Ok(part(view, "squid_activities", title, rows))
 }
 
 /// The time of origins: to connect and until the first byte of the response, if known, and for the
 /// response.
 fn origins(view: &View<'_>) -> Result<Markup, Problem> {
     let first = read(view, "squid_first_bytes_by_server", "hit_count")?;
-    let rows = read(view, "squid_activities_by_server", "hit_count")?.map(|(ranking, rows)| {
-        let by_key = |ranking: &Ranking, rows: &[usize]| -> HashMap<(String, String), usize> {
-            let keyed = |row: &usize| ((key(ranking, *row, 0), key(ranking, *row, 1)), *row);
-            rows.iter().map(keyed).collect()
-        };
-        let totals = by_key(&ranking, &rows);
-        let firsts = first
-            .as_ref()
-            .map(|(ranking, rows)| (ranking, by_key(ranking, rows)));
-        let total = |server: &str, activity: &str, column: &str| {
-            let row = totals.get(&(server.to_owned(), activity.to_owned()))?;
-            ranking.number(column, *row)
-        };
-        let until_first = |server: &str, activity: &str, column: &str| {
-            let (ranking, rows) = firsts.as_ref()?;
-            let row = rows.get(&(server.to_owned(), activity.to_owned()))?;
-            ranking.number(column, *row)
-        };
+    let rows = read(view, "squid_activities_by_server", "hit_count")?.map(|found| {
+        let firsts = first.as_ref().map(Largest::by_keys).unwrap_or_default();
         let heads = vec![
             Head::hidden("Origin"),
             Head::number("Answers"),
@@ -291,30 +283,22 @@ fn origins(view: &View<'_>) -> Result<Markup, Problem> {
             Head::number("Answer p50").hint("server_in until its end: median"),
             Head::number("p95"),
         ];
-        let answers = rows
-            .iter()
-            .filter(|row| key(&ranking, **row, 1) == "server_in");
-        let cells = answers.take(ROWS).map(|row| {
-            let server = key(&ranking, *row, 0);
+        let rows = found.rows.iter().map(|row| (*row, found.keys(*row)));
+        let answers = rows.filter(|(_, [_, activity])| activity == "server_in");
+        let cells = answers.take(ROWS).map(|(row, [server, activity])| {
+            let until_first = [server.clone(), "server_out".to_owned()];
+            let until_first = [until_first, [server.clone(), activity]];
             html! {
                 (name(&server))
-                (cell(ranking.number("hit_count", *row), |it| formatting::count(it as u64)))
-                @for activity in ["server_out", "server_in"] {
-                    (cell(until_first(&server, activity, "timer_median"), formatting::secs))
-                    (cell(until_first(&server, activity, "p95"), formatting::secs))
-                }
-                (cell(total(&server, "server_in", "timer_median"), formatting::secs))
-                (cell(total(&server, "server_in", "p95"), formatting::secs))
+                (count(found.ranking.number("hit_count", row)))
+                @for keys in until_first { (times(first.as_ref(), firsts.get(&keys).copied())) }
+                (times(Some(&found), Some(row)))
             }
         });
         (heads, cells.collect())
     });
-    Ok(part(
-        view,
-        "squid_first_bytes_by_server",
-        "Connecting and the first byte, by origin",
-        rows,
-    ))
+    let title = "Connecting and the first byte, by origin";
+    Ok(part(view, "squid_first_bytes_by_server", title, rows))
 }
 
 /// Requests of one object.
@@ -328,22 +312,22 @@ struct Object {
 /// Hot objects: in memory, on disk, and for how long in memory.
 fn objects(view: &View<'_>) -> Result<Markup, Problem> {
     let resident = read(view, "squid_resident", "hit_count")?;
-    let mut residents: HashMap<(String, String), (f64, Option<f64>)> = HashMap::new();
-    for (ranking, rows) in resident.iter() {
-        for row in rows {
-            let object = (key(ranking, *row, 0), key(ranking, *row, 1));
-            let known = residents.entry(object).or_default();
-            known.0 += ranking.number("hit_count", *row).unwrap_or(0.0);
-            known.1 = known.1.or(ranking.number("timer_median", *row));
+    let mut residents: HashMap<[String; 2], (f64, Option<f64>)> = HashMap::new();
+    if let Some(found) = &resident {
+        for row in &found.rows {
+            let number = |column| found.ranking.number(column, *row);
+            let known = residents.entry(found.keys(*row)).or_default();
+            known.0 += number("hit_count").unwrap_or(0.0);
+            known.1 = known.1.or(number("timer_median"));
         }
     }
-    let rows = read(view, "squid_objects", "req_count")?.map(|(ranking, rows)| {
-        let counts = ranking.numbers("req_count");
-        let mut objects: HashMap<(String, String), Object> = HashMap::new();
-        for row in rows {
-            let [server, path, code] = [0, 1, 2].map(|at| key(&ranking, row, at));
-            let count = counts(row).unwrap_or(0.0);
-            let object = objects.entry((server, path)).or_default();
+    let rows = read(view, "squid_objects", "req_count")?.map(|found| {
+        let counts = found.ranking.numbers("req_count");
+        let mut objects: HashMap<[String; 2], Object> = HashMap::new();
+        for row in &found.rows {
+            let [server, path, code] = found.keys(*row);
+            let count = counts(*row).unwrap_or(0.0);
+            let object = objects.entry([server, path]).or_default();
             object.all += count;
             match code.as_str() {
                 code if code.contains("MEM_HIT") => object.memory += count,
@@ -369,13 +353,12 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
             // A hit in a log of 1997 with a time in memory came from there.
             let (resident, since) = residents.get(place).copied().unwrap_or_default();
             let moved = resident.min(object.disk);
-            let count = |it: f64| formatting::count(it as u64);
             html! {
-                (name(&place.0))
-                td.key { (Name(&place.1)) }
-                (cell(Some(object.all), count))
-                (cell(Some(object.memory + moved), count))
-                (cell(Some(object.disk - moved), count))
+                (name(&place[0]))
+                td.key { (Name(&place[1])) }
+                (count(Some(object.all)))
+                (count(Some(object.memory + moved)))
+                (count(Some(object.disk - moved)))
                 (cell(since, formatting::secs))
             }
         });

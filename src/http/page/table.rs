@@ -4,6 +4,8 @@ use maud::{Markup, PreEscaped, Render, html};
 
 use super::formatting;
 use crate::http::answer::order::Sort;
+use crate::http::error::Problem;
+use crate::http::params::Params;
 
 /// The head of one column.
 #[derive(Debug)]
@@ -46,6 +48,12 @@ impl Head {
         Self::number(title).class("key")
     }
 
+    /// Columns of texts, then columns of numbers.
+    pub(super) fn list(texts: &[&str], numbers: &[&str]) -> Vec<Self> {
+        let texts = texts.iter().map(Self::text);
+        texts.chain(numbers.iter().map(Self::number)).collect()
+    }
+
     /// A column of texts, under a heading for screen readers only.
     pub(super) fn hidden(title: &str) -> Self {
         let label = String::new();
@@ -68,18 +76,14 @@ impl Head {
     }
 
     /// Makes it sortable: the largest number or the first text first; a second click reverses the
-    /// order. `address` returns the URL for a sort parameter.
-    pub(super) fn sorts(
-        mut self,
-        column: &str,
-        sort: &Sort,
-        address: impl Fn(&str) -> String,
-    ) -> Self {
+    /// order. `path` is that of the page with these parameters.
+    pub(super) fn sorts(mut self, column: &str, sort: &Sort, path: &str, params: &Params) -> Self {
         let is_this = sort.column == column;
         let is_number = self.class.is_none();
         let descending = if is_this { !sort.descending } else { is_number };
         let next = format!("{}{column}", if descending { "-" } else { "" });
-        self.sort = Some((address(&next), is_this.then_some(sort.descending)));
+        let address = params.link(path, &[("sort", Some(&next))]);
+        self.sort = Some((address, is_this.then_some(sort.descending)));
         self
     }
 }
@@ -108,6 +112,8 @@ impl Render for Head {
 const COLUMNS_MAX: usize = 15;
 /// One with more than this has narrower gaps.
 const DENSE: usize = 12;
+/// The class of texts that may wrap.
+pub(super) const PROSE: &str = "key text";
 /// Most cells with labels: larger tables rely on the heads above, or pages would be too large.
 const LABELS_MAX: usize = 1_400;
 
@@ -124,8 +130,9 @@ fn labelled(row: &Markup, heads: &[Head]) -> Markup {
         let head = heads.next().filter(|head| !head.label.is_empty());
         // The first cell of a row needs no label.
         if let Some(head) = head.filter(|_| before.ends_with("<td")) {
-            // Escaped where the title was made.
-            cells += &format!(" data-l=\"{}\"", head.label.replace('"', "&quot;"));
+            // Escaped where the title was made. Names of columns may break between their words.
+            let label = head.label.replace('"', "&quot;").replace('_', "_\u{200b}");
+            cells += &format!(" data-l=\"{label}\"");
         }
         rest = cell;
     }
@@ -136,19 +143,24 @@ fn labelled(row: &Markup, heads: &[Head]) -> Markup {
 /// cells of each; `empty` is shown if there are none.
 pub(super) fn table(
     label: &str,
-    caption: &Markup,
-    heads: &[Head],
-    rows: &[Markup],
+    caption: impl Render,
+    heads: impl IntoIterator<Item = Head>,
+    rows: impl IntoIterator<Item = Markup>,
     empty: &str,
 ) -> Markup {
+    let heads: Vec<Head> = heads.into_iter().collect();
+    let rows: Vec<Markup> = rows.into_iter().collect();
     let is_labelled = rows.len() * heads.len() <= LABELS_MAX;
+    // Texts leave less room for others.
+    let has_prose = heads.iter().any(|head| head.class == Some(PROSE));
+    let most = if has_prose { DENSE } else { COLUMNS_MAX };
     html! {
-        div.wide.many[heads.len() > COLUMNS_MAX].dense[heads.len() > DENSE] tabindex="0" role="region" aria-label=(label) {
+        div.wide.many[heads.len() > most].dense[heads.len() > DENSE] tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { (caption) }
-                thead { tr { @for head in heads { (head) } } }
+                thead { tr { @for head in &heads { (head) } } }
                 tbody {
-                    @for row in rows { tr { @if is_labelled { (labelled(row, heads)) } @else { (row) } } }
+                    @for row in &rows { tr { @if is_labelled { (labelled(row, &heads)) } @else { (row) } } }
                     @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
                 }
             }
@@ -156,14 +168,74 @@ pub(super) fn table(
     }
 }
 
+/// A table under a heading; nothing if it has no rows.
+pub(super) fn section(
+    title: &str,
+    caption: impl Render,
+    heads: impl IntoIterator<Item = Head>,
+    rows: impl IntoIterator<Item = Markup>,
+) -> Markup {
+    let mut rows = rows.into_iter().peekable();
+    html! {
+        @if rows.peek().is_some() {
+            h2 { (title) }
+            (table(title, caption, heads, rows, ""))
+        }
+    }
+}
+
 /// A table as narrow as its column of the page.
-pub(super) fn narrow_table(title: &str, heads: &[Head], rows: &[Markup]) -> Markup {
+pub(super) fn narrow_table(
+    title: &str,
+    heads: &[Head],
+    rows: impl IntoIterator<Item = Markup>,
+) -> Markup {
     html! {
         table {
             @if !title.is_empty() { caption { (title) } } @else { caption.hidden { "Numbers" } }
             @if !heads.is_empty() { thead { tr { @for head in heads { (head) } } } }
             tbody { @for row in rows { tr { (row) } } }
         }
+    }
+}
+
+/// Default and largest number of rows on one page, which keep it below a hundred kilobytes.
+pub(super) const ROWS_DEFAULT: usize = 50;
+pub(super) const ROWS_MAX: usize = 100;
+
+/// The rows of a long table that a page shows, and their order.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) sort: Option<Sort>,
+    pub(super) limit: usize,
+    offset: usize,
+}
+
+impl Listing {
+    /// Parses the parameters `sort`, `limit` and `offset`.
+    pub(super) fn take(params: &mut Params) -> Result<Self, Problem> {
+        Ok(Self {
+            sort: params.text("sort").map(|text| Sort::parse(&text)),
+            limit: params.rows(ROWS_DEFAULT, ROWS_MAX)?,
+            offset: params.count("offset", 0)?,
+        })
+    }
+
+    /// The number of rows before this page, and of those on a full one.
+    pub(super) const fn page(&self) -> (usize, usize) {
+        (self.offset, self.limit)
+    }
+
+    /// Whether the last of `total` rows is among the `shown` ones.
+    pub(super) const fn is_last(&self, shown: usize, total: usize) -> bool {
+        self.offset + shown >= total
+    }
+
+    /// Links to the other pages of the table at `path`.
+    pub(super) fn pager(&self, shown: usize, total: usize, path: &str, params: &Params) -> Markup {
+        pager(self.offset, shown, total, self.limit, |offset| {
+            params.link(path, &[("offset", (offset != "0").then_some(offset))])
+        })
     }
 }
 
@@ -193,21 +265,22 @@ pub(super) fn pager(
     }
 }
 
-/// The active conditions, each with a link to the page without it.
+/// The active conditions, each with a link to the page at `path` without it.
 pub(super) fn conditions<'a>(
     label: &str,
     conditions: impl IntoIterator<Item = (&'a str, &'a str)>,
-    without: impl Fn(&str) -> String,
+    path: &str,
+    params: &Params,
 ) -> Markup {
-    let conditions: Vec<_> = conditions.into_iter().collect();
+    let mut conditions = conditions.into_iter().peekable();
     html! {
-        @if !conditions.is_empty() {
+        @if conditions.peek().is_some() {
             ul.conditions aria-label=(label) {
                 @for (name, value) in conditions {
                     @let shown = formatting::visible(name.strip_prefix("tag.").or(name.strip_prefix("t.")).unwrap_or(name));
                     li {
                         (shown) " = " (formatting::Name(value)) " "
-                        a href=(without(name)) aria-label={ "Without the condition on " (shown) } { "\u{d7}" }
+                        a href=(params.link(path, &[(name, None)])) aria-label={ "Without the condition on " (shown) } { "\u{d7}" }
                     }
                 }
             }

@@ -4,16 +4,17 @@
 //! and is part of every link that [`Time::link`] creates. The control above each page consists of
 //! links and a form, so it needs no script.
 
+use std::fmt::Display;
 use std::ops::Range;
 
 use maud::{Markup, html};
 
 use super::formatting::{self, visible};
+use super::frame::hidden_fields;
+use crate::clock::rfc3339;
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{
-    KEY_PREFIX, Params, Rounding, encode, link, moment, owned, pairs, rfc3339,
-};
+use crate::http::params::{KEY_PREFIX, Params, Rounding, encode, link, moment, owned, pairs};
 use crate::http::span::{Span, Zone};
 use crate::query::catalog::Catalog;
 use crate::query::question::{OfSpan, ReportQuestion, Spans, Whose};
@@ -65,10 +66,12 @@ pub(super) fn take_whose(params: &mut Params) -> Result<Whose, Problem> {
 }
 
 impl Time {
-    /// That of an address. `has_span`: without a span it is that of a report's window, up to now.
+    /// That of the address of a page, perhaps of one about a report. `has_span`: without a span it
+    /// is that of a report's window, up to now.
     pub(super) fn read(
         source: &Catalog,
         query: Option<&str>,
+        report: Option<&str>,
         has_span: bool,
     ) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
@@ -89,7 +92,7 @@ impl Time {
             zone: span.zone()?,
             now: source.unix_ms() / 1_000,
             why_not: source
-                .past_keys(EVERYTHING)
+                .past_keys(report.unwrap_or(EVERYTHING))
                 .err()
                 .map(|why| why.to_string()),
         })
@@ -119,6 +122,19 @@ impl Time {
         link(path, params.into_iter().chain(self.pairs()))
     }
 
+    /// The URL of a request's page; ids of the past are unique within their run.
+    pub(super) fn request_link(
+        &self,
+        id: impl Display,
+        run: Option<impl ToString>,
+        more: Option<(&str, &str)>,
+    ) -> String {
+        let run = run.map(|run| run.to_string());
+        let run = run.as_deref().map(|run| ("run", run));
+        let params = more.into_iter().chain(run).chain(self.pairs());
+        link(&format!("/requests/{id}"), params)
+    }
+
     /// A URL below a report with the keys of a row.
     pub(super) fn row_link(
         &self,
@@ -144,7 +160,7 @@ impl Time {
 
     /// The time as form fields.
     pub(super) fn fields(&self) -> Markup {
-        html! { @for (name, value) in self.pairs() { input type="hidden" name=(name) value=(value); } }
+        hidden_fields(self.pairs())
     }
 
     /// Restricts a search to this time.
@@ -266,23 +282,8 @@ impl Time {
     pub(super) fn ticks(&self, span: Range<u64>) -> Vec<(f64, String)> {
         const DAY: u64 = 86_400;
         const STEPS: [u64; 17] = [
-            5,
-            15,
-            30,
-            60,
-            120,
-            300,
-            900,
-            1_800,
-            3_600,
-            7_200,
-            10_800,
-            21_600,
-            43_200,
-            DAY,
-            2 * DAY,
-            7 * DAY,
-            14 * DAY,
+            5, 15, 30, 60, 120, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400,
+            172_800, 604_800, 1_209_600,
         ];
         let secs = span.end - span.start;
         let step = STEPS.into_iter().find(|step| secs / step <= 4);
@@ -320,7 +321,9 @@ impl Time {
         html! {
             nav.time aria-label="Time" {
                 a href=(address(None, None, None)) aria-current=[current(is_now)] { @if self.whose.is_fleet() { "newest" } @else { "live" } }
-                @if let Some(why) = &self.why_not { small { (why) } } @else {
+                @if let Some(why) = &self.why_not {
+                    small title=(why) { (visible(why.split(';').next().unwrap_or(why))) }
+                } @else {
                     @for (text, preset) in PRESETS {
                         a href=(address(Some(preset), None, compare)) aria-current=[current(is_preset(preset))] { (text) }
                     }
@@ -381,7 +384,7 @@ impl Time {
                     details {
                         summary aria-current=[current(collector.is_some())] { (collector.map_or_else(|| "collector".to_owned(), visible)) }
                         form.filters method="get" action=(path) {
-                            @for (name, value) in fields.iter() { input type="hidden" name=(name) value=(value); }
+                            (hidden_fields(fields.iter()))
                             label { "Collector "
                                 select name="collector" {
                                     option value="" { "all" }
@@ -408,7 +411,7 @@ impl Time {
         };
         html! {
             form.filters method="get" action=(path) {
-                @for (name, value) in others.iter() { input type="hidden" name=(name) value=(value); }
+                (hidden_fields(others.iter()))
                 (field("from", "From", "-7d@d"))
                 (field("to", "to", "now"))
                 (field("tz", "Zone", "UTC"))
@@ -440,7 +443,7 @@ mod tests {
     use crate::http::tests::harness::catalog;
 
     fn time(query: &str) -> Time {
-        let time = Time::read(&catalog(0), Some(query), false).unwrap();
+        let time = Time::read(&catalog(0), Some(query), None, false).unwrap();
         assert!(
             time.why_not
                 .as_ref()

@@ -6,6 +6,8 @@
 //! table links to the page that searches further, with the same conditions. There timers are
 //! grouped by the tag `group`, or by the first tag found.
 
+use std::sync::Arc;
+
 use maud::{Markup, html};
 
 use super::columns::columns;
@@ -33,48 +35,55 @@ const PAST_MAX: usize = 30_000;
 const PAST_SEARCHED_MAX: usize = 60_000;
 /// Most groups.
 pub(super) const GROUPS_MAX: usize = 1_000;
+/// The tag that timers are grouped by unless another is asked for.
+pub(super) const USUAL_TAG: &str = "group";
 
 /// The groups as rows, with the sum of all others last if there are any.
-pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
-    let numbers = columns("timer_groups");
+pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
     let rows = || groups.rows.iter().chain(&groups.other);
     let all_us: u64 = rows().map(|row| row.value_us).sum();
-    let count = |count: u64| Value::Int(count as i64);
-    let values = |row: &TimerGroup| {
-        let key = |at: usize| match row.keys.get(at) {
+    ranked(rows(), keys, "timer_groups", |row| {
+        let [p50, p95, p99] = row.quantiles.map(Value::Float);
+        let share = Value::Float(100.0 * row.value_us as f64 / all_us.max(1) as f64);
+        let [time, max] = [row.value_us, row.max_us].map(Value::Micros);
+        let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(count);
+        let cpu = match row.is_measured {
+            true => Value::Micros(row.cpu_us),
+            false => Value::Null,
+        };
+        vec![time, share, p50, p95, p99, max, hits, timers, requests, cpu]
+    })
+}
+
+/// Groups as rows of these keys and of numbers, whose columns are those of `table`.
+pub(super) fn ranked<'g>(
+    groups: impl Iterator<Item = &'g TimerGroup>,
+    keys: &[&str],
+    table: &str,
+    numbers: impl Fn(&TimerGroup) -> Vec<Value<'static>>,
+) -> Ranking {
+    let values = |group: &TimerGroup| {
+        let key = |at: usize| match group.keys.get(at) {
             Some(Some(key)) => Value::Text(key.clone().into()),
             _ => Value::Null,
         };
-        let [p50, p95, p99] = row.quantiles.map(Value::Float);
-        let share = 100.0 * row.value_us as f64 / all_us.max(1) as f64;
-        let [time, max] = [row.value_us, row.max_us].map(Value::Micros);
-        let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(count);
-        let (share, cpu) = (
-            Value::Float(share),
-            if row.is_measured {
-                Value::Micros(row.cpu_us)
-            } else {
-                Value::Null
-            },
-        );
-        let numbers = [time, share, p50, p95, p99, max, hits, timers, requests, cpu];
-        numbers
-            .into_iter()
-            .chain((0..keys.len()).map(key))
-            .collect()
+        let keys = (0..keys.len()).map(key);
+        numbers(group).into_iter().chain(keys).collect()
     };
-    let column =
-        |(name, column_type): (&str, ColumnType)| Column::new(name, column_type, Unit::None);
     // A key may be named like a number: numbers come first, so that they are found by name.
-    let named = numbers.iter();
-    let named = named.map(|number| (number.name.as_str(), ColumnType::Double));
-    let columns = named.chain(keys.iter().map(|key| (key.as_str(), ColumnType::Text)));
-    let table = Rows {
-        columns: columns.map(column).collect(),
-        rows: rows().map(values).collect(),
-    };
-    let keys = numbers.len()..numbers.len() + keys.len();
-    Ranking::made(Box::new(table), keys.collect(), "timer_groups", "time")
+    let named = columns(table).iter();
+    let named = named.map(|it| Column::new(it.name.as_str(), ColumnType::Double, Unit::None));
+    let key = |key: &&str| Column::new(*key, ColumnType::Text, Unit::None);
+    let columns: Arc<[Column]> = named.chain(keys.iter().map(key)).collect();
+    let places = columns.len() - keys.len()..columns.len();
+    let rows = groups.map(values).collect();
+    let rows = Box::new(Rows { columns, rows });
+    Ranking::made(rows, places.collect(), table, "time")
+}
+
+/// A count as a value of a row.
+pub(super) const fn count(count: u64) -> Value<'static> {
+    Value::Int(count.cast_signed())
 }
 
 /// The requests that were searched, in words.
@@ -116,6 +125,19 @@ pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGrou
     view.source.timer_groups(&search, &When::Now)
 }
 
+/// Groups by the usual tag, or by the first that there is.
+pub(super) fn find_by_tag(
+    find: impl Fn(&str) -> Result<TimerGroups, QueryError>,
+) -> Result<(String, TimerGroups), QueryError> {
+    let groups = find(USUAL_TAG)?;
+    let is_there = groups.tag_names.iter().any(|name| name == USUAL_TAG);
+    let first = groups.tag_names.first().filter(|_| !is_there).cloned();
+    match first {
+        Some(first) => find(&first).map(|groups| (first, groups)),
+        None => Ok((USUAL_TAG.to_owned(), groups)),
+    }
+}
+
 /// The small table of the timers of some requests, the largest in `column` first; `conditions` are
 /// those of the search, as parameters. `None` if raw rows are not kept.
 pub(super) fn small_table(
@@ -135,20 +157,12 @@ pub(super) fn small_table(
         };
         find(view, search)
     };
-    let mut tag = "group".to_owned();
-    let mut groups = match search(&tag) {
-        Ok(groups) => groups,
+    let (tag, mut groups) = match find_by_tag(search) {
         Err(QueryError::RawDataOff) => return Ok(None),
-        Err(error) => return Err(error.into()),
+        found => found?,
     };
-    if let Some(first) = groups.tag_names.first()
-        && !groups.tag_names.contains(&tag)
-    {
-        tag.clone_from(first);
-        groups = search(&tag)?;
-    }
     groups.other = None;
-    let mut ranking = ranking(&groups, std::slice::from_ref(&tag));
+    let mut ranking = ranking(&groups, &[&tag]);
     let sort = Sort::largest(column);
     let (rows, _) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
     let address = |more: [(&str, &str); 2]| {
@@ -167,7 +181,7 @@ pub(super) fn small_table(
         " " small { "by " (order) ", from " (searched(&groups.scanned)) }
     };
     let heads = ranking.heads(&columns, None);
-    let table = table("Timers, rows", &caption, &heads, &cells, "No timers.");
+    let table = table("Timers, rows", caption, heads, cells, "No timers.");
     Ok(Some(
         html! { (table) (remarks(&groups.partial, &view.time)) },
     ))

@@ -11,14 +11,14 @@
 use maud::{Markup, html};
 
 use super::formatting::{self, Name, Scale, visible};
-use super::ranking::{Ranking, remarks};
+use super::frame::hidden_fields;
+use super::ranking::remarks;
 use super::render::View;
-use super::requests::search_of;
-use super::table::{Head, conditions, pager, table};
+use super::requests::{received, search_of};
+use super::table::{Head, Listing, conditions, table};
 use super::time::{NAMES, Time};
-use super::timer_groups::{self, GROUPS_MAX};
+use super::timer_groups::{self, GROUPS_MAX, USUAL_TAG};
 use crate::http::answer::order::Sort;
-use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{Params, pairs};
@@ -33,25 +33,17 @@ const KEYS_MAX: usize = 6;
 pub(super) const SUMS_BYTES: usize = GROUPS_MAX * KEYS_MAX * 2 * 512 + SEARCHED_MAX * 40;
 /// Longest single timers shown.
 const SLOWEST: usize = 10;
-/// Default and largest number of rows on one page.
-const ROWS_DEFAULT: usize = 50;
-const ROWS_MAX: usize = 100;
-/// Default keys.
-const BY_DEFAULT: &str = "group";
 /// Parameters that are not conditions.
-const VIEW: [&str; 7] = ["by", "add", "sort", "limit", "offset", "tag", "value"];
+const VIEW: [&str; 4] = ["by", "sort", "limit", "offset"];
 
 /// `GET /timers`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = added(view.form()?);
     let keys = keys(&params)?;
-    let mut requests = search_of(view, &mut params)?;
-    search::conditions(&mut params, &mut requests)?;
+    let requests = search_of(view, &mut params)?;
     let tags = params.prefixed("t.NAME");
     params.text("by");
-    let sort = Sort::parse(params.text("sort").as_deref().unwrap_or("-time"));
-    let limit = params.rows(ROWS_DEFAULT, ROWS_MAX)?;
-    let offset = params.count("offset", 0)?;
+    let listing = Listing::take(&mut params)?;
     params.finish()?;
     let search = TimerSearch {
         requests,
@@ -69,7 +61,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (form(&params, &keys, &groups, &view.time))
         div #timers data-live {
             (remarks(&groups.partial, &view.time))
-            (rows(&params, &keys, &sort, (offset, limit), &groups, &view.time)?)
+            (rows(&params, &keys, &listing, &groups, &view.time)?)
             h2 { "Longest" }
             (slow_table(&groups, &view.time))
         }
@@ -81,14 +73,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 /// Converts the form fields that add a key or condition to the parameters they mean.
 fn added(mut params: Params) -> Params {
     if let Some(more) = params.get("add") {
-        let by = format!("{},{more}", params.get("by").unwrap_or(BY_DEFAULT));
+        let by = format!("{},{more}", params.get("by").unwrap_or(USUAL_TAG));
         params = params.changed(&[("add", None), ("by", Some(&by))]);
     }
     params.with_added_tag("t.")
 }
 
 /// The parameters that are conditions.
-fn given_conditions(params: &Params) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn given_conditions(params: &Params) -> impl Iterator<Item = (&str, &str)> {
     let is_other =
         |name: &str| VIEW.contains(&name) || NAMES.contains(&name) || fleet::NAMES.contains(&name);
     params.iter().filter(move |(name, _)| !is_other(name))
@@ -96,7 +88,7 @@ fn given_conditions(params: &Params) -> impl Iterator<Item = (&str, &str)> {
 
 fn keys(params: &Params) -> Result<Vec<String>, Problem> {
     let mut keys: Vec<String> = Vec::new();
-    for key in params.get("by").unwrap_or(BY_DEFAULT).split(',') {
+    for key in params.get("by").unwrap_or(USUAL_TAG).split(',') {
         if !key.is_empty() && !keys.iter().any(|known| known == key) {
             keys.push(key.to_owned());
         }
@@ -141,11 +133,9 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
                 li { (Name(key)) @if keys.len() > 1 { " " a href=(without(key)) aria-label={ "Not by " (visible(key)) } { "\u{d7}" } } }
             }
         }
-        (conditions("Conditions", given_conditions(params), |name| params.link("/timers", &[(name, None)])))
+        (conditions("Conditions", given_conditions(params), "/timers", params))
         form.filters method="get" action="/timers" {
-            @for (name, value) in params.iter().filter(|(name, _)| hidden(name)) {
-                input type="hidden" name=(name) value=(value);
-            }
+            (hidden_fields(params.iter().filter(|(name, _)| hidden(name))))
             label { "Add "
                 select name="add" {
                     option value="" { "a tag or field" }
@@ -172,7 +162,7 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
 }
 
 /// The timers that were searched, in words.
-fn searched(groups: &TimerGroups) -> String {
+pub(super) fn searched(groups: &TimerGroups) -> String {
     let timers = formatting::count(groups.timers_scanned);
     let requests = timer_groups::searched(&groups.scanned);
     format!("{timers} timers of {requests}")
@@ -181,37 +171,35 @@ fn searched(groups: &TimerGroups) -> String {
 fn rows(
     params: &Params,
     keys: &[String],
-    sort: &Sort,
-    (offset, limit): (usize, usize),
+    listing: &Listing,
     groups: &TimerGroups,
     time: &Time,
 ) -> Result<Markup, Problem> {
-    let mut ranking: Ranking = timer_groups::ranking(groups, keys);
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let mut ranking = timer_groups::ranking(groups, &names);
     // The sum of all others stands last in any order.
     let other = groups.rows.len();
-    let (rows, total) = ranking.choose(&|_, row| row < other, sort, (offset, limit))?;
+    let usual = Sort::largest("time");
+    let sort = listing.sort.as_ref().unwrap_or(&usual);
+    let (rows, total) = ranking.choose(&|_, row| row < other, sort, listing.page())?;
     let mut cells = ranking.cells(&rows, &ranking.columns, sort, |row, key| {
         let value = groups.rows[row].keys[key].as_deref()?;
         Some(narrowed(params, &keys[key], value))
     });
-    if groups.other.is_some() && offset + rows.len() >= total {
+    if groups.other.is_some() && listing.is_last(rows.len(), total) {
         cells.push(html! {
             th.key scope="row" { "(other)" }
             @for _ in keys.iter().skip(1) { td.key {} }
             @for column in &ranking.columns { (ranking.cell(column, other)) }
         });
     }
-    let address = |sort: &str| params.link("/timers", &[("sort", Some(sort))]);
-    let mut heads = ranking.heads(&ranking.columns, Some((sort, &address)));
+    let mut heads = ranking.heads(&ranking.columns, Some((sort, "/timers", params)));
     for (head, key) in heads.iter_mut().zip(keys) {
         *head = Head::text(Name(key));
     }
-    let caption = html! { (searched(groups)) };
     Ok(html! {
-        (table("Timers", &caption, &heads, &cells, ""))
-        (pager(offset, rows.len(), total, limit, |offset| {
-            params.link("/timers", &[("offset", (offset != "0").then_some(offset))])
-        }))
+        (table("Timers", searched(groups), heads, cells, ""))
+        (listing.pager(rows.len(), total, "/timers", params))
         @if groups.rows.is_empty() {
             p.note {
                 @if groups.scanned.kept {
@@ -253,21 +241,16 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
     let scale = Scale::of_secs(groups.slowest.iter().map(per_hit));
     let rows = groups.slowest.iter().map(|slow| {
         let hits = u64::from(slow.timer.hit_count.max(1));
-        let run = slow.run.map(|run| run.to_string());
-        let run = run.as_deref().map(|run| ("run", run));
         html! {
-            th.when scope="row" {
-                a href=(time.link(&format!("/requests/{}", slow.request_id), run)) { (time.moment(u64::from(slow.timestamp))) " " small { "#" (slow.request_id) } }
-            }
+            (received(slow.request_id, slow.run, slow.timestamp.into(), time))
             td { (scale.text(per_hit(slow))) }
             td { (formatting::count(hits)) }
             td.key.text { (formatting::tags(pairs(&slow.timer.tags))) }
             td.key.script_name { (Name(&slow.script_name)) }
         }
     });
-    let rows: Vec<Markup> = rows.collect();
     let caption = html! { "Longest per hit among " (searched(groups)) };
-    table("Longest timers", &caption, &heads, &rows, "")
+    table("Longest timers", caption, heads, rows, "")
 }
 
 /// A link to the form that creates a report of the same keys.
@@ -291,7 +274,7 @@ fn make_report(params: &Params, keys: &[String], time: &Time) -> Markup {
     html! {
         p.note {
             "This page scans raw timers on every load. A report counts them as packets come in, over its whole window: "
-            a href=(time.link("/reports", [("form", form.to_string().as_str())])) { "create a report with these keys" } "."
+            a href=(time.link("/reports", [("form", form.to_string().as_str())]) + "#make-h") { "create a report with these keys" } "."
         }
     }
 }
@@ -344,14 +327,9 @@ mod tests {
         // A key named like a number is not one.
         let (keys, time) = (["hits".to_owned()], Time::default());
         let order = |sort: &str| {
-            let page = rows(
-                &Params::default(),
-                &keys,
-                &Sort::parse(sort),
-                (0, 10),
-                &groups,
-                &time,
-            )?;
+            let mut params = given(&format!("sort={sort}&limit=10"));
+            let listing = Listing::take(&mut params)?;
+            let page = rows(&Params::default(), &keys, &listing, &groups, &time)?;
             let page = page.into_string();
             let cells = page.split("<td data-l=").skip(1).step_by(10);
             Ok::<_, Problem>(

@@ -184,6 +184,7 @@ fn bad_parameters_say_what_is_accepted() {
         "sort=" => &["sort:"];
         "sort=req_count,-req_count" => &["sort: column \"req_count\" is given more than once"];
         "columns=req_count,x" => &["columns: there is no column \"x\""];
+        "columns=p101" => &["there is no column \"p101\"", "at most 100, as p95 or p99_9"];
         "columns=," => &["columns:"];
         "columns=p95,p95" => &["columns: column \"p95\" is given more than once"];
         "limit=ten" => &["limit: \"ten\"", "whole number from 0"];
@@ -377,7 +378,7 @@ fn the_small_endpoints() {
     for path in ["info", "status", "openapi.json"] {
         server.get(&format!("/api/v1/{path}?limit=1")).problem(400);
     }
-    let page = server.get("/?utm_source=somewhere");
+    let page = server.get("/");
     assert_eq!(
         page.header("content-type"),
         Some("text/html; charset=utf-8")

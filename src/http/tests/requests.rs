@@ -147,6 +147,7 @@ fn bad_parameters_say_what_is_accepted() {
         "since=yesterday" => "since: \"yesterday\" is not accepted; accepted: unix seconds";
         "until=" => "until: \"\" is not accepted";
         "min_time=fast" => "min_time: \"fast\" is not accepted; accepted: seconds";
+        "min_time=2&max_time=1" => "min_time: is greater than max_time";
         "max_time=-0.1" => "max_time: \"-0.1\"";
         "status=ok" => "status: \"ok\"";
         "status=1&status=2" => "status: is given more than once";

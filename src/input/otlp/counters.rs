@@ -75,7 +75,7 @@ counters! {
     spans_received: Counter,
     /// Spans that became requests.
     requests: Counter,
-    /// Timers of these, each from a span at least.
+    /// Their timers; each stands for one or more spans.
     timers: Counter,
     /// Spans that were added to a timer that there was, because their request had very many.
     spans_merged: Counter,

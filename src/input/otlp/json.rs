@@ -18,7 +18,7 @@ use super::messages::id;
 use super::protobuf;
 use super::span::Batch;
 
-/// What the value of a field is.
+/// The kind of a field's value.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Text,

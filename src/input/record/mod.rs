@@ -76,7 +76,7 @@ impl From<f32> for F32 {
     }
 }
 
-/// What a record begins with.
+/// The head of a record.
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Head {

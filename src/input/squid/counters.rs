@@ -30,6 +30,6 @@ counters! {
     connections_refused: Counter,
     /// Connections that were closed to make room for others.
     connections_closed: Counter,
-    /// Times that a file was opened, or began anew.
+    /// Times that a file was opened, or started again.
     files_opened: Counter,
 }

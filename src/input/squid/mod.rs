@@ -65,7 +65,7 @@ pub struct Source {
     pub progress: Mutex<Progress>,
     /// Whether that is its starting position: history may know a better one, once it is open.
     has_begun: AtomicBool,
-    /// What was in history then.
+    /// The content of history then.
     begun_at: Mutex<Reading>,
     /// Lines of swaps, since the first one.
     swaps: AtomicU64,

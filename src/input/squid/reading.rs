@@ -64,7 +64,7 @@ impl Tally {
     }
 }
 
-/// What is in history of followed files, by the source.
+/// The parts of followed files that are in history, by the source.
 pub type Positions = BTreeMap<String, Reading>;
 
 /// All sources, each with its ring counters, and how many of its requests had left the ring before
@@ -112,8 +112,8 @@ mod tests {
     use crate::input::record::Record;
     use crate::input::rewrite::AsSent;
 
-    /// What moved is taken with the position up to which it was read, over and over: of a log that
-    /// had more, that is not counted again.
+    /// Moved objects are taken with the position up to which it was read, over and over: of a log
+    /// that had more, that is not counted again.
     #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
     #[test]
     fn what_moved_belongs_to_a_position() {

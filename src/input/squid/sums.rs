@@ -36,7 +36,7 @@ pub const MISSES_MIN: u64 = 10;
 pub struct Sums {
     /// Length of the window in seconds.
     pub window_secs: u32,
-    /// What moved and is not in history yet, if there is history.
+    /// Moved objects that are not in history yet, if there is history.
     pub fresh: Option<Moves>,
     swaps: Windowed<Swaps>,
     answers: Windowed<Answers>,
@@ -121,10 +121,10 @@ pub struct SavedSums {
     answers: Vec<SavedSum<Answers>>,
 }
 
-/// The begin of a piece of the window, unix seconds, a key, and its sum in that.
+/// The start of a piece of the window, unix seconds, a key, and its sum there.
 type SavedSum<S> = (u32, Box<[u8]>, S);
 
-/// What requests with one code saved.
+/// The savings of requests with one code.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Saved {
     /// Server, type and code.

@@ -36,7 +36,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// How long data may accumulate. A Unix socket holds some 200 samples that were written one by one.
 const NAP: Duration = Duration::from_millis(2);
 
-/// With more than this there is no nap: a third of what the socket holds.
+/// If a read returned more than this, there is no nap: a third of what the socket holds.
 const BUSY_BYTES: usize = 24 << 10;
 
 /// Longest wait for data, and longest delay until a stop is noticed.

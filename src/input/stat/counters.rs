@@ -31,6 +31,6 @@ counters! {
     connections_failed: Counter,
     /// Whether there is a connection: 1 or 0.
     connected: Gauge,
-    /// Runs of the stat extension that were seen: its clock begins anew with each.
+    /// Runs of the stat extension that were seen: its clock starts again with each.
     runs: Counter,
 }

@@ -8,7 +8,7 @@
 //! The standard library receives one datagram per call: 790 ns of processor time each against 655
 //! in batches of 64 (179 bytes, full buffer, EPYC), hence `unsafe` here. The invariant: `buffers`,
 //! `iovecs`, `headers` and `names` are allocated once, never resized, and every pointer passed to
-//! the kernel is derived from them anew, right before the call, with no reference to them alive
+//! the kernel is derived from them again, right before the call, with no reference to them alive
 //! during it. No raw pointer leaves this file.
 #![expect(
     unsafe_code,

@@ -53,11 +53,11 @@ impl World {
             aggregates, 2,
             "requests, whoever wants extremes, and timers"
         );
-        let choice = Choice {
+        let choice = WatchSettings {
             charted: Some(vec!["by_both".to_owned()]),
             reports_max: 10,
             bytes_max: 64 << 20,
-            ..Choice::default()
+            ..WatchSettings::default()
         };
         live.watch(choice, 0, 0);
         Self {

@@ -132,11 +132,11 @@ impl Bounded {
             .iter()
             .map(|it| it.definition.name.clone())
             .collect();
-        let choice = Choice {
+        let choice = WatchSettings {
             charted: Some(names),
             reports_max: 100,
             bytes_max: 1 << 30,
-            ..Choice::default()
+            ..WatchSettings::default()
         };
         let (_, reader) = live.watch(choice, 0, 0);
         Self {

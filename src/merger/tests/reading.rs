@@ -12,7 +12,7 @@ use super::memory::empty_live;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::Entry;
-use crate::report::read::{Held, read_into};
+use crate::report::read::{ReadLock, read_into};
 use crate::report::reading::{KeyValue, Reading, Want};
 use crate::report::selection::RowSelection;
 use crate::report::totals::Totals;
@@ -82,7 +82,7 @@ impl Interrupted {
     }
 }
 
-impl Held for Interrupted {
+impl ReadLock for Interrupted {
     fn live(&self) -> (&Reports, &StringInterner) {
         (&self.live.reports, &self.live.pool.strings)
     }

@@ -55,7 +55,7 @@ impl Exponential {
             counts: self.counts.clone(),
         };
         HistogramPoint {
-            scale: self.scale,
+            scale: self.scale(),
             zero_count: self.zero,
             positive: Some(positive),
             ..HistogramPoint::default()

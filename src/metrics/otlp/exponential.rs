@@ -53,9 +53,10 @@ pub(super) fn zero_threshold(layout: &BucketLayout) -> f64 {
 }
 
 /// An exponential histogram.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Exponential {
-    pub(super) scale: i32,
+    /// How many times pairs of buckets were merged.
+    halvings: i32,
     /// Times counted as zero.
     pub(super) zero: u64,
     /// Index of the first bucket in `counts`.
@@ -63,20 +64,14 @@ pub(super) struct Exponential {
     pub(super) counts: Vec<u64>,
 }
 
-impl Default for Exponential {
-    fn default() -> Self {
-        Self {
-            scale: SCALE_MAX,
-            zero: 0,
-            offset: 0,
-            counts: Vec::new(),
-        }
-    }
-}
-
 impl Exponential {
     /// Maximum size of its counts on the heap, bytes.
     pub(super) const BYTES_MAX: usize = BUCKETS_MAX * size_of::<u64>();
+
+    /// Returns the scale of its buckets.
+    pub(super) const fn scale(&self) -> i32 {
+        SCALE_MAX - self.halvings
+    }
 
     /// Adds the times of a bucket.
     pub(super) fn add(&mut self, layout: &BucketLayout, bucket: u32, count: u64) {
@@ -84,14 +79,13 @@ impl Exponential {
             self.zero += count;
             return;
         };
-        let shifted = |scale: i32| index >> (SCALE_MAX - scale);
         if self.counts.is_empty() {
-            self.offset = shifted(self.scale);
+            self.offset = index >> self.halvings;
         }
-        while self.width_with(shifted(self.scale)) > BUCKETS_MAX {
+        while self.width_with(index >> self.halvings) > BUCKETS_MAX {
             self.halve();
         }
-        let at = shifted(self.scale);
+        let at = index >> self.halvings;
         if at < self.offset {
             let gap = vec![0; (self.offset - at) as usize];
             self.counts.splice(..0, gap);
@@ -106,7 +100,7 @@ impl Exponential {
 
     /// Returns the bucket of a time; `None` counts as zero.
     pub(super) fn index_of(&self, layout: &BucketLayout, us: u64) -> Option<i32> {
-        index(layout, layout.bucket(us)).map(|index| index >> (SCALE_MAX - self.scale))
+        index(layout, layout.bucket(us)).map(|index| index >> self.halvings)
     }
 
     /// Returns the number of buckets after adding one at this index.
@@ -117,7 +111,7 @@ impl Exponential {
 
     /// Merges pairs of adjacent buckets.
     fn halve(&mut self) {
-        self.scale -= 1;
+        self.halvings += 1;
         let first = self.offset >> 1;
         let end = (self.offset + self.counts.len() as i32 + 1) >> 1;
         let mut counts = vec![0; (end - first) as usize];
@@ -187,10 +181,10 @@ mod tests {
             all.add(&layout, layout.bucket(us), count);
             added += count;
             assert!(
-                all.counts.len() <= BUCKETS_MAX && all.scale <= scale,
+                all.counts.len() <= BUCKETS_MAX && all.scale() <= scale,
                 "{all:?}"
             );
-            scale = all.scale;
+            scale = all.scale();
             assert_eq!(all.counts.iter().sum::<u64>(), added);
             let secs = us as f64 / 1e6;
             let found = (all.offset..)
@@ -202,7 +196,7 @@ mod tests {
                 "{us}: {all:?}"
             );
         }
-        assert_eq!(all.scale, 1);
+        assert_eq!(all.scale(), 1);
         all.add(&layout, 0, 5);
         assert_eq!(all.zero, 5);
     }

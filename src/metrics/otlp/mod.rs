@@ -279,7 +279,7 @@ impl Pusher {
             let (points, spans) = (points.stopped, spans.stopped);
             warn!(
                 points,
-                spans, "What waited to be pushed is given up: the daemon stops."
+                spans, "Dropped what waited to be pushed, because the daemon stops."
             );
         }
     }
@@ -340,7 +340,10 @@ impl Pusher {
         let outcome = outcome.unwrap_or_else(|problem| Outcome::Later(problem, None));
         let Outcome::Later(problem, after) = &outcome else {
             if self.retry_ms > RETRY_MS {
-                info!(url = self.url(body.signal), "Takes what is pushed again.");
+                info!(
+                    url = self.url(body.signal),
+                    "The server accepts what is pushed again."
+                );
             }
             self.retry_ms = RETRY_MS;
             self.ended(&body, &outcome);

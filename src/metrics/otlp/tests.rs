@@ -137,7 +137,7 @@ fn the_crate_reads_every_field() {
     };
     assert_eq!(
         (point.scale, point.positive.as_ref()),
-        (times.scale, Some(&buckets))
+        (times.scale(), Some(&buckets))
     );
     let Some(Data::Sum(sum)) = &metrics[1].data else {
         panic!("{metrics:?}");

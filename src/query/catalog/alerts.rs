@@ -1,4 +1,4 @@
-//! Tables `alerts` (what fires, what is about to, what is over since a quarter of an hour) and
+//! Tables `alerts` (what fires, what is about to, what ended in the last quarter of an hour) and
 //! `slo` (objectives and what is left of their budgets).
 
 use serde_json::json;
@@ -9,10 +9,7 @@ use crate::alert::rule::{Rule, RuleError};
 use crate::alert::{Alert, ObjectiveView, Rules, View};
 use crate::config::Config;
 use crate::merger::reading;
-use crate::query::read_model::ReportAnswer;
-use crate::query::table::Rows;
-use crate::query::tables::StatusTable;
-use crate::report::comment::FixedTable;
+use crate::query::tables::{Row, float, int, text};
 use crate::report::row_key::push_key;
 use crate::series::EVERYTHING;
 use crate::value::Value;
@@ -54,52 +51,34 @@ impl Catalog {
         limits.dedup();
         limits
     }
-
-    /// One of the tables as it stands.
-    pub(super) fn alerts_answer(&self, table: &StatusTable) -> ReportAnswer {
-        let view = self.alerts.view();
-        let rows = match table.table {
-            FixedTable::Slo => view.objectives.iter().map(|it| slo(it, &view)).collect(),
-            _ => view.alerts.iter().map(row).collect(),
-        };
-        let rows = Rows {
-            columns: table.columns(&self.defaults).into(),
-            rows,
-        };
-        self.answer_of(table, Box::new(rows))
-    }
 }
 
-/// The columns as `columns.txt` has them.
-fn slo(objective: &ObjectiveView, view: &View) -> Vec<Value<'static>> {
-    let text = |text: &str| Value::Text(text.to_owned().into());
-    let number = |number: u64| Value::Int(number.cast_signed());
-    let double = |number: Option<f64>| number.map_or(Value::Null, Value::Float);
+/// A row of table `slo`.
+pub(super) fn slo(objective: &ObjectiveView, view: &View) -> Row {
     let (of, entry) = (&objective.objective, &objective.objective.entry);
     let firing = view.firing(of);
     let mut values = vec![
         text(&entry.name),
         text(&entry.report),
         Value::Float(of.percent()),
-        number(entry.period),
-        number(objective.count.covered_secs),
-        number(objective.count.total),
-        number(objective.count.bad()),
+        int(entry.period),
+        int(objective.count.covered_secs),
+        int(objective.count.total),
+        int(objective.count.bad()),
         Value::Int(of.is_exact.into()),
-        double(objective.left),
+        float(objective.left),
     ];
-    values.extend(objective.burn_windows.iter().map(|it| double(it.1)));
+    values.extend(objective.burn_windows.iter().map(|it| float(it.1)));
     values.push(text(firing.map_or("ok", |_| "firing")));
     values.push(text(firing.unwrap_or_default()));
     values
 }
 
-/// The columns as `columns.txt` has them.
-fn row(alert: &Alert) -> Vec<Value<'static>> {
-    let text = |text: &str| Value::Text(text.to_owned().into());
+/// A row of table `alerts`.
+pub(super) fn row(alert: &Alert) -> Row {
     let moment = |unix: u64| match unix {
         0 => Value::Null,
-        unix => Value::Int(unix.cast_signed()),
+        unix => int(unix),
     };
     let (entry, episode) = (&alert.rule.entry, &alert.episode);
     let keys = alert.key_texts().filter(|_| alert.key.is_some());
@@ -107,19 +86,17 @@ fn row(alert: &Alert) -> Vec<Value<'static>> {
     vec![
         text(&entry.name),
         text(&entry.report),
-        text(&keys.join(", ")),
+        text(keys.join(", ")),
         text(episode.phase.name()),
         moment(episode.since),
         moment(episode.started),
         moment(episode.ended),
         text(&episode.reason),
-        episode.value.map_or(Value::Null, Value::Float),
-        text(&alert.rule.threshold()),
+        float(episode.value),
+        text(alert.rule.threshold()),
         text(&entry.severity),
-        text(&json!(alert.labels).to_string()),
-        alert
-            .silenced_by
-            .map_or(Value::Null, |id| Value::Int(id.cast_signed())),
+        text(json!(alert.labels).to_string()),
+        alert.silenced_by.map_or(Value::Null, int),
         text(&alert.link),
     ]
 }

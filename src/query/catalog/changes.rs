@@ -29,8 +29,12 @@ pub(crate) static BACK_FILL: Instrument = Instrument::new("stage/report/back-fil
 const FILL_REQUESTS: usize = 2_048;
 
 impl Catalog {
-    /// Creates the report described by a form and persists it.
-    pub(super) fn create(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
+    /// Creates the report described by a form, fills it from the data in memory and persists it.
+    ///
+    /// # Errors
+    /// [`QueryError::BadValue`] naming the member and the bad part of it,
+    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
+    pub fn create_report(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
         let name = &form.name;
         let target = read_form(form, &self.defaults).map_err(bad_form)?;
         let mut changes = CHANGES.lock(&self.changes);
@@ -67,13 +71,17 @@ impl Catalog {
     }
 
     /// Drops a report made at run time, even one that exists only on disk because it could not be
-    /// made at start.
-    pub(super) fn remove(&self, name: &str) -> Result<(), QueryError> {
+    /// made at start. Returns whether the removal survives a restart: false without a state
+    /// directory.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
+    pub fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
         let mut changes = CHANGES.lock(&self.changes);
         self.check_open(changes.as_ref())?;
         let is_kept = changes.as_ref().is_some_and(|state| state.has(name));
         match self.defined_by(name) {
-            Some(DefinedBy::RunTime) => {}
+            Some(DefinedBy::Source | DefinedBy::RunTime) => {}
             Some(DefinedBy::BuiltIn) => return Err(fixed(name, "it is built in".to_owned())),
             Some(DefinedBy::Configuration(place)) => {
                 let reason =
@@ -81,7 +89,7 @@ impl Catalog {
                 return Err(fixed(name, reason));
             }
             None if is_kept => {}
-            None => return Err(QueryError::unknown_report(name)),
+            None => return Err(self.suggesting(QueryError::unknown_report(name))),
         }
         if let Some(state) = &mut *changes {
             let removed = state.remove(name);
@@ -89,7 +97,7 @@ impl Catalog {
         }
         self.tables.write().retain(|table| table.name != name);
         self.drop_live(name);
-        Ok(())
+        Ok(self.persistent)
     }
 
     /// Drops the live report of that name, if it exists.
@@ -151,7 +159,7 @@ impl Catalog {
     }
 
     /// Creates a report whose name is free and fills it from the raw rows, a few at a time so that
-    /// the merger goes on meanwhile. Returns the id of the first request that it counts by itself.
+    /// the merger goes on meanwhile. Returns the id of the first request that it counts itself.
     pub(super) fn make(&self, definition: Definition, by: &DefinedBy) -> u64 {
         let definition = Arc::new(definition);
         let now_ms = self.clock.mono_ms();

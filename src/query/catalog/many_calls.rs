@@ -3,8 +3,7 @@
 use super::Catalog;
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, TimerGroup, TimerSearch};
-use crate::query::table::Rows;
-use crate::query::tables::StatusTable;
+use crate::query::tables::{Row, StatusTable, int, text};
 use crate::report::definition::{Field, KeySource};
 use crate::value::Value;
 
@@ -14,6 +13,8 @@ const TAGS_MAX: usize = 8;
 const SEARCHED_MAX: usize = 100_000;
 /// Maximum number of rows for each tag name.
 const ROWS_MAX: usize = 1_000;
+/// Maximum number of names of tags left out that a remark has.
+const NAMED_MAX: usize = 5;
 /// Milliseconds for which the number of rows is listed without counting them again.
 const COUNT_MS: u64 = 30_000;
 
@@ -21,8 +22,12 @@ const COUNT_MS: u64 = 30_000;
 pub(super) type Counted = Option<(u64, usize)>;
 
 impl Catalog {
-    /// Returns the current table; it is empty without raw rows.
-    pub(super) fn many_calls(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
+    /// Returns the current table, of the tag `named` if there is one; it is empty without raw rows.
+    pub(super) fn many_calls(
+        &self,
+        table: &StatusTable,
+        named: Option<&str>,
+    ) -> Result<ReportAnswer, QueryError> {
         let mut search = TimerSearch {
             scanned_max: SEARCHED_MAX,
             groups_max: ROWS_MAX,
@@ -38,25 +43,25 @@ impl Catalog {
             }
             remarks.extend(found.scanned.sample_of.map(sampled));
             search.per_request = true;
-            for name in found.tag_names.into_iter().take(TAGS_MAX) {
+            let mut names = found.tag_names;
+            match named {
+                Some(named) => names = vec![named.to_owned()],
+                None => remarks.extend(left_out(&names)),
+            }
+            for name in names.into_iter().take(TAGS_MAX) {
                 let tag = KeySource::TimerTag(name.clone());
                 search.by = vec![KeySource::Field(Field::ScriptName), tag];
                 let groups = raw.timer_groups(&search).rows;
                 rows.extend(groups.iter().filter_map(|group| row(&name, group)));
             }
         }
-        *self.many_calls.lock() = Some((self.clock.mono_ms(), rows.len()));
+        if named.is_none() {
+            *self.many_calls.lock() = Some((self.clock.mono_ms(), rows.len()));
+        }
         Ok(ReportAnswer {
-            window_seconds: 0.0,
             covered_seconds: covered_seconds.max(1),
-            as_of_ms: self.clock.unix_ms(),
-            key_columns: table.key_columns().to_vec(),
-            table: Box::new(Rows {
-                columns: table.columns(&self.defaults).into(),
-                rows,
-            }),
-            of_span: None,
             remarks,
+            ..self.answer_of(table, rows)
         })
     }
 
@@ -67,7 +72,7 @@ impl Catalog {
         let recent = counted.filter(|(at_ms, _)| now_ms.saturating_sub(*at_ms) < COUNT_MS);
         recent.map_or_else(
             || {
-                self.many_calls(table)
+                self.many_calls(table, None)
                     .map_or(0, |answer| answer.table.len())
             },
             |(_, rows)| rows,
@@ -75,7 +80,23 @@ impl Catalog {
     }
 }
 
-/// What the numbers are when they are not those of all requests.
+/// Remarks on the names of tags beyond [`TAGS_MAX`].
+fn left_out(names: &[String]) -> Option<String> {
+    let names = names.get(TAGS_MAX..).filter(|names| !names.is_empty())?;
+    let shown = names.iter().take(NAMED_MAX).map(|name| format!("{name:?}"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = if names.len() > NAMED_MAX { ", ..." } else { "" };
+    let tags = match names.len() {
+        1 => "1 tag is".to_owned(),
+        tags => format!("{tags} tags are"),
+    };
+    Some(format!(
+        "{tags} left out, which fewer requests have than the {TAGS_MAX} shown: {shown}{more}; a condition on tag_name has \
+         the rows of any tag"
+    ))
+}
+
+/// The remark on results that are estimated from a sample.
 fn sampled(all: u64) -> String {
     format!(
         "a sample of about {all} raw requests was searched, spread over the whole time; the numbers are scaled up to all of \
@@ -84,9 +105,7 @@ fn sampled(all: u64) -> String {
 }
 
 /// Returns the columns in the order of `columns.txt`, or `None` for timers without the tag.
-fn row(name: &str, group: &TimerGroup) -> Option<Vec<Value<'static>>> {
-    let text = |text: &str| Value::Text(text.to_owned().into());
-    let count = |count: u64| Value::Int(count.cast_signed());
+fn row(name: &str, group: &TimerGroup) -> Option<Row> {
     let [Some(script), Some(value)] = &group.keys[..] else {
         return None;
     };
@@ -95,11 +114,11 @@ fn row(name: &str, group: &TimerGroup) -> Option<Vec<Value<'static>>> {
         text(script),
         text(name),
         text(value),
-        count(group.requests),
-        count(group.hits),
+        int(group.requests),
+        int(group.hits),
         Value::Float(hits.mean),
-        count(hits.p95),
-        count(hits.max),
-        count(hits.request.1),
+        int(hits.p95),
+        int(hits.max),
+        int(hits.request.1),
     ])
 }

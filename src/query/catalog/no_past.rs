@@ -19,7 +19,7 @@ use crate::query::read_model::{
 };
 use crate::report::Entry;
 use crate::report::definition::Definition;
-use crate::report::read::Held;
+use crate::report::read::ReadLock;
 use crate::report::reading::{Reading, Want};
 use crate::series::Spreads;
 use crate::state::last_end::Lost;
@@ -69,7 +69,7 @@ impl Catalog {
     }
 
     pub(super) fn read_refilled(
-        _: &mut impl Held,
+        _: &mut impl ReadLock,
         refill: &Refill,
         _: &Definition,
         _: &Entry,

@@ -16,18 +16,17 @@ mod timers;
 use std::ops::Range;
 use std::sync::Arc;
 
-use chrono::{DateTime, SecondsFormat};
-
 use self::compared::Compared;
 use self::table::PastTable;
 use super::ranking::spread;
 use super::report_table::segments;
 use super::{Catalog, key_columns};
+use crate::clock::rfc3339;
 use crate::history::chart_lines::{self, Asked};
 use crate::history::histogram::{ends, error, settle};
-use crate::history::plan::Plan;
+use crate::history::read_plan::ReadPlan;
+use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
-use crate::history::unit::RowsAt;
 use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::error::QueryError;
@@ -40,7 +39,8 @@ use crate::report::definition::{Columns, Definition};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_texts, push_key};
-use crate::series::{Metric, Span, Spreads};
+use crate::series::{Lines, Metric, Span, Spreads};
+use crate::value::text::numbered;
 
 /// The reason why sums of two spans have no change.
 const UNEQUAL: &str =
@@ -58,21 +58,30 @@ impl Catalog {
     pub(super) fn kept(&self, name: &str) -> Result<Kept<'_>, QueryError> {
         let live = answering(&self.live);
         let entry = live.reports.find(name);
-        let entry = entry.ok_or_else(|| QueryError::unknown_report(name))?;
-        let definition = Arc::clone(&entry.definition);
+        let definition = entry.map(|entry| Arc::clone(&entry.definition));
         let error_status = live.reports.error_status();
         let watched = live.reports.watched();
         drop(live);
+        let is_table = definition.is_none() && self.table_named(name).is_some();
+        if definition.is_none() && !is_table {
+            return Err(QueryError::unknown_report(name));
+        }
         let history = self.kept_history()?;
         let names = watched.iter().filter(|report| report.is_kept);
         let names: Vec<&str> = names.map(|it| it.definition.name.as_str()).collect();
-        if !names.contains(&name) {
+        let Some(definition) = definition.filter(|_| names.contains(&name)) else {
             let names = names.join(", ");
-            return Err(QueryError::NoHistory(format!(
-                "the past of report {name:?} is not kept: history.reports does not name it, or it has history = false; it is \
-                 kept of {names}"
-            )));
-        }
+            let why = match is_table {
+                true => format!(
+                    "{name:?} has no past: its rows are as of now; a past is kept of {names}"
+                ),
+                false => format!(
+                    "the past of report {name:?} is not kept: history.reports does not name it, or it has history = false; \
+                     it is kept of {names}"
+                ),
+            };
+            return Err(QueryError::NoHistory(why));
+        };
         Ok(Kept {
             dataset: Arc::new(Dataset::of(&definition, error_status)),
             definition,
@@ -81,7 +90,10 @@ impl Catalog {
     }
 
     /// The history, or why there is none.
-    pub(super) fn kept_history(&self) -> Result<&History, QueryError> {
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`].
+    pub(crate) fn kept_history(&self) -> Result<&History, QueryError> {
         let history = self.status.history.as_ref();
         let history = history.ok_or_else(QueryError::no_history)?;
         match history.why_off() {
@@ -90,11 +102,9 @@ impl Catalog {
         }
     }
 
-    /// The history, if one is kept.
-    #[must_use]
-    pub fn history(&self) -> Option<&History> {
-        let history = self.status.history.as_ref();
-        history.filter(|history| history.why_off().is_none())
+    /// Whether a history is configured; it may be off.
+    pub(crate) fn has_history(&self) -> bool {
+        self.status.history.is_some()
     }
 
     /// The datasets of reports as currently defined.
@@ -139,10 +149,10 @@ impl Kept<'_> {
             dataset, history, ..
         } = self;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_each(history, [dataset, &coverage]);
+        let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
-        let plan = |span| Plan::new(&view.parts, dataset, span);
+        let plan = |span| ReadPlan::new(&view.parts, dataset, span);
         let now = plan(spans.span.clone());
         let before = spans.before.as_ref().map(|before| {
             let asked = &spans.span;
@@ -159,8 +169,10 @@ impl Kept<'_> {
         });
         let added = [now].into_iter().chain(before).map(|plan| {
             let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
+            let mut remarks = covered.remarks(&plan, kept_from);
+            remarks.extend(history.lacks(dataset, &plan.span));
             Added {
-                remarks: covered.remarks(&plan, kept_from),
+                remarks,
                 covered_secs: covered.own.secs,
                 sums: Sums::read(view.clone(), dataset, &plan),
                 resolution: plan.resolution,
@@ -176,13 +188,14 @@ impl Kept<'_> {
             dataset, history, ..
         } = self;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_each(history, [dataset, &coverage]);
+        let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
         let mut step = question.step;
-        let plan = Plan::of_steps(&view.parts, dataset, &question.span, &mut step);
+        let plan = ReadPlan::of_steps(&view.parts, dataset, &question.span, &mut step);
         let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
         let mut remarks = covered.remarks(&plan, kept_from);
+        remarks.extend(history.lacks(dataset, &plan.span));
 
         let key = question.key.as_ref().map(|texts| key_of(texts));
         let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
@@ -194,14 +207,14 @@ impl Kept<'_> {
         };
         let (sums, lacking) = chart_lines::read(view, dataset, &plan, asked);
         remarks.extend(lacking);
-        let key = key_of(&[dataset.report.clone(), dataset.hash.clone()]);
+        let key = dataset.coverage_key();
         let asked = Asked {
             key: Some(&key),
             step,
             sums: true,
             histogram_bits: None,
         };
-        let mut ran_plan = Plan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
+        let mut ran_plan = ReadPlan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
         ran_plan.span = plan.span.clone();
         let (secs, _) = chart_lines::read(ran, &coverage, &ran_plan, asked);
         let secs = secs.into_iter();
@@ -228,7 +241,7 @@ impl Catalog {
             dataset, history, ..
         } = self.kept(name)?;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_each(history, [&dataset, &coverage]);
+        let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
         let kept_from = ran.kept_from(&coverage).into_iter();
         Ok(kept_from.chain(view.kept_from(&dataset)).min())
     }
@@ -362,9 +375,11 @@ impl Catalog {
             points.collect()
         };
         Ok(PastLines {
-            from: steps.from,
-            step: steps.step,
-            points: question.metrics.iter().map(line).collect(),
+            lines: Lines {
+                from: steps.from,
+                step: steps.step,
+                points: question.metrics.iter().map(line).collect(),
+            },
             resolution_seconds: steps.resolution.secs(),
             partial: steps.remarks,
         })
@@ -417,24 +432,22 @@ impl Catalog {
             dataset,
             history,
         } = self.kept(name)?;
-        if let Whose::Fleet(fleet) = whose {
-            let sum = self.fleet_sum(&dataset, fleet, &key, span)?;
-            let histogram = sum.as_ref().and_then(Sum::histogram);
-            return Ok(histogram.map(|histogram| spread(&definition, histogram.iter())));
-        }
-        let view = RowsAt::of(history, &dataset);
-        let plan = Plan::new(&view.parts, &dataset, span.clone());
-        let key = key_of(&key);
-        let asked = Asked {
-            key: Some(&key)
-                .filter(|_| !dataset.keys.is_empty())
-                .map(Vec::as_slice),
-            step: plan.span.end - plan.span.start,
-            sums: false,
-            histogram_bits: Some(plan.resolution.bucket_bits()),
+        let sum = match whose {
+            Whose::Fleet(fleet) => self.fleet_sum(&dataset, fleet, &key, span)?,
+            Whose::Own => {
+                let view = RowsSnapshot::of(history, &dataset);
+                let plan = ReadPlan::new(&view.parts, &dataset, span.clone());
+                let key = key_of(&key);
+                let asked = Asked {
+                    key: (!dataset.keys.is_empty()).then_some(&*key),
+                    step: plan.span.end - plan.span.start,
+                    sums: false,
+                    histogram_bits: Some(plan.resolution.bucket_bits()),
+                };
+                let (sums, _) = chart_lines::read(view, &dataset, &plan, asked);
+                sums.into_iter().flatten().next()
+            }
         };
-        let (sums, _) = chart_lines::read(view, &dataset, &plan, asked);
-        let sum = sums.into_iter().flatten().next();
         let histogram = sum.as_ref().and_then(Sum::histogram);
         Ok(histogram.map(|histogram| spread(&definition, histogram.iter())))
     }
@@ -453,12 +466,6 @@ fn key_of(texts: &[String]) -> Vec<u8> {
     key
 }
 
-/// A moment, for people.
-pub(super) fn rfc3339(secs: u64) -> String {
-    let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
-    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
 /// How long requests were counted in a span.
 pub(super) struct Covered {
     /// Under the requested definition.
@@ -469,12 +476,12 @@ pub(super) struct Covered {
 
 impl Covered {
     pub(super) fn read(
-        view: &RowsAt,
+        view: &RowsSnapshot,
         coverage: &Arc<Dataset>,
         dataset: &Dataset,
         span: &Range<u64>,
     ) -> Self {
-        let plan = Plan::new(&view.parts, coverage, span.clone());
+        let plan = ReadPlan::new(&view.parts, coverage, span.clone());
         let sums = Sums::read(view.clone(), coverage, &plan);
         let mut covered = Self {
             own: Coverage::default(),
@@ -499,7 +506,7 @@ impl Covered {
     }
 
     /// Remarks on missing data in an answer.
-    fn remarks(&self, plan: &Plan, kept_from: Option<u64>) -> Vec<String> {
+    fn remarks(&self, plan: &ReadPlan, kept_from: Option<u64>) -> Vec<String> {
         let mut remarks = Vec::new();
         match kept_from {
             None => remarks.push("nothing is kept yet".to_owned()),
@@ -527,20 +534,27 @@ pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + us
         rows_lost,
     } = *covered;
     let counts = [
-        (missed, "requests could not be counted"),
+        (
+            missed,
+            "request could not be counted",
+            "requests could not be counted",
+        ),
         (
             histograms_dropped,
+            "row of a minute has no percentiles (history.memory)",
             "rows of a minute have no percentiles (history.memory)",
         ),
         (
             keys_folded,
+            "key of a second or a minute is in (other) (series.memory, history.memory)",
             "keys of a second or a minute are in (other) (series.memory, history.memory)",
         ),
         (
             rows_lost,
-            "rows are lost: they could not be written for long, or not be read",
+            "row was lost: it could not be written in time, or not be read",
+            "rows were lost: they could not be written in time, or not be read",
         ),
     ];
-    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-    counts.map(|(count, what)| format!("{count} {what}"))
+    let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+    counts.map(|(count, one, many)| numbered(count, one, many))
 }

@@ -14,7 +14,7 @@ use crate::report::read;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
 use crate::report::selection::RowSelection;
 
-/// Number of rows from which on a selection is made before the others are read.
+/// Number of rows from which on only selected rows are read.
 const CHOSEN_FROM: usize = 4_096;
 
 /// Most readings.
@@ -87,9 +87,9 @@ impl Readings {
 }
 
 impl Catalog {
-    /// A report that was found a moment ago, the last reading again if nothing changed since; and
-    /// how many rows there are to select from, if it has the selected ones alone. `None` when there
-    /// is no such report any more.
+    /// Returns the cached reading if nothing has changed, else reads the report. The second value
+    /// is the number of rows to select from, if only the selected rows were read. `None` if the
+    /// report was dropped.
     pub(super) fn reading(
         &self,
         definition: &Arc<Definition>,

@@ -72,15 +72,15 @@ impl Catalog {
         done
     }
 
-    /// The reports created at run time.
+    /// The reports that can be dropped.
     #[must_use]
     pub fn made_at_run_time(&self) -> Vec<(Definition, DefinedBy)> {
         let live = reading(&self.live);
         let made = live
             .reports
             .iter()
-            .filter(|it| it.defined_by == DefinedBy::RunTime);
-        made.map(|it| ((*it.definition).clone(), DefinedBy::RunTime))
+            .filter(|it| it.defined_by.is_droppable());
+        made.map(|it| ((*it.definition).clone(), it.defined_by.clone()))
             .collect()
     }
 

@@ -1,12 +1,10 @@
 //! Table `releases`, and the report that releases are counted from.
 
-use super::Catalog;
-use super::answering;
 use super::changes::CHANGES;
+use super::{Catalog, answering};
 use crate::query::error::QueryError;
-use crate::query::read_model::ReportAnswer;
-use crate::query::table::Computed;
-use crate::query::tables::StatusTable;
+use crate::query::tables::{Row, float, int, text};
+use crate::release::verdict::Verdict;
 use crate::release::{REPORT, Release, definition};
 use crate::report::DefinedBy;
 use crate::value::Value;
@@ -65,40 +63,27 @@ impl Catalog {
         }
         Ok(())
     }
-
-    /// The table.
-    pub(super) fn releases_answer(&self, table: &StatusTable) -> ReportAnswer {
-        let releases = self.releases.all();
-        let rows = Computed {
-            columns: table.columns(&self.defaults),
-            len: releases.len(),
-            source: releases,
-            value: |releases, row, column| value(&releases[row], column),
-        };
-        self.answer_of(table, Box::new(rows))
-    }
 }
 
-/// The columns as `columns.txt` has them.
-fn value(it: &Release, column: usize) -> Value<'_> {
-    let int = |number: u64| Value::Int(number.cast_signed());
-    let float = |number: Option<f64>| number.map_or(Value::Null, Value::Float);
-    match (column, &it.verdict) {
-        (0, _) => Value::Text(it.release.as_str().into()),
-        (1, _) => int(it.first_seen),
-        (2, _) => int(it.last_seen),
-        (3, _) => Value::Float(it.share),
-        (4, _) => int(it.requests),
-        (5, _) => Value::Float(it.requests_per_second),
-        (6, _) => int(it.errors),
-        (7, _) => float(it.p50),
-        (8, _) => float(it.p95),
-        (9, _) => Value::Float(it.cpu),
-        (10, _) => Value::Float(it.memory),
-        (11, Some(verdict)) => Value::Text(verdict.result.as_str().into()),
-        (12, Some(verdict)) => Value::Text(verdict.against.as_str().into()),
-        (13, Some(verdict)) => int(verdict.at),
-        (14, Some(verdict)) => Value::Text(verdict.text.as_str().into()),
-        _ => Value::Null,
-    }
+/// A row of table `releases`.
+pub(super) fn row(it: &Release) -> Row {
+    let verdict = it.verdict.as_ref();
+    let of_verdict = |what: fn(&Verdict) -> Value<'static>| verdict.map_or(Value::Null, what);
+    vec![
+        text(&it.release),
+        int(it.first_seen),
+        int(it.last_seen),
+        Value::Float(it.share),
+        int(it.requests),
+        Value::Float(it.requests_per_second),
+        int(it.errors),
+        float(it.p50),
+        float(it.p95),
+        Value::Float(it.cpu),
+        Value::Float(it.memory),
+        of_verdict(|it| text(&it.result)),
+        of_verdict(|it| text(&it.against)),
+        of_verdict(|it| int(it.at)),
+        of_verdict(|it| text(&it.text)),
+    ]
 }

@@ -1,5 +1,5 @@
-//! Some rows of a report: which of its columns say so is known when it is found, and what is read
-//! are these rows alone.
+//! Reads selected rows of a report. The selection is built once the report's columns are known, and
+//! only those rows are read.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ pub struct SelectedRows {
     pub answer: ReportAnswer,
     /// The numbers of the rows in its table, in their order.
     pub rows: Vec<usize>,
-    /// How many there were before they were cut.
+    /// The number of rows before `limit` and `offset`.
     pub total: usize,
     /// The numbers of the columns that are shown.
     pub columns: Vec<usize>,
 }
 
 impl Catalog {
-    /// The rows of a report that `selection` says when it is told the columns, and which of them
-    /// are keys; of the question, `needed` does not count.
+    /// Reads the rows that `selection` picks, given the columns and the indexes of the key columns.
+    /// `needed` of the question is ignored.
     ///
     /// # Errors
     /// As [`Catalog::report`], and those of `selection`.
@@ -75,14 +75,14 @@ impl Catalog {
         })
     }
 
-    /// A report as it stands, in its own columns.
+    /// Reads a live report in its own columns.
     pub(super) fn own(
         &self,
         name: &str,
         question: &ReportQuestion,
     ) -> Result<ReportAnswer, QueryError> {
         let Ok(entry) = self.entry(name) else {
-            return self.table_answer(name);
+            return self.table_answer(name, &question.equal);
         };
         let position = |name: &String| entry.definition.layout.position(name);
         let needed = question.needed.as_ref();
@@ -96,8 +96,8 @@ impl Catalog {
         }
     }
 
-    /// The same, or these rows of it and how many there are to select from; `None`: it is not there
-    /// any more.
+    /// Likewise, but may read the selected rows only, and then returns how many rows there are to
+    /// select from. `None` if the report was dropped.
     fn own_rows(
         &self,
         definition: &Arc<Definition>,

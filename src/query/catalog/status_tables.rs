@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
-use super::{Catalog, answering};
+use super::{Catalog, alerts, answering, releases};
 use crate::input::squid::{Source, sums};
 use crate::profile::definition::{SampleKey, SampleReport, Wanted};
 use crate::query::error::QueryError;
 use crate::query::read_model::{FollowStep, Followed, ReportAnswer, ReportSummary, SampleQuestion};
 use crate::query::samples;
-use crate::query::table::{Rows, Table};
-use crate::query::tables::{KIND, ReportStatus, SAMPLES, StatusSnapshot, StatusTable};
+use crate::query::tables::{
+    KIND, ReportStatus, Row, SAMPLES, StatusSnapshot, StatusTable, annotation, squid,
+};
 use crate::report::DefinedBy;
 use crate::report::comment::FixedTable;
 use crate::series::Lines;
@@ -32,11 +33,8 @@ impl Catalog {
     /// One of them as listed, given the number of reports listed in it.
     pub(super) fn table_summary(&self, table: &StatusTable, reports: usize) -> ReportSummary {
         let columns = table.columns(&self.defaults);
-        let keys = table
-            .key_columns()
-            .iter()
-            .map(|&at| columns[at].name.clone());
-        let keys = keys.collect();
+        let keys = table.key_columns().into_iter();
+        let keys = keys.map(|at| columns[at].name.clone()).collect();
         let (kind, window) = match &table.samples {
             Some(report) => (SAMPLES, report.window.as_secs_f64()),
             None => (KIND, self.table_window(table)),
@@ -70,28 +68,48 @@ impl Catalog {
         squid.map_or(0.0, |source| source.sums.lock().window_secs.into())
     }
 
+    /// The rows of a table that needs no snapshot; `None` for others.
+    fn rows_of(&self, table: FixedTable) -> Option<Vec<Row>> {
+        let secs = || u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX);
+        let view = || self.alerts.view();
+        Some(match table {
+            FixedTable::Alerts => view().alerts.iter().map(alerts::row).collect(),
+            FixedTable::Slo => {
+                let view = view();
+                let objectives = view.objectives.iter();
+                objectives.map(|it| alerts::slo(it, &view)).collect()
+            }
+            FixedTable::Releases => self.releases.all().iter().map(releases::row).collect(),
+            FixedTable::Annotation => {
+                let all = self.annotations.all();
+                all.iter().map(|it| annotation(it)).collect()
+            }
+            FixedTable::SquidSwap => {
+                let swaps = sums::swaps(self.squids(), secs());
+                swaps.iter().map(squid::swap).collect()
+            }
+            FixedTable::SquidSavings => {
+                let savings = sums::savings(self.squids(), secs());
+                savings.iter().map(squid::saved).collect()
+            }
+            _ => return None,
+        })
+    }
+
     /// The number of rows of a table, given the number of listed reports.
     pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
-        let secs = || u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX);
-        match table.table {
-            FixedTable::Alerts => return self.alerts.view().alerts.len(),
-            FixedTable::Slo => return self.alerts.view().objectives.len(),
-            FixedTable::ManyCalls => return self.many_calls_rows(table),
-            FixedTable::Releases => return self.releases.all().len(),
-            FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
-            FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
-            _ => {}
-        }
-        let Some(profile) = &self.status.profile else {
-            return table.rows(reports, self.annotations.count());
-        };
-        match (&table.samples, table.table) {
-            (Some(report), _) => samples::rows(profile, report),
-            (None, FixedTable::Sample) => profile.pool.lock().len(),
-            (None, FixedTable::StatRequest) => {
+        match (table.table, &self.status.profile) {
+            (FixedTable::ManyCalls, _) => self.many_calls_rows(table),
+            (FixedTable::Sample, Some(profile)) => match &table.samples {
+                Some(report) => samples::rows(profile, report),
+                None => profile.pool.lock().len(),
+            },
+            (FixedTable::StatRequest, Some(profile)) => {
                 profile.recent(None).map_or(0, |it| it.requests.len())
             }
-            _ => table.rows(reports, self.annotations.count()),
+            (of, _) => self
+                .rows_of(of)
+                .map_or_else(|| table.rows(reports), |rows| rows.len()),
         }
     }
 
@@ -104,42 +122,38 @@ impl Catalog {
             .count()
     }
 
-    /// The table of this name or alias.
-    pub(super) fn table_answer(&self, name: &str) -> Result<ReportAnswer, QueryError> {
+    /// The table of this name or alias. The answer may leave out rows that do not have the texts
+    /// of `equal`.
+    pub(super) fn table_answer(
+        &self,
+        name: &str,
+        equal: &[(String, String)],
+    ) -> Result<ReportAnswer, QueryError> {
         let unknown = || QueryError::unknown_report(name);
         let table = self.table_named(name).ok_or_else(unknown)?;
-        if matches!(table.table, FixedTable::Sample | FixedTable::StatRequest) {
-            return self.profile_answer(&table);
-        }
-        if table.table == FixedTable::ManyCalls {
-            return self.many_calls(&table);
-        }
-        if matches!(table.table, FixedTable::Alerts | FixedTable::Slo) {
-            return Ok(self.alerts_answer(&table));
-        }
-        if table.table == FixedTable::Releases {
-            return Ok(self.releases_answer(&table));
-        }
-        let mut look = self.look();
-        let secs = u32::try_from(look.unix_ms / 1000).unwrap_or(u32::MAX);
         match table.table {
-            FixedTable::Annotation => look.annotations = self.annotations.all(),
-            FixedTable::SquidSwap => look.swaps = sums::swaps(self.squids(), secs),
-            FixedTable::SquidSavings => look.savings = sums::savings(self.squids(), secs),
-            _ => {}
+            FixedTable::Sample | FixedTable::StatRequest => self.profile_answer(&table),
+            FixedTable::ManyCalls => {
+                let named = equal.iter().find(|(column, _)| column == "tag_name");
+                self.many_calls(&table, named.map(|(_, name)| &**name))
+            }
+            of => {
+                let rows = self.rows_of(of);
+                let rows = rows.unwrap_or_else(|| table.read(&self.look(), &self.defaults));
+                Ok(self.answer_of(&table, rows))
+            }
         }
-        Ok(self.answer_of(&table, table.read(&look, &self.defaults)))
     }
 
     /// A table as it stands, with these rows.
-    pub(super) fn answer_of(&self, table: &StatusTable, rows: Box<dyn Table>) -> ReportAnswer {
+    pub(super) fn answer_of(&self, table: &StatusTable, rows: Vec<Row>) -> ReportAnswer {
         let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
         ReportAnswer {
             window_seconds: self.table_window(table),
             covered_seconds: (uptime_ms / 1000).max(1),
             as_of_ms: self.clock.unix_ms(),
-            key_columns: table.key_columns().to_vec(),
-            table: rows,
+            key_columns: table.key_columns(),
+            table: table.with_rows(rows, &self.defaults),
             of_span: None,
             remarks: Vec::new(),
         }
@@ -148,11 +162,7 @@ impl Catalog {
     /// A table over samples; one created while there was a `[[stat]]` is empty without.
     pub(super) fn profile_answer(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
         let columns = table.columns(&self.defaults);
-        let nothing = Rows {
-            columns: columns.clone().into(),
-            rows: Vec::new(),
-        };
-        let mut answer = self.answer_of(table, Box::new(nothing));
+        let mut answer = self.answer_of(table, Vec::new());
         match (&table.samples, &self.status.profile) {
             (_, None) => {}
             (Some(report), Some(profile)) => {
@@ -182,7 +192,7 @@ impl Catalog {
         let report = SampleReport {
             keys: keys.to_vec(),
             filters: filters.to_vec(),
-            window: self.defaults.history,
+            window: self.defaults.raw_window,
         };
         let table = StatusTable::of_samples("", report, DefinedBy::BuiltIn);
         self.profile_answer(&table).map(Some)
@@ -259,9 +269,6 @@ impl Catalog {
         drop(live);
         StatusSnapshot {
             reports,
-            annotations: Vec::new(),
-            swaps: Vec::new(),
-            savings: Vec::new(),
             families,
             mono_ms,
             unix_ms,

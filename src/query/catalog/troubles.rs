@@ -1,4 +1,4 @@
-//! What is wrong with the daemon itself: the lines that every page and `/readyz` show.
+//! Troubles of the daemon itself: the lines that every page and `/readyz` show.
 
 use super::Catalog;
 use crate::clickhouse::ShipStatus;
@@ -15,7 +15,7 @@ impl Catalog {
         silent.into_iter().chain(self.status.behind()).collect()
     }
 
-    /// What every page says about the daemon itself: what does not work, and what was lost lately.
+    /// Returns the lines about the daemon itself: what does not work, and what was lost lately.
     pub fn troubles(&self) -> Vec<String> {
         let lost = self.status.lost_lately(self.clock.mono_ms());
         let lost = lost.map(|(lost, within_ms)| {
@@ -37,10 +37,18 @@ impl Catalog {
 
     /// Parts that do not work although the daemon is ready, each with its reason.
     pub fn out_of_order(&self) -> Vec<String> {
+        let history = self.status.history.as_ref();
+        let lacking = history.and_then(History::why_lacking);
+        self.cannot_keep().into_iter().chain(lacking).collect()
+    }
+
+    /// Parts that cannot keep what they should, each with its reason.
+    pub fn cannot_keep(&self) -> Vec<String> {
         let snapshots = self.status.snapshots.as_ref();
         let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
         let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
         let history = self.status.history.as_ref().and_then(History::why_failing);
-        history.into_iter().chain(failing).collect()
+        let kept = self.status.nothing_kept.clone();
+        history.into_iter().chain(failing).chain(kept).collect()
     }
 }

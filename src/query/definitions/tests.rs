@@ -25,7 +25,7 @@ fn reports_of_squid_are_ready_made_and_give_way() {
     assert!(
         all.reports[before..]
             .iter()
-            .all(|(_, by)| *by == DefinedBy::RunTime)
+            .all(|(_, by)| *by == DefinedBy::Source)
     );
     all.add_squid(&defaults);
     assert_eq!(all.reports.len() + 2, before + ready.len());
@@ -113,9 +113,9 @@ fn an_error_names_file_line_and_key() {
         "comment = 'report1'" => "4: report: missing field `name`";
         "name = 'a'" => "4: report: give either comment, or level";
         "name = 'a'\nlevel = 'timer'\nkyes = ['@a']" =>
-            "7: report.kyes: unknown field `kyes`, expected one of ";
+            "7: report.kyes: \"kyes\" is unknown; did you mean \"keys\"? accepted: name, comment, level, ";
         "name = 'a'\nlevel = 'second'\nkeys = ['@a']" =>
-            "6: report.level: unknown variant `second`, expected one of ";
+            "6: report.level: \"second\" is unknown; accepted: packet, request, timer, sample";
         "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = [50,\n 101]" =>
             "8: report.percentiles[1]: ";
         "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = ['high']" =>

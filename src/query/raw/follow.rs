@@ -12,7 +12,7 @@
 use super::{CHUNK, Look, Matches, RawReader, answering};
 use crate::query::read_model::{FollowStep, Followed, RequestSearch};
 
-/// Rows copied under one hold of the lock, which takes some hundred microseconds.
+/// Rows copied under one hold of the lock, which takes a few hundred microseconds.
 const SHOWN: usize = 128;
 /// The furthest that a reader may be behind: about a second of heavy traffic.
 const BEHIND_MAX: u64 = 65_536;
@@ -79,7 +79,7 @@ impl RawReader {
         }
     }
 
-    /// Moves a reader to where it can go on: it may be ahead (ids began anew) or too far behind.
+    /// Moves a reader to where it can go on: it may be ahead (ids started again) or too far behind.
     fn catch_up(&self, search: &RequestSearch, sample: bool, walk: &mut Walk) {
         let oldest = {
             let live = answering(&self.live);

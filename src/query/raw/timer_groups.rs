@@ -17,9 +17,9 @@ use crate::pool::resolved::PoolTags;
 use crate::pool::rows::first_from;
 use crate::pool::strings::NONE;
 use crate::query::read_model::{RequestSearch, TimerGroups, TimerSearch};
-use crate::query::timer_groups::{ONE, Of, TimerSums};
+use crate::query::timer_groups::{ONE, Of, Place, TimerSums};
 use crate::report::definition::{Field, KeySource};
-use crate::report::field_word;
+use crate::report::field_string;
 
 /// Timers examined under one hold of the lock, in addition to those of the current request: less
 /// than a millisecond.
@@ -79,7 +79,7 @@ impl RawReader {
     fn add_timers(&self, ids: Range<u64>, sample: Sample, sums: &mut TimerSums<'_>) {
         let search = sums.search;
         // Numbers may have been reused after the lock was released.
-        let mut known: AHashMap<(u32, u32, u32), Option<usize>> = AHashMap::new();
+        let mut known: AHashMap<(u32, u32, u32), Place> = AHashMap::new();
         let mut hold = 0;
         let looked_at = self.sampled(ids, &search.requests, sample, |matcher, id, row| {
             let pool = matcher.pool;
@@ -97,10 +97,7 @@ impl RawReader {
                 let asked = (row.origin, row.request_tags, timer.tags.set);
                 let place = known.entry(asked);
                 let place = *place.or_insert_with(|| place_of(sums, pool, row, timer.tags));
-                let Some(at) = place else {
-                    continue;
-                };
-                sums.add(at, of, timer, |timer| {
+                sums.add(place, of, timer, |timer| {
                     let script = shown_field(pool, row, Field::ScriptName);
                     (script, timer.map_tags(PoolTags::to_vec))
                 });
@@ -155,14 +152,8 @@ fn ids_of(pool: &Pool, search: &RequestSearch) -> Range<u64> {
     start..until.unwrap_or(held.end).max(start)
 }
 
-/// Returns the row for timers with these tags in a request like this; `None` when they are not
-/// wanted.
-fn place_of(
-    sums: &mut TimerSums<'_>,
-    pool: &Pool,
-    row: &RequestRow,
-    tags: PoolTags<'_>,
-) -> Option<usize> {
+/// Returns the place for timers with these tags in a request like this.
+fn place_of(sums: &mut TimerSums<'_>, pool: &Pool, row: &RequestRow, tags: PoolTags<'_>) -> Place {
     let by = &sums.search.by;
     sums.place(tags.pairs(), |at| match &by[at] {
         KeySource::Field(field) | KeySource::TimerTagOrField(_, field) => {
@@ -180,7 +171,7 @@ fn place_of(
 /// Returns a field of a request as text.
 fn shown_field(pool: &Pool, row: &RequestRow, field: Field) -> String {
     let origin = pool.origins.get(row.origin);
-    match field_word(origin, field) {
+    match field_string(origin, field) {
         Some(NONE) => String::new(),
         Some(string) => pool.strings.text(string).to_owned(),
         None => origin.status.to_string(),

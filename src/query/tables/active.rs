@@ -3,7 +3,7 @@
 //! Made from a [`StatusSnapshot`] on a front end's thread. There are as many rows as reports, which
 //! `REPORTS_MAX` bounds.
 
-use super::{ReportStatus, StatusSnapshot, float, int, text};
+use super::{ReportStatus, Row, StatusSnapshot, float, int, text};
 use crate::report::comment::ActiveText;
 use crate::value::Value;
 
@@ -12,7 +12,7 @@ fn table_path(report: &ReportStatus) -> Value<'static> {
     text(format!("./pinba/{}", report.definition.name))
 }
 
-pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Vec<Value<'static>>> {
+pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Row> {
     let texts = |report: &ReportStatus| ActiveText::new(&report.definition);
     let ids: Vec<String> = look.reports.iter().map(|it| texts(it).id).collect();
     let requests = look.merge.requests_merged.get();

@@ -1,11 +1,11 @@
 //! Rows of `squid_swap` and `squid_savings`. Unknown values are NULL, never 0.
 
-use super::{float, int, text};
+use super::{Row, float, int, text};
 use crate::input::squid::sums::{Saved, Swaps};
 use crate::value::Value;
 
 /// A row on moved objects.
-pub(super) fn swap((key, sum): &(Vec<String>, Swaps)) -> Vec<Value<'static>> {
+pub(in crate::query) fn swap((key, sum): &(Vec<String>, Swaps)) -> Row {
     let secs = |us: u64| float((sum.timed > 0).then_some(us as f64 / 1e6));
     let key = key.iter().map(|part| text(part.as_str()));
     let counts = [sum.count, sum.bytes, sum.timed].map(int);
@@ -14,7 +14,7 @@ pub(super) fn swap((key, sum): &(Vec<String>, Swaps)) -> Vec<Value<'static>> {
 }
 
 /// A row on savings.
-pub(super) fn saved(row: &Saved) -> Vec<Value<'static>> {
+pub(in crate::query) fn saved(row: &Saved) -> Row {
     let it = &row.answers;
     let saved_bytes = match it.known {
         0 => Value::Null,

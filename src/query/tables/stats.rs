@@ -2,7 +2,7 @@
 //!
 //! Made from a [`StatusSnapshot`] on a front end's thread.
 
-use super::{StatusSnapshot, float, int, text};
+use super::{Row, StatusSnapshot, float, int, text};
 use crate::input::record::RejectReason;
 use crate::telemetry::SocketCounters;
 use crate::telemetry::cpu::CpuTimes;
@@ -27,7 +27,7 @@ pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
 }
 
 /// Returns Pinba's own counters, and what was lost in all.
-pub(super) fn status(look: &StatusSnapshot) -> Vec<Value<'static>> {
+pub(super) fn status(look: &StatusSnapshot) -> Row {
     let (_, not_accepted) = refusals(&look.sockets);
     vec![
         int(look.ring_depth),

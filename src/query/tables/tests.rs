@@ -56,9 +56,6 @@ fn look() -> StatusSnapshot {
         })
     };
     StatusSnapshot {
-        annotations: Vec::new(),
-        swaps: Vec::new(),
-        savings: Vec::new(),
         reports: vec![
             report("by_script", "report1::min_time=1"),
             report("view", "hv.report1::min_time=1"),
@@ -88,12 +85,9 @@ fn read(
     let defaults = Defaults::default();
     let tables = StatusTable::built_in();
     let table = tables.iter().find(|it| it.table == table).unwrap();
-    let rows = table.read(look, &defaults);
+    let rows = table.with_rows(table.read(look, &defaults), &defaults);
     assert_eq!(rows.columns(), table.table.columns(&defaults));
-    assert_eq!(
-        rows.len(),
-        table.rows(look.listed().count(), look.annotations.len())
-    );
+    assert_eq!(rows.len(), table.rows(look.listed().count()));
     (0..rows.len())
         .map(|row| {
             let cell = |at| match rows.value(row, at) {

@@ -13,7 +13,7 @@
 use super::{Aggregate, Memory};
 use crate::pool::strings::StringInterner;
 use crate::report::groups::Groups;
-use crate::report::groups::overflow::LEVELS;
+use crate::report::groups::move_slots::LEVELS;
 use crate::report::tick_log::TickHead;
 
 /// Slots settled, measured or closed under one hold of the lock: a millisecond. Tests have few
@@ -161,9 +161,9 @@ impl Aggregate {
         strings: &mut StringInterner,
     ) -> bool {
         if !self.has_left(now_ms) {
-            self.forget_gone(PLACES_AT_ONCE);
+            self.purge_cache(PLACES_AT_ONCE);
         } else if let Some(tick_log) = self.tick_logs.pop() {
-            self.retire(&tick_log, strings);
+            self.retire_tick(&tick_log, strings);
         }
         self.is_leaving = self.has_left(now_ms);
         self.can_retire(now_ms)
@@ -185,13 +185,13 @@ impl Aggregate {
             }
         }
         self.give_end_back();
-        self.changes.moved();
+        self.meanwhile.moved();
         self.version += 1;
     }
 
     /// Returns the memory of removed groups.
     pub(super) fn give_end_back(&mut self) {
-        self.forget_gone(usize::MAX);
+        self.purge_cache(usize::MAX);
         if self.groups.give_end_back() {
             for row_map in self.row_maps.iter_mut().flatten() {
                 row_map.give_back(&self.groups);
@@ -339,23 +339,23 @@ impl Aggregate {
             self.tick.histograms &= histogram;
             self.close_slot(0, histogram);
         }
-        self.forget_emptied(&mut memory.pool.strings);
+        self.remove_empty_groups(&mut memory.pool.strings);
         memory.budget.replaced(before, self.taken());
     }
 
     /// Removes groups without counts, if they are many: each time the whole cache is searched for
     /// them.
-    pub(in crate::report) fn forget_many_emptied(&mut self, strings: &mut StringInterner) {
+    pub(in crate::report) fn remove_many_empty_groups(&mut self, strings: &mut StringInterner) {
         if self.overflow.emptied.len() * EMPTIED_SHARE >= self.groups.keys.len() {
-            self.forget_emptied(strings);
+            self.remove_empty_groups(strings);
         }
     }
 
     /// Removes groups without counts. Not before all records with known groups were counted.
-    pub(super) fn forget_emptied(&mut self, strings: &mut StringInterner) {
+    pub(super) fn remove_empty_groups(&mut self, strings: &mut StringInterner) {
         for group in std::mem::take(&mut self.overflow.emptied) {
             if self.groups.is_used(group) && self.groups.is_empty(group) {
-                self.forget_group(group, strings);
+                self.remove_group(group, strings);
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::report::budget::Budget;
 use crate::report::definition::DEFINITION_KEYS_MAX;
 use crate::report::group_key::KeyIds;
 use crate::report::groups::Groups;
-use crate::report::groups::overflow::LEVELS;
+use crate::report::groups::move_slots::LEVELS;
 use crate::report::totals::Totals;
 
 /// Groups that may still be created under pressure, with `(other)` for unlimited values.
@@ -111,7 +111,7 @@ impl Aggregate {
             self.groups.take_over(at, self.tick.tick, true);
             return;
         }
-        self.changes.moved();
+        self.meanwhile.moved();
         // No room for another entry: it overflows to the all-`(other)` group, and what exceeds that
         // group's slot is kept aside, without times, for an entry at the end of the tick.
         self.tick.overflowed = true;
@@ -188,7 +188,7 @@ impl Aggregate {
         if target == group {
             return false;
         }
-        self.changes.moved();
+        self.meanwhile.moved();
         if !self.groups.move_slot(at, target) {
             self.spill(target, memory);
             if let Some(at) = self.groups.running(group) {

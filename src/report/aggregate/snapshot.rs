@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{Aggregate, Flow, Memory};
 use crate::pool::snapshot::{Damage, SavedStrings};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
-use crate::report::budget::Taken;
+use crate::report::budget::MemoryUse;
 use crate::report::definition::{DEFINITION_KEYS_MAX, DefinedBy, Definition};
 use crate::report::gain::PairSums;
 use crate::report::group_key::Scope;
@@ -212,7 +212,8 @@ impl AggregateCut {
         before.copied().chain(running).collect()
     }
 
-    /// Passes the logs of the ticks in the window at `now_ms` on, in pieces. Needs no lock.
+    /// Passes the logs of the ticks in the window at `now_ms` to `each`, piece by piece. Needs no
+    /// lock.
     pub(crate) fn ticks<E>(
         &self,
         now_ms: u64,
@@ -304,7 +305,7 @@ impl AggregateRestore {
     }
 
     /// Its memory, also during the restore.
-    pub(in crate::report) fn taken(&self) -> Taken {
+    pub(in crate::report) fn taken(&self) -> MemoryUse {
         let rows = self.wanted.iter().map(|it| it.rows.capacity() * 8);
         let mut taken = self.aggregate.taken();
         taken.all += self.groups.capacity() * 4 + rows.sum::<usize>();
@@ -319,12 +320,12 @@ impl AggregateRestore {
         memory: &mut Memory<'_>,
     ) -> Result<(), Damage> {
         match part {
-            SavedPart::Groups(texts, groups) => self.groups(&texts, groups, memory),
-            SavedPart::Tick(head, entries) => self.tick(head, &entries),
+            SavedPart::Groups(texts, groups) => self.restore_groups(&texts, groups, memory),
+            SavedPart::Tick(head, entries) => self.restore_tick(head, &entries),
         }
     }
 
-    fn groups(
+    fn restore_groups(
         &mut self,
         texts: &SavedStrings,
         groups: Vec<SavedGroup>,
@@ -356,12 +357,12 @@ impl AggregateRestore {
                 let row = saved.rows[report.place];
                 report.rows.push((row.wrapping_sub(1), id));
             }
-            self.extremes(id, &saved.extremes)?;
+            self.restore_extremes(id, &saved.extremes)?;
         }
         Ok(())
     }
 
-    fn extremes(&mut self, id: u32, saved: &[(u64, Extremes)]) -> Result<(), Damage> {
+    fn restore_extremes(&mut self, id: u32, saved: &[(u64, Extremes)]) -> Result<(), Damage> {
         let ticks = self.aggregate.scope.ticks.count + 1;
         check(saved.len() as u64 <= ticks, "a group has too many ticks")?;
         for &(tick, seen) in saved {
@@ -372,7 +373,7 @@ impl AggregateRestore {
         Ok(())
     }
 
-    fn tick(&mut self, head: TickHead, entries: &[u8]) -> Result<(), Damage> {
+    fn restore_tick(&mut self, head: TickHead, entries: &[u8]) -> Result<(), Damage> {
         let is_past = head.tick <= self.aggregate.tick.tick;
         check(is_past, "a tick lies in the future")?;
         let last = self.aggregate.tick_logs.closed.back();
@@ -387,17 +388,22 @@ impl AggregateRestore {
         let mut reader = TickLogReader::new(entries);
         let mut pairs = Vec::new();
         while let Some((group, totals)) = reader.next(&mut pairs).filter(|_| !self.is_too_large) {
-            self.entry(group, &totals, &pairs)?;
+            self.restore_entry(group, &totals, &pairs)?;
         }
         self.aggregate.tick_logs.finish(head);
         Ok(())
     }
 
-    fn entry(&mut self, group: u32, totals: &Totals, pairs: &[(u32, u64)]) -> Result<(), Damage> {
+    fn restore_entry(
+        &mut self,
+        group: u32,
+        totals: &Totals,
+        pairs: &[(u32, u64)],
+    ) -> Result<(), Damage> {
         let known = self.groups.get(group as usize).copied();
         let id = known
             .filter(|&id| id != NO_GROUP)
-            .ok_or(Damage("a tick mentions a group that there is not"))?;
+            .ok_or(Damage("a tick refers to an unknown group"))?;
         let [requests, sums @ .., errors, unmeasured] = totals.sums();
         let in_range = requests.max(errors) <= u32::MAX.into()
             && sums.iter().all(|&sum| sum < SUM_END)
@@ -434,10 +440,10 @@ impl AggregateRestore {
     ) -> (Box<Aggregate>, Vec<Wanted>) {
         for id in self.aggregate.groups.used().collect::<Vec<u32>>() {
             if self.aggregate.groups.is_empty(id) {
-                self.aggregate.forget_group(id, strings);
+                self.aggregate.remove_group(id, strings);
             }
         }
-        self.aggregate.forget_gone(usize::MAX);
+        self.aggregate.purge_cache(usize::MAX);
         let overflowed = self.overflow_groups.iter();
         let overflowed = overflowed.filter_map(|&id| self.groups.get(id as usize).copied());
         let groups = &self.aggregate.groups;

@@ -7,7 +7,7 @@ use crate::report::definition::{FILTERS_MAX, Filter};
 /// Parses the conditions of a section, those on time first. `other` parses one that is not on time,
 /// from its text, its name and its value (`None`: it is not a filter); `below` returns the first
 /// microsecond past an upper bound. A bound of 0 is off.
-pub(super) fn read<'a>(
+pub(super) fn parse<'a>(
     section: &'a str,
     accepted: &str,
     mut other: impl FnMut([&'a str; 3]) -> Result<Option<Filter>, Wrong<'a>>,
@@ -20,8 +20,8 @@ pub(super) fn read<'a>(
             return wrong(part, accepted);
         };
         match name {
-            "min_time" => once(&mut min, name, checked(value, Seconds::read(value))?)?,
-            "max_time" => once(&mut max, name, checked(value, Seconds::read(value))?)?,
+            "min_time" => once(&mut min, name, checked(value, Seconds::parse(value))?)?,
+            "max_time" => once(&mut max, name, checked(value, Seconds::parse(value))?)?,
             _ => others.extend(other([part, name, value])?),
         }
     }

@@ -18,14 +18,14 @@ pub(in crate::report) struct Seconds {
 }
 
 impl Seconds {
-    /// Like [`parse`](Self::parse), with an error that says what is accepted.
-    pub(in crate::report) fn read(text: &str) -> Result<Self, String> {
+    /// Parses seconds as a decimal number; the error says what is accepted.
+    pub(in crate::report) fn parse(text: &str) -> Result<Self, String> {
         let accepted = "must be seconds as a decimal number from 0 to 2147483648, such as 0.25";
-        Self::parse(text).ok_or_else(|| accepted.to_owned())
+        Self::of_digits(text).ok_or_else(|| accepted.to_owned())
     }
 
     /// Digits with at most one point among them. No sign, no exponent.
-    pub(in crate::report) fn parse(text: &str) -> Option<Self> {
+    fn of_digits(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         if whole.len() + fraction.len() == 0 || !digits(whole) || !digits(fraction) {

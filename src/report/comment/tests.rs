@@ -434,7 +434,7 @@ fn active_reports_speak_pinba() {
     assert_eq!(text("info").id, "8");
     assert_eq!(text("info").flags, "");
     assert_eq!(
-        text("report18:ignored:min_time=1,tag.a=b").id,
+        text("report18::min_time=1,tag.a=b").id,
         "26|min_time=1|tag.a=b"
     );
     let tag = text("tagN_report2:a,b:max_time=1:50");

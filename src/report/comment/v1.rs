@@ -1,8 +1,8 @@
 //! Pinba's COMMENT: `kind[:params[:conditions[:percentiles]]]`.
 //!
 //! Sections are positional, spaces count, nothing can be quoted. Unlike in Pinba, percentiles may
-//! have decimals, and input that crashes it or is ignored at SELECT is an error here: a wrong
-//! number of tags, unknown conditions.
+//! have decimals, and input that crashes it or is ignored is an error here: a wrong number of tags,
+//! params of base reports, unknown conditions.
 //!
 //! ```text
 //! tagN_info:group,server:min_time=0.5,tag.env=prod:50,99.9
@@ -51,7 +51,7 @@ pub(super) fn parse<'a>(
         return wrong(full_kind, problem);
     };
     match *rest {
-        [params @ ""] => {
+        [params @ ""] if kind.tags == Tags::None => {
             let problem = format!(
                 "a colon with nothing behind it; write {full_kind} alone, or \
                  {full_kind}:params:conditions:percentiles with unused sections left empty"
@@ -65,9 +65,17 @@ pub(super) fn parse<'a>(
         _ => {}
     }
     let section = |at: usize| rest.get(at).copied().filter(|section| !section.is_empty());
-    // Base reports take no params; given ones are ignored, as in Pinba.
     let tags = match kind.tags {
-        Tags::None => Vec::new(),
+        Tags::None => match section(0) {
+            None => Vec::new(),
+            Some(params) => {
+                let name = kind.name;
+                let problem = format!(
+                    "{name} takes no parameters: conditions are the section after them, as in {name}::min_time=0.5"
+                );
+                return wrong(params, problem);
+            }
+        },
         _ => tag_names(kind, whole, rest.first().copied(), defaults)?,
     };
     let (filters, histogram_max_secs) = match section(1) {
@@ -99,7 +107,7 @@ pub(super) fn parse<'a>(
         filters,
         percentiles,
         added: Vec::new(),
-        window: defaults.history,
+        window: defaults.raw_window,
         buckets,
         extremes: false,
         history: None,
@@ -171,7 +179,7 @@ fn read_conditions<'a>(
     let accepted = format!("a condition is name=value; the conditions are {CONDITIONS}");
     let other = |[_, name, value]: [&'a str; 3]| {
         if name == "histogram_max_time" {
-            let secs = checked(value, Seconds::read(value))?.us_floor / 1_000_000;
+            let secs = checked(value, Seconds::parse(value))?.us_floor / 1_000_000;
             if secs == 0 {
                 let problem = "the longest time of a histogram is in whole seconds, at least 1";
                 return wrong(value, problem);
@@ -193,6 +201,6 @@ fn read_conditions<'a>(
         }
     };
     // Both bounds are inclusive.
-    let filters = conditions::read(section, &accepted, other, |max| max.us_floor + 1)?;
+    let filters = conditions::parse(section, &accepted, other, |max| max.us_floor + 1)?;
     Ok((filters, histogram_max_secs))
 }

@@ -75,7 +75,7 @@ pub(super) fn parse<'a>(
 
 fn window<'a>(section: &'a str, defaults: &Defaults) -> Result<Duration, Wrong<'a>> {
     if section == "default_history_time" {
-        return Ok(defaults.history);
+        return Ok(defaults.raw_window);
     }
     let secs = |text: &'a str, what: &str| match text.parse::<u64>() {
         Ok(secs) if (1..=WINDOW_SECS_MAX).contains(&secs) && !text.starts_with('+') => Ok(secs),
@@ -248,7 +248,7 @@ fn filters<'a>(
         Ok(Some(filter))
     };
     // Times are integer microseconds: t < 0.5 us is t < 1 us.
-    conditions::read(section, &accepted, other, |max| max.us_ceil)
+    conditions::parse(section, &accepted, other, |max| max.us_ceil)
 }
 
 /// Whether a text is a status as the daemon writes it.

@@ -195,7 +195,7 @@ fn max_time(text: &str, exclusive: bool) -> Result<Filter, String> {
 }
 
 fn seconds(text: &str) -> Result<Seconds, String> {
-    Seconds::read(text).map_err(|problem| format!("'{text}': {problem}"))
+    Seconds::parse(text).map_err(|problem| format!("'{text}': {problem}"))
 }
 
 fn on_key(

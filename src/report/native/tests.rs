@@ -23,6 +23,25 @@ fn refused(text: &str) -> String {
     }
 }
 
+#[test]
+fn a_member_that_is_wrong_is_named() {
+    for (members, want) in cases![
+        r#"{"level": "row"}"# =>
+            "level: \"row\" is unknown; accepted: packet, request, timer, sample";
+        r#"{"level": "requests"}"# =>
+            "level: \"requests\" is unknown; did you mean \"request\"? accepted: packet, ";
+        r#"{"level": "timer", "keys": [{"key": "+a", "miss": "skip"}]}"# =>
+            "keys: \"miss\" is unknown; did you mean \"missing\"? accepted: key, ";
+        r#"{"level": "timer", "windw": "1m"}"# =>
+            "windw: is unknown; did you mean \"window\"? accepted: comment, ";
+        r#"{"level": "timer", "history": 1}"# => "history: invalid type: integer `1`";
+    ] {
+        let members = serde_json::from_str(members).unwrap();
+        let error = ReportForm::from_members("n", members).unwrap_err();
+        assert!(error.to_string().starts_with(want), "{error}");
+    }
+}
+
 /// Also with a COMMENT; shown only if it was given.
 #[test]
 fn a_report_says_whether_its_past_is_kept() {

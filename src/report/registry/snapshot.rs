@@ -3,7 +3,7 @@
 //! The snapshot writer takes a [`ReportsCut`] under the lock, all reports at the same moment, then
 //! copies keys of groups a thousand at a time, and last, without the lock, the tick logs. At start
 //! a [`ReportsRestore`] recreates the shared aggregates and adds those reports that are still
-//! defined and served by them; the rest are created anew, and filled from the raw rows.
+//! defined and served by them; the rest are created again, and filled from the raw rows.
 
 use super::{Entry, Reports};
 use crate::pool::Pool;

@@ -16,7 +16,7 @@ use crate::instruments::Instrument;
 use crate::pool::Pool;
 use crate::report::aggregate::close::{Allowance, Closing, SLOTS_AT_ONCE, close_together};
 use crate::report::aggregate::{Aggregate, Memory};
-use crate::report::budget::{Budget, Taken};
+use crate::report::budget::{Budget, MemoryUse};
 use crate::report::window::Ticks;
 use crate::telemetry::counters::LockCounters;
 
@@ -138,9 +138,9 @@ impl Reports {
     }
 }
 
-fn taken(aggregates: &[&mut Aggregate]) -> Taken {
+fn taken(aggregates: &[&mut Aggregate]) -> MemoryUse {
     let all = aggregates.iter().map(|aggregate| aggregate.taken());
-    all.fold(Taken::default(), |sum, taken| sum + taken)
+    all.fold(MemoryUse::default(), |sum, taken| sum + taken)
 }
 
 /// The memory for an ending tick of this window, given what `all` aggregates have.

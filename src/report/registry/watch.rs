@@ -1,6 +1,6 @@
 //! Watched reports: gains of their groups go to delta logs, for charts, metrics and history.
 //!
-//! A [`Choice`] selects them. When one comes or goes, earlier gains are set apart, with the reports
+//! A [`WatchSettings`] selects them. When one comes or goes, earlier gains are set apart, with the reports
 //! of that time: nothing is lost of a dropped report, and a new one has the gains since its
 //! creation, and none of a predecessor. Readers share the list of watched reports ([`Watchlist`]),
 //! and need no other lock for it.
@@ -34,7 +34,7 @@ pub const FIRST_ID: u64 = 2;
 
 /// The reports to watch, by name. [`CONFIGURED`] includes those created at run time.
 #[derive(Debug, Default)]
-pub struct Choice {
+pub struct WatchSettings {
     /// Reports of the last hour, which also gets all that are created at run time; `None` if there
     /// is no last hour.
     pub charted: Option<Vec<String>>,
@@ -53,29 +53,39 @@ pub struct Choice {
     pub bytes_max: usize,
 }
 
-impl Choice {
-    /// What a report is to be watched for: whether at all, for the metrics, for a push, for
-    /// history.
-    fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> [bool; 4] {
+impl WatchSettings {
+    /// Returns what a report is to be watched for; `None` if for nothing.
+    fn uses(&self, entry: &Entry, watched: usize, at_start: bool) -> Option<Uses> {
         let (definition, defined_by) = (&entry.definition, &entry.defined_by);
         let is_own = *defined_by != DefinedBy::BuiltIn;
         let is_in = |names: &Vec<String>| {
             let named = |name: &str| names.iter().any(|it| it == name);
             named(&definition.name) || is_own && named(CONFIGURED)
         };
-        let made_at_run_time = *defined_by == DefinedBy::RunTime;
-        let is_charted = |names| made_at_run_time || is_in(names);
+        let is_droppable = defined_by.is_droppable();
+        let is_charted = |names| is_droppable || is_in(names);
         let is_charted = self.charted.as_ref().is_some_and(is_charted);
         let [is_scraped, is_pushed] = [&self.scraped, &self.pushed].map(is_in);
         let is_kept = |names| definition.history.unwrap_or_else(|| is_in(names));
         let is_kept = self.kept.as_ref().is_some_and(is_kept);
         let is_alerted = self.alerted.contains(&definition.name);
-        let made_later = made_at_run_time || is_own && !at_start;
+        let made_later = is_droppable || is_own && !at_start;
         let has_room = !made_later || watched < self.reports_max;
         let is_watched =
             is_alerted || (is_charted || is_scraped || is_pushed || is_kept) && has_room;
-        [is_watched, is_scraped, is_pushed, is_kept]
+        is_watched.then_some(Uses {
+            is_scraped,
+            is_pushed,
+            is_kept,
+        })
     }
+}
+
+/// What a report is watched for, beside charts and alerts.
+struct Uses {
+    is_scraped: bool,
+    is_pushed: bool,
+    is_kept: bool,
 }
 
 /// A watched report.
@@ -185,7 +195,7 @@ impl SecondPart {
 /// The watched reports, and their gains.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    choice: Choice,
+    settings: WatchSettings,
     list: Watchlist,
     /// Number of reports watched so far, and of directories started.
     count: u64,
@@ -196,9 +206,9 @@ pub(super) struct Watch {
 
 impl Reports {
     /// Starts to log the gains of these reports' groups, until they are taken.
-    pub fn watch(&mut self, choice: Choice, pool: &Pool) -> Watchlist {
+    pub fn watch(&mut self, settings: WatchSettings, pool: &Pool) -> Watchlist {
         self.watch = Watch {
-            choice,
+            settings,
             ..Watch::default()
         };
         self.update_watched(pool);
@@ -207,7 +217,7 @@ impl Reports {
 
     /// Also watches reports of these names, for alert rules and releases.
     pub fn watch_for_alerts(&mut self, names: Vec<String>, pool: &Pool) {
-        self.watch.choice.alerted = names;
+        self.watch.settings.alerted = names;
         self.update_watched(pool);
     }
 
@@ -226,8 +236,8 @@ impl Reports {
         parts
     }
 
-    /// Starts all directories anew, after readers lost their knowledge of groups. Call it at the
-    /// end of a second.
+    /// Replaces all directories, after readers lost their knowledge of groups. Call it at the end
+    /// of a second.
     pub fn begin_directories(&mut self, pool: &Pool) {
         self.follow_watched(true, pool);
     }
@@ -243,18 +253,16 @@ impl Reports {
         let mut now: Vec<Arc<Watched>> = stay.collect();
         let stay = now.len();
         for entry in self.entries.iter().filter(|it| known(it).is_none()) {
-            let choice = &self.watch.choice;
-            let [is_watched, is_scraped, is_pushed, is_kept] =
-                choice.has(entry, now.len(), before.is_empty());
-            if is_watched {
+            let settings = &self.watch.settings;
+            if let Some(uses) = settings.uses(entry, now.len(), before.is_empty()) {
                 self.watch.count += 1;
                 now.push(Arc::new(Watched {
                     number: self.watch.count,
                     definition: Arc::clone(&entry.definition),
                     key_names: key_names(&entry.definition),
-                    is_scraped,
-                    is_pushed,
-                    is_kept,
+                    is_scraped: uses.is_scraped,
+                    is_pushed: uses.is_pushed,
+                    is_kept: uses.is_kept,
                     aggregate: entry.aggregate,
                     keys: self.aggregate(entry).row_map(entry.report).keys(),
                     ids: RandomState::default(),
@@ -311,7 +319,7 @@ impl Reports {
     /// Divides the remaining memory for this second's logs and known groups among the aggregates of
     /// watched reports.
     fn share_out(&mut self) {
-        let bytes_max = self.watch.choice.bytes_max;
+        let bytes_max = self.watch.settings.bytes_max;
         let written: usize = self.watch.parts.iter().map(SecondPart::bytes).sum();
         let watched = self.watched_aggregates();
         let aggregates = self.aggregates.iter_mut().enumerate();

@@ -52,7 +52,7 @@ impl<'a> Context<'a> {
 
     /// Whether texts are compared and grouped without regard to case.
     pub(crate) const fn case_insensitive(&self) -> bool {
-        self.settings.case_insensitive
+        self.settings.limits.case_insensitive
     }
 
     /// Whether the statement is only being prepared: there are no values yet, and those that stand

@@ -32,10 +32,10 @@ pub(crate) fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
         .with_tokens_with_locations(tokens)
 }
 
-macro_rules! as_mysql {
+macro_rules! enabled {
     ($($name:ident),+ $(,)?) => {
         $(fn $name(&self) -> bool {
-            MYSQL.$name()
+            true
         })+
     };
 }
@@ -57,15 +57,12 @@ impl Dialect for Grammar {
         ch == '`' || (ch == '"' && self.0.ansi_quotes)
     }
 
-    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
-        MYSQL.identifier_quote_style(identifier)
-    }
-
     fn supports_string_literal_backslash_escape(&self) -> bool {
         !self.0.no_backslash_escapes
     }
 
-    as_mysql!(
+    // As sqlparser has it for MySQL.
+    enabled!(
         supports_string_literal_concatenation,
         ignores_wildcard_escapes,
         supports_numeric_prefix,
@@ -80,17 +77,12 @@ impl Dialect for Grammar {
         requires_single_line_comment_whitespace,
     );
 
-    fn supports_bang_not_operator(&self) -> bool {
-        true
-    }
-
-    fn supports_group_by_with_modifier(&self) -> bool {
-        true
-    }
-
-    fn allow_extract_custom(&self) -> bool {
-        true
-    }
+    // As MySQL has it.
+    enabled!(
+        supports_bang_not_operator,
+        supports_group_by_with_modifier,
+        allow_extract_custom,
+    );
 
     fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         MYSQL.is_table_factor_alias(explicit, kw, parser)

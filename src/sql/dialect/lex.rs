@@ -26,6 +26,7 @@ pub(crate) struct Mode {
 
 impl Mode {
     /// `ANSI`.
+    #[cfg(any(test, fuzzing))]
     pub(crate) const ANSI: Self = Self {
         ansi_quotes: true,
         pipes_as_concat: true,
@@ -216,9 +217,25 @@ pub(crate) fn range_of(token: &TokenWithSpan) -> Range<usize> {
     bytes(token.span.start)..bytes(token.span.end)
 }
 
-/// Whether a token is this word, unquoted, in any case.
-pub(crate) fn is_word(token: &Token, word: &str) -> bool {
-    matches!(token, Token::Word(it) if it.quote_style.is_none() && it.value.eq_ignore_ascii_case(word))
+/// Whether a token is one of these words, unquoted, in any case.
+pub(crate) fn is_word(token: &Token, words: &str) -> bool {
+    let Token::Word(it) = token else { return false };
+    let mut words = words.split(' ');
+    it.quote_style.is_none() && words.any(|word| it.value.eq_ignore_ascii_case(word))
+}
+
+/// Whether a token is a number, a text or a `?`.
+pub(crate) fn is_value(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::DoubleQuotedString(_)
+            | Token::HexStringLiteral(_)
+            | Token::SingleQuotedByteStringLiteral(_)
+            | Token::NationalStringLiteral(_)
+            | Token::Placeholder(_)
+    )
 }
 
 #[cfg(test)]

@@ -58,14 +58,10 @@ impl<'a> Tokens<'a> {
         Ok(all)
     }
 
-    fn is(&self, at: usize, word: &str) -> bool {
-        self.tokens
-            .get(at)
-            .is_some_and(|token| is_word(&token.token, word))
-    }
-
-    fn is_one_of(&self, at: usize, words: &str) -> bool {
-        words.split(' ').any(|word| self.is(at, word))
+    /// Whether one of these words is there.
+    fn is(&self, at: usize, words: &str) -> bool {
+        let token = self.tokens.get(at);
+        token.is_some_and(|token| is_word(&token.token, words))
     }
 
     fn set(&mut self, at: usize, token: Token) {
@@ -147,12 +143,12 @@ impl<'a> Tokens<'a> {
             self.set(at, Token::make_keyword("JOIN"));
         } else if self.is(at, "LOCK") && self.is(at + 1, "IN") && self.is(at + 2, "SHARE") {
             (at..at + 4).for_each(|at| self.blank(at));
-        } else if self.is(at, "FOR") && self.is_one_of(at + 1, "UPDATE SHARE") {
+        } else if self.is(at, "FOR") && self.is(at + 1, "UPDATE SHARE") {
             let mut end = at + 2;
             if self.is(end, "OF") {
                 end += 2;
             }
-            while self.is_one_of(end, "NOWAIT SKIP LOCKED WAIT") {
+            while self.is(end, "NOWAIT SKIP LOCKED WAIT") {
                 end += 1 + usize::from(self.is(end, "WAIT"));
             }
             (at..end).for_each(|at| self.blank(at));
@@ -163,11 +159,11 @@ impl<'a> Tokens<'a> {
     fn select(&mut self, at: usize) {
         let mut first = at + 1;
         loop {
-            if self.is_one_of(first, MODIFIERS) {
+            if self.is(first, MODIFIERS) {
                 self.blank(first);
             } else if self.is(first, "DISTINCTROW") {
                 self.set(first, Token::make_keyword("DISTINCT"));
-            } else if !self.is_one_of(first, QUANTIFIERS) {
+            } else if !self.is(first, QUANTIFIERS) {
                 break;
             }
             first += 1;
@@ -185,7 +181,7 @@ impl<'a> Tokens<'a> {
                 Some(Token::Word(_)) => {
                     let is_name = at > 0 && self.tokens[at - 1].token == Token::Period;
                     let is_part = is_name || self.is(at.wrapping_sub(1), "WITHIN");
-                    if depth == 0 && !is_part && self.is_one_of(at, AFTER_ITEMS) {
+                    if depth == 0 && !is_part && self.is(at, AFTER_ITEMS) {
                         items.push(self.written(start, at));
                         break;
                     }

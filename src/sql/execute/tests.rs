@@ -3,18 +3,15 @@
 use std::time::Instant;
 
 use super::*;
+use crate::config::{Config, SqlConfig};
+use crate::sql::functions;
 use crate::sql::settings::SqlSettings;
 use crate::sql::tests::pools::Pools;
 
-fn engine(settings: SqlSettings) -> Engine {
-    Engine::new(
-        Pools::new(10, 10).catalog,
-        SqlSettings {
-            threads: 2,
-            ..settings
-        },
-    )
-    .expect("threads")
+fn engine(settings: impl Into<SqlSettings>) -> Engine {
+    let mut settings = settings.into();
+    settings.limits.threads = 2;
+    Engine::new(Pools::new(10, 10).catalog, settings).expect("threads")
 }
 
 /// An answer as lines: names, then values.
@@ -111,10 +108,10 @@ async fn scripts_answer_as_they_say() {
         variables: vec![("pinba_port".into(), "30002".into())],
         ..SqlSettings::default()
     };
-    let folding = SqlSettings {
+    let folding = SqlSettings::from(SqlConfig {
         case_insensitive: true,
-        ..SqlSettings::default()
-    };
+        ..Config::default().sql
+    });
     for (script, settings) in cases![
         include_str!("tests/values.slt") => SqlSettings::default();
         include_str!("tests/percentiles.slt") => SqlSettings::default();
@@ -144,10 +141,10 @@ async fn percentiles_take_no_more_than_they_may() {
     let digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
     let from = format!("{digits} a, {digits} b, {digits} c, {digits} d, {digits} e");
     let mut session = Session::new(1, "test", false);
-    for (memory_max, fits) in [(1 << 20, false), (64 << 20, true)] {
-        let engine = engine(SqlSettings {
-            memory_max,
-            ..SqlSettings::default()
+    for (memory, fits) in [(1 << 20, false), (64 << 20, true)] {
+        let engine = engine(SqlConfig {
+            memory,
+            ..Config::default().sql
         });
         let text = format!("SELECT MEDIAN(a.d + b.d) FROM {from}");
         let answer = ask(&engine, &mut session, &text).await;
@@ -296,9 +293,9 @@ async fn what_grows_when_it_is_written_out_is_refused() {
 
 #[tokio::test]
 async fn texts_take_no_more_than_they_may() {
-    let engine = engine(SqlSettings {
-        memory_max: 64 << 20,
-        ..SqlSettings::default()
+    let engine = engine(SqlConfig {
+        memory: 64 << 20,
+        ..Config::default().sql
     });
     let mut session = Session::new(5, "me@here", false);
     let many = |each: &str, often: usize| {
@@ -355,9 +352,9 @@ fn assert_soon(start: Instant) {
 
 #[tokio::test]
 async fn what_takes_too_long_ends_while_it_calculates() {
-    let engine = engine(SqlSettings {
+    let engine = engine(SqlConfig {
         time_max: Duration::from_millis(100),
-        ..SqlSettings::default()
+        ..Config::default().sql
     });
     let mut session = Session::new(5, "me@here", false);
     // Every column of a table is searched in many megabytes, many times: one batch that takes
@@ -387,8 +384,8 @@ async fn what_takes_too_long_ends_while_it_calculates() {
     assert_soon(start);
     // Work that cannot be interrupted keeps its client no longer than the limit.
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let watch = engine.guard(&Session::new(1, "me@here", false));
-    let stuck = engine.on_own_threads(&watch, async move {
+    let asking = Session::new(1, "me@here", false);
+    let stuck = engine.on_own_threads(&asking, |_, _| async move {
         let _released = held.recv();
         Ok(())
     });
@@ -399,9 +396,9 @@ async fn what_takes_too_long_ends_while_it_calculates() {
 
 #[tokio::test]
 async fn planning_takes_a_place() {
-    let engine = engine(SqlSettings {
+    let engine = engine(SqlConfig {
         queries_max: 1,
-        ..SqlSettings::default()
+        ..Config::default().sql
     });
     let mut session = Session::new(5, "me@here", false);
     let place = engine.place().await.expect("a place");

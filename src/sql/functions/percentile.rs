@@ -67,7 +67,7 @@ impl Percentile {
         SqlError::wrong_arguments(format!("{}: {what}", self.name.to_uppercase()))
     }
 
-    /// What the second argument says.
+    /// Reads the second argument.
     fn wanted(&self, args: &AccumulatorArgs<'_>) -> Result<Wanted> {
         let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
         let constant = match args.exprs[1].evaluate(&nothing) {
@@ -86,7 +86,9 @@ impl Percentile {
                 Ok(Wanted::Part(part / whole))
             }
             _ => Err(self
-                .wrong(&format!("the part must be a constant from 0 to {whole}"))
+                .wrong(&format!(
+                    "the fraction must be a constant from 0 to {whole}"
+                ))
                 .into()),
         }
     }
@@ -122,7 +124,7 @@ impl AggregateUDFImpl for Percentile {
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         if args.is_distinct {
-            return Err(self.wrong("DISTINCT is not done").into());
+            return Err(self.wrong("DISTINCT is not supported").into());
         }
         let wanted = self.wanted(&args)?;
         let part = match wanted {

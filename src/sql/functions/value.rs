@@ -11,13 +11,14 @@ mod numbers;
 use std::borrow::Cow;
 
 use chrono::{NaiveDateTime, Timelike};
+use datafusion::arrow::datatypes::{Decimal128Type, DecimalType as _};
 
 pub(crate) use self::cells::{Builder, Cells};
 use self::datetimes::parse_datetime_number;
 pub(crate) use self::datetimes::{date_time, parse_datetime};
 use self::numbers::text_of;
 pub(crate) use self::numbers::{Prefix, aligned, rescale};
-use self::numbers::{put_decimal, put_double, put_float};
+use self::numbers::{put_double, put_float};
 use crate::value::digits::{self, Sink};
 
 /// One value.
@@ -127,7 +128,10 @@ impl<'a> Value<'a> {
     pub(crate) fn put(&self, to: &mut Vec<u8>) {
         match self {
             _ if self.put_number(to) => {}
-            Value::Decimal(value, scale) => put_decimal(to, *value, *scale),
+            Value::Decimal(value, scale) => {
+                let text = Decimal128Type::format_decimal(*value, u8::MAX, *scale);
+                to.extend_from_slice(text.as_bytes());
+            }
             Value::Text(text) => to.extend_from_slice(text.as_bytes()),
             Value::Datetime(_) | Value::Date(_) => {
                 let Some(at) = self.date_time() else { return };

@@ -7,6 +7,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
 use crate::cli::load::TrafficOptions;
+use crate::config::{Config, SqlConfig};
 use crate::sql::tests::pools::Pools;
 
 /// The statements that are compared with MariaDB's answers, without their marks.
@@ -179,13 +180,13 @@ fn no_text_that_is_run_does_harm() {
         ..TrafficOptions::default()
     };
     pools.fill(&options, 200);
-    let settings = SqlSettings {
+    let limits = SqlConfig {
         threads: 2,
         time_max: Duration::from_secs(5),
-        memory_max: 32 << 20,
-        ..SqlSettings::default()
+        memory: 32 << 20,
+        ..Config::default().sql
     };
-    let engine = Engine::new(pools.catalog, settings).expect("threads");
+    let engine = Engine::new(pools.catalog, limits.into()).expect("threads");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -7,7 +7,6 @@ use crate::query::catalog::Catalog;
 use crate::report::ddl::{self, Key};
 use crate::sql::information_schema::{DATABASE, layout};
 use crate::sql::performance_schema;
-use crate::sql::reply::SqlType;
 use crate::sql::tables::{self, history};
 use crate::sql::virtual_table::{Cell, row};
 
@@ -44,7 +43,7 @@ impl ColumnInfo {
 }
 
 /// A table as declared.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::sql) struct TableInfo {
     pub(in crate::sql) name: String,
     pub(in crate::sql) comment: String,
@@ -58,15 +57,7 @@ pub(in crate::sql) struct TableInfo {
 
 /// The tables of a database, by name.
 pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo> {
-    let names = match database {
-        DATABASE => layout::tables().map(str::to_owned).collect(),
-        history::DATABASE => history::names(catalog),
-        performance_schema::DATABASE => {
-            let tables = performance_schema::LAYOUTS.0.iter();
-            tables.map(|table| table.name.to_owned()).collect()
-        }
-        _ => tables::names(catalog),
-    };
+    let names = tables::names(catalog, database);
     let tables = names
         .iter()
         .filter_map(|name| table(catalog, database, name));
@@ -105,28 +96,11 @@ pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
 
 /// Describes one table; `None` if it does not exist.
 pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Option<TableInfo> {
-    if database == DATABASE {
-        let columns = layout::table(name)?.columns.into_iter();
-        let of_view = |(name, of): (String, SqlType)| ColumnInfo {
-            name,
-            column_type: of.to_string().replace("bigint", "bigint(21)"),
-            nullable: true,
-            key: "",
-        };
-        return Some(TableInfo {
-            name: name.to_uppercase(),
-            comment: String::new(),
-            rows: 0,
-            columns: columns.map(of_view).collect(),
-            keys: Vec::new(),
-            statement: None,
-        });
-    }
-    if database == history::DATABASE {
-        return of_history(catalog, name);
-    }
-    if database == performance_schema::DATABASE {
-        return of_instruments(name);
+    match database {
+        DATABASE => return of_view(name),
+        history::DATABASE => return of_history(catalog, name),
+        performance_schema::DATABASE => return of_instruments(name),
+        _ => {}
     }
     let name = tables::own_name(catalog, name)?;
     let (_, rows) = catalog.columns_of(&name)?;
@@ -148,6 +122,22 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
         statement: Some(table.pinba().trim_end_matches(';').to_owned()),
         comment: table.comment,
         keys: table.keys,
+    })
+}
+
+/// Describes a view.
+fn of_view(name: &str) -> Option<TableInfo> {
+    let columns = layout::table(name)?.columns.into_iter();
+    let columns = columns.map(|(name, of)| ColumnInfo {
+        name,
+        column_type: of.to_string().replace("bigint", "bigint(21)"),
+        nullable: true,
+        key: "",
+    });
+    Some(TableInfo {
+        name: name.to_uppercase(),
+        columns: columns.collect(),
+        ..TableInfo::default()
     })
 }
 
@@ -176,11 +166,9 @@ fn of_instruments(name: &str) -> Option<TableInfo> {
     );
     Some(TableInfo {
         name,
-        comment: String::new(),
-        rows: 0,
         columns: columns.collect(),
-        keys: Vec::new(),
         statement: Some(statement),
+        ..TableInfo::default()
     })
 }
 
@@ -195,10 +183,7 @@ fn of_history(catalog: &Catalog, name: &str) -> Option<TableInfo> {
     });
     Some(TableInfo {
         name: name.to_lowercase(),
-        comment: String::new(),
-        rows: 0,
         columns: columns.collect(),
-        keys: Vec::new(),
-        statement: None,
+        ..TableInfo::default()
     })
 }

@@ -10,8 +10,7 @@ pub(super) mod layout;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 
 use self::describe::{ColumnInfo, TableInfo};
@@ -22,7 +21,6 @@ use super::variables;
 use super::virtual_table::{Cell, row};
 use crate::query::catalog::Catalog;
 use crate::query::question::ReportQuestion;
-use crate::report::ddl::Key;
 use crate::value::Value;
 
 /// Its name.
@@ -38,78 +36,45 @@ pub(super) const COLLATION: &str = "utf8mb4_general_ci";
 const FIXED: &str = "Aborted_clients=0 Connections=1 Open_tables=0 Queries=0 Questions=0 Slow_queries=0 \
     Threads_connected=1 Threads_running=1";
 
-/// The database in DataFusion's catalog.
-#[derive(Debug, Clone)]
-pub(super) struct InformationSchema {
-    pub(super) catalog: Arc<Catalog>,
-    pub(super) settings: SqlSettings,
+/// A table by name, in any case.
+pub(super) fn table(
+    catalog: &Catalog,
+    settings: &SqlSettings,
+    name: &str,
+) -> Result<Option<Arc<dyn TableProvider>>> {
+    let Some(mut table) = layout::table(name) else {
+        return Ok(None);
+    };
+    let own = name.to_ascii_uppercase();
+    table.rows.extend(rows(catalog, settings, &own));
+    table.provider(&own).map(Some)
 }
 
-impl InformationSchema {
-    /// The variable rows of a table.
-    fn rows(&self, name: &str) -> Vec<Vec<Cell>> {
-        match name {
-            "SCHEMATA" => {
-                let names = tables::database_names(&self.catalog);
-                names
-                    .map(|database| layout::row_of(name, row![database]))
-                    .collect()
-            }
-            "TABLES" => {
-                let tables = self.tables(tables::database_names(&self.catalog));
-                tables
-                    .map(|(database, table)| describe::listed_row(database, table, 0))
-                    .collect()
-            }
-            "COLUMNS" => self.columns(),
-            "STATISTICS" => self.statistics(),
-            "KEY_COLUMN_USAGE" => {
-                let values = |(table, key): (String, Key)| row![key.name(), table, key.column];
-                let rows = self.unique_keys().map(values);
-                rows.map(|values| layout::row_of(name, values)).collect()
-            }
-            "TABLE_CONSTRAINTS" => {
-                let rows = self.unique_keys().map(|(table, key)| {
-                    let kind = match key.kind {
-                        "PRI" => "PRIMARY KEY",
-                        _ => "UNIQUE",
-                    };
-                    row![CATALOG, "pinba", key.name(), "pinba", table, kind]
-                });
-                rows.collect()
-            }
-            "GLOBAL_STATUS" | "SESSION_STATUS" => in_capitals(status(&self.catalog)),
-            "GLOBAL_VARIABLES" | "SESSION_VARIABLES" => {
-                in_capitals(variables::all(None, &self.settings))
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// The tables of these databases.
-    fn tables<'a>(
-        &'a self,
-        databases: impl IntoIterator<Item = &'static str> + 'a,
-    ) -> impl Iterator<Item = (&'static str, TableInfo)> + 'a {
-        databases.into_iter().flat_map(|database| {
-            let tables = describe::tables(&self.catalog, database).into_iter();
-            tables.map(move |table| (database, table))
+/// The variable rows of a table.
+fn rows(catalog: &Catalog, settings: &SqlSettings, name: &str) -> Vec<Vec<Cell>> {
+    let all = || described(catalog, tables::database_names(catalog));
+    let of_pinba = || described(catalog, ["pinba"]);
+    // Primary and unique keys, each with its table.
+    let unique_keys = || {
+        of_pinba().flat_map(|(_, table)| {
+            let keys = table.keys.into_iter().filter(|key| key.kind != "MUL");
+            keys.map(move |key| (table.name.clone(), key))
         })
-    }
-
-    fn columns(&self) -> Vec<Vec<Cell>> {
-        let rows =
-            self.tables(tables::database_names(&self.catalog))
-                .flat_map(|(database, table)| {
-                    let columns = table.columns.into_iter().enumerate();
-                    columns.map(move |(at, column)| column_row(database, &table.name, at, &column))
-                });
-        rows.collect()
-    }
-
-    fn statistics(&self) -> Vec<Vec<Cell>> {
-        let tables = self.tables(["pinba"]);
-        tables
+    };
+    match name {
+        "SCHEMATA" => tables::database_names(catalog)
+            .map(|database| layout::row_of(name, row![database]))
+            .collect(),
+        "TABLES" => all()
+            .map(|(database, table)| describe::listed_row(database, table, 0))
+            .collect(),
+        "COLUMNS" => all()
+            .flat_map(|(database, table)| {
+                let columns = table.columns.into_iter().enumerate();
+                columns.map(move |(at, column)| column_row(database, &table.name, at, &column))
+            })
+            .collect(),
+        "STATISTICS" => of_pinba()
             .flat_map(|(_, table)| describe::index_rows(&table))
             .map(|mut shown| {
                 // The key's database stands between its uniqueness and its name.
@@ -117,16 +82,34 @@ impl InformationSchema {
                 shown.splice(0..0, row![CATALOG, "pinba"]);
                 shown
             })
-            .collect()
+            .collect(),
+        "KEY_COLUMN_USAGE" => unique_keys()
+            .map(|(table, key)| layout::row_of(name, row![key.name(), table, key.column]))
+            .collect(),
+        "TABLE_CONSTRAINTS" => unique_keys()
+            .map(|(table, key)| {
+                let kind = match key.kind {
+                    "PRI" => "PRIMARY KEY",
+                    _ => "UNIQUE",
+                };
+                row![CATALOG, "pinba", key.name(), "pinba", table, kind]
+            })
+            .collect(),
+        "GLOBAL_STATUS" | "SESSION_STATUS" => in_capitals(status(catalog)),
+        "GLOBAL_VARIABLES" | "SESSION_VARIABLES" => in_capitals(variables::all(None, settings)),
+        _ => Vec::new(),
     }
+}
 
-    /// Primary and unique keys, each with its table.
-    fn unique_keys(&self) -> impl Iterator<Item = (String, Key)> {
-        self.tables(["pinba"]).flat_map(|(_, table)| {
-            let keys = table.keys.into_iter().filter(|key| key.kind != "MUL");
-            keys.map(move |key| (table.name.clone(), key))
-        })
-    }
+/// The tables of these databases.
+fn described(
+    catalog: &Catalog,
+    databases: impl IntoIterator<Item = &'static str>,
+) -> impl Iterator<Item = (&'static str, TableInfo)> {
+    databases.into_iter().flat_map(|database| {
+        let tables = describe::tables(catalog, database).into_iter();
+        tables.map(move |table| (database, table))
+    })
 }
 
 fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Vec<Cell> {
@@ -206,24 +189,4 @@ pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
     all.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
     all.sort();
     all
-}
-
-#[async_trait]
-impl SchemaProvider for InformationSchema {
-    fn table_names(&self) -> Vec<String> {
-        layout::tables().map(str::to_owned).collect()
-    }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(mut table) = layout::table(name) else {
-            return Ok(None);
-        };
-        let own = name.to_ascii_uppercase();
-        table.rows.extend(self.rows(&own));
-        table.provider(&own).map(Some)
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        layout::table(name).is_some()
-    }
 }

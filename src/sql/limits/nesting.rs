@@ -6,6 +6,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::sql::dialect::lex::{is_value, is_word};
 use crate::sql::error::SqlError;
 
 /// Operators in one statement: each may add a level to the tree.
@@ -20,7 +21,7 @@ const TABLES_MAX: usize = 120;
 /// Parts of a name.
 const NAME_PARTS_MAX: usize = 3;
 
-/// Words that make a tree deeper.
+/// Keywords that add a level of nesting.
 const OPERATORS: &str = "AND OR XOR NOT DIV MOD LIKE RLIKE REGEXP IS BETWEEN COLLATE IN BINARY AT";
 
 /// Words that make a plan larger.
@@ -57,23 +58,12 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
                     )));
                 }
             }
-            Token::Word(word) => {
-                let is_one_of = |words: &str| {
-                    let mut words = words.split(' ');
-                    word.quote_style.is_none()
-                        && words.any(|one| one.eq_ignore_ascii_case(&word.value))
-                };
-                operators += usize::from(is_one_of(OPERATORS));
-                tables += usize::from(is_one_of(TABLES));
+            word @ Token::Word(_) => {
+                operators += usize::from(is_word(word, OPERATORS));
+                tables += usize::from(is_word(word, TABLES));
             }
-            Token::Number(..)
-            | Token::SingleQuotedString(_)
-            | Token::DoubleQuotedString(_)
-            | Token::NationalStringLiteral(_)
-            | Token::HexStringLiteral(_)
-            | Token::SingleQuotedByteStringLiteral(_)
-            | Token::Placeholder(_)
-            | Token::Comma => {}
+            Token::Comma => {}
+            value if is_value(value) => {}
             _ => operators += 1,
         }
     }

@@ -1,11 +1,11 @@
 //! UPDATE of `setup_...` tables and TRUNCATE of events and sums: the changes that an admin may make
 //! to instruments.
 
-use super::{DATABASE, LAYOUTS};
+use super::{DATABASE, LAYOUTS, kind_of, span_of};
 use crate::instruments::digests;
-use crate::instruments::event_history::{self, Span};
+use crate::instruments::event_history;
 use crate::instruments::memory;
-use crate::instruments::registry::{Kind, Registry, registry};
+use crate::instruments::registry::{Registry, registry};
 use crate::instruments::sums;
 use crate::sql::engine::Engine;
 use crate::sql::error::SqlError;
@@ -117,21 +117,11 @@ impl Engine {
     ) -> Result<(), SqlError> {
         self.may_change_instruments(session, database, "TRUNCATE")?;
         let name = LAYOUTS.named(table).ok_or_else(usage)?.name;
-        let kind = Kind::ALL
-            .into_iter()
-            .find(|kind| name.contains(kind.word()));
-        match (name, kind) {
+        match (name, kind_of(name)) {
             ("events_statements_summary_by_digest", _) => digests::truncate(),
             ("memory_summary_global_by_event_name", _) => memory::truncate(),
             (name, Some(kind)) if name.contains("_summary_") => sums::truncate(kind),
-            (name, Some(kind)) => {
-                let span = match name.rsplit('_').next() {
-                    Some("current") => Span::Current,
-                    Some("history") => Span::History,
-                    _ => Span::HistoryLong,
-                };
-                event_history::truncate(kind, span);
-            }
+            (name, Some(kind)) => event_history::truncate(kind, span_of(name)),
             (name, None) if name.starts_with("events_transactions") => {}
             _ => return Err(usage()),
         }

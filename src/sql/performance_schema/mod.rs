@@ -9,14 +9,14 @@ mod rows;
 
 use std::sync::{Arc, LazyLock};
 
-use async_trait::async_trait;
-use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 
 use super::cancellation;
 use super::layout::Layouts;
 use super::virtual_table::VirtualTable;
-use crate::instruments::registry::registry;
+use crate::instruments::event_history::Span;
+use crate::instruments::registry::{Kind, registry};
 use crate::instruments::summary::Summary;
 use crate::instruments::{digests, thread};
 
@@ -30,34 +30,41 @@ pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
     all
 });
 
-/// The database in DataFusion's catalog.
-#[derive(Debug)]
-pub(super) struct PerformanceSchema;
+/// The kind of events that a table is about.
+fn kind_of(table: &str) -> Option<Kind> {
+    Kind::ALL
+        .into_iter()
+        .find(|kind| table.contains(kind.word()))
+}
 
-#[async_trait]
-impl SchemaProvider for PerformanceSchema {
-    fn table_names(&self) -> Vec<String> {
-        LAYOUTS.0.iter().map(|it| it.name.to_owned()).collect()
+/// Which events of its kind a table has.
+fn span_of(table: &str) -> Span {
+    match table.rsplit('_').next() {
+        Some("current") => Span::Current,
+        Some("history") => Span::History,
+        _ => Span::HistoryLong,
     }
+}
 
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(table) = LAYOUTS.named(name) else {
-            return Ok(None);
-        };
-        let summary = match cancellation::current() {
-            Some(statement) => statement.summary(),
-            None => Arc::new(Summary::read()),
-        };
-        let shown = VirtualTable {
-            rows: rows::of(table, &summary),
-            ..table.table()
-        };
-        shown.provider(table.name).map(Some)
-    }
+/// The names of its tables.
+pub(super) fn names() -> Vec<String> {
+    LAYOUTS.0.iter().map(|it| it.name.to_owned()).collect()
+}
 
-    fn table_exist(&self, name: &str) -> bool {
-        LAYOUTS.named(name).is_some()
-    }
+/// A table by name, in any case.
+pub(super) fn table(name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    let Some(table) = LAYOUTS.named(name) else {
+        return Ok(None);
+    };
+    let summary = match cancellation::current() {
+        Some(statement) => statement.summary(),
+        None => Arc::new(Summary::read()),
+    };
+    let shown = VirtualTable {
+        rows: rows::of(table, &summary),
+        ..table.table()
+    };
+    shown.provider(table.name).map(Some)
 }
 
 /// Counters of SHOW STATUS for instruments and threads beyond the limits.

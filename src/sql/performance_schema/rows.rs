@@ -1,11 +1,12 @@
 //! The rows of each table, with cells by column name. A missing value is NULL, or 0 if the column
 //! cannot be NULL.
 
+use super::{kind_of, span_of};
 use crate::instruments::digests;
 use crate::instruments::event::Recorded;
-use crate::instruments::event_history::{Span, events};
+use crate::instruments::event_history::events;
 use crate::instruments::memory;
-use crate::instruments::registry::{CONSUMERS, Class, Instrument, Kind, Registry, registry};
+use crate::instruments::registry::{Class, Instrument, Kind, Registry, registry};
 use crate::instruments::summary::Summary;
 use crate::instruments::sums::Totals;
 use crate::instruments::thread::{self, Thread};
@@ -19,69 +20,46 @@ pub(super) fn of(table: &Layout, summary: &Summary) -> Vec<Vec<Cell>> {
         return Vec::new();
     };
     let rows = Rows { table, registry };
-    let kind = Kind::ALL
-        .into_iter()
-        .find(|kind| table.name.contains(kind.word()));
-    let sums = |(instrument, totals): (&'static Instrument, Totals)| {
-        rows.row(|column| rows.sum(None, instrument, &totals, column))
-    };
-    let event = |recorded: Recorded| rows.row(|column| rows.event(&recorded, column));
     let is = |end: &str| table.name.ends_with(end);
-    match (table.name, kind) {
+    match (table.name, kind_of(table.name)) {
         ("performance_timers", _) => {
-            let timers = TimerName::ALL.into_iter();
-            let row = |timer| rows.row(|column| rows.timer(timer, column));
-            timers.map(row).collect()
+            rows.of_each(TimerName::ALL, |timer, column| rows.timer(*timer, column))
         }
         ("setup_consumers", _) => {
-            let named = CONSUMERS.into_iter().zip(registry.consumers());
-            let row = |(name, (_, on))| {
-                rows.row(|column| match column {
-                    "NAME" => Cell::from(name),
-                    _ => yes(on),
-                })
-            };
-            named.map(row).collect()
+            rows.of_each(registry.consumers(), |(name, on), column| match column {
+                "NAME" => Cell::from(*name),
+                _ => yes(*on),
+            })
         }
         ("setup_instruments", _) => {
             let all = registry.all().into_iter();
             let all = all.filter(|it| it.class != Class::Thread);
-            all.map(|it| rows.row(|column| setup(it, column))).collect()
+            rows.of_each(all, |it, column| setup(it, column))
         }
         ("threads", _) => {
             let taken = thread::all().filter(|thread| thread.is_taken());
-            let row = |thread: &Thread| rows.thread(thread);
-            taken.map(row).collect()
+            taken.map(|thread| rows.thread(thread)).collect()
         }
         ("events_statements_summary_by_digest", _) => {
-            let all = digests::all().into_iter();
-            all.map(|it| rows.row(|column| rows.digest(&it, column)))
-                .collect()
+            rows.of_each(digests::all(), |it, column| rows.digest(it, column))
         }
         ("memory_summary_global_by_event_name", _) => {
-            let pools = memory::read().into_iter();
-            pools
-                .map(|it| rows.row(|column| rows.memory(&it, column)))
-                .collect()
+            rows.of_each(memory::read(), |it, column| rows.memory(it, column))
         }
-        (_, Some(kind)) if is("summary_global_by_event_name") => {
-            summary.global(kind).map(sums).collect()
-        }
+        (_, Some(kind)) if is("summary_global_by_event_name") => rows
+            .of_each(summary.global(kind), |(instrument, totals), column| {
+                rows.sum(None, instrument, totals, column)
+            }),
         (_, Some(_)) if is("by_thread_by_event_name") && !registry.has_threads() => Vec::new(),
         (_, Some(kind)) if is("by_thread_by_event_name") => {
             let all = summary.by_thread(kind);
-            let row = |(thread, instrument, totals)| {
-                rows.row(|column| rows.sum(Some(thread), instrument, &totals, column))
-            };
-            all.map(row).collect()
+            rows.of_each(all, |(thread, instrument, totals), column| {
+                rows.sum(Some(thread), instrument, totals, column)
+            })
         }
         (_, Some(kind)) => {
-            let span = match is("_current") {
-                true => Span::Current,
-                false if is("_history") => Span::History,
-                false => Span::HistoryLong,
-            };
-            events(kind, span).into_iter().map(event).collect()
+            let events = events(kind, span_of(table.name));
+            rows.of_each(events, |recorded, column| rows.event(recorded, column))
         }
         // There are no transactions.
         _ => Vec::new(),
@@ -118,6 +96,18 @@ impl Rows<'_> {
             cell => cell,
         });
         cells.collect()
+    }
+
+    /// A row for each of these, with the cells that `value` has of them.
+    fn of_each<T>(
+        &self,
+        all: impl IntoIterator<Item = T>,
+        value: impl Fn(&T, &str) -> Cell,
+    ) -> Vec<Vec<Cell>> {
+        let rows = all
+            .into_iter()
+            .map(|one| self.row(|column| value(&one, column)));
+        rows.collect()
     }
 
     fn timer(&self, timer: TimerName, column: &str) -> Cell {

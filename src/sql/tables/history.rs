@@ -18,13 +18,16 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{concat_batches, lexsort_to_indices, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimestampSecondType};
-use datafusion::catalog::{SchemaProvider, Session, TableProvider};
-use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{DataFusionError, Result, ScalarValue, project_schema};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_expr::intervals::utils::check_support;
+use datafusion::physical_expr::{
+    AnalysisContext, ExprBoundaries, LexOrdering, PhysicalSortExpr, analyze,
+};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
@@ -33,18 +36,20 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use super::past_requests;
 use super::reports::equal_text;
 use super::table::Table;
+use crate::history::read_unit::{Batches, RowsSnapshot};
 use crate::history::requests::TABLES;
-use crate::history::shown::{self, Wanted};
-use crate::history::unit::{Batches, RowsAt};
+use crate::history::requests::condition::physical;
+use crate::history::sql_columns::{self, Wanted};
 use crate::history::{Dataset, History, Part, Resolution};
 use crate::query::catalog::Catalog;
+use crate::sql::error::SqlError;
 
 /// The database.
 pub(in crate::sql) const DATABASE: &str = "history";
 
-/// The columns before those of the files.
-const TIME: usize = 0;
-const RESOLUTION: usize = 1;
+/// The first column, and the one after it, which files do not have.
+const TIME: &str = "time";
+const RESOLUTION: &str = "resolution";
 
 /// The metadata key for the buckets of histograms.
 pub(in crate::sql) const BUCKETS: &str = "pinbad.buckets";
@@ -62,7 +67,7 @@ const ORDERED_BYTES: usize = 64 << 10;
 /// The names of its tables, in order; none without history.
 pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
     let mut names: Vec<String> = datasets(catalog).map(|it| it.report).collect();
-    if catalog.history().is_some() {
+    if catalog.has_history() {
         names.extend(TABLES.map(str::to_owned));
     }
     names.sort();
@@ -77,7 +82,7 @@ pub(in crate::sql) fn columns(catalog: &Catalog, name: &str) -> Option<SchemaRef
 }
 
 fn datasets(catalog: &Catalog) -> impl Iterator<Item = Dataset> + use<> {
-    let coverage = catalog.history().map(|_| Dataset::coverage());
+    let coverage = catalog.has_history().then(Dataset::coverage);
     let swaps = catalog.has_squid().then(Dataset::swaps);
     let swaps = swaps.filter(|_| coverage.is_some());
     let own = coverage.into_iter().chain(swaps);
@@ -91,7 +96,7 @@ fn dataset(catalog: &Catalog, name: &str) -> Option<Arc<Dataset>> {
 }
 
 fn schema(dataset: &Dataset) -> SchemaRef {
-    let stored = shown::schema(dataset);
+    let stored = sql_columns::schema(dataset);
     let of_buckets = || {
         // A structure of words and numbers: writing it as JSON cannot fail.
         let buckets = serde_json::to_string(&dataset.buckets).unwrap_or_default();
@@ -102,39 +107,29 @@ fn schema(dataset: &Dataset) -> SchemaRef {
         _ => Arc::clone(field),
     });
     let mut fields: Vec<Arc<Field>> = fields.collect();
-    fields.insert(
-        RESOLUTION,
-        Field::new("resolution", DataType::Utf8View, true).into(),
-    );
+    let resolution = Field::new(RESOLUTION, DataType::Utf8View, true);
+    fields.insert(1, resolution.into());
     Arc::new(Schema::new(fields))
 }
 
-/// The database in DataFusion's catalog.
-#[derive(Debug)]
-pub(super) struct HistoryTables(pub(super) Arc<Catalog>);
-
-#[async_trait]
-impl SchemaProvider for HistoryTables {
-    fn table_names(&self) -> Vec<String> {
-        names(&self.0)
+/// A table by name, in any case; an error with the reason while history is off.
+pub(super) fn table(catalog: &Arc<Catalog>, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    if columns(catalog, name).is_none() {
+        return Ok(None);
     }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(table) = Table::past(&self.0, name) {
-            return Ok(Some(Arc::new(table)));
-        }
-        let (history, dataset) = (self.0.history().cloned(), dataset(&self.0, name));
-        let table = history.zip(dataset).map(|(history, dataset)| HistoryTable {
-            schema: schema(&dataset),
-            history,
-            dataset,
-        });
-        Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
+    let history = catalog.kept_history().map_err(|off| {
+        let off = SqlError::history_off(off.to_string());
+        DataFusionError::External(Box::new(off))
+    })?;
+    if let Some(table) = Table::past(catalog, name, history) {
+        return Ok(Some(Arc::new(table)));
     }
-
-    fn table_exist(&self, name: &str) -> bool {
-        columns(&self.0, name).is_some()
-    }
+    let table = dataset(catalog, name).map(|dataset| HistoryTable {
+        schema: schema(&dataset),
+        history: history.clone(),
+        dataset,
+    });
+    Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
 }
 
 /// The rows of a report.
@@ -161,14 +156,14 @@ impl TableProvider for HistoryTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let keys: Vec<String> = shown::key_columns(&self.dataset).collect();
+        let keys: Vec<String> = sql_columns::key_columns(&self.dataset).collect();
         let is_of_key = |filter: &Expr| keys.iter().any(|key| equal_text(filter, key).is_some());
         let is_exact =
-            |it: Resolution, filter: &Expr| equal_text(filter, "resolution") == Some(it.name());
+            |it: Resolution, filter: &Expr| equal_text(filter, RESOLUTION) == Some(it.name());
         let supports = |filter: &&Expr| match resolution(filter) {
             // All rows are shown with that resolution.
             Some(asked) if is_exact(asked, filter) => TableProviderFilterPushDown::Exact,
-            None if times(filter).is_none() && !is_of_key(filter) => {
+            None if times(filter, &self.schema).is_none() && !is_of_key(filter) => {
                 TableProviderFilterPushDown::Unsupported
             }
             _ => TableProviderFilterPushDown::Inexact,
@@ -183,27 +178,21 @@ impl TableProvider for HistoryTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let shown: Vec<usize> = match projection {
-            Some(wanted) => wanted.clone(),
-            None => (0..self.schema.fields().len()).collect(),
-        };
-        let schema = Arc::new(self.schema.project(&shown)?);
-        let stored: Vec<usize> = shown.iter().filter_map(|at| stored(*at)).collect();
+        let schema = project_schema(&self.schema, projection)?;
         let scan = Arc::new(Scan {
-            wanted: Wanted::new(&self.dataset, &stored, |column| {
+            wanted: Wanted::new(&self.dataset, &schema, |column| {
                 let text = filters.iter().find_map(|filter| equal_text(filter, column));
                 text.map(str::to_owned)
             }),
             dataset: Arc::clone(&self.dataset),
             resolution: filters.iter().find_map(resolution),
-            shown,
             schema: Arc::clone(&schema),
         });
-        let times = filters.iter().filter_map(times);
+        let times = filters.iter().filter_map(|it| times(it, &self.schema));
         let times = times.fold(0..u64::MAX, |all, of| {
             all.start.max(of.start)..all.end.min(of.end)
         });
-        let mut reads = scan.reads(&RowsAt::of(&self.history, &self.dataset), &times);
+        let mut reads = scan.reads(&RowsSnapshot::of(&self.history, &self.dataset), &times);
         let mut asked = filters.iter().filter_map(resolution);
         if asked.any(|other| Some(other) != scan.resolution) {
             reads.clear();
@@ -226,19 +215,13 @@ impl TableProvider for HistoryTable {
             let exec = StreamingTableExec::try_new(schema, all, None, [order], false, limit)?;
             return Ok(Arc::new(exec));
         }
-        let threads = state
-            .config()
-            .target_partitions()
-            .clamp(1, reads.len().max(1));
-        let mut shares: Vec<Vec<Read>> = (0..threads).map(|_| Vec::new()).collect();
-        for (at, read) in reads.into_iter().enumerate() {
-            shares[at % threads].push(read);
-        }
-        let shares = shares.into_iter().map(|reads| {
-            let scan = Arc::clone(&scan);
+        let threads = state.config().target_partitions();
+        let threads = threads.clamp(1, reads.len().max(1));
+        let shares = (0..threads).map(|at| {
+            let reads = reads.iter().skip(at).step_by(threads);
             Arc::new(Share {
-                scan,
-                reads,
+                scan: Arc::clone(&scan),
+                reads: reads.cloned().collect(),
                 order: None,
             }) as Arc<dyn PartitionStream>
         });
@@ -247,75 +230,34 @@ impl TableProvider for HistoryTable {
     }
 }
 
-/// The index of a table's column in the batches of files.
-fn stored(column: usize) -> Option<usize> {
-    match column {
-        TIME => Some(TIME),
-        RESOLUTION => None,
-        behind => Some(behind - 1),
-    }
-}
-
 /// The resolution that a condition asks for.
 fn resolution(filter: &Expr) -> Option<Resolution> {
-    let name = equal_text(filter, "resolution")?;
+    let name = equal_text(filter, RESOLUTION)?;
     let mut all = Resolution::ALL.into_iter();
     all.find(|resolution| resolution.name().eq_ignore_ascii_case(name))
 }
 
-/// The span outside of which a condition is never true.
-fn times(filter: &Expr) -> Option<Range<u64>> {
-    let at_least = |from: i64| u64::try_from(from).unwrap_or_default();
-    let up_to = |to: i64| at_least(to.saturating_add(1));
-    match filter {
-        Expr::Between(between) if !between.negated && is_time(&between.expr) => {
-            Some(at_least(seconds(&between.low)?)..up_to(seconds(&between.high)?))
-        }
-        Expr::BinaryExpr(binary) if binary.op == Operator::And => {
-            match (times(&binary.left), times(&binary.right)) {
-                (Some(a), Some(b)) => Some(a.start.max(b.start)..a.end.min(b.end)),
-                (one, other) => one.or(other),
-            }
-        }
-        Expr::BinaryExpr(binary) => {
-            let (op, value) = match (is_time(&binary.left), is_time(&binary.right)) {
-                (true, false) => (binary.op, seconds(&binary.right)?),
-                (false, true) => (binary.op.swap()?, seconds(&binary.left)?),
-                _ => return None,
-            };
-            match op {
-                Operator::Eq => Some(at_least(value)..up_to(value)),
-                Operator::Gt | Operator::GtEq => Some(at_least(value)..u64::MAX),
-                Operator::Lt | Operator::LtEq => Some(0..up_to(value)),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
-}
-
-/// Whether an expression is the time column, in any unit.
-fn is_time(expr: &Expr) -> bool {
-    match expr {
-        Expr::Column(column) => column.name == "time",
-        Expr::Cast(cast) => is_time(&cast.expr),
-        _ => false,
-    }
-}
-
-/// The second of a timestamp literal.
-fn seconds(expr: &Expr) -> Option<i64> {
-    let Expr::Literal(value, _) = expr else {
+/// The span outside of which a condition on the time is never true; `None` if it is no such
+/// condition.
+fn times(filter: &Expr, schema: &SchemaRef) -> Option<Range<u64>> {
+    let time = Arc::new(schema.project(&[0]).ok()?);
+    let condition = physical(filter, &time).ok()?;
+    if !check_support(&condition, &time) {
         return None;
-    };
-    match *value {
-        ScalarValue::TimestampSecond(at, _) => at,
-        ScalarValue::TimestampMillisecond(at, _) => Some(at?.div_euclid(1_000)),
-        ScalarValue::TimestampMicrosecond(at, _) => Some(at?.div_euclid(1_000_000)),
-        ScalarValue::TimestampNanosecond(at, _) => Some(at?.div_euclid(1_000_000_000)),
-        ScalarValue::Date32(days) => Some(i64::from(days?) * 86_400),
-        _ => None,
     }
+    let known = AnalysisContext::new(ExprBoundaries::try_new_unbounded(&time).ok()?);
+    let known = analyze(&condition, known, &time).ok()?;
+    let Some(interval) = &known.boundaries[0].interval else {
+        return Some(0..0);
+    };
+    let second = |bound: &ScalarValue| match *bound {
+        ScalarValue::TimestampSecond(at, _) => at,
+        _ => None,
+    };
+    let since_1970 = |at: i64| u64::try_from(at).unwrap_or_default();
+    let start = second(interval.lower()).map_or(0, since_1970);
+    let end = second(interval.upper()).map_or(u64::MAX, |at| since_1970(at.saturating_add(1)));
+    Some(start..end)
 }
 
 /// The output of a scan.
@@ -325,8 +267,7 @@ struct Scan {
     wanted: Wanted,
     /// The resolution asked for.
     resolution: Option<Resolution>,
-    /// The table's columns to show.
-    shown: Vec<usize>,
+    /// The columns to show.
     schema: SchemaRef,
 }
 
@@ -357,7 +298,7 @@ enum Rows {
 
 impl Scan {
     /// The reads that cover these times, each row once.
-    fn reads(&self, from: &RowsAt, times: &Range<u64>) -> Vec<Read> {
+    fn reads(&self, from: &RowsSnapshot, times: &Range<u64>) -> Vec<Read> {
         let asked = self.resolution;
         // A row shown by the hour has the time of the hour's start.
         let times = match asked.map(Resolution::secs) {
@@ -401,7 +342,7 @@ impl Scan {
         if !has_histogram || self.wanted.is_selective() {
             return None;
         }
-        let order = shown::order(&self.dataset).into_iter();
+        let order = sql_columns::order(&self.dataset).into_iter();
         let order = order.map_while(|name| Column::new_with_schema(&name, &self.schema).ok());
         LexOrdering::new(order.map(|it| PhysicalSortExpr::new_default(Arc::new(it))))
     }
@@ -431,33 +372,36 @@ impl Scan {
     fn shown(&self, stored: &RecordBatch, of: Resolution) -> io::Result<RecordBatch> {
         let rows = stored.num_rows();
         let shown = self.resolution.unwrap_or(of);
-        let arrays = self.shown.iter().map(|&column| match column {
-            RESOLUTION => {
-                let names =
-                    StringViewArray::from_iter_values(std::iter::repeat_n(shown.name(), rows));
-                Arc::new(names) as ArrayRef
-            }
-            TIME if shown != of => {
-                let secs = shown.secs().cast_signed();
-                let times = stored.column(0).as_primitive::<TimestampSecondType>();
-                let begins: TimestampSecondArray = times.unary(|time| time - time.rem_euclid(secs));
-                Arc::new(begins)
-            }
-            column => {
-                let place = stored_place(&self.wanted, column);
-                Arc::clone(stored.column(place))
-            }
-        });
+        let arrays = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| match field.name().as_str() {
+                RESOLUTION => {
+                    let names =
+                        StringViewArray::from_iter_values(std::iter::repeat_n(shown.name(), rows));
+                    Ok(Arc::new(names) as ArrayRef)
+                }
+                TIME if shown != of => {
+                    let secs = shown.secs().cast_signed();
+                    let times = stored.column(0).as_primitive::<TimestampSecondType>();
+                    let begins: TimestampSecondArray =
+                        times.unary(|time| time - time.rem_euclid(secs));
+                    Ok(Arc::new(begins) as ArrayRef)
+                }
+                name => {
+                    let array = stored.column_by_name(name);
+                    array
+                        .cloned()
+                        .ok_or_else(|| io::Error::other(format!("no column {name}")))
+                }
+            });
+        let arrays = arrays.collect::<io::Result<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&self.schema);
-        let batch = RecordBatch::try_new_with_options(schema, arrays.collect(), &options);
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options);
         batch.map_err(io::Error::other)
     }
-}
-
-fn stored_place(wanted: &Wanted, column: usize) -> usize {
-    let place = stored(column).and_then(|column| wanted.place(column));
-    place.unwrap_or_default()
 }
 
 /// The share of a scan that one thread reads.

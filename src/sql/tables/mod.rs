@@ -32,9 +32,8 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 pub(super) use self::scan::with_number;
 use self::table::Table;
 pub(super) use self::table::brings_few;
-use super::information_schema::{self, InformationSchema};
-use super::percentiles;
-use super::performance_schema::{self, PerformanceSchema};
+use super::information_schema::{self, layout};
+use super::performance_schema;
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
 use crate::merger::answering;
@@ -56,16 +55,15 @@ pub(super) fn databases(
     settings: &SqlSettings,
 ) -> Result<Arc<dyn CatalogProviderList>> {
     let databases = MemoryCatalogProvider::new();
-    let pinba = PinbaTables(Arc::clone(catalog));
-    if catalog.history().is_some() {
-        let tables = history::HistoryTables(Arc::clone(catalog));
-        databases.register_schema(history::DATABASE, Arc::new(tables))?;
+    for name in database_names(catalog) {
+        let (catalog, settings) = (Arc::clone(catalog), settings.clone());
+        let database = Database {
+            name,
+            catalog,
+            settings,
+        };
+        databases.register_schema(name, Arc::new(database))?;
     }
-    let (catalog, settings) = (Arc::clone(catalog), settings.clone());
-    let described = InformationSchema { catalog, settings };
-    databases.register_schema(DATABASE, Arc::new(pinba))?;
-    databases.register_schema(information_schema::DATABASE, Arc::new(described))?;
-    databases.register_schema(performance_schema::DATABASE, Arc::new(PerformanceSchema))?;
     let all = MemoryCatalogProviderList::new();
     all.register_catalog(CATALOG.to_owned(), Arc::new(databases));
     Ok(Arc::new(all))
@@ -73,7 +71,7 @@ pub(super) fn databases(
 
 /// The names of all databases, in order.
 pub(super) fn database_names(catalog: &Catalog) -> impl Iterator<Item = &'static str> + use<> {
-    let history = catalog.history().map(|_| history::DATABASE);
+    let history = catalog.has_history().then_some(history::DATABASE);
     let others = [
         information_schema::DATABASE,
         performance_schema::DATABASE,
@@ -82,39 +80,55 @@ pub(super) fn database_names(catalog: &Catalog) -> impl Iterator<Item = &'static
     history.into_iter().chain(others)
 }
 
-/// The database `pinba`.
+/// A database in DataFusion's catalog.
 #[derive(Debug)]
-struct PinbaTables(Arc<Catalog>);
+struct Database {
+    name: &'static str,
+    catalog: Arc<Catalog>,
+    settings: SqlSettings,
+}
 
 #[async_trait]
-impl SchemaProvider for PinbaTables {
+impl SchemaProvider for Database {
     fn table_names(&self) -> Vec<String> {
-        names(&self.0)
+        names(&self.catalog, self.name)
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let wanted = percentiles::unmarked(name);
-        let name = wanted.unwrap_or(name);
-        let own = own_name(&self.0, name);
-        let own = own.as_deref().unwrap_or(name);
-        let table = wanted.and_then(|_| Table::with_percentiles(&self.0, own));
-        let table = table.or_else(|| Table::named(&self.0, own));
-        Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
+        match self.name {
+            information_schema::DATABASE => {
+                information_schema::table(&self.catalog, &self.settings, name)
+            }
+            performance_schema::DATABASE => performance_schema::table(name),
+            history::DATABASE => history::table(&self.catalog, name),
+            _ => {
+                let table = Table::of_pinba(&self.catalog, name);
+                Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
+            }
+        }
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.0.columns_of(name).is_some()
+        let mut names = self.table_names().into_iter();
+        names.any(|own| own.eq_ignore_ascii_case(name))
     }
 }
 
-/// The names of all tables, in order.
-pub(super) fn names(catalog: &Catalog) -> Vec<String> {
-    let reports = catalog.reports().into_iter().map(|report| report.name);
-    let raw = FixedTable::RAW.map(FixedTable::table).into_iter();
-    let raw = raw.filter(|name| catalog.columns_of(name).is_some());
-    let mut names: Vec<String> = raw.map(str::to_owned).chain(reports).collect();
-    names.sort();
-    names
+/// The names of all tables of a database, in order.
+pub(super) fn names(catalog: &Catalog, database: &str) -> Vec<String> {
+    match database {
+        information_schema::DATABASE => layout::tables().map(str::to_owned).collect(),
+        performance_schema::DATABASE => performance_schema::names(),
+        history::DATABASE => history::names(catalog),
+        _ => {
+            let reports = catalog.reports().into_iter().map(|report| report.name);
+            let raw = FixedTable::RAW.map(FixedTable::table).into_iter();
+            let raw = raw.filter(|name| catalog.columns_of(name).is_some());
+            let mut names: Vec<String> = raw.map(str::to_owned).chain(reports).collect();
+            names.sort();
+            names
+        }
+    }
 }
 
 /// The exact name of a table whose name is written in another case.

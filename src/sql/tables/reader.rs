@@ -260,7 +260,7 @@ impl Reader {
         }
         let is_owner = |&at: &usize| table.key(at) == Some(RowKey::Owner);
         let owners = match columns.iter().any(is_owner) {
-            true => owners(pool, ids, &self.snapshot.requests).ok_or_else(expired)?,
+            true => owners(pool, ids, self.snapshot.requests()).ok_or_else(expired)?,
             false => Vec::new(),
         };
         let mut piece = Piece {

@@ -27,12 +27,13 @@ use crate::value::Value;
 /// Rows in a batch.
 pub(super) const BATCH_ROWS: usize = 8_192;
 
-/// The column that selects a row of a histogram view.
-const CHOSEN_BY: &str = "index_value";
+/// The columns that select a row of a histogram view, and a tag of table `many_calls`.
+const CHOSEN_BY: [&str; 2] = ["index_value", "tag_name"];
 
-/// The value by which a condition selects a row of a histogram.
-pub(super) fn index_value(filter: &Expr) -> Option<&str> {
-    equal_text(filter, CHOSEN_BY)
+/// The column and value by which a condition selects what is read.
+pub(super) fn chosen(filter: &Expr) -> Option<(String, String)> {
+    let mut columns = CHOSEN_BY.into_iter();
+    columns.find_map(|column| Some((column.to_owned(), equal_text(filter, column)?.to_owned())))
 }
 
 /// The text that a condition compares a column with.
@@ -57,9 +58,12 @@ pub(super) struct Report {
     with_percentiles: bool,
     /// The columns that any scan shows: others are not calculated.
     pub(super) needed: Mutex<Vec<String>>,
-    /// Answers read so far, by the selected row of a histogram.
-    answers: Mutex<Vec<(Option<String>, Arc<ReportAnswer>)>>,
+    /// Answers read so far.
+    answers: Mutex<Vec<Answer>>,
 }
+
+/// An answer, and the column and value that selected what was read.
+type Answer = (Option<(String, String)>, Arc<ReportAnswer>);
 
 impl Report {
     pub(super) fn new(name: &str, with_percentiles: bool) -> Self {
@@ -72,12 +76,15 @@ impl Report {
     }
 
     /// Reads it, or returns the earlier answer.
-    fn read(&self, catalog: &Catalog, wanted: Option<&String>) -> Result<Arc<ReportAnswer>> {
+    fn read(
+        &self,
+        catalog: &Catalog,
+        wanted: Option<&(String, String)>,
+    ) -> Result<Arc<ReportAnswer>> {
         let mut answers = self.answers.lock();
         if let Some((_, answer)) = answers.iter().find(|(of, _)| of.as_ref() == wanted) {
             return Ok(Arc::clone(answer));
         }
-        let equal = wanted.map(|value| (CHOSEN_BY.to_owned(), value.clone()));
         let columns = match self.with_percentiles {
             true => Columns::With(PERCENTILES.to_vec()),
             false => Columns::Own,
@@ -85,7 +92,7 @@ impl Report {
         let question = ReportQuestion {
             columns,
             needed: Some(self.needed.lock().clone()),
-            equal: equal.into_iter().collect(),
+            equal: wanted.into_iter().cloned().collect(),
             ..ReportQuestion::default()
         };
         let answer = catalog.report(&self.name, &question);
@@ -103,7 +110,7 @@ impl Report {
         partition: usize,
         memory: MemoryReservation,
     ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
-        let answer = self.read(&scan.table.catalog, scan.index_value.as_ref())?;
+        let answer = self.read(&scan.table.catalog, scan.chosen.as_ref())?;
         let rows = answer.table.len().min(scan.fetch.unwrap_or(usize::MAX));
         let share = rows.div_ceil(scan.pieces());
         let mut rows = (share * partition).min(rows)..(share * (partition + 1)).min(rows);

@@ -45,7 +45,7 @@ use super::raw::RowKey;
 use super::reader::Reader;
 use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
-use crate::history::requests::read::RequestsAt;
+use crate::history::requests::read::RequestsSnapshot;
 use crate::input::squid::activity::Activity;
 use crate::merger::answering;
 use crate::report::comment::FixedTable;
@@ -64,8 +64,8 @@ pub(super) struct Scan {
     pub(super) columns: Arc<[usize]>,
     /// Conditions of the statement, over the table's columns.
     pub(super) conditions: Arc<[Arc<dyn PhysicalExpr>]>,
-    /// The selected row of a histogram.
-    pub(super) index_value: Option<String>,
+    /// The column and value that select what is read.
+    pub(super) chosen: Option<(String, String)>,
     /// Dynamic filters of other nodes, over the table's columns.
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Most rows wanted.
@@ -75,7 +75,7 @@ pub(super) struct Scan {
     /// Rows expected when it was planned.
     rows: usize,
     /// The data of a table of history.
-    pub(super) past: Option<Arc<RequestsAt>>,
+    pub(super) past: Option<Arc<RequestsSnapshot>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -112,7 +112,7 @@ impl Scan {
             schema,
             columns: columns.into(),
             conditions: conditions.into(),
-            index_value: None,
+            chosen: None,
             filters: Vec::new(),
             fetch,
             reverse: false,

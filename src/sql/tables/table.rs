@@ -14,18 +14,17 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::declared;
 use super::filter::{is_testable, ranges};
-use super::past_requests;
 use super::raw::RowKey;
-use super::reports::{Report, index_value};
+use super::reports::{Report, chosen};
 use super::scan::Scan;
+use super::{declared, own_name, past_requests};
 use crate::history::History;
 use crate::history::requests::condition::physical;
 use crate::history::requests::view::View;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
-use crate::sql::percentiles::PERCENTILES;
+use crate::sql::percentiles::{self, PERCENTILES};
 
 /// Most ids that count as few.
 const FEW: u64 = 1_000;
@@ -64,35 +63,27 @@ pub(super) enum RowsOf {
 }
 
 impl Table {
-    /// The table of this exact name; `None` if it does not exist.
-    pub(super) fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let (columns, rows) = catalog.columns_of(name)?;
-        let raw = FixedTable::raw(name);
-        let schema = declared::schema(name, &columns);
-        let report = || RowsOf::Report(Arc::new(Report::new(name, false)));
-        let rows_of = raw.map_or_else(report, RowsOf::Pool);
+    /// The table of database `pinba` with this name, in any case; `None` if it does not exist. A
+    /// report whose name is marked has its percentile columns too.
+    pub(super) fn of_pinba(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
+        let marked = percentiles::unmarked(name);
+        let name = marked.unwrap_or(name);
+        let own = own_name(catalog, name)?;
+        let with = marked.and_then(|_| catalog.columns_with(&own, &PERCENTILES));
+        let has_percentiles = with.is_some();
+        let (columns, rows) = with.or_else(|| catalog.columns_of(&own))?;
+        let report = || RowsOf::Report(Arc::new(Report::new(&own, has_percentiles)));
         Some(Self {
             catalog: Arc::clone(catalog),
-            schema,
+            schema: declared::schema(&own, &columns),
             rows,
-            rows_of,
-        })
-    }
-
-    /// A report of this name with its percentile columns; `None` if it does not exist.
-    pub(super) fn with_percentiles(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let (columns, rows) = catalog.columns_with(name, &PERCENTILES)?;
-        Some(Self {
-            catalog: Arc::clone(catalog),
-            schema: declared::schema(name, &columns),
-            rows,
-            rows_of: RowsOf::Report(Arc::new(Report::new(name, true))),
+            rows_of: FixedTable::raw(&own).map_or_else(report, RowsOf::Pool),
         })
     }
 
     /// The raw table of this name in database `history`, if it is one.
-    pub(super) fn past(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let (view, history) = (past_requests::view(catalog, name)?, catalog.history()?);
+    pub(super) fn past(catalog: &Arc<Catalog>, name: &str, history: &History) -> Option<Self> {
+        let view = past_requests::view(catalog, name)?;
         Some(Self {
             catalog: Arc::clone(catalog),
             schema: Arc::clone(&view.schema),
@@ -137,9 +128,7 @@ impl TableProvider for Table {
                 TableProviderFilterPushDown::Exact
             }
             // A report returns all its rows nevertheless.
-            RowsOf::Report(_) if index_value(filter).is_some() => {
-                TableProviderFilterPushDown::Inexact
-            }
+            RowsOf::Report(_) if chosen(filter).is_some() => TableProviderFilterPushDown::Inexact,
             _ => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(supports).collect())
@@ -165,7 +154,7 @@ impl TableProvider for Table {
         let limit = limit.filter(|_| !matches!(self.rows_of, RowsOf::Past(..)));
         let threads = state.config().target_partitions().max(1);
         let mut scan = Scan::new(self, columns, conditions, limit, threads)?;
-        scan.index_value = filters.iter().find_map(index_value).map(str::to_owned);
+        scan.chosen = filters.iter().find_map(chosen);
         Ok(Arc::new(scan))
     }
 }

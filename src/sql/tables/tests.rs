@@ -8,9 +8,10 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 
 use super::reports::{array, of_numbers};
 use crate::cli::load::TrafficOptions;
+use crate::config::{Config, SqlConfig};
 use crate::query::question::ReportQuestion;
 use crate::sql::tests::pools::Pools;
-use crate::sql::{Engine, Reply, Session, SqlError, SqlSettings};
+use crate::sql::{Engine, Reply, Session, SqlError};
 
 /// An engine over pools.
 struct Asked {
@@ -20,15 +21,15 @@ struct Asked {
 
 impl Asked {
     fn new(pools: &Pools, threads: usize) -> Self {
-        let settings = SqlSettings {
+        let limits = SqlConfig {
             threads,
-            ..SqlSettings::default()
+            ..Config::default().sql
         };
-        Self::with(pools, settings)
+        Self::with(pools, limits)
     }
 
-    fn with(pools: &Pools, settings: SqlSettings) -> Self {
-        let engine = Engine::new(std::sync::Arc::clone(&pools.catalog), settings).unwrap();
+    fn with(pools: &Pools, limits: SqlConfig) -> Self {
+        let engine = Engine::new(std::sync::Arc::clone(&pools.catalog), limits.into()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -160,12 +161,12 @@ fn few_rows_are_looked_at_for_few() {
 fn what_takes_too_long_ends() {
     let mut pools = Pools::new(20_000, 60_000);
     pools.fill(&traffic(), 20_000);
-    let settings = SqlSettings {
+    let limits = SqlConfig {
         threads: 1,
         time_max: std::time::Duration::from_millis(300),
-        ..SqlSettings::default()
+        ..Config::default().sql
     };
-    let asked = Asked::with(&pools, settings);
+    let asked = Asked::with(&pools, limits);
     for text in [
         "SELECT count(*) FROM request a, request b, request c",
         "SELECT count(*) FROM request a JOIN request b ON a.req_time > b.req_time + 1e6",
@@ -184,13 +185,13 @@ fn what_takes_too_long_ends() {
 fn limits_are_named() {
     let mut pools = Pools::new(20_000, 60_000);
     pools.fill(&traffic(), 20_000);
-    let settings = SqlSettings {
+    let limits = SqlConfig {
         rows_max: 1_000,
-        memory_max: 1 << 20,
+        memory: 1 << 20,
         threads: 2,
-        ..SqlSettings::default()
+        ..Config::default().sql
     };
-    let asked = Asked::with(&pools, settings);
+    let asked = Asked::with(&pools, limits);
     let error = |text: &str| asked.try_rows(text).unwrap_err();
     let long = error("SELECT id FROM request");
     assert!(
@@ -207,11 +208,11 @@ fn limits_are_named() {
         ["| 20000 |"],
         "it is given back"
     );
-    let settings = SqlSettings {
+    let limits = SqlConfig {
         queries_max: 1,
-        ..SqlSettings::default()
+        ..Config::default().sql
     };
-    let asked = Asked::with(&pools, settings);
+    let asked = Asked::with(&pools, limits);
     asked.runtime.block_on(async {
         let mut session = Session::new(1, "test@localhost", false);
         let held = asked
@@ -242,12 +243,12 @@ fn limits_are_named() {
 fn a_snapshot_expires_or_stays_what_it_was() {
     let mut pools = Pools::new(40_000, 120_000);
     pools.fill(&traffic(), 40_000);
-    let settings = SqlSettings {
+    let limits = SqlConfig {
         threads: 1,
         time_max: std::time::Duration::from_secs(3_600),
-        ..SqlSettings::default()
+        ..Config::default().sql
     };
-    let asked = Asked::with(&pools, settings);
+    let asked = Asked::with(&pools, limits);
     asked.runtime.block_on(async {
         let mut session = Session::new(1, "test@localhost", false);
         let text = "SELECT id, timestamp FROM request";

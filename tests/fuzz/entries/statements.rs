@@ -7,9 +7,9 @@ use tokio::runtime::Runtime;
 
 use super::live;
 use crate::access::Access;
-use crate::config::{Config, MySqlConfig};
+use crate::config::{Config, MySqlConfig, SqlConfig};
 use crate::mysql::{MySql, MySqlSettings};
-use crate::sql::{Engine, SqlSettings};
+use crate::sql::Engine;
 
 /// The longest text: what is longer is the time of the parser and nothing else.
 const BYTES_MAX: usize = 8 << 10;
@@ -36,12 +36,12 @@ pub fn sql(bytes: &[u8]) {
     if text.len() > BYTES_MAX {
         return;
     }
-    let fit = crate::sql::fuzz_text(text);
+    let fit = crate::sql::fuzz::fuzz_text(text);
     if fit == 0 || text.len() > RUN_BYTES_MAX {
         return;
     }
     SERVER.with(|server| {
-        let run = crate::sql::fuzz_run(&server.engine, text);
+        let run = crate::sql::fuzz::fuzz_run(&server.engine, text);
         if let Err(harm) = server.runtime.block_on(run) {
             panic!("{harm}");
         }
@@ -64,13 +64,13 @@ pub fn mysql(bytes: &[u8]) {
 
 impl Server {
     fn new() -> Self {
-        let settings = SqlSettings {
+        let limits = SqlConfig {
             threads: 1,
             time_max: Duration::from_secs(5),
-            memory_max: 32 << 20,
-            ..SqlSettings::default()
+            memory: 32 << 20,
+            ..Config::default().sql
         };
-        let engine = Engine::new(Arc::new(live::catalog()), settings).expect("threads");
+        let engine = Engine::new(Arc::new(live::catalog()), limits.into()).expect("threads");
         let limits = MySqlConfig {
             packet_max: 1 << 20,
             memory: 1 << 20,

@@ -76,4 +76,19 @@ for (const [at, chart] of charts.entries()) {
   const [a, b] = [before, chart].map((it) => box(it.querySelector('svg')));
   if (Math.abs(a.top - b.top) > 1 || Math.abs(a.bottom - b.bottom) > 1) say('not on one line:', chart, Math.abs(a.top - b.top));
 }
+// A chart fills its panel.
+for (const chart of [...document.querySelectorAll('figure.chart')].filter(shown)) {
+  const svg = chart.querySelector('svg[role=img]');
+  const style = getComputedStyle(chart);
+  const room = svg && chart.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - box(svg).width;
+  if (room > 2) say('narrower than its panel:', chart, room);
+}
+// A tag is broken only where it is longer than its line.
+for (const tag of [...document.querySelectorAll('.pair')].filter(shown)) {
+  if (tag.textContent.length < 22 && tag.getClientRects()[0].height > 1.9 * parseFloat(getComputedStyle(tag).lineHeight || 20)) say('broken:', tag, box(tag).height);
+}
+// What can be read on paper of this size can be read here.
+for (const text of [...document.querySelectorAll('main svg text')].filter(shown)) {
+  if (box(text).height < 8) say('too small:', text, box(text).height);
+}
 return wrong;

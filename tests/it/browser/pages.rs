@@ -78,6 +78,10 @@ fn nothing_is_cut_at_any_width() {
         "/calls",
         "/squid",
         "/profile",
+        "/reports/status",
+        "/reports/releases",
+        "/reports/alerts",
+        "/reports/slo",
     ]);
     targets.push(format!("/requests/{id}"));
     targets.push(format!("/requests/{id}?by=group"));

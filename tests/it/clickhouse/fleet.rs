@@ -423,7 +423,7 @@ fn clickhouse_fails(one: &Here, far: &Path, clickhouse: ClickHouse, clock: &Arc<
                 .site
                 .get(&format!("/api/v1/{path}fleet=true"))
                 .problem(503);
-            assert_has!(said => part, "the fleet cannot be asked");
+            assert_has!(said => part, "the fleet cannot be queried");
         }
         let page = one
             .site
@@ -439,7 +439,7 @@ fn clickhouse_fails(one: &Here, far: &Path, clickhouse: ClickHouse, clock: &Arc<
     std::fs::write(far.join("fault-select"), "refuse").unwrap();
     fails("Memory limit exceeded");
     std::fs::write(far.join("fault-select"), "cut").unwrap();
-    fails("fleet cannot be asked");
+    fails("fleet cannot be queried");
     std::fs::write(far.join("fault-select"), "hang").unwrap();
     let home = tempfile::tempdir().unwrap();
     let url = format!("clickhouse.url=http://127.0.0.1:{}/", clickhouse.port);

@@ -11,13 +11,15 @@ use std::sync::Arc;
 
 use pinbad::clock::ManualClock;
 use pinbad::history::Resolution;
-use pinbad::history::inspect::{self, Held};
+use pinbad::history::inspect::{self, HeldRows};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 use super::killed::known;
 use super::{START_MS, of_history, start};
-use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pass};
+use crate::harness::{
+    Here, Program, Sender, Site, await_condition, await_until, pass, pinbad, run,
+};
 use crate::packets::request;
 use crate::restart::{Unmount, mount};
 
@@ -107,6 +109,12 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
         all if all == sent + 100 => Ok(()),
         some => Err((some, sent + 100)),
     });
+    let is_on = |line: &Json| {
+        let said = line["message"].as_str().unwrap_or_default();
+        said.starts_with("History is on again")
+    };
+    let log = program.log();
+    assert!(log.iter().any(is_on), "{log:?}");
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     assert_eq!(known(&Program::serve(&settings).site), sent + 100);
@@ -150,12 +158,28 @@ fn a_damaged_manifest_switches_history_off_and_nothing_else() {
     let refused = here.site.get("/api/v1/info?from=-1h");
     let said = refused.problem(refused.status);
     assert!(said.contains("is damaged"), "{said}");
+    // SQL has the tables, and says the same.
+    let of_sql = |table: &str| {
+        let query = json!({"query": format!("SELECT * FROM history.{table}")});
+        here.site.post("/api/v1/sql", &query.to_string())
+    };
+    for table in ["info", "request", "coverage"] {
+        let refused = of_sql(table);
+        let said = refused.problem(503);
+        assert_has!(said => "history is off: history.dir: ", "is damaged");
+    }
+    assert_has!(of_sql("none").problem(400) => "doesn't exist");
+    let names = here.site.sql("SHOW TABLES FROM history").to_string();
+    assert_has!(names => "coverage", "\"request\"", "report_by_script_name");
     fs::write(&manifest, whole).unwrap();
     until(&here.site, "it is tried again", |it| {
         clock.advance_ms(1_000);
         it["off"].is_null()
     });
     assert_eq!(known(&here.site), 60);
+    let all = "SELECT SUM(req_count) FROM history.report_by_script_name";
+    assert_eq!(here.site.sql(all), json!([[60]]));
+    here.site.sql("SELECT COUNT(*) FROM history.request");
     here.stop();
     let here = start(dir.path(), &clock);
     assert_eq!(known(&here.site), 60);
@@ -214,9 +238,9 @@ fn published_day(dir: &Path, clock: &Arc<ManualClock>) {
     await_condition("hours are published", || {
         clock.advance_ms(1_000);
         let held = inspect::list(dir).unwrap();
-        let of_info = |it: &&Held| it.report == "info" && it.resolution == Resolution::Minute;
+        let of_info = |it: &&HeldRows| it.report == "info" && it.resolution == Resolution::Minute;
         match held.iter().find(of_info) {
-            Some(Held { files: 29.., .. }) => Ok(()),
+            Some(HeldRows { files: 29.., .. }) => Ok(()),
             held => Err(held.cloned()),
         }
     });
@@ -347,4 +371,123 @@ fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     assert_eq!(listing(), before);
+    let is_lost = |line: &&Json| {
+        let said = line["message"].as_str().unwrap_or_default();
+        said.ends_with("are lost with the end of the process.")
+    };
+    let log = program.log();
+    let lost = log.iter().find(is_lost).unwrap();
+    assert_eq!(lost["requests"], 100, "{lost}");
+    assert!(lost["rows"].as_u64() >= Some(3), "{lost}");
+    // Nobody came, so nothing is lost.
+    let mut program = Program::serve(&[&setting, "history.flush_period=1s"]);
+    until(&program.site, "it is off", |it| it["off"].is_string());
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    assert!(!program.log().iter().any(|it| is_lost(&it)));
+}
+
+/// The pieces of a folder.
+fn pieces(dir: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(dir.join("pending")).unwrap();
+    let mut found: Vec<_> = found.map(|it| it.unwrap().path()).collect();
+    found.retain(|path| path.extension().is_some_and(|it| it == "piece"));
+    found
+}
+
+/// The piece with the rows of the first ten of twenty requests.
+fn first_of_two(dir: &Path, clock: &Arc<ManualClock>) -> PathBuf {
+    let size = |path: &PathBuf| fs::metadata(path).unwrap().len();
+    let mut first = None;
+    for _ in 0..2 {
+        let here = start(dir, clock);
+        here.site
+            .send((0..10).map(|n| request("web", "shop", &format!("/{n}"))))
+            .assert_accounted();
+        pass(&here.site, clock, 60_000);
+        here.stop();
+        first = first.or_else(|| pieces(dir).into_iter().max_by_key(size));
+    }
+    first.unwrap()
+}
+
+/// Returns what is known of all requests, and what the answer says is missing.
+fn answered(site: &Site) -> (u64, String) {
+    let answer = site.json("/api/v1/info?from=0&to=4000000000");
+    let count = answer["req_count"].as_u64().unwrap();
+    (count, answer["partial"].to_string())
+}
+
+/// While it is away answers say so; when it is back they say nothing more.
+#[test]
+fn a_file_that_is_back_lacks_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let first = &first_of_two(dir.path(), &clock);
+    let away = dir.path().join("away");
+    fs::rename(first, &away).unwrap();
+    for _ in 0..2 {
+        let here = start(dir.path(), &clock);
+        let (known, said) = answered(&here.site);
+        assert_eq!(known, 10, "{said}");
+        assert_has!(said => "missing at the start are left out until they are back: 1 row in 1 file;");
+        pass(&here.site, &clock, 60_000);
+        here.stop();
+    }
+    fs::rename(&away, first).unwrap();
+    for _ in 0..2 {
+        let here = start(dir.path(), &clock);
+        let (known, said) = answered(&here.site);
+        assert_eq!(known, 20, "{said}");
+        assert!(
+            !said.contains("missing") && !said.contains("lost"),
+            "{said}"
+        );
+        here.stop();
+    }
+}
+
+/// It is set aside as soon as somebody has met it, and named everywhere; all else goes on.
+#[test]
+fn a_damaged_piece_is_named_when_a_reader_meets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let first = &first_of_two(dir.path(), &clock);
+    let mut bytes = fs::read(first).unwrap();
+    // Behind the mark at the beginning, and the length and checksum of the first block.
+    bytes
+        .iter_mut()
+        .skip(40)
+        .step_by(97)
+        .take(60)
+        .for_each(|it| *it ^= 4);
+    fs::write(first, &bytes).unwrap();
+    let here = start(dir.path(), &clock);
+    let site = &here.site;
+    let all = "SELECT SUM(req_count) FROM history.report_by_script_name";
+    let query = json!({ "query": all }).to_string();
+    let refused = site.post("/api/v1/sql", &query);
+    let name = first.file_name().unwrap().to_str().unwrap();
+    let said = refused.problem(503);
+    assert!(
+        said.starts_with(&format!("{name} could not be read: ")),
+        "{said}"
+    );
+    let history = until(site, "it is set aside", |it| {
+        clock.advance_ms(1_000);
+        count(it, "pieces_damaged") == 1
+    });
+    let aside = first.with_extension("damaged");
+    let aside = aside.to_str().unwrap();
+    assert_eq!(history["set_aside"], json!([aside]));
+    assert_has!(site.json("/readyz")["detail"].to_string() => "was set aside", aside);
+    // SQL has the others, and HTTP says what is missing.
+    assert_eq!(site.sql(all), json!([[10]]));
+    let (known, said) = answered(site);
+    assert_eq!(known, 10, "{said}");
+    assert_has!(said => "1 row was lost: it could not be written in time, or not be read");
+    let mut ls = pinbad();
+    let ended = run(ls.args(["history", "ls", "--dir", dir.path().to_str().unwrap()]));
+    assert_has!(ended.out => "set aside, not readable", aside);
+    here.stop();
 }

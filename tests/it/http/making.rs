@@ -33,7 +33,11 @@ fn reports_are_made_filled_from_what_is_there_and_dropped() {
         ("{\"name\": 1}", "name"),
         ("{\"comment\": \"report1\"}", "name"),
         ("{\"name\": \"x\"}", "comment"),
-        ("{\"name\": \"x\", \"comment\": \"tag_info:\"}", "colon"),
+        (
+            "{\"name\": \"x\", \"comment\": \"tag_info:\"}",
+            "exactly 1 tag name",
+        ),
+        ("{\"name\": \"x\", \"comment\": \"report1:\"}", "colon"),
         ("{\"name\": \"x\", \"comment\": \"nonsense\"}", "nonsense"),
         ("{\"name\": \"x\", \"colour\": \"red\"}", "colour"),
     ] {

@@ -97,7 +97,7 @@ impl World {
         let mut dice = Dice(seed);
         let history = Duration::from_secs(plan.history_secs);
         let defaults = Defaults {
-            history,
+            raw_window: history,
             ..Defaults::default()
         };
         let settings = Settings {

@@ -1,6 +1,7 @@
 //! Samples in reports, over time, on pages, in SQL and as a stream.
 
 use super::*;
+use crate::page::rows;
 
 #[cfg(feature = "sql")]
 #[test]
@@ -201,6 +202,8 @@ fn reports_over_samples_are_read_and_made_like_others() {
     // Their pages.
     let listed = site.get("/reports/sample").body;
     assert!(!listed.contains("/reports/sample/row"));
+    // What a sample does not have is not what did not fit.
+    assert!(!listed.contains("(other)"));
     for path in ["/reports/profile_functions", "/reports/stat_request"] {
         assert_eq!(site.get(path).status, 200, "{path}");
     }
@@ -235,6 +238,16 @@ fn the_profile_is_a_page_with_boxes_and_a_text_for_flame_graphs() {
         folded.lines().any(|line| line.contains(";burn;line 3 ")),
         "{folded}"
     );
+    // The tables below count as the reports do.
+    let page = text("/profile");
+    for (report, table) in [("profile_callers", 2), ("profile_lines", 3)] {
+        let row = site.json(&format!("/api/v1/reports/{report}?limit=1&sort=-samples"))["rows"][0]
+            .clone();
+        let first = rows(&page, table)[0].clone();
+        assert_eq!(first[2], row["samples"].to_string(), "{report}");
+        let share = row["samples_percent"].as_f64().unwrap();
+        assert_eq!(first[3], format!("{share:.1} %"), "{report}");
+    }
     let page = text("/profile?script=/app/args.php&q=burn");
     assert_has!(page => "<svg", "class=\"marked\"");
     assert!(page.contains("no deeper stack"));

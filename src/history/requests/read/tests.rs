@@ -23,10 +23,10 @@ use crate::input::pinba::model;
 /// Run and id.
 type Name = (i64, i64);
 
-fn at(store: &Store, requests: &Requests) -> RequestsAt {
+fn at(store: &Store, requests: &Requests) -> RequestsSnapshot {
     let parts = store.parts();
     let parts = parts.read();
-    RequestsAt::new(&parts, Some(requests.unpublished()))
+    RequestsSnapshot::new(&parts, Some(requests.unpublished()))
 }
 
 fn wanted(table: &'static str, condition: Option<Expr>) -> Wanted {
@@ -45,7 +45,7 @@ fn wanted(table: &'static str, condition: Option<Expr>) -> Wanted {
 }
 
 /// All rows, read in shares, and how many were read.
-fn read(at: &RequestsAt, wanted: &Wanted) -> (Vec<RecordBatch>, u64) {
+fn read(at: &RequestsSnapshot, wanted: &Wanted) -> (Vec<RecordBatch>, u64) {
     let (mut batches, mut looked_at) = (Vec::new(), 0);
     for share in 0..2 {
         let mut reader = Reader::new(at, wanted.clone(), share, 2);
@@ -69,7 +69,7 @@ fn names(batches: &[RecordBatch], id: &str) -> Vec<Name> {
 }
 
 /// Compares the content with the merged requests.
-fn check(at: &RequestsAt, all: &BTreeMap<Name, model::Request>, at_step: &str) {
+fn check(at: &RequestsSnapshot, all: &BTreeMap<Name, model::Request>, at_step: &str) {
     let (requests, _) = read(at, &wanted(REQUEST, None));
     let mut found = names(&requests, "id");
     found.sort_unstable();
@@ -111,35 +111,35 @@ fn every_request_is_there_once_at_any_moment() {
                     0 | 1 => {
                         // While pieces are written only the pool has new requests.
                         let is_flushing = random.random_bool(0.3);
-                        requests.0.collector.lock().is_flushing = is_flushing;
+                        requests.0.copier.lock().is_flushing = is_flushing;
                         let count = random.random_range(1..40);
                         let batch: Vec<_> = (0..count).map(|_| sent(&mut random)).collect();
                         process.merge(now, &batch);
                         all.extend((next..).map(|id| (run, id)).zip(batch));
                         next += count;
-                        assert!(requests.collect());
+                        assert!(requests.select());
                     }
-                    2 => assert!(requests.collect()),
+                    2 => assert!(requests.select()),
                     3 => {
                         store.flush_requests(&requests, now.into()).unwrap();
-                        flushed = requests.0.collector.lock().next.cast_signed();
+                        flushed = requests.0.copier.lock().next.cast_signed();
                     }
                     _ => {
-                        assert!(requests.collect());
+                        assert!(requests.select());
                         now += random.random_range(0..2_500);
                         let _more = store.publish_due(now.into(), &mut |_| Ok(())).unwrap();
                     }
                 }
                 let step = format!("seed {seed}, run {run}, step {step}");
                 check(&at(&store, &requests), &all, &step);
-                requests.0.collector.lock().is_flushing = false;
-                assert!(requests.collect());
+                requests.0.copier.lock().is_flushing = false;
+                assert!(requests.select());
             }
             // Killed: unflushed requests are lost; or stopped.
             if random.random_bool(0.5) {
                 all.retain(|(of, id), _| *of < run || *id < flushed);
             } else {
-                assert!(requests.collect());
+                assert!(requests.select());
                 store.flush_requests(&requests, now.into()).unwrap();
             }
         }
@@ -147,12 +147,12 @@ fn every_request_is_there_once_at_any_moment() {
         publish_all(&mut store, u64::from(now) + 10_000);
         let parts = Arc::clone(&store.parts().read());
         assert!(parts.iter().all(|part| part.is_published()));
-        check(&RequestsAt::new(&parts, None), &all, "published");
+        check(&RequestsSnapshot::new(&parts, None), &all, "published");
     }
 }
 
 /// Some hours of requests in files, one of them of several row groups, a piece, and memory.
-fn hours(dir: &std::path::Path) -> (RequestsAt, Store) {
+fn hours(dir: &std::path::Path) -> (RequestsSnapshot, Store) {
     let mut store = Store::open(dir, RETENTION).unwrap();
     let mut process = Process::new(100_000);
     let requests = process.requests(KeptRequests::All, 64 << 20, store.run());
@@ -164,7 +164,7 @@ fn hours(dir: &std::path::Path) -> (RequestsAt, Store) {
             process.merge(now, &batch);
             now += 7;
         }
-        assert!(requests.collect());
+        assert!(requests.select());
         if count > 600 {
             store.flush_requests(&requests, now.into()).unwrap();
         }
@@ -248,7 +248,7 @@ fn times(batches: &[RecordBatch]) -> Vec<i64> {
 }
 
 /// The times of the slowest ten of a host, and how many rows were read.
-fn slowest(at: &RequestsAt, host: &str) -> (Vec<i64>, u64) {
+fn slowest(at: &RequestsSnapshot, host: &str) -> (Vec<i64>, u64) {
     let host = col("hostname").eq(lit(ScalarValue::Utf8View(Some(host.to_owned()))));
     let wanted = wanted(REQUEST, Some(host));
     let place = place(TIME, &wanted.schema).unwrap();
@@ -315,7 +315,7 @@ fn slowest_of_a_day() {
         .collect();
     let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
     println!("{rows} rows in {bytes} bytes");
-    let at = RequestsAt::new(&parts, None);
+    let at = RequestsSnapshot::new(&parts, None);
     for round in 0..5 {
         let begun = std::time::Instant::now();
         let (slowest, looked_at) = slowest(&at, &format!("web{:02}", round * 3));
@@ -379,5 +379,6 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
         rolled: false,
         written: begin,
         crc: 0,
+        suspect: Arc::default(),
     })
 }

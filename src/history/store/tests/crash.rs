@@ -79,7 +79,7 @@ fn run(store: &mut Store, step: usize, counted: &mut Rows) -> Result<(), StoreEr
             while store.publish_due(now, &mut flush)? {}
             flush(store)
         }
-        Step::Retain => store.retain(now),
+        Step::Retain => store.expire(now),
     }
 }
 
@@ -210,7 +210,7 @@ fn a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts() {
             let later = NOON + 20 * DAY;
             publish_all(&mut store, later).unwrap();
             faults.die_at(killed_at);
-            store.retain(later).unwrap_err();
+            store.expire(later).unwrap_err();
             drop(store);
             faults.die_at(cut_at);
             let _cut_short = open_on(&faults, dir.path()).map(drop);
@@ -438,9 +438,10 @@ fn a_file_that_is_gone_is_left_out_and_strangers_stay() {
     let store = Store::open(dir.path(), keep()).unwrap();
     assert_eq!(store.counts.missing, 1);
     assert!(store.parts().read().iter().all(|it| it.path != part.path));
-    let lost = store.lost.iter().map(|it| (it.time, it.what.rows_lost));
+    let missing = store.missing();
+    let lost = missing.iter().map(|it| (it.span.start, it.rows()));
     let expected = [(part.span.start, part.rows())];
-    assert!(lost.eq(expected), "{:?}", store.lost);
+    assert!(lost.eq(expected), "{missing:?}");
     assert!(stranger.exists());
 }
 
@@ -457,6 +458,7 @@ fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
     drop(store);
     let store = Store::open(dir.path(), keep()).unwrap();
     assert_eq!((store.counts.missing, store.lost.len()), (0, 0));
+    assert_eq!(store.missing().len() as u64, missing);
     assert_eq!(verify(dir.path()).unwrap().missing.len() as u64, missing);
     drop(store);
     fs::rename(&away, &rollup).unwrap();
@@ -559,14 +561,14 @@ fn pieces_are_their_owners_alone_and_published_files_are_for_who_may_enter() {
 /// The output of the commands that run beside a daemon.
 #[test]
 fn it_is_listed_and_every_damage_is_found() {
-    use super::super::super::inspect::{Held, list};
+    use super::super::super::inspect::{HeldRows, list};
     let (dir, _, counted) = flushed();
     let store = Store::open(dir.path(), keep()).unwrap();
     let held = list(dir.path()).unwrap();
     let minutes = held.iter().filter(|it| it.resolution == Resolution::Minute);
     let (rows, bytes) = minutes.fold((0, 0), |sum, it| (sum.0 + it.rows, sum.1 + it.bytes));
     assert_eq!(rows, counted.len() as u64);
-    let is_sound = |it: &Held| it.pending_rows <= it.rows && it.from < it.to;
+    let is_sound = |it: &HeldRows| it.pending_rows <= it.rows && it.from < it.to;
     assert!(bytes > 0 && held.iter().all(is_sound));
     let verified = verify(dir.path()).unwrap();
     assert!(verified.problems.is_empty() && verified.uncounted.is_empty());

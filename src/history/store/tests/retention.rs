@@ -39,7 +39,7 @@ fn what_is_too_old_goes() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, model) = two_days(dir.path());
     store.retention.secs[0] = 30 * HOUR;
-    store.retain(NOON + 45 * HOUR).unwrap();
+    store.expire(NOON + 45 * HOUR).unwrap();
     let files = files(&store).0;
     let minutes = files.iter().filter(|it| it.0 == Resolution::Minute);
     assert_eq!(minutes.map(|it| it.1).min(), Some(NOON + 15 * HOUR));
@@ -50,12 +50,12 @@ fn what_is_too_old_goes() {
     assert_eq!(on_disk, store.parts().read().len());
     // Of pieces those of days go too: nothing is coarser. Others' data is nowhere else.
     store.retention.secs = [0; 3];
-    store.retain(NOON + 80 * HOUR).unwrap();
+    store.expire(NOON + 80 * HOUR).unwrap();
     assert!(store.parts().read().is_empty());
     let time = NOON + 80 * HOUR;
     let gained = gained(&[time], 1);
     store.flush(&gained.batch, time, || ()).unwrap();
-    store.retain(time + 10 * DAY).unwrap();
+    store.expire(time + 10 * DAY).unwrap();
     assert_eq!(store.parts().read().len(), 1);
 }
 
@@ -72,8 +72,8 @@ fn a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more() {
     let right = NOON + 45 * HOUR;
     let clock = ManualClock::new(right * 1_000);
     let retain = |store: &mut Store| {
-        store.follow(&clock);
-        store.retain(clock.unix_ms() / 1_000).unwrap();
+        store.advance_age(&clock);
+        store.expire(clock.unix_ms() / 1_000).unwrap();
         let minutes = files(store).0.into_iter();
         let minutes = minutes.filter(|it| it.0 == Resolution::Minute);
         minutes.map(|it| it.1).min().unwrap()
@@ -110,7 +110,7 @@ fn the_oldest_and_finest_make_room() {
     let (all, bytes) = files(&store);
     for part in 1..12 {
         store.retention.size_max = bytes - bytes * part / 12;
-        store.retain(NOON + 63 * HOUR).unwrap();
+        store.expire(NOON + 63 * HOUR).unwrap();
         let (left, bytes) = files(&store);
         assert!(bytes <= store.retention.size_max);
         assert_eq!(left, all[all.len() - left.len()..], "the first go");
@@ -119,7 +119,7 @@ fn the_oldest_and_finest_make_room() {
     }
     assert!(files(&store).0.len() < 10);
     store.retention.size_max = 0;
-    store.retain(NOON + 63 * HOUR).unwrap();
+    store.expire(NOON + 63 * HOUR).unwrap();
     // Only unpublished days are left.
     let parts = Arc::clone(&store.parts().read());
     let kept = parts.iter().map(|it| (it.resolution, it.is_published()));
@@ -148,7 +148,7 @@ fn when_the_disk_is_full_old_files_go_and_then_history_pauses() {
     let before = files(&store).0;
     faults.set_free(1_000_000 - 10_000);
     let now = NOON + 70 * HOUR;
-    store.retain(now).unwrap();
+    store.expire(now).unwrap();
     let after = files(&store).0;
     assert!(!after.is_empty() && after.len() < before.len());
     let removed = before.len() - after.len();
@@ -202,7 +202,7 @@ fn on_a_disk_without_a_free_byte_old_files_go() {
         store.compact_at = 0;
         let (before, bytes) = files(&store);
         store.retention.size_max = bytes - 1;
-        store.retain(time).unwrap();
+        store.expire(time).unwrap();
         assert!(files(&store).0.len() < before.len(), "{n}");
         let on_disk = files_of(dir.path()).unwrap().len();
         assert_eq!(on_disk, store.parts().read().len(), "{n}");
@@ -233,7 +233,7 @@ fn what_is_read_is_deleted_afterwards() {
     let piece = view[0].path.clone();
     drop(view);
     assert!(piece.exists());
-    store.retain(NOON + HOUR).unwrap();
+    store.expire(NOON + HOUR).unwrap();
     assert!(!piece.exists());
 }
 
@@ -248,7 +248,7 @@ fn what_is_removed_while_it_is_published_is_gone() {
     // The month is over, and its days have expired.
     let now = NOON + 40 * DAY;
     store.retention.secs = [0; 3];
-    let published = store.publish_due(now, &mut |store| store.retain(now));
+    let published = store.publish_due(now, &mut |store| store.expire(now));
     assert!(matches!(published, Err(StoreError::Stopped)));
     assert_eq!(names(dir.path()), [""; 0]);
     assert!(store.parts().read().is_empty());

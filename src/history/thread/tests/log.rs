@@ -383,7 +383,7 @@ fn without_a_log_none_is_written_and_one_that_is_there_is_read() {
 /// Rows that overflowed in memory do so again when the log is read: the overflow is not logged.
 #[test]
 fn what_gives_way_is_not_logged() {
-    let mut batch = Batch::default();
+    let mut batch = UnflushedRows::default();
     batch.fresh = Some(super::super::super::log_of_seconds::Fresh::new(1, 1 << 20));
     let dataset = dataset();
     for script in 0..100 {

@@ -2,7 +2,7 @@
 //! and shipped while changes fail, the process is killed at any of them and the power is cut, each
 //! by a seed; compared with a ledger that only counts lines.
 //!
-//! Whatever happens, each line is in history and in the sink once, since the data on disk includes
+//! Whatever happens, each line is in history and in ClickHouse once, since the data on disk includes
 //! the position in the file. Packets come once: those flushed or logged when a process ended are
 //! there once, others at most once.
 #![expect(clippy::print_stdout, reason = "a count is for whoever asks for more")]
@@ -14,8 +14,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::super::super::requests::tests::{BEGIN, Process, ints, published};
-use super::super::super::shipping::Units;
-use super::super::super::{Identity, Shipped, Shipping, inspect};
+use super::super::super::shipping::ShipmentRows;
+use super::super::super::{Identity, ShipKinds, Shipping, inspect};
 use super::*;
 use crate::config::KeptRequests;
 use crate::delta::Reached;
@@ -54,7 +54,7 @@ struct World {
     /// Lines of the file.
     lines: u64,
     life: Option<Life>,
-    /// The sink's content: by minute, part and key; and lines by run and id.
+    /// The content of ClickHouse: by minute, part and key; and lines by run and id.
     rows: BTreeMap<(u64, u32, Vec<u8>), u64>,
     requests: BTreeMap<(u64, u64), u64>,
     kills: u64,
@@ -126,7 +126,7 @@ impl World {
     fn start(&mut self) -> Result<(), StoreError> {
         let faults = self.faults.clone();
         let mut store = Store::open_on(Disk { faults }, self.dir.path(), FOR_EVER)?;
-        let all = Shipped {
+        let all = ShipKinds {
             rollups: true,
             requests: true,
         };
@@ -231,7 +231,7 @@ impl World {
 
     fn flush(&mut self) {
         if let Some(Life { writer, .. }) = &mut self.life {
-            let _is_all = writer.work.requests.as_ref().is_none_or(Requests::collect);
+            let _is_all = writer.work.requests.as_ref().is_none_or(Requests::select);
             let _tried = writer.work.flush(writer.store.as_mut().unwrap(), true);
         }
         self.note_safe();
@@ -298,12 +298,12 @@ impl World {
         packets.fresh.clear();
     }
 
-    fn tend(&mut self) {
+    fn maintain(&mut self) {
         if let Some(Life { writer, .. }) = &mut self.life {
             let store = writer.store.as_mut().unwrap();
-            store.follow(&*self.clock);
-            writer.work.tended = 0;
-            writer.work.tend(store, &Shutdown::new());
+            store.advance_age(&*self.clock);
+            writer.work.maintained = 0;
+            writer.work.maintain(store, &Shutdown::new());
         }
     }
 
@@ -317,7 +317,7 @@ impl World {
         let Ok(Some(shipment)) = life.shipping.next(&parts, now) else {
             return false;
         };
-        assert!(matches!(shipment.units, Units::Pieces(..)));
+        assert!(matches!(shipment.units, ShipmentRows::Pieces(..)));
         let names = Identity {
             collector: "a".to_owned(),
             dc: "b".to_owned(),
@@ -394,7 +394,7 @@ impl World {
             7 => {
                 let ms = self.random.random_range(0..4_000_000);
                 self.clock.advance_ms(ms);
-                self.tend();
+                self.maintain();
             }
             8 => {
                 self.ship(u64::MAX);
@@ -540,7 +540,7 @@ fn a_disk_that_lies_makes_nothing_more() {
                 2 => world.flush(),
                 _ => {
                     world.clock.advance_ms(3_000_000);
-                    world.tend();
+                    world.maintain();
                 }
             }
         }

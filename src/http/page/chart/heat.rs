@@ -84,21 +84,14 @@ pub(in crate::http::page) fn heat(
     let end = at(columns) as f64;
     let time =
         |unix: f64| f64::from(LEFT) + width * (unix - map.from as f64) / (end - map.from as f64);
-    let marks = marks
-        .iter()
-        .filter(|(unix, _)| (map.from as f64..=end).contains(unix));
-    let marks: Vec<_> = marks
-        .map(|(unix, text)| (time(*unix), text.clone()))
-        .collect();
+    let span = map.from as f64..=end;
+    let marks = marks.iter().filter(|(unix, _)| span.contains(unix));
+    let mark = |(unix, text): &(f64, String)| (time(*unix), text.clone());
+    let marks: Vec<_> = marks.map(mark).collect();
     let paths = paths(map);
     // A label above its line, or below it where there is no room.
-    let above = |y: f64| {
-        if y - 13.0 > f64::from(upper) {
-            y - 4.0
-        } else {
-            y + 11.0
-        }
-    };
+    let has_room = |y: f64| y - 13.0 > f64::from(upper);
+    let above = |y: f64| if has_room(y) { y - 4.0 } else { y + 11.0 };
     let mut lines: Vec<f64> = Vec::new();
     for us in decades(bottom_us as f64, top_us as f64) {
         let is_apart = |last: &f64| y(*last) - y(us) >= LABELS_APART;
@@ -111,21 +104,19 @@ pub(in crate::http::page) fn heat(
     limits.retain(|us| (bottom_us..=top_us).contains(us));
     limits.sort_unstable();
     limits.dedup();
+    let secs = |us: u64| formatting::secs(us as f64 / 1e6);
     let mut described = format!(
         "{} in {columns} columns of {}, from {} to {}.",
         formatting::counted(map.total, "value"),
         formatting::roughly(map.step as f64),
-        formatting::secs(bottom_us as f64 / 1e6),
-        formatting::secs(top_us as f64 / 1e6),
+        secs(bottom_us),
+        secs(top_us),
     );
     if errors > 0 {
         described += &format!(" {}.", formatting::counted(errors, "error"));
     }
     for us in &limits {
-        described += &format!(
-            " An objective allows {}.",
-            formatting::secs(*us as f64 / 1e6)
-        );
+        described += &format!(" An objective allows {}.", secs(*us));
     }
     let body = html! {
         defs { pattern id={ (id) "-gap" } patternUnits="userSpaceOnUse" width="5" height="5" { path d="M0 5L5 0" stroke=(theme.colour(INK)) stroke-width="0.5" {} } }
@@ -149,7 +140,7 @@ pub(in crate::http::page) fn heat(
             @for (class, colour, wide, dashes) in [("under", BACK, 3.0, None), ("limit", LIMIT, 1.4, Some("5 3"))] {
                 line class=(class) x1=(LEFT) x2=(RIGHT) y1=(coordinate(y)) y2=(coordinate(y)) stroke=(theme.colour(colour)) stroke-width=(wide) stroke-dasharray=[dashes] {}
             }
-            text.limit x=(RIGHT - 3) y=(coordinate(above(y))) text-anchor="end" fill=(theme.colour(LIMIT)) stroke=(theme.colour(BACK)) stroke-width="3" stroke-linejoin="round" paint-order="stroke" { (formatting::secs(*us as f64 / 1e6)) }
+            text.limit x=(RIGHT - 3) y=(coordinate(above(y))) text-anchor="end" fill=(theme.colour(LIMIT)) stroke=(theme.colour(BACK)) stroke-width="3" stroke-linejoin="round" paint-order="stroke" { (secs(*us)) }
         }
         (ticks(&marks, theme))
         @if theme == Theme::Page { (links(map, (address, by_duration), upper, x)) }

@@ -24,14 +24,11 @@ pub(in crate::http::page) fn histogram(
     let known = buckets.iter().filter(|bucket| bucket.count > 0);
     let lowest = known.clone().map(|bucket| place(bucket.low_us).floor());
     let highest = known.clone().map(|bucket| place(last_of(bucket)).floor());
-    let (first, last) = (
-        lowest.fold(f64::INFINITY, f64::min),
-        highest.fold(0.0, f64::max),
-    );
+    let first = lowest.fold(f64::INFINITY, f64::min) - 1.0;
+    let last = highest.fold(0.0, f64::max) + 2.0;
     if first > last {
         return html! { p.none { "No times are known." } };
     }
-    let (first, last) = (first - 1.0, last + 2.0);
     let bars = (last - first) as usize;
     let mut counts = vec![0.0; bars];
     for bucket in known {

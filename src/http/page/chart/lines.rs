@@ -11,7 +11,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{BOTTOM, COLOURS, INK, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, ticks};
 use crate::http::page::columns::Show;
-use crate::http::page::formatting;
+use crate::http::page::formatting::{self, MINUS};
 
 /// Most points of one line; the caller merges more. A test there checks it.
 #[cfg(test)]
@@ -239,8 +239,8 @@ pub(in crate::http::page) fn ticks_to_now(span: &Range<f64>) -> Vec<(f64, String
     let count = (span / step + 1e-9).floor() as usize;
     let text = |ago: f64| match ago {
         0.0 => "now".to_owned(),
-        ago if step < 60.0 => format!("\u{2212}{ago:.0} s"),
-        ago => format!("\u{2212}{:.0} min", ago / 60.0),
+        ago if step < 60.0 => format!("{MINUS}{ago:.0} s"),
+        ago => format!("{MINUS}{:.0} min", ago / 60.0),
     };
     (0..=count)
         .map(|tick| tick as f64 * step)

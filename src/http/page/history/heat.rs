@@ -101,8 +101,7 @@ impl History<'_> {
         ticks: &[(f64, String)],
         limits: &[(String, u64)],
     ) -> Markup {
-        let reports = self.source.reports();
-        let report = reports.iter().find(|report| report.name == self.report);
+        let report = self.source.listed(self.report).ok();
         let conditions = report.map(|report| Conditions::of(&report.definition, self.keys));
         let Conditions {
             requests, timers, ..
@@ -113,9 +112,15 @@ impl History<'_> {
             .iter()
             .map(|(name, value)| (format!("t.{name}"), value.clone()));
         let tags: Vec<(String, String)> = tags.filter(|_| of_timers).collect();
+        let memory = self.source.memory_from().filter(|_| self.time.is_now());
         let address = |from: u64, to: u64| {
-            let [from, to] = [from, to].map(|at| at.to_string());
-            let span = [("from", from.as_str()), ("to", to.as_str())];
+            // Memory has all requests, history perhaps only a sample of them.
+            let (names, last) = match memory.is_some_and(|memory| memory <= from) {
+                true => (["since", "until"], to - 1),
+                false => (["from", "to"], to),
+            };
+            let [from, to] = [from, last].map(|at| at.to_string());
+            let span = [(names[0], from.as_str()), (names[1], to.as_str())];
             let sort = (!of_timers).then_some(("sort", "-req_time"));
             let others = self.time.pairs();
             let others = others.filter(|(name, _)| !["from", "to"].contains(name));

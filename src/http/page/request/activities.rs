@@ -97,29 +97,27 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
     ];
     let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
     let cells = Activity::ALL.iter().zip(measures).zip(&runs);
-    let cells: Vec<Markup> = cells
-        .map(|((activity, known), run)| {
-            let colour = palette.colour(&[("bottleneck", activity.resource().name())]);
-            let bars = run.iter().flat_map(|(start, first, end)| {
-                let bar = |from: u64, to: u64| (scaled(from), scaled(to) - scaled(from));
-                let (x, width) = bar(*start, *end);
-                let (_, waiting) = bar(*start, *first);
-                let width = width.max(2.0);
-                let x = x.min(1000.0 - width);
-                // The wait for first bytes is the lighter part.
-                let rest = (colour.to_string(), x + waiting, width - waiting);
-                [(format!("{colour} waits"), x, waiting), rest]
-            });
-            html! {
-                th.key scope="row" { span.tag { (activity.name()) } }
-                td.aside { (remark(known)) }
-                td.aside { (time(known.start_us)) }
-                td { (time(known.first_delay_us)) }
-                td { (time(known.total_us)) }
-                td.fall { (track(scaled(time_us), bars)) }
-            }
-        })
-        .collect();
+    let cells = cells.map(|((activity, known), run)| {
+        let colour = palette.colour(&[("bottleneck", activity.resource().name())]);
+        let bars = run.iter().flat_map(|(start, first, end)| {
+            let bar = |from: u64, to: u64| (scaled(from), scaled(to) - scaled(from));
+            let (x, width) = bar(*start, *end);
+            let (_, waiting) = bar(*start, *first);
+            let width = width.max(2.0);
+            let x = x.min(1000.0 - width);
+            // The wait for first bytes is the lighter part.
+            let rest = (colour.to_string(), x + waiting, width - waiting);
+            [(format!("{colour} waits"), x, waiting), rest]
+        });
+        html! {
+            th.key scope="row" { span.tag { (activity.name()) } }
+            td.aside { (remark(known)) }
+            td.aside { (time(known.start_us)) }
+            td { (time(known.first_delay_us)) }
+            td { (time(known.total_us)) }
+            td.fall { (track(scaled(time_us), bars)) }
+        }
+    });
     html! {
         section aria-labelledby="waterfall-h" {
             h2 #waterfall-h { "Activities" }
@@ -136,7 +134,7 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
                     "This format tells nothing of activities, or there were none."
                 }
             }
-            div #waterfall { (table("Waterfall", &html! { span.hidden { "Activities of the request" } }, &heads, &cells, "")) }
+            div #waterfall { (table("Waterfall", html! { span.hidden { "Activities of the request" } }, heads, cells, "")) }
         }
     }
 }

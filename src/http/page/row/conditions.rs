@@ -7,6 +7,7 @@
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
+use crate::http::answer::json::bare;
 use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::page::formatting::visible;
@@ -49,9 +50,7 @@ impl Conditions {
             conditions.add(source, key, value);
         }
         for filter in member("filters").into_iter().flatten() {
-            let text = filter
-                .as_str()
-                .map_or_else(|| filter.to_string(), str::to_owned);
+            let text = bare(filter);
             match text.split_once('=') {
                 Some((source, value)) if !value.ends_with('*') && !source.ends_with('!') => {
                     conditions.add(source, &text, value);

@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Catalog;
-use super::{Added, Steps, rfc3339, uncounted};
+use super::{Added, Steps, uncounted};
 use crate::clickhouse::{Counted, FleetRows, Points};
+use crate::clock::rfc3339;
 use crate::history::{Coverage, Dataset, Resolution};
 use crate::query::error::QueryError;
 use crate::query::question::{Fleet, LineQuestion, Spans, moved, shipped_until};
@@ -22,7 +23,7 @@ const SHORT_SECS: u64 = 60;
 /// The error when the fleet cannot be reached.
 pub(super) fn away(problem: &str) -> QueryError {
     QueryError::Busy(format!(
-        "the fleet cannot be asked: {problem}; what this daemon has itself is there without fleet, dc and collector"
+        "the fleet cannot be queried: {problem}; omit fleet, dc and collector for this daemon's own data"
     ))
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::Catalog;
-use crate::history::import::{ImportError, Taken};
+use crate::history::import::{ImportError, ImportResult};
 use crate::merger::answering;
 use crate::query::error::QueryError;
 
@@ -46,7 +46,7 @@ const COUNTS: [&str; 5] = [
     "lines_invalid",
 ];
 
-fn shown(taken: &Taken) -> Json {
+fn shown(taken: &ImportResult) -> Json {
     let known = if taken.is_known { taken.lines } else { 0 };
     let mut shown = json!({"bytes": taken.bytes, "lines": taken.lines, "lines_known": known});
     for reading in taken.source.counters.counts().readings() {
@@ -61,6 +61,7 @@ fn shown(taken: &Taken) -> Json {
         }
     }
     shown["lines_in_future"] = taken.in_future.into();
+    shown["lines_expired"] = taken.expired.into();
     let example = taken.source.example.lock();
     shown["last_invalid"] = example.as_ref().map(|it| it.line.clone()).into();
     shown["covered_to"] = taken.covered_to.into();

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use super::Catalog;
 use crate::history::parquet::Want as Columns;
-use crate::history::plan::Plan;
-use crate::history::{Batch, Coverage, Dataset, Gain, History, Part, Resolution};
+use crate::history::read_plan::ReadPlan;
+use crate::history::{Coverage, Dataset, Gain, History, Part, Resolution, UnflushedRows};
 use crate::report::definition::Definition;
 use crate::report::gain::Sum;
 use crate::report::histogram::Histogram;
@@ -31,7 +31,7 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Rows of history that are in no live report.
 #[derive(Debug)]
 pub struct Refill {
-    rows: Batch,
+    rows: UnflushedRows,
     error_status: u32,
     /// The longest window of a report, in seconds.
     window_secs: u64,
@@ -60,7 +60,7 @@ impl Refill {
         });
         let lost: Vec<Lost> = lost.collect();
         let coverage = Arc::new(Dataset::coverage());
-        let mut rows = Batch::default();
+        let mut rows = UnflushedRows::default();
         let mut longest = 0;
         for report in reports {
             let window = report.window.as_secs();
@@ -186,7 +186,7 @@ fn copy(
     parts: &[Arc<Part>],
     dataset: &Arc<Dataset>,
     lost: Lost,
-    to: &mut Batch,
+    to: &mut UnflushedRows,
     is_wanted: impl Fn(&[u8]) -> bool,
 ) {
     let minute = Resolution::Minute.secs();
@@ -194,7 +194,7 @@ fn copy(
     if times.is_empty() {
         return;
     }
-    let plan = Plan::of_steps(parts, dataset, &times, &mut minute.clone());
+    let plan = ReadPlan::of_steps(parts, dataset, &times, &mut minute.clone());
     let is_minute = |part: &Part| part.resolution == Resolution::Minute;
     for (part, of_part) in plan.reads.iter().filter(|(part, _)| is_minute(part)) {
         // Restored data includes the start of a minute in which it ends: files that have that too are
@@ -215,7 +215,7 @@ fn copy(
             }
         });
         if let Err(error) = read {
-            tracing::warn!(%error, "Rows of history cannot be read, and are lacking in live reports.");
+            tracing::warn!(%error, "Rows of history cannot be read, and are missing from live reports.");
         }
     }
 }
@@ -249,7 +249,7 @@ impl Catalog {
     /// A whole reading of a report, including rows that replace lost counts. `of` is the report's
     /// own definition, `entry` has that of the columns. `None` if a report was dropped meanwhile.
     pub(in crate::query::catalog) fn read_refilled(
-        held: &mut impl read::Held,
+        held: &mut impl read::ReadLock,
         refill: &Refill,
         of: &Definition,
         entry: &Entry,

@@ -18,9 +18,9 @@ use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase, RowKey};
 use crate::alert::thread::Past;
 use crate::alert::windows::{ReportGain, RowGain};
-use crate::history::plan::Plan;
+use crate::history::read_plan::ReadPlan;
+use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
-use crate::history::unit::RowsAt;
 use crate::history::{Dataset, Resolution};
 use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
 use crate::query::error::QueryError;
@@ -62,7 +62,7 @@ impl Catalog {
         let mut kept = Vec::new();
         for report in reports {
             let it = self.kept(report)?;
-            let [view, ran] = RowsAt::of_each(it.history, [&it.dataset, &coverage]);
+            let [view, ran] = RowsSnapshot::of_each(it.history, [&it.dataset, &coverage]);
             kept.push((report, it.dataset, view, ran));
         }
         let mut engine = Engine::new(long.clone(), ALERT_REPLAY_BYTES_MAX, MINUTE);
@@ -71,9 +71,7 @@ impl Catalog {
         let minutes = span.start - span.start % MINUTE..span.end - span.end % MINUTE;
         for minute in minutes.step_by(MINUTE as usize) {
             if self.clock.mono_ms() > give_up {
-                partial.push(format!(
-                    "it took too long: nothing is said from {minute} on"
-                ));
+                partial.push(format!("timed out: nothing from {minute} on was evaluated"));
                 break;
             }
             let mut gain = Gain {
@@ -82,7 +80,7 @@ impl Catalog {
                 ..Gain::default()
             };
             for (report, dataset, view, ran) in &kept {
-                let plan = Plan::new(&view.parts, dataset, minute..minute + MINUTE);
+                let plan = ReadPlan::new(&view.parts, dataset, minute..minute + MINUTE);
                 if plan.resolution != Resolution::Minute || plan.span != (minute..minute + MINUTE) {
                     continue;
                 }
@@ -118,8 +116,8 @@ impl Past for Catalog {
     fn counted(&self, objective: &Objective, span: &Range<u64>) -> Option<Count> {
         let kept = self.kept(&objective.entry.report).ok()?;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_each(kept.history, [&kept.dataset, &coverage]);
-        let plan = Plan::new(&view.parts, &kept.dataset, span.clone());
+        let [view, ran] = RowsSnapshot::of_each(kept.history, [&kept.dataset, &coverage]);
+        let plan = ReadPlan::new(&view.parts, &kept.dataset, span.clone());
         let covered = Covered::read(&ran, &coverage, &kept.dataset, span).own.secs;
         if plan.span != *span || covered == 0 {
             return None;
@@ -131,7 +129,7 @@ impl Past for Catalog {
     }
 }
 
-/// What an objective counts of some rows.
+/// The counts of an objective in some rows.
 fn counted(objective: &Objective, sums: &Sums) -> Count {
     let rows = sums.rows().iter().enumerate();
     let concerned = rows.filter(|(_, row)| objective.concerns(&row.key, row.is_other));
@@ -145,7 +143,7 @@ fn counted(objective: &Objective, sums: &Sums) -> Count {
     count
 }
 
-/// What a report gained in a minute.
+/// The gain of a report in a minute.
 fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<String>) -> ReportGain {
     let mut gain = ReportGain {
         report: report.to_owned(),

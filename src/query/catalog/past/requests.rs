@@ -20,23 +20,24 @@ use datafusion::prelude::{ident, lit};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use self::first::{First, Key, Order};
-use super::Catalog;
-use super::{Covered, rfc3339};
+use super::{Catalog, Covered};
+use crate::clock::rfc3339;
 use crate::history::Dataset;
+use crate::history::read_unit::RowsSnapshot;
 use crate::history::requests::condition::physical;
-use crate::history::requests::read::{Reader, RequestsAt, Wanted};
+use crate::history::requests::read::{Reader, RequestsSnapshot, Wanted};
 use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
-use crate::history::unit::RowsAt;
 use crate::pool::resolved::{Rusage, Timer};
 use crate::query::error::QueryError;
 use crate::query::question::{RequestName, RequestQuestion};
 use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::read_model::{
-    NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
+    NUMBER_FIELDS, NumberField, RequestDetail, RequestPage, RequestSearch, TEXT_FIELDS, TimerDetail,
 };
 use crate::query::table::{Rows, Table};
 use crate::report::comment::FixedTable;
+use crate::value::text::numbered;
 use crate::value::{Column, ColumnType, Unit, Value};
 
 pub(super) mod first;
@@ -105,7 +106,7 @@ impl Catalog {
     pub(super) fn kept_requests(
         &self,
         span: &Range<u64>,
-    ) -> Result<(RequestsAt, Vec<String>), QueryError> {
+    ) -> Result<(RequestsSnapshot, Vec<String>), QueryError> {
         let history = self.kept_history()?;
         let at = history.requests();
         let mut lacking = Vec::new();
@@ -128,20 +129,24 @@ impl Catalog {
             }
         }
         let coverage = Arc::new(Dataset::coverage());
-        let ran = RowsAt::of(history, &coverage);
-        let lost = Covered::read(&ran, &coverage, &Dataset::raw(REQUEST), span).own;
+        let ran = RowsSnapshot::of(history, &coverage);
+        let requests = Dataset::raw(REQUEST);
+        let lost = Covered::read(&ran, &coverage, &requests, span).own;
         if lost.missed > 0 {
-            let missed = lost.missed;
-            lacking.push(format!(
-                "{missed} requests had left the memory before they could be kept"
+            lacking.push(numbered(
+                lost.missed,
+                "request had left the memory before it could be kept",
+                "requests had left the memory before they could be kept",
             ));
         }
         if lost.rows_lost > 0 {
-            let rows = lost.rows_lost;
-            lacking.push(format!(
-                "{rows} requests are lost: they could not be read, or their files are missing"
+            lacking.push(numbered(
+                lost.rows_lost,
+                "request is lost: it could not be read",
+                "requests are lost: they could not be read",
             ));
         }
+        lacking.extend(history.lacks(&requests, span));
         Ok((at, lacking))
     }
 
@@ -230,11 +235,11 @@ impl Catalog {
 pub(super) const SAMPLED: &str = "of most requests only a sample is kept";
 
 /// Whether only a sample of requests is kept now.
-pub(super) fn is_sample(at: &RequestsAt) -> bool {
+pub(super) fn is_sample(at: &RequestsSnapshot) -> bool {
     at.unpublished.as_ref().is_some_and(|now| now.is_sample)
 }
 
-/// What a request must be like.
+/// The conditions on a request.
 fn conditions((span, question): (&Range<u64>, &RequestQuestion)) -> Vec<Expr> {
     let RequestSearch {
         since,
@@ -258,21 +263,13 @@ fn conditions((span, question): (&Range<u64>, &RequestQuestion)) -> Vec<Expr> {
     all.extend(max_time_us.map(|max| at_most(TIME, max)));
     all.extend(numbers.iter().map(|&(field, wanted)| {
         let name = match field {
-            NumberField::ReqCount => "req_count",
-            NumberField::TimersCnt => "timers_cnt",
-            NumberField::Status => "status",
-            NumberField::TagsCnt => "tags_cnt",
             NumberField::Timestamp => RECEIVED,
+            field => NUMBER_FIELDS[field as usize].0,
         };
         is(name, wanted)
     }));
     all.extend(texts.iter().map(|(field, wanted)| {
-        let name = match field {
-            TextField::Hostname => "hostname",
-            TextField::ServerName => "server_name",
-            TextField::ScriptName => "script_name",
-            TextField::Schema => "schema",
-        };
+        let (name, _) = TEXT_FIELDS[*field as usize];
         let same = ident(name).eq(lit(ScalarValue::Utf8View(Some(wanted.clone()))));
         match wanted.is_empty() {
             true => same.or(ident(name).is_null()),
@@ -321,35 +318,46 @@ pub(super) fn first_tag<'t>(tags: &'t str, exact: &str, name: &str) -> Option<Co
     of_name.map(|(_, value)| Cow::Borrowed(value))
 }
 
-/// A condition computed by a function of columns of files: not NULL, a Boolean for each row.
-pub(super) fn tested<const N: usize>(
+/// A function of columns of files, which is never NULL.
+pub(super) fn computed<const N: usize>(
     what: &str,
     columns: [&str; N],
-    passes: impl Fn([&ArrayRef; N]) -> Vec<bool> + Send + Sync + 'static,
+    returns: DataType,
+    of: impl Fn([&ArrayRef; N]) -> ArrayRef + Send + Sync + 'static,
 ) -> Expr {
     let schema = View::stored(REQUEST).schema;
     let type_of = |name: &&str| {
         let field = schema.field_with_name(name);
         field.map_or(DataType::Int64, |field| field.data_type().clone())
     };
-    let test = create_udf(
+    let function = create_udf(
         what,
         columns.iter().map(type_of).collect(),
-        DataType::Boolean,
+        returns,
         Volatility::Immutable,
         Arc::new(move |given: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(given)?;
             let arrays = std::array::from_fn(|at| &arrays[at]);
-            let passes = BooleanArray::from(passes(arrays));
-            Ok(ColumnarValue::Array(Arc::new(passes)))
+            Ok(ColumnarValue::Array(of(arrays)))
         }),
     );
-    test.call(columns.map(ident).to_vec())
+    function.call(columns.map(ident).to_vec())
+}
+
+/// A condition computed by a function of columns of files: a Boolean for each row.
+pub(super) fn tested<const N: usize>(
+    what: &str,
+    columns: [&str; N],
+    passes: impl Fn([&ArrayRef; N]) -> Vec<bool> + Send + Sync + 'static,
+) -> Expr {
+    computed(what, columns, DataType::Boolean, move |arrays| {
+        Arc::new(BooleanArray::from(passes(arrays)))
+    })
 }
 
 /// Reads the rows of a table that satisfy conditions on columns of files.
 pub(super) fn reader(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     table: &'static str,
     wanted: impl IntoIterator<Item = Expr>,
 ) -> Reader {
@@ -370,7 +378,7 @@ pub(super) fn reader(
 /// The timers of requests one after the other, as far as there is room. Data in memory is searched
 /// once.
 fn timers_of(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     names: impl IntoIterator<Item = RequestName> + Clone,
     lacking: &mut Vec<String>,
 ) -> Vec<Vec<TimerDetail>> {
@@ -440,7 +448,7 @@ pub(super) fn pairs(json: &str) -> Vec<(String, String)> {
 
 /// Calls `each` for the rows of a table that belong to a request.
 fn of_request(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     table: &'static str,
     of: RequestName,
     each: impl FnMut(&RecordBatch, usize),

@@ -20,11 +20,11 @@ use super::requests::{
     pairs, reader, tested, text, timer,
 };
 use crate::history::requests::TIMER;
-use crate::history::requests::read::RequestsAt;
+use crate::history::requests::read::RequestsSnapshot;
 use crate::query::error::QueryError;
 use crate::query::question::RequestQuestion;
 use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
-use crate::query::timer_groups::{ONE, Of, TimerSums};
+use crate::query::timer_groups::{ONE, Of, Place, TimerSums};
 use crate::report::definition::{Field, KeySource};
 
 /// Bytes of texts of a request that take no more than a timer.
@@ -76,7 +76,7 @@ impl Catalog {
 
 /// The requests whose timers are wanted, by run and id.
 fn requests_of(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     span: &Range<u64>,
     search: &TimerSearch,
     partial: &mut Vec<String>,
@@ -150,7 +150,7 @@ impl Origin {
 
 /// Sums the timers of requests; returns whether one of these represents more than itself.
 fn add_timers(
-    at: &RequestsAt,
+    at: &RequestsSnapshot,
     (span, requests): (&Range<u64>, &HashMap<(i64, i64), Found>),
     sums: &mut TimerSums<'_>,
     partial: &mut Vec<String>,
@@ -167,7 +167,7 @@ fn add_timers(
     let mut reader = reader(at, TIMER, [since, until, is_wanted]);
     let sample_of = sums.scanned.sample_of.map(|all| all as f64);
     let stands_for = sample_of.map_or(1.0, |all| all / requests.len() as f64);
-    let mut known: HashMap<*const Origin, AHashMap<String, Option<usize>>> = HashMap::new();
+    let mut known: HashMap<*const Origin, AHashMap<String, Place>> = HashMap::new();
     let (mut remembered, mut is_weighed) = (0, false);
     let until = Instant::now() + SEARCH_MAX;
     while let Some(batch) = reader.next()? {
@@ -204,7 +204,6 @@ fn add_timers(
                     place
                 }
             };
-            let Some(place) = place else { continue };
             let of = Of {
                 received: int(&batch, RECEIVED, row) as u32,
                 run: Some(name.0.cast_unsigned()),

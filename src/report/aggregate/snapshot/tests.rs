@@ -67,7 +67,7 @@ fn a_histogram_has_samples_of_requests_only() {
         writer.finish(head(3))
     };
     let good = tick(2, vec![(7, 1), (10, 1)]);
-    restore.tick(good.head, &good.entries).unwrap();
+    restore.restore_tick(good.head, &good.entries).unwrap();
     for (bad, why) in cases![
         tick(0, vec![(7, 1)]) => "no request";
         tick(1, vec![(7, 0)]) => "an empty bucket";
@@ -79,6 +79,6 @@ fn a_histogram_has_samples_of_requests_only() {
             "merged before its tick";
     ] {
         let TickLog { head, entries } = bad;
-        assert!(restore.tick(head, &entries).is_err(), "{why}");
+        assert!(restore.restore_tick(head, &entries).is_err(), "{why}");
     }
 }

@@ -7,12 +7,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, ObjectName, OrderByExpr,
-    Query, Select, Visit, Visitor,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, ObjectName, OrderByExpr, Query, Select, Visit,
+    Visitor,
 };
 
-use super::build::{binary, call, name_of, number, text};
+use super::build::{argument, binary, call, name_of, number, text};
 use super::calls::unnamed;
 use super::ident;
 use super::select::item_expr;
@@ -99,7 +99,9 @@ pub(super) fn rewrite(
     let meant = standard_name(name);
     call_of.name = ObjectName::from(vec![ident(meant)]);
     let FunctionArguments::List(list) = &mut call_of.args else {
-        return Err(SqlError::parse(format!("{name}(SELECT ...) is no call")));
+        return Err(SqlError::parse(format!(
+            "{name}(SELECT ...) is not a function call"
+        )));
     };
     let mut within = std::mem::take(&mut call_of.within_group);
     if !within.is_empty() && !meant.contains("percentile") {
@@ -139,7 +141,7 @@ pub(super) fn rewrite(
                 all.insert(0, order.expr);
             }
             let [values, part] = <[Expr; 2]>::try_from(all).map_err(|_| {
-                SqlError::wrong_arguments(format!("{name}() takes numbers and a part of them"))
+                SqlError::wrong_arguments(format!("{name}() takes numbers and a fraction"))
             })?;
             let values = call("__number", vec![values]);
             list.args = match (meant, from_above) {
@@ -196,10 +198,6 @@ pub(super) fn rewrite(
         _ => {}
     }
     Ok(Expr::Function(call_of))
-}
-
-fn argument(expr: Expr) -> FunctionArg {
-    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
 }
 
 /// Wraps each argument in a call of another function.

@@ -12,27 +12,25 @@ use super::ident;
 
 /// A call of a function by name.
 pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    Expr::Function(function(name, arguments))
-}
-
-fn function(name: &str, arguments: Vec<Expr>) -> Function {
-    Function {
+    Expr::Function(Function {
         name: ObjectName::from(vec![ident(name)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {
             duplicate_treatment: None,
-            args: arguments
-                .into_iter()
-                .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)))
-                .collect(),
+            args: arguments.into_iter().map(argument).collect(),
             clauses: Vec::new(),
         }),
         filter: None,
         null_treatment: None,
         over: None,
         within_group: Vec::new(),
-    }
+    })
+}
+
+/// An expression as an argument.
+pub(super) fn argument(expr: Expr) -> FunctionArg {
+    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
 }
 
 fn value(value: Value) -> Expr {

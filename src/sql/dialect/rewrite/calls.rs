@@ -184,11 +184,15 @@ fn of_session(name: &str, arguments: usize, context: &Context<'_>) -> Option<Exp
 /// Takes the arguments if they are plain expressions.
 fn plain_arguments(call_of: &mut Function, name: &str) -> Result<Vec<Expr>, SqlError> {
     let FunctionArguments::List(list) = &mut call_of.args else {
-        return Err(SqlError::parse(format!("{name}(SELECT ...) is no call")));
+        return Err(SqlError::parse(format!(
+            "{name}(SELECT ...) is not a function call"
+        )));
     };
     let within = !call_of.within_group.is_empty();
     if within || !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
-        return Err(SqlError::parse(format!("{name}() is no aggregate")));
+        return Err(SqlError::parse(format!(
+            "{name}() is not an aggregate function"
+        )));
     }
     unnamed(list)
 }

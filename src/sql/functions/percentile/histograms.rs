@@ -87,7 +87,7 @@ fn rank(part: f64) -> Option<Rank> {
 }
 
 fn no_histogram() -> DataFusionError {
-    SqlError::wrong_arguments("PERCENTILE, APDEX: this is no histogram").into()
+    SqlError::wrong_arguments("PERCENTILE, APDEX: this is not a histogram").into()
 }
 
 impl Accumulator for Histograms {

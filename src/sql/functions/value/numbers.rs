@@ -22,25 +22,6 @@ pub(crate) fn aligned(left: (i128, i8), right: (i128, i8)) -> Option<(i128, i128
     Some((left, rescale(right.0, right.1, scale)?, scale))
 }
 
-/// Appends `-12.50`: digits of which `scale` stand after the point.
-pub(super) fn put_decimal(to: &mut Vec<u8>, value: i128, scale: i8) {
-    if value < 0 {
-        to.push(b'-');
-    }
-    let mut buffer = itoa::Buffer::new();
-    let digits = buffer.format(value.unsigned_abs()).as_bytes();
-    let after = usize::from(scale.unsigned_abs());
-    if scale <= 0 {
-        to.extend_from_slice(digits);
-        return to.extend(std::iter::repeat_n(b'0', after));
-    }
-    let (whole, rest) = digits.split_at(digits.len().saturating_sub(after));
-    to.extend_from_slice(if whole.is_empty() { b"0" } else { whole });
-    to.push(b'.');
-    to.extend(std::iter::repeat_n(b'0', after - rest.len()));
-    to.extend_from_slice(rest);
-}
-
 /// Appends a double: the fewest digits that restore it, with an exponent from 1e15 on and below
 /// 1e-15.
 #[inline(always)]
@@ -165,6 +146,7 @@ impl<'a> Prefix<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::functions::value::Value;
 
     #[test]
     fn doubles_come_back() {
@@ -237,7 +219,7 @@ mod tests {
 
     #[test]
     fn numbers_as_texts_and_back() {
-        let decimal = |value, scale| text_of(|to| put_decimal(to, value, scale));
+        let decimal = |value, scale| Value::Decimal(value, scale).to_text().into_owned();
         assert_eq!(decimal(-5, 2), "-0.05");
         assert_eq!(decimal(150, 2), "1.50");
         assert_eq!(decimal(0, 2), "0.00");

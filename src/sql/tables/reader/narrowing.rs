@@ -29,8 +29,8 @@ impl Reader {
         if self.generation.replace(generation).is_none() {
             let all = match self.table {
                 FixedTable::Tag => 0..answering(&self.snapshot.live).pool.strings.end() as u64,
-                table if table.by_timers() => self.snapshot.timers.clone(),
-                _ => self.snapshot.requests.clone(),
+                table if table.by_timers() => self.snapshot.timers().clone(),
+                _ => self.snapshot.requests().clone(),
             };
             let conditions = Arc::clone(&self.scan.conditions);
             let (ids, left) = self.settle(within(&all), &conditions)?;
@@ -83,7 +83,7 @@ impl Reader {
     /// next.
     fn of_timestamps(&self, timestamps: &Ranges) -> Result<Ranges> {
         let live = answering(&self.snapshot.live);
-        let (held, ids) = (&live.pool.requests, &self.snapshot.requests);
+        let (held, ids) = (&live.pool.requests, self.snapshot.requests());
         let first_at = |second: i64| {
             let is_before = |id| Some(i64::from(held.timestamp(id)?) < second);
             first_from(ids.clone(), is_before)
@@ -98,14 +98,14 @@ impl Reader {
 
     /// The timers of these requests.
     fn of_requests(&self, requests: &Ranges) -> Result<Ranges> {
-        let requests = requests.and(&within(&self.snapshot.requests));
+        let requests = requests.and(&within(self.snapshot.requests()));
         let mut timers = Vec::with_capacity(requests.pairs().len());
         for pairs in requests.pairs().chunks(LOOKUPS) {
             let live = answering(&self.snapshot.live);
             for &(low, high) in pairs {
                 let start = first_timer(&live.pool, low.cast_unsigned()).ok_or_else(expired)?;
                 let end = match (high + 1).cast_unsigned() {
-                    next if next >= self.snapshot.requests.end => self.snapshot.timers.end,
+                    next if next >= self.snapshot.requests().end => self.snapshot.timers().end,
                     next => first_timer(&live.pool, next).ok_or_else(expired)?,
                 };
                 timers.push((start.cast_signed(), end.cast_signed() - 1));

@@ -11,19 +11,18 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{AsArray as _, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::logical_expr::{ColumnarValue, Expr, Operator, Volatility, create_udf};
+use datafusion::logical_expr::{Expr, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, Column as Place, DynamicFilterPhysicalExpr, lit as number,
 };
-use datafusion::prelude::ident;
 
-use super::{ID, RECEIVED, RUN, TIME, conditions, int, reader};
+use super::{ID, RECEIVED, RUN, TIME, computed, conditions, int, reader};
+use crate::clock::rfc3339;
 use crate::history::requests::REQUEST;
 use crate::history::requests::condition::physical;
-use crate::history::requests::read::RequestsAt;
+use crate::history::requests::read::RequestsSnapshot;
 use crate::history::requests::view::View;
-use crate::query::catalog::past::rfc3339;
 use crate::query::question::{RequestName, RequestQuestion};
 
 /// Time limit of a search.
@@ -52,21 +51,11 @@ fn shuffled(run: i64, id: i64) -> i64 {
 
 /// The shuffled numbers of rows in files.
 fn shuffled_rows() -> Expr {
-    let of_rows = |given: &[ColumnarValue]| {
-        let arrays = ColumnarValue::values_to_arrays(given)?;
-        let [runs, ids] = [0, 1].map(|at| arrays[at].as_primitive::<Int64Type>().values());
+    computed("shuffled", [RUN, ID], DataType::Int64, |numbers| {
+        let [runs, ids] = numbers.map(|it| it.as_primitive::<Int64Type>().values());
         let numbers = runs.iter().zip(ids).map(|(run, id)| shuffled(*run, *id));
-        let numbers = Int64Array::from_iter_values(numbers);
-        Ok(ColumnarValue::Array(Arc::new(numbers)))
-    };
-    let of_rows = create_udf(
-        "shuffled",
-        vec![DataType::Int64; 2],
-        DataType::Int64,
-        Volatility::Immutable,
-        Arc::new(of_rows),
-    );
-    of_rows.call(vec![ident(RUN), ident(ID)])
+        Arc::new(Int64Array::from_iter_values(numbers))
+    })
 }
 
 /// The sort key of requests: the largest come first.
@@ -171,7 +160,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
     /// Searches within the time limit; returns remarks on unreadable or unread data.
     pub(in crate::query::catalog) fn find(
         &mut self,
-        at: &RequestsAt,
+        at: &RequestsSnapshot,
         question: (&Range<u64>, &RequestQuestion),
         partial: &mut Vec<String>,
         mut made_of: impl FnMut(&RecordBatch, usize) -> T,
@@ -185,7 +174,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
             {
                 let secs = SEARCH_MAX.as_secs();
                 let reached = rfc3339(reached);
-                partial.push(format!("not all was looked at within {secs} s: nothing from before {reached} is certain"));
+                partial.push(format!("the search timed out after {secs} s: results from before {reached} may be incomplete"));
                 break;
             }
             match reader.next() {

@@ -3,7 +3,7 @@
 //!
 //! A reader holds references to all of them, and a copy of the rows in memory, so its data does not
 //! change however long it takes. Units are read on as many threads as there are processors, each as
-//! batches of [stored](super::stored) columns.
+//! batches of [stored](super::columns) columns.
 
 use std::fs::File;
 use std::io;
@@ -14,25 +14,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use datafusion::arrow::array::RecordBatch;
+use tracing::warn;
 
+use super::columns::{Columns, Content, HISTOGRAM, StoredRows, Want, columns, equal_to};
 use super::histogram::HistogramRef;
 use super::parquet::{Opened, ReadAs};
 use super::part::Part;
 use super::pending::PendingFile;
-use super::plan::Plan;
-use super::stored::{Columns, Content, HISTOGRAM, StoredRows, Want, columns, equal_to};
+use super::read_plan::ReadPlan;
 use super::{Dataset, History, Resolution, Row};
 
 /// The rows at one moment.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RowsAt {
+pub(crate) struct RowsSnapshot {
     /// On disk.
     pub(crate) parts: Arc<[Arc<Part>]>,
     /// Rows of the requested dataset in memory: a copy of its minutes.
     pub(crate) memory: Arc<[RecordBatch]>,
 }
 
-impl RowsAt {
+impl RowsSnapshot {
     /// Those of a dataset.
     pub(crate) fn of(history: &History, dataset: &Dataset) -> Self {
         let [rows] = Self::of_each(history, [dataset]);
@@ -42,12 +43,12 @@ impl RowsAt {
     /// Those of some datasets at the same moment.
     pub(crate) fn of_each<const N: usize>(history: &History, datasets: [&Dataset; N]) -> [Self; N] {
         let mut running = Vec::new();
-        let view = history.view(|batch| running.extend(datasets.map(|of| batch.batches(of))));
+        let view = history.view(|rows| running.extend(datasets.map(|of| rows.batches(of))));
         let mut running = running.into_iter();
         datasets.map(|dataset| {
             let mut memory = running.next().unwrap_or_default();
             let flushing = view.flushing.iter();
-            memory.extend(flushing.flat_map(|batch| batch.batches(dataset)));
+            memory.extend(flushing.flat_map(|rows| rows.batches(dataset)));
             Self {
                 parts: Arc::clone(&view.parts),
                 memory: memory.into(),
@@ -87,7 +88,7 @@ pub(crate) type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Sen
 
 /// A unit of work for one thread.
 #[derive(Debug)]
-pub(super) struct Unit {
+pub(super) struct ReadUnit {
     /// The part that it is from, unless it is in memory.
     part: Option<Arc<Part>>,
     source: Source,
@@ -126,13 +127,13 @@ impl Run {
     }
 }
 
-impl Unit {
+impl ReadUnit {
     /// The units of a plan's rows, and of those not on disk yet: of all keys, or of one. Also
     /// returns errors.
     pub(super) fn all(
-        from: RowsAt,
+        from: RowsSnapshot,
         dataset: &Dataset,
-        plan: &Plan,
+        plan: &ReadPlan,
         key: Option<&[u8]>,
     ) -> (Vec<Self>, Vec<String>) {
         let equal = key.map(|key| equal_to(&columns(dataset), key));
@@ -302,7 +303,7 @@ impl Part {
         let mut read = || {
             let units = match dataset.is_raw() {
                 true => Vec::new(),
-                false => Unit::of_part(self, &span, dataset, &ReadAs::coded(Vec::new()))?,
+                false => ReadUnit::of_part(self, &span, dataset, &ReadAs::coded(Vec::new()))?,
             };
             let mut units = units.iter();
             units.try_for_each(|unit| unit.rows(dataset, want, &mut |_, row| each(row)))
@@ -313,9 +314,19 @@ impl Part {
     }
 }
 
+/// A remark on a part that could not be read; logs that, and has the history thread look at it.
 pub(super) fn unread(part: &Part, error: &io::Error) -> String {
     let name = part.path.file_name().unwrap_or_default();
+    // A folder that is not there for a while is not damage.
+    if error.kind() != io::ErrorKind::NotFound && !part.suspect.swap(true, Ordering::Relaxed) {
+        warn!(file = %part.path.display(), %error, "A file of history cannot be read: answers lack its rows.");
+    }
     format!("{} could not be read: {error}", name.display())
+}
+
+/// Likewise as an error.
+pub(super) fn unread_error(part: &Part, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), unread(part, error))
 }
 
 /// Runs this many pieces of work on all processors, and returns the result of each thread.
@@ -368,12 +379,13 @@ mod tests {
                     rolled: false,
                     written: 0,
                     crc: 0,
+                    suspect: Arc::default(),
                 })
             };
             let parts = parts.iter().map(part).collect();
-            let rows = RowsAt {
+            let rows = RowsSnapshot {
                 parts,
-                ..RowsAt::default()
+                ..RowsSnapshot::default()
             };
             rows.kept_from(&dataset)
         };

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::dataset::Coverage;
-use super::{Batch, Dataset, Gain, History, Resolution};
+use super::{Dataset, Gain, History, Resolution, UnflushedRows};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::squid::sums::Swaps;
 use crate::report::Watched;
@@ -21,7 +21,7 @@ const SECS_MAX: u64 = 3_600;
 
 /// Adds up the gains of rows.
 #[derive(Debug)]
-pub struct Rollup {
+pub struct MinuteRows {
     history: History,
     error_status: u32,
     swaps: Arc<Dataset>,
@@ -29,8 +29,8 @@ pub struct Rollup {
     datasets: HashMap<u64, Arc<Dataset>>,
 }
 
-impl Rollup {
-    /// Creates a rollup that adds to the memory of `history`. A status from `error_status` on is an
+impl MinuteRows {
+    /// Adds to the memory of `history`. A status from `error_status` on is an
     /// error.
     #[must_use]
     pub fn new(history: History, error_status: u32) -> Self {
@@ -94,7 +94,7 @@ impl Rollup {
 
 /// Records that a report existed for some seconds, which may span several minutes.
 fn cover(
-    running: &mut Batch,
+    running: &mut UnflushedRows,
     dataset: &Dataset,
     second: &Second,
     [mut missed, mut keys_folded]: [u64; 2],
@@ -131,7 +131,7 @@ fn gain_of(moved: &Swaps) -> Gain {
 
 /// Adds rows to those of their minute.
 struct Adding<'a> {
-    running: &'a mut Batch,
+    running: &'a mut UnflushedRows,
     minute: u64,
     datasets: &'a HashMap<u64, Arc<Dataset>>,
     /// The dataset of the current report, if it is kept.

@@ -2,7 +2,7 @@
 //!
 //! | column | type | |
 //! |---|---|---|
-//! | `time` | TIMESTAMP (ms, UTC) | begin of the minute, hour or day |
+//! | `time` | TIMESTAMP (ms, UTC) | start of the minute, hour or day |
 //! | the keys | UTF8; INT64 for the status | under their column names; `key_` before one that is taken |
 //! | `other` | BOOLEAN | whether the row stands for keys that found no row of their own |
 //! | `req_count`, `timer_count` or `hit_count`, `error_count` | INT64 | |
@@ -26,7 +26,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-pub(super) use self::rows::StoredRows;
+pub(super) use self::read::StoredRows;
 use super::histogram::{HistogramRef, encoded_pairs, settle};
 use super::{Dataset, Gain, Row};
 use crate::report::definition::Level;
@@ -37,7 +37,7 @@ use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::value::Unit;
 
-mod rows;
+mod read;
 
 /// The percentiles that have columns of their own.
 const PERCENTILES: [(&str, f64); 3] = [("p50", 50.0), ("p95", 95.0), ("p99", 99.0)];

@@ -21,8 +21,8 @@ use super::views;
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
 use crate::history::{
-    Dataset, Identity, Parts, Refused, Shipment, Shipping, StoreError, Units, Unread, Waiting,
-    digest,
+    Dataset, Identity, Parts, Refused, Shipment, ShipmentRows, Shipping, StoreError, Unread,
+    Waiting, digest,
 };
 use crate::instruments::{Active, Instrument};
 use crate::shutdown::Shutdown;
@@ -124,7 +124,7 @@ pub struct ShipFrom {
 
 /// Ships, as soon as there is a source.
 #[derive(Debug)]
-pub struct Sink {
+pub struct ShippingThread {
     config: ClickHouseConfig,
     server: Server,
     from: Arc<OnceLock<ShipFrom>>,
@@ -132,7 +132,7 @@ pub struct Sink {
     clock: Arc<dyn Clock>,
 }
 
-impl Sink {
+impl ShippingThread {
     /// Ships to the server of the configuration.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ impl Sink {
     pub fn run(self, stop: &Shutdown) {
         // On Linux this applies to the thread only.
         if let Err(error) = rustix::process::setpriority_process(None, 10) {
-            warn!(%error, "The thread that ships keeps its priority.");
+            warn!(%error, "Could not lower the priority of the thread that ships to ClickHouse.");
         }
         while !stop.requested() {
             if let Some(from) = self.from.get() {
@@ -188,7 +188,7 @@ impl Sink {
 /// Ships from a store.
 #[derive(Debug)]
 struct Shipper {
-    sink: Sink,
+    thread: ShippingThread,
     from: ShipFrom,
     /// The source columns of the current rows.
     origin: Origin,
@@ -206,8 +206,8 @@ struct Shipper {
 }
 
 impl Shipper {
-    fn new(sink: Sink, from: ShipFrom) -> Self {
-        let config = &sink.config;
+    fn new(thread: ShippingThread, from: ShipFrom) -> Self {
+        let config = &thread.config;
         let collector = match config.collector.as_str() {
             "" => std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(),
             named => named.to_owned(),
@@ -231,9 +231,9 @@ impl Shipper {
             tags: TagFilter::of(&config.tags),
             statements,
             viewed: HashMap::new(),
-            refused_ms: sink.clock.mono_ms(),
+            refused_ms: thread.clock.mono_ms(),
             pause_ms: 0,
-            sink,
+            thread,
             from,
         }
     }
@@ -243,7 +243,7 @@ impl Shipper {
         let mut looked = 0;
         while !stop.requested() {
             std::thread::sleep(NAP);
-            let now = self.sink.clock.unix_ms() / 1_000;
+            let now = self.thread.clock.unix_ms() / 1_000;
             if looked != now {
                 looked = now;
                 self.show();
@@ -259,7 +259,7 @@ impl Shipper {
     fn ship(&mut self, stop: &Shutdown) -> Result<bool, Failure> {
         self.make(stop)?;
         let next = self.again(stop, |it| {
-            let now = it.sink.clock.unix_ms() / 1_000;
+            let now = it.thread.clock.unix_ms() / 1_000;
             Ok(it.from.shipping.next(&it.from.parts, now)?)
         })?;
         if let Some(mut shipment) = next {
@@ -274,8 +274,8 @@ impl Shipper {
             })?;
             return Ok(true);
         }
-        if self.sink.clock.mono_ms() >= self.refused_ms {
-            self.refused_ms = self.sink.clock.mono_ms() + REFUSED_MS;
+        if self.thread.clock.mono_ms() >= self.refused_ms {
+            self.refused_ms = self.thread.clock.mono_ms() + REFUSED_MS;
             for (before, mut shipment) in self.from.shipping.refused(&self.from.parts) {
                 let names = before.identity.as_ref().unwrap_or(&self.names);
                 self.origin.names = names.clone();
@@ -292,11 +292,11 @@ impl Shipper {
     fn make(&mut self, stop: &Shutdown) -> Result<(), Failure> {
         while let Some(together) = self.statements.front().cloned() {
             for statement in together {
-                match self.again(stop, |it| it.sink.server.execute(&statement, stop)) {
+                match self.again(stop, |it| it.thread.server.execute(&statement, stop)) {
                     Err(Failure::Refused(error)) => {
                         warn!(
                             statement,
-                            error, "ClickHouse refuses a statement: it is left out."
+                            error, "ClickHouse rejected a statement; skipped it."
                         );
                         break;
                     }
@@ -311,11 +311,11 @@ impl Shipper {
     /// Queues views for reports that were not shipped before, if wanted: of two definitions of a
     /// name, for the later one. Files are shipped last, and are older than pieces.
     fn view(&mut self, shipment: &Shipment) {
-        let config = &self.sink.config;
+        let config = &self.thread.config;
         if !config.create_tables {
             return;
         }
-        let is_new = matches!(shipment.units, Units::Pieces(..));
+        let is_new = matches!(shipment.units, ShipmentRows::Pieces(..));
         for dataset in shipment.datasets() {
             let before = self.viewed.get(&dataset.report);
             let has = before.is_some_and(|it| it.0 == dataset || it.1 && !is_new);
@@ -387,7 +387,7 @@ impl Shipper {
 
     fn count_unread(&self, unread: &Unread) {
         let Unread { path, reason, rows } = unread;
-        let Shared { counters, .. } = &*self.sink.status.0;
+        let Shared { counters, .. } = &*self.thread.status.0;
         counters.rows_unreadable.add(*rows);
         error!(file = %path.display(), reason, rows, "A file of history cannot be read: its rows are not shipped.");
     }
@@ -473,7 +473,7 @@ impl Shipper {
         let statement = table.insert();
         let bytes = body.len() as u64;
         let sent = self.again(stop, |it| {
-            let Sink { server, .. } = &it.sink;
+            let ShippingThread { server, .. } = &it.thread;
             server.insert(&statement, &token, body.clone(), stop)
         });
         if let Err(Failure::Refused(error)) = sent {
@@ -481,7 +481,7 @@ impl Shipper {
             return Ok(());
         }
         sent?;
-        let Shared { counters, .. } = &*self.sink.status.0;
+        let Shared { counters, .. } = &*self.thread.status.0;
         counters.rows_shipped.add(rows);
         sending.stage.advance(rows);
         counters.shipped_bytes.add(bytes);
@@ -499,7 +499,7 @@ impl Shipper {
                 Err(Failure::Later(error)) => self.pause(&error, stop)?,
                 ended => {
                     self.pause_ms = 0;
-                    self.sink.status.0.now.lock().error = None;
+                    self.thread.status.0.now.lock().error = None;
                     return ended;
                 }
             }
@@ -508,7 +508,7 @@ impl Shipper {
 
     /// Waits after a failure, ever longer.
     fn pause(&mut self, error: &str, stop: &Shutdown) -> Result<(), Failure> {
-        let Shared { counters, now, .. } = &*self.sink.status.0;
+        let Shared { counters, now, .. } = &*self.thread.status.0;
         counters.failures.add(1);
         if self.pause_ms == 0 {
             warn!(
@@ -521,8 +521,8 @@ impl Shipper {
         // Prevents many pinbads from coming back at the same moment.
         let random = ahash::RandomState::new().hash_one(self.origin.store);
         let pause_ms = self.pause_ms - random % (self.pause_ms / 2);
-        let until = self.sink.clock.mono_ms() + pause_ms;
-        while self.sink.clock.mono_ms() < until {
+        let until = self.thread.clock.mono_ms() + pause_ms;
+        while self.thread.clock.mono_ms() < until {
             if stop.requested() {
                 return Err(Failure::Stopped);
             }
@@ -537,7 +537,7 @@ impl Shipper {
         let ShipFrom {
             shipping, parts, ..
         } = &self.from;
-        self.sink.status.show(shipping, parts);
+        self.thread.status.show(shipping, parts);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Rows in memory: gains of keys in the minutes since the last flush.
 //!
 //! Filled by the series thread and read under the same lock; then passed to the history thread, and
-//! immutable from then on. Its bytes are counted row by row; a batch that is too large is shrunk
-//! ([`Batch::shrink`]), with exact sums.
+//! immutable from then on. Bytes are counted row by row; when they are too many, rows are shrunk
+//! ([`UnflushedRows::shrink`]), with exact sums.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use datafusion::arrow::array::RecordBatch;
 use self::rows::{ROW_BYTES, Rows, Weight};
 pub(super) use self::rows::{Scratch, Stored};
 use super::Resolution;
+use super::columns::BatchBuilder;
 use super::dataset::{COVERAGE, Coverage, Dataset};
 use super::log_of_seconds::Fresh;
 use super::parquet::BATCH_ROWS;
 use super::row::{Gain, Row};
-use super::stored::BatchBuilder;
 use crate::delta::{RowDelta, RowKey};
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
@@ -32,7 +32,7 @@ const MOMENT_BYTES: usize = 64;
 
 /// Rows of some datasets, by time and key.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct UnflushedRows {
     parts: Vec<Part>,
     /// The part last added to.
     last: usize,
@@ -54,7 +54,7 @@ struct Part {
     moments: BTreeMap<u64, Rows>,
 }
 
-/// Data given up to shrink a batch.
+/// Data given up to shrink rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shrunk {
     /// Rows that lost their histograms.
@@ -73,7 +73,7 @@ struct Weighed {
     histogram_bytes: usize,
 }
 
-impl Batch {
+impl UnflushedRows {
     /// Adds to the row of a key.
     pub fn add(
         &mut self,
@@ -140,7 +140,7 @@ impl Batch {
         }
     }
 
-    /// What is added goes to the log too, from now on: keys that were added before are not in that.
+    /// Starts to copy additions to the log, which does not have the keys added before.
     pub(super) fn begin_log(&mut self, fresh: Fresh) {
         let parts = self.parts.iter_mut();
         let rows = parts.flat_map(|it| it.moments.values_mut());
@@ -221,6 +221,13 @@ impl Batch {
     /// The times of its rows.
     pub(super) fn times(&self) -> impl Iterator<Item = u64> {
         self.parts.iter().flat_map(|it| it.moments.keys().copied())
+    }
+
+    /// The number of its rows, without those of coverage.
+    pub(super) fn len(&self) -> usize {
+        let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
+        let rows = parts.flat_map(|it| it.moments.values());
+        rows.map(Rows::len).sum()
     }
 
     /// Whether it has no row.

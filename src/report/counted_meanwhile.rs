@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::arrivals::Delta;
 
-/// Most records stored: as many as a merger counts in some hundredths of a second.
+/// Most records stored: as many as a merger counts in a few hundredths of a second.
 const RECORDS_MAX: usize = 1 << 15;
 
-/// Changes since somebody began to read.
+/// Records counted since somebody began to read.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct CountedMeanwhile {
     /// Every reader has a clone.
     reader: Arc<()>,
     /// Records with their groups.
@@ -22,7 +22,7 @@ pub(super) struct Changes {
     pub(super) moves: u64,
 }
 
-impl Changes {
+impl CountedMeanwhile {
     /// Starts recording until the result is dropped.
     pub(super) fn reader(&self) -> Arc<()> {
         Arc::clone(&self.reader)

@@ -16,8 +16,8 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::delta::RowKey;
+use crate::history::columns::BatchBuilder;
 use crate::history::histogram::{HistogramRef, lead};
-use crate::history::stored::BatchBuilder;
 use crate::history::{Gain, Row};
 use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::histogram::Histogram;
@@ -87,7 +87,8 @@ pub(in crate::history) struct Scratch {
 }
 
 impl Rows {
-    /// Adds to the row of an id, whose key this is; whether that is in the log of seconds by now.
+    /// Adds to the row with this id and key. Returns whether the log of seconds has the key
+    /// already; from now on it has.
     pub(super) fn add(
         &mut self,
         (id, key): (u64, &RowKey<'_>),
@@ -109,7 +110,7 @@ impl Rows {
         std::mem::replace(&mut row.is_logged, true)
     }
 
-    /// No key is in the log.
+    /// Forgets which keys the log has.
     pub(super) fn forget_logged(&mut self) {
         self.rows.iter_mut().for_each(|row| row.is_logged = false);
     }
@@ -153,7 +154,7 @@ impl Rows {
         &self.rows
     }
 
-    /// How many there are.
+    /// The number of rows.
     pub(super) fn len(&self) -> usize {
         self.rows.len() + usize::from(self.other.is_some())
     }

@@ -22,10 +22,10 @@ use datafusion::arrow::datatypes::{
 };
 
 use super::Dataset;
+use super::columns::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
 use super::parquet::{BATCH_ROWS, ReadAs};
 use super::part::Part;
-use super::stored::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
-use super::unit::{Batches, Unit};
+use super::read_unit::{Batches, ReadUnit, unread_error};
 
 /// Returns the columns of a dataset's rows.
 #[must_use]
@@ -68,25 +68,28 @@ pub(crate) fn order(dataset: &Dataset) -> Vec<String> {
 pub(crate) struct Wanted {
     dataset: Arc<Dataset>,
     read_as: ReadAs,
-    /// Their places in the [`schema`], ascending; the time comes first.
-    places: Vec<usize>,
     columns: Columns,
+    /// The time comes first.
     schema: SchemaRef,
 }
 
 impl Wanted {
-    /// Selects the time and these columns of the [`schema`]. `equal` gives the text that a key
-    /// column must equal, if any: other rows may be left out.
+    /// Selects the time and those columns of the [`schema`] that `wanted` names. `equal` gives the
+    /// text that a key column must equal, if any: other rows may be left out.
     pub(crate) fn new(
         dataset: &Arc<Dataset>,
-        wanted: &[usize],
+        wanted: &Schema,
         equal: impl Fn(&str) -> Option<String>,
     ) -> Self {
-        let all = columns(dataset).into_iter().enumerate();
-        let has = |at: &usize| *at == 0 || wanted.contains(at);
-        let (places, columns): (Vec<usize>, Columns) = all.filter(|(at, _)| has(at)).unzip();
         let schema = schema(dataset);
-        let fields = places.iter().map(|at| Arc::clone(&schema.fields()[*at]));
+        let all = columns(dataset)
+            .into_iter()
+            .zip(schema.fields().iter().cloned());
+        let has = |at: usize, name: &str| at == 0 || wanted.field_with_name(name).is_ok();
+        let all = all
+            .enumerate()
+            .filter(|(at, (_, field))| has(*at, field.name()));
+        let (columns, fields): (Columns, Vec<_>) = all.map(|(_, column)| column).unzip();
         let equal = |name: String| equal(&name).map(|text| (name, text));
         Self {
             dataset: Arc::clone(dataset),
@@ -95,9 +98,8 @@ impl Wanted {
                 batch_rows: BATCH_ROWS,
                 equal: key_columns(dataset).filter_map(equal).collect(),
             },
-            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            schema: Arc::new(Schema::new(fields)),
             columns,
-            places,
         }
     }
 
@@ -112,11 +114,6 @@ impl Wanted {
         !self.read_as.equal.is_empty()
     }
 
-    /// Returns the place of a column of the [`schema`] in the selection.
-    pub(crate) fn place(&self, column: usize) -> Option<usize> {
-        self.places.iter().position(|at| *at == column)
-    }
-
     /// Returns the rows of a part whose times are in a span.
     ///
     /// # Errors
@@ -126,12 +123,14 @@ impl Wanted {
         part: &Arc<Part>,
         times: &Range<u64>,
     ) -> io::Result<impl Iterator<Item = io::Result<RecordBatch>> + Send + use<>> {
-        let units = Unit::of_part(part, times, &self.dataset, &self.read_as)?;
-        let wanted = self.clone();
-        Ok(units.into_iter().flat_map(move |unit| {
+        let units = ReadUnit::of_part(part, times, &self.dataset, &self.read_as);
+        let units = units.map_err(|error| unread_error(part, &error))?;
+        let (wanted, part) = (self.clone(), Arc::clone(part));
+        let batches = units.into_iter().flat_map(move |unit| {
             let batches = wanted.of_unit(&unit);
             batches.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
-        }))
+        });
+        Ok(batches.map(move |batch| batch.map_err(|error| unread_error(&part, &error))))
     }
 
     /// Returns the rows in memory whose times are in a span.
@@ -140,10 +139,10 @@ impl Wanted {
         rows: &Arc<[RecordBatch]>,
         times: &Range<u64>,
     ) -> io::Result<Batches> {
-        self.of_unit(&Unit::of_memory(Arc::clone(rows), times.clone()))
+        self.of_unit(&ReadUnit::of_memory(Arc::clone(rows), times.clone()))
     }
 
-    fn of_unit(&self, unit: &Unit) -> io::Result<Batches> {
+    fn of_unit(&self, unit: &ReadUnit) -> io::Result<Batches> {
         let batches = unit.batches(&self.dataset, &self.columns, None, &self.read_as)?;
         let (wanted, times) = (self.clone(), unit.times.clone());
         Ok(Box::new(

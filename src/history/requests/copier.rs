@@ -35,7 +35,7 @@ pub(super) enum Selection {
 
 /// The position of the walk, and the copies since the last write.
 #[derive(Debug)]
-pub(super) struct Collector {
+pub(super) struct Copier {
     pub(super) selection: Selection,
     /// The run of requests merged from now on; 0 while the store is not open: until then only the
     /// pool has them.
@@ -52,7 +52,7 @@ pub(super) struct Collector {
     scratch: Vec<u8>,
 }
 
-impl Collector {
+impl Copier {
     /// Starts at request `next`.
     pub(super) fn new(selection: Selection, run: u64, next: u64) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Collector {
     }
 
     /// Processes all merged requests, up to `limit`; returns false if there is no room for more.
-    pub(super) fn collect(&mut self, live: &SharedLive, limit: u64) -> bool {
+    pub(super) fn select(&mut self, live: &SharedLive, limit: u64) -> bool {
         // Later ones are for the next time.
         let end = answering(live).pool.requests.next_id().min(limit);
         while self.next < end && !self.is_flushing && self.run > 0 {

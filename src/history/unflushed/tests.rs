@@ -41,7 +41,7 @@ fn gain(requests: u64) -> Gain {
 }
 
 /// Returns requests, rows, and rows with histograms, by time and by whether they stand for others.
-fn sums(batch: &Batch, dataset: &Dataset) -> BTreeMap<(u64, bool), (u64, usize, usize)> {
+fn sums(batch: &UnflushedRows, dataset: &Dataset) -> BTreeMap<(u64, bool), (u64, usize, usize)> {
     let mut sums = BTreeMap::new();
     batch.rows(dataset, 0..u64::MAX, |row| {
         let sum: &mut (u64, usize, usize) = sums.entry((row.time, row.is_other)).or_default();
@@ -56,7 +56,7 @@ fn sums(batch: &Batch, dataset: &Dataset) -> BTreeMap<(u64, bool), (u64, usize, 
 
 #[test]
 fn what_is_added_to_a_row_adds_up() {
-    let mut batch = Batch::default();
+    let mut batch = UnflushedRows::default();
     assert!(batch.is_empty() && batch.span().is_empty());
     let (scripts, hosts) = (dataset("scripts"), dataset("hosts"));
     for second in 0..180 {
@@ -85,7 +85,7 @@ fn what_is_added_to_a_row_adds_up() {
 
 #[test]
 fn what_is_light_gives_way() {
-    let mut batch = Batch::default();
+    let mut batch = UnflushedRows::default();
     let (scripts, coverage) = (dataset("scripts"), Arc::new(Dataset::coverage()));
     for row in 1..=1_000 {
         batch.add(&scripts, 60, &key(row), false, &gain(row));
@@ -120,7 +120,7 @@ fn what_is_light_gives_way() {
     assert_eq!(folded.0, shrunk.folded * (shrunk.folded + 1) / 2);
     assert!(kept.2 > 5, "the heaviest keep their histograms: {kept:?}");
     // It is said of which report, and stays as long as anything does.
-    let known = |batch: &Batch| {
+    let known = |batch: &UnflushedRows| {
         let mut known = HashMap::new();
         batch.rows(&coverage, 0..u64::MAX, |row| {
             let of = Coverage::of(&row.gain.sum.totals);
@@ -138,7 +138,7 @@ fn what_is_light_gives_way() {
 
 #[test]
 fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
-    let mut batch = Batch::default();
+    let mut batch = UnflushedRows::default();
     let (scripts, coverage) = (dataset("scripts"), Arc::new(Dataset::coverage()));
     let mut shrunk = Shrunk::default();
     for minute in 0..1_000 {
@@ -176,7 +176,7 @@ fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
 #[test]
 fn rows_are_what_a_recount_says() {
     let scripts = dataset("scripts");
-    let (mut batch, mut expected) = (Batch::default(), HashMap::new());
+    let (mut batch, mut expected) = (UnflushedRows::default(), HashMap::new());
     let mut dice = crate::dice::Dice(1);
     let mut random = |below: u64| dice.below(below);
     for round in 0..300 {

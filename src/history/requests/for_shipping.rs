@@ -1,4 +1,4 @@
-//! The requests of a piece, each with its timers, for a sink.
+//! The requests of a piece, each with its timers, for ClickHouse.
 
 use std::collections::HashMap;
 use std::ops::Range;

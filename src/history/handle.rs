@@ -1,9 +1,11 @@
-//! Rows that are not on disk yet, and a consistent view of all rows.
+//! [`History`], the handle to the past: the rows that are not on disk yet, and a consistent view of
+//! all rows.
 //!
-//! The series thread adds to the running batch; the history thread takes it every
-//! `history.flush_period` and writes it. Until it is on disk it stays as the batch being flushed. A
-//! reader gets all three as of one moment: no row is missing or repeated.
+//! The series thread adds to the running rows; the history thread takes them every
+//! `history.flush_period` and writes them. Until they are on disk they stay in memory, as those
+//! being flushed. A reader gets all three as of one moment: no row is missing or repeated.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,9 +18,9 @@ use tracing::{info, warn};
 use super::log_of_seconds::Fresh;
 use super::part::{Part, Parts};
 use super::requests::Requests;
-use super::requests::read::RequestsAt;
+use super::requests::read::RequestsSnapshot;
 use super::store::{Lost, Store};
-use super::{Batch, Resolution, Shrunk};
+use super::{Dataset, Resolution, Shrunk, UnflushedRows};
 use crate::clock::Clock;
 use crate::delta::Reached;
 use crate::input::squid::Positions;
@@ -28,9 +30,10 @@ use crate::report::reading::Extremes;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
+use crate::value::text::counted;
 
-/// Division of the memory that raw requests do not get, in eighths: for the running batch, for the
-/// one being flushed, for the store and for seconds in transit.
+/// Division of the memory that raw requests do not get, in eighths: for the running rows, for the
+/// ones being flushed, for the store and for seconds in transit.
 const RUNNING: usize = 3;
 
 /// Longest wait for a flush, and interval of checks.
@@ -74,7 +77,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Memory {
-    running: Batch,
+    running: UnflushedRows,
     /// Progress up to which rows are, or were, in memory.
     reached: Reached,
     flushing: Option<Flushing>,
@@ -85,7 +88,7 @@ struct Memory {
 /// Rows being written.
 #[derive(Debug, Clone)]
 pub(super) struct Flushing {
-    pub(super) batch: Arc<Batch>,
+    pub(super) rows: Arc<UnflushedRows>,
     /// They, and earlier ones, include everything up to here.
     pub(super) reached: Reached,
     /// They include the log up to this file.
@@ -105,6 +108,8 @@ struct Status {
     log: Option<String>,
     /// Unreadable pieces.
     set_aside: Vec<PathBuf>,
+    /// Parts whose files were missing at the start.
+    missing: Vec<Arc<Part>>,
     /// Counters of the store.
     store: Vec<Reading>,
 }
@@ -114,8 +119,8 @@ struct Status {
 pub struct View {
     /// Parts on disk.
     pub parts: Arc<[Arc<Part>]>,
-    /// The batch being written.
-    pub flushing: Option<Arc<Batch>>,
+    /// Rows being written.
+    pub flushing: Option<Arc<UnflushedRows>>,
 }
 
 impl History {
@@ -169,7 +174,7 @@ impl History {
         if replayed.rows > 0 {
             info!(
                 rows = replayed.rows,
-                "Back from the log of seconds: what was counted and not written to files."
+                "Restored counts that were not in files yet from the log of seconds."
             );
         }
         let mut memory = MEMORY.lock(&self.0.memory);
@@ -238,6 +243,20 @@ impl History {
         failures.find_map(|(what, why)| Some(format!("{what}: {}", why.as_ref()?)))
     }
 
+    /// The pieces that were set aside, if there are any.
+    #[must_use]
+    pub fn why_lacking(&self) -> Option<String> {
+        let status = self.0.status.lock();
+        let aside = status.set_aside.iter().map(|it| it.display().to_string());
+        let aside: Vec<String> = aside.collect();
+        (!aside.is_empty()).then(|| {
+            format!(
+                "history goes without what cannot be read and was set aside: {}",
+                aside.join(", ")
+            )
+        })
+    }
+
     /// Records that the store cannot be opened; returns the reason if it is a new one.
     pub(super) fn set_off(&self, reason: String) -> Option<String> {
         let off = &mut self.0.status.lock().off;
@@ -246,13 +265,36 @@ impl History {
         off.clone().filter(|_| is_new)
     }
 
-    /// Records that the store is open, with this run.
-    pub(super) fn set_on(&self, run: u64) {
+    /// Records that the store is open, with this run and without the files of these parts; returns
+    /// whether history was off before.
+    pub(super) fn set_on(&self, run: u64, missing: Vec<Arc<Part>>) -> bool {
         self.0.run.store(run, Ordering::Relaxed);
         if let Some(requests) = self.0.requests.get() {
             requests.begin(run);
         }
-        self.0.status.lock().off = None;
+        let mut status = self.0.status.lock();
+        status.missing = missing;
+        status.off.take().is_some()
+    }
+
+    /// A remark on the rows of a dataset in a span whose files are missing, if there are any.
+    pub(crate) fn lacks(&self, dataset: &Dataset, span: &Range<u64>) -> Option<String> {
+        let status = self.0.status.lock();
+        let is_within = |part: &Part| part.span.start < span.end && span.start < part.span.end;
+        let missing = status.missing.iter().filter(|part| is_within(part));
+        let rows: Vec<u64> = missing
+            .flat_map(|part| part.sections.iter())
+            .filter(|section| *section.dataset == *dataset)
+            .map(|section| section.rows)
+            .collect();
+        let (files, rows) = (rows.len() as u64, rows.iter().sum::<u64>());
+        (files > 0).then(|| {
+            format!(
+                "files that were missing at the start are left out until they are back: {} in {}; pinbad history verify names them",
+                counted(rows, "row"),
+                counted(files, "file")
+            )
+        })
     }
 
     /// The run of the store; 0 while it is not open.
@@ -262,13 +304,13 @@ impl History {
 
     /// A consistent view of all rows: `running` gets those not being written, under a lock; it
     /// should not take long.
-    pub fn view(&self, running: impl FnOnce(&Batch)) -> View {
+    pub fn view(&self, running: impl FnOnce(&UnflushedRows)) -> View {
         let parts = self.0.parts.read();
         let memory = MEMORY.lock(&self.0.memory);
         running(&memory.running);
         View {
             parts: Arc::clone(&parts),
-            flushing: memory.flushing.as_ref().map(|it| Arc::clone(&it.batch)),
+            flushing: memory.flushing.as_ref().map(|it| Arc::clone(&it.rows)),
         }
     }
 
@@ -284,9 +326,9 @@ impl History {
     }
 
     /// A consistent view of raw requests.
-    pub(crate) fn requests(&self) -> RequestsAt {
+    pub(crate) fn requests(&self) -> RequestsSnapshot {
         let parts = self.0.parts.read();
-        RequestsAt::new(&parts, self.0.requests.get().map(Requests::unpublished))
+        RequestsSnapshot::new(&parts, self.0.requests.get().map(Requests::unpublished))
     }
 
     /// Starts to keep raw requests.
@@ -301,7 +343,7 @@ impl History {
         missed: u64,
         folded: u64,
         reached: Reached,
-        add: impl FnOnce(&mut Batch),
+        add: impl FnOnce(&mut UnflushedRows),
     ) {
         let limit = reached.files.is_some().then_some(reached.next_id);
         let Shared { counters, .. } = &*self.0;
@@ -322,7 +364,7 @@ impl History {
     }
 
     /// Adds to the running rows.
-    pub(super) fn add(&self, add: impl FnOnce(&mut Batch)) {
+    pub(super) fn add(&self, add: impl FnOnce(&mut UnflushedRows)) {
         self.update(|memory| add(&mut memory.running));
     }
 
@@ -347,21 +389,21 @@ impl History {
         }
     }
 
-    /// The batch to write, if there are rows.
+    /// Takes the rows to write, if there are some.
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let mut memory = MEMORY.lock(&self.0.memory);
         // Lines that rows have already come with a position alone.
         let flushed_to = self.0.flushed_to.load(Ordering::Acquire);
         let has_position = memory.reached.files.is_some() && memory.reached.next_id > flushed_to;
         if memory.flushing.is_none() && (has_position || !memory.running.is_empty()) {
-            let mut batch = std::mem::take(&mut memory.running);
+            let mut rows = std::mem::take(&mut memory.running);
             let log = memory.log;
-            if let Some(fresh) = batch.fresh.take() {
+            if let Some(fresh) = rows.fresh.take() {
                 memory.log += 1;
                 memory.running.fresh = Some(fresh.turn_to(memory.log));
             }
             memory.flushing = Some(Flushing {
-                batch: Arc::new(batch),
+                rows: Arc::new(rows),
                 reached: memory.reached.clone(),
                 log,
             });
@@ -369,13 +411,20 @@ impl History {
         memory.flushing.clone()
     }
 
-    /// Records that the batch is among the parts on disk, which nobody can see before this has
+    /// Records that these rows are among the parts on disk, which nobody can see before this has
     /// returned.
     pub(super) fn end_flush(&self) {
         let flushed = MEMORY.lock(&self.0.memory).flushing.take();
         if let Some(Flushing { reached, .. }) = flushed {
             self.0.flushed_to.store(reached.next_id, Ordering::Release);
         }
+    }
+
+    /// The number of rows in memory.
+    pub(super) fn waiting(&self) -> usize {
+        let memory = MEMORY.lock(&self.0.memory);
+        let flushing = memory.flushing.as_ref().map_or(0, |it| it.rows.len());
+        memory.running.len() + flushing
     }
 
     /// Whether a flush is requested.
@@ -406,7 +455,7 @@ impl History {
     }
 
     /// Records the result of an attempt, and the store's counters.
-    pub(super) fn show(
+    pub(super) fn record_attempt(
         &self,
         is_failure: bool,
         error: Option<String>,
@@ -421,7 +470,7 @@ impl History {
     }
 
     /// Records missing data in coverage.
-    pub(super) fn lose(&self, lost: &mut Vec<Lost>) {
+    pub(super) fn record_lost(&self, lost: &mut Vec<Lost>) {
         if lost.is_empty() {
             return;
         }
@@ -447,17 +496,17 @@ impl History {
     #[must_use]
     pub fn status(&self) -> Group {
         let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.as_ref().map_or(0, |it| it.batch.bytes());
+        let flushing = memory.flushing.as_ref().map_or(0, |it| it.rows.bytes());
         let bytes = memory.running.bytes() + flushing;
         drop(memory);
         let status = self.0.status.lock();
         let age_ms = self.0.clock.mono_ms().saturating_sub(status.flushed_ms);
         let mut readings = readings! {
             Gauge memory_bytes = bytes, "Memory of rows that are not on disk yet.";
-            Gauge memory_bytes_max = self.0.bytes_max * 2, "What it may be: three quarters of history.memory.";
+            Gauge memory_bytes_max = self.0.bytes_max * 2, "Limit of that memory: three quarters of history.memory.";
             Gauge failing = u8::from(status.off.is_some() || status.error.is_some()), "1 while history cannot be written.";
-            Gauge log_disk_bytes = self.0.log_bytes.load(Ordering::Relaxed), "What the log of seconds takes on disk.";
-            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Since when nothing was written to history.dir: what a kill would lose of raw requests, and of all where there is no log.";
+            Gauge log_disk_bytes = self.0.log_bytes.load(Ordering::Relaxed), "Bytes of the log of seconds on disk.";
+            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Time since the last write to history.dir: what a kill would lose of raw requests, and of everything if there is no log.";
         };
         readings.extend(self.0.counters.counts().readings());
         readings.extend(status.store.iter().cloned());

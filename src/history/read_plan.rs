@@ -20,7 +20,7 @@ use super::{Dataset, Resolution};
 
 /// The rows for a span.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct ReadPlan {
     /// The span, after widening.
     pub(crate) span: Range<u64>,
     /// The coarsest resolution used.
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     pub(crate) reads: Vec<(Arc<Part>, Range<u64>)>,
 }
 
-impl Plan {
+impl ReadPlan {
     /// Plans the rows of a dataset in a span.
     pub(crate) fn new(parts: &[Arc<Part>], dataset: &Dataset, asked: Range<u64>) -> Self {
         let parts = of(parts, dataset);

@@ -1,0 +1,78 @@
+//! Which release is running, for the time after a rollback: a release that was there before gets
+//! the requests again.
+//!
+//! Called by the tracker of `windows`, by the second. Releases that share the requests, as during
+//! a roll-out, do not take turns.
+
+use std::collections::BTreeMap;
+
+/// Seconds that are counted together.
+const SECS: u64 = 10;
+/// Part of their requests that the running release has.
+const PERCENT: u64 = 90;
+/// Fewest requests that tell; where there are fewer, the next seconds are counted too. Of two
+/// releases with half of the requests each, none has so many of them by chance.
+const REQUESTS_MIN: u64 = 50;
+
+/// The running release.
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    /// Its number, and since when.
+    pub(super) now: Option<(u32, u64)>,
+    /// Whether it has come back and that has no annotation yet.
+    is_unmarked: bool,
+    /// Unix second from which on is counted.
+    start: u64,
+    /// Requests by release.
+    counts: BTreeMap<u32, u64>,
+}
+
+impl Running {
+    /// Adds requests of a release to the current seconds.
+    pub(super) fn add(&mut self, id: u32, requests: u64) {
+        *self.counts.entry(id).or_default() += requests;
+    }
+
+    /// Begins a second. Returns whether another release turned out to be running; `first_seen` is
+    /// that of a release.
+    pub(super) fn begin_second(
+        &mut self,
+        unix: u64,
+        first_seen: impl Fn(u32) -> Option<u64>,
+    ) -> bool {
+        if self.counts.is_empty() {
+            self.start = unix;
+        }
+        let all: u64 = self.counts.values().sum();
+        if unix.abs_diff(self.start) < SECS || all < REQUESTS_MIN {
+            return false;
+        }
+        let began = std::mem::replace(&mut self.start, unix);
+        let counts = std::mem::take(&mut self.counts);
+        let most = counts.into_iter().max_by_key(|(_, requests)| *requests);
+        let most = most.filter(|(_, requests)| requests * 100 >= all * PERCENT);
+        let Some((id, first_seen)) = most.and_then(|(id, _)| Some((id, first_seen(id)?))) else {
+            return false;
+        };
+        let is_back = match self.now {
+            Some((running, _)) if running == id => return false,
+            Some((_, since)) => first_seen <= since,
+            None => false,
+        };
+        self.is_unmarked = is_back;
+        self.now = Some((id, if is_back { began } else { first_seen }));
+        true
+    }
+
+    /// Since when this release is running, if it is.
+    pub(super) fn since(&self, id: u32) -> Option<u64> {
+        let running = self.now.filter(|(running, _)| *running == id);
+        running.map(|(_, since)| since)
+    }
+
+    /// The release that has come back and needs an annotation, and since when; once.
+    pub(super) fn take_back(&mut self) -> Option<(u32, u64)> {
+        let is_unmarked = std::mem::take(&mut self.is_unmarked);
+        self.now.filter(|_| is_unmarked)
+    }
+}
