@@ -145,7 +145,7 @@ impl OpenHistory {
             writer.write_restored();
         }
         let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
-        let restored = restored.map(|restored| (restored.time as u64, restored.after));
+        let restored = restored.map(|restored| (restored.time as u64, restored.history_from));
         let is_lost = last_end.clean && restored.is_none() && snapshots.is_some();
         let last_end = LastEnd {
             clean: last_end.clean && !is_lost,

@@ -45,7 +45,7 @@ use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
 use crate::state::last_end::{LastEnd, RunningMark};
-use crate::state::snapshot_writer::{Moment, SnapshotFile, SnapshotWriter, Snapshots};
+use crate::state::snapshot_writer::{CutAt, SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
 use crate::telemetry::losses::LossLog;
@@ -381,7 +381,7 @@ impl Daemon {
         self.history_threads.clear();
         self.frontends.stop();
         self.snapshot_thread = None;
-        let last = |writer: Arc<SnapshotWriter>| writer.save(Moment::Stop, &Shutdown::new());
+        let last = |writer: Arc<SnapshotWriter>| writer.save(CutAt::Stop, &Shutdown::new());
         let saved = self.snapshot_writer.take().map_or(Ok(()), last);
         let saved = saved.map_err(std::io::Error::other);
         self.catalog.close();

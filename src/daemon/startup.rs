@@ -121,7 +121,7 @@ impl Startup<'_> {
             requests,
             seconds,
             left_out,
-            after: previous.contents.after,
+            history_from: previous.contents.history_from,
         };
         Ok((live, restored))
     }

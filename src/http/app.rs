@@ -8,13 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::Response;
 use axum::routing::MethodRouter;
 use tokio::sync::watch;
 use tracing::error;
 
 use super::answer::body::RowBody;
+use super::answer::format::Answer;
 use super::concurrency_limit::{ConcurrencyLimit, Permit};
 use super::error::Problem;
 use super::page::cache::PageCache;
@@ -31,9 +30,6 @@ const FLEET_MAX: usize = 4;
 
 /// Concurrent streams of `/events`.
 const LISTENERS_MAX: usize = 64;
-
-/// The result of handlers.
-pub(super) type Answer = Result<Response<Body>, Problem>;
 
 /// A path and its handlers. GET implies HEAD.
 pub(super) type Endpoint = (&'static str, MethodRouter<Arc<App>>);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::files;
-use super::snapshot::HistoryAfter;
+use super::snapshot::HistoryFrom;
 
 const FILE: &str = "running";
 
@@ -91,12 +91,12 @@ impl LastEnd {
     /// The spans missing at `now`, after rows and reports were restored as of `restored` or not at
     /// all; with where history goes on, if that is known.
     #[must_use]
-    pub fn lacking(&self, restored: Option<(u64, Option<HistoryAfter>)>, now: u64) -> Vec<Lost> {
+    pub fn lacking(&self, restored: Option<(u64, Option<HistoryFrom>)>, now: u64) -> Vec<Lost> {
         let (start, from) = match restored {
             _ if self.clean => (now, no_file()),
             None => (0, no_file()),
-            Some((_, Some(HistoryAfter::Minute(start)))) => (start, no_file()),
-            Some((start, Some(HistoryAfter::File(from)))) => (start, from),
+            Some((_, Some(HistoryFrom::Minute(start)))) => (start, no_file()),
+            Some((start, Some(HistoryFrom::File(from)))) => (start, from),
             Some((start, None)) => (start, no_file()),
         };
         let lost = Lost {
@@ -237,8 +237,8 @@ mod tests {
             let lacking = end.lacking(Some((125, after)), 200);
             (lacking[0].start, lacking[0].from)
         };
-        assert_eq!(lacking(Some(HistoryAfter::Minute(120))), (120, u64::MAX));
-        assert_eq!(lacking(Some(HistoryAfter::File(7))), (125, 7));
+        assert_eq!(lacking(Some(HistoryFrom::Minute(120))), (120, u64::MAX));
+        assert_eq!(lacking(Some(HistoryFrom::File(7))), (125, 7));
         assert_eq!(lacking(None), (125, u64::MAX));
         let before = br#"{"start": 1, "end": 2, "below": 3}"#;
         let before: Lost = serde_json::from_slice(before).unwrap();

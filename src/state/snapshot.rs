@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Head        where the ids go on, counters of the sockets and of the merger
-//!   After       where history goes on ..
+//!   HistoryFrom where history goes on ..
 //!   SquidSums   what Squid's lines tell and no request does ..
 //!   Samples     samples of PHP's functions, a segment ..
 //!   Aggregate   what its reports count   \
@@ -72,12 +72,12 @@ pub enum Record {
     /// Samples of PHP's functions: a segment of them.
     Samples(SavedSegment),
     /// Where history goes on; absent if that is not known.
-    After(HistoryAfter),
+    HistoryFrom(HistoryFrom),
 }
 
 /// The rows of history that a snapshot lacks, because they were counted later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HistoryAfter {
+pub enum HistoryFrom {
     /// Those from this unix second on, the first of a minute: the cut was made at its turn.
     Minute(u64),
     /// Those in files from this number on: the snapshot has all that was in earlier ones.
@@ -107,7 +107,7 @@ pub struct Cut {
     ids: PoolIds,
     counters: SavedCounters,
     sums: Vec<SavedSums>,
-    after: Option<HistoryAfter>,
+    history_from: Option<HistoryFrom>,
     requests: usize,
     next_id: u64,
     /// How long it took, under the lock.
@@ -121,7 +121,7 @@ impl Cut {
     pub fn of(
         live: &Live,
         (counters, sockets): (&Counters, &[SocketName]),
-        after: Option<HistoryAfter>,
+        history_from: Option<HistoryFrom>,
     ) -> Self {
         let start = Instant::now();
         let squids = counters.squids.iter();
@@ -133,7 +133,7 @@ impl Cut {
             counters: SavedCounters::of(counters, sockets),
             reports: live.reports.cut(),
             ids: live.pool.ids(),
-            after,
+            history_from,
             requests: live.pool.requests.len(),
             next_id: live.pool.requests.next_id(),
             held: start.elapsed(),
@@ -191,7 +191,7 @@ pub struct Contents {
     /// When it was finished, monotonic time of the process that wrote it.
     pub mono_ms: u64,
     /// Where history goes on, if that is known.
-    pub after: Option<HistoryAfter>,
+    pub history_from: Option<HistoryFrom>,
 }
 
 impl Contents {
@@ -241,8 +241,8 @@ pub fn write<W: Write>(subject: Subject<'_>, cut: Cut, to: W) -> Result<(W, Writ
         overflowed: cut.reports.overflowed,
         counters,
     }))?;
-    if let Some(after) = cut.after {
-        writer.records.record(&Record::After(after))?;
+    if let Some(from) = cut.history_from {
+        writer.records.record(&Record::HistoryFrom(from))?;
     }
     for saved in cut.sums {
         writer.records.record(&Record::SquidSums(saved))?;
@@ -349,8 +349,8 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
         return Err(reader.damaged(Damage("the head is not where it should be")));
     };
     let second = reader.advance()?.then(|| reader.record()).transpose()?;
-    let after = match second {
-        Some(Record::After(after)) => Some(after),
+    let history_from = match second {
+        Some(Record::HistoryFrom(from)) => Some(from),
         _ => None,
     };
     while reader.advance()? {}
@@ -360,7 +360,7 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
                 counters: head.counters,
                 unix_ms,
                 mono_ms,
-                after,
+                history_from,
             })
         }
         _ => Err(reader.damaged(Damage("it ends at a time that cannot be"))),
@@ -439,7 +439,7 @@ impl Restoring<'_> {
                 self.profile.map_or(Ok(()), |it| it.restore(saved))?;
             }
             // Inspected before.
-            Record::After(_) | Record::End(_) => {}
+            Record::HistoryFrom(_) | Record::End(_) => {}
         }
         Ok(())
     }

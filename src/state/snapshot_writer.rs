@@ -26,7 +26,7 @@ use tracing::{error, info};
 use super::counters::SocketName;
 use super::files;
 use super::folder::{self, STATE};
-use super::snapshot::{self, Contents, Cut, HistoryAfter, Subject, WriteError, Written};
+use super::snapshot::{self, Contents, Cut, HistoryFrom, Subject, WriteError, Written};
 use crate::clock::Clock;
 use crate::merger::{SharedLive, reading};
 use crate::profile::Profile;
@@ -166,7 +166,7 @@ pub struct RestoredSnapshot {
     pub left_out: Vec<NotRestored>,
     /// Where history goes on, if that is known.
     #[serde(skip)]
-    pub after: Option<HistoryAfter>,
+    pub history_from: Option<HistoryFrom>,
 }
 
 /// The place, interval and state of snapshots.
@@ -263,9 +263,9 @@ pub struct SnapshotWriter {
 /// counted.
 pub type NextFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// The moment of a snapshot.
+/// When a snapshot is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum CutAt {
     /// The next turn of a minute, so that history goes on where it ends.
     Minute,
     /// Now.
@@ -305,27 +305,27 @@ impl SnapshotWriter {
                 self.snapshots.check()
             };
             // The turn of a minute is at most one away.
-            let (moment, is_due) = match period >= MINUTE {
-                true => (Moment::Minute, is_first || last.elapsed() + MINUTE > period),
-                false => (Moment::Now, last.elapsed() >= period),
+            let (at, is_due) = match period >= MINUTE {
+                true => (CutAt::Minute, is_first || last.elapsed() + MINUTE > period),
+                false => (CutAt::Now, last.elapsed() >= period),
             };
             if !period.is_zero() && (is_due || is_mended) && !shutdown.requested() {
                 is_first = false;
                 // A failure is logged and counted there; the next period tries again.
-                let _tried = self.save(moment, shutdown);
+                let _tried = self.save(at, shutdown);
                 last = Instant::now();
             }
         }
     }
 
-    /// Writes a snapshot of this moment; gives up, which is no failure, once `stop` is requested.
+    /// Writes a snapshot that is cut then; gives up, which is no failure, once `stop` is requested.
     ///
     /// # Errors
     /// Fails if it cannot be written; that is logged and counted already, and the previous one
     /// still exists.
-    pub fn save(&self, moment: Moment, stop: &Shutdown) -> Result<(), WriteError> {
+    pub fn save(&self, at: CutAt, stop: &Shutdown) -> Result<(), WriteError> {
         let mut start = Instant::now();
-        let result = self.write(moment, stop, &mut start);
+        let result = self.write(at, stop, &mut start);
         if result.is_err() && stop.requested() {
             return Ok(());
         }
@@ -372,7 +372,7 @@ impl SnapshotWriter {
     /// Also returns the size of the file. It begins at `start`.
     fn write(
         &self,
-        moment: Moment,
+        at: CutAt,
         stop: &Shutdown,
         start: &mut Instant,
     ) -> Result<(Written, u64), WriteError> {
@@ -385,7 +385,7 @@ impl SnapshotWriter {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let cut = self.cut(moment, stop)?;
+            let cut = self.cut(at, stop)?;
             *start = Instant::now();
             let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
                 let buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
@@ -402,17 +402,17 @@ impl SnapshotWriter {
         }
     }
 
-    /// Takes the cut at this moment.
-    fn cut(&self, moment: Moment, stop: &Shutdown) -> Result<Cut, WriteError> {
-        if moment == Moment::Minute
+    /// Takes the cut.
+    fn cut(&self, at: CutAt, stop: &Shutdown) -> Result<Cut, WriteError> {
+        if at == CutAt::Minute
             && let Some(cut) = self.cut_on_minute(stop)?
         {
             return Ok(cut);
         }
-        let next = self.next_file.as_ref().filter(|_| moment == Moment::Stop);
-        let after = next.and_then(|next| next()).map(HistoryAfter::File);
-        let from = (&self.counters, &*self.sockets);
-        Ok(Cut::of(&reading(&self.live), from, after))
+        let next = self.next_file.as_ref().filter(|_| at == CutAt::Stop);
+        let from = next.and_then(|next| next()).map(HistoryFrom::File);
+        let counters = (&self.counters, &*self.sockets);
+        Ok(Cut::of(&reading(&self.live), counters, from))
     }
 
     /// Waits for the turn of a minute; `None` if it does not come.
@@ -420,9 +420,9 @@ impl SnapshotWriter {
         let (sender, cuts) = mpsc::sync_channel(1);
         let (counters, sockets) = (self.counters.clone(), Arc::clone(&self.sockets));
         reading(&self.live).on_minute(move |live, minute| {
-            let after = Some(HistoryAfter::Minute(minute));
+            let from = Some(HistoryFrom::Minute(minute));
             // Too late, if nobody waits any more.
-            let _gone = sender.send(Cut::of(live, (&counters, &sockets), after));
+            let _gone = sender.send(Cut::of(live, (&counters, &sockets), from));
         });
         let begun = Instant::now();
         while begun.elapsed() < TURN_MAX {

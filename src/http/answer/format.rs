@@ -8,8 +8,10 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse as _;
 
-use crate::http::app::Answer;
 use crate::http::error::Problem;
+
+/// The result of handlers.
+pub(in crate::http) type Answer = Result<Response<Body>, Problem>;
 
 /// The format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

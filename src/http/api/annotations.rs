@@ -8,9 +8,9 @@ use serde_json::{Value as Json, json};
 
 use super::requests::LIMIT_DEFAULT;
 use crate::access::Pass;
-use crate::http::answer::format::{created, ok};
+use crate::http::answer::format::{Answer, created, ok};
 use crate::http::answer::json::bare;
-use crate::http::app::{Answer, App};
+use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
 use crate::http::request_checks::{JsonBody, members};

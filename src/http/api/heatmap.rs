@@ -11,8 +11,8 @@ use axum::extract::{Path, State};
 use serde_json::json;
 
 use super::series::{key_of, named};
-use crate::http::answer::format::ok;
-use crate::http::app::{Answer, App};
+use crate::http::answer::format::{Answer, ok};
+use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 
-use crate::http::answer::format::ok;
-use crate::http::app::{Answer, App};
+use crate::http::answer::format::{Answer, ok};
+use crate::http::app::App;
 use crate::http::params::Params;
 use crate::http::request_checks;
 use crate::limits::LOG_PIECE_BYTES_MAX;

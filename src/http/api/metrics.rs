@@ -10,8 +10,8 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::response::IntoResponse as _;
 
-use crate::http::answer::format::weighted;
-use crate::http::app::{Answer, App};
+use crate::http::answer::format::{Answer, weighted};
+use crate::http::app::App;
 use crate::http::params::NoParams;
 use crate::metrics::Format;
 use crate::metrics::exemplars;

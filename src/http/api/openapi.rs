@@ -10,8 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
-use crate::http::answer::format::json_body;
-use crate::http::app::Answer;
+use crate::http::answer::format::{Answer, json_body};
 use crate::http::params::NoParams;
 
 /// The tables it is built from.

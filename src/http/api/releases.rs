@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde_json::json;
 
-use crate::http::answer::format::ok;
-use crate::http::app::{Answer, App};
+use crate::http::answer::format::{Answer, ok};
+use crate::http::app::App;
 use crate::http::params::NoParams;
 
 /// `GET /api/v1/releases`

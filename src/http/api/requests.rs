@@ -13,10 +13,10 @@ use serde_json::{Map, json};
 
 use super::search::{conditions, range, with_timers};
 use crate::http::answer::body::RowBody;
-use crate::http::answer::format::{self, Format};
+use crate::http::answer::format::{self, Answer, Format};
 use crate::http::answer::json as write;
 use crate::http::answer::writer::{Member, RowWriter};
-use crate::http::app::{Answer, App};
+use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::{self, Params};
 use crate::http::span::Span;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use serde_json::{Map, Value as Json, json};
 
-use crate::http::answer::format::ok;
+use crate::http::answer::format::{Answer, ok};
 use crate::http::answer::json::number;
-use crate::http::app::{Answer, App};
+use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;

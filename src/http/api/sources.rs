@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde_json::{Value as Json, json};
 
-use crate::http::answer::format::ok;
-use crate::http::app::{Answer, App};
+use crate::http::answer::format::{Answer, ok};
+use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::input::udp::senders::Counts;

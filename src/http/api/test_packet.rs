@@ -11,8 +11,8 @@ use axum::http::StatusCode;
 use prost::Message as _;
 use serde_json::{Map, Value as Json, json};
 
-use crate::http::answer::format::ok;
-use crate::http::app::{Answer, App};
+use crate::http::answer::format::{Answer, ok};
+use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::NoParams;
 use crate::http::request_checks::JsonBody;

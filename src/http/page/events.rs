@@ -16,8 +16,8 @@ use tokio::time::MissedTickBehavior;
 use super::compressed::Text;
 use super::history;
 use crate::http::answer::endless::endless;
-use crate::http::answer::format::Format;
-use crate::http::app::{Answer, App};
+use crate::http::answer::format::{Answer, Format};
+use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::series::{EVERYTHING, Metric, Series};
 

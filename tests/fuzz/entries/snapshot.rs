@@ -19,7 +19,7 @@ use crate::merger::Live;
 use crate::profile::Profile;
 use crate::shutdown::Shutdown;
 use crate::state::records::{MAGIC, RecordsWriter};
-use crate::state::snapshot::{self, Cut, HistoryAfter, ReadError, Subject};
+use crate::state::snapshot::{self, Cut, HistoryFrom, ReadError, Subject};
 use crate::telemetry::Counters;
 
 /// Requests that fit.
@@ -80,7 +80,7 @@ fn written(live: Live, now_ms: u64) -> (Live, Vec<u8>) {
     let clock = ManualClock::new(1_700_000_000_000);
     clock.advance_ms(now_ms);
     let shared = Arc::new(RwLock::new(live));
-    let after = Some(HistoryAfter::Minute(1_700_000_040));
+    let after = Some(HistoryFrom::Minute(1_700_000_040));
     let cut = Cut::of(&shared.read(), (&Counters::new(1), &[]), after);
     let subject = Subject {
         live: &shared,
