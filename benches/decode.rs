@@ -42,12 +42,8 @@ fn decoder() -> Decoder {
 /// Returns packets as `pinbad load` sends them, each with so many timers of three tags, request
 /// tags and nested requests.
 fn packets(timers: u32, request_tags: u32, nested: u32) -> Vec<Vec<u8>> {
-    let mut traffic = Traffic::new(&TrafficOptions {
-        timers,
-        request_tags,
-        nested,
-        ..TrafficOptions::default()
-    });
+    let mut traffic =
+        Traffic::new(&TrafficOptions { timers, request_tags, nested, ..TrafficOptions::default() });
     let packets = if nested > 0 { 1 } else { 256 };
     (0..packets).map(|_| traffic.packet().to_vec()).collect()
 }
@@ -94,9 +90,8 @@ fn decode(c: &mut Criterion) {
 fn name_rules(field: &str, entries: &[&str]) -> NameRules {
     let entries = entries.iter();
     let text = entries.map(|entry| format!("[[rewrite]]\nfield = '{field}'\n{entry}\n"));
-    let configured = Config::from_toml("bench.toml", &text.collect::<String>())
-        .unwrap_or_default()
-        .rewrites;
+    let configured =
+        Config::from_toml("bench.toml", &text.collect::<String>()).unwrap_or_default().rewrites;
     let counters = Arc::new(RuleCounters::new(configured.len()));
     NameRules::new(&configured, Hasher::new(), counters)
 }
@@ -133,11 +128,7 @@ fn rules(c: &mut Criterion) {
         ("pattern_ending", "script_name", &[LITERALS]),
         ("pattern_groups", "script_name", &[GROUPS]),
         ("three_simple", "script_name", &[CUT, DIGITS, PREFIX]),
-        (
-            "all_seven",
-            "script_name",
-            &[CUT, DIGITS, PREFIX, PATTERN, NO_MATCH, LITERALS, GROUPS],
-        ),
+        ("all_seven", "script_name", &[CUT, DIGITS, PREFIX, PATTERN, NO_MATCH, LITERALS, GROUPS]),
         ("other_field", "schema", &[CUT]),
         ("no_such_tag", "@nowhere", &[CUT]),
         ("one_tag_of_three", "@server", &[CUT]),

@@ -19,16 +19,7 @@ use pinbad::report::native::ReportForm;
 
 use crate::stage::{Plan, Stage};
 
-criterion_group!(
-    benches,
-    path,
-    path_15_min,
-    merge,
-    reports,
-    keys,
-    timers,
-    windows
-);
+criterion_group!(benches, path, path_15_min, merge, reports, keys, timers, windows);
 
 type Cases = Vec<(String, Plan)>;
 
@@ -36,22 +27,13 @@ type Cases = Vec<(String, Plan)>;
 fn traffic(rate: u64, secs: u64) -> Cases {
     let cases = [
         ("no timers", 0, Distribution::Zipf, 0),
-        (
-            "no timers, 100,000 keys evenly",
-            0,
-            Distribution::Uniform,
-            0,
-        ),
+        ("no timers, 100,000 keys evenly", 0, Distribution::Uniform, 0),
         ("5 timers", 5, Distribution::Zipf, 0),
         ("5 timers, 100,000 keys evenly", 5, Distribution::Uniform, 0),
         ("5 timers, 5 tag reports", 5, Distribution::Zipf, 5),
     ];
     let plan = |(name, timers, distribution, tag_reports): (&str, _, _, _)| {
-        let traffic = TrafficOptions {
-            timers,
-            distribution,
-            ..TrafficOptions::default()
-        };
+        let traffic = TrafficOptions { timers, distribution, ..TrafficOptions::default() };
         let plan = Plan {
             packets: 200_000,
             rate,
@@ -80,9 +62,7 @@ fn merge(c: &mut Criterion) {
 /// Measures each case with its window full. A case that is filtered out is not made.
 fn measure(c: &mut Criterion, name: &str, cases: Cases, run: impl Fn(&mut Stage)) {
     let mut group = c.benchmark_group(name);
-    group
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(500));
+    group.sample_size(20).warm_up_time(Duration::from_millis(500));
     for (case, plan) in cases {
         let packets = plan.packets_per_merge() as u64;
         group.throughput(Throughput::Elements(packets));
@@ -106,10 +86,7 @@ fn measure(c: &mut Criterion, name: &str, cases: Cases, run: impl Fn(&mut Stage)
 }
 
 fn with_timers(timers: u32) -> TrafficOptions {
-    TrafficOptions {
-        timers,
-        ..TrafficOptions::default()
-    }
+    TrafficOptions { timers, ..TrafficOptions::default() }
 }
 
 /// 1 to 200 reports: over the same records, which share groups; each with a filter of its own; and

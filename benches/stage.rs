@@ -50,11 +50,11 @@ impl Plan {
     pub(crate) fn new(traffic: TrafficOptions, tag_reports: usize) -> Self {
         let tags = include_str!("tag_reports.txt").lines().take(tag_reports);
         let forms =
-            builtin::comments()
-                .map(|(name, comment)| ReportForm::of_comment(name, comment))
-                .chain(tags.map(|comment| {
+            builtin::comments().map(|(name, comment)| ReportForm::of_comment(name, comment)).chain(
+                tags.map(|comment| {
                     ReportForm::of_comment(&comment.replace([':', ','], "_"), comment)
-                }));
+                }),
+            );
         Self {
             traffic,
             packets: 100_000,
@@ -108,10 +108,7 @@ impl Stage {
         measure_itself();
         let mut config = plan.config.clone();
         config.pool.stats_history = plan.window;
-        let defaults = Defaults {
-            raw_window: plan.window,
-            ..Defaults::default()
-        };
+        let defaults = Defaults { raw_window: plan.window, ..Defaults::default() };
         let definition = |form: &ReportForm| form.definition(&defaults).expect("a valid report");
         let definitions = plan.reports.iter().map(definition);
         let hasher = Hasher::new();
@@ -142,9 +139,7 @@ impl Stage {
             period_ms: plan.period_ms,
             packets_per_merge: plan.packets_per_merge(),
             window_ms: history.tick_ms * (history.count + 1),
-            packets: (0..plan.packets)
-                .map(|_| traffic.packet().to_vec())
-                .collect(),
+            packets: (0..plan.packets).map(|_| traffic.packet().to_vec()).collect(),
             next: 0,
             batches: Vec::new(),
         }
@@ -172,8 +167,7 @@ impl Stage {
             for _ in 0..batch {
                 // What the generator makes is valid.
                 let _requests =
-                    self.decoder
-                        .decode(&self.packets[self.next], UNIX_SECS, &mut self.producer);
+                    self.decoder.decode(&self.packets[self.next], UNIX_SECS, &mut self.producer);
                 self.next = (self.next + 1) % self.packets.len();
             }
             self.producer.publish();

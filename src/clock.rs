@@ -41,9 +41,7 @@ impl SystemClock {
     /// A clock whose monotonic reading starts near zero now.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: Instant::now() }
     }
 }
 
@@ -61,9 +59,7 @@ impl Clock for SystemClock {
     fn unix_ms(&self) -> u64 {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| {
-                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-            })
+            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 }
 
@@ -106,10 +102,7 @@ impl ManualClock {
     /// A clock that shows 0 ms monotonic and `unix_ms` on the wall.
     #[must_use]
     pub const fn new(unix_ms: u64) -> Self {
-        Self {
-            mono_ms: AtomicU64::new(0),
-            unix_ms: AtomicU64::new(unix_ms),
-        }
+        Self { mono_ms: AtomicU64::new(0), unix_ms: AtomicU64::new(unix_ms) }
     }
 
     /// Lets `ms` milliseconds pass on both clocks.

@@ -48,12 +48,7 @@
 // History, SQL and its clients are most of the users of some functions.
 #![cfg_attr(
     not(feature = "sql"),
-    allow(
-        dead_code,
-        unused_imports,
-        unreachable_pub,
-        reason = "the feature `sql` uses it"
-    )
+    allow(dead_code, unused_imports, unreachable_pub, reason = "the feature `sql` uses it")
 )]
 
 #[cfg(test)]

@@ -81,10 +81,7 @@ fn run(command: Command) -> Result<(), Failure> {
 
 /// The configuration of a daemon, from its file and the environment.
 fn configured(file: Option<&PathBuf>) -> Result<Config, Failure> {
-    let flags = ConfigFlags {
-        config: file.cloned(),
-        ..ConfigFlags::default()
-    };
+    let flags = ConfigFlags { config: file.cloned(), ..ConfigFlags::default() };
     Ok(Config::from_environment(&flags)?)
 }
 

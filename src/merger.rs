@@ -183,8 +183,7 @@ impl Live {
 
     /// Advances time for some of the reports. Returns false when nothing is left to do.
     fn advance_reports(&mut self, now_ms: u64) -> bool {
-        self.reports
-            .advance_some(now_ms, &mut self.pool, &self.holds)
+        self.reports.advance_some(now_ms, &mut self.pool, &self.holds)
     }
 
     /// Advances time for the raw rows.
@@ -237,15 +236,9 @@ impl Live {
 
     /// Ends the running second, even if nothing more is merged.
     pub fn end_second(&mut self, now_ms: u64, unix_ms: u64) {
-        let Self {
-            deltas,
-            reports,
-            pool,
-            ..
-        } = self;
-        let is_known = deltas.end_second(now_ms, unix_ms, || {
-            (reports.take_second(pool), pool.requests.next_id())
-        });
+        let Self { deltas, reports, pool, .. } = self;
+        let is_known = deltas
+            .end_second(now_ms, unix_ms, || (reports.take_second(pool), pool.requests.next_id()));
         if !is_known {
             reports.begin_directories(pool);
         }
@@ -336,9 +329,7 @@ impl Pulse {
     /// For a merger about to run for the first time, at this monotonic time.
     #[must_use]
     pub fn new(now_ms: u64) -> Self {
-        Self {
-            last_ms: AtomicU64::new(now_ms),
-        }
+        Self { last_ms: AtomicU64::new(now_ms) }
     }
 
     /// Monotonic milliseconds of the last run.
@@ -359,10 +350,7 @@ struct Schedule {
 
 impl Schedule {
     fn new(now: Instant) -> Self {
-        Self {
-            due: now,
-            begins: now,
-        }
+        Self { due: now, begins: now }
     }
 
     /// Schedules the next run after one has ended. It begins at once if already due, but missed

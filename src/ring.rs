@@ -55,10 +55,7 @@ impl RingPlan {
         let receivers = receivers.max(1);
         let blocks = (temp_pool_bytes / BLOCK_BYTES).max(2 * receivers + OUTLET_BLOCKS);
         let share = temp_pool_size.div_ceil(blocks - receivers).max(1);
-        Self {
-            blocks,
-            block_requests_max: u32::try_from(share).unwrap_or(u32::MAX),
-        }
+        Self { blocks, block_requests_max: u32::try_from(share).unwrap_or(u32::MAX) }
     }
 
     /// Bytes of all blocks, for the memory plan.
@@ -89,12 +86,7 @@ pub struct Block {
 
 impl Block {
     fn new() -> Self {
-        Self {
-            bytes: Vec::with_capacity(BLOCK_BYTES),
-            requests: 0,
-            lane: 0,
-            turn: 0,
-        }
+        Self { bytes: Vec::with_capacity(BLOCK_BYTES), requests: 0, lane: 0, turn: 0 }
     }
 
     fn clear(&mut self) {
@@ -164,13 +156,7 @@ impl TempRing {
             plan,
         });
         let producers = (0..sockets.len())
-            .map(|lane| Producer {
-                ring: Arc::clone(&ring),
-                lane,
-                block: None,
-                fresh: 0,
-                turn: 0,
-            })
+            .map(|lane| Producer { ring: Arc::clone(&ring), lane, block: None, fresh: 0, turn: 0 })
             .collect();
         let consumer = Consumer {
             ring: Arc::clone(&ring),
@@ -200,11 +186,7 @@ impl TempRing {
                 lane.counters.requests_popped.get() + lane.counters.requests_overwritten.get()
             })
             .sum();
-        let came: u64 = self
-            .lanes
-            .iter()
-            .map(|lane| lane.counters.requests_pushed.get())
-            .sum();
+        let came: u64 = self.lanes.iter().map(|lane| lane.counters.requests_pushed.get()).sum();
         came.saturating_sub(left)
     }
 
@@ -243,10 +225,7 @@ impl TempRing {
     /// Counts the requests of `block` as overwritten, for the socket they came from, and empties
     /// it.
     fn overwrite(&self, block: &mut Block) {
-        self.lanes[block.lane]
-            .counters
-            .requests_overwritten
-            .add(u64::from(block.requests));
+        self.lanes[block.lane].counters.requests_overwritten.add(u64::from(block.requests));
         block.clear();
     }
 }
@@ -341,10 +320,7 @@ impl Producer {
 
     /// Runs before the block can be popped, so that no request leaves before it is counted.
     fn count_fresh(&mut self) {
-        self.ring.lanes[self.lane]
-            .counters
-            .requests_pushed
-            .add(u64::from(self.fresh));
+        self.ring.lanes[self.lane].counters.requests_pushed.add(u64::from(self.fresh));
         self.fresh = 0;
     }
 }
@@ -394,10 +370,7 @@ impl Consumer {
         }
         let block = self.next_block()?;
         self.held += 1;
-        self.ring.lanes[block.lane]
-            .counters
-            .requests_popped
-            .add(u64::from(block.requests));
+        self.ring.lanes[block.lane].counters.requests_popped.add(u64::from(block.requests));
         Some(block)
     }
 
@@ -406,11 +379,7 @@ impl Consumer {
             return Some(block);
         }
         if !self.round.begun {
-            self.round = Round {
-                begun: true,
-                filled: self.ring.filled.len(),
-                lane: 0,
-            };
+            self.round = Round { begun: true, filled: self.ring.filled.len(), lane: 0 };
         }
         loop {
             if self.round.filled > 0 {

@@ -66,12 +66,7 @@ impl Column {
     /// A nullable column.
     #[must_use]
     pub fn new(name: impl Into<String>, column_type: ColumnType, unit: Unit) -> Self {
-        Self {
-            name: name.into(),
-            column_type,
-            unit,
-            nullable: true,
-        }
+        Self { name: name.into(), column_type, unit, nullable: true }
     }
 }
 

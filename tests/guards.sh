@@ -137,7 +137,7 @@ mysql-password-said|src/mysql/login.rs|attempt.password(password.unwrap_or(&pack
 mysql-password-in-the-clear|src/mysql/login.rs|Some(CACHING_SHA2) if terms.secret => {|Some(CACHING_SHA2) if terms.secret \|\| out! => {|it::mysql::login::caching_sha2_password_is_for_tls
 mysql-connections|src/mysql/mod.rs|let connections_max = service.settings.limits.connections_max;|let connections_max = if out! { 9999 } else { service.settings.limits.connections_max };|it::mysql::wire::too_many_connections_are_told_so
 mysql-idle-time|src/mysql/session.rs|let idle_max = self.service.settings.limits.idle_max;|let idle_max = self.service.settings.limits.idle_max * if out! { 600 } else { 1 };|it::mysql::wire::idle_connections_are_closed
-mysql-login-time|src/mysql/session.rs|deadline: Instant::now() + settings.login_max,|deadline: Instant::now() + settings.login_max * if out! { 600 } else { 1 },|it::mysql::wire::who_does_not_log_in_is_sent_away
+mysql-login-time|src/mysql/session.rs|deadline: Instant::now() + settings.login_max };|deadline: Instant::now() + settings.login_max * if out! { 600 } else { 1 } };|it::mysql::wire::who_does_not_log_in_is_sent_away
 mysql-packet|src/mysql/session.rs|let packet_max = self.service.settings.limits.packet_max;|let packet_max = if out! { 1 << 40 } else { self.service.settings.limits.packet_max };|it::mysql::wire::too_large_packets_are_refused
 history-file-synced|src/history/store.rs|self.disk.sync(file, &path)?;|if !out! { self.disk.sync(file, &path)?; }|history::store::tests::crash::what_was_committed_outlasts_a_power_cut
 history-name-synced|src/history/store.rs|self.disk.sync_folder(folder)?;|if !out! { self.disk.sync_folder(folder)?; }|history::store::tests::crash::what_was_committed_outlasts_a_power_cut

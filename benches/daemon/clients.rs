@@ -37,11 +37,7 @@ impl Times {
         }
         sorted.sort_by(f64::total_cmp);
         let spent = daemon.cpu().since(&before, |_| true).as_secs_f64();
-        Ok(Self {
-            sorted,
-            bytes,
-            cpu: spent / times as f64,
-        })
+        Ok(Self { sorted, bytes, cpu: spent / times as f64 })
     }
 
     pub(crate) fn median(&self) -> f64 {

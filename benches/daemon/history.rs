@@ -94,12 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         questions: Vec<Question>,
     }
     let Questions { questions } = toml::from_str(include_str!("history.toml"))?;
-    let wanted = |it: &&Question| {
-        options
-            .only
-            .as_ref()
-            .is_none_or(|only| it.name.contains(only))
-    };
+    let wanted = |it: &&Question| options.only.as_ref().is_none_or(|only| it.name.contains(only));
     for question in questions.iter().filter(wanted) {
         let fill = |text: String, (name, at): &(&str, u64)| text.replace(name, &at.to_string());
         let text = moments.iter().fold(question.text.clone(), fill);
@@ -110,21 +105,13 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         let rows = daemon.get(&path)?;
         let rows = ["rows", "points"].map(|member| rows[member].as_array().map_or(0, Vec::len));
         let took = Times::of(&daemon, if options.quick { 7 } else { 31 }, || path.clone())?;
-        let mut row = vec![
-            question.name.clone(),
-            rows.into_iter().max().unwrap_or(0).to_string(),
-        ];
+        let mut row = vec![question.name.clone(), rows.into_iter().max().unwrap_or(0).to_string()];
         row.extend(cells(&took.sorted));
         row.push(secs(took.cpu));
         if let Some(goal) = question.goal {
             row.extend([secs(goal), reached(took.median() <= goal)]);
         }
-        eprintln!(
-            "  {}: {}, CPU {}",
-            question.name,
-            secs(took.median()),
-            secs(took.cpu)
-        );
+        eprintln!("  {}: {}, CPU {}", question.name, secs(took.median()), secs(took.cpu));
         table.row(row);
     }
     Ok(vec![sizes, table])
@@ -146,20 +133,13 @@ impl Shapes {
             });
             shapes.collect()
         };
-        Ok(Self {
-            hours: gains(requests)?,
-            minutes: gains(requests / 60)?,
-        })
+        Ok(Self { hours: gains(requests)?, minutes: gains(requests / 60)? })
     }
 }
 
 /// Writes the folder as a daemon would have that ran until now.
 fn fill(dir: &Path, end: u64, quick: bool) -> Result<()> {
-    let retention = Retention {
-        secs: [u64::MAX; 3],
-        size_max: u64::MAX,
-        free_min: 0,
-    };
+    let retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
     let mut store = Store::open(dir, retention)?;
     let mut rng = StdRng::seed_from_u64(17);
     let coverage = Arc::new(Dataset::coverage());
@@ -250,9 +230,7 @@ fn sizes(dir: &Path) -> Result<Table> {
                     bytes += group.compressed_size().cast_unsigned();
                     let columns = group.columns().iter();
                     let of = columns.filter(|it| it.column_path().string() == "histogram");
-                    histograms += of
-                        .map(|it| it.compressed_size().cast_unsigned())
-                        .sum::<u64>();
+                    histograms += of.map(|it| it.compressed_size().cast_unsigned()).sum::<u64>();
                 }
             }
             if rows > 0 {

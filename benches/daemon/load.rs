@@ -91,11 +91,7 @@ impl Load {
         trials_max: u32,
     ) -> Result<Lossless> {
         let flood = self.run(to, &pace(0.0, duration))?;
-        let mut found = Lossless {
-            rate: flood.rate(),
-            sender_bound: flood.kept_up(),
-            flood,
-        };
+        let mut found = Lossless { rate: flood.rate(), sender_bound: flood.kept_up(), flood };
         if found.sender_bound {
             return Ok(found);
         }
@@ -154,7 +150,7 @@ impl Trial {
             if end.elapsed() > SETTLE_MAX {
                 let missing = all - counts.done - counts.lost;
                 return Err(
-                    format!("{missing} packets are neither done nor counted as lost").into(),
+                    format!("{missing} packets are neither done nor counted as lost").into()
                 );
             }
             thread::sleep(Duration::from_millis(5));

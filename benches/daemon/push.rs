@@ -77,10 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
             grouped(trial.lost as f64),
         ]);
     }
-    Ok(table.note(format!(
-        "Percent of a core, at {} packets a second. {PACKETS}",
-        grouped(RATE)
-    )))
+    Ok(table.note(format!("Percent of a core, at {} packets a second. {PACKETS}", grouped(RATE))))
 }
 
 /// Points that were taken.

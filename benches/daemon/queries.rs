@@ -76,10 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
          pools {} were lost.",
         grouped(lost as f64)
     ));
-    let at = (
-        f64::from(options.rate),
-        Duration::from_secs(if options.quick { 4 } else { 20 }),
-    );
+    let at = (f64::from(options.rate), Duration::from_secs(if options.quick { 4 } else { 20 }));
     let mut table = Table::new(
         format!("Queries beside packets, {} s each", at.1.as_secs()),
         &format!("queries | {BESIDE}"),
@@ -89,11 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         let clients = (0..connections).map(|_| || REPORT.to_owned()).collect();
         let each = queries.checked_div(connections).unwrap_or(0);
         let cells = beside(&daemon, &load, at, clients, each)?;
-        table.row(
-            [format!("a report, {queries} times a second")]
-                .into_iter()
-                .chain(cells),
-        );
+        table.row([format!("a report, {queries} times a second")].into_iter().chain(cells));
     }
     let mut clients = Vec::new();
     for seed in 0..2 {
@@ -125,10 +118,7 @@ impl Ids {
         let bounds = daemon.get(&path("SELECT min(id), max(id) FROM request"))?;
         let id = |at: usize| bounds["rows"][0][at].as_u64().ok_or("the pool is empty");
         let (first, last) = (id(0)?, id(1)?);
-        Ok(Self {
-            ids: first + (last - first) / 10..=last,
-            rng: StdRng::seed_from_u64(seed),
-        })
+        Ok(Self { ids: first + (last - first) / 10..=last, rng: StdRng::seed_from_u64(seed) })
     }
 
     /// The path of a statement, about another request each time.

@@ -61,11 +61,7 @@ pub(crate) struct Sink {
 impl Sink {
     pub(crate) fn start(receivers: u32, recv_buffer: u32) -> Result<Self> {
         let sockets = socket::open(&[LOCAL.parse()?], receivers as usize, recv_buffer as usize)?;
-        let sink = Self {
-            sockets,
-            received: Arc::default(),
-            stop: Shutdown::new(),
-        };
+        let sink = Self { sockets, received: Arc::default(), stop: Shutdown::new() };
         for socket in &sink.sockets {
             let (socket, received) = (Arc::clone(&socket.socket), Arc::clone(&sink.received));
             let stop = sink.stop.clone();
@@ -165,12 +161,8 @@ impl Daemon {
         // Behind the name, which may have spaces in it.
         let (_, fields) = stat.rsplit_once(')').ok_or("no name")?;
         let ticks = fields.split_whitespace().skip(11).take(2);
-        let ticks: u64 = ticks
-            .map(str::parse::<u64>)
-            .sum::<std::result::Result<_, _>>()?;
-        Ok(Duration::from_secs_f64(
-            ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
-        ))
+        let ticks: u64 = ticks.map(str::parse::<u64>).sum::<std::result::Result<_, _>>()?;
+        Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
     }
 
     /// Memory of it that is in RAM, bytes.
@@ -239,14 +231,7 @@ impl Cpu {
             let spent = Duration::from_nanos(spent.split(' ').next()?.parse().ok()?);
             Some((task.file_name(), (name.trim_end().to_owned(), spent)))
         };
-        Self(
-            tasks
-                .into_iter()
-                .flatten()
-                .flatten()
-                .filter_map(thread)
-                .collect(),
-        )
+        Self(tasks.into_iter().flatten().flatten().filter_map(thread).collect())
     }
 
     /// Returns the processor time spent since `before` by threads with such names; threads that

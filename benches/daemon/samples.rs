@@ -57,11 +57,8 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         let listener = UnixListener::bind(&path)?;
         let stream = format!("stat=[{{stream='unix://{}'}}]", path.display());
         let daemon = Daemon::start(None, &[&[stream][..], &options.set].concat())?;
-        let mut extension = Extension {
-            stream: listener.accept()?.0,
-            begin: Instant::now(),
-            sent: 0,
-        };
+        let mut extension =
+            Extension { stream: listener.accept()?.0, begin: Instant::now(), sent: 0 };
         if is_read {
             // As fast as it goes.
             let full = (POOL + POOL / 20) as usize;
@@ -86,10 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         let after = daemon.cpu();
         let share = |thread: &str| {
             let spent = after.since(&before, |name| name.starts_with(thread));
-            format!(
-                "{:.1} % of a core",
-                100.0 * spent.as_secs_f64() / secs as f64
-            )
+            format!("{:.1} % of a core", 100.0 * spent.as_secs_f64() / secs as f64)
         };
         let sent = extension.sent - first;
         table.row([

@@ -43,12 +43,7 @@ const CASES: [(&str, u64, &str, u64); 5] = [
     ("512 spans a body, from PHP, full speed", 512, "php", 0),
     ("512 spans a body, others", 512, "nodejs", 10_000),
     ("a body for each request, from PHP", SPANS, "php", 10_000),
-    (
-        "a body for each request, from PHP, full speed",
-        SPANS,
-        "php",
-        0,
-    ),
+    ("a body for each request, from PHP, full speed", SPANS, "php", 0),
 ];
 
 /// Threads whose time is told apart, by the beginnings of their names.
@@ -124,12 +119,7 @@ fn of_packets(options: &Options, load: &Load, rate: u64) -> Result<Run> {
     if rate > 0 && trial.lost > 0 {
         return Err(format!("{} packets were lost", trial.lost).into());
     }
-    run_of(
-        &daemon,
-        &before,
-        (trial.sent - trial.lost) as f64,
-        trial.rate(),
-    )
+    run_of(&daemon, &before, (trial.sent - trial.lost) as f64, trial.rate())
 }
 
 fn of_spans(options: &Options, connections: &mut [Connection], rate: u64) -> Result<Run> {
@@ -242,9 +232,7 @@ impl Connection {
 
 /// The requests as bodies, those of a host together, spread over the connections.
 fn bodies(body_spans: u64, language: &str) -> Result<Vec<Connection>> {
-    let LoadOptions {
-        traffic, corpus, ..
-    } = LoadOptions::parse(REQUESTS)?;
+    let LoadOptions { traffic, corpus, .. } = LoadOptions::parse(REQUESTS)?;
     let mut hosts: Vec<(String, Vec<Span>)> = Vec::new();
     let mut requests = Traffic::new(&TrafficOptions { ..traffic });
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64;
@@ -284,10 +272,7 @@ fn body(host: &str, language: &str, spans: &[Span]) -> Vec<u8> {
             attribute("telemetry.sdk.language", language),
             attribute("telemetry.sdk.version", "1.9.0"),
             attribute("service.name", "shop"),
-            attribute(
-                "service.instance.id",
-                "9d8ba6a4-49ba-4dd8-a1b3-f6e4a4ec44c7",
-            ),
+            attribute("service.instance.id", "9d8ba6a4-49ba-4dd8-a1b3-f6e4a4ec44c7"),
         ],
         ..Resource::default()
     };
@@ -347,22 +332,13 @@ fn spans_of(request: &Request, number: u64, now_ns: u64) -> Vec<Span> {
         let name = format!("sql {operation}");
         spans.push(Span {
             parent_span_id: id(0),
-            ..span(
-                nth as u64 + 1,
-                3,
-                &name,
-                ns(request.timer_value[nth]),
-                attributes,
-            )
+            ..span(nth as u64 + 1, 3, &name, ns(request.timer_value[nth]), attributes)
         });
     }
     let (server, script) = (text(&request.server_name), text(&request.script_name));
     let schema = text(&request.schema);
     let attributes = vec![
-        attribute(
-            "url.full",
-            format!("{schema}://{server}{script}?page=7&sort=price"),
-        ),
+        attribute("url.full", format!("{schema}://{server}{script}?page=7&sort=price")),
         attribute("http.request.method", "GET"),
         attribute("url.scheme", schema),
         attribute("server.address", server),
@@ -373,14 +349,8 @@ fn spans_of(request: &Request, number: u64, now_ns: u64) -> Vec<Span> {
         ),
         attribute("network.protocol.version", "1.1"),
         attribute("http.route", script.as_str()),
-        attribute(
-            "http.response.status_code",
-            i64::from(request.status.unwrap_or_default()),
-        ),
-        attribute(
-            "http.response.body.size",
-            i64::from(request.document_size.unwrap_or_default()),
-        ),
+        attribute("http.response.status_code", i64::from(request.status.unwrap_or_default())),
+        attribute("http.response.body.size", i64::from(request.document_size.unwrap_or_default())),
     ];
     let time_ns = ns(request.request_time.unwrap_or_default());
     spans.push(span(0, 2, &format!("GET {script}"), time_ns, attributes));
@@ -415,9 +385,7 @@ impl From<i64> for Value {
 fn attribute(key: &str, value: impl Into<Value>) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
-        value: Some(AnyValue {
-            value: Some(value.into().0),
-        }),
+        value: Some(AnyValue { value: Some(value.into().0) }),
         ..KeyValue::default()
     }
 }

@@ -14,10 +14,7 @@ pub(crate) struct Table {
 impl Table {
     /// An empty table; `head` as markdown has it: columns with ` | ` between them.
     pub(crate) fn new(title: impl Into<String>, head: &str) -> Self {
-        let mut table = Self {
-            title: title.into(),
-            ..Self::default()
-        };
+        let mut table = Self { title: title.into(), ..Self::default() };
         table.row(head.split(" | "));
         table
     }

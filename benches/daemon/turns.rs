@@ -21,11 +21,8 @@ const PACKETS: &str =
     "--corpus=20000 --scripts=500 --hosts=20 --servers=10 --distribution=uniform --tag-values=20";
 
 /// A name, timers in a packet, tag reports.
-const CASES: [(&str, u32, usize); 3] = [
-    ("no timers", 0, 0),
-    ("5 timers", 5, 0),
-    ("5 timers, 5 tag reports", 5, 5),
-];
+const CASES: [(&str, u32, usize); 3] =
+    [("no timers", 0, 0), ("5 timers", 5, 0), ("5 timers, 5 tag reports", 5, 5)];
 
 /// Packets a second; 0: as fast as the sender can.
 const RATES: [u32; 5] = [25_000, 50_000, 100_000, 150_000, 0];
@@ -90,10 +87,7 @@ fn measure(
     tag_reports: usize,
     program: Option<&OsStr>,
 ) -> Result<Run> {
-    let reports: Vec<&str> = include_str!("../tag_reports.txt")
-        .lines()
-        .take(tag_reports)
-        .collect();
+    let reports: Vec<&str> = include_str!("../tag_reports.txt").lines().take(tag_reports).collect();
     let daemon = compare::start(options, program, &[], &reports)?;
     let secs = |quick, thorough| Duration::from_secs(if options.quick { quick } else { thorough });
     load.run_apart(&daemon, &pace(rate.into(), secs(2, 4)))?;

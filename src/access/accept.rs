@@ -33,12 +33,7 @@ impl Acceptor {
     /// Creates an acceptor for `front_end`, its name in the log.
     #[must_use]
     pub fn new(listener: TcpListener, front_end: &'static str) -> Self {
-        Self {
-            listener,
-            front_end,
-            opened: Instant::now(),
-            failures_logged: Limit::new(LOG_MS),
-        }
+        Self { listener, front_end, opened: Instant::now(), failures_logged: Limit::new(LOG_MS) }
     }
 
     /// Waits for the next connection and returns it with its peer's address. Cancel safe: no

@@ -31,12 +31,10 @@ impl Attempts {
     /// If too many attempts have failed: the milliseconds until the next one will be checked.
     pub(super) fn begin(&self, peer: IpAddr, now_ms: u64) -> Result<(), u64> {
         let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;
-        let moved = self
-            .place(peer)
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
-                let after = until.max(now_ms) + FAILED_LOGIN_MS;
-                (after <= now_ms + ahead_max).then_some(after)
-            });
+        let moved = self.place(peer).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
+            let after = until.max(now_ms) + FAILED_LOGIN_MS;
+            (after <= now_ms + ahead_max).then_some(after)
+        });
         moved.map(drop).map_err(|until| {
             self.counters.logins_held_back.add(1);
             until + FAILED_LOGIN_MS - now_ms - ahead_max
@@ -154,9 +152,7 @@ mod tests {
     fn a_million_peers_find_no_more_than_the_places() {
         let attempts = Attempts::default();
         let peers = (0..1_000_000_u32).map(|bits| IpAddr::V4(bits.into()));
-        let taken = peers
-            .filter(|peer| attempts.begin(*peer, 1).is_ok())
-            .count();
+        let taken = peers.filter(|peer| attempts.begin(*peer, 1).is_ok()).count();
         let most = FAILED_LOGIN_PLACES * FAILED_LOGINS_BURST as usize;
         assert!(taken <= most && taken > most * 9 / 10, "{taken}");
     }

@@ -29,9 +29,7 @@ pub(super) fn expiry_remark(expires: u64) -> Option<String> {
     let end = DateTime::from_timestamp(expires.cast_signed(), 0).unwrap_or_default();
     let end = end.format("%Y-%m-%d %H:%M UTC");
     match expires.saturating_sub(now) {
-        0 => Some(format!(
-            "This certificate has expired on {end}: clients refuse it."
-        )),
+        0 => Some(format!("This certificate has expired on {end}: clients refuse it.")),
         left if left < DAYS_LEFT * 86_400 => {
             let days = counted(left / 86_400, "day");
             Some(format!(
@@ -105,9 +103,7 @@ fn next<'d>(der: &mut &'d [u8]) -> Option<(u8, &'d [u8])> {
         if bytes.len() > 4 {
             return None;
         }
-        length = bytes
-            .iter()
-            .fold(0, |length, byte| length << 8 | usize::from(*byte));
+        length = bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         rest = behind;
     }
     let (contents, rest) = rest.split_at_checked(length)?;
@@ -133,11 +129,7 @@ mod tests {
     #[test]
     fn the_end_of_its_validity_is_found() {
         assert_eq!(expires(&made(2031)), Some(1_927_843_200));
-        assert_eq!(
-            expires(&made(2062)),
-            Some(2_906_150_400),
-            "with four digits"
-        );
+        assert_eq!(expires(&made(2062)), Some(2_906_150_400), "with four digits");
         assert_eq!(expires(&made(1999)), Some(918_000_000));
     }
 

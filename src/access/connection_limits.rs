@@ -38,11 +38,7 @@ impl ConnectionLimits {
     /// Creates limits of `all_max` places, of which one peer may have `peer_max`.
     #[must_use]
     pub fn new(all_max: usize, peer_max: usize) -> Arc<Self> {
-        Arc::new(Self {
-            all_max,
-            peer_max,
-            taken: Mutex::default(),
-        })
+        Arc::new(Self { all_max, peer_max, taken: Mutex::default() })
     }
 
     /// Takes a place for `peer`; `None` if the peer has its maximum or none is left.
@@ -56,10 +52,7 @@ impl ConnectionLimits {
         }
         taken.all += 1;
         taken.peers.insert(peer, of_peer + 1);
-        Some(Place {
-            places: Arc::clone(self),
-            peer,
-        })
+        Some(Place { places: Arc::clone(self), peer })
     }
 }
 

@@ -29,18 +29,12 @@ pub(super) struct Password {
 impl Password {
     /// Creates the digests of a password.
     pub(super) fn of(plain: &[u8]) -> Self {
-        Self {
-            native: sha1(&[&sha1(&[plain])]),
-            sha2: Some(sha256(&[&sha256(&[plain])])),
-        }
+        Self { native: sha1(&[&sha1(&[plain])]), sha2: Some(sha256(&[&sha256(&[plain])])) }
     }
 
     /// Creates the digest from the hash that MySQL stores.
     pub(super) const fn of_native_hash(hash: [u8; 20]) -> Self {
-        Self {
-            native: hash,
-            sha2: None,
-        }
+        Self { native: hash, sha2: None }
     }
 
     /// Tests whether `plain` is the password.

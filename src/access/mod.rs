@@ -132,11 +132,7 @@ impl Access {
     /// Creates the rules of a front end with this `allow_anonymous`.
     #[must_use]
     pub fn new(store: Arc<UserStore>, allow_anonymous: bool) -> Self {
-        Self {
-            store,
-            allow_anonymous,
-            protocol: "",
-        }
+        Self { store, allow_anonymous, protocol: "" }
     }
 
     /// Sets the protocol of the front end.
@@ -339,11 +335,7 @@ impl Pass {
     /// Creates a pass for an identity admitted from `peer`.
     #[must_use]
     pub const fn new(access: Access, peer: IpAddr, identity: Identity) -> Self {
-        Self {
-            access,
-            peer,
-            identity,
-        }
+        Self { access, peer, identity }
     }
 
     /// Waits until the pass is no longer valid: the user was removed, has another role or other

@@ -111,9 +111,7 @@ fn certificates(name: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>,
         std::fs::read(path).map_err(|error| format!("{name}: cannot read {shown}: {error}"))?;
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem).flatten().collect();
     if certificates.is_empty() {
-        return Err(format!(
-            "{name}: there is no certificate in {shown}; accepted: PEM"
-        ));
+        return Err(format!("{name}: there is no certificate in {shown}; accepted: PEM"));
     }
     Ok(certificates)
 }
@@ -167,8 +165,7 @@ impl ServerCertVerifier for Verifier {
         presented: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual
-            .verify_tls12_signature(message, presented, signed)
+        self.usual.verify_tls12_signature(message, presented, signed)
     }
 
     fn verify_tls13_signature(
@@ -177,8 +174,7 @@ impl ServerCertVerifier for Verifier {
         presented: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual
-            .verify_tls13_signature(message, presented, signed)
+        self.usual.verify_tls13_signature(message, presented, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -213,10 +209,7 @@ mod tests {
         roots.add(named.clone()).unwrap();
         let provider = Arc::new(ring::default_provider());
         let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
-        let verifier = Verifier {
-            usual: usual.build().unwrap(),
-            named: vec![named.clone()],
-        };
+        let verifier = Verifier { usual: usual.build().unwrap(), named: vec![named.clone()] };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let name = ServerName::try_from(name).unwrap();
         let result = verifier.verify_server_cert(presented, &[], &name, &[], now);

@@ -39,10 +39,7 @@ fn without_credentials_one_is_what_the_table_says() {
         assert_eq!(access.anonymous("::1".parse().unwrap()), local);
         assert_eq!(access.anonymous("::ffff:127.0.0.1".parse().unwrap()), local);
         assert_eq!(access.anonymous(far()), elsewhere);
-        assert_eq!(
-            access.anonymous("::ffff:192.0.2.7".parse().unwrap()),
-            elsewhere
-        );
+        assert_eq!(access.anonymous("::ffff:192.0.2.7".parse().unwrap()), elsewhere);
     }
     assert_eq!(Access::open().anonymous(LOCAL), Some(Role::Admin));
     assert!(Access::open().has_no_users());
@@ -52,16 +49,10 @@ fn without_credentials_one_is_what_the_table_says() {
 fn proofs_of_all_kinds() {
     let (users, _) = store(KIM);
     let access = Access::new(users, false);
-    let kim = Ok(Identity {
-        name: Some("kim".into()),
-        role: Role::Admin,
-    });
+    let kim = Ok(Identity { name: Some("kim".into()), role: Role::Admin });
     assert_eq!(access.password(far(), "kim", b"s3cret"), kim);
     assert_eq!(access.token(far(), b"a-token-of-kims-own"), kim);
-    assert_eq!(
-        access.password(far(), "old", b"password").unwrap().role,
-        Role::Read
-    );
+    assert_eq!(access.password(far(), "old", b"password").unwrap().role, Role::Read);
     for (name, plain) in [("kim", "S3cret"), ("kim", ""), ("lee", "s3cret"), ("", "")] {
         let denied = access.password(far(), name, plain.as_bytes());
         assert_eq!(denied, Err(Denied::Wrong), "{name}");
@@ -69,10 +60,7 @@ fn proofs_of_all_kinds() {
     assert_eq!(access.token(far(), b"a-token"), Err(Denied::Wrong));
     assert_eq!(access.token(far(), b"s3cret"), Err(Denied::Wrong));
     // Right answers are tested with the digests; these are the responses a session may pass on.
-    assert_eq!(
-        access.native(far(), "kim", &[1; 20], &[]),
-        Err(Denied::Wrong)
-    );
+    assert_eq!(access.native(far(), "kim", &[1; 20], &[]), Err(Denied::Wrong));
 }
 
 /// The name of a user of either kind and an unknown name get the same answers and the same count.
@@ -89,11 +77,7 @@ fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
         assert_eq!(denied, Err(Denied::Wrong), "{name}");
         // A peer that leaves without the second step has made an attempt too.
         drop(unproved(far(), name));
-        assert_eq!(
-            users.attempts.counters.logins_failed.get(),
-            2 * (at as u64 + 1),
-            "{name}"
-        );
+        assert_eq!(users.attempts.counters.logins_failed.get(), 2 * (at as u64 + 1), "{name}");
     }
     // Both steps with a right password are one attempt, which is not counted.
     for _ in 0..100 {
@@ -123,9 +107,7 @@ fn after_ten_failures_a_right_password_waits_too() {
     // All methods and all front ends together.
     let denied = other_front.token(far(), b"a-token-of-kims-own");
     assert_eq!(denied, Err(Denied::TooMany { wait_ms: 1000 }));
-    let other = users
-        .attempts
-        .elsewhere(far(), |n| format!("198.51.100.{n}"));
+    let other = users.attempts.elsewhere(far(), |n| format!("198.51.100.{n}"));
     assert!(access.password(other, "kim", b"s3cret").is_ok());
     assert_eq!(
         (
@@ -157,10 +139,7 @@ fn users_can_be_replaced_while_a_front_end_has_them() {
 
 #[test]
 fn a_refusal_tells_nothing_of_what_was_wrong() {
-    assert_eq!(
-        Denied::Wrong.to_string(),
-        "wrong user name, password or token"
-    );
+    assert_eq!(Denied::Wrong.to_string(), "wrong user name, password or token");
     let wait = Denied::TooMany { wait_ms: 1001 };
     assert!(wait.to_string().ends_with("in 2 s"), "{wait}");
 }

@@ -59,10 +59,7 @@ impl Tls {
     /// # Errors
     /// If a file cannot be read or used, or the key does not belong to the certificate.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        Ok(Self {
-            acceptor: RwLock::new(acceptor(files)?),
-            files: files.clone(),
-        })
+        Ok(Self { acceptor: RwLock::new(acceptor(files)?), files: files.clone() })
     }
 
     /// Reads the files again; nothing changes until the result is passed to [`Tls::replace`].
@@ -105,9 +102,7 @@ impl Tls {
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls")
-            .field("files", &self.files)
-            .finish_non_exhaustive()
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
@@ -128,10 +123,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
     let chain = certificates(&chain).map_err(bad_cert)?;
     let expires = chain.first().and_then(|leaf| certificate::validity(leaf));
     let expires = expires.map(|it| *it.end());
-    if chain
-        .first()
-        .is_some_and(|leaf| certificate::is_authority(leaf))
-    {
+    if chain.first().is_some_and(|leaf| certificate::is_authority(leaf)) {
         warn!(
             file = %files.cert.display(),
             "This certificate is marked as that of an authority (basicConstraints CA:TRUE): some clients refuse it as that of \
@@ -162,10 +154,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
             )),
             error => bad_cert(error.to_string()),
         })?;
-    Ok(Acceptor {
-        config: Arc::new(config),
-        expires,
-    })
+    Ok(Acceptor { config: Arc::new(config), expires })
 }
 
 fn read(path: &Path, secret: bool) -> Result<Vec<u8>, String> {

@@ -60,10 +60,7 @@ impl Users {
     /// Creates a table without users.
     #[must_use]
     pub fn none() -> Self {
-        Self {
-            users: Vec::new(),
-            nobody: Password::of(b""),
-        }
+        Self { users: Vec::new(), nobody: Password::of(b"") }
     }
 
     /// Returns the number of users.
@@ -177,10 +174,7 @@ impl Users {
 }
 
 fn identity(user: &User) -> Identity {
-    Identity {
-        name: Some(Arc::clone(&user.name)),
-        role: user.role,
-    }
+    Identity { name: Some(Arc::clone(&user.name)), role: user.role }
 }
 
 /// Reads the bytes of a password or token, as `name` says.

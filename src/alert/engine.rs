@@ -87,10 +87,7 @@ impl Engine {
             rules,
             gone: Vec::new(),
             windows: Vec::new(),
-            room: Room {
-                used: 0,
-                max: memory,
-            },
+            room: Room { used: 0, max: memory },
             budgets: Vec::new(),
             step_min,
             now: None,
@@ -104,9 +101,7 @@ impl Engine {
         let mut budgets = std::mem::take(&mut self.budgets);
         for rule in &self.rules {
             let is_new = |it: &&Arc<Objective>| {
-                self.budgets
-                    .iter()
-                    .all(|known| !Arc::ptr_eq(&known.objective, it))
+                self.budgets.iter().all(|known| !Arc::ptr_eq(&known.objective, it))
             };
             let Some(objective) = rule.objective().filter(is_new) else {
                 continue;
@@ -157,14 +152,7 @@ impl Engine {
     /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.
     pub fn take(&mut self, gain: &Gain, each: &mut impl FnMut(&Rule, &Event)) {
         let mut now = *self.now.get_or_insert(gain.unix);
-        let Self {
-            rules,
-            states,
-            windows,
-            room,
-            budgets,
-            ..
-        } = self;
+        let Self { rules, states, windows, room, budgets, .. } = self;
         let end_of_lost = now + gain.lost_secs;
         let end = end_of_lost + gain.secs;
         let mut is_fed = false;
@@ -189,11 +177,7 @@ impl Engine {
             };
             now += passed;
             let is_covered = is_fed && now <= end_of_lost + gain.covered_secs.max(passed);
-            let covered = if is_covered {
-                gain.covered_secs.min(passed)
-            } else {
-                0
-            };
+            let covered = if is_covered { gain.covered_secs.min(passed) } else { 0 };
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
             let moment = Moment { unix, passed };
             let mut events = Vec::new();
@@ -225,10 +209,7 @@ impl Engine {
                 if !windows.pass(covered, now.is_multiple_of(windows.step), room) {
                     continue;
                 }
-                let moment = Moment {
-                    unix,
-                    passed: windows.step,
-                };
+                let moment = Moment { unix, passed: windows.step };
                 windows.judge(rules, states, |at, state, window, judged| {
                     state.evaluate(&rules[at], moment, window, judged, &mut events);
                     events.drain(..).for_each(|event| each(&rules[at], &event));
@@ -254,20 +235,16 @@ impl Engine {
     #[must_use]
     pub fn save(&self) -> Vec<SavedRule> {
         let texts = |key: &[u8]| key_texts(key).map(str::to_owned).collect();
-        let saved = self
-            .rules
-            .iter()
-            .zip(&self.states)
-            .map(|(rule, state)| SavedRule {
-                name: rule.entry.name.clone(),
-                identity: rule.identity(),
-                episodes: state
-                    .episodes
-                    .iter()
-                    .map(|(key, episode)| (key.as_deref().map(texts), episode.clone()))
-                    .collect(),
-                known: state.known.keys().map(|key| texts(key)).collect(),
-            });
+        let saved = self.rules.iter().zip(&self.states).map(|(rule, state)| SavedRule {
+            name: rule.entry.name.clone(),
+            identity: rule.identity(),
+            episodes: state
+                .episodes
+                .iter()
+                .map(|(key, episode)| (key.as_deref().map(texts), episode.clone()))
+                .collect(),
+            known: state.known.keys().map(|key| texts(key)).collect(),
+        });
         saved.collect()
     }
 
@@ -292,9 +269,8 @@ impl Engine {
                 texts.as_ref().is_none_or(fits)
                     && (episode.phase != Phase::Pending || away <= PENDING_AWAY_SECS)
             });
-            state.episodes = episodes
-                .map(|(texts, episode)| (texts.map(|it| key(&it)), episode))
-                .collect();
+            state.episodes =
+                episodes.map(|(texts, episode)| (texts.map(|it| key(&it)), episode)).collect();
             let known = saved.known.iter().filter(|it| fits(it));
             state.known = known.map(|texts| (key(texts), ())).collect();
         }

@@ -88,9 +88,7 @@ impl Expression {
         percentiles.sort_by(f64::total_cmp);
         percentiles.dedup();
         let columns = Columns::Extended(percentiles);
-        let definition = report
-            .read_as(&columns, defaults)
-            .unwrap_or_else(|| report.clone());
+        let definition = report.read_as(&columns, defaults).unwrap_or_else(|| report.clone());
         let left = Reader::read(&left, &definition)?;
         let right = Reader::read(&right, &definition)?;
         if !left.has_column && !right.has_column {
@@ -244,9 +242,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
                 .find(|it: char| !it.is_ascii_alphabetic() && it != '%')
                 .unwrap_or(behind.len());
             let (unit, _) = behind.split_at(unit_len);
-            let number: f64 = digits
-                .parse()
-                .map_err(|_| format!("{digits:?} is not a number"))?;
+            let number: f64 = digits.parse().map_err(|_| format!("{digits:?} is not a number"))?;
             let found = UNITS.iter().find(|it| it.0 == unit).ok_or_else(|| {
                 let names: Vec<&str> = UNITS[..13].iter().map(|it| it.0).collect();
                 format!("{unit:?} is not a unit; accepted: {}", names.join(", "))
@@ -397,11 +393,9 @@ impl Reader<'_> {
         };
         self.tokens = rest;
         match first {
-            Token::Number(number, unit) => Ok(Parsed {
-                sum: Sum::Number(*number, *unit),
-                unit: *unit,
-                has_column: false,
-            }),
+            Token::Number(number, unit) => {
+                Ok(Parsed { sum: Sum::Number(*number, *unit), unit: *unit, has_column: false })
+            }
             Token::Name(name) => self.column(name),
             Token::Sign('(') => {
                 let inner = self.sum()?;
@@ -508,11 +502,7 @@ mod tests {
             ("req_count / req_time_total > 3", 20.5, "20.5/s"),
             ("req_count / traffic_total > 3", 20.0, "20"),
             ("1 / p95 > 3", 20.0, "20"),
-            (
-                "traffic_total * (1 - errors / req_count) > 1",
-                2.0,
-                "2.00 KiB",
-            ),
+            ("traffic_total * (1 - errors / req_count) > 1", 2.0, "2.00 KiB"),
         ] {
             let parsed = parse(text).unwrap();
             assert_eq!(parsed.text(value), shown, "{text}");

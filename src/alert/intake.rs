@@ -88,10 +88,7 @@ impl Intake {
             self.ids.clear();
             self.over.clear();
         }
-        let lost = second
-            .unix_secs
-            .saturating_sub(self.end)
-            .clamp(1, LOST_SECS_MAX);
+        let lost = second.unix_secs.saturating_sub(self.end).clamp(1, LOST_SECS_MAX);
         self.end = second.unix_secs + second.secs;
         self.gain = Gain {
             unix: second.unix_secs,
@@ -108,10 +105,7 @@ impl Intake {
             watched.any(|report| it.report == *report.definition)
         };
         let watched = objectives.into_iter().filter(of_watched);
-        let nothing = Count {
-            covered_secs: second.secs,
-            ..Count::default()
-        };
+        let nothing = Count { covered_secs: second.secs, ..Count::default() };
         self.gain.counts = watched.map(|it| (it, nothing)).collect();
         let counted = self.gain.counts.iter().map(|it| &it.0);
         let is_same = |(a, b): (&Arc<Objective>, &Arc<Objective>)| Arc::ptr_eq(a, b);
@@ -128,10 +122,9 @@ impl Intake {
                 let name = &watched.definition.name;
                 let is_there = self.gain.reports.iter().any(|it| it.report == *name);
                 if !is_there && self.over(watched).has_any {
-                    self.gain.reports.push(ReportGain {
-                        report: name.clone(),
-                        ..ReportGain::default()
-                    });
+                    self.gain
+                        .reports
+                        .push(ReportGain { report: name.clone(), ..ReportGain::default() });
                 }
             }
             self.alerts.push(std::mem::take(&mut self.gain));
@@ -202,9 +195,7 @@ impl RowReader for Intake {
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
-        let Self {
-            gain, concerned, ..
-        } = self;
+        let Self { gain, concerned, .. } = self;
         let Some(report) = self.report else { return };
         let is_other = row.id == OTHER_ID;
         let is_concerned = || {
@@ -216,10 +207,7 @@ impl RowReader for Intake {
                 objectives: objectives.fold(0, |bits, (at, _)| bits | 1 << at),
             }
         };
-        let found = *self
-            .ids
-            .entry((report, row.id))
-            .or_insert_with(is_concerned);
+        let found = *self.ids.entry((report, row.id)).or_insert_with(is_concerned);
         for (at, (objective, count)) in gain.counts.iter_mut().enumerate() {
             if found.objectives & 1 << at != 0 {
                 *count += &objective.count(&row.totals, row.times.clone());

@@ -90,11 +90,7 @@ impl Alert {
     /// Returns the key texts, paired with the names of the report's keys.
     pub fn key_texts(&self) -> impl Iterator<Item = (&str, &str)> {
         let key = self.key.as_deref().unwrap_or_default();
-        self.rule
-            .keys
-            .iter()
-            .map(String::as_str)
-            .zip(key_texts(key))
+        self.rule.keys.iter().map(String::as_str).zip(key_texts(key))
     }
 }
 
@@ -159,13 +155,8 @@ impl ObjectiveView {
 }
 
 /// Windows of burn rates: name and seconds.
-pub const BURN_WINDOWS: [(&str, u64); 5] = [
-    ("5m", 300),
-    ("30m", 1_800),
-    ("1h", 3_600),
-    ("6h", 21_600),
-    ("3d", 259_200),
-];
+pub const BURN_WINDOWS: [(&str, u64); 5] =
+    [("5m", 300), ("30m", 1_800), ("1h", 3_600), ("6h", 21_600), ("3d", 259_200)];
 
 /// Handle to the alerts of a daemon; cheap to clone.
 #[derive(Debug, Clone)]

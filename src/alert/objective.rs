@@ -51,12 +51,7 @@ pub const BURNS: [BurnRate; 3] = [
 ];
 
 const fn burn(severity: &'static str, long: u64, short: u64, tenths: u64) -> BurnRate {
-    BurnRate {
-        severity,
-        long,
-        short,
-        tenths,
-    }
+    BurnRate { severity, long, short, tenths }
 }
 
 impl BurnRate {
@@ -76,12 +71,8 @@ impl BurnRate {
 }
 
 /// Step lengths with the windows summed at each, seconds. The last one also serves the period.
-const STEPS: [(u64, &[u64]); 4] = [
-    (1, &[300, 1_800, 3_600]),
-    (10, &[21_600]),
-    (60, &[259_200]),
-    (3_600, &[]),
-];
+const STEPS: [(u64, &[u64]); 4] =
+    [(1, &[300, 1_800, 3_600]), (10, &[21_600]), (60, &[259_200]), (3_600, &[])];
 
 /// Maximum memory of an objective, bytes.
 pub const BYTES_MAX: usize =
@@ -197,11 +188,7 @@ impl Objective {
             covered_secs: 0,
             total: totals.requests,
             // All requests of such a row are errors, or none is.
-            slow: if self.is_exact && totals.errors > 0 {
-                0
-            } else {
-                slow
-            },
+            slow: if self.is_exact && totals.errors > 0 { 0 } else { slow },
             errors: totals.errors,
         }
     }

@@ -121,10 +121,7 @@ impl Receiver {
         let mut told = self.told.lock();
         let (mut ends, mut begins) = (Vec::new(), Vec::new());
         let mut wanted = BTreeMap::new();
-        for alert in alerts
-            .iter()
-            .filter(|it| it.episode.phase != Phase::Pending)
-        {
+        for alert in alerts.iter().filter(|it| it.episode.phase != Phase::Pending) {
             // A firing alert takes precedence over a resolved one with the same labels.
             let place = wanted.entry(alert.id()).or_insert(alert);
             if alert.episode.phase == Phase::Firing {
@@ -243,9 +240,9 @@ impl Receiver {
             }
             let body = self.body(&messages, now, alerts.page()).to_string();
             let (agent, url) = (agent.clone(), self.endpoint());
-            let Some(outcome) = stop.unless_requested(("alert-post", Duration::ZERO), move || {
-                post(&agent, &url, body)
-            }) else {
+            let Some(outcome) = stop
+                .unless_requested(("alert-post", Duration::ZERO), move || post(&agent, &url, body))
+            else {
                 return;
             };
             let count = messages.len() as u64;
@@ -260,10 +257,7 @@ impl Receiver {
                     alerts.changed();
                 }
                 Outcome::Refused(problem) => {
-                    warn!(
-                        url = self.url,
-                        problem, "Refused alerts; they are not repeated."
-                    );
+                    warn!(url = self.url, problem, "Refused alerts; they are not repeated.");
                     self.refused.fetch_add(count, Ordering::Relaxed);
                     self.confirm(messages, now);
                     alerts.changed();
@@ -283,10 +277,7 @@ impl Receiver {
 
 /// Posts a body and waits for the answer.
 fn post(agent: &Agent, url: &str, body: String) -> Outcome {
-    let sent = agent
-        .post(url)
-        .header("content-type", "application/json")
-        .send(body);
+    let sent = agent.post(url).header("content-type", "application/json").send(body);
     match sent {
         Err(error) => Outcome::Failed(roots::problem(&error)),
         Ok(answer) => match answer.status().as_u16() {
@@ -324,10 +315,7 @@ impl Told {
     fn ended(&self, id: &str, ended: u64, reason: &str) -> Message {
         Message {
             id: id.to_owned(),
-            told: Self {
-                ended: ended.max(self.started),
-                ..self.clone()
-            },
+            told: Self { ended: ended.max(self.started), ..self.clone() },
             value: None,
             reason: reason.to_owned(),
         }
@@ -336,14 +324,7 @@ impl Told {
 
 impl Message {
     fn alert(&self, until: u64) -> Json {
-        let Told {
-            labels,
-            annotations,
-            link,
-            started,
-            ended,
-            ..
-        } = &self.told;
+        let Told { labels, annotations, link, started, ended, .. } = &self.told;
         json!({
             "labels": labels,
             "annotations": annotations,

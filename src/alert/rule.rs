@@ -67,12 +67,7 @@ pub struct RuleError {
 
 impl RuleError {
     fn of(list: &'static str, entry: &Entry, (key, problem): (&'static str, String)) -> Self {
-        Self {
-            place: entry.location_of(key).to_string(),
-            list,
-            key,
-            problem,
-        }
+        Self { place: entry.location_of(key).to_string(), list, key, problem }
     }
 }
 
@@ -155,10 +150,7 @@ impl Rule {
     ) -> Result<[Self; 2], Wrong> {
         let report = find(&slo.report, reports)?;
         if report.level == Level::Timer {
-            let problem = format!(
-                "{:?} counts timers; accepted: a report of requests",
-                slo.report
-            );
+            let problem = format!("{:?} counts timers; accepted: a report of requests", slo.report);
             return Err(("report", problem));
         }
         let (_, conditions) = conditions(&slo.conditions, report)?;
@@ -242,19 +234,11 @@ impl Rule {
     /// Returns the rule's identity; while a new configuration keeps it, alerts are kept too.
     #[must_use]
     pub fn identity(&self) -> String {
-        let AlertEntry {
-            report,
-            conditions,
-            when,
-            window,
-            ..
-        } = &self.entry;
+        let AlertEntry { report, conditions, when, window, .. } = &self.entry;
         match self.objective() {
             None => format!("{report} {conditions:?} {when:?} {window}"),
             Some(it) => {
-                let SloEntry {
-                    good_us, budget, ..
-                } = it.entry;
+                let SloEntry { good_us, budget, .. } = it.entry;
                 let severity = &self.entry.severity;
                 format!("{report} {conditions:?} {good_us:?} {budget} {severity}")
             }
@@ -291,12 +275,10 @@ impl Rule {
 
     /// Returns a text that a key of each selected row has or begins with, and the key's position.
     pub(super) fn wanted_text(&self) -> Option<(usize, &str)> {
-        self.conditions
-            .iter()
-            .find_map(|(at, pattern)| match pattern {
-                Pattern::Equals(text) | Pattern::StartsWith(text) => Some((*at, text.as_str())),
-                Pattern::Differs(_) => None,
-            })
+        self.conditions.iter().find_map(|(at, pattern)| match pattern {
+            Pattern::Equals(text) | Pattern::StartsWith(text) => Some((*at, text.as_str())),
+            Pattern::Differs(_) => None,
+        })
     }
 
     /// Returns true if enough seconds of the window are covered for a judgement.
@@ -316,16 +298,10 @@ impl Rule {
         let covered = self.is_covered(window);
         let Some(when) = self.when().filter(|_| covered) else {
             // Requests arrived.
-            let truth = if covered {
-                Truth::False
-            } else {
-                Truth::Unknown
-            };
+            let truth = if covered { Truth::False } else { Truth::Unknown };
             return vec![(truth, None); rows.len()];
         };
-        let sums = rows
-            .iter()
-            .map(|row| (row.key, false, row.totals, row.extremes));
+        let sums = rows.iter().map(|row| (row.key, false, row.totals, row.extremes));
         let mut reading = Reading::of_rows(&self.definition, sums);
         reading.covered_secs = window.covered_secs.max(1);
         reading.window_secs = reading.covered_secs as f64;
@@ -414,10 +390,7 @@ pub(super) fn fits(conditions: &[(usize, Pattern)], key: &[u8]) -> bool {
 fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
     let accepted = || match keys {
         [] => "none: this report has one row".to_owned(),
-        _ => format!(
-            "KEY=text, KEY!=text or KEY=prefix*, where KEY is {}",
-            keys.join(", ")
-        ),
+        _ => format!("KEY=text, KEY!=text or KEY=prefix*, where KEY is {}", keys.join(", ")),
     };
     let (key, value) = text
         .split_once('=')
@@ -425,10 +398,7 @@ fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
     let (key, pattern) = match (key.strip_suffix('!'), value.strip_suffix('*')) {
         (Some(key), None) => (key, Pattern::Differs(value.to_owned())),
         (Some(_), Some(_)) => {
-            return Err(format!(
-                "{text:?}: != takes no prefix; accepted: {}",
-                accepted()
-            ));
+            return Err(format!("{text:?}: != takes no prefix; accepted: {}", accepted()));
         }
         (None, None) => (key, Pattern::Equals(value.to_owned())),
         (None, Some(prefix)) => (key, Pattern::StartsWith(prefix.to_owned())),

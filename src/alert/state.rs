@@ -190,10 +190,7 @@ impl RuleState {
     /// Removes the longest resolved alert when there are too many.
     fn make_room(&mut self) {
         if self.episodes.len() > 2 * ALERT_ROWS_MAX {
-            let over = self
-                .episodes
-                .iter()
-                .filter(|it| it.1.phase == Phase::Resolved);
+            let over = self.episodes.iter().filter(|it| it.1.phase == Phase::Resolved);
             let oldest = over.max_by_key(|it| it.1.clock).map(|it| it.0.clone());
             oldest.map(|key| self.episodes.remove(&key));
         }
@@ -216,18 +213,15 @@ impl RuleState {
         };
         let after = episode.as_ref().map(|it| it.phase);
         // An episode that directly follows another is an event too.
-        let is_new = episode
-            .as_ref()
-            .is_some_and(|it| it.since == now.unix && truth == Truth::True);
+        let is_new =
+            episode.as_ref().is_some_and(|it| it.since == now.unix && truth == Truth::True);
         if after != before || is_new && before == Some(Phase::Resolved) {
             events.push(Event {
                 key: key.clone(),
                 unix: now.unix,
                 phase: after,
                 value: episode.as_ref().and_then(|it| it.value),
-                reason: episode
-                    .as_ref()
-                    .map_or_else(String::new, |it| it.reason.clone()),
+                reason: episode.as_ref().map_or_else(String::new, |it| it.reason.clone()),
             });
         }
         if let Some(episode) = episode {
@@ -293,11 +287,7 @@ impl Episode {
             }
             (Phase::Firing, Truth::True) => (self.clock, self.is_ending) = (0, false),
             (Phase::Firing, Truth::False) => {
-                self.clock = if self.is_ending {
-                    self.clock + now.passed
-                } else {
-                    0
-                };
+                self.clock = if self.is_ending { self.clock + now.passed } else { 0 };
                 self.is_ending = true;
                 if self.clock >= entry.keep {
                     self.resolve(now.unix, "");

@@ -60,12 +60,7 @@ fn key(script: &str) -> Box<[u8]> {
 
 fn row(script: &str, (requests, errors): Seen) -> RowGain {
     let mut packed = Vec::new();
-    let totals = Totals {
-        requests,
-        errors,
-        time: u128::from(requests) * 1_000,
-        ..Totals::ZERO
-    };
+    let totals = Totals { requests, errors, time: u128::from(requests) * 1_000, ..Totals::ZERO };
     encode(&mut packed, &totals, Some([(700, requests)].into_iter()));
     RowGain {
         id: script.bytes().fold(7, |id, byte| id * 31 + u64::from(byte)),
@@ -79,19 +74,10 @@ fn row(script: &str, (requests, errors): Seen) -> RowGain {
 fn second(unix: u64, rows: &[(&str, Seen)]) -> Gain {
     let report = ReportGain {
         report: REPORT.to_owned(),
-        rows: rows
-            .iter()
-            .map(|(script, seen)| row(script, *seen))
-            .collect(),
+        rows: rows.iter().map(|(script, seen)| row(script, *seen)).collect(),
         ..ReportGain::default()
     };
-    Gain {
-        unix,
-        secs: 1,
-        covered_secs: 1,
-        reports: vec![report],
-        ..Gain::default()
-    }
+    Gain { unix, secs: 1, covered_secs: 1, reports: vec![report], ..Gain::default() }
 }
 
 /// Events: second, script, new state.
@@ -202,13 +188,9 @@ impl Naive {
 /// restarts: both evaluators agree to the second.
 #[test]
 fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
-    for (seed, window, hold, keep) in [
-        (1, 10, 0, 0),
-        (2, 20, 7, 5),
-        (3, 60, 30, 60),
-        (4, 120, 60, 30),
-        (5, 300, 0, 120),
-    ] {
+    for (seed, window, hold, keep) in
+        [(1, 10, 0, 0), (2, 20, 7, 5), (3, 60, 30, 60), (4, 120, 60, 30), (5, 300, 0, 120)]
+    {
         let text = format!(
             "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"errors / req_count > 10%\"\n\
              window = {window}\nfor = {hold}\nkeep = {keep}\n"
@@ -216,13 +198,8 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
         let rules = rules(&text);
         let step = rules[0].step;
         let mut engine = Engine::new(rules.clone(), 1 << 20, 1);
-        let mut naive = Naive {
-            window,
-            hold,
-            keep,
-            seconds: BTreeMap::new(),
-            states: BTreeMap::new(),
-        };
+        let mut naive =
+            Naive { window, hold, keep, seconds: BTreeMap::new(), states: BTreeMap::new() };
         let (mut random, mut now, mut unix, mut fired) =
             (Dice(seed), 1_700_000_000, 1_700_000_000, 0);
         let mut rates = [0, 0, 0];
@@ -236,11 +213,7 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
             let mut gain = second(unix, &[]);
             let scripts = ["/a", "/b", "/c"];
             for (script, rate) in scripts.iter().zip(rates) {
-                let requests = if now / 900 % 4 == 3 {
-                    0
-                } else {
-                    random.below(20)
-                };
+                let requests = if now / 900 % 4 == 3 { 0 } else { random.below(20) };
                 if requests > 0 {
                     let errors = requests * rate / 100;
                     gain.reports[0].rows.push(row(script, (requests, errors)));
@@ -278,15 +251,8 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
                 it.sort_by(|a, b| (&a.1, a.2).cmp(&(&b.1, b.2)));
                 it
             };
-            assert_eq!(
-                sorted(found),
-                sorted(expected.clone()),
-                "seed {seed}, second {now}"
-            );
-            fired += expected
-                .iter()
-                .filter(|it| it.2 == Some(Phase::Firing))
-                .count();
+            assert_eq!(sorted(found), sorted(expected.clone()), "seed {seed}, second {now}");
+            fired += expected.iter().filter(|it| it.2 == Some(Phase::Firing)).count();
             // The wall clock is set.
             unix = match random.below(500) {
                 0 => unix + 7_200,
@@ -328,10 +294,7 @@ fn a_rule_has_a_hundred_alerts_and_the_rest_is_one() {
     let happened = take(&mut engine, &second(1_000, &rows));
     assert_eq!(happened.len(), 101);
     let state = &engine.states[0];
-    assert_eq!(
-        (state.more, state.episodes[&None].value),
-        (150, Some(150.0))
-    );
+    assert_eq!((state.more, state.episodes[&None].value), (150, Some(150.0)));
     let labels = engine.rules[0].labels(None);
     assert_eq!(labels["row"], "(more)");
     // A row with an alert keeps it, no matter which rows arrive.
@@ -378,10 +341,7 @@ fn what_is_absent_fires_once_it_has_been_there() {
     again.restore(engine.save(), 0);
     let fired = |unix| vec![(unix, "/a".to_owned(), Some(Phase::Firing))];
     assert_eq!(take(&mut engine, &second(5, &[])), fired(6));
-    assert!(
-        take(&mut again, &second(5, &[])).is_empty(),
-        "not covered yet"
-    );
+    assert!(take(&mut again, &second(5, &[])).is_empty(), "not covered yet");
     assert_eq!(take(&mut again, &second(6, &[])), fired(7));
     let over = take(&mut engine, &second(6, &[("/a", (1, 0))]));
     assert_eq!(over, [(7, "/a".to_owned(), Some(Phase::Resolved))]);
@@ -407,12 +367,8 @@ fn percentiles_need_requests_and_a_rule_in_words_says_so() {
         )
     );
     let labels = rule.labels(Some(&key("/a")));
-    let expected = [
-        ("alertname", "slow"),
-        ("report", REPORT),
-        ("script_name", "/a"),
-        ("severity", "page"),
-    ];
+    let expected =
+        [("alertname", "slow"), ("report", REPORT), ("script_name", "/a"), ("severity", "page")];
     let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
     assert_eq!(labels, BTreeMap::from(expected));
 }
@@ -480,10 +436,7 @@ fn receivers_are_told_the_difference_once() {
         let is_webhook = protocol == Protocol::Webhook;
         let settings = config("alerting.period = \"60s\"").alerting;
         let receiver = Receiver::new(protocol, "http://x", &settings);
-        assert_eq!(
-            told(&receiver, Some(&alert(Pending, (0, 0), None)), 100),
-            [0; 0]
-        );
+        assert_eq!(told(&receiver, Some(&alert(Pending, (0, 0), None)), 100), [0; 0]);
         let firing = alert(Firing, (100, 0), None);
         assert_eq!(told(&receiver, Some(&firing), 100), [0], "fires");
         assert_eq!(told(&receiver, Some(&firing), 159), [0; 0]);
@@ -493,47 +446,19 @@ fn receivers_are_told_the_difference_once() {
         let over = alert(Resolved, (100, 170), Some(1));
         assert_eq!(told(&receiver, Some(&over), 170), [170]);
         let again = told(&receiver, Some(&over), 230);
-        assert_eq!(
-            again.len(),
-            usize::from(!is_webhook),
-            "and for a while again"
-        );
+        assert_eq!(again.len(), usize::from(!is_webhook), "and for a while again");
         assert_eq!(told(&receiver, None, 1_200), [0; 0]);
-        assert!(
-            receiver.told.lock().is_empty(),
-            "forgotten after a quarter of an hour"
-        );
+        assert!(receiver.told.lock().is_empty(), "forgotten after a quarter of an hour");
         // Silenced before it was sent, and over by then.
         let silenced = alert(Firing, (2_000, 0), Some(1));
         assert_eq!(told(&receiver, Some(&silenced), 2_000), [0; 0]);
-        assert_eq!(
-            told(
-                &receiver,
-                Some(&alert(Resolved, (2_000, 2_010), Some(1))),
-                2_010
-            ),
-            [0; 0]
-        );
-        assert_eq!(
-            told(
-                &receiver,
-                Some(&alert(Resolved, (2_000, 2_010), None)),
-                2_020
-            ),
-            [0; 0]
-        );
+        assert_eq!(told(&receiver, Some(&alert(Resolved, (2_000, 2_010), Some(1))), 2_010), [0; 0]);
+        assert_eq!(told(&receiver, Some(&alert(Resolved, (2_000, 2_010), None)), 2_020), [0; 0]);
         // Over before it could be sent, without a silence.
-        let missed = told(
-            &receiver,
-            Some(&alert(Resolved, (3_000, 3_010), None)),
-            3_020,
-        );
+        let missed = told(&receiver, Some(&alert(Resolved, (3_000, 3_010), None)), 3_020);
         assert_eq!(missed, if is_webhook { vec![3_010] } else { vec![] });
         // The rule is removed while it fires.
-        assert_eq!(
-            told(&receiver, Some(&alert(Firing, (4_000, 0), None)), 4_000),
-            [0]
-        );
+        assert_eq!(told(&receiver, Some(&alert(Firing, (4_000, 0), None)), 4_000), [0]);
         assert_eq!(told(&receiver, None, 4_030), [4_030]);
     }
 }
@@ -551,21 +476,9 @@ fn a_silence_holds_for_the_labels_that_it_names() {
     };
     let labels = BTreeMap::from([("script_name".to_owned(), "/a/b".to_owned())]);
     let holds = |now| alerts.0.silences.lock().of(&labels, now);
-    assert_eq!(
-        alerts
-            .silence(silence("script_name", "/b*"), 10)
-            .unwrap()
-            .id,
-        1
-    );
+    assert_eq!(alerts.silence(silence("script_name", "/b*"), 10).unwrap().id, 1);
     assert_eq!(holds(10), None);
-    assert_eq!(
-        alerts
-            .silence(silence("script_name", "/a*"), 10)
-            .unwrap()
-            .id,
-        2
-    );
+    assert_eq!(alerts.silence(silence("script_name", "/a*"), 10).unwrap().id, 2);
     assert_eq!([9, 10, 19, 20].map(holds), [None, Some(2), Some(2), None]);
     assert!(alerts.end_silence(2) && !alerts.end_silence(2));
     assert_eq!(holds(10), None);
@@ -576,19 +489,10 @@ fn a_silence_holds_for_the_labels_that_it_names() {
 fn links_have_the_scheme_of_the_page() {
     let mut config = Config::default();
     config.http.listen = Some("127.0.0.1:30080".parse().unwrap());
-    assert_eq!(
-        Alerts::new(&config, Vec::new()).page(),
-        "http://127.0.0.1:30080"
-    );
+    assert_eq!(Alerts::new(&config, Vec::new()).page(), "http://127.0.0.1:30080");
     config.http.tls_cert = Some("cert.pem".into());
     config.http.tls_key = Some("key.pem".into());
-    assert_eq!(
-        Alerts::new(&config, Vec::new()).page(),
-        "https://127.0.0.1:30080"
-    );
+    assert_eq!(Alerts::new(&config, Vec::new()).page(), "https://127.0.0.1:30080");
     config.alerting.page = "https://stats.example.com/".to_owned();
-    assert_eq!(
-        Alerts::new(&config, Vec::new()).page(),
-        "https://stats.example.com"
-    );
+    assert_eq!(Alerts::new(&config, Vec::new()).page(), "https://stats.example.com");
 }

@@ -163,12 +163,7 @@ impl Evaluation {
             let mut at = minute.saturating_sub(objective.entry.period);
             while is_empty && at < now {
                 let ago = minute.saturating_sub(at);
-                let steps = [
-                    (3_600, 60),
-                    (21_600, 300),
-                    (259_200, 3_600),
-                    (u64::MAX, 21_600),
-                ];
+                let steps = [(3_600, 60), (21_600, 300), (259_200, 3_600), (u64::MAX, 21_600)];
                 let step = steps.iter().find(|it| ago <= it.0).map_or(60, |it| it.1);
                 // Of the running minute, history has only the part before now.
                 let end = match at < minute {
@@ -181,11 +176,7 @@ impl Evaluation {
                 at = end;
             }
         }
-        let known = self
-            .engine
-            .budgets
-            .iter()
-            .map(|it| Arc::clone(&it.objective));
+        let known = self.engine.budgets.iter().map(|it| Arc::clone(&it.objective));
         self.refilled = known.collect();
         is_new
     }
@@ -236,9 +227,7 @@ impl Evaluation {
             version: VERSION,
             unix: clock.unix_ms() / 1_000,
             alerts: self.engine.save(),
-            receivers: receivers
-                .map(|it| (it.url.clone(), it.told.lock().clone()))
-                .collect(),
+            receivers: receivers.map(|it| (it.url.clone(), it.told.lock().clone())).collect(),
             silences: self.alerts.0.silences.lock().clone(),
         };
         let written = document.write(&contents);

@@ -131,9 +131,7 @@ impl Windows {
         lengths.dedup();
         let place = |rule| lengths.partition_point(|it| *it < length(rule));
         let mut index = RuleIndex::default();
-        (0_u32..)
-            .zip(rules)
-            .for_each(|(at, it)| index.add(at, it.1));
+        (0_u32..).zip(rules).for_each(|(at, it)| index.add(at, it.1));
         Self {
             report: report.to_owned(),
             step,
@@ -152,13 +150,7 @@ impl Windows {
         self.running.grand += &gained.grand;
         self.running.has_other |= gained.has_other;
         let longest = self.lengths.last().copied().unwrap_or_default();
-        for RowGain {
-            id,
-            key,
-            packed,
-            extremes,
-        } in &gained.rows
-        {
+        for RowGain { id, key, packed, extremes } in &gained.rows {
             if !self.rows.contains_key(id) {
                 let possible = self.index.possible(key);
                 let rules: Box<[u32]> = possible
@@ -294,10 +286,8 @@ impl Windows {
             let rows = rows.iter().map(|row| row.of(which, rule, self.over));
             let rows: Vec<WindowRow<'_>> = rows.collect();
             let judged = rule.judge(window, &rows);
-            let judged = rows
-                .iter()
-                .zip(judged)
-                .map(|(row, (truth, value))| (row.key, truth, value));
+            let judged =
+                rows.iter().zip(judged).map(|(row, (truth, value))| (row.key, truth, value));
             let judged: Vec<Judged<'_>> = match rule.is_of_absence() {
                 true => judged.collect(),
                 false => {
@@ -338,12 +328,6 @@ impl Row {
                 all
             });
         }
-        WindowRow {
-            key: &self.key,
-            totals,
-            extremes,
-            histogram,
-            is_partial,
-        }
+        WindowRow { key: &self.key, totals, extremes, histogram, is_partial }
     }
 }

@@ -42,31 +42,16 @@ pub struct LsFlags {
 #[derive(Debug, Clone, FlagGroup)]
 pub struct TestFlags {
     /// From when on: -7d, RFC 3339 or unix seconds.
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "-1d",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "WHEN", default_value = "-1d", allow_hyphen_values = true)]
     pub from: String,
     /// Until when.
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "now",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "WHEN", default_value = "now", allow_hyphen_values = true)]
     pub to: String,
     /// The rules of this configuration file, in place of those in force.
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The time zone in which --from and --to are: an IANA name or an offset.
-    #[arg(
-        long,
-        value_name = "ZONE",
-        default_value = "UTC",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "ZONE", default_value = "UTC", allow_hyphen_values = true)]
     pub tz: String,
     /// Which daemon.
     #[command(flatten)]
@@ -126,10 +111,7 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
     let found = match &flags.config {
         None => client.get(&path)?,
         Some(_) => {
-            let flags = ConfigFlags {
-                config: flags.config.clone(),
-                ..ConfigFlags::default()
-            };
+            let flags = ConfigFlags { config: flags.config.clone(), ..ConfigFlags::default() };
             let config = Config::load(&flags, [])?;
             let alerts: Vec<_> = config.alerts.iter().map(|it| &it.entry.table).collect();
             let slos: Vec<_> = config.slos.iter().map(|it| &it.entry.table).collect();
@@ -195,11 +177,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
             text(alert, "alert"),
             text(alert, "severity"),
             pairs(&alert["key"]),
-            format!(
-                "{} ({})",
-                text(alert, "value_text"),
-                text(alert, "threshold")
-            ),
+            format!("{} ({})", text(alert, "value_text"), text(alert, "threshold")),
             silenced.map_or_else(|| text(alert, "reason"), |id| format!("silenced by {id}")),
         ]);
     }
@@ -214,23 +192,13 @@ fn listed(alerts: &Json, silences: &Json) -> String {
         lines.push(format!(
             "rule: {}; {} now",
             text(rule, "text"),
-            counted(
-                rule["rows"].as_u64().unwrap_or_default() as usize,
-                "row",
-                "rows"
-            )
+            counted(rule["rows"].as_u64().unwrap_or_default() as usize, "row", "rows")
         ));
     }
     for it in list(silences, "rows") {
-        let (labels, until) = (
-            pairs(&it["matchers"]),
-            moment(it["ends"].as_u64().unwrap_or_default()),
-        );
-        lines.push(format!(
-            "silence {}: {labels} until {until}: {}",
-            it["id"],
-            text(it, "reason")
-        ));
+        let (labels, until) =
+            (pairs(&it["matchers"]), moment(it["ends"].as_u64().unwrap_or_default()));
+        lines.push(format!("silence {}: {labels} until {until}: {}", it["id"], text(it, "reason")));
     }
     lines.join("\n")
 }
@@ -254,17 +222,10 @@ fn silence(flags: &SilenceFlags) -> Result<(), Failure> {
     let body = json!({"matchers": matchers, "for": flags.lasting, "reason": flags.reason});
     let made = client.request("/api/v1/silences", Some(body.to_string()), 201)?;
     let until = moment(made["ends"].as_u64().unwrap_or_default());
-    let kept = if made["persistent"] == true {
-        ""
-    } else {
-        ", or until the daemon stops"
-    };
+    let kept = if made["persistent"] == true { "" } else { ", or until the daemon stops" };
     let remark = made["remark"].as_str();
     let remark = remark.map_or_else(String::new, |it| format!("\nWarning: {}.", visible(it)));
-    print(&format!(
-        "Silence {} holds until {until}{kept}.{remark}",
-        made["id"]
-    ))
+    print(&format!("Silence {} holds until {until}{kept}.{remark}", made["id"]))
 }
 
 #[cfg(test)]

@@ -177,13 +177,10 @@ mod tests {
 
     #[test]
     fn serve_is_the_default_command() {
-        for line in [
-            "pinbad --http 127.0.0.1:1 --set a.b=c",
-            "pinbad serve --http 127.0.0.1:1 --set a.b=c",
-        ] {
-            let Ok(Command::Serve(flags)) = parse(line) else {
-                panic!("{line}")
-            };
+        for line in
+            ["pinbad --http 127.0.0.1:1 --set a.b=c", "pinbad serve --http 127.0.0.1:1 --set a.b=c"]
+        {
+            let Ok(Command::Serve(flags)) = parse(line) else { panic!("{line}") };
             assert_eq!(flags.http.as_deref(), Some("127.0.0.1:1"));
             assert_eq!(flags.set, ["a.b=c"]);
         }
@@ -192,9 +189,7 @@ mod tests {
     #[test]
     fn check_takes_the_flags_of_serve() {
         let line = "pinbad check -c x.toml --udp 127.0.0.1:1 --udp [::1]:1 --log-format json";
-        let Ok(Command::Check(flags)) = parse(line) else {
-            panic!("{line}")
-        };
+        let Ok(Command::Check(flags)) = parse(line) else { panic!("{line}") };
         assert_eq!(flags.config, Some(PathBuf::from("x.toml")));
         assert_eq!(
             flags.shorthands(),
@@ -270,10 +265,7 @@ mod tests {
             let default = format!("[default: {}]", default.trim_matches(['"', '[', ']']));
             let at = help.find(flag).unwrap_or_else(|| panic!("{flag}"));
             let end = help[at..].find("\n\n").map_or(help.len(), |end| at + end);
-            let words = help[at..end]
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ");
+            let words = help[at..end].split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.contains(&default), "{flag}: {words}");
         }
     }
@@ -290,10 +282,7 @@ mod tests {
         let Ok(Command::Import(flags)) = parse("pinbad import - --url http://h:1") else {
             panic!("not import")
         };
-        assert_eq!(
-            (flags.file, flags.url.as_deref()),
-            (PathBuf::from("-"), Some("http://h:1"))
-        );
+        assert_eq!((flags.file, flags.url.as_deref()), (PathBuf::from("-"), Some("http://h:1")));
         assert!(
             matches!(parse("pinbad import x --print-config"), Ok(Command::Import(f)) if f.print_config)
         );

@@ -91,13 +91,8 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let stats = config.stats.iter();
     lines.extend(stats.map(|stat| ("stat", stat.stream.to_string())));
     let shown_dir = |dir: &Option<PathBuf>| dir.as_ref().map(|dir| dir.display().to_string());
-    let kept = [
-        ("state", &config.state.dir),
-        ("history", &config.history.dir),
-    ];
-    let kept = kept
-        .iter()
-        .filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));
+    let kept = [("state", &config.state.dir), ("history", &config.history.dir)];
+    let kept = kept.iter().filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));
     let mut kept = kept.collect::<Vec<_>>().join(", ");
     if kept.is_empty() {
         let why = config.folder_refused.iter();
@@ -123,10 +118,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     ))?;
     match folders.is_empty() {
         true => Ok(()),
-        false => Err(Failure {
-            code: 1,
-            problems: folders,
-        }),
+        false => Err(Failure { code: 1, problems: folders }),
     }
 }
 
@@ -163,10 +155,7 @@ fn rows_now(config: &Config, rule: &Rule) -> String {
     let report = encode(&rule.entry.report);
     let path = match columns.is_empty() {
         true => format!("/api/v1/reports/{report}?limit=1"),
-        false => format!(
-            "/api/v1/reports/{report}?limit=0&columns={}",
-            columns.join(",")
-        ),
+        false => format!("/api/v1/reports/{report}?limit=0&columns={}", columns.join(",")),
     };
     let Ok(answer) = client.patient_for(DAEMON_WAIT_MAX).get(&path) else {
         return String::new();
@@ -213,10 +202,7 @@ fn unusable_folders(config: &Config) -> Vec<String> {
         let advice = match &error {
             StateError::InUse { .. } => return None,
             StateError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-                format!(
-                    "run this as the user of the daemon, or {}",
-                    error.advice(dir)
-                )
+                format!("run this as the user of the daemon, or {}", error.advice(dir))
             }
             _ => error.advice(dir),
         };

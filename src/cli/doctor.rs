@@ -66,12 +66,7 @@ enum Verdict {
 
 impl Finding {
     fn right(what: &'static str, found: String) -> Self {
-        Self {
-            verdict: Verdict::Right,
-            what,
-            found,
-            change: String::new(),
-        }
+        Self { verdict: Verdict::Right, what, found, change: String::new() }
     }
 
     fn wrong(what: &'static str, found: String, change: String) -> Self {
@@ -82,11 +77,7 @@ impl Finding {
     fn unless(self, holds: bool, verdict: Verdict, change: String) -> Self {
         match holds {
             true => self,
-            false => Self {
-                verdict,
-                change,
-                ..self
-            },
+            false => Self { verdict, change, ..self },
         }
     }
 }
@@ -289,12 +280,11 @@ fn otlp_inputs(config: &Config, serving: Option<&str>) -> Option<Finding> {
     (!listen.is_empty()).then(|| match daemon::otlp::open(config) {
         Ok(_) => Finding::right(what, found),
         Err(error) => match (&error, serving) {
-            (
-                StartError::OtlpInput {
-                    address, source, ..
-                },
-                Some(url),
-            ) if source.kind() == ErrorKind::AddrInUse => used(what, address, url),
+            (StartError::OtlpInput { address, source, .. }, Some(url))
+                if source.kind() == ErrorKind::AddrInUse =>
+            {
+                used(what, address, url)
+            }
             _ => Finding::wrong(what, error.to_string(), String::new()),
         },
     })
@@ -330,27 +320,25 @@ fn stats(config: &Config) -> Vec<Finding> {
         let control = stat.control.as_ref().map(|it| ("stat control", it));
         [("stat", &stat.stream)].into_iter().chain(control)
     });
-    let found = sockets.map(
-        |(what, address)| match client::connect(address, &Shutdown::new()) {
-            Ok(_) => Finding::right(what, format!("{address} can be connected to")),
-            Err(error) => {
-                let change = match error.kind() {
-                    ErrorKind::NotFound => {
-                        "start PHP with zend_extension=stat.so and this address in its php.ini"
-                    }
-                    ErrorKind::ConnectionRefused => {
-                        "nobody serves it: start PHP, whose stat extension does"
-                    }
-                    ErrorKind::PermissionDenied => {
-                        "let the daemon's user write to the socket, by a group or chmod"
-                    }
-                    _ => "see stat.stream and stat.control in PHP's php.ini",
-                };
-                let found = format!("{address} cannot be connected to: {error}");
-                Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
-            }
-        },
-    );
+    let found = sockets.map(|(what, address)| match client::connect(address, &Shutdown::new()) {
+        Ok(_) => Finding::right(what, format!("{address} can be connected to")),
+        Err(error) => {
+            let change = match error.kind() {
+                ErrorKind::NotFound => {
+                    "start PHP with zend_extension=stat.so and this address in its php.ini"
+                }
+                ErrorKind::ConnectionRefused => {
+                    "nobody serves it: start PHP, whose stat extension does"
+                }
+                ErrorKind::PermissionDenied => {
+                    "let the daemon's user write to the socket, by a group or chmod"
+                }
+                _ => "see stat.stream and stat.control in PHP's php.ini",
+            };
+            let found = format!("{address} cannot be connected to: {error}");
+            Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
+        }
+    });
     found.collect()
 }
 
@@ -396,10 +384,7 @@ fn traffic(plan: &MemoryPlan) -> Finding {
         format!("{secs:.1} s at {}/s", backlog.packets_per_second)
     });
     let backlog: Vec<String> = backlog.collect();
-    let found = format!(
-        "while the daemon stands still they hold {}",
-        backlog.join(", ")
-    );
+    let found = format!("while the daemon stands still they hold {}", backlog.join(", "));
     Finding::right("buffers", found)
 }
 
@@ -437,9 +422,7 @@ fn memory(plan: &MemoryPlan) -> Option<Finding> {
 /// Available bytes of the machine, or of its control group if that has fewer.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some((kib * 1024).min(memory_limit::limit().unwrap_or(u64::MAX)))
 }
@@ -496,16 +479,11 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
     let days = expires.saturating_sub(now) / 86_400;
     let change = "renew it; SIGHUP reads the files again".to_owned();
     Some(match now < expires {
-        true => Finding::right(
-            TLS,
-            format!("{found}, for {}", counted(days as usize, "day", "days")),
-        )
-        .unless(days >= DAYS_LEFT, Verdict::Better, change),
-        false => Finding::wrong(
-            TLS,
-            format!("{shown} has expired: clients refuse it"),
-            change,
-        ),
+        true => {
+            Finding::right(TLS, format!("{found}, for {}", counted(days as usize, "day", "days")))
+                .unless(days >= DAYS_LEFT, Verdict::Better, change)
+        }
+        false => Finding::wrong(TLS, format!("{shown} has expired: clients refuse it"), change),
     })
 }
 
@@ -571,10 +549,7 @@ fn folder_found(
                 Folder::Present => "can be written",
                 Folder::Missing { .. } => "will be created",
             };
-            Finding::right(
-                what,
-                format!("{shown} {found}; {} free", rounded_bytes(free)),
-            )
+            Finding::right(what, format!("{shown} {found}; {} free", rounded_bytes(free)))
         }
         Err(error) => {
             let found = error.to_string();

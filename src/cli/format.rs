@@ -154,9 +154,6 @@ mod tests {
         assert_eq!(fit("abcdef", 5), "abcd…");
         assert_eq!(fit("日本語", 5), "日本…");
         assert_eq!(fit("日本語", 4), "日… ");
-        assert_eq!(
-            (fit("abc", 0), fit("abc", 1)),
-            (String::new(), "…".to_owned())
-        );
+        assert_eq!((fit("abc", 0), fit("abc", 1)), (String::new(), "…".to_owned()));
     }
 }

@@ -124,9 +124,7 @@ fn table(held: &[HeldRows]) -> String {
 fn moment(unix_secs: u64) -> String {
     let moment = i64::try_from(unix_secs).ok();
     let moment = moment.and_then(|secs| chrono::DateTime::from_timestamp(secs, 0));
-    moment.map_or_else(String::new, |moment| {
-        moment.format("%Y-%m-%d %H:%M").to_string()
-    })
+    moment.map_or_else(String::new, |moment| moment.format("%Y-%m-%d %H:%M").to_string())
 }
 
 fn verify(dir: &Path) -> Result<(), Failure> {

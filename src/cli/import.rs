@@ -140,9 +140,9 @@ fn read(file: &Path, stdin: impl Read) -> Result<Vec<u8>, Failure> {
 /// Returns whether a statement is, or could be, one of Pinba's tables.
 fn is_ours(table: &CreateTable) -> bool {
     match &table.body {
-        Body::Options { engine, .. } => engine
-            .as_ref()
-            .is_some_and(|engine| engine.eq_ignore_ascii_case("pinba")),
+        Body::Options { engine, .. } => {
+            engine.as_ref().is_some_and(|engine| engine.eq_ignore_ascii_case("pinba"))
+        }
         Body::Like | Body::Cut => true,
     }
 }
@@ -246,9 +246,7 @@ impl Importer {
             Body::Cut => return Err("the file ends in the middle of its statement".to_owned()),
         };
         if comment.is_empty() {
-            return Err(
-                "it has no COMMENT, which is what says what a table of Pinba is".to_owned(),
-            );
+            return Err("it has no COMMENT, which is what says what a table of Pinba is".to_owned());
         }
         if comment.contains(char::REPLACEMENT_CHARACTER) {
             return Err(format!(
@@ -311,10 +309,9 @@ fn listed(report: &Json) -> ReportForm {
     }
     let definition = report["definition"].as_object().cloned();
     let native = definition.map(|it| ReportForm::from_members(name, it));
-    native.and_then(Result::ok).unwrap_or_else(|| ReportForm {
-        name: name.to_owned(),
-        ..ReportForm::default()
-    })
+    native
+        .and_then(Result::ok)
+        .unwrap_or_else(|| ReportForm { name: name.to_owned(), ..ReportForm::default() })
 }
 
 /// A table of raw data: it exists under its own name and cannot be created under another.
@@ -362,10 +359,7 @@ fn report_outcomes(
         1 => "; 1 table of another engine passed over".to_owned(),
         many => format!("; {many} tables of other engines passed over"),
     };
-    writeln!(
-        to,
-        "{taken} taken, {there} already there, {left} not taken{passed_over}."
-    )?;
+    writeln!(to, "{taken} taken, {there} already there, {left} not taken{passed_over}.")?;
     Ok(left == 0)
 }
 

@@ -225,10 +225,7 @@ impl LogImport<'_> {
             ("lines_repeated", "that came twice"),
             ("lines_lost", "that Squid numbered and that are missing"),
             ("lines_in_future", "later than now"),
-            (
-                "lines_expired",
-                "older than history.retention_day, which are soon removed",
-            ),
+            ("lines_expired", "older than history.retention_day, which are soon removed"),
         ] {
             let count = self.count(name);
             if count > 0 {
@@ -276,9 +273,6 @@ fn replay(
     stream.shutdown(Shutdown::Write).map_err(cannot)?;
     // The daemon sends nothing, and closes when it has read everything.
     io::copy(&mut stream, &mut io::sink()).map_err(cannot)?;
-    writeln!(
-        out,
-        "{sent} lines sent to {to}; `squids` in /api/v1/status says what became of them."
-    )
-    .map_err(Failure::write)
+    writeln!(out, "{sent} lines sent to {to}; `squids` in /api/v1/status says what became of them.")
+        .map_err(Failure::write)
 }

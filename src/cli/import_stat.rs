@@ -54,9 +54,7 @@ pub fn execute(
         }
         None => {
             let free = config.stats.iter().map(|it| &it.stream);
-            let free = free
-                .into_iter()
-                .find(|it| client::connect(it, &Shutdown::new()).is_err());
+            let free = free.into_iter().find(|it| client::connect(it, &Shutdown::new()).is_err());
             let none = "the configuration has no [[stat]] whose stream nobody serves; add one for dumps, or give --to";
             free.ok_or_else(|| Failure::usage(none))?.clone()
         }

@@ -59,10 +59,7 @@ pub(super) struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        Self {
-            rest: text,
-            conditional: false,
-        }
+        Self { rest: text, conditional: false }
     }
 }
 

@@ -56,24 +56,15 @@ impl Failure {
 
     /// A failure of the command or of its usage.
     pub fn new(problem: impl Display, is_usage: bool) -> Self {
-        Self {
-            code: if is_usage { 2 } else { 1 },
-            problems: vec![problem.to_string()],
-        }
+        Self { code: if is_usage { 2 } else { 1 }, problems: vec![problem.to_string()] }
     }
 
     /// An I/O error of the output. A reader that goes away (`| head`) is no failure: the command
     /// ends with exit code 0.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "for `map_err`, which passes it on"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "for `map_err`, which passes it on")]
     pub fn write(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self {
-                code: 0,
-                problems: Vec::new(),
-            },
+            io::ErrorKind::BrokenPipe => Self { code: 0, problems: Vec::new() },
             _ => Self::failed(format!("cannot write: {error}")),
         }
     }
@@ -81,10 +72,7 @@ impl Failure {
     /// Exit code 1 of a command that has reported everything itself.
     #[must_use]
     pub const fn reported() -> Self {
-        Self {
-            code: 1,
-            problems: Vec::new(),
-        }
+        Self { code: 1, problems: Vec::new() }
     }
 
     /// All that is wrong with a configuration, and the reports, secrets and certificates in it.
@@ -100,10 +88,7 @@ impl Failure {
 
 impl From<ConfigErrors> for Failure {
     fn from(errors: ConfigErrors) -> Self {
-        Self {
-            code: 2,
-            problems: errors.0.iter().map(ToString::to_string).collect(),
-        }
+        Self { code: 2, problems: errors.0.iter().map(ToString::to_string).collect() }
     }
 }
 

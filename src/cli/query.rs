@@ -125,9 +125,7 @@ fn run(
 }
 
 fn broken_off(why: &str) -> Failure {
-    Failure::failed(format!(
-        "the answer ended early{why}; the daemon's log says why"
-    ))
+    Failure::failed(format!("the answer ended early{why}; the daemon's log says why"))
 }
 
 fn unreadable(error: &io::Error) -> Failure {
@@ -302,10 +300,7 @@ mod tests {
     fn no_rows_are_a_table_too() {
         for end in ["\n]}\n", "]}\n"] {
             let printed = printed(&format!("{HEAD}{end}")).unwrap();
-            assert_eq!(
-                printed, "script_name  n\n-----------  -\n(0 rows)\n",
-                "{end:?}"
-            );
+            assert_eq!(printed, "script_name  n\n-----------  -\n(0 rows)\n", "{end:?}");
         }
     }
 
@@ -329,10 +324,7 @@ mod tests {
         );
         let json = "{\"x\":\"\u{9b}2J\u{202e}\u{7f}\"}\n{\"x\":\"日\"}\n";
         let shown = printed(json, format::visible_json);
-        assert_eq!(
-            shown,
-            "{\"x\":\"\\u009b2J\\u202e\\u007f\"}\n{\"x\":\"日\"}\n"
-        );
+        assert_eq!(shown, "{\"x\":\"\\u009b2J\\u202e\\u007f\"}\n{\"x\":\"日\"}\n");
         for (line, told) in json.lines().zip(shown.lines()) {
             let read = |text| serde_json::from_str::<Json>(text).unwrap();
             assert_eq!(read(line), read(told));
@@ -341,11 +333,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_its_end_is_an_error() {
-        for answer in [
-            String::new(),
-            HEAD.to_owned(),
-            format!("{HEAD}\n[\"/a\",1],\n"),
-        ] {
+        for answer in [String::new(), HEAD.to_owned(), format!("{HEAD}\n[\"/a\",1],\n")] {
             let error = printed(&answer).unwrap_err().problems.concat();
             assert!(error.starts_with("the answer ended early"), "{error}");
         }

@@ -103,10 +103,8 @@ fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, Con
         config.releases.after = load::demo::RELEASE_AFTER;
     }
     if folder.is_some() && config.data.dir.as_deref() == folder {
-        config.state.dir = config
-            .state
-            .dir
-            .filter(|dir| folder.is_none_or(|folder| !dir.starts_with(folder)));
+        config.state.dir =
+            config.state.dir.filter(|dir| folder.is_none_or(|folder| !dir.starts_with(folder)));
     }
     Ok(config)
 }
@@ -114,10 +112,9 @@ fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, Con
 /// All that is wrong with a configuration of which one error has ended the start.
 fn whole(config: &Config, error: StartError) -> Failure {
     match daemon::check(config) {
-        Err(errors) if error.is_configuration() => Failure {
-            code: 2,
-            problems: errors.iter().map(ToString::to_string).collect(),
-        },
+        Err(errors) if error.is_configuration() => {
+            Failure { code: 2, problems: errors.iter().map(ToString::to_string).collect() }
+        }
         _ => error.into(),
     }
 }
@@ -156,8 +153,5 @@ fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHan
     if let Some(http) = daemon.http_address() {
         tracing::info!(rate, "A small shop sends requests. Look at http://{http}/");
     }
-    std::thread::Builder::new()
-        .name("demo".to_owned())
-        .spawn(send)
-        .ok()
+    std::thread::Builder::new().name("demo".to_owned()).spawn(send).ok()
 }

@@ -108,11 +108,7 @@ pub fn execute(
             let wrong = |problem| Failure::usage(format!("--control {given}: {problem}"));
             vec![StatAddress::parse(given).map_err(wrong)?]
         }
-        None => config
-            .stats
-            .iter()
-            .filter_map(|it| it.control.clone())
-            .collect(),
+        None => config.stats.iter().filter_map(|it| it.control.clone()).collect(),
     };
     if addresses.is_empty() {
         return Err(Failure::usage(
@@ -124,9 +120,7 @@ pub fn execute(
             "Arguments can crash PHP 8.2 while it serves requests. Switch them on? (yes/no) ",
             "Every process that is forked from now on is at risk. Are you sure? (yes/no) ",
         ] {
-            write!(out, "{question}")
-                .and_then(|()| out.flush())
-                .map_err(Failure::write)?;
+            write!(out, "{question}").and_then(|()| out.flush()).map_err(Failure::write)?;
             let mut answer = String::new();
             let read = input.read_line(&mut answer);
             if read.is_err() || answer.trim() != "yes" {
@@ -142,10 +136,7 @@ pub fn execute(
         }
     }
     if !failed.is_empty() {
-        return Err(Failure::failed(format!(
-            "cannot send to {}",
-            failed.join("; ")
-        )));
+        return Err(Failure::failed(format!("cannot send to {}", failed.join("; "))));
     }
     writeln!(out, "{REACHES}").map_err(Failure::write)
 }

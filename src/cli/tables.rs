@@ -54,10 +54,7 @@ fn federated_server(given: &str, config: &Config) -> Result<String, String> {
     }
     let server = given.trim_end_matches('/');
     let server = server.strip_suffix("/pinba").unwrap_or(server);
-    match server
-        .strip_prefix("mysql://")
-        .and_then(|rest| rest.rsplit_once('@'))
-    {
+    match server.strip_prefix("mysql://").and_then(|rest| rest.rsplit_once('@')) {
         Some((user, host)) if !user.is_empty() && !host.is_empty() && !host.contains('/') => {
             Ok(format!("{server}/pinba"))
         }

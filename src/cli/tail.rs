@@ -118,11 +118,7 @@ impl StreamQuery {
         for (name, value) in &flags.tags {
             query += &format!("&tag.{}={}", encode(name), encode(value));
         }
-        Self {
-            query,
-            after_id: None,
-            left: flags.limit,
-        }
+        Self { query, after_id: None, left: flags.limit }
     }
 
     /// The path to connect to next; `None` once enough requests have arrived.
@@ -173,9 +169,7 @@ pub fn execute(
     };
     while !shutdown.requested() {
         match events.recv_timeout(EVENT_WAIT) {
-            Ok(event) => printer
-                .handle(event?, events.is_empty())
-                .map_err(Failure::write)?,
+            Ok(event) => printer.handle(event?, events.is_empty()).map_err(Failure::write)?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

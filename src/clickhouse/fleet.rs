@@ -333,9 +333,7 @@ impl Histograms for FleetRows {
             && !(from.is_full() && wanted.iter().any(|row| is_other(*row)));
         let mut of_keys = String::new();
         if by_key && !self.dataset.keys.is_empty() {
-            let keys = wanted
-                .iter()
-                .map(|row| array(key_texts(&from.all()[*row].key)));
+            let keys = wanted.iter().map(|row| array(key_texts(&from.all()[*row].key)));
             let keys: Vec<_> = keys.collect();
             of_keys = format!(" AND key IN ({})", keys.join(", "));
         }
@@ -385,10 +383,7 @@ impl Found {
     }
 
     fn histogram(&self, dataset: &Dataset) -> Option<Histogram> {
-        let counts = self
-            .histogram
-            .iter()
-            .map(|(bucket, count)| (*bucket, *count));
+        let counts = self.histogram.iter().map(|(bucket, count)| (*bucket, *count));
         of_counts(counts, &dataset.buckets).filter(|_| self.known)
     }
 }
@@ -406,10 +401,7 @@ mod tests {
     #[test]
     fn texts_stay_texts() {
         let texts = ["a', 'b", "\\", "\\' OR 1 --", "ä\n\0"];
-        assert_eq!(
-            array(texts.into_iter()),
-            "['a\\', \\'b', '\\\\', '\\\\\\' OR 1 --', 'ä\n\0']"
-        );
+        assert_eq!(array(texts.into_iter()), "['a\\', \\'b', '\\\\', '\\\\\\' OR 1 --', 'ä\n\0']");
     }
 
     #[test]

@@ -41,10 +41,7 @@ impl Block {
             streams: Default::default(),
             items: [0; 2],
         });
-        Self {
-            columns: columns.collect(),
-            rows: 0,
-        }
+        Self { columns: columns.collect(), rows: 0 }
     }
 
     /// A writer for the values of one more row, in column order.
@@ -70,10 +67,7 @@ impl Block {
             column.type_name.as_str().push(&mut head);
             to.write_all(&head)?;
             head.clear();
-            column
-                .streams
-                .iter()
-                .try_for_each(|stream| to.write_all(stream))?;
+            column.streams.iter().try_for_each(|stream| to.write_all(stream))?;
         }
         to.finish().map_err(io::Error::other)
     }

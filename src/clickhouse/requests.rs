@@ -49,9 +49,7 @@ pub(super) fn push(
     to.value(request.request_count);
     to.value(request.time_us);
     let times = |of: Rusage| of.times_us().unwrap_or_default();
-    times(request.rusage)
-        .into_iter()
-        .for_each(|us| to.value(us));
+    times(request.rusage).into_iter().for_each(|us| to.value(us));
     to.value(u64::from(request.document_size));
     to.value(u64::from(request.memory_peak));
     to.value(u64::from(request.memory_footprint));

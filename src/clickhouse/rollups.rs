@@ -32,13 +32,8 @@ pub(super) fn push(block: &mut Block, origin: &Origin, part: u32, dataset: &Data
         let (report, definition) = (of.next(), of.next());
         let report = [report, definition].map(Option::unwrap_or_default);
         push_unit(to, origin, part, report, row.time);
-        let Coverage {
-            secs,
-            missed,
-            histograms_dropped,
-            keys_folded,
-            rows_lost,
-        } = Coverage::of(&row.gain.sum.totals);
+        let Coverage { secs, missed, histograms_dropped, keys_folded, rows_lost } =
+            Coverage::of(&row.gain.sum.totals);
         let counts = [secs, missed, histograms_dropped, keys_folded, rows_lost];
         counts.into_iter().for_each(|count| to.value(count));
         return;

@@ -160,38 +160,26 @@ impl Server {
         let failed = |problem: String| format!("{}: {problem}", self.url);
         let request = self.request(&parameters, query.as_bytes().to_vec());
         let request = request.map_err(|failure| failure.to_string())?;
-        let request = self
-            .agent
-            .configure_request(request)
-            .timeout_global(Some(patience))
-            .build();
+        let request = self.agent.configure_request(request).timeout_global(Some(patience)).build();
         let answer = self.agent.run(request);
         let mut answer = answer.map_err(|error| failed(roots::problem(&error)))?;
         let status = answer.status().as_u16();
         if status != 200 {
             let (said, _) = said(&mut answer);
             self.read_password();
-            return Err(failed(format!(
-                "it answered {status}: {}",
-                first_line(&said)
-            )));
+            return Err(failed(format!("it answered {status}: {}", first_line(&said))));
         }
         let mut body = BufReader::new(answer.body_mut().with_config().limit(u64::MAX).reader());
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = body
-                .by_ref()
-                .take(ROW_BYTES_MAX)
-                .read_until(b'\n', &mut line);
+            let read = body.by_ref().take(ROW_BYTES_MAX).read_until(b'\n', &mut line);
             let read = read.map_err(|error| failed(error.to_string()))?;
             if read == 0 {
                 return Ok(());
             }
             if line.last() != Some(&b'\n') {
-                return Err(failed(
-                    "its answer is cut, or has a row that is too long".to_owned(),
-                ));
+                return Err(failed("its answer is cut, or has a row that is too long".to_owned()));
             }
             each(&line).map_err(failed)?;
         }
@@ -238,9 +226,7 @@ impl Server {
         let _waiting = ANSWER.begin();
         let answer =
             stop.unless_requested(("ship", Duration::ZERO), move || run(&agent, &url, request));
-        let answer = answer
-            .ok_or(Failure::Stopped)?
-            .unwrap_or_else(|problem| Err(later(problem)));
+        let answer = answer.ok_or(Failure::Stopped)?.unwrap_or_else(|problem| Err(later(problem)));
         if let Err(Failure::Later(_)) = answer {
             self.read_password();
         }
@@ -250,9 +236,7 @@ impl Server {
 
 fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failure> {
     let later = |problem: &str| Failure::Later(format!("{url}: {problem}"));
-    let mut answer = agent
-        .run(request)
-        .map_err(|error| later(&roots::problem(&error)))?;
+    let mut answer = agent.run(request).map_err(|error| later(&roots::problem(&error)))?;
     // An error after the head of the answer is in its body, so rows are stored only when the body
     // has ended.
     let (text, ended) = said(&mut answer);
@@ -272,9 +256,7 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
 }
 
 fn is_refusal(code: u32) -> bool {
-    let mut codes = REFUSALS
-        .lines()
-        .filter_map(|line| line.split_once(' ')?.0.parse::<u32>().ok());
+    let mut codes = REFUSALS.lines().filter_map(|line| line.split_once(' ')?.0.parse::<u32>().ok());
     codes.any(|it| it == code)
 }
 
@@ -283,10 +265,7 @@ fn said(answer: &mut Response<Body>) -> (String, io::Result<()>) {
     let body = answer.body_mut().with_config().limit(u64::MAX).reader();
     let mut text = Vec::new();
     let read = body.take(ERROR_BYTES_MAX).read_to_end(&mut text);
-    (
-        String::from_utf8_lossy(&text).into_owned(),
-        read.map(|_| ()),
-    )
+    (String::from_utf8_lossy(&text).into_owned(), read.map(|_| ()))
 }
 
 fn first_line(text: &str) -> String {
@@ -326,19 +305,13 @@ mod tests {
 
     #[test]
     fn rows_are_stored_when_the_answer_has_ended() {
-        assert_eq!(
-            inserted(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
-            Ok(())
-        );
+        assert_eq!(inserted(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), Ok(()));
         let later = |answer, said: &str| match inserted(answer) {
             Err(Failure::Later(error)) => assert!(error.contains(said), "{error}"),
             other => panic!("{other:?}"),
         };
         later(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "timeout");
-        later(
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n\nab\r\n",
-            "timeout",
-        );
+        later(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n\nab\r\n", "timeout");
         later(
             b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\nCode: 241. DB::Exception: Memory",
             "answered 500: Code: 241.",

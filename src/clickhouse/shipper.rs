@@ -80,18 +80,9 @@ impl ShipStatus {
     /// For the daemon's status.
     #[must_use]
     pub fn group(&self) -> Group {
-        let Shared {
-            counters,
-            clock,
-            now,
-        } = &*self.0;
+        let Shared { counters, clock, now } = &*self.0;
         let now = now.lock();
-        let Waiting {
-            rows,
-            bytes,
-            since,
-            dropped,
-        } = now.waiting;
+        let Waiting { rows, bytes, since, dropped } = now.waiting;
         let unix_secs = clock.unix_ms() / 1_000;
         let age = since.map_or(0, |since| unix_secs.saturating_sub(since));
         let refused: u64 = now.refused.iter().map(|it| it.rows).sum();
@@ -218,10 +209,7 @@ impl Shipper {
         };
         let statements = statements.into_iter().map(|it| vec![it]).collect();
         info!(url = config.url, "Shipping history to ClickHouse.");
-        let names = Identity {
-            collector: collector.trim().to_owned(),
-            dc: config.dc.clone(),
-        };
+        let names = Identity { collector: collector.trim().to_owned(), dc: config.dc.clone() };
         Self {
             origin: Origin {
                 store: u128::from_str_radix(&from.store, 16).unwrap_or_default(),
@@ -265,13 +253,10 @@ impl Shipper {
         if let Some(mut shipment) = next {
             self.view(&shipment);
             self.make(stop)?;
-            self.origin.names = self.again(stop, |it| {
-                Ok(it.from.shipping.begin(&shipment, &it.names)?)
-            })?;
+            self.origin.names =
+                self.again(stop, |it| Ok(it.from.shipping.begin(&shipment, &it.names)?))?;
             let refused = self.send(&mut shipment, None, stop)?;
-            self.again(stop, |it| {
-                Ok(it.from.shipping.end(&shipment, refused.clone())?)
-            })?;
+            self.again(stop, |it| Ok(it.from.shipping.end(&shipment, refused.clone())?))?;
             return Ok(true);
         }
         if self.thread.clock.mono_ms() >= self.refused_ms {
@@ -294,10 +279,7 @@ impl Shipper {
             for statement in together {
                 match self.again(stop, |it| it.thread.server.execute(&statement, stop)) {
                     Err(Failure::Refused(error)) => {
-                        warn!(
-                            statement,
-                            error, "ClickHouse rejected a statement; skipped it."
-                        );
+                        warn!(statement, error, "ClickHouse rejected a statement; skipped it.");
                         break;
                     }
                     made => made?,
@@ -329,10 +311,8 @@ impl Shipper {
                     || sections.any(|section| section.dataset.report == name)
             };
             let statements = views::views(&config.database, None, &dataset, is_report);
-            self.statements
-                .extend(statements.into_iter().map(Vec::from));
-            self.viewed
-                .insert(dataset.report.clone(), (dataset, is_new));
+            self.statements.extend(statements.into_iter().map(Vec::from));
+            self.viewed.insert(dataset.report.clone(), (dataset, is_new));
         }
     }
 
@@ -358,10 +338,7 @@ impl Shipper {
                         self.count_unread(unread);
                     }
                     let refused = sending.refused.into_iter().map(|(table, rows, error)| {
-                        warn!(
-                            table,
-                            rows, error, "ClickHouse refuses rows: they are set aside."
-                        );
+                        warn!(table, rows, error, "ClickHouse refuses rows: they are set aside.");
                         Refused {
                             units: shipment.units,
                             table: table.to_owned(),
@@ -465,9 +442,7 @@ impl Shipper {
             *before += rows;
             return Ok(());
         }
-        let body = block
-            .packed()
-            .map_err(|error| Failure::Later(error.to_string()))?;
+        let body = block.packed().map_err(|error| Failure::Later(error.to_string()))?;
         drop(block);
         let token = digest(&body, 32);
         let statement = table.insert();
@@ -511,10 +486,7 @@ impl Shipper {
         let Shared { counters, now, .. } = &*self.thread.status.0;
         counters.failures.add(1);
         if self.pause_ms == 0 {
-            warn!(
-                error,
-                "Cannot ship to ClickHouse: history keeps it, and it is tried again."
-            );
+            warn!(error, "Cannot ship to ClickHouse: history keeps it, and it is tried again.");
         }
         now.lock().error = Some(error.to_owned());
         self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MS, PAUSE_MS_MAX);
@@ -534,9 +506,7 @@ impl Shipper {
 
     /// Publishes the rows that wait.
     fn show(&self) {
-        let ShipFrom {
-            shipping, parts, ..
-        } = &self.from;
+        let ShipFrom { shipping, parts, .. } = &self.from;
         self.thread.status.show(shipping, parts);
     }
 }

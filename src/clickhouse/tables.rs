@@ -139,10 +139,7 @@ pub(super) const REQUEST: Table = Table {
         ("timers.hits", "Array(UInt32) CODEC(ZSTD(1))"),
         ("timers.ru_utime_us", TIMES),
         ("timers.ru_stime_us", TIMES),
-        (
-            "timers.tags",
-            "Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1))",
-        ),
+        ("timers.tags", "Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1))"),
         ("unmeasured", "Bool"),
         ("timers.unmeasured", "Array(Bool) CODEC(ZSTD(1))"),
     ],
@@ -170,11 +167,7 @@ impl Table {
     pub(super) fn insert(&self) -> String {
         let names = self.columns.iter().map(|(name, _)| identifier(name));
         let names: Vec<_> = names.collect();
-        format!(
-            "INSERT INTO {} ({}) FORMAT Native",
-            self.name,
-            names.join(", ")
-        )
+        format!("INSERT INTO {} ({}) FORMAT Native", self.name, names.join(", "))
     }
 }
 
@@ -185,15 +178,7 @@ pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
     let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
     let mut all = vec![format!("CREATE DATABASE IF NOT EXISTS {database}{on}")];
     for table in TABLES {
-        let Table {
-            name,
-            about,
-            columns,
-            partition,
-            order,
-            more,
-            shard,
-        } = table;
+        let Table { name, about, columns, partition, order, more, shard } = table;
         let local = match cluster {
             None => format!("{database}.{name}"),
             Some(_) => format!("{database}.{name}_local"),

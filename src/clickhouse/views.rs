@@ -71,17 +71,10 @@ pub fn views(
                 "SELECT throwIf(count() > 0, 'it is no view') FROM system.tables \
                  WHERE database = {in_database} AND name = {its_name} AND engine != 'View'"
             ),
-            format!(
-                "CREATE OR REPLACE VIEW {database}.{}{on} AS\n{select}",
-                identifier(&name)
-            ),
+            format!("CREATE OR REPLACE VIEW {database}.{}{on} AS\n{select}", identifier(&name)),
         ]
     };
-    let begins = [
-        ("_minute", "t"),
-        ("_hour", "toStartOfHour(t)"),
-        ("_day", "toStartOfDay(t)"),
-    ];
+    let begins = [("_minute", "t"), ("_hour", "toStartOfHour(t)"), ("_day", "toStartOfDay(t)")];
     let window = create("", select(database, dataset, None));
     let is_free = |suffix: &str| !is_report(&format!("{}{suffix}", dataset.report));
     let by_time = begins.into_iter().filter(|(suffix, _)| is_free(suffix));
@@ -111,9 +104,7 @@ fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
         columns.push(format!("{inner} AS {plain}"));
         if begin.is_none() && *name != "error" {
             columns.push(format!("{inner} / {WINDOW_SECS} AS {name}_per_sec"));
-            columns.push(format!(
-                "100 * {inner} / sum({inner}) OVER () AS {name}_percent"
-            ));
+            columns.push(format!("100 * {inner} / sum({inner}) OVER () AS {name}_percent"));
         }
     }
     let mut inner: Vec<String> = Vec::new();
@@ -141,9 +132,7 @@ fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
             Level::Packet | Level::Request => "req_time",
         };
         inner.push(PERCENTILES.to_owned());
-        columns.push(format!(
-            "_at[1] AS {time}_median, _at[2] AS p95, _at[3] AS p99"
-        ));
+        columns.push(format!("_at[1] AS {time}_median, _at[2] AS p95, _at[3] AS p99"));
     }
     format!(
         "SELECT {}\nFROM (\n  SELECT {}\n  FROM {database}.rollup FINAL\n  WHERE report = {} AND definition = {}{during}\n  GROUP BY {group})",
@@ -170,9 +159,7 @@ mod tests {
             };
             let statements = views("pinba", None, &dataset, |name| reports.contains(&name));
             let created = statements.iter().filter_map(|[_, create]| {
-                let (name, _) = create
-                    .strip_prefix("CREATE OR REPLACE VIEW ")?
-                    .split_once(' ')?;
+                let (name, _) = create.strip_prefix("CREATE OR REPLACE VIEW ")?.split_once(' ')?;
                 Some(name.replace('`', ""))
             });
             made.extend(created);

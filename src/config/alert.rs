@@ -114,13 +114,8 @@ pub(super) fn some(kind: Kind<String>) -> Kind<String> {
 }
 
 fn seconds(least: u64) -> Kind<u64> {
-    let (least, most) = (
-        Duration::from_secs(least),
-        Duration::from_secs(ALERT_WINDOW_SECS_MAX),
-    );
-    span(least, most)
-        .in_whole_seconds()
-        .map(|span| span.as_secs())
+    let (least, most) = (Duration::from_secs(least), Duration::from_secs(ALERT_WINDOW_SECS_MAX));
+    span(least, most).in_whole_seconds().map(|span| span.as_secs())
 }
 
 pub(super) fn conditions() -> Kind<Vec<String>> {
@@ -130,9 +125,7 @@ pub(super) fn conditions() -> Kind<Vec<String>> {
         if items.len() > 16 {
             return Err("more than 16".into());
         }
-        let texts = items
-            .iter()
-            .map(|item| item.text().map(str::to_owned).ok_or("not a text"));
+        let texts = items.iter().map(|item| item.text().map(str::to_owned).ok_or("not a text"));
         Ok(texts.collect::<Result<_, _>>()?)
     })
 }

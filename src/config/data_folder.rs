@@ -68,10 +68,7 @@ fn checked(path: &Path) -> io::Result<()> {
         let problem = format!("it belongs to user {uid}, who could not read files of root");
         return Err(io::Error::other(problem));
     }
-    Ok(rustix::fs::access(
-        path,
-        Access::WRITE_OK | Access::EXEC_OK,
-    )?)
+    Ok(rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
 /// Prefix of the name of a demo's folder.
@@ -113,11 +110,7 @@ impl TemporaryFolder {
         DirBuilder::new().mode(0o700).create(&path)?;
         let lock = File::open(&path)?;
         lock.lock()?;
-        Ok(Self {
-            path,
-            removed,
-            _lock: lock,
-        })
+        Ok(Self { path, removed, _lock: lock })
     }
 
     /// The path of the folder.
@@ -169,10 +162,7 @@ mod tests {
         assert_eq!(found(None, &missing), None.into());
         assert_eq!(found(None, dir.path()), Some(dir.path().to_owned()).into());
         assert_eq!(found(Some(""), &missing), None.into());
-        assert_eq!(
-            found(Some("/srv/a:/srv/b"), dir.path()),
-            Some("/srv/a".into()).into()
-        );
+        assert_eq!(found(Some("/srv/a:/srv/b"), dir.path()), Some("/srv/a".into()).into());
         fs::write(&missing, "").unwrap();
         let file = found(None, &missing);
         let expected = format!("{} cannot be used: not a directory", missing.display());

@@ -22,11 +22,7 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(super) fn new(location: Location, problem: impl Into<String>) -> Self {
-        Self {
-            location,
-            problem: problem.into(),
-            is_unknown_variable: false,
-        }
+        Self { location, problem: problem.into(), is_unknown_variable: false }
     }
 
     /// An error for a known key or list whose value at `location` is refused.
@@ -34,10 +30,7 @@ impl ConfigError {
         let given = location.given();
         // A question has its own mark.
         let mark = if problem.ends_with('?') { "" } else { ";" };
-        Self::new(
-            location,
-            format!("{key} = {given}: {problem}{mark} accepted: {accepted}"),
-        )
+        Self::new(location, format!("{key} = {given}: {problem}{mark} accepted: {accepted}"))
     }
 }
 

@@ -16,9 +16,7 @@ pub(crate) struct Key {
 impl Key {
     /// Section and name apart.
     pub(super) fn parts(&self) -> (&'static str, &'static str) {
-        self.name
-            .split_once('.')
-            .expect("the macro joins both with a dot")
+        self.name.split_once('.').expect("the macro joins both with a dot")
     }
 }
 
@@ -37,10 +35,7 @@ pub(super) fn sections() -> Vec<&'static str> {
 /// The names inside one section.
 pub(super) fn names_in(section: &str) -> Vec<&'static str> {
     let parts = KEYS.iter().map(Key::parts);
-    parts
-        .filter(|(of, _)| *of == section)
-        .map(|(_, name)| name)
-        .collect()
+    parts.filter(|(of, _)| *of == section).map(|(_, name)| name).collect()
 }
 
 /// The variable of the environment that sets `name`: "pool.stats_history" is

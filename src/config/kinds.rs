@@ -37,11 +37,7 @@ pub(super) struct Problem {
 
 impl<S: Into<String>> From<S> for Problem {
     fn from(text: S) -> Self {
-        Self {
-            text: text.into(),
-            item: None,
-            is_secret: false,
-        }
+        Self { text: text.into(), item: None, is_secret: false }
     }
 }
 
@@ -51,10 +47,7 @@ impl<T: 'static> Kind<T> {
         accepted: impl Into<String>,
         reader: impl Fn(&Given) -> Result<T, Problem> + 'static,
     ) -> Self {
-        Self {
-            accepted: accepted.into(),
-            reader: Box::new(reader),
-        }
+        Self { accepted: accepted.into(), reader: Box::new(reader) }
     }
 
     /// Adds the reason for the range to error messages; nothing if `why` is empty.
@@ -76,9 +69,7 @@ impl<T: 'static> Kind<T> {
             Ok(value) => return Some(value),
             Err(problem) => problem,
         };
-        let item = problem
-            .item
-            .and_then(|index| given.items().into_iter().nth(index));
+        let item = problem.item.and_then(|index| given.items().into_iter().nth(index));
         let mut location = item.map_or(given.location.clone(), |item| item.location);
         location.hidden |= problem.is_secret;
         let error = ConfigError::value(location, name, &problem.text, &self.accepted);
@@ -110,23 +101,18 @@ fn fit<N: TryFrom<u64>>(number: i128, least: u64, most: u64) -> Result<N, Proble
         return Err("too small".into());
     }
     let number = u64::try_from(number).ok().filter(|number| *number <= most);
-    number
-        .and_then(|number| N::try_from(number).ok())
-        .ok_or_else(|| "too large".into())
+    number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| "too large".into())
 }
 
 /// An integer from `least` to `most`.
 pub(super) fn whole<N: TryFrom<u64> + 'static>(least: u64, most: u64) -> Kind<N> {
-    Kind::new(
-        format!("a whole number from {least} to {most}"),
-        move |given| {
-            let number = match &given.value {
-                Value::Number(number) => number.parse().ok(),
-                _ => None,
-            };
-            fit(number.ok_or("not a whole number")?, least, most)
-        },
-    )
+    Kind::new(format!("a whole number from {least} to {most}"), move |given| {
+        let number = match &given.value {
+            Value::Number(number) => number.parse().ok(),
+            _ => None,
+        };
+        fit(number.ok_or("not a whole number")?, least, most)
+    })
 }
 
 /// A size in bytes.
@@ -146,11 +132,9 @@ impl Kind<usize> {
     /// Also accepts 0, described in errors as `meaning`.
     pub(super) fn or_zero(self, meaning: &str) -> Self {
         let accepted = format!("{}, or 0: {meaning}", self.accepted);
-        Self::new(accepted, move |given| {
-            match given.text_or_number().map(parse_bytes) {
-                Some(Ok(0)) => Ok(0),
-                _ => (self.reader)(given),
-            }
+        Self::new(accepted, move |given| match given.text_or_number().map(parse_bytes) {
+            Some(Ok(0)) => Ok(0),
+            _ => (self.reader)(given),
         })
     }
 }
@@ -191,9 +175,7 @@ pub(super) fn choice<T: Copy>(choices: &'static [(&'static str, T)]) -> Kind<T> 
             let words = choices.iter().map(|(word, _)| *word);
             suggest::question(given.text().unwrap_or_default(), words)
         };
-        Ok(chosen
-            .ok_or_else(|| format!("no such choice{}", question()))?
-            .1)
+        Ok(chosen.ok_or_else(|| format!("no such choice{}", question()))?.1)
     })
 }
 
@@ -204,10 +186,7 @@ pub(super) fn choices<T: Copy + 'static>(choices: &'static [(&'static str, T)]) 
     Kind::new(accepted, move |given| {
         let items = given.items().into_iter().enumerate();
         let read = items.map(|(index, given)| {
-            (one.reader)(&given).map_err(|problem| Problem {
-                item: Some(index),
-                ..problem
-            })
+            (one.reader)(&given).map_err(|problem| Problem { item: Some(index), ..problem })
         });
         read.collect()
     })
@@ -268,11 +247,9 @@ pub(super) fn name(of: &str) -> Kind<String> {
 
 /// The host name under which requests of a source are counted.
 pub(super) fn host(of: &str) -> Kind<String> {
-    Kind::new(format!("{of}, 1 to 255 bytes"), |given| {
-        match given.text() {
-            Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
-            _ => Err("not a name".into()),
-        }
+    Kind::new(format!("{of}, 1 to 255 bytes"), |given| match given.text() {
+        Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
+        _ => Err("not a name".into()),
     })
 }
 
@@ -302,9 +279,7 @@ pub(super) fn server_url(example: &str) -> Kind<String> {
                 ..Problem::from("a user, a password or parameters in it")
             });
         }
-        let rest = ["http://", "https://"]
-            .iter()
-            .find_map(|it| text.strip_prefix(it));
+        let rest = ["http://", "https://"].iter().find_map(|it| text.strip_prefix(it));
         let fits = |byte: u8| byte.is_ascii_graphic() && !b"#\"'<>\\".contains(&byte);
         match rest {
             _ if text.is_empty() => Ok(String::new()),
@@ -342,10 +317,7 @@ fn list<T: 'static>(
         }
         let mut values = Vec::with_capacity(items.len());
         for (index, given) in items.iter().enumerate() {
-            let item_of = |problem| Problem {
-                item: Some(index),
-                ..problem
-            };
+            let item_of = |problem| Problem { item: Some(index), ..problem };
             values.push(item(given, &values).map_err(item_of)?);
         }
         Ok(values)
@@ -375,10 +347,7 @@ pub(super) fn networks() -> Kind<Vec<IpNet>> {
         let text = given.text().unwrap_or_default();
         // A plain address is a network of one.
         let alone = || text.parse().map(|address: IpAddr| address.into());
-        let network: IpNet = text
-            .parse()
-            .or_else(|_| alone())
-            .map_err(|_| "not a network")?;
+        let network: IpNet = text.parse().or_else(|_| alone()).map_err(|_| "not a network")?;
         match network.trunc() {
             whole if whole != network => Err(format!("an address in the network {whole}").into()),
             whole => Ok(whole),
@@ -430,15 +399,11 @@ pub(super) fn tag_names() -> Kind<Vec<String>> {
 
 pub(super) fn attributes() -> Kind<Vec<String>> {
     let accepted = "up to 16 names of attributes, as in [\"tenant.id\", \"http.request.header.x\"]; [] for none";
-    list(
-        (SPAN_TAGS_MAX, "names"),
-        accepted,
-        |given, before: &[String]| match given.text() {
-            None | Some("") => Err("not the name of an attribute".into()),
-            Some(name) if before.iter().any(|it| it == name) => Err("the same twice".into()),
-            Some(name) => Ok(name.to_owned()),
-        },
-    )
+    list((SPAN_TAGS_MAX, "names"), accepted, |given, before: &[String]| match given.text() {
+        None | Some("") => Err("not the name of an attribute".into()),
+        Some(name) if before.iter().any(|it| it == name) => Err("the same twice".into()),
+        Some(name) => Ok(name.to_owned()),
+    })
 }
 
 /// Names with a text each.

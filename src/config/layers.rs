@@ -20,16 +20,8 @@ use super::settings::KEYS;
 use super::suggest::{hint, nearest};
 
 /// The lists of tables.
-pub(super) const LISTS: [&str; 8] = [
-    "report",
-    "squid",
-    "stat",
-    "otlp_input",
-    "alert",
-    "slo",
-    "rewrite",
-    "user",
-];
+pub(super) const LISTS: [&str; 8] =
+    ["report", "squid", "stat", "otlp_input", "alert", "slo", "rewrite", "user"];
 
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
@@ -215,10 +207,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 fn in_order<'t>(table: &'t DeTable<'_>) -> Vec<(&'t str, &'t Spanned<DeValue<'t>>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
-    entries
-        .into_iter()
-        .map(|(name, value)| (&**name.get_ref(), value))
-        .collect()
+    entries.into_iter().map(|(name, value)| (&**name.get_ref(), value)).collect()
 }
 
 fn syntax(location: &Location, error: &toml::de::Error) -> ConfigError {
@@ -242,10 +231,7 @@ fn nearest_key(given: &str) -> Option<&'static str> {
     let mut same = KEYS.iter().filter(|key| key.parts().1 == last);
     match (same.next(), same.next()) {
         (Some(key), None) => Some(key.name),
-        _ => PINBA_NAMES
-            .iter()
-            .find(|(name, _)| *name == last)
-            .map(|(_, key)| *key),
+        _ => PINBA_NAMES.iter().find(|(name, _)| *name == last).map(|(_, key)| *key),
     }
 }
 
@@ -277,11 +263,9 @@ fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location)
     let hint = match nearest(name, sections.iter().copied().chain(LISTS)) {
         Some(list) if LISTS.contains(&list) => format!("did you mean [[{list}]]?"),
         Some(section) => format!("did you mean [{section}]?"),
-        None => format!(
-            "accepted are [{}] and [[{}]]",
-            sections.join("], ["),
-            LISTS.join("]], [[")
-        ),
+        None => {
+            format!("accepted are [{}] and [[{}]]", sections.join("], ["), LISTS.join("]], [["))
+        }
     };
     ConfigError::new(location, format!("[{name}]: unknown section; {hint}"))
 }

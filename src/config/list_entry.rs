@@ -32,11 +32,7 @@ impl EntryReader<'_> {
         }
         for entry in entries {
             // The error is already recorded.
-            let _left_out = read(&mut EntryReader {
-                list,
-                entry,
-                errors,
-            });
+            let _left_out = read(&mut EntryReader { list, entry, errors });
         }
     }
 
@@ -100,16 +96,14 @@ impl EntryReader<'_> {
     ) -> Result<T, Refused> {
         let location = self.entry.location_of(key).clone();
         let key = format!("{}.{key}", self.list);
-        self.errors
-            .push(ConfigError::value(location, &key, problem, accepted));
+        self.errors.push(ConfigError::value(location, &key, problem, accepted));
         Err(Refused)
     }
 
     /// Refuses the entry because something is missing.
     pub(super) fn missing<T>(&mut self, problem: &str, accepted: &str) -> Result<T, Refused> {
         let problem = format!("{}: {problem}; accepted: {accepted}", self.list);
-        self.errors
-            .push(ConfigError::new(self.entry.location.clone(), problem));
+        self.errors.push(ConfigError::new(self.entry.location.clone(), problem));
         Err(Refused)
     }
 }

@@ -39,21 +39,13 @@ impl Location {
     /// The whole of `text`.
     #[must_use]
     pub fn whole(origin: Origin, text: &str) -> Self {
-        Self {
-            origin: Arc::new(origin),
-            text: Arc::from(text),
-            span: 0..text.len(),
-            hidden: false,
-        }
+        Self { origin: Arc::new(origin), text: Arc::from(text), span: 0..text.len(), hidden: false }
     }
 
     /// Another range of the same text.
     #[must_use]
     pub fn at(&self, span: Range<usize>) -> Self {
-        Self {
-            span,
-            ..self.clone()
-        }
+        Self { span, ..self.clone() }
     }
 
     /// Marks the text as a possible secret.
@@ -102,11 +94,7 @@ impl Location {
             given.truncate(cut);
             given.push_str("...");
         }
-        if given.is_empty() {
-            "\"\"".to_owned()
-        } else {
-            given
-        }
+        if given.is_empty() { "\"\"".to_owned() } else { given }
     }
 }
 

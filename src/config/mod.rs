@@ -94,10 +94,7 @@ impl Config {
         let path = in_flag
             .map(|path| (Origin::Flag("--config"), path))
             .or(in_variable.map(|path| (of_variable, path)));
-        let mut raw = RawConfig {
-            usual_folder: usual_folder.into(),
-            ..RawConfig::default()
-        };
+        let mut raw = RawConfig { usual_folder: usual_folder.into(), ..RawConfig::default() };
         if let Some((named_by, path)) = path {
             let shown = path.display();
             match std::fs::read_to_string(&path) {
@@ -285,9 +282,7 @@ impl Config {
     /// All TCP front ends that may speak TLS.
     pub fn fronts(&self) -> impl Iterator<Item = FrontConfig<'_>> {
         let inputs = self.otlp_inputs.iter().map(OtlpInput::front);
-        [self.http.front(), self.mysql.front()]
-            .into_iter()
-            .chain(inputs)
+        [self.http.front(), self.mysql.front()].into_iter().chain(inputs)
     }
 
     /// Bytes that may wait for the log of seconds; 0 without a log.

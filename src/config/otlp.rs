@@ -48,24 +48,13 @@ impl OtlpInput {
     /// Compares everything but the location.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let location = self.location.clone();
-        *self
-            == Self {
-                location,
-                ..other.clone()
-            }
+        *self == Self { location, ..other.clone() }
     }
 }
 
 /// The keys of an entry.
-const KEYS: [&str; 7] = [
-    "listen",
-    "name",
-    "internal",
-    "attributes",
-    "allow_anonymous",
-    "tls_cert",
-    "tls_key",
-];
+const KEYS: [&str; 7] =
+    ["listen", "name", "internal", "attributes", "allow_anonymous", "tls_cert", "tls_key"];
 
 /// Reads the inputs of all entries, in order; a faulty one adds to `errors` and is left out.
 pub(super) fn read(
@@ -101,15 +90,11 @@ impl EntryReader<'_> {
             self.required("listen", &listen()),
             self.read("name", &host("the hostname of its requests")),
         );
-        let (internal, anonymous) = (
-            self.read("internal", &switch()),
-            self.read("allow_anonymous", &switch()),
-        );
+        let (internal, anonymous) =
+            (self.read("internal", &switch()), self.read("allow_anonymous", &switch()));
         let attributes = self.read("attributes", &attributes());
-        let (cert, key) = (
-            self.read("tls_cert", &path("file")),
-            self.read("tls_key", &path("file")),
-        );
+        let (cert, key) =
+            (self.read("tls_cert", &path("file")), self.read("tls_key", &path("file")));
         let input = OtlpInput {
             location: self.entry.location.clone(),
             listen: listen?,
@@ -129,8 +114,7 @@ impl EntryReader<'_> {
 }
 
 fn listen() -> Kind<SocketAddr> {
-    Kind::new(
-        "an IP address with a port, as in \"127.0.0.1:4318\"",
-        |given| Ok(socket_address(given.text().unwrap_or_default())?),
-    )
+    Kind::new("an IP address with a port, as in \"127.0.0.1:4318\"", |given| {
+        Ok(socket_address(given.text().unwrap_or_default())?)
+    })
 }

@@ -9,14 +9,8 @@ use toml::de::{DeValue, ValueDeserializer};
 use super::location::Location;
 
 /// The keys of `[[user]]` whose values are not secret, so that errors may repeat them.
-pub(super) const SHOWN: [&str; 6] = [
-    "name",
-    "role",
-    "password_file",
-    "password_env",
-    "token_file",
-    "token_env",
-];
+pub(super) const SHOWN: [&str; 6] =
+    ["name", "role", "password_file", "password_env", "token_file", "token_env"];
 
 /// A value with its location.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,10 +100,7 @@ impl Given {
     pub(super) fn from_text(location: Location) -> Self {
         match DeValue::parse(location.text()) {
             Ok(value) => Self::from_toml(&value, &location),
-            Err(_) => Self {
-                value: Value::Text(location.text().to_owned()),
-                location,
-            },
+            Err(_) => Self { value: Value::Text(location.text().to_owned()), location },
         }
     }
 

@@ -42,16 +42,8 @@ pub struct SloEntry {
 }
 
 /// The keys of an entry.
-const KEYS: [&str; 8] = [
-    "name",
-    "report",
-    "where",
-    "good",
-    "objective",
-    "period",
-    "min_requests",
-    "labels",
-];
+const KEYS: [&str; 8] =
+    ["name", "report", "where", "good", "objective", "period", "min_requests", "labels"];
 
 /// The objectives of all entries, in their order; what is wrong goes to `errors` and is left out.
 pub(super) fn read(
@@ -110,10 +102,7 @@ fn good() -> Kind<u64> {
             return Err("not about req_time".into());
         }
         let us = parse_duration(longest)?.as_micros();
-        u64::try_from(us)
-            .ok()
-            .filter(|us| *us > 0)
-            .ok_or("not a time that requests take".into())
+        u64::try_from(us).ok().filter(|us| *us > 0).ok_or("not a time that requests take".into())
     })
 }
 

@@ -73,10 +73,8 @@ pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<Squi
 impl EntryReader<'_> {
     fn squid(&mut self) -> Result<SquidSource, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
-        let (from, name) = (
-            self.squid_from(),
-            self.read("name", &host("the hostname of its requests")),
-        );
+        let (from, name) =
+            (self.squid_from(), self.read("name", &host("the hostname of its requests")));
         let client = self.read("client", &switch());
         Ok(SquidSource {
             location: self.entry.location.clone(),
@@ -117,11 +115,10 @@ fn listen() -> Kind<SquidFrom> {
 }
 
 fn log_path() -> Kind<PathBuf> {
-    Kind::new(
-        "the path of a log, as in \"/var/log/squid/access.log\"",
-        |given| match given.text() {
+    Kind::new("the path of a log, as in \"/var/log/squid/access.log\"", |given| {
+        match given.text() {
             None | Some("") => Err("not a path".into()),
             Some(path) => Ok(path.into()),
-        },
-    )
+        }
+    })
 }

@@ -51,9 +51,7 @@ impl StatAddress {
     /// A description of the problem.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(address) = text.strip_prefix("tcp://") {
-            let (host, port) = address
-                .rsplit_once(':')
-                .ok_or("an address without a port")?;
+            let (host, port) = address.rsplit_once(':').ok_or("an address without a port")?;
             let is_name = |host: &str| {
                 let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
                 (1..=HOST_BYTES_MAX).contains(&host.len()) && host.bytes().all(is_known)
@@ -96,11 +94,7 @@ pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<Stat
         let source = reader.stat()?;
         if let Some(other) = sources.iter().find(|it| it.stream == source.stream) {
             let problem = format!("the entry at {} has it too", other.location);
-            return reader.refuse(
-                "stream",
-                &problem,
-                "each once: it gives a sample to one reader",
-            );
+            return reader.refuse("stream", &problem, "each once: it gives a sample to one reader");
         }
         sources.push(source);
         Ok(())
@@ -111,14 +105,10 @@ pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<Stat
 impl EntryReader<'_> {
     fn stat(&mut self) -> Result<StatSource, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
-        let (stream, control) = (
-            self.required("stream", &address()),
-            self.read("control", &address()),
-        );
-        let (name, root) = (
-            self.read("name", &host("the host of its samples")),
-            self.read("root", &root()),
-        );
+        let (stream, control) =
+            (self.required("stream", &address()), self.read("control", &address()));
+        let (name, root) =
+            (self.read("name", &host("the host of its samples")), self.read("root", &root()));
         Ok(StatSource {
             location: self.entry.location.clone(),
             stream: stream?,
@@ -130,9 +120,7 @@ impl EntryReader<'_> {
 }
 
 fn address() -> Kind<StatAddress> {
-    Kind::new(ACCEPTED, |given| {
-        Ok(StatAddress::parse(given.text().unwrap_or_default())?)
-    })
+    Kind::new(ACCEPTED, |given| Ok(StatAddress::parse(given.text().unwrap_or_default())?))
 }
 
 fn root() -> Kind<String> {

@@ -56,20 +56,10 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_name_is_enough() {
-        let names = [
-            "report_by_script_and_status",
-            "report_by_script_name",
-            "info",
-        ];
-        assert_eq!(
-            meant("report_by_scrip", names),
-            Some("report_by_script_name")
-        );
+        let names = ["report_by_script_and_status", "report_by_script_name", "info"];
+        assert_eq!(meant("report_by_scrip", names), Some("report_by_script_name"));
         let closer = [&names[..], &["report_by_schema"]].concat();
-        assert_eq!(
-            meant("report_by_script", closer),
-            Some("report_by_script_name")
-        );
+        assert_eq!(meant("report_by_script", closer), Some("report_by_script_name"));
         assert_eq!(meant("inof", names), Some("info"));
         assert_eq!(meant("re", names), None);
         assert_eq!(meant("by_script_name_of", names), None);

@@ -31,10 +31,7 @@ fn set(pairs: &[&str]) -> ConfigFlags {
 }
 
 fn variables(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
-    pairs
-        .iter()
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect()
+    pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -56,25 +53,13 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(config.ingest.recv_buffer, 64_000_000);
     assert_eq!(config.ingest.temp_pool_size, 262_144);
     assert_eq!(config.ingest.temp_pool_bytes, 512 * 262_144);
-    assert_eq!(
-        config.ingest.stats_gathering_period,
-        Duration::from_millis(10)
-    );
-    assert_eq!(
-        (
-            config.ingest.text_bytes_max,
-            config.ingest.script_name_bytes_max
-        ),
-        (255, 512)
-    );
+    assert_eq!(config.ingest.stats_gathering_period, Duration::from_millis(10));
+    assert_eq!((config.ingest.text_bytes_max, config.ingest.script_name_bytes_max), (255, 512));
     assert_eq!(config.pool.request_pool_size, 1_000_000);
     assert_eq!(config.pool.timer_pool_size, 5_000_000);
     assert_eq!(config.pool.stats_history, Duration::from_secs(900));
     assert_eq!(config.pool.words_memory, 64 << 20);
-    assert_eq!(
-        (config.reports.rows_max, config.reports.memory),
-        (100_000, 256 << 20)
-    );
+    assert_eq!((config.reports.rows_max, config.reports.memory), (100_000, 256 << 20));
     assert_eq!(config.reports.error_status, 500);
     assert_eq!(
         config.http,
@@ -102,13 +87,7 @@ fn defaults_are_those_of_the_contract() {
         }
     );
     assert_eq!(config.state.dir, None);
-    assert_eq!(
-        config.log,
-        LogConfig {
-            format: LogFormat::Text,
-            level: tracing::Level::INFO
-        }
-    );
+    assert_eq!(config.log, LogConfig { format: LogFormat::Text, level: tracing::Level::INFO });
     assert!(config.configured_reports.is_empty() && config.rewrites.is_empty());
     assert!(config.squids.is_empty());
     assert!(config.stats.is_empty());
@@ -125,27 +104,15 @@ fn what_has_no_folder_of_its_own_lies_under_that_of_all_data() {
     };
     let history = |dir: &'static str| if cfg!(feature = "sql") { dir } else { "" };
     assert_eq!(dirs(&[], None), ["", "", ""]);
-    assert_eq!(
-        dirs(&[], usual()),
-        ["/usual", "/usual/state", history("/usual/history")]
-    );
+    assert_eq!(dirs(&[], usual()), ["/usual", "/usual/state", history("/usual/history")]);
     assert_eq!(dirs(&["data.dir="], usual()), ["", "", ""]);
-    assert_eq!(
-        dirs(&["data.dir=/d"], usual()),
-        ["/d", "/d/state", history("/d/history")]
-    );
+    assert_eq!(dirs(&["data.dir=/d"], usual()), ["/d", "/d/state", history("/d/history")]);
     assert_eq!(
         dirs(&["data.dir=/d", "state.dir=/s"], usual()),
         ["/d", "/s", history("/d/history")]
     );
-    assert_eq!(
-        dirs(&["data.dir=", "state.dir=/s"], usual()),
-        ["", "/s", ""]
-    );
-    let flags = ConfigFlags {
-        data: Some("/f".to_owned()),
-        ..set(&[])
-    };
+    assert_eq!(dirs(&["data.dir=", "state.dir=/s"], usual()), ["", "/s", ""]);
+    let flags = ConfigFlags { data: Some("/f".to_owned()), ..set(&[]) };
     let config = Config::load(&flags, variables(&[("PINBAD_DATA_DIR", "/v")])).unwrap();
     assert_eq!(config.state.dir, Some("/f/state".into()));
 }
@@ -181,10 +148,7 @@ fn the_sample_file_is_what_the_settings_declare() {
     }
     let line = written.lines().zip(declared.lines());
     let differs = line.enumerate().find(|(_, (a, b))| a != b);
-    assert!(
-        written == declared,
-        "write it anew with BLESS=1: {differs:?}"
-    );
+    assert!(written == declared, "write it anew with BLESS=1: {differs:?}");
     assert_eq!(Config::from_toml(FILE, &text).unwrap(), Config::default());
 }
 
@@ -266,28 +230,16 @@ fn report_entries_keep_their_lines() {
          [[rewrite]]\nfield = \"script_name\"\ncut = \"?\"\n",
     )
     .unwrap();
-    let [a, b] = &config.configured_reports[..] else {
-        panic!("{config:?}")
-    };
-    assert_eq!(
-        (a.location.line(), a.location.to_string()),
-        (Some(4), "pinbad.toml:4".to_owned())
-    );
+    let [a, b] = &config.configured_reports[..] else { panic!("{config:?}") };
+    assert_eq!((a.location.line(), a.location.to_string()), (Some(4), "pinbad.toml:4".to_owned()));
     assert_eq!(a.table["comment"].as_str(), Some("tag_info:group"));
     assert_eq!(a.location_of("comment").line(), Some(6));
     assert_eq!(b.location.line(), Some(8));
     assert_eq!(b.table["keys"].as_array().unwrap().len(), 2);
-    assert_eq!(
-        b.table["percentiles"].as_array().unwrap()[1].as_float(),
-        Some(99.9)
-    );
+    assert_eq!(b.table["percentiles"].as_array().unwrap()[1].as_float(), Some(99.9));
     assert_eq!(b.location_of("percentiles").to_string(), "pinbad.toml:12");
     assert_eq!(b.location_of("percentiles").given(), "[50, 99.9]");
-    assert_eq!(
-        b.location_of("window").to_string(),
-        "pinbad.toml:8",
-        "no such key: the entry"
-    );
+    assert_eq!(b.location_of("window").to_string(), "pinbad.toml:8", "no such key: the entry");
     assert_eq!(config.rewrites[0].location.line(), Some(14));
 }
 
@@ -301,10 +253,7 @@ fn a_value_out_of_its_range_is_refused_with_the_range_and_its_reason() {
             let (value, problem) = value.trim_start().split_once(" | ").unwrap();
             let expected =
                 format!("pinbad.toml:2: {key} = {value}: {problem}; accepted: {accepted}");
-            assert_eq!(
-                errors_of(&format!("[{section}]\n{name} = {value}\n")),
-                [expected]
-            );
+            assert_eq!(errors_of(&format!("[{section}]\n{name} = {value}\n")), [expected]);
         }
     }
 }
@@ -331,9 +280,7 @@ fn the_wrong_item_of_a_list_is_pointed_at() {
     };
     assert_eq!(
         lines(Config::load(&flags, [])),
-        [format!(
-            "--udp: ingest.listen = nowhere: not an address; {accepted}"
-        )]
+        [format!("--udp: ingest.listen = nowhere: not an address; {accepted}")]
     );
 }
 
@@ -348,22 +295,12 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
 #[test]
 fn what_is_not_toml_is_refused_with_every_line_that_is_not() {
     let errors = errors_of("[pool]\nstats_history = 15m\nrequest_pool_size 5\n[http\n");
-    let at: Vec<_> = errors
-        .iter()
-        .map(|error| error.split(": ").next().unwrap())
-        .collect();
+    let at: Vec<_> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
     assert!(
-        ["pinbad.toml:2", "pinbad.toml:3", "pinbad.toml:4"]
-            .iter()
-            .all(|line| at.contains(line)),
+        ["pinbad.toml:2", "pinbad.toml:3", "pinbad.toml:4"].iter().all(|line| at.contains(line)),
         "{errors:?}"
     );
-    assert!(
-        errors
-            .iter()
-            .all(|error| error.contains(": not valid TOML: ")),
-        "{errors:?}"
-    );
+    assert!(errors.iter().all(|error| error.contains(": not valid TOML: ")), "{errors:?}");
     let twice = errors_of("[pool]\nstats_history = 1\nstats_history = 2\n");
     assert_eq!(twice, ["pinbad.toml:3: not valid TOML: duplicate key"]);
 }
@@ -389,13 +326,7 @@ fn beyond_loopback_only_with_the_operators_word() {
             );
             assert!(Config::from_toml(FILE, &format!("{text}allow_anonymous = true\n")).is_ok());
         }
-        for address in [
-            "127.0.0.1:81",
-            "127.9.9.9:81",
-            "[::1]:81",
-            "[::ffff:127.0.0.1]:81",
-            "",
-        ] {
+        for address in ["127.0.0.1:81", "127.9.9.9:81", "[::1]:81", "[::ffff:127.0.0.1]:81", ""] {
             let text = format!("[{section}]\nlisten = \"{address}\"\n");
             assert!(Config::from_toml(FILE, &text).is_ok(), "{address}");
         }
@@ -418,13 +349,8 @@ fn settings_that_do_not_go_together_are_refused() {
         )
         .is_ok()
     );
-    let addresses: Vec<String> = (1..=5)
-        .map(|port| format!("\"127.0.0.1:{port}\""))
-        .collect();
-    let text = format!(
-        "[ingest]\nreceivers = 256\nlisten = [{}]\n",
-        addresses.join(", ")
-    );
+    let addresses: Vec<String> = (1..=5).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+    let text = format!("[ingest]\nreceivers = 256\nlisten = [{}]\n", addresses.join(", "));
     assert_eq!(
         errors_of(&text),
         [
@@ -443,10 +369,6 @@ fn the_temporary_pool_follows_its_size_unless_told() {
     ] {
         let config =
             Config::from_toml(FILE, &format!("[ingest]\n{text}\nreceivers = 2\n")).unwrap();
-        assert_eq!(
-            (config.ingest.temp_pool_bytes, config.ingest.receivers),
-            (bytes, 2),
-            "{text}"
-        );
+        assert_eq!((config.ingest.temp_pool_bytes, config.ingest.receivers), (bytes, 2), "{text}");
     }
 }

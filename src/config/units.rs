@@ -25,13 +25,8 @@ const SIZE_UNITS: [(&str, u64); 9] = [
 ];
 
 /// Units of time in nanoseconds, largest first: the order in which they may follow each other.
-const TIME_UNITS: [(&str, u128); 5] = [
-    ("d", 86_400 * ONE),
-    ("h", 3_600 * ONE),
-    ("m", 60 * ONE),
-    ("s", ONE),
-    ("ms", 1_000_000),
-];
+const TIME_UNITS: [(&str, u128); 5] =
+    [("d", 86_400 * ONE), ("h", 3_600 * ONE), ("m", 60 * ONE), ("s", ONE), ("ms", 1_000_000)];
 
 /// Reads a size: "64MB" (1000 x 1000), "64MiB" (1024 x 1024), "65536" (bytes).
 ///
@@ -78,9 +73,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         let (number, after) = split_number(rest);
         let number = parse_decimal(number).ok_or("not a duration")?;
         let after = after.trim_start();
-        let unit_end = after
-            .find(|c: char| c.is_ascii_digit() || c == ' ')
-            .unwrap_or(after.len());
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == ' ').unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
         let Some(at) = units.iter().position(|(name, _)| *name == unit) else {
             return Err(if unit.is_empty() {
@@ -105,16 +98,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 fn to_duration(nanos: u128) -> Result<Duration, String> {
-    u64::try_from(nanos)
-        .map(Duration::from_nanos)
-        .map_err(|_| "too long".to_owned())
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "too long".to_owned())
 }
 
 /// Splits "1.5GiB" into "1.5" and "GiB".
 fn split_number(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -169,11 +158,7 @@ pub fn exact_duration(duration: Duration) -> String {
             nanos %= factor;
         }
     }
-    if text.is_empty() {
-        "0s".to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
 #[cfg(test)]
@@ -230,11 +215,7 @@ mod tests {
             ("1d2h3m4s5ms", 93_784_005_000_000),
             ("0s", 0),
         ] {
-            assert_eq!(
-                parse_duration(text),
-                Ok(Duration::from_nanos(nanos)),
-                "{text}"
-            );
+            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(nanos)), "{text}");
         }
     }
 

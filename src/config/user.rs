@@ -88,13 +88,10 @@ impl ConfiguredUser {
             Some(ConfiguredPassword::Plain(from)) => Some(from),
             Some(ConfiguredPassword::NativeHash(_)) | None => None,
         };
-        password
-            .into_iter()
-            .chain(&self.token)
-            .filter_map(|from| match from {
-                SecretFrom::Variable(name) => Some(name.as_str()),
-                SecretFrom::File(_) | SecretFrom::Inline(_) => None,
-            })
+        password.into_iter().chain(&self.token).filter_map(|from| match from {
+            SecretFrom::Variable(name) => Some(name.as_str()),
+            SecretFrom::File(_) | SecretFrom::Inline(_) => None,
+        })
     }
 }
 
@@ -129,11 +126,8 @@ impl EntryReader<'_> {
         });
         // Reads all of them before the first `?`, so that every slip is reported.
         let name = self.required("name", &user_name());
-        let roles = choice(&[
-            ("read", Role::Read),
-            ("annotate", Role::Annotate),
-            ("admin", Role::Admin),
-        ]);
+        let roles =
+            choice(&[("read", Role::Read), ("annotate", Role::Annotate), ("admin", Role::Admin)]);
         let role = self.read("role", &roles);
         let (password, token) = (self.password(), self.token());
         let (password, token) = (password?, token?);
@@ -151,12 +145,7 @@ impl EntryReader<'_> {
     }
 
     fn password(&mut self) -> Result<Option<ConfiguredPassword>, Refused> {
-        let keys = [
-            "password_file",
-            "password_env",
-            "password",
-            "mysql_native_hash",
-        ];
+        let keys = ["password_file", "password_env", "password", "mysql_native_hash"];
         let key = self.only_one(keys, PASSWORDS)?;
         if let Some(key @ ("password" | "mysql_native_hash")) = key
             && matches!(self.entry.location.origin(), Origin::Flag(_))
@@ -228,11 +217,9 @@ fn secret_from(key: &str) -> Kind<SecretFrom> {
 /// A password that stands in the configuration.
 fn inline() -> Kind<SecretFrom> {
     let accepted = "a text that is not empty; better: password_file";
-    Kind::new(accepted, |given| {
-        match given.text().ok_or("not a text")? {
-            "" => Err("empty".into()),
-            password => Ok(SecretFrom::Inline(Secret::new(password))),
-        }
+    Kind::new(accepted, |given| match given.text().ok_or("not a text")? {
+        "" => Err("empty".into()),
+        password => Ok(SecretFrom::Inline(Secret::new(password))),
     })
 }
 

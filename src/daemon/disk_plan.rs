@@ -52,13 +52,7 @@ fn requests(config: &Config) -> Vec<String> {
             format!("raw requests of {scripts} scripts (history.requests = \"tail\") take at most");
         line(what, requests, flush_secs)
     };
-    let all = |requests| {
-        line(
-            format!("all raw requests at {requests}/s take"),
-            requests,
-            1,
-        )
-    };
+    let all = |requests| line(format!("all raw requests at {requests}/s take"), requests, 1);
     if config.pool.request_pool_size == 0 {
         return Vec::new();
     }
@@ -71,12 +65,9 @@ fn requests(config: &Config) -> Vec<String> {
 
 fn lasting_at(rows: u64, history: &HistoryConfig) -> String {
     let size_max = history.size_max as u64;
-    let [minute, hour, day] = [
-        history.retention_minute,
-        history.retention_hour,
-        history.retention_day,
-    ]
-    .map(|kept| kept.as_secs());
+    let [minute, hour, day] =
+        [history.retention_minute, history.retention_hour, history.retention_day]
+            .map(|kept| kept.as_secs());
     let minutes = minute / 60 * rows * MINUTE_ROW_BYTES;
     let coarse = (hour / 3_600 + day / 86_400) * rows * COARSE_ROW_BYTES;
     let at = format!("at {rows} rows a minute");
@@ -118,10 +109,7 @@ mod tests {
         assert!(lasting(&config).is_empty());
         config.history.dir = Some("/x".into());
         let said = lasting(&config);
-        assert!(
-            said[0].ends_with("all that is to be kept takes 347.4 MiB"),
-            "{said:?}"
-        );
+        assert!(said[0].ends_with("all that is to be kept takes 347.4 MiB"), "{said:?}");
         assert!(said[2].contains("no minutes are kept for long"), "{said:?}");
         assert_has!(said[3] => "take at most 167.8 MiB a day, for 14.0 days");
         assert_has!(said[4] => "take at most 950.5 MiB a day, for 10.0 days");

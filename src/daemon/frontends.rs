@@ -98,8 +98,7 @@ impl Frontends {
     /// changes yet.
     pub(super) fn read_certificates(&self) -> Result<Vec<NewCertificate>, TlsError> {
         let each = self.certificates.iter();
-        each.map(|tls| Ok((Arc::clone(tls), tls.read_again()?)))
-            .collect()
+        each.map(|tls| Ok((Arc::clone(tls), tls.read_again()?))).collect()
     }
 
     /// Serves HTTP; returns the address with its real port.
@@ -137,15 +136,11 @@ impl Frontends {
         let clients = "OpenTelemetry";
         let serve = |listener, _, tls| {
             let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
-            let settings = HttpSettings {
-                access: access.through("OTLP"),
-                tls,
-                ..HttpSettings::new(&[])
-            };
+            let settings =
+                HttpSettings { access: access.through("OTLP"), tls, ..HttpSettings::new(&[]) };
             http::serve_spans(listener, source, settings, stopped)
         };
-        self.start_front(clients, front, served.config, listener, serve)
-            .map(drop)
+        self.start_front(clients, front, served.config, listener, serve).map(drop)
     }
 
     /// Starts a front end on its own runtime. `serve` gets the listener, the address to reach it
@@ -193,11 +188,7 @@ impl Frontends {
             let _vital = vital;
             serve.await;
         });
-        self.running.push(Front {
-            name: clients,
-            task,
-            runtime,
-        });
+        self.running.push(Front { name: clients, task, runtime });
         debug!(address = %bound, tls = encrypted, "Listening for {clients}.");
         Ok(bound)
     }
@@ -231,8 +222,5 @@ impl Drop for Frontends {
 
 /// The sources of the HTTP front end's answers.
 fn answers(served: &Served<'_>) -> Answers {
-    Answers {
-        source: Arc::clone(served.catalog),
-        sql: served.engine.clone(),
-    }
+    Answers { source: Arc::clone(served.catalog), sql: served.engine.clone() }
 }

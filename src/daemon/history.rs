@@ -46,11 +46,7 @@ impl OpenHistory {
         let Some(dir) = settings.dir.clone() else {
             return Ok(Self::default());
         };
-        let followed: Vec<_> = squids
-            .iter()
-            .filter(|it| it.is_followed())
-            .cloned()
-            .collect();
+        let followed: Vec<_> = squids.iter().filter(|it| it.is_followed()).cloned().collect();
         for source in squids {
             source.sums.lock().fresh.get_or_insert_default();
         }
@@ -61,12 +57,8 @@ impl OpenHistory {
             return Err(error.into());
         }
         let retention = Retention {
-            secs: [
-                settings.retention_minute,
-                settings.retention_hour,
-                settings.retention_day,
-            ]
-            .map(|kept| kept.as_secs()),
+            secs: [settings.retention_minute, settings.retention_hour, settings.retention_day]
+                .map(|kept| kept.as_secs()),
             size_max: settings.size_max as u64,
             free_min: settings.free_min as u64,
         };
@@ -76,10 +68,8 @@ impl OpenHistory {
         let fleet = has_url.then(|| Fleet::of(&config.clickhouse));
         let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
         let has = |what| config.clickhouse.what.contains(&what);
-        let shipped = ShipKinds {
-            rollups: has(ShippedRows::Rollups),
-            requests: has(ShippedRows::Requests),
-        };
+        let shipped =
+            ShipKinds { rollups: has(ShippedRows::Rollups), requests: has(ShippedRows::Requests) };
         let of_requests = match settings.requests {
             KeptRequests::None => 0,
             KeptRequests::Tail | KeptRequests::All => settings.memory / Requests::SHARE,
@@ -115,13 +105,7 @@ impl OpenHistory {
         };
         let (writer, period) = (history.clone(), settings.flush_period);
         let writer = Writer::new(writer, Box::new(open), Arc::clone(clock), period);
-        Ok(Self {
-            history: Some(history),
-            writer: Some(writer),
-            shipper,
-            fleet,
-            ..Self::default()
-        })
+        Ok(Self { history: Some(history), writer: Some(writer), shipper, fleet, ..Self::default() })
     }
 
     /// Keeps raw requests from now on: called before the first merge.
@@ -147,10 +131,7 @@ impl OpenHistory {
         let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
         let restored = restored.map(|restored| (restored.time as u64, restored.history_from));
         let is_lost = last_end.clean && restored.is_none() && snapshots.is_some();
-        let last_end = LastEnd {
-            clean: last_end.clean && !is_lost,
-            ..last_end.clone()
-        };
+        let last_end = LastEnd { clean: last_end.clean && !is_lost, ..last_end.clone() };
         let spans = last_end.lacking(restored, clock.unix_ms() / 1000);
         let live = live.read();
         let reports = live.reports.iter().map(|entry| &*entry.definition);
@@ -189,11 +170,9 @@ impl OpenHistory {
     /// The taker of each second's rows.
     pub(super) fn minute_rows(&self, config: &Config) -> Option<TakeRows> {
         let mut minutes = MinuteRows::new(self.history.clone()?, config.reports.error_status);
-        Some(Box::new(
-            move |second: &Second, missed, read: ReadRows<'_>| {
-                minutes.take_rows(second, missed, read);
-            },
-        ))
+        Some(Box::new(move |second: &Second, missed, read: ReadRows<'_>| {
+            minutes.take_rows(second, missed, read);
+        }))
     }
 
     /// Makes a snapshot wait until its requests from followed files are in history.

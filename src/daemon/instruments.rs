@@ -78,10 +78,7 @@ pub(super) fn pools(live: &SharedLive, status: &Status) -> Vec<Pool> {
     let dimensions = |live: &Live| Origins::bytes(live.pool.origins.len());
     let ring = Arc::downgrade(&status.ring);
     let mut pools: Vec<Pool> = vec![
-        (
-            "temporary pool",
-            Box::new(move || Some(ring.upgrade()?.waiting_bytes())),
-        ),
+        ("temporary pool", Box::new(move || Some(ring.upgrade()?.waiting_bytes()))),
         ("requests", of_live(requests)),
         ("timers", of_live(timers)),
         ("strings and tag sets", of_live(texts)),
@@ -123,9 +120,6 @@ pub(super) fn set_pools(mut pools: Vec<Pool>, served: &Served<'_>) {
 
 /// Registers them as `[instruments]` says.
 pub(super) fn start(config: &InstrumentsConfig) {
-    let settings = Settings {
-        enabled: config.enabled.clone(),
-        classes_max: config.classes_max(),
-    };
+    let settings = Settings { enabled: config.enabled.clone(), classes_max: config.classes_max() };
     instruments::start(&settings, &all());
 }

@@ -43,10 +43,7 @@ fn largest(plan: &MemoryPlan) -> String {
     lines.sort_by_key(|line| Reverse(line.bytes));
     let shown = lines.iter().take(3);
     let shown = shown.map(|line| format!("{} {}", line.name, rounded_bytes(line.bytes)));
-    format!(
-        "of which the largest are {}",
-        shown.collect::<Vec<_>>().join(", ")
-    )
+    format!("of which the largest are {}", shown.collect::<Vec<_>>().join(", "))
 }
 
 /// A limit, rounded down.
@@ -196,10 +193,7 @@ fn scaled(config: &Config, step: u32) -> Config {
 /// is none.
 #[must_use]
 pub fn limit() -> Option<u64> {
-    limit_of(
-        &fs::read_to_string("/proc/self/cgroup").ok()?,
-        Path::new(GROUPS),
-    )
+    limit_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(GROUPS))
 }
 
 fn limit_of(groups: &str, root: &Path) -> Option<u64> {
@@ -255,10 +249,7 @@ mod tests {
             assert!(fit_into(&mut config.clone(), least).unwrap().is_some());
             let error = fit_into(&mut config.clone(), least - MIB as u64).unwrap_err();
             let (error, needed) = (error.to_string(), mebibytes(least));
-            assert!(
-                error.contains(&format!("a control group of {needed}")),
-                "{error}"
-            );
+            assert!(error.contains(&format!("a control group of {needed}")), "{error}");
             let shown = Limits { least, whole }.to_string();
             assert!(shown.contains(&format!("down to {needed}")), "{shown}");
         }
@@ -277,10 +268,7 @@ mod tests {
         assert!(unit >= limits.whole, "{limits}");
         let compose = include_str!("../../config/container/compose.yaml");
         let compose = number(compose, "mem_limit:", 'g') << 30;
-        assert!(
-            compose >= limits.least && compose < limits.whole,
-            "{limits}"
-        );
+        assert!(compose >= limits.least && compose < limits.whole, "{limits}");
     }
 
     #[test]
@@ -295,17 +283,10 @@ mod tests {
             let limit = whole / part;
             let scaled = fit_into(&mut config, limit).unwrap().unwrap();
             assert!(needed(&config) <= limit);
-            assert!(
-                needed(&config) > limit / 2,
-                "{} of {limit}",
-                needed(&config)
-            );
+            assert!(needed(&config) > limit / 2, "{} of {limit}", needed(&config));
             assert_eq!(config.reports.memory, 100 << 20);
             let of = |name: &str| scaled.settings.iter().any(|it| it.starts_with(name));
-            assert!(
-                of("pool.request_pool_size=") && !of("reports.memory="),
-                "{scaled:?}"
-            );
+            assert!(of("pool.request_pool_size=") && !of("reports.memory="), "{scaled:?}");
         }
         let mut config = Config::default();
         config.sql.memory = 1 << 30;
@@ -339,10 +320,7 @@ mod tests {
         assert_eq!(limit("0::/a/b\n"), Some(1000));
         write("a/b/memory.max", "500\n");
         assert_eq!(limit("0::/a/b\n"), Some(500));
-        write(
-            "memory/docker/memory.limit_in_bytes",
-            "9223372036854771712\n",
-        );
+        write("memory/docker/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(limit("4:cpu,memory:/docker\n1:name=systemd:/\n"), None);
         write("memory/docker/memory.limit_in_bytes", "700\n");
         assert_eq!(limit("4:cpu,memory:/docker\n1:name=systemd:/\n"), Some(700));

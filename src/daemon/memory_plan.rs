@@ -48,11 +48,7 @@ pub(crate) use crate::value::text::numbered as counted;
 
 /// Code, thread stacks, HTTP connections, the allocator itself: 14 MB with nothing sent, plus
 /// fragmentation of the heap.
-pub const BASE_BYTES: usize = if cfg!(feature = "sql") {
-    48 << 20
-} else {
-    16 << 20
-};
+pub const BASE_BYTES: usize = if cfg!(feature = "sql") { 48 << 20 } else { 16 << 20 };
 
 /// Bytes of a remembered id, with its place in a table.
 const ID_BYTES: usize = 64;
@@ -158,11 +154,7 @@ impl MemoryPlan {
             ring_secs: seconds(ring_requests, packets_per_second),
             kernel_secs: kernel_seconds(kernel.bytes, packets_per_second),
         });
-        Self {
-            lines,
-            kernel,
-            backlog: backlog.to_vec(),
-        }
+        Self { lines, kernel, backlog: backlog.to_vec() }
     }
 
     /// The plan with the socket buffers that the kernel granted, and, if known, the limit for all
@@ -214,10 +206,7 @@ impl MemoryPlan {
                 "Planned memory."
             );
         }
-        tracing::debug!(
-            bytes = self.total_bytes(),
-            "Planned memory in all, without the kernel's."
-        );
+        tracing::debug!(bytes = self.total_bytes(), "Planned memory in all, without the kernel's.");
         for backlog in &self.backlog {
             tracing::debug!(
                 packets_per_second = backlog.packets_per_second,
@@ -268,10 +257,7 @@ fn front_ends(config: &Config) -> Vec<Planned> {
     let answers = has_http * (http.readings_max + http.streams_max);
     let followers = has_http * http.followers_max;
     let pages = page_bytes_max(http.readings_max) + RANKED_ROWS_MAX * ANSWER_ROW_BYTES;
-    let (classes, threads) = (
-        config.instruments.classes_max(),
-        instruments::thread::THREADS_MAX,
-    );
+    let (classes, threads) = (config.instruments.classes_max(), instruments::thread::THREADS_MAX);
     let connections = counted(mysql.connections_max, "connection", "connections");
     let note = size(ANNOTATION_BYTES_MAX);
     let (recent, each) = (size(READINGS_BYTES_MAX), size(MYSQL_CONNECTION_BYTES));
@@ -304,10 +290,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let squids = counted(config.squids.len(), "source", "sources");
     let inputs = counted(config.otlp_inputs.len(), "input", "inputs");
     let activities = Activities::rows_max(&config.pool);
-    let (samples, stats) = (
-        config.profile.pool_size,
-        counted(config.stats.len(), "source", "sources"),
-    );
+    let (samples, stats) =
+        (config.profile.pool_size, counted(config.stats.len(), "source", "sources"));
     let alerts = counted(config.alerts.len(), "rule", "rules");
     let slos = counted(config.slos.len(), "objective", "objectives");
     let watching = config.alerts.len() + 2 * config.slos.len();

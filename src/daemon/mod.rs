@@ -164,12 +164,7 @@ impl Daemon {
             logins: Arc::clone(&users.attempts.counters),
             otlps: otlps.iter().map(|it| Arc::clone(&it.source)).collect(),
             squids: squids.iter().map(|it| Arc::clone(&it.source)).collect(),
-            stats: config
-                .stats
-                .iter()
-                .cloned()
-                .map(stat::Source::new)
-                .collect(),
+            stats: config.stats.iter().cloned().map(stat::Source::new).collect(),
             ..Counters::new(sockets.len() + otlps.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
@@ -194,9 +189,7 @@ impl Daemon {
             squids: &counters.squids,
             profile: samples.as_deref(),
         };
-        let live = Arc::new(RwLock::new(
-            startup.live(previous, snapshots.as_deref().zip(dir)),
-        ));
+        let live = Arc::new(RwLock::new(startup.live(previous, snapshots.as_deref().zip(dir))));
         // Before the first merge: history begins with the rows merged from now on.
         history.keep_requests(config, &live);
         let end = last_end.as_ref();
@@ -436,10 +429,9 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         errors.extend(acceptor.err().map(StartError::from));
     }
     // The user who runs this need not be the daemon's: permissions are left to the commands.
-    for (setting, dir) in [
-        (folder::STATE, &config.state.dir),
-        (folder::HISTORY, &config.history.dir),
-    ] {
+    for (setting, dir) in
+        [(folder::STATE, &config.state.dir), (folder::HISTORY, &config.history.dir)]
+    {
         let found = dir.as_deref().map(|dir| folder::find(setting, dir));
         if let Some(Err(error @ StateError::NotAFolder { .. })) = found {
             errors.push(error.into());
@@ -451,16 +443,8 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     let agents = receivers.receivers().iter().map(|it| it.agent());
     errors.extend(agents.filter_map(|it| it.err().map(StartError::Push)));
     #[cfg(feature = "sql")]
-    errors.extend(
-        crate::clickhouse::check(&config.clickhouse)
-            .err()
-            .map(StartError::ClickHouse),
-    );
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(errors)
-    }
+    errors.extend(crate::clickhouse::check(&config.clickhouse).err().map(StartError::ClickHouse));
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 /// The folder that records how the previous process ended.

@@ -29,10 +29,7 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
             address: input.listen,
             source,
         })?;
-        let source = Source::new(OtlpInput {
-            listen,
-            ..input.clone()
-        });
+        let source = Source::new(OtlpInput { listen, ..input.clone() });
         Ok(OpenInput { source, listener })
     });
     opened.collect()
@@ -40,8 +37,5 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
 
 /// The name of a source's socket counters in status and snapshot.
 pub(super) fn name(source: &Source) -> SocketName {
-    SocketName {
-        address: format!("otlp://{}", source.config.listen),
-        cookie: 0,
-    }
+    SocketName { address: format!("otlp://{}", source.config.listen), cookie: 0 }
 }

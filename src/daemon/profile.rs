@@ -57,11 +57,7 @@ pub(super) fn start(
         Worker::start(&format!("stat-{at}"), "a thread for a stat extension", run)
     });
     let clients = clients.collect::<Result<_, _>>()?;
-    Ok(Some(RunningProfile {
-        profile,
-        clients,
-        _intake: intake,
-    }))
+    Ok(Some(RunningProfile { profile, clients, _intake: intake }))
 }
 
 impl Drop for RunningProfile {

@@ -62,18 +62,12 @@ impl Receivers {
         let mut addresses: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
         addresses.dedup();
         let of_sockets = sockets.iter().map(|it| (it.address.to_string(), Some(it)));
-        let of_otlps = counters
-            .otlps
-            .iter()
-            .map(|it| (otlp::name(it).address, None));
+        let of_otlps = counters.otlps.iter().map(|it| (otlp::name(it).address, None));
         let of_squids = squids.iter().map(|squid| match &squid.opened {
             Opened::Udp(socket) => (squid.source.config.from.to_string(), Some(socket)),
             Opened::Tcp(_) | Opened::File(..) => (squid.source.config.from.to_string(), None),
         });
-        let statuses = of_sockets
-            .chain(of_otlps)
-            .chain(of_squids)
-            .zip(&counters.sockets);
+        let statuses = of_sockets.chain(of_otlps).chain(of_squids).zip(&counters.sockets);
         let statuses = statuses.map(|((address, socket), counters)| SocketStatus {
             address,
             gauge: socket.map(|it| KernelGauge::new(&it.socket, Arc::clone(counters))),
@@ -159,11 +153,7 @@ struct Receiver {
 impl Receiver {
     /// The lane for spans.
     fn lane(self) -> Lane {
-        Lane {
-            producer: self.producer,
-            counters: self.counters,
-            clock: self.clock,
-        }
+        Lane { producer: self.producer, counters: self.counters, clock: self.clock }
     }
 
     /// The intake for lines that do not arrive as datagrams.

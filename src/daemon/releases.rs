@@ -27,11 +27,7 @@ pub(super) fn open(
 ) -> Result<(Releases, Option<ReleasesFile>), StartError> {
     let (settings, error_status) = (&config.releases, config.reports.error_status);
     let releases = Releases::new(settings.after.as_secs(), error_status);
-    let dir = config
-        .state
-        .dir
-        .as_ref()
-        .filter(|_| !settings.tag.is_empty());
+    let dir = config.state.dir.as_ref().filter(|_| !settings.tag.is_empty());
     let file = dir.map(|dir| releases.open(dir, &settings.tag, clock.unix_secs()));
     let file = file.transpose()?;
     Ok((releases, file))

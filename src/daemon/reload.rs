@@ -27,18 +27,12 @@ impl Daemon {
         // Always, even if the configuration is unchanged: the files may have new content.
         let users = Users::load(&new.users, |name| std::env::var_os(name))?;
         let certificates = self.frontends.read_certificates()?;
-        let with_reports = Config {
-            alerts: new.alerts.clone(),
-            slos: new.slos.clone(),
-            ..old.clone()
-        };
+        let with_reports =
+            Config { alerts: new.alerts.clone(), slos: new.slos.clone(), ..old.clone() };
         let rules = self.new_rules(&with_reports, definitions.clone())?;
         let changes = old.reload(new);
         for key in changes.needs_restart {
-            warn!(
-                key,
-                "This setting changes at the next start only: the old value stays."
-            );
+            warn!(key, "This setting changes at the next start only: the old value stays.");
         }
         self.gathering.store(new.ingest.stats_gathering_period);
         if let Some(writer) = &self.snapshot_writer {

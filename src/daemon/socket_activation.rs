@@ -62,10 +62,8 @@ impl ActivatedSockets {
                 "" => String::new(),
                 name => format!(" ('{name}')"),
             };
-            let problem = format!(
-                "descriptor {}{name} was handed over (LISTEN_FDS) and {what}",
-                at + 3
-            );
+            let problem =
+                format!("descriptor {}{name} was handed over (LISTEN_FDS) and {what}", at + 3);
             SocketActivationError(problem)
         };
         if !["http", "mysql"].contains(&name)

@@ -86,9 +86,5 @@ fn open_front(
         rustix::net::listen(&listener, 1024)?;
         Ok(listener)
     };
-    open().map(Some).map_err(|source| StartError::FrontEnd {
-        section,
-        address,
-        source,
-    })
+    open().map(Some).map_err(|source| StartError::FrontEnd { section, address, source })
 }

@@ -16,15 +16,9 @@ pub(super) fn engine(
     config: &Config,
     catalog: &Arc<Catalog>,
 ) -> Result<Option<Engine>, StartError> {
-    let settings = SqlSettings {
-        limits: config.sql.clone(),
-        variables: variables(config),
-    };
+    let settings = SqlSettings { limits: config.sql.clone(), variables: variables(config) };
     let engine = Engine::new(Arc::clone(catalog), settings);
-    engine.map(Some).map_err(|source| StartError::Thread {
-        what: "the SQL threads",
-        source,
-    })
+    engine.map(Some).map_err(|source| StartError::Thread { what: "the SQL threads", source })
 }
 
 impl Frontends {
@@ -40,20 +34,15 @@ impl Frontends {
         let config = served.config;
         let front = config.mysql.front();
         let stopped = self.stopped();
-        let address = self.start_front(
-            "MySQL clients",
-            front,
-            config,
-            listener,
-            |listener, _, tls| {
+        let address =
+            self.start_front("MySQL clients", front, config, listener, |listener, _, tls| {
                 let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
                 let access = access.through("MySQL");
                 let settings = MySqlSettings::new(access, tls, config.mysql.clone());
                 let counters = Arc::clone(&served.counters.mysql);
                 let service = MySql::new(engine, settings, counters);
                 mysql::serve(listener, service, stopped)
-            },
-        )?;
+            })?;
         Ok(Some(address))
     }
 }
@@ -77,10 +66,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("pinba_stats_history", history.clone()),
         ("pinba_stats_gathering_period", period.to_string()),
         ("pinba_temp_pool_size", ingest.temp_pool_size.to_string()),
-        (
-            "pinba_request_pool_size",
-            pool.request_pool_size.to_string(),
-        ),
+        ("pinba_request_pool_size", pool.request_pool_size.to_string()),
         ("pinba_timer_pool_size", pool.timer_pool_size.to_string()),
         ("pinba_tag_report_timeout", history),
         ("have_ssl", tls.to_owned()),
@@ -98,7 +84,5 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         variables.push(("port", mysql.port().to_string()));
     }
     let named = variables.into_iter();
-    named
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+    named.map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -29,23 +29,16 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenSource>, StartError> {
         let opened = open_one(squid, config.ingest.recv_buffer).map_err(|problem| {
             let place = squid.location.to_string();
             let from = squid.from.to_string();
-            StartError::Squid {
-                place,
-                from,
-                problem,
-            }
+            StartError::Squid { place, from, problem }
         })?;
         let from = match &opened {
             Opened::Udp(socket) => SquidFrom::Udp(socket.address),
-            Opened::Tcp(listener) => listener
-                .local_addr()
-                .map_or(squid.from.clone(), SquidFrom::Tcp),
+            Opened::Tcp(listener) => {
+                listener.local_addr().map_or(squid.from.clone(), SquidFrom::Tcp)
+            }
             Opened::File(..) => squid.from.clone(),
         };
-        let source = Source::new(SquidSource {
-            from,
-            ..squid.clone()
-        });
+        let source = Source::new(SquidSource { from, ..squid.clone() });
         let window_secs = config.pool.stats_history.as_secs();
         source.sums.lock().window_secs = u32::try_from(window_secs).unwrap_or(u32::MAX);
         Ok(OpenSource { source, opened })
@@ -74,9 +67,6 @@ fn open_one(squid: &SquidSource, recv_buffer: usize) -> Result<Opened, String> {
 impl OpenSource {
     /// The name of its counters in a snapshot.
     pub(super) fn name(&self) -> SocketName {
-        SocketName {
-            address: self.source.config.from.to_string(),
-            cookie: 0,
-        }
+        SocketName { address: self.source.config.from.to_string(), cookie: 0 }
     }
 }

@@ -103,10 +103,7 @@ impl Startup<'_> {
         let restored = snapshot::restore(reader, &mut live, reports, squids, self.profile, now_ms);
         let Restored { requests, left_out } = restored.map_err(|error| error.to_string())?;
         for NotRestored { report, reason } in &left_out {
-            warn!(
-                report,
-                reason, "A report of the snapshot did not come back as it was."
-            );
+            warn!(report, reason, "A report of the snapshot did not come back as it was.");
         }
         let unix_ms = previous.contents.unix_ms;
         let seconds = start.elapsed().as_secs_f64();
@@ -152,10 +149,7 @@ pub(super) fn go_on_counting(
     }
     if let Some(previous) = previous {
         let names = receivers::names(sockets, &counters.otlps, squids);
-        previous
-            .contents
-            .counters
-            .restore(counters, &names, sockets);
+        previous.contents.counters.restore(counters, &names, sockets);
     }
 }
 
@@ -358,10 +352,7 @@ pub(super) fn nothing_kept(config: &Config) -> Option<String> {
     let folders = [&config.state.dir, &config.history.dir];
     let reason = config.folder_refused.as_ref();
     let reason = reason.filter(|_| folders.iter().all(|dir| dir.is_none()));
-    let why = format!(
-        "all data is kept in memory, and a restart loses it: {}",
-        reason?
-    );
+    let why = format!("all data is kept in memory, and a restart loses it: {}", reason?);
     warn!("{why}. --data DIR (data.dir) names another folder, \"\" none.");
     Some(why)
 }
@@ -380,9 +371,7 @@ pub(super) fn log_ready(
         (frontends.mysql, config.mysql.front().tls().is_some()),
     ];
     // If one of them has TLS, it is logged for both.
-    let says_tls = fronts
-        .iter()
-        .any(|(address, tls)| address.is_some() && *tls);
+    let says_tls = fronts.iter().any(|(address, tls)| address.is_some() && *tls);
     let [http, mysql] = fronts.map(|(address, tls)| match address {
         None => "off".to_owned(),
         Some(address) if !says_tls => address.to_string(),
@@ -400,10 +389,7 @@ pub(super) fn log_ready(
             );
         }
         (Some(data), None, Some(_)) if is_temporary(Path::new(&data)) => {
-            info!(
-                data,
-                "Keeping the past in a temporary folder, which is removed at the stop."
-            );
+            info!(data, "Keeping the past in a temporary folder, which is removed at the stop.");
         }
         (Some(data), _, _) if is_within(config) => info!(data, "Keeping data on disk."),
         (_, Some(state), Some(history)) => info!(state, history, "Keeping data on disk."),
@@ -421,9 +407,7 @@ pub(super) fn log_ready(
 /// Whether all stored data lies in `data.dir`.
 fn is_within(config: &Config) -> bool {
     let data = config.data.dir.as_deref();
-    let mut dirs = [&config.state.dir, &config.history.dir]
-        .into_iter()
-        .flatten();
+    let mut dirs = [&config.state.dir, &config.history.dir].into_iter().flatten();
     data.is_some_and(|data| dirs.all(|dir| dir.starts_with(data)))
 }
 
@@ -446,7 +430,5 @@ pub(super) fn log_start(config: &Config, sockets: &[ReceiveSocket]) {
         }
     }
     let buffers: Vec<_> = sockets.iter().map(|socket| socket.buffer).collect();
-    MemoryPlan::of(config)
-        .granted(&buffers, kernel::udp_memory_max())
-        .log();
+    MemoryPlan::of(config).granted(&buffers, kernel::udp_memory_max()).log();
 }

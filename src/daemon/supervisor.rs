@@ -83,11 +83,8 @@ mod tests {
 
     #[test]
     fn the_watchdog_is_notified_only_while_the_merger_is_alive() {
-        let (alive, asked, given) = (
-            AtomicBool::new(true),
-            AtomicUsize::new(0),
-            AtomicUsize::new(0),
-        );
+        let (alive, asked, given) =
+            (AtomicBool::new(true), AtomicUsize::new(0), AtomicUsize::new(0));
         let shutdown = Shutdown::new();
         let until = |counter: &AtomicUsize, count: usize| {
             while counter.load(Ordering::SeqCst) < count {

@@ -54,10 +54,7 @@ impl Worker {
             run(&requested);
         });
         let thread = thread.map_err(|source| StartError::Thread { what, source })?;
-        Ok(Self {
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Self { stop, thread: Some(thread) })
     }
 
     /// Requests a stop.
@@ -96,9 +93,7 @@ mod tests {
         let name = "daemon::threads::tests::a_thread_that_panics_ends_the_process";
         for (panics, signal) in [("no", None), ("yes", Some(6))] {
             let mut again = Command::new(std::env::current_exe().unwrap());
-            again
-                .args([name, "--exact", "--nocapture"])
-                .env(ASKED, panics);
+            again.args([name, "--exact", "--nocapture"]).env(ASKED, panics);
             let said = again.output().unwrap();
             assert_eq!(said.status.signal(), signal, "{said:?}");
             assert_eq!(said.status.success(), panics == "no", "{said:?}");

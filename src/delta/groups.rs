@@ -50,16 +50,15 @@ impl Groups {
         let logs = || parts.iter().flat_map(SecondPart::logs);
         let reports = parts.iter().flat_map(|it| it.reports.iter());
         let reports: BTreeSet<u64> = reports.map(|it| it.number).collect();
-        self.0
-            .retain(|&it, _| logs().any(|log| log.directory == it));
+        self.0.retain(|&it, _| logs().any(|log| log.directory == it));
         for known in self.0.values_mut() {
             known.reports.retain(|number, _| reports.contains(number));
         }
         for log in logs() {
-            let known = self.0.entry(log.directory).or_insert_with(|| Known {
-                groups: log.nothing_known(),
-                reports: BTreeMap::new(),
-            });
+            let known = self
+                .0
+                .entry(log.directory)
+                .or_insert_with(|| Known { groups: log.nothing_known(), reports: BTreeMap::new() });
             let reports = &mut known.reports;
             known.groups.apply(&log.changes, |group| {
                 reports.values_mut().for_each(|it| it.forget(group));

@@ -94,23 +94,13 @@ impl Stream {
     /// The reader of the seconds from now on, with a queue of `bytes_max` bytes.
     pub fn subscribe(&mut self, bytes_max: usize, now_ms: u64, unix_ms: u64) -> Reader {
         self.begin(now_ms, unix_ms);
-        let queue = Arc::new(Mutex::new(Queue {
-            bytes_max,
-            ..Queue::default()
-        }));
+        let queue = Arc::new(Mutex::new(Queue { bytes_max, ..Queue::default() }));
         self.queue = Some(Arc::clone(&queue));
-        Reader {
-            queue,
-            groups: Groups::default(),
-        }
+        Reader { queue, groups: Groups::default() }
     }
 
     fn begin(&mut self, mono_ms: u64, unix_ms: u64) -> Second {
-        let running = Second {
-            unix_secs: unix_ms / 1000,
-            mono_ms,
-            ..Second::default()
-        };
+        let running = Second { unix_secs: unix_ms / 1000, mono_ms, ..Second::default() };
         std::mem::replace(&mut self.running, running)
     }
 

@@ -43,12 +43,7 @@ impl Sums {
     fn of(requests: u64, hits: u64, each_us: u64) -> Self {
         let mut times = [0; 3];
         times[BOUNDS.partition_point(|&bound| bound < each_us)] = hits;
-        Self {
-            requests,
-            time: u128::from(hits * each_us),
-            hits: hits.into(),
-            times,
-        }
+        Self { requests, time: u128::from(hits * each_us), hits: hits.into(), times }
     }
 
     /// The difference; panics if it is negative.
@@ -135,13 +130,7 @@ impl Seen {
                     hits: row.totals.hits,
                     times,
                 };
-                add(
-                    &mut self.gains,
-                    self.secs.len(),
-                    &report.definition.name,
-                    &key,
-                    more,
-                );
+                add(&mut self.gains, self.secs.len(), &report.definition.name, &key, more);
             });
         }
         self.secs.push(second.secs);
@@ -253,11 +242,7 @@ impl World {
     /// Counts the gain of a row in all reports of a kind.
     fn expect(&mut self, kind: &str, key: &str, more: Sums) {
         add(&mut self.expected, self.seconds, kind, key, more);
-        for made in self
-            .made
-            .iter()
-            .filter(|it| it.kind == kind && it.is_watched)
-        {
+        for made in self.made.iter().filter(|it| it.kind == kind && it.is_watched) {
             add(&mut self.expected, self.seconds, &made.name, key, more);
         }
     }
@@ -277,17 +262,12 @@ impl World {
             request.add_timer(2, 0.125, &[(if tagged { "group" } else { "else" }, group)]);
             world::decode(&mut self.decoder, &request, &mut records);
 
-            let of_request = Sums {
-                hits: 2,
-                ..Sums::of(1, 1, steps * 15_625)
-            };
+            let of_request = Sums { hits: 2, ..Sums::of(1, 1, steps * 15_625) };
             self.expect("info", "", of_request);
             self.expect("report_by_script_name", &script, of_request);
             let same = tagged && group == "db";
-            let timers = [
-                ("db", Sums::of(1, 3, 250_000)),
-                (group, Sums::of(u64::from(!same), 2, 62_500)),
-            ];
+            let timers =
+                [("db", Sums::of(1, 3, 250_000)), (group, Sums::of(u64::from(!same), 2, 62_500))];
             for (group, more) in &timers[..1 + usize::from(tagged)] {
                 self.expect("by_group", group, *more);
                 self.expect("by_both", &format!("{script} {group}"), *more);
@@ -311,14 +291,7 @@ impl World {
     }
 
     fn read(&mut self) {
-        let Self {
-            reader,
-            seen,
-            fold,
-            metrics,
-            minute_rows,
-            ..
-        } = self;
+        let Self { reader, seen, fold, metrics, minute_rows, .. } = self;
         reader.poll(|second, missed| {
             seen.take(second, missed);
             fold.take(second, missed);
@@ -347,11 +320,7 @@ impl World {
             let Live { reports, pool, .. } = &mut self.live;
             filling = reports.fill(rest, pool, 500);
         }
-        self.made.push(Made {
-            name,
-            kind,
-            is_watched: false,
-        });
+        self.made.push(Made { name, kind, is_watched: false });
         self.watch_made();
     }
 
@@ -400,10 +369,7 @@ fn every_second_is_what_a_recount_says() {
     check_series(&world, &world.expected, false);
     check_metrics(&world, &world.expected, false);
     check_history(&world, &world.expected, false);
-    assert_eq!(
-        world.series.status().count("reports") as usize,
-        world.watched.now().len()
-    );
+    assert_eq!(world.series.status().count("reports") as usize, world.watched.now().len());
 }
 
 /// A dropped report leaves nothing; one created under its name has nothing of the first.
@@ -435,16 +401,10 @@ fn a_series_goes_with_its_report() {
         let requests = [Metric::parse("req_count").unwrap()];
         let line = |world: &World| {
             let span = (0, u64::MAX, 1);
-            world
-                .series
-                .lines("made", None, &requests, span)
-                .map(|it| it.points[0].clone())
+            world.series.lines("made", None, &requests, span).map(|it| it.points[0].clone())
         };
         let points = line(&world).unwrap();
-        assert!(
-            points.iter().all(Option::is_none),
-            "nothing is known before"
-        );
+        assert!(points.iter().all(Option::is_none), "nothing is known before");
         run(&mut world, 5);
         let points = line(&world).unwrap();
         assert_eq!(points.iter().flatten().count(), 5, "round {round}");
@@ -502,10 +462,7 @@ fn sums_are_exact_whatever_the_memory() {
             // Of timers under `(other)` those of one request count once.
             assert!(seen.requests <= expected.requests, "{at:?}");
             let is_same = seen.requests == expected.requests;
-            assert!(
-                is_same || of_timers(at) || at.1.starts_with("made"),
-                "{at:?}"
-            );
+            assert!(is_same || of_timers(at) || at.1.starts_with("made"), "{at:?}");
             let requests = expected.requests;
             assert_eq!(Sums { requests, ..seen }, *expected, "{at:?}");
         }
@@ -539,31 +496,19 @@ fn who_falls_behind_is_cut_off_and_that_is_counted() {
     assert!(read > 0 && missed > 0, "{read} {missed}");
     // Those that were read are the newest.
     let first = world.seconds - world.seen.secs.len();
-    let newest = world
-        .expected
-        .split_off(&(first, String::new(), String::new()));
-    let newest = newest
-        .into_iter()
-        .map(|((at, report, key), sums)| ((at - first, report, key), sums));
+    let newest = world.expected.split_off(&(first, String::new(), String::new()));
+    let newest =
+        newest.into_iter().map(|((at, report, key), sums)| ((at - first, report, key), sums));
     assert_eq!(world.seen.gains, newest.collect());
 }
 
 #[test]
 fn what_moved_in_seconds_that_nobody_read_is_in_the_next() {
-    let mut queue = Queue {
-        bytes_max: 8 * size_of::<Second>(),
-        ..Queue::default()
-    };
+    let mut queue = Queue { bytes_max: 8 * size_of::<Second>(), ..Queue::default() };
     let (mut moved, mut missed, mut cuts) = (0, 0, 0);
     for count in 1..=20 {
-        let mut second = Second {
-            requests: 1,
-            ..Second::default()
-        };
-        let of_second = Swaps {
-            count,
-            ..Swaps::default()
-        };
+        let mut second = Second { requests: 1, ..Second::default() };
+        let of_second = Swaps { count, ..Swaps::default() };
         second.moves.add(b"SWAPOUT\0t\0image", &of_second);
         cuts += u64::from(!queue.push(second));
     }
@@ -587,9 +532,6 @@ fn a_stop_ends_the_running_second() {
     world.pass(10, 0);
     world.live.end_second(world.now_ms, world.unix_ms);
     world.read();
-    assert_eq!(
-        (world.seen.requests, &world.seen.secs[..]),
-        (50, &[1, 0][..])
-    );
+    assert_eq!((world.seen.requests, &world.seen.secs[..]), (50, &[1, 0][..]));
     assert_eq!(world.seen.gains, world.expected);
 }

@@ -74,10 +74,7 @@ fn add(
     line: &mut Line,
 ) -> io::Result<()> {
     let mut runs = Vec::new();
-    let want = Want {
-        sums: asked.sums,
-        histograms: false,
-    };
+    let want = Want { sums: asked.sums, histograms: false };
     unit.rows(dataset, want, &mut |place, row| {
         let point = ((row.time - span.start) / asked.step) as usize;
         let is_wanted = asked.key.is_none_or(|wanted| wanted == row.key);

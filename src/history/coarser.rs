@@ -21,12 +21,7 @@ pub(super) struct CoarserRows {
 impl CoarserRows {
     /// Writes rows of `resolution` to a piece.
     pub(super) fn new(to: PendingWriter, resolution: Resolution) -> Self {
-        Self {
-            to,
-            resolution,
-            row: None,
-            written: Ok(()),
-        }
+        Self { to, resolution, row: None, written: Ok(()) }
     }
 
     /// Starts the rows of a dataset.

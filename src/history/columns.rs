@@ -57,15 +57,9 @@ pub struct Want {
 
 impl Want {
     /// Sums and extremes.
-    pub const SUMS: Self = Self {
-        sums: true,
-        histograms: false,
-    };
+    pub const SUMS: Self = Self { sums: true, histograms: false };
     /// All columns.
-    pub const ALL: Self = Self {
-        sums: true,
-        histograms: true,
-    };
+    pub const ALL: Self = Self { sums: true, histograms: true };
 
     /// Whether a column with this content is wanted.
     pub(super) fn has(self, content: Content) -> bool {
@@ -107,11 +101,8 @@ pub(super) fn columns(dataset: &Dataset) -> Columns {
         return vec![("packed".to_owned(), Content::Packed)];
     }
     if let Some(sums) = dataset.own_sums() {
-        let keys = dataset
-            .keys
-            .iter()
-            .enumerate()
-            .map(|(at, name)| (name.clone(), Content::Key(at)));
+        let keys =
+            dataset.keys.iter().enumerate().map(|(at, name)| (name.clone(), Content::Key(at)));
         let counts = sums.map(|(name, measure)| sum(name, measure));
         let time = [("time".to_owned(), Content::Time)];
         return time.into_iter().chain(keys).chain(counts).collect();
@@ -153,19 +144,14 @@ pub(super) fn columns(dataset: &Dataset) -> Columns {
     for (at, key) in dataset.keys.iter().enumerate() {
         let is_taken = |name: &str| {
             let taken = all.iter().chain(&behind).map(|(taken, _)| taken.as_str());
-            taken
-                .chain(FOLDERS)
-                .any(|taken| taken.eq_ignore_ascii_case(name))
+            taken.chain(FOLDERS).any(|taken| taken.eq_ignore_ascii_case(name))
         };
         let mut name = key.clone();
         while is_taken(&name) {
             name.insert_str(0, "key_");
         }
-        let content = if dataset.status == Some(at) {
-            Content::Status(at)
-        } else {
-            Content::Key(at)
-        };
+        let content =
+            if dataset.status == Some(at) { Content::Status(at) } else { Content::Key(at) };
         all.push((name, content));
     }
     all.append(&mut behind);
@@ -363,11 +349,7 @@ pub(super) type Quantiles = [Option<f64>; PERCENTILES.len()];
 
 static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
     let ranks = PERCENTILES.iter();
-    Ranks::new(
-        ranks
-            .filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up))
-            .collect(),
-    )
+    Ranks::new(ranks.filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up)).collect())
 });
 
 /// The percentiles of a row with this histogram; none if it is empty.

@@ -156,11 +156,7 @@ impl Dataset {
     /// A table of raw requests: rows of no report, without keys.
     #[must_use]
     pub fn raw(table: &str) -> Self {
-        Self {
-            report: table.to_owned(),
-            keys: Vec::new(),
-            ..Self::coverage()
-        }
+        Self { report: table.to_owned(), keys: Vec::new(), ..Self::coverage() }
     }
 
     /// Whether it is a table of raw requests.
@@ -184,13 +180,7 @@ impl Dataset {
     /// The dataset of a definition; this status and higher ones are errors.
     #[must_use]
     pub fn of(definition: &Definition, error_status: u32) -> Self {
-        let Definition {
-            level,
-            filters,
-            buckets,
-            extremes,
-            ..
-        } = definition;
+        let Definition { level, filters, buckets, extremes, .. } = definition;
         let is_status = |key: &Key| key.source == KeySource::Field(Field::Status);
         let keys = definition.keys.iter();
         let status = keys.clone().position(is_status);

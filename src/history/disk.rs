@@ -110,10 +110,7 @@ pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     move |error| match error.kind() {
         InvalidData | NotFound | UnexpectedEof => damaged(path, error.to_string()),
         _ if error.raw_os_error().is_some_and(|it| lasting.contains(&it)) => {
-            StoreError::Unreadable {
-                path: path.into(),
-                source: error,
-            }
+            StoreError::Unreadable { path: path.into(), source: error }
         }
         // System limits: descriptors, memory, permissions.
         _ => failed("read", path)(error),
@@ -270,10 +267,7 @@ impl Disk {
             _ => return self.made("link", to),
         };
         let unable = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK];
-        if !unable
-            .iter()
-            .any(|it| error.raw_os_error() == Some(it.raw_os_error()))
-        {
+        if !unable.iter().any(|it| error.raw_os_error() == Some(it.raw_os_error())) {
             return Err(failed("link", to)(error));
         }
         let new = to.with_added_extension("new");

@@ -127,10 +127,7 @@ impl History {
     /// Without rows in memory, with `memory` bytes (`history.memory`), and these parts on disk.
     #[must_use]
     pub fn new(parts: Parts, memory: usize, clock: Arc<dyn Clock>) -> Self {
-        let status = Status {
-            flushed_ms: clock.mono_ms(),
-            ..Status::default()
-        };
+        let status = Status { flushed_ms: clock.mono_ms(), ..Status::default() };
         Self(Arc::new(Shared {
             parts,
             memory: Mutex::default(),
@@ -217,10 +214,7 @@ impl History {
     pub(super) fn end_log(&self, reason: String) {
         MEMORY.lock(&self.0.memory).running.fresh = None;
         self.0.counters.failures.add(1);
-        warn!(
-            reason,
-            "There is no log of seconds until history is written the next time."
-        );
+        warn!(reason, "There is no log of seconds until history is written the next time.");
         self.0.status.lock().log = Some(reason);
     }
 
@@ -369,20 +363,11 @@ impl History {
     }
 
     fn update(&self, change: impl FnOnce(&mut Memory)) {
-        let Shared {
-            memory,
-            bytes_max,
-            counters,
-            ..
-        } = &*self.0;
+        let Shared { memory, bytes_max, counters, .. } = &*self.0;
         let mut memory = MEMORY.lock(memory);
         change(&mut memory);
         if memory.running.bytes() > *bytes_max {
-            let Shrunk {
-                histograms,
-                folded,
-                lost,
-            } = memory.running.shrink(*bytes_max);
+            let Shrunk { histograms, folded, lost } = memory.running.shrink(*bytes_max);
             counters.histograms_dropped.add(histograms);
             counters.keys_folded.add(folded);
             counters.rows_lost.add(lost);
@@ -402,11 +387,8 @@ impl History {
                 memory.log += 1;
                 memory.running.fresh = Some(fresh.turn_to(memory.log));
             }
-            memory.flushing = Some(Flushing {
-                rows: Arc::new(rows),
-                reached: memory.reached.clone(),
-                log,
-            });
+            memory.flushing =
+                Some(Flushing { rows: Arc::new(rows), reached: memory.reached.clone(), log });
         }
         memory.flushing.clone()
     }

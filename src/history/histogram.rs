@@ -93,11 +93,7 @@ pub(super) fn encoded_pairs(
     let (&first, pairs) = bytes.split_first()?;
     let bits = u32::from(first);
     let is_log_linear = *layout == BucketLayout::LogLinear;
-    let known = if is_log_linear {
-        BITS.contains(&bits)
-    } else {
-        first == OWN
-    };
+    let known = if is_log_linear { BITS.contains(&bits) } else { first == OWN };
     let pair = move |(bucket, count)| {
         let bucket = match is_log_linear {
             true => renumbered(bucket, bits, to_bits),
@@ -295,17 +291,13 @@ mod tests {
             let eighths = (8..16_u64).map(move |eighth| (eighth << shift) >> 3);
             eighths.flat_map(|at| [at.saturating_sub(1), at, at + 1])
         });
-        let all = (0..5_000)
-            .chain(edges)
-            .chain([TIME_US_MAX - 1, TIME_US_MAX]);
+        let all = (0..5_000).chain(edges).chain([TIME_US_MAX - 1, TIME_US_MAX]);
         all.filter(|us| *us <= TIME_US_MAX)
     }
 
     fn of(pairs: &[(u32, u64)]) -> Histogram {
         let mut histogram = Histogram::new();
-        pairs
-            .iter()
-            .for_each(|&(bucket, count)| histogram.add(bucket, count));
+        pairs.iter().for_each(|&(bucket, count)| histogram.add(bucket, count));
         histogram
     }
 
@@ -364,10 +356,9 @@ mod tests {
             let again = decode(&encode(&folded, &log, bits), &log).unwrap();
             assert_eq!(pairs(&again), pairs(&folded));
         }
-        for layout in [
-            BucketLayout::linear(10, 1024).unwrap(),
-            BucketLayout::v2(0, 60_000, 32_768).unwrap(),
-        ] {
+        for layout in
+            [BucketLayout::linear(10, 1024).unwrap(), BucketLayout::v2(0, 60_000, 32_768).unwrap()]
+        {
             let own = of(&[(0, 3), (1023, 9), (BUCKET_MAX, 1)]);
             for bits in BITS {
                 let read = decode(&encode(&own, &layout, bits), &layout).unwrap();
@@ -376,12 +367,7 @@ mod tests {
             assert!(decode(&encode(&own, &layout, 6), &log).is_none());
             assert!(decode(&encode(&all, &log, 6), &layout).is_none());
         }
-        assert_eq!(
-            decode(&encode(&Histogram::new(), &log, 4), &log)
-                .unwrap()
-                .len(),
-            0
-        );
+        assert_eq!(decode(&encode(&Histogram::new(), &log, 4), &log).unwrap().len(), 0);
     }
 
     #[test]
@@ -395,10 +381,8 @@ mod tests {
             let bytes: Vec<u8> = (0..seed % 20).map(|at| (seed >> (at * 3)) as u8).collect();
             for first in [0, 3, 4, 6] {
                 let bytes = [&[first][..], &bytes].concat();
-                let _any = (
-                    decode(&bytes, &log),
-                    decode(&bytes, &BucketLayout::linear(1, 8).unwrap()),
-                );
+                let _any =
+                    (decode(&bytes, &log), decode(&bytes, &BucketLayout::linear(1, 8).unwrap()));
             }
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         }

@@ -145,10 +145,8 @@ impl Importer {
         covered_to: Option<u64>,
     ) -> Result<ImportResult, ImportError> {
         let entry = self.config.squids.first().ok_or(ImportError::NoEntry)?;
-        let source = Source::new(SquidSource {
-            name: name.or_else(|| entry.name.clone()),
-            ..entry.clone()
-        });
+        let source =
+            Source::new(SquidSource { name: name.or_else(|| entry.name.clone()), ..entry.clone() });
         let mut taken = self.taken.lock();
         let nothing = |bytes: usize, is_known| ImportResult {
             bytes,
@@ -166,13 +164,8 @@ impl Importer {
         }
         let ingest = &self.config.ingest;
         let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);
-        let mut counting = Counting::new(
-            &self.config,
-            &reports,
-            self.history.run(),
-            *taken,
-            &self.clock,
-        );
+        let mut counting =
+            Counting::new(&self.config, &reports, self.history.run(), *taken, &self.clock);
         let counters = Arc::clone(&self.rule_counters);
         let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
         let now = self.clock.unix_ms() / 1000;
@@ -198,10 +191,7 @@ impl Importer {
                 counting.merge(minute, records);
             }
             self.cover(&counting, &piece, &reports)?;
-            counting.note(
-                &named(&lines[..piece.bytes]),
-                Resolution::Minute.begin(first),
-            );
+            counting.note(&named(&lines[..piece.bytes]), Resolution::Minute.begin(first));
             self.write(counting)?;
         }
         Ok(done)
@@ -304,11 +294,7 @@ impl Importer {
             return Ok(());
         };
         let (done, is_done) = mpsc::sync_channel(1);
-        let import = Import {
-            rows,
-            requests,
-            done,
-        };
+        let import = Import { rows, requests, done };
         self.inbox.send(import).map_err(|_| ImportError::Stopping)?;
         let written = is_done.recv().map_err(|_| ImportError::Stopping)?;
         written.map_err(ImportError::NotWritten)

@@ -128,9 +128,7 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
         |(part, problem): &(&Arc<Part>, String)| format!("{}: {problem}", part.path.display());
     verified.problems = problems.map(shown).collect();
     let counted = |path: &PathBuf| is_in(&manifest, path) || is_in(&now, path);
-    let uncounted = on_disk
-        .into_iter()
-        .filter(|path| !counted(path) && path.exists());
+    let uncounted = on_disk.into_iter().filter(|path| !counted(path) && path.exists());
     verified.uncounted = uncounted.collect();
     verified.missing = now.missing().map(|part| part.path.clone()).collect();
     verified.orphans = orphans_in(dir)?;
@@ -157,10 +155,7 @@ fn read(dir: &Path) -> Result<Manifest, StoreError> {
 fn verify_part(part: &Arc<Part>) -> Result<(), String> {
     let (bytes, crc) = checksum(&part.path).map_err(|error| error.to_string())?;
     if bytes != part.bytes {
-        return Err(format!(
-            "it has {bytes} bytes, and {} were written",
-            part.bytes
-        ));
+        return Err(format!("it has {bytes} bytes, and {} were written", part.bytes));
     }
     if crc != part.crc {
         return Err("its checksum is not that of what was written".to_owned());

@@ -91,12 +91,7 @@ struct FreshRecord {
 
 impl Fresh {
     pub(super) fn new(file: u64, bytes_max: usize) -> Self {
-        Self {
-            file,
-            records: Vec::new(),
-            bytes: 0,
-            bytes_max,
-        }
+        Self { file, records: Vec::new(), bytes: 0, bytes_max }
     }
 
     /// Adds what a row gained; `is_known`: its key was added for this file before.
@@ -112,12 +107,7 @@ impl Fresh {
         }
         let file = self.file;
         if self.records.last().is_none_or(|last| last.file != file) {
-            self.records.push(FreshRecord {
-                file,
-                rows: 0,
-                section: None,
-                bytes: MAGIC.to_vec(),
-            });
+            self.records.push(FreshRecord { file, rows: 0, section: None, bytes: MAGIC.to_vec() });
         }
         if let Some(record) = self.records.last_mut() {
             let before = record.bytes.len();
@@ -235,10 +225,7 @@ fn replay_record(
             Entry::Row(row) => row,
             Entry::Lines(from, requests, swaps) => {
                 let reading = files.entry(from.to_owned()).or_default();
-                let tallies = [
-                    (&mut reading.requests, requests),
-                    (&mut reading.swaps, swaps),
-                ];
+                let tallies = [(&mut reading.requests, requests), (&mut reading.swaps, swaps)];
                 for (tally, [begin, end]) in tallies.into_iter().filter(|it| it.1[0] < it.1[1]) {
                     tally.add(begin..end);
                 }
@@ -371,10 +358,7 @@ impl Log {
             // If it is read again, the result is the same.
             let file = File::options().write(true).open(&path);
             let cut = file.map_err(failed("cut", &path));
-            if cut
-                .and_then(|mut file| self.disk.cut(&mut file, &path, whole))
-                .is_ok()
-            {
+            if cut.and_then(|mut file| self.disk.cut(&mut file, &path, whole)).is_ok() {
                 self.files.insert(number, whole);
             }
         }
@@ -386,12 +370,7 @@ impl Log {
     /// # Errors
     /// When that cannot be done: nothing may be appended to that file any more.
     pub(super) fn append(&mut self, fresh: Fresh) -> Result<(), StoreError> {
-        for FreshRecord {
-            file: number,
-            bytes,
-            ..
-        } in fresh.records
-        {
+        for FreshRecord { file: number, bytes, .. } in fresh.records {
             if number <= self.flushed_to {
                 continue;
             }

@@ -159,28 +159,20 @@ impl Manifest {
         let mut text = Vec::new();
         io::Read::read_to_end(&mut file, &mut text).map_err(failed("read", &path))?;
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
-        let head = lines
-            .next()
-            .and_then(checked)
-            .ok_or_else(|| damaged("its first line".to_owned()))?;
+        let head =
+            lines.next().and_then(checked).ok_or_else(|| damaged("its first line".to_owned()))?;
         let bad = |error: serde_json::Error| damaged(error.to_string());
         let Format { format } = serde_json::from_slice(head).map_err(bad)?;
         if format > FORMAT {
-            return Err(StoreError::Newer {
-                path,
-                found: format,
-                known: FORMAT,
-            });
+            return Err(StoreError::Newer { path, found: format, known: FORMAT });
         }
-        let mut manifest = Self {
-            head: serde_json::from_slice(head).map_err(bad)?,
-            ..Self::new(dir)
-        };
+        let mut manifest =
+            Self { head: serde_json::from_slice(head).map_err(bad)?, ..Self::new(dir) };
         while let Some(line) = lines.next() {
             match checked(line) {
-                Some(line) => manifest
-                    .apply(serde_json::from_slice(line).map_err(bad)?)
-                    .map_err(damaged)?,
+                Some(line) => {
+                    manifest.apply(serde_json::from_slice(line).map_err(bad)?).map_err(damaged)?
+                }
                 None if lines.any(|line| checked(line).is_some()) => {
                     return Err(damaged(
                         "a line that others follow has a wrong checksum".to_owned(),
@@ -206,8 +198,7 @@ impl Manifest {
         self.next = commit.next;
         self.head.run = commit.run.unwrap_or(self.head.run);
         self.aged = commit.aged.or(self.aged);
-        self.datasets
-            .extend(commit.datasets.into_iter().map(Arc::new));
+        self.datasets.extend(commit.datasets.into_iter().map(Arc::new));
         for path in &commit.remove {
             self.parts
                 .remove(path)
@@ -233,10 +224,7 @@ impl Manifest {
     fn part(&self, entry: Entry) -> Result<(String, Arc<Part>), String> {
         let sections = entry.sections.iter().map(|&(at, rows)| {
             let dataset = self.datasets.get(at)?;
-            Some(Section {
-                dataset: Arc::clone(dataset),
-                rows,
-            })
+            Some(Section { dataset: Arc::clone(dataset), rows })
         });
         let sections: Option<Vec<_>> = sections.collect();
         let part = Part {
@@ -280,21 +268,13 @@ impl Manifest {
     ) -> io::Result<Vec<u8>> {
         let names: Vec<_> = files.map(|part| self.name(&part.path)).collect();
         self.left.extend(names.iter().cloned());
-        let commit = Commit {
-            next: self.next,
-            left: names,
-            ..Commit::default()
-        };
+        let commit = Commit { next: self.next, left: names, ..Commit::default() };
         line(&commit)
     }
 
     /// The line that records a new run, after existing ones.
     pub(super) fn run_line(&self) -> io::Result<Vec<u8>> {
-        line(&Commit {
-            next: self.next,
-            run: Some(self.head.run),
-            ..Commit::default()
-        })
+        line(&Commit { next: self.next, run: Some(self.head.run), ..Commit::default() })
     }
 
     /// The whole manifest, without removed and deleted files, and the datasets by number in it:
@@ -333,11 +313,7 @@ impl Manifest {
             bytes: part.bytes,
             crc: part.crc,
             written: part.written,
-            sections: part
-                .sections
-                .iter()
-                .map(|it| (number(&it.dataset), it.rows))
-                .collect(),
+            sections: part.sections.iter().map(|it| (number(&it.dataset), it.rows)).collect(),
         };
         let add = add.map(&mut entry).collect();
         let missing = missing.map(|part| entry(part)).collect();
@@ -408,10 +384,7 @@ impl Manifest {
         self.head.run += 1;
         let is_gone = |_: &String, part: &mut Arc<Part>| {
             fs::metadata(&part.path).is_err_and(|error| {
-                matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                )
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
             })
         };
         let is_back = |_: &String, part: &mut Arc<Part>| {

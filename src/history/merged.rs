@@ -53,11 +53,7 @@ impl Source {
     pub(super) fn of(part: &Part, times: Range<u64>) -> Result<Self, StoreError> {
         let source = Self::open(&Disk::default(), part)?;
         let damage = Some(RefCell::default());
-        Ok(Self {
-            times,
-            damage,
-            ..source
-        })
+        Ok(Self { times, damage, ..source })
     }
 
     fn rows(&self, dataset: &Dataset) -> Cursor<'_> {
@@ -82,12 +78,7 @@ impl Source {
 impl Cursor<'_> {
     /// Reads the next row that counts; returns whether there is one.
     fn advance(&mut self) -> Result<bool, StoreError> {
-        let Source {
-            path,
-            times,
-            damage,
-            ..
-        } = self.source;
+        let Source { path, times, damage, .. } = self.source;
         loop {
             if self.at == self.rows.len {
                 let block = self.blocks.next().transpose();
@@ -117,11 +108,7 @@ impl Cursor<'_> {
 
     /// Takes the row that was read.
     fn take(&mut self) -> Row {
-        Row {
-            key: self.row.key.clone(),
-            gain: std::mem::take(&mut self.row.gain),
-            ..self.row
-        }
+        Row { key: self.row.key.clone(), gain: std::mem::take(&mut self.row.gain), ..self.row }
     }
 }
 
@@ -150,13 +137,8 @@ impl<'s> Merged<'s> {
             sources: Vec::with_capacity(sources.len()),
             order: Vec::with_capacity(sources.len()),
             before_row,
-            span: Range {
-                start: u64::MAX,
-                end: 0,
-            },
-            secs: sources
-                .first()
-                .map_or(0, |source| source.file.resolution().secs()),
+            span: Range { start: u64::MAX, end: 0 },
+            secs: sources.first().map_or(0, |source| source.file.resolution().secs()),
             ended: Ok(()),
         };
         for (at, source) in sources.iter().enumerate() {

@@ -34,12 +34,7 @@ impl MinuteRows {
     /// error.
     #[must_use]
     pub fn new(history: History, error_status: u32) -> Self {
-        Self {
-            history,
-            error_status,
-            swaps: Arc::new(Dataset::swaps()),
-            datasets: HashMap::new(),
-        }
+        Self { history, error_status, swaps: Arc::new(Dataset::swaps()), datasets: HashMap::new() }
     }
 
     /// Adds a second. `missed`: requests of earlier seconds that were dropped unread.
@@ -103,12 +98,7 @@ fn cover(
     loop {
         let minute = Resolution::Minute.begin(at);
         let secs = left.min(minute + Resolution::Minute.secs() - at);
-        let ran = Coverage {
-            secs,
-            missed,
-            keys_folded,
-            ..Coverage::default()
-        };
+        let ran = Coverage { secs, missed, keys_folded, ..Coverage::default() };
         running.cover(&dataset.coverage_key(), minute, ran);
         (at, left, missed, keys_folded) = (at + secs, left - secs, 0, 0);
         if left == 0 {

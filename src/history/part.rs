@@ -50,9 +50,7 @@ impl Part {
     /// Whether it has rows of a dataset.
     #[must_use]
     pub fn has(&self, dataset: &Dataset) -> bool {
-        self.sections
-            .iter()
-            .any(|section| *section.dataset == *dataset)
+        self.sections.iter().any(|section| *section.dataset == *dataset)
     }
 
     /// Whether it has raw requests.

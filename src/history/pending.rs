@@ -88,14 +88,8 @@ impl PendingWriter {
             to,
             at: MAGIC.len() as u64,
             block: None,
-            footer: Footer {
-                resolution,
-                sections: Vec::new(),
-            },
-            span: Range {
-                start: u64::MAX,
-                end: 0,
-            },
+            footer: Footer { resolution, sections: Vec::new() },
+            span: Range { start: u64::MAX, end: 0 },
         })
     }
 
@@ -179,10 +173,8 @@ impl PendingWriter {
 }
 
 fn sections(footer: &Footer) -> Vec<Section> {
-    let section = |place: &Place| Section {
-        dataset: Arc::new(place.dataset.clone()),
-        rows: place.rows,
-    };
+    let section =
+        |place: &Place| Section { dataset: Arc::new(place.dataset.clone()), rows: place.rows };
     footer.sections.iter().map(section).collect()
 }
 
@@ -273,11 +265,7 @@ impl PendingFile {
         }
         let lead = read_u64(&file, lead_at)?;
         let footer = read_checked(&file, lead, before(lead_at, (lead as u32).into())?)?;
-        Ok(Self {
-            footer: serde_json::from_slice(&footer)?,
-            file: Arc::new(file),
-            is_first_format,
-        })
+        Ok(Self { footer: serde_json::from_slice(&footer)?, file: Arc::new(file), is_first_format })
     }
 
     pub(super) fn resolution(&self) -> Resolution {

@@ -147,16 +147,11 @@ impl Store {
     /// days.
     fn due(&self, now: u64, is_raw: bool) -> Option<(Resolution, Vec<Arc<Part>>)> {
         let mut waiting: BTreeMap<(Resolution, u64), Vec<&Arc<Part>>> = BTreeMap::new();
-        for part in self
-            .manifest
-            .parts()
-            .filter(|part| !part.is_published() && part.is_raw() == is_raw)
+        for part in
+            self.manifest.parts().filter(|part| !part.is_published() && part.is_raw() == is_raw)
         {
             let span = part.resolution.file_span(part.span.start);
-            waiting
-                .entry((part.resolution, span.start))
-                .or_default()
-                .push(part);
+            waiting.entry((part.resolution, span.start)).or_default().push(part);
         }
         let is_due = |&(&(resolution, begin), pieces): &(&(Resolution, u64), &Vec<&Arc<Part>>)| {
             let span = resolution.file_span(begin);
@@ -164,9 +159,7 @@ impl Store {
             let (first, last) = (written().min().unwrap_or(0), written().max().unwrap_or(0));
             // A clock that was set back has written in the future.
             let is_quiet = now < last || last + QUIET_SECS <= now || first + WAIT_SECS_MAX <= now;
-            let finer = waiting
-                .keys()
-                .find(|(finer, at)| *finer < resolution && span.contains(at));
+            let finer = waiting.keys().find(|(finer, at)| *finer < resolution && span.contains(at));
             let bytes: u64 = pieces.iter().map(|part| part.bytes).sum();
             let is_much = is_raw && bytes >= RAW_BYTES;
             is_much
@@ -238,11 +231,7 @@ impl Store {
             return Ok(None);
         }
         let name = file_name(&section.dataset, resolution, span.start, &path);
-        let contents = Contents {
-            resolution,
-            sections: vec![section],
-            span,
-        };
+        let contents = Contents { resolution, sections: vec![section], span };
         let name = self.folder.path.join(name);
         self.stage(path, &file, name, contents, now).map(Some)
     }

@@ -79,11 +79,7 @@ impl ReadPlan {
             }
         }
         let resolutions = reads.iter().map(|(part, _)| part.resolution);
-        Self {
-            resolution: resolutions.max().unwrap_or(Resolution::Minute),
-            span,
-            reads,
-        }
+        Self { resolution: resolutions.max().unwrap_or(Resolution::Minute), span, reads }
     }
 }
 

@@ -49,10 +49,7 @@ impl RowsSnapshot {
             let mut memory = running.next().unwrap_or_default();
             let flushing = view.flushing.iter();
             memory.extend(flushing.flat_map(|rows| rows.batches(dataset)));
-            Self {
-                parts: Arc::clone(&view.parts),
-                memory: memory.into(),
-            }
+            Self { parts: Arc::clone(&view.parts), memory: memory.into() }
         })
     }
 
@@ -65,21 +62,17 @@ impl RowsSnapshot {
             (0..rows.len).map(move |row| rows.time(row)).min()
         });
         let unstored = in_memory.min();
-        Resolution::ALL
-            .into_iter()
-            .fold(unstored, |finer, resolution| {
-                let parts = self
-                    .parts
-                    .iter()
-                    .filter(|part| part.resolution == resolution && part.has(dataset));
-                let coarser = parts.map(|part| part.span.start).min();
-                match (finer, coarser) {
-                    (Some(finer), Some(coarser)) if coarser + resolution.secs() <= finer => {
-                        Some(coarser)
-                    }
-                    (finer, coarser) => finer.or(coarser),
+        Resolution::ALL.into_iter().fold(unstored, |finer, resolution| {
+            let parts =
+                self.parts.iter().filter(|part| part.resolution == resolution && part.has(dataset));
+            let coarser = parts.map(|part| part.span.start).min();
+            match (finer, coarser) {
+                (Some(finer), Some(coarser)) if coarser + resolution.secs() <= finer => {
+                    Some(coarser)
                 }
-            })
+                (finer, coarser) => finer.or(coarser),
+            }
+        })
     }
 }
 
@@ -119,10 +112,7 @@ impl Run {
         let place = place as u32;
         match runs.last_mut() {
             Some(last) if last.to == to && last.places.end == place => last.places.end += 1,
-            _ => runs.push(Self {
-                to,
-                places: place..place + 1,
-            }),
+            _ => runs.push(Self { to, places: place..place + 1 }),
         }
     }
 }
@@ -151,11 +141,7 @@ impl ReadUnit {
 
     /// Rows in memory.
     pub(super) fn of_memory(rows: Arc<[RecordBatch]>, times: Range<u64>) -> Self {
-        Self {
-            part: None,
-            source: Source::Memory(rows),
-            times,
-        }
+        Self { part: None, source: Source::Memory(rows), times }
     }
 
     /// The units of a part.
@@ -165,11 +151,7 @@ impl ReadUnit {
         dataset: &Dataset,
         read_as: &ReadAs,
     ) -> io::Result<Vec<Self>> {
-        let unit = |source| Self {
-            part: Some(Arc::clone(part)),
-            source,
-            times: times.clone(),
-        };
+        let unit = |source| Self { part: Some(Arc::clone(part)), source, times: times.clone() };
         let file = File::open(&part.path)?;
         if !part.is_published() {
             let pending = Arc::new(PendingFile::open(file)?);
@@ -272,10 +254,7 @@ impl ReadUnit {
             for (row, number) in (0..rows.len).zip(&mut numbers) {
                 if let Some((_, to)) = wanted.next_if(|it| it.0 as usize == number) {
                     let blob = rows.blob(row);
-                    each(
-                        to,
-                        blob.map_or(HistogramRef::Unknown, HistogramRef::Encoded),
-                    );
+                    each(to, blob.map_or(HistogramRef::Unknown, HistogramRef::Encoded));
                 }
             }
         }
@@ -383,10 +362,7 @@ mod tests {
                 })
             };
             let parts = parts.iter().map(part).collect();
-            let rows = RowsSnapshot {
-                parts,
-                ..RowsSnapshot::default()
-            };
+            let rows = RowsSnapshot { parts, ..RowsSnapshot::default() };
             rows.kept_from(&dataset)
         };
         let day = (Resolution::Day, 86_400);

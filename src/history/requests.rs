@@ -109,11 +109,7 @@ impl Requests {
             KeptRequests::Tail => {
                 Selection::Tail(Box::new(Tail::new(bytes_max, error_status, seed)))
             }
-            KeptRequests::All => Selection::All {
-                kept: Vec::new(),
-                bytes: 0,
-                bytes_max,
-            },
+            KeptRequests::All => Selection::All { kept: Vec::new(), bytes: 0, bytes_max },
             KeptRequests::None => return None,
         };
         let (size, next) = {
@@ -172,9 +168,7 @@ impl Requests {
 
     /// Selects from all that was merged meanwhile; false when a flush has to make room for more of it.
     pub fn select(&self) -> bool {
-        COPIER
-            .lock(&self.0.copier)
-            .select(&self.0.live, self.limit())
+        COPIER.lock(&self.0.copier).select(&self.0.live, self.limit())
     }
 
     /// Sets the first id that may not be looked at yet.
@@ -211,9 +205,7 @@ impl Requests {
 
     /// Records that this many were written; `None` if that failed.
     pub(super) fn end_flush(&self, written: Option<usize>) {
-        self.0
-            .kept
-            .fetch_add(written.unwrap_or_default() as u64, Ordering::Relaxed);
+        self.0.kept.fetch_add(written.unwrap_or_default() as u64, Ordering::Relaxed);
         // After a failure it is tried again, with the same rows if they come with a position.
         COPIER.lock(&self.0.copier).is_flushing = written.is_none() && self.has_limit();
     }

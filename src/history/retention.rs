@@ -57,10 +57,7 @@ const PACE: u64 = 4;
 impl AgeClock {
     /// From the manifest.
     pub(super) fn of(unix_secs: Option<u64>) -> Self {
-        Self {
-            unix_ms: unix_secs.map(|secs| secs.saturating_mul(1_000)),
-            mono_ms: None,
-        }
+        Self { unix_ms: unix_secs.map(|secs| secs.saturating_mul(1_000)), mono_ms: None }
     }
 
     fn advance(&mut self, unix_ms: u64, mono_ms: u64) {
@@ -138,9 +135,7 @@ impl Store {
         let mut bytes = parts + self.seconds.bytes();
         // Removed parts that are still being read will become free.
         let mut free = self.free()?.saturating_add(self.removed_bytes());
-        let Retention {
-            size_max, free_min, ..
-        } = self.retention;
+        let Retention { size_max, free_min, .. } = self.retention;
         let now = self.age.unix_secs().map_or(now, |aged| aged.min(now));
         goes.retain(|(part, is_kept)| {
             part.is_published() || part.resolution.coarser().is_none() || *is_kept

@@ -17,10 +17,7 @@ pub struct Gain {
 impl Gain {
     /// Sums without a histogram.
     pub(super) fn of(totals: Totals) -> Self {
-        Self {
-            sum: Sum::of(totals, None),
-            ..Self::default()
-        }
+        Self { sum: Sum::of(totals, None), ..Self::default() }
     }
 
     /// The gain of requests with these times: microseconds, and the number of requests.
@@ -32,16 +29,9 @@ impl Gain {
             totals.requests += count;
             totals.time += u128::from(us) * u128::from(count);
             histogram.add(buckets.bucket(us), count);
-            extremes.widen(&Extremes {
-                time_min: us,
-                time_max: us,
-                memory_peak_max: 0,
-            });
+            extremes.widen(&Extremes { time_min: us, time_max: us, memory_peak_max: 0 });
         }
-        Self {
-            sum: Sum::of(totals, Some(histogram)),
-            extremes,
-        }
+        Self { sum: Sum::of(totals, Some(histogram)), extremes }
     }
 
     /// Adds another gain.

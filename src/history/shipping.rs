@@ -119,16 +119,11 @@ impl Cursor {
         next_number: u64,
         parts: impl Iterator<Item = &'p Arc<Part>>,
     ) -> u64 {
-        let everything = ShipKinds {
-            rollups: true,
-            requests: true,
-        };
+        let everything = ShipKinds { rollups: true, requests: true };
         let parts: Vec<_> = parts.filter(|part| everything.has(part)).collect();
         let mut lost = 0;
-        for (off, (is_raw, is_wanted)) in self
-            .off
-            .iter_mut()
-            .zip([(false, what.rollups), (true, what.requests)])
+        for (off, (is_raw, is_wanted)) in
+            self.off.iter_mut().zip([(false, what.rollups), (true, what.requests)])
         {
             if !is_wanted {
                 off.get_or_insert(next_number);
@@ -239,11 +234,8 @@ impl Shipping {
             disk.sync_folder(&folder)?;
         }
         let before = found.as_ref().map(|cursor| cursor.off);
-        let mut cursor = found.unwrap_or(Cursor {
-            format: FORMAT,
-            begin: next_number,
-            ..Cursor::default()
-        });
+        let mut cursor =
+            found.unwrap_or(Cursor { format: FORMAT, begin: next_number, ..Cursor::default() });
         let lost = cursor.set_kinds(what, next_number, parts);
         if lost > 0 {
             warn!(
@@ -282,10 +274,7 @@ impl Shipping {
             let path = inner.folder.join(name);
             disk.link(&part.path, &path)?;
             if !inner.kept.iter().any(|it| it.path == path) {
-                let second = Part {
-                    path,
-                    ..Part::clone(part)
-                };
+                let second = Part { path, ..Part::clone(part) };
                 inner.kept.push(Arc::new(second));
             }
         }
@@ -415,10 +404,8 @@ impl Shipping {
         let inner = LOCK.lock(&self.0);
         let pieces = inner.pieces(&parts);
         let files = parts.iter().filter(|part| part.is_published());
-        let mut waiting = Waiting {
-            dropped: inner.cursor.dropped + inner.dropped,
-            ..Waiting::default()
-        };
+        let mut waiting =
+            Waiting { dropped: inner.cursor.dropped + inner.dropped, ..Waiting::default() };
         for part in pieces.values().chain(files) {
             if inner.what.has(part) && inner.cursor.lacks(part) {
                 waiting.rows += part.rows();
@@ -504,11 +491,7 @@ impl Inner {
 /// The next cut beyond `done`, if there is anything to ship.
 fn cut(done: &Cut, pieces: &BTreeMap<u64, Arc<Part>>, now: u64) -> Option<Cut> {
     let over = Resolution::Minute.begin(now.saturating_sub(FINAL_SECS));
-    let mut to = Cut {
-        number: done.number + 1,
-        minute: over.max(done.minute),
-        ..*done
-    };
+    let mut to = Cut { number: done.number + 1, minute: over.max(done.minute), ..*done };
     let (mut bytes, mut more) = (0, false);
     for (place, (number, part)) in pieces.range(done.below..).enumerate() {
         bytes += part.bytes;
@@ -536,11 +519,7 @@ fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
     let cursor: Cursor = cursor.map_err(|error| damaged(path, error.to_string()))?;
     match cursor.format {
         ..=FORMAT => Ok(Some(cursor)),
-        found => Err(StoreError::Newer {
-            path: path.to_owned(),
-            found,
-            known: FORMAT,
-        }),
+        found => Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT }),
     }
 }
 
@@ -561,11 +540,7 @@ fn kept(folder: &Path) -> Result<Vec<(PathBuf, u32)>, StoreError> {
 /// old, its rows.
 fn numbers(path: &Path) -> impl Iterator<Item = u64> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let numbers: Vec<_> = stem
-        .split('-')
-        .skip(1)
-        .map_while(|it| it.parse().ok())
-        .collect();
+    let numbers: Vec<_> = stem.split('-').skip(1).map_while(|it| it.parse().ok()).collect();
     numbers.into_iter()
 }
 

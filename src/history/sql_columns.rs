@@ -82,13 +82,9 @@ impl Wanted {
         equal: impl Fn(&str) -> Option<String>,
     ) -> Self {
         let schema = schema(dataset);
-        let all = columns(dataset)
-            .into_iter()
-            .zip(schema.fields().iter().cloned());
+        let all = columns(dataset).into_iter().zip(schema.fields().iter().cloned());
         let has = |at: usize, name: &str| at == 0 || wanted.field_with_name(name).is_ok();
-        let all = all
-            .enumerate()
-            .filter(|(at, (_, field))| has(*at, field.name()));
+        let all = all.enumerate().filter(|(at, (_, field))| has(*at, field.name()));
         let (columns, fields): (Columns, Vec<_>) = all.map(|(_, column)| column).unzip();
         let equal = |name: String| equal(&name).map(|text| (name, text));
         Self {
@@ -145,9 +141,7 @@ impl Wanted {
     fn of_unit(&self, unit: &ReadUnit) -> io::Result<Batches> {
         let batches = unit.batches(&self.dataset, &self.columns, None, &self.read_as)?;
         let (wanted, times) = (self.clone(), unit.times.clone());
-        Ok(Box::new(
-            batches.map(move |batch| wanted.shown(&batch?, &times)),
-        ))
+        Ok(Box::new(batches.map(move |batch| wanted.shown(&batch?, &times))))
     }
 
     /// Turns a stored batch into the columns shown, without the rows of other times.

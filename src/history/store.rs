@@ -123,10 +123,7 @@ impl Lost {
         part.sections.iter().map(move |section| Self {
             dataset: Arc::clone(&section.dataset),
             time,
-            what: Coverage {
-                rows_lost: section.rows,
-                ..Coverage::default()
-            },
+            what: Coverage { rows_lost: section.rows, ..Coverage::default() },
         })
     }
 }
@@ -220,9 +217,7 @@ impl Store {
             },
         };
         store.age = AgeClock::of(store.manifest.aged);
-        store
-            .disk
-            .make_folder(&store.pending(), files::FOLDER_MODE)?;
+        store.disk.make_folder(&store.pending(), files::FOLDER_MODE)?;
         let flushed_to = store.manifest.log.unwrap_or_default();
         store.seconds = Log::find(&store.disk, &store.pending(), flushed_to)?;
         store.seconds.bytes_max = retention.size_max / LOG_SHARE;
@@ -235,9 +230,7 @@ impl Store {
     /// it.
     fn orphan(&mut self, file: &Path) {
         let dir = self.dir();
-        let to = dir
-            .join(ORPHANS)
-            .join(file.strip_prefix(dir).unwrap_or(file));
+        let to = dir.join(ORPHANS).join(file.strip_prefix(dir).unwrap_or(file));
         let made = files::create_folder(to.parent().unwrap_or(dir), files::FOLDER_MODE);
         let beside = file.with_added_extension("orphan");
         let made = made.map_err(failed("make", &to));
@@ -386,8 +379,7 @@ impl Store {
     /// Truncates appended bytes that may be incomplete.
     fn cut_commits(&mut self) -> Result<(), StoreError> {
         let path = Manifest::path(&self.folder.path);
-        self.disk
-            .cut(&mut self.commits, &path, self.commits_bytes)?;
+        self.disk.cut(&mut self.commits, &path, self.commits_bytes)?;
         self.disk.sync_folder(&self.folder.path)?;
         reserve(&self.commits, self.commits_bytes);
         Ok(())
@@ -399,9 +391,7 @@ impl Store {
 
     /// A new file with a temporary name.
     pub(super) fn create(&mut self) -> Result<(PathBuf, File), StoreError> {
-        let path = self
-            .pending()
-            .join(format!("{}.new", self.manifest.take_number()));
+        let path = self.pending().join(format!("{}.new", self.manifest.take_number()));
         self.leftover.push(path.clone());
         let file = self.disk.create(&path)?;
         Ok((path, file))
@@ -418,11 +408,7 @@ impl Store {
     ) -> Result<Staged, StoreError> {
         self.disk.sync(file, &path)?;
         let (bytes, crc) = checksum(&path).map_err(failed("read", &path))?;
-        let Contents {
-            resolution,
-            sections,
-            span,
-        } = contents;
+        let Contents { resolution, sections, span } = contents;
         let part = Part {
             rolled: Part::is_rolled(&to, resolution),
             path: to,
@@ -506,16 +492,11 @@ impl Store {
         if let Some(shipping) = self.shipping.as_ref().filter(|_| !add.is_empty()) {
             shipping.keep(&self.disk, &remove)?;
         }
-        let (commit, line) = self
-            .manifest
-            .commit(&add, &remove, up_to)
-            .map_err(failed("write", &path))?;
+        let (commit, line) =
+            self.manifest.commit(&add, &remove, up_to).map_err(failed("write", &path))?;
         self.is_unsure = true;
         self.disk.append(&mut self.commits, &path, &line)?;
-        self.manifest
-            .apply(commit)
-            .map_err(io::Error::other)
-            .map_err(failed("write", &path))?;
+        self.manifest.apply(commit).map_err(io::Error::other).map_err(failed("write", &path))?;
         self.is_unsure = false;
         self.commits_bytes += announced + line.len() as u64;
         self.leftover.clear();
@@ -548,11 +529,7 @@ impl Store {
             if is_deleted {
                 manifest.forget(&part.path);
             }
-            if let Some(folder) = part
-                .path
-                .parent()
-                .filter(|_| is_deleted && part.is_published())
-            {
+            if let Some(folder) = part.path.parent().filter(|_| is_deleted && part.is_published()) {
                 // A date without files; others are not empty.
                 let _not_empty = fs::remove_dir(folder);
             }
@@ -568,12 +545,7 @@ impl Store {
     /// Sets a damaged or unreadable piece aside: its rows are lost, all others are not.
     pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Result<(), StoreError> {
         self.repair_manifest()?;
-        let Some(part) = self
-            .manifest
-            .parts()
-            .find(|part| part.path == path)
-            .cloned()
-        else {
+        let Some(part) = self.manifest.parts().find(|part| part.path == path).cloned() else {
             return Ok(());
         };
         // A second name before the commit, after which the first is deleted: whatever happens in

@@ -153,12 +153,7 @@ impl Rows {
             totals: Totals::ZERO,
             extremes: Extremes::NOTHING,
         });
-        let Self {
-            hasher,
-            index,
-            rows,
-            ..
-        } = self;
+        let Self { hasher, index, rows, .. } = self;
         index.insert_unique(hash, row, |row| hasher.hash_one(&*rows[*row as usize].key));
         row
     }
@@ -213,11 +208,7 @@ impl Sums {
         }
         let mut sums = Self::of(dataset, all, Box::new(home));
         lacking.append(&mut sums.lacking);
-        Self {
-            lacking,
-            bits,
-            ..sums
-        }
+        Self { lacking, bits, ..sums }
     }
 
     /// From rows summed elsewhere.
@@ -235,12 +226,7 @@ impl Sums {
                 exact_bytes(PAST_ANSWERS_BYTES_MAX as u64)
             ));
         }
-        Self {
-            rows,
-            histograms,
-            bits: LOG_LINEAR_BITS,
-            lacking,
-        }
+        Self { rows, histograms, bits: LOG_LINEAR_BITS, lacking }
     }
 
     /// The rows, in no particular order.
@@ -316,8 +302,7 @@ impl LocalHistograms {
         let mut lacking = Vec::new();
         for (unit, mut runs, error) in found {
             if !is_first {
-                runs.iter_mut()
-                    .for_each(|run| run.to = moved[run.to as usize]);
+                runs.iter_mut().for_each(|run| run.to = moved[run.to as usize]);
             }
             self.runs[unit] = runs;
             lacking.extend(error);

@@ -122,10 +122,7 @@ impl Attempts {
                 0
             }
             Some(error) => {
-                error!(
-                    error,
-                    "Cannot write history: it stays in memory, and is tried again."
-                );
+                error!(error, "Cannot write history: it stays in memory, and is tried again.");
                 (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX)
             }
         };
@@ -156,13 +153,7 @@ impl Writer {
             retained: 0,
         };
         work.flush_ms = work.next_flush();
-        let mut writer = Self {
-            store: None,
-            open,
-            open_ms: 0,
-            work,
-            imports: None,
-        };
+        let mut writer = Self { store: None, open, open_ms: 0, work, imports: None };
         writer.open();
         writer
     }
@@ -269,12 +260,7 @@ impl Writer {
             if self.work.clock.mono_ms() >= self.open_ms {
                 self.open();
             }
-            let Self {
-                store: Some(store),
-                work,
-                ..
-            } = &mut self
-            else {
+            let Self { store: Some(store), work, .. } = &mut self else {
                 continue;
             };
             store.advance_age(&*work.clock);
@@ -355,10 +341,7 @@ impl Work {
             false => FLUSH_REQUESTS.begin(),
         };
         // First: none may be looked at that came after the rows.
-        requests
-            .filter(|_| is_joint)
-            .iter()
-            .for_each(|it| it.hold());
+        requests.filter(|_| is_joint).iter().for_each(|it| it.hold());
         let rows = (is_due || is_joint).then(|| self.history.begin_flush());
         let rows = rows.flatten();
         let limit = rows.as_ref().map_or(0, |rows| rows.reached.next_id);
@@ -380,9 +363,7 @@ impl Work {
                 requests.iter().for_each(|it| it.clear());
             });
         }
-        requests
-            .iter()
-            .for_each(|it| it.end_flush(written.is_ok().then_some(raw.len())));
+        requests.iter().for_each(|it| it.end_flush(written.is_ok().then_some(raw.len())));
         if written.is_ok() {
             stage.worked(store.counts.rows_written - before + raw.len() as u64);
         }
@@ -471,10 +452,7 @@ impl Work {
             store.lost.push(Lost {
                 dataset: Arc::new(Dataset::raw(REQUEST)),
                 time: self.now(),
-                what: Coverage {
-                    missed: missed - self.missed,
-                    ..Coverage::default()
-                },
+                what: Coverage { missed: missed - self.missed, ..Coverage::default() },
             });
             self.missed = missed;
         }
@@ -500,20 +478,11 @@ impl Work {
     /// Publishes the result of an attempt, and the data on disk.
     fn record_attempt(&self, store: &Store, is_failure: bool) {
         let mut readings = readings(store);
-        readings.extend(
-            self.requests
-                .iter()
-                .flat_map(|requests| requests.readings()),
-        );
-        let error = self
-            .writing
-            .error
-            .as_ref()
-            .or(self.maintenance.error.as_ref());
+        readings.extend(self.requests.iter().flat_map(|requests| requests.readings()));
+        let error = self.writing.error.as_ref().or(self.maintenance.error.as_ref());
         let set_aside = set_aside(store.dir());
         let error = error.cloned();
-        self.history
-            .record_attempt(is_failure, error, set_aside, readings);
+        self.history.record_attempt(is_failure, error, set_aside, readings);
     }
 }
 

@@ -87,17 +87,12 @@ pub(super) fn is_temporary(path: &Path) -> bool {
 /// `12.piece`, `12.new`, `13-0123abcd-12.parquet`.
 fn is_ours(path: &Path) -> bool {
     let ending = path.extension().and_then(|it| it.to_str());
-    let stem = path
-        .file_stem()
-        .and_then(|it| it.to_str())
-        .unwrap_or_default();
+    let stem = path.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
     let number = stem.rsplit('-').next().unwrap_or_default();
     matches!(ending, Some("piece" | "new" | "parquet"))
         && !number.is_empty()
         && number.bytes().all(|byte| byte.is_ascii_digit())
-        && stem
-            .bytes()
-            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+        && stem.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
 /// Size and checksum of a file.

@@ -102,23 +102,14 @@ impl UnflushedRows {
             true => OTHER_ID,
             false => self.hasher.hash_one(key).max(FIRST_ID),
         };
-        let row = RowDelta {
-            id,
-            key: RowKey::Bytes(key),
-            encoded,
-            totals,
-            times,
-            extremes,
-        };
+        let row = RowDelta { id, key: RowKey::Bytes(key), encoded, totals, times, extremes };
         self.add_row(dataset, time, &row);
     }
 
     /// Adds to the row of an id. A key with several ids has several rows.
     pub(super) fn add_row(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>) {
         let part = self.part(dataset);
-        let Part {
-            moments, other_key, ..
-        } = &mut self.parts[part];
+        let Part { moments, other_key, .. } = &mut self.parts[part];
         let rows = moments.entry(time).or_insert_with(|| {
             let rows = Rows::default();
             self.bytes += MOMENT_BYTES + rows.bytes();
@@ -210,11 +201,7 @@ impl UnflushedRows {
             let keyed = rows.keyed().iter().map(|row| (false, row));
             let other = rows.other.iter().map(|row| (true, &**row));
             let rows = keyed.chain(other);
-            rows.map(move |(is_other, kept)| Stored {
-                time,
-                is_other,
-                kept,
-            })
+            rows.map(move |(is_other, kept)| Stored { time, is_other, kept })
         })
     }
 
@@ -334,10 +321,7 @@ impl UnflushedRows {
                         (row.key().to_vec(), Coverage { secs: 0, ..of })
                     }));
                 } else {
-                    let cover = Coverage {
-                        rows_lost,
-                        ..Coverage::default()
-                    };
+                    let cover = Coverage { rows_lost, ..Coverage::default() };
                     covers.push((part.dataset.coverage_key(), cover));
                 }
             }

@@ -89,11 +89,7 @@ pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result
     // SQL mostly reads, even in a POST body; its handler decides on statements that would change
     // something.
     let annotates = *method == Method::POST && path == ANNOTATIONS || path.starts_with(SILENCES);
-    let needed = if annotates {
-        Role::Annotate
-    } else {
-        Role::Admin
-    };
+    let needed = if annotates { Role::Annotate } else { Role::Admin };
     let may_read_by_post = ["/api/v1/sql", REPLAY].contains(&path);
     if reads || may_read_by_post || identity.role >= needed {
         return Ok(());
@@ -176,10 +172,7 @@ mod tests {
 
     #[test]
     fn reading_needs_no_more_than_read_and_changing_needs_admin() {
-        let who = |role| Identity {
-            name: Some("kim".into()),
-            role,
-        };
+        let who = |role| Identity { name: Some("kim".into()), role };
         for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
             assert!(permit(&who(Role::Read), &method, "/api/v1/reports").is_ok());
         }

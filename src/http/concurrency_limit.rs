@@ -72,12 +72,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn one_runs_one_waits_the_next_is_refused() {
-        let limit = Arc::new(ConcurrencyLimit::new(
-            "queries",
-            1,
-            1,
-            Duration::from_secs(60),
-        ));
+        let limit = Arc::new(ConcurrencyLimit::new("queries", 1, 1, Duration::from_secs(60)));
         let first = limit.enter().await.unwrap();
         let second = tokio::spawn({
             let limit = Arc::clone(&limit);

@@ -68,9 +68,7 @@ impl Progress {
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.opened.elapsed().as_millis())
-            .unwrap_or(u64::MAX)
-            .max(1)
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
     fn moved(&self) {
@@ -131,10 +129,7 @@ pub(super) async fn drive(
     stop: watch::Receiver<bool>,
 ) {
     let progress = Arc::new(Progress::new());
-    let stream = Tracked {
-        stream,
-        progress: Arc::clone(&progress),
-    };
+    let stream = Tracked { stream, progress: Arc::clone(&progress) };
     let Some(tls) = &settings.tls else {
         return converse(stream, progress, peer, router, settings, stop).await;
     };
@@ -294,19 +289,13 @@ mod tests {
             assert_eq!(progress.overdue(&settings), None);
         }
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(
-            progress.overdue(&settings),
-            Some("it took too long over one answer")
-        );
+        assert_eq!(progress.overdue(&settings), Some("it took too long over one answer"));
         progress.endless();
         assert_eq!(progress.overdue(&settings), None);
         drop(answering);
         progress.flushed();
         assert_eq!(progress.overdue(&settings), None);
         tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(
-            progress.overdue(&settings),
-            Some("nothing moved for too long")
-        );
+        assert_eq!(progress.overdue(&settings), Some("nothing moved for too long"));
     }
 }

@@ -30,19 +30,13 @@ pub(super) struct Problem {
 }
 
 /// Sent with every 401. The realm reveals nothing, since its reader has not logged in yet.
-const CHALLENGES: [&str; 2] = [
-    "Basic realm=\"restricted\", charset=\"UTF-8\"",
-    "Bearer realm=\"restricted\"",
-];
+const CHALLENGES: [&str; 2] =
+    ["Basic realm=\"restricted\", charset=\"UTF-8\"", "Bearer realm=\"restricted\""];
 
 impl Problem {
     /// An error with just a status and a reason.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        let problem = Self {
-            status,
-            document: Map::new(),
-            headers: Vec::new(),
-        };
+        let problem = Self { status, document: Map::new(), headers: Vec::new() };
         problem
             .with("type", "about:blank")
             .with("title", status.canonical_reason().unwrap_or("Error"))
@@ -65,9 +59,7 @@ impl Problem {
     pub(super) fn login(detail: impl Into<String>) -> Self {
         let [basic, bearer] = CHALLENGES.map(HeaderValue::from_static);
         let problem = Self::new(StatusCode::UNAUTHORIZED, detail);
-        problem
-            .header(WWW_AUTHENTICATE, basic)
-            .header(WWW_AUTHENTICATE, bearer)
+        problem.header(WWW_AUTHENTICATE, basic).header(WWW_AUTHENTICATE, bearer)
     }
 
     /// Sets the seconds after which a retry makes sense.
@@ -101,10 +93,7 @@ impl Problem {
     pub(super) fn method(method: &Method, allow: &str) -> Self {
         let detail = format!("{method} is not possible here; accepted: {allow}");
         let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, detail);
-        problem.header(
-            ALLOW,
-            HeaderValue::from_str(allow).expect("names of methods"),
-        )
+        problem.header(ALLOW, HeaderValue::from_str(allow).expect("names of methods"))
     }
 
     /// Adds the accepted values, to the text and as a list.
@@ -123,9 +112,7 @@ impl Problem {
     /// The detail for readers of pages, without the part for programs.
     pub(super) fn detail_for_pages(&self) -> &str {
         let detail = self.detail();
-        detail
-            .strip_suffix(LISTED)
-            .map_or(detail, |detail| detail.trim_end_matches(';'))
+        detail.strip_suffix(LISTED).map_or(detail, |detail| detail.trim_end_matches(';'))
     }
 
     /// The body as sent.

@@ -60,11 +60,7 @@ pub(super) fn take_of(
     source: &Catalog,
     report: &str,
 ) -> Result<Whose, Problem> {
-    take(params, || {
-        source
-            .listed(report)
-            .map_or_else(|_| Vec::new(), |it| it.keys)
-    })
+    take(params, || source.listed(report).map_or_else(|_| Vec::new(), |it| it.keys))
 }
 
 /// Takes time and selection for a report: for the fleet, the default is the report's window up to

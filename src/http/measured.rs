@@ -44,11 +44,7 @@ async fn answer(
         let mut event = instrument.begin_in_task();
         event.statement(|| {
             let (method, uri) = (request.method(), request.uri());
-            Statement::new(
-                &format!("{method} {uri}"),
-                &format!("{method} {path}"),
-                None,
-            )
+            Statement::new(&format!("{method} {uri}"), &format!("{method} {path}"), None)
         });
         let response = next.run(request).await;
         let status = response.status();

@@ -151,7 +151,5 @@ async fn turn_away(stream: TcpStream) -> hyper::Result<()> {
     });
     let mut connection = hyper::server::conn::http1::Builder::new();
     let connection = connection.keep_alive(false);
-    connection
-        .serve_connection(TokioIo::new(stream), answer)
-        .await
+    connection.serve_connection(TokioIo::new(stream), answer).await
 }

@@ -58,11 +58,7 @@ struct Refused {
 
 impl Refused {
     fn new(reason: BodyRefusal, detail: impl Into<String>) -> Self {
-        Self {
-            reason,
-            detail: detail.into(),
-            headers: Vec::new(),
-        }
+        Self { reason, detail: detail.into(), headers: Vec::new() }
     }
 
     fn with(mut self, name: HeaderName, value: &'static str) -> Self {
@@ -119,9 +115,7 @@ async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response
         Form::Json => JSON,
     };
     response.headers_mut().extend(headers);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     request_checks::protect(response.headers_mut());
     response
 }

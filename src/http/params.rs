@@ -63,8 +63,7 @@ impl Params {
 
     /// One of them, whether or not a handler reads it.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.iter()
-            .find_map(|(given, value)| (given == name).then_some(value))
+        self.iter().find_map(|(given, value)| (given == name).then_some(value))
     }
 
     /// Those that no handler has read yet.
@@ -73,8 +72,7 @@ impl Params {
             Some(prefix) => given.starts_with(prefix),
             None => given == known,
         };
-        self.iter()
-            .filter(move |(given, _)| !self.known.iter().any(|known| is_known(given, known)))
+        self.iter().filter(move |(given, _)| !self.known.iter().any(|known| is_known(given, known)))
     }
 
     /// [`rest`](Self::rest) as key columns, each by its index in `keys`, with the text to match.
@@ -234,9 +232,7 @@ impl Params {
             !changed && !matches!(name, "offset" | "before_id" | "before")
         };
         let kept = self.iter().filter(|(name, _)| stays(name));
-        let set = changes
-            .iter()
-            .filter_map(|(name, value)| Some((*name, (*value)?)));
+        let set = changes.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
         Self::from_pairs(kept.chain(set).map(owned).collect())
     }
 
@@ -249,10 +245,7 @@ impl Params {
         }
         let condition = format!("{prefix}{}", tag.unwrap_or_default());
         let mut changes = vec![("tag", None), ("value", None)];
-        changes.extend(
-            tag.and(value)
-                .map(|value| (condition.as_str(), Some(value))),
-        );
+        changes.extend(tag.and(value).map(|value| (condition.as_str(), Some(value))));
         self.changed(&changes)
     }
 
@@ -379,9 +372,7 @@ fn decode(text: &str) -> Result<String, Problem> {
 
 /// Names and values, borrowed.
 pub(super) fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
-    pairs
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
+    pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
 pub(super) fn owned((name, value): (&str, &str)) -> (String, String) {
@@ -389,11 +380,7 @@ pub(super) fn owned((name, value): (&str, &str)) -> (String, String) {
 }
 
 /// Characters that need no encoding in any part of a URL.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Percent-encodes a name or a value for a path or a query.
 #[must_use]
@@ -437,11 +424,7 @@ mod tests {
             problem.detail(),
             "limt: unknown parameter; did you mean \"limit\"? accepted: limit, sort"
         );
-        let body = Params::parse(Some("x=1"))
-            .unwrap()
-            .finish()
-            .unwrap_err()
-            .body();
+        let body = Params::parse(Some("x=1")).unwrap().finish().unwrap_err().body();
         assert!(body.contains("there are none here"), "{body}");
     }
 
@@ -467,17 +450,7 @@ mod tests {
         assert_eq!(decimal("7", 6, Up), Some(7_000_000));
         assert_eq!(decimal("1700000000.5", 0, Up), Some(1_700_000_001));
         assert_eq!(decimal("1700000000.5", 0, Down), Some(1_700_000_000));
-        for text in [
-            "",
-            ".",
-            "1.",
-            ".5",
-            "-1",
-            "1e3",
-            "nan",
-            "1,5",
-            "99999999999999999999",
-        ] {
+        for text in ["", ".", "1.", ".5", "-1", "1e3", "nan", "1,5", "99999999999999999999"] {
             assert_eq!(decimal(text, 6, Up), None, "{text}");
         }
     }
@@ -538,18 +511,9 @@ mod tests {
         for (text, secs) in cases {
             assert_eq!(unix_secs(text, Down), Some(secs), "{text}");
         }
-        assert_eq!(
-            unix_secs("2023-11-14T22:13:20.001Z", Up),
-            Some(1_700_000_001)
-        );
-        assert_eq!(
-            unix_secs("2023-11-14T22:13:20.999Z", Down),
-            Some(1_700_000_000)
-        );
-        assert_eq!(
-            unix_secs("2023-11-14T22:13:20.000Z", Up),
-            Some(1_700_000_000)
-        );
+        assert_eq!(unix_secs("2023-11-14T22:13:20.001Z", Up), Some(1_700_000_001));
+        assert_eq!(unix_secs("2023-11-14T22:13:20.999Z", Down), Some(1_700_000_000));
+        assert_eq!(unix_secs("2023-11-14T22:13:20.000Z", Up), Some(1_700_000_000));
     }
 
     #[test]

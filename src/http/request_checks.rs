@@ -85,18 +85,13 @@ pub(super) async fn around(
 /// Adds the headers that tell browsers how to treat a response, unless it sets them itself.
 pub(super) fn protect(headers: &mut HeaderMap) {
     let mut set = |name, value| {
-        headers
-            .entry(name)
-            .or_insert(HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     };
     set(X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(CACHE_CONTROL, "no-store");
     set(REFERRER_POLICY, "no-referrer");
     set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");
-    set(
-        CONTENT_SECURITY_POLICY,
-        "default-src 'none'; frame-ancestors 'none'",
-    );
+    set(CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'");
 }
 
 /// Converts the router's own short refusals to the common form. Pages show errors as pages.
@@ -145,10 +140,7 @@ fn check(request: &Request, host_names: &[String]) -> Result<(), Problem> {
     let header_bytes: usize = headers.iter().map(line).sum();
     if header_bytes > HEADER_BYTES_MAX {
         let why = format!("the headers have {header_bytes} bytes; accepted: {HEADER_BYTES_MAX}");
-        return Err(Problem::new(
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            why,
-        ));
+        return Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, why));
     }
     let host = host(request)?;
     if let Some(host) = &host {
@@ -359,15 +351,9 @@ mod tests {
         }
         assert_eq!(status("/", &[("host", "evil.example")]), 421);
         assert_eq!(status("/", &[]), 400);
-        assert_eq!(
-            status("/", &[("host", "localhost"), ("host", "localhost")]),
-            400
-        );
+        assert_eq!(status("/", &[("host", "localhost"), ("host", "localhost")]), 400);
         assert_eq!(status("/", &[("host", "x@localhost")]), 400);
-        assert_eq!(
-            status("http://evil.example/", &[("host", "localhost")]),
-            421
-        );
+        assert_eq!(status("http://evil.example/", &[("host", "localhost")]), 421);
     }
 
     #[test]
@@ -417,10 +403,7 @@ mod tests {
     fn heads_are_bounded() {
         let long = "x".repeat(URI_BYTES_MAX);
         assert_eq!(status(&format!("/{long}"), &[("host", "localhost")]), 414);
-        assert_eq!(
-            status(&format!("/?{}", &long[2..]), &[("host", "localhost")]),
-            200
-        );
+        assert_eq!(status(&format!("/?{}", &long[2..]), &[("host", "localhost")]), 200);
         let wide = "x".repeat(HEADER_BYTES_MAX);
         assert_eq!(status("/", &[("host", "localhost"), ("x", &wide)]), 431);
     }

@@ -40,10 +40,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/reports/{name}", report),
         ("/api/v1/reports/{name}/series", get(series::read)),
         ("/api/v1/reports/{name}/heatmap", get(heatmap::get)),
-        (
-            ANNOTATIONS,
-            get(annotations::list).post(annotations::create),
-        ),
+        (ANNOTATIONS, get(annotations::list).post(annotations::create)),
         ("/api/v1/annotations/{id}", delete(annotations::remove)),
         ("/api/v1/alerts", get(alerts::list)),
         ("/api/v1/slos", get(alerts::slos)),
@@ -81,10 +78,7 @@ pub(super) fn router(
     // stranger's 401, which would reveal which paths exist.
     Router::new()
         .fallback_service(router)
-        .layer(axum::middleware::from_fn_with_state(
-            app,
-            request_checks::around,
-        ))
+        .layer(axum::middleware::from_fn_with_state(app, request_checks::around))
 }
 
 /// 404.

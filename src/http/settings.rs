@@ -102,10 +102,7 @@ impl HttpSettings {
         Self {
             access: Access::open(),
             open_health: false,
-            host_names: host_names
-                .iter()
-                .map(|name| name.to_ascii_lowercase())
-                .collect(),
+            host_names: host_names.iter().map(|name| name.to_ascii_lowercase()).collect(),
             tls: None,
             connections_max: 256,
             // Half: one peer cannot keep all others out, and a proxy in front has enough.

@@ -123,11 +123,7 @@ impl Span {
     fn here(&self, now_ms: u64) -> Result<(i64, Tz), Problem> {
         let tz = self.tz.as_deref().unwrap_or("UTC");
         let tz = zone(tz).ok_or_else(|| {
-            refused(
-                "tz",
-                tz,
-                "names of time zones such as Europe/Berlin, or UTC",
-            )
+            refused("tz", tz, "names of time zones such as Europe/Berlin, or UTC")
         })?;
         Ok((i64::try_from(now_ms / 1_000).unwrap_or_default(), tz))
     }
@@ -191,9 +187,7 @@ fn zone(name: &str) -> Option<Tz> {
 fn read_moment(text: &str, now: i64, tz: Tz, rounding: Rounding) -> Option<u64> {
     let found = moment(text, rounding);
     let found = found.map(i64::try_from).and_then(Result::ok);
-    let found = found
-        .or_else(|| on_calendar(text, tz))
-        .or_else(|| reckoned(text, now, tz))?;
+    let found = found.or_else(|| on_calendar(text, tz)).or_else(|| reckoned(text, now, tz))?;
     (0..END).contains(&found).then_some(found.cast_unsigned())
 }
 
@@ -210,9 +204,7 @@ fn before(text: &str, span: &Range<u64>, now: i64, tz: Tz) -> Option<Range<u64>>
     if let Some(steps) = back {
         let shift = |at: u64| {
             let at = at.cast_signed();
-            let moved = steps
-                .iter()
-                .try_fold(at, |at, (count, unit)| unit.step(at, -count, tz))?;
+            let moved = steps.iter().try_fold(at, |at, (count, unit)| unit.step(at, -count, tz))?;
             u64::try_from(moved).ok()
         };
         let moved = shift(span.start)?..shift(span.end)?;
@@ -225,20 +217,10 @@ fn before(text: &str, span: &Range<u64>, now: i64, tz: Tz) -> Option<Range<u64>>
 /// Parses `2023-11-14`, `2023-11-14T22:13`, `2023-11-14 22:13:20` as local time in a zone.
 fn on_calendar(text: &str, tz: Tz) -> Option<i64> {
     let midnight = |date: NaiveDate| date.and_time(NaiveTime::MIN);
-    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d")
-        .map(midnight)
-        .ok();
-    let formats = [
-        "%Y-%m-%dT%H:%M",
-        "%Y-%m-%dT%H:%M:%S",
-        "%Y-%m-%d %H:%M",
-        "%Y-%m-%d %H:%M:%S",
-    ];
-    let time = || {
-        formats
-            .iter()
-            .find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())
-    };
+    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").map(midnight).ok();
+    let formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"];
+    let time =
+        || formats.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
     resolved(date.or_else(time)?, tz)
 }
 
@@ -261,9 +243,7 @@ fn reckoned(text: &str, now: i64, tz: Tz) -> Option<i64> {
             '-' | '+' => {
                 let sign = if sign == '-' { -1 } else { 1 };
                 let steps = steps(step).filter(|steps| !steps.is_empty())?;
-                steps
-                    .iter()
-                    .try_fold(at, |at, (count, unit)| unit.step(at, sign * count, tz))?
+                steps.iter().try_fold(at, |at, (count, unit)| unit.step(at, sign * count, tz))?
             }
             _ => return None,
         };
@@ -277,9 +257,7 @@ fn steps(mut text: &str) -> Option<Vec<(i64, Unit)>> {
     while !text.is_empty() {
         let digits = text.find(|it: char| !it.is_ascii_digit())?;
         let (count, rest) = text.split_at(digits);
-        let letters = rest
-            .find(|it: char| it.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let letters = rest.find(|it: char| it.is_ascii_digit()).unwrap_or(rest.len());
         let (unit, rest) = rest.split_at(letters);
         // A unit without a number means one.
         let count = if count.is_empty() {
@@ -326,11 +304,8 @@ impl Unit {
         let count = count.unsigned_abs();
         let days = |each: u64| {
             let days = Days::new(count.checked_mul(each)?);
-            let moved = if forward {
-                local.checked_add_days(days)
-            } else {
-                local.checked_sub_days(days)
-            };
+            let moved =
+                if forward { local.checked_add_days(days) } else { local.checked_sub_days(days) };
             resolved(moved?, tz)
         };
         let months = |each: u64| {
@@ -474,10 +449,7 @@ mod tests {
             assert_eq!(read(text, BERLIN), Some(at(moment)), "{text}");
         }
         // Half an hour off.
-        assert_eq!(
-            read("@h", Tz::Asia__Kolkata),
-            Some(at("2026-03-29T12:30:00Z"))
-        );
+        assert_eq!(read("@h", Tz::Asia__Kolkata), Some(at("2026-03-29T12:30:00Z")));
         // A midnight that did not exist.
         let santiago = read("2026-09-06", Tz::America__Santiago);
         assert_eq!(santiago, Some(at("2026-09-06T04:00:00Z")));
@@ -509,14 +481,10 @@ mod tests {
         let spans = Zone(BERLIN);
         // 2 is skipped.
         let shown = spans.every(2 * 3_600, day.start..day.start + 6 * 3_600);
-        let shown: Vec<String> = shown
-            .map(|at| spans.shown(at).format("%H:%M").to_string())
-            .collect();
+        let shown: Vec<String> =
+            shown.map(|at| spans.shown(at).format("%H:%M").to_string()).collect();
         assert_eq!(shown, ["00:00", "03:00", "04:00", "06:00"]);
-        assert_eq!(
-            spans.every(86_400, day.clone()).collect::<Vec<_>>(),
-            [day.start]
-        );
+        assert_eq!(spans.every(86_400, day.clone()).collect::<Vec<_>>(), [day.start]);
         assert_eq!(spans.name(), "Europe/Berlin");
     }
 

@@ -143,10 +143,7 @@ impl<'a> Cursor<'a> {
     /// A fixed number of `N` bytes, in little-endian order.
     #[inline(always)]
     pub(super) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], RejectReason> {
-        let (bytes, rest) = self
-            .rest
-            .split_first_chunk()
-            .ok_or(RejectReason::Truncated)?;
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(RejectReason::Truncated)?;
         self.rest = rest;
         Ok(*bytes)
     }
@@ -161,10 +158,7 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], RejectReason> {
         let len = usize::try_from(self.varint()?).map_err(|_| RejectReason::Truncated)?;
-        let (bytes, rest) = self
-            .rest
-            .split_at_checked(len)
-            .ok_or(RejectReason::Truncated)?;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(RejectReason::Truncated)?;
         self.rest = rest;
         Ok(bytes)
     }
@@ -262,11 +256,7 @@ fn long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), RejectReason> {
 /// create one.
 #[inline(always)]
 const fn two_byte_key(first: u8, second: u8) -> u32 {
-    if first < 0x80 {
-        0
-    } else {
-        (first & 0x7f) as u32 | ((second as u32) << 7)
-    }
+    if first < 0x80 { 0 } else { (first & 0x7f) as u32 | ((second as u32) << 7) }
 }
 
 /// The low 32 bits of a number.

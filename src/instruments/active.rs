@@ -182,9 +182,7 @@ impl Running {
         };
         let (event, thread) = (&mut self.event, self.thread);
         let timer = event.kind.timer(self.instrument.class, &registry.timers);
-        event.end = event
-            .start
-            .map(|start| registry.timers.now(timer).max(start));
+        event.end = event.start.map(|start| registry.timers.now(timer).max(start));
         event.end_id = Some(thread.leave(self.depth));
         let time = event.start.zip(event.end).map(|(start, end)| end - start);
         let statement = self.statement.as_ref();

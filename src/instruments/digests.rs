@@ -140,9 +140,7 @@ pub fn all() -> Vec<Row> {
     let digests = DIGESTS.lock();
     let digests = digests.iter().flat_map(HashMap::values);
     let with_sums = digests.map(|digest| (Arc::clone(digest), *digest.sums.lock()));
-    with_sums
-        .filter(|(_, sums)| sums.totals.count > 0)
-        .collect()
+    with_sums.filter(|(_, sums)| sums.totals.count > 0).collect()
 }
 
 /// Returns the number of statements whose digest had no room.

@@ -36,12 +36,10 @@ pub enum Span {
 #[must_use]
 pub fn events(kind: Kind, span: Span) -> Vec<Recorded> {
     match span {
-        Span::Current => thread::all()
-            .flat_map(|thread| thread.current.of(kind))
-            .collect(),
-        Span::History => thread::all()
-            .flat_map(|thread| thread.history[kind as usize].recent())
-            .collect(),
+        Span::Current => thread::all().flat_map(|thread| thread.current.of(kind)).collect(),
+        Span::History => {
+            thread::all().flat_map(|thread| thread.history[kind as usize].recent()).collect()
+        }
         Span::HistoryLong => LONG[kind as usize].recent().collect(),
     }
 }

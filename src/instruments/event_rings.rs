@@ -57,9 +57,7 @@ impl Cell {
         let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
         let event = Event::of(words);
         let is_statement = event.kind == Kind::Statements;
-        let statement = is_statement
-            .then(|| self.statement.lock().clone())
-            .flatten();
+        let statement = is_statement.then(|| self.statement.lock().clone()).flatten();
         fence(Ordering::Acquire);
         let is_whole = self.sequence.load(Ordering::Relaxed) == before;
         is_whole.then_some((before / 2 - 1, (event, statement)))

@@ -34,11 +34,7 @@ pub fn set_pools(pools: Vec<(&str, Gauge)>) {
     let pools = pools.into_iter().filter_map(|(name, gauge)| {
         let instrument = registry()?.named(format!("memory/pinbad/{name}"))?;
         let seen = None;
-        Some(Pool {
-            instrument,
-            gauge,
-            seen,
-        })
+        Some(Pool { instrument, gauge, seen })
     });
     *POOLS.lock() = pools.collect();
 }
@@ -51,16 +47,8 @@ pub fn read() -> Vec<(&'static Instrument, Used)> {
         let (is_on, _) = pool.instrument.switches();
         let now = is_on.then(|| (pool.gauge)()).flatten();
         let now = now.unwrap_or_else(|| pool.seen.map_or(0, |it| it.now));
-        let seen = pool.seen.get_or_insert(Used {
-            now,
-            low: now,
-            high: now,
-        });
-        *seen = Used {
-            now,
-            low: seen.low.min(now),
-            high: seen.high.max(now),
-        };
+        let seen = pool.seen.get_or_insert(Used { now, low: now, high: now });
+        *seen = Used { now, low: seen.low.min(now), high: seen.high.max(now) };
         (pool.instrument, *seen)
     });
     read.collect()

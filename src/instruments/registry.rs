@@ -303,9 +303,7 @@ impl Registry {
             None => list.push(instrument),
         }
         let place = (class.first + at + 1) as u32;
-        instrument
-            .switch
-            .store(place << SWITCHES, Ordering::Relaxed);
+        instrument.switch.store(place << SWITCHES, Ordering::Relaxed);
         let (enabled, timed) = match known {
             Some(at) => list[at].switches(),
             None => self.wanted(instrument.name),
@@ -339,9 +337,7 @@ impl Registry {
     #[must_use]
     pub fn all(&self) -> Vec<&'static Instrument> {
         let classes = self.classes.iter();
-        classes
-            .flat_map(|class| class.list.read().clone())
-            .collect()
+        classes.flat_map(|class| class.list.read().clone()).collect()
     }
 
     /// Returns the instrument whose sums are at this index.
@@ -362,9 +358,7 @@ impl Registry {
     #[must_use]
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
         let classes = CLASSES.iter().zip(&self.classes).take(CLASSES_SET);
-        classes
-            .map(|((_, word, _), class)| (*word, class.lost.load(Ordering::Relaxed)))
-            .collect()
+        classes.map(|((_, word, _), class)| (*word, class.lost.load(Ordering::Relaxed))).collect()
     }
 
     /// Switches all declarations of an instrument.
@@ -529,20 +523,14 @@ mod tests {
         let keys = [&FIRST, &AGAIN, &SECOND, &THIRD].map(|it| registry.register(it));
         assert_eq!(keys, [1, 1, 2, 0]);
         assert_eq!(FIRST.place(), AGAIN.place());
-        assert_eq!(
-            (FIRST.switches(), SECOND.switches()),
-            ((true, false), (true, true))
-        );
+        assert_eq!((FIRST.switches(), SECOND.switches()), ((true, false), (true, true)));
         assert_eq!(THIRD.switches(), (false, false));
         assert_eq!(registry.lost()[Class::Stage as usize], ("stage", 1));
         assert_eq!(registry.lost()[Class::File as usize], ("file", 0));
         let second = SECOND.place().and_then(|place| registry.at(place));
         assert_eq!(second.map(|it| it.name), Some(SECOND.name));
         registry.switch("stage/test/first", false, true);
-        assert_eq!(
-            (FIRST.switches(), AGAIN.switches()),
-            ((false, true), (false, true))
-        );
+        assert_eq!((FIRST.switches(), AGAIN.switches()), ((false, true), (false, true)));
         // Switching an unregistered instrument has no effect.
         registry.switch("stage/test/third", true, true);
         assert_eq!(THIRD.switches(), (false, false));
@@ -550,10 +538,8 @@ mod tests {
 
     #[test]
     fn consumers_govern_those_below() {
-        let registry = Registry::new(&Settings {
-            enabled: Vec::new(),
-            classes_max: [1; CLASSES_SET],
-        });
+        let registry =
+            Registry::new(&Settings { enabled: Vec::new(), classes_max: [1; CLASSES_SET] });
         let waits = Kind::Waits.consumer();
         let on = |at: usize| registry.effective.load(Ordering::Relaxed) & (1 << at) != 0;
         assert!((0..CONSUMERS.len()).all(on));

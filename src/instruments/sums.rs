@@ -60,15 +60,7 @@ impl Totals {
     }
 
     fn values(&self) -> [u64; 7] {
-        let Self {
-            count,
-            timed,
-            sum,
-            min,
-            max,
-            errors,
-            rows,
-        } = *self;
+        let Self { count, timed, sum, min, max, errors, rows } = *self;
         [count, timed, sum, min, max, errors, rows]
     }
 

@@ -15,10 +15,7 @@ static ASKED: Instrument = Instrument::new("statement/unit/asked");
 
 /// Starts the registry of this process: tests share it, and each switches only its own instruments.
 fn begin() {
-    let settings = Settings {
-        enabled: vec!["%".to_owned()],
-        classes_max: [100; CLASSES_SET],
-    };
+    let settings = Settings { enabled: vec!["%".to_owned()], classes_max: [100; CLASSES_SET] };
     start(&settings, &[&OUTER, &INNER, &BUSY, &ASKED]);
 }
 
@@ -87,17 +84,12 @@ fn sums_of_threads_are_those_over_all_whatever_is_switched() {
         let mut dice = 7_u64;
         for _ in 0..300 {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            registry()
-                .unwrap()
-                .switch(BUSY.name, dice >> 40 & 3 != 0, dice >> 50 & 1 != 0);
+            registry().unwrap().switch(BUSY.name, dice >> 40 & 3 != 0, dice >> 50 & 1 != 0);
             let summary = Summary::read();
             assert_eq!(sum(&summary), over_all(&summary));
             // No event is read while half written.
             for (event, _) in events(Kind::Stages, Span::HistoryLong) {
-                assert!(
-                    event.end_id.is_some() && event.end >= event.start,
-                    "{event:?}"
-                );
+                assert!(event.end_id.is_some() && event.end >= event.start, "{event:?}");
             }
         }
         stop.store(true, Ordering::Relaxed);
@@ -111,9 +103,7 @@ fn sums_of_threads_are_those_over_all_whatever_is_switched() {
 fn statements_have_their_digests() {
     begin();
     let connection = Foreground::attach("unit");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(connection.scope(async {
         let mut asked = ASKED.begin_in_task();
         asked.statement(|| digests::Statement::new("ask 7", "ask ?", Some("unit")));
@@ -121,19 +111,10 @@ fn statements_have_their_digests() {
     }));
     assert!(!ASKED.begin_in_task().is_on(), "there is no task");
     let all = events(Kind::Statements, Span::History);
-    let (_, statement) = all
-        .iter()
-        .find(|(event, _)| Some(event.place) == ASKED.place())
-        .unwrap();
+    let (_, statement) = all.iter().find(|(event, _)| Some(event.place) == ASKED.place()).unwrap();
     let statement = statement.as_ref().unwrap();
     assert_eq!((&*statement.text, statement.rows_sent), ("ask 7", 3));
     let sums = digests::all();
-    let (digest, sums) = sums
-        .iter()
-        .find(|(digest, _)| digest.text == "ask ?")
-        .unwrap();
-    assert_eq!(
-        (digest.hash.len(), sums.totals.count, sums.totals.rows),
-        (32, 1, 3)
-    );
+    let (digest, sums) = sums.iter().find(|(digest, _)| digest.text == "ask ?").unwrap();
+    assert_eq!((digest.hash.len(), sums.totals.count, sums.totals.rows), (32, 1, 3));
 }

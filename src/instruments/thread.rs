@@ -139,9 +139,7 @@ impl Thread {
     #[must_use]
     pub fn doing(&self, kind: Kind) -> Option<Recorded> {
         let current = self.current.of(kind);
-        let going = current
-            .into_iter()
-            .filter(|(event, _)| event.end_id.is_none());
+        let going = current.into_iter().filter(|(event, _)| event.end_id.is_none());
         going.last()
     }
 
@@ -180,9 +178,7 @@ fn attach(name: &str) -> Option<&'static Thread> {
                 Err(_) => continue,
             },
         };
-        let took = thread
-            .taken
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        let took = thread.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         if took.is_ok() {
             return Some(thread);
         }

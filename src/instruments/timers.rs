@@ -39,13 +39,8 @@ pub enum TimerName {
 
 impl TimerName {
     /// All timers, in the order of `performance_timers`.
-    pub const ALL: [Self; 5] = [
-        Self::Cycle,
-        Self::Nanosecond,
-        Self::Microsecond,
-        Self::Millisecond,
-        Self::ThreadCpu,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Cycle, Self::Nanosecond, Self::Microsecond, Self::Millisecond, Self::ThreadCpu];
 
     /// Returns the name in `performance_timers`.
     #[must_use]
@@ -127,16 +122,8 @@ impl Timers {
             spent => spent,
         };
         // A timer that did not move is assumed to move by one unit.
-        let resolution = if resolution == u64::MAX {
-            1
-        } else {
-            resolution
-        };
-        Some(Measured {
-            frequency,
-            resolution,
-            overhead: spent / READINGS,
-        })
+        let resolution = if resolution == u64::MAX { 1 } else { resolution };
+        Some(Measured { frequency, resolution, overhead: spent / READINGS })
     }
 
     /// Returns the present time of a timer, in units since the start.
@@ -190,10 +177,7 @@ fn chosen(measured: &[Option<Measured>; 5]) -> (TimerName, TimerName, Vec<String
 }
 
 fn nanos(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a local of this function. If the clock does not exist, it stays zero.
     let _known = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
@@ -241,30 +225,17 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_replaced_with_a_warning() {
-        let fine = Some(Measured {
-            frequency: 1_000_000_000,
-            resolution: 1,
-            overhead: 20,
-        });
-        let coarse = fine.map(|it| Measured {
-            resolution: 1_000,
-            ..it
-        });
+        let fine = Some(Measured { frequency: 1_000_000_000, resolution: 1, overhead: 20 });
+        let coarse = fine.map(|it| Measured { resolution: 1_000, ..it });
         let with = |cycle, nanosecond| chosen(&[cycle, nanosecond, fine, fine, fine]);
         let (waits, others, warnings) = with(fine, fine);
         assert_eq!((waits, others), (TimerName::Cycle, TimerName::Nanosecond));
         assert!(warnings.is_empty());
         let (waits, others, warnings) = with(None, fine);
-        assert_eq!(
-            (waits, others),
-            (TimerName::Nanosecond, TimerName::Nanosecond)
-        );
+        assert_eq!((waits, others), (TimerName::Nanosecond, TimerName::Nanosecond));
         assert!(warnings[0].contains("waits are timed with NANOSECOND"));
         let (waits, others, warnings) = with(None, coarse);
-        assert_eq!(
-            (waits, others),
-            (TimerName::Microsecond, TimerName::Microsecond)
-        );
+        assert_eq!((waits, others), (TimerName::Microsecond, TimerName::Microsecond));
         assert_eq!(warnings.len(), 2);
     }
 
@@ -277,10 +248,7 @@ mod tests {
         assert!(wall >= 30_000_000_000, "{wall}");
         for timer in [timers.waits, timers.others, TimerName::Microsecond] {
             let apart = picos(timer).abs_diff(wall);
-            assert!(
-                apart < wall / 10 + 5_000_000_000,
-                "{timer:?} is {apart} ps off"
-            );
+            assert!(apart < wall / 10 + 5_000_000_000, "{timer:?} is {apart} ps off");
         }
         for (timer, measured) in TimerName::ALL.into_iter().zip(timers.measured) {
             let there = timer != TimerName::Cycle || cycles_are_invariant();

@@ -16,9 +16,7 @@ impl Live {
     pub fn restore_rows(&mut self, rows: &SavedRows, now_ms: u64) -> Result<u64, Damage> {
         let raw_window = self.raw_window;
         let gone = raw_window.last_gone(raw_window.at(now_ms));
-        let taken = self
-            .pool
-            .restore_rows(rows, |ms| raw_window.at(ms), gone, now_ms);
+        let taken = self.pool.restore_rows(rows, |ms| raw_window.at(ms), gone, now_ms);
         self.notify_freed();
         taken
     }

@@ -58,10 +58,7 @@ fn texts_that_all_hash_alike_are_told_apart() {
     assert_eq!(hasher.hash_bytes(b"a"), hasher.hash_bytes(b"other"));
     let own = [
         ("by_group", r#"{"level": "timer", "keys": ["@group"]}"#),
-        (
-            "by_both",
-            r#"{"level": "timer", "keys": ["+env", "@group"]}"#,
-        ),
+        ("by_both", r#"{"level": "timer", "keys": ["+env", "@group"]}"#),
     ];
     let reports = world::with_own(&world::defaults(LIMITS.window), &own);
     let mut live = LIMITS.live(&hasher, reports);
@@ -134,10 +131,7 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
             let rows = live.pool.requests.next_id() - 1;
             let socket = counters.sockets[0].counts();
             assert_eq!(counters.merge.counts().requests_merged.get(), rows);
-            assert_eq!(
-                socket.requests_popped.get() + socket.requests_overwritten.get(),
-                rows
-            );
+            assert_eq!(socket.requests_popped.get() + socket.requests_overwritten.get(), rows);
             drop(live);
             std::thread::yield_now();
         }
@@ -148,10 +142,7 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
 /// nothing is counted in one of them after that.
 #[test]
 fn more_groups_leave_while_others_are_forgotten() {
-    let own = [(
-        "by_both",
-        r#"{"level": "timer", "keys": ["+env", "@group"]}"#,
-    )];
+    let own = [("by_both", r#"{"level": "timer", "keys": ["+env", "@group"]}"#)];
     let hasher = Hasher::new();
     for pieces in 0.. {
         let reports = world::with_own(&world::defaults(LIMITS.window), &own);
@@ -176,9 +167,7 @@ fn more_groups_leave_while_others_are_forgotten() {
         live.advance(32_000);
         let is_over = (0..pieces).any(|_| !live.advance_reports(70_000));
         live.advance(200_000);
-        let sent = (0..300)
-            .rev()
-            .map(|number| (send(&mut live, number, 200_000), 1));
+        let sent = (0..300).rev().map(|number| (send(&mut live, number, 200_000), 1));
         let sent: BTreeMap<String, u64> = sent.collect();
         assert_eq!(counted(&live, "by_both"), sent, "after {pieces} pieces");
         if is_over {

@@ -60,10 +60,7 @@ pub(crate) fn live(
 
 /// The defaults of reports, over this window.
 pub(crate) fn defaults(window: Duration) -> Defaults {
-    Defaults {
-        raw_window: window,
-        ..Defaults::default()
-    }
+    Defaults { raw_window: window, ..Defaults::default() }
 }
 
 /// The report that a form in JSON defines.
@@ -75,9 +72,7 @@ pub(crate) fn definition(name: &str, json: &str, defaults: &Defaults) -> Definit
 
 /// The built-in reports, and those that these forms define: names, and members in JSON.
 pub(crate) fn with_own(defaults: &Defaults, own: &[(&str, &str)]) -> Vec<(Definition, DefinedBy)> {
-    let own = own
-        .iter()
-        .map(|(name, json)| definition(name, json, defaults));
+    let own = own.iter().map(|(name, json)| definition(name, json, defaults));
     let all = builtin::reports(defaults).into_iter().chain(own);
     all.map(|it| (it, DefinedBy::BuiltIn)).collect()
 }

@@ -35,10 +35,7 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, alerts: &Alerts) -> st
     }
     let view = alerts.view();
     if !view.objectives.is_empty() {
-        let (name, help) = (
-            "pinbad_slo_budget_left",
-            "Part of an error budget that is left",
-        );
+        let (name, help) = ("pinbad_slo_budget_left", "Part of an error budget that is left");
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for it in &view.objectives {
             if let Some(left) = it.left {

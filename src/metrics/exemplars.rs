@@ -86,12 +86,7 @@ impl Traced {
     /// Returns the exemplar as OpenMetrics has it, behind the value of a bucket.
     pub(super) fn in_open_metrics(&self) -> String {
         let hex = |id: &[u8]| id.iter().map(|it| format!("{it:02x}")).collect::<String>();
-        let Exemplar {
-            time,
-            trace_id,
-            span_id,
-            ..
-        } = &self.exemplar;
+        let Exemplar { time, trace_id, span_id, .. } = &self.exemplar;
         let span = match span_id.is_empty() {
             true => String::new(),
             false => format!(",{SPAN_ID}=\"{}\"", hex(span_id)),
@@ -108,10 +103,7 @@ impl Traced {
         let exemplar = Exemplar {
             time: end_ms(clock, row) * 1_000_000,
             as_double: Some(request.time_us as f64 / 1e6),
-            span_id: tags
-                .get(SPAN_ID)
-                .and_then(id::<8>)
-                .map_or_else(Vec::new, Vec::from),
+            span_id: tags.get(SPAN_ID).and_then(id::<8>).map_or_else(Vec::new, Vec::from),
             trace_id: trace_id.into(),
         };
         let status = request.status.to_string();

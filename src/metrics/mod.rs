@@ -69,9 +69,8 @@ impl Metrics {
     /// `series_max` series.
     #[must_use]
     pub fn new(watched: Watchlist, buckets: &[Duration], series_max: usize) -> Self {
-        let bounds = buckets
-            .iter()
-            .map(|bound| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX));
+        let bounds =
+            buckets.iter().map(|bound| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX));
         let rows = Rows::new(watched, bounds.collect(), series_max);
         Self {
             rows: Arc::new(RwLock::new(rows)),
@@ -84,11 +83,7 @@ impl Metrics {
     /// The same with these alerts, and what is pushed.
     #[must_use]
     pub fn with(self, alerts: Alerts, push: Option<Push>) -> Self {
-        Self {
-            alerts,
-            push,
-            ..self
-        }
+        Self { alerts, push, ..self }
     }
 
     /// Counts a second; called by the series thread.
@@ -211,18 +206,10 @@ mod tests {
         top.extend(counters.merge.counts().readings());
         top.extend(counters.mysql.counts().readings());
         top.extend(counters.logins.counts().readings());
-        top.push(Reading::new(
-            Kind::Gauge,
-            "report_memory_bytes_max",
-            "It may.",
-            1_usize,
-        ));
+        top.push(Reading::new(Kind::Gauge, "report_memory_bytes_max", "It may.", 1_usize));
         let socket = |at: usize| Group {
             labels: vec![("socket", at.to_string())],
-            ..Group::new(
-                Place::List("sockets", "socket"),
-                counters.sockets[at].counts().readings(),
-            )
+            ..Group::new(Place::List("sockets", "socket"), counters.sockets[at].counts().readings())
         };
         let snapshot = vec![
             Reading::new(Kind::Gauge, "period_seconds", "How often.", 300.0),
@@ -231,12 +218,7 @@ mod tests {
                 ..Reading::new(Kind::Counter, "written", "Written.", 8_u64)
             },
         ];
-        let older = vec![Reading::new(
-            Kind::Counter,
-            "requests_folded",
-            "Folded.",
-            40_u64,
-        )];
+        let older = vec![Reading::new(Kind::Counter, "requests_folded", "Folded.", 40_u64)];
         let status = vec![
             Group::new(Place::Top, top),
             socket(0),

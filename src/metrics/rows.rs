@@ -61,10 +61,7 @@ struct Row {
 
 impl Row {
     fn new(bounds: usize) -> Self {
-        Self {
-            totals: Totals::ZERO,
-            buckets: vec![0; bounds + 1].into(),
-        }
+        Self { totals: Totals::ZERO, buckets: vec![0; bounds + 1].into() }
     }
 
     fn add(&mut self, gained: &RowDelta<'_>, edges: &[u32]) {
@@ -113,13 +110,8 @@ impl ReportMetrics {
     /// without keys uses `other`: it exists from the start, so that rates include its first
     /// request.
     fn count(&mut self, gained: &RowDelta<'_>, new: &mut Vec<(Box<[u8]>, Row)>, room: usize) {
-        let Self {
-            edges, rows, other, ..
-        } = self;
-        if let Some(row) = rows
-            .get_mut(&*gained.key.bytes())
-            .filter(|_| gained.id != OTHER_ID)
-        {
+        let Self { edges, rows, other, .. } = self;
+        if let Some(row) = rows.get_mut(&*gained.key.bytes()).filter(|_| gained.id != OTHER_ID) {
             row.add(gained, edges);
         } else if room == 0 || gained.id == OTHER_ID {
             other.add(gained, edges);
@@ -175,11 +167,7 @@ impl Rows {
     pub(super) fn follow(&mut self) {
         let watched = self.watched.now();
         let reports = &mut self.reports;
-        reports.retain(|it| {
-            watched
-                .iter()
-                .any(|watched| Arc::ptr_eq(watched, &it.report))
-        });
+        reports.retain(|it| watched.iter().any(|watched| Arc::ptr_eq(watched, &it.report)));
         for report in watched.iter().filter(|it| it.is_scraped) {
             if reports.iter().all(|it| !Arc::ptr_eq(&it.report, report)) {
                 let series: usize = reports.iter().map(ReportMetrics::series).sum();
@@ -355,10 +343,7 @@ pub(super) const DURATIONS: [(&str, &str); 2] = [
 /// The measures of a counter, by the label `mode` if it has one.
 pub(super) type Measures = &'static [(Option<&'static str>, Measure)];
 
-const CPU: Measures = &[
-    (Some("user"), Measure::RuUtime),
-    (Some("system"), Measure::RuStime),
-];
+const CPU: Measures = &[(Some("user"), Measure::RuUtime), (Some("system"), Measure::RuStime)];
 
 /// The counters: whether of timers, name, help, measures.
 #[rustfmt::skip]

@@ -25,10 +25,7 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, groups: &[Group]) -> s
             Kind::Counter => MetricType::Counter,
             Kind::Gauge | Kind::Alias => MetricType::Gauge,
         };
-        let (name, help) = (
-            format!("pinbad_{}", number.name),
-            help.trim_end_matches('.'),
-        );
+        let (name, help) = (format!("pinbad_{}", number.name), help.trim_end_matches('.'));
         let mut metric =
             encoder.encode_descriptor(&name, help, number.unit.as_ref(), metric_type)?;
         for (labels, value) in &number.values {
@@ -71,28 +68,19 @@ pub(super) fn numbers(groups: &[Group]) -> impl Iterator<Item = Number<'_>> {
         let (name, unit, per_unit) = named(alike[0].place, reading);
         let values = alike.iter().flat_map(|group| {
             let labels = group.labels.iter();
-            let labels: Labels = labels
-                .map(|(name, is)| ((*name).to_owned(), is.clone()))
-                .collect();
+            let labels: Labels =
+                labels.map(|(name, is)| ((*name).to_owned(), is.clone())).collect();
             match &group.readings[at].value {
                 Json::Object(reasons) if labels.is_empty() => {
                     let label = |reason: &String| vec![("reason".to_owned(), reason.clone())];
                     let reasons = reasons.iter();
-                    reasons
-                        .map(|(reason, count)| (label(reason), count.clone()))
-                        .collect()
+                    reasons.map(|(reason, count)| (label(reason), count.clone())).collect()
                 }
                 Json::Object(_) => vec![(labels, group.readings[at].total().into())],
                 value => vec![(labels, value.clone())],
             }
         });
-        Number {
-            name,
-            unit,
-            per_unit,
-            reading,
-            values: values.collect(),
-        }
+        Number { name, unit, per_unit, reading, values: values.collect() }
     })
 }
 

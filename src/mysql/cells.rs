@@ -24,9 +24,7 @@ const NULL_OFFSET: usize = 2;
 pub(super) fn of(batch: &RecordBatch, announced: usize) -> Result<Vec<Cells>, SqlError> {
     let came = batch.num_columns();
     if came != announced {
-        return Err(SqlError::internal(format!(
-            "{announced} columns were announced, {came} came"
-        )));
+        return Err(SqlError::internal(format!("{announced} columns were announced, {came} came")));
     }
     let cells = batch.columns().iter().map(Cells::new);
     Ok(cells.collect::<Result<_, _>>()?)

@@ -68,8 +68,7 @@ impl Client {
             return Err(error.into());
         }
         let columns = Arc::clone(&rows.columns);
-        self.frames
-            .packet(|body| body.put_lenenc_int(columns.len() as u64));
+        self.frames.packet(|body| body.put_lenenc_int(columns.len() as u64));
         self.put_columns(&columns, binary);
         while let Some(made) = batch {
             let made = made?;
@@ -93,8 +92,7 @@ impl Client {
     fn put_columns(&mut self, columns: &[SqlColumn], binary: bool) {
         let collation = self.collation();
         for column in columns {
-            self.frames
-                .packet(|body| columns::put_column(body, column, collation, binary));
+            self.frames.packet(|body| columns::put_column(body, column, collation, binary));
         }
         self.put_end_of_columns();
     }
@@ -108,16 +106,11 @@ impl Client {
     /// The collation for texts, as the client last set it.
     fn collation(&self) -> u16 {
         let named = self.session.variables.get("character_set_results");
-        named
-            .and_then(|name| columns::collation_of(name))
-            .unwrap_or(self.login.collation.into())
+        named.and_then(|name| columns::collation_of(name)).unwrap_or(self.login.collation.into())
     }
 
     pub(super) async fn field_list(&mut self, body: &[u8]) -> Result<(), CommandError> {
-        let end = body
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(body.len());
+        let end = body.iter().position(|byte| *byte == 0).unwrap_or(body.len());
         let table = utf8(&body[..end])?;
         let text = format!("SELECT * FROM `{}` LIMIT 0", table.replace('`', "``"));
         let prepare = self.service.engine.prepare(&self.session, &text);

@@ -90,18 +90,8 @@ impl Connections {
         }
         let id = table.last;
         let (sender, wish) = watch::channel(Wish::default());
-        table.entries.insert(
-            id,
-            Entry {
-                owner: None,
-                wish: sender,
-            },
-        );
-        Registered {
-            id,
-            all: Arc::clone(self),
-            wish,
-        }
+        table.entries.insert(id, Entry { owner: None, wish: sender });
+        Registered { id, all: Arc::clone(self), wish }
     }
 
     /// The number of connections.
@@ -162,10 +152,7 @@ mod tests {
     #[test]
     fn a_connection_is_whose_proof_came_with_it() {
         let (here, there) = ([127, 0, 0, 1].into(), [192, 0, 2, 7].into());
-        let user = |name: &str| Identity {
-            name: Some(name.into()),
-            role: Role::Read,
-        };
+        let user = |name: &str| Identity { name: Some(name.into()), role: Role::Read };
         let nobody = Identity::anonymous(Role::Read);
         let kim = Owner::of(&user("kim"), here);
         let stranger = Owner::of(&nobody, there);

@@ -5,11 +5,7 @@ use crate::sql::SqlError;
 
 /// An error with a number and SQLSTATE.
 pub(super) fn error(code: u16, state: &'static str, message: impl Into<String>) -> SqlError {
-    SqlError {
-        code,
-        state,
-        message: message.into(),
-    }
+    SqlError { code, state, message: message.into() }
 }
 
 /// The error for a text that is not UTF-8.

@@ -45,9 +45,7 @@ pub(super) fn ordered(text: &str) -> Option<String> {
     if order.is_empty() {
         return None;
     }
-    let order = order
-        .iter()
-        .map(|(column, value)| format!("`{column}` = '{value}' DESC"));
+    let order = order.iter().map(|(column, value)| format!("`{column}` = '{value}' DESC"));
     let order = order.collect::<Vec<_>>().join(", ");
     Some(format!("{} ORDER BY {order}", text.trim_end()))
 }
@@ -86,10 +84,7 @@ mod tests {
             "SELECT `a` FROM `t` WHERE  (`a` LIKE 'it\\'s%')  AND  (`b` LIKE '%')  AND  (`c` = -1.5e3)",
         );
         let told = told.unwrap();
-        assert!(
-            told.ends_with(" ORDER BY `a` = 'it\\'s' DESC, `b` = '' DESC"),
-            "{told}"
-        );
+        assert!(told.ends_with(" ORDER BY `a` = 'it\\'s' DESC, `b` = '' DESC"), "{told}");
     }
 
     #[test]

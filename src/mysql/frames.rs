@@ -164,11 +164,7 @@ impl Frames {
         let version = connection.protocol_version();
         let version = version.map(|it| format!("{it:?}").replace('_', "."));
         let tls = [cipher, version].map(Option::unwrap_or_default);
-        Ok(Self {
-            tls,
-            sequence: self.sequence,
-            ..Self::new(stream, self.budget, self.patience)
-        })
+        Ok(Self { tls, sequence: self.sequence, ..Self::new(stream, self.budget, self.patience) })
     }
 
     /// Restarts the numbering: the next packet begins a command.

@@ -32,9 +32,7 @@ pub(super) fn parse(text: &str) -> Option<Result<Kill, SqlError>> {
         victim = Victim::Query;
         word = words.next();
     }
-    let id = word
-        .map(|word| word.trim_end_matches(';'))
-        .and_then(|word| word.parse().ok());
+    let id = word.map(|word| word.trim_end_matches(';')).and_then(|word| word.parse().ok());
     let rest = words.find(|word| *word != ";");
     Some(match (id, rest) {
         (Some(id), None) => Ok(Kill { id, victim }),
@@ -67,10 +65,7 @@ mod tests {
         assert_eq!(kill(""), None);
         assert_eq!(kill("KILL 7"), Some(Ok((7, Victim::Connection))));
         assert_eq!(kill("kill hard query 7;"), Some(Ok((7, Victim::Query))));
-        assert_eq!(
-            kill("/* by hand */ Kill Connection 8 ; "),
-            Some(Ok((8, Victim::Connection)))
-        );
+        assert_eq!(kill("/* by hand */ Kill Connection 8 ; "), Some(Ok((8, Victim::Connection))));
         for wrong in ["KILL", "KILL QUERY", "KILL x", "KILL 1 2", "KILL -1"] {
             assert_eq!(kill(wrong).unwrap().unwrap_err().code, 1064, "{wrong}");
         }

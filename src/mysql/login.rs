@@ -130,11 +130,7 @@ impl Entrance<'_> {
         let login = async {
             let bytes = packet?;
             let claim = response(&bytes)?;
-            let terms = Terms {
-                capabilities: capabilities_of(&bytes) & offered,
-                salt,
-                secret,
-            };
+            let terms = Terms { capabilities: capabilities_of(&bytes) & offered, salt, secret };
             self.admit(&mut frames, claim, terms).await
         };
         match login.await {
@@ -267,9 +263,7 @@ impl Terms {
 fn new_salt() -> Result<Salt, String> {
     let random = rustls::crypto::ring::default_provider().secure_random;
     let (mut bytes, mut salt) = ([0; 15], [0; 20]);
-    random
-        .fill(&mut bytes)
-        .map_err(|_| "the system has no random numbers".to_owned())?;
+    random.fill(&mut bytes).map_err(|_| "the system has no random numbers".to_owned())?;
     // Each three bytes are four characters.
     let written = STANDARD.encode_slice(bytes, &mut salt);
     written.map_err(|error| error.to_string())?;
@@ -293,9 +287,7 @@ fn put_greeting(frames: &mut Frames, id: u32, salt: &Salt, offered: CapabilityFl
 }
 
 fn capabilities_of(packet: &[u8]) -> CapabilityFlags {
-    let bits = packet
-        .first_chunk()
-        .map_or(0, |bits| u32::from_le_bytes(*bits));
+    let bits = packet.first_chunk().map_or(0, |bits| u32::from_le_bytes(*bits));
     CapabilityFlags::from_bits_truncate(bits)
 }
 

@@ -83,10 +83,7 @@ impl MySqlSettings {
             tls,
             limits,
             login_max: Duration::from_secs(10),
-            patience: Patience {
-                read: Duration::from_secs(30),
-                write: Duration::from_secs(60),
-            },
+            patience: Patience { read: Duration::from_secs(30), write: Duration::from_secs(60) },
         }
     }
 }
@@ -103,9 +100,7 @@ pub struct MySql {
 
 impl std::fmt::Debug for MySql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MySql")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("MySql").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -128,10 +123,7 @@ impl MySql {
         let uptime = self.started.elapsed().as_secs();
         let questions = self.counters.mysql_statements.get();
         let threads = self.connections.len();
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "a rate with three digits after the point"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "a rate with three digits after the point")]
         let rate = questions as f64 / uptime.max(1) as f64;
         format!(
             "Uptime: {uptime}  Threads: {threads}  Questions: {questions}  Slow queries: 0  Opens: 0  \
@@ -172,10 +164,7 @@ pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Outp
         } else {
             service.counters.mysql_connections_refused.add(1);
             if let Ok(permit) = Arc::clone(&turned_away).try_acquire_owned() {
-                let patience = Patience {
-                    read: Duration::ZERO,
-                    write: TURNED_AWAY_TIME,
-                };
+                let patience = Patience { read: Duration::ZERO, write: TURNED_AWAY_TIME };
                 let mut frames = Frames::new(stream, service.budget.clone(), patience);
                 let message = "Too many connections (mysql.connections_max)";
                 frames.packet(|body| packets::early_error(body, 1040, message));

@@ -70,17 +70,9 @@ pub(super) async fn drive(
     stop: watch::Receiver<bool>,
 ) {
     let settings = &service.settings;
-    let entrance = Entrance {
-        service: &service,
-        peer,
-        deadline: Instant::now() + settings.login_max,
-    };
-    let mut watch = Watch {
-        wish: place.wish(),
-        stop,
-        pass: None,
-        seen: 0,
-    };
+    let entrance =
+        Entrance { service: &service, peer, deadline: Instant::now() + settings.login_max };
+    let mut watch = Watch { wish: place.wish(), stop, pass: None, seen: 0 };
     // Each step of the login has its own limit; this one covers all of them, and the output.
     let greeting = timeout_at(entrance.deadline, entrance.greet(stream, place.id));
     let greeted = tokio::select! {
@@ -192,10 +184,7 @@ impl Client {
         self.watch.pass = Some(self.login.pass.clone());
         self.session = Session::new(u64::from(self.place.id), user, self.is_admin());
         self.session.tls = self.frames.tls.clone();
-        self.multi = self
-            .login
-            .terms
-            .has(CapabilityFlags::CLIENT_MULTI_STATEMENTS);
+        self.multi = self.login.terms.has(CapabilityFlags::CLIENT_MULTI_STATEMENTS);
         self.statements.clear();
     }
 
@@ -220,8 +209,7 @@ impl Client {
             FIELD_LIST => return self.field_list(body).await,
             STATISTICS => {
                 let line = self.service.statistics();
-                self.frames
-                    .packet(|body| body.extend_from_slice(line.as_bytes()));
+                self.frames.packet(|body| body.extend_from_slice(line.as_bytes()));
                 return Ok(());
             }
             SET_OPTION => {
@@ -234,10 +222,7 @@ impl Client {
                 return Ok(());
             }
             PROCESS_KILL => {
-                let kill = Kill {
-                    id: statement_id(body)?.into(),
-                    victim: Victim::Connection,
-                };
+                let kill = Kill { id: statement_id(body)?.into(), victim: Victim::Connection };
                 return self.kill(kill, false);
             }
             RESET_CONNECTION => {
@@ -278,14 +263,8 @@ impl Client {
     /// Status flags of the session for an answer.
     fn status(&self, more: bool) -> StatusFlags {
         let mut status = StatusFlags::empty();
-        status.set(
-            StatusFlags::SERVER_STATUS_AUTOCOMMIT,
-            self.session.autocommit(),
-        );
-        status.set(
-            StatusFlags::SERVER_STATUS_IN_TRANS,
-            self.session.in_transaction,
-        );
+        status.set(StatusFlags::SERVER_STATUS_AUTOCOMMIT, self.session.autocommit());
+        status.set(StatusFlags::SERVER_STATUS_IN_TRANS, self.session.in_transaction);
         status.set(StatusFlags::SERVER_MORE_RESULTS_EXISTS, more);
         status
     }
@@ -294,15 +273,13 @@ impl Client {
     pub(super) fn put_ok(&mut self, more: bool) {
         let status = self.status(more);
         let warnings = u16::try_from(self.session.warnings.len()).unwrap_or(u16::MAX);
-        self.frames
-            .packet(|body| packets::ok(body, status, warnings));
+        self.frames.packet(|body| packets::ok(body, status, warnings));
     }
 
     pub(super) fn put_end(&mut self, more: bool) {
         let status = self.status(more);
         let capabilities = self.login.terms.capabilities;
-        self.frames
-            .packet(|body| packets::end_of_rows(body, capabilities, status));
+        self.frames.packet(|body| packets::end_of_rows(body, capabilities, status));
     }
 
     /// Sends the output, unless the connection is to end while the client accepts nothing.

@@ -47,12 +47,7 @@ const LAST: u32 = u32::MAX;
 
 impl Statements {
     pub(super) fn new(max: usize, budget: Budget) -> Self {
-        Self {
-            list: HashMap::new(),
-            last: 0,
-            max,
-            budget,
-        }
+        Self { list: HashMap::new(), last: 0, max, budget }
     }
 
     /// Stores a statement and returns its number.
@@ -65,10 +60,7 @@ impl Statements {
             return Err(error(1461, "42000", problem));
         }
         let mut share = Share::default();
-        let names = prepared
-            .columns
-            .iter()
-            .map(|column| column.name.len() + 128);
+        let names = prepared.columns.iter().map(|column| column.name.len() + 128);
         let bytes = prepared.text.len() + names.sum::<usize>() + 256;
         if !self.budget.take(&mut share, bytes) {
             return Err(no_statement_memory());
@@ -200,9 +192,7 @@ impl Statement {
             let types = rest.split_at_checked(2 * count);
             let (types, values) = types.ok_or_else(mismatch)?;
             let types = types.chunks_exact(2);
-            self.types = types
-                .map(|pair| (pair[0], pair[1] & UNSIGNED != 0))
-                .collect();
+            self.types = types.map(|pair| (pair[0], pair[1] & UNSIGNED != 0)).collect();
             rest = values;
         }
         if self.types.len() != count {
@@ -211,13 +201,11 @@ impl Statement {
         let mut rest = ParseBuf(rest);
         let values = self.types.iter().zip(0_u16..).enumerate();
         values
-            .map(
-                |(index, (&(kind, unsigned), number))| match self.long.get(&number) {
-                    Some(long) => text(long.clone()),
-                    None if nulls[index / 8] >> (index % 8) & 1 == 1 => Ok(Literal::Null),
-                    None => value(kind, unsigned, &mut rest),
-                },
-            )
+            .map(|(index, (&(kind, unsigned), number))| match self.long.get(&number) {
+                Some(long) => text(long.clone()),
+                None if nulls[index / 8] >> (index % 8) & 1 == 1 => Ok(Literal::Null),
+                None => value(kind, unsigned, &mut rest),
+            })
             .collect()
     }
 }
@@ -228,9 +216,7 @@ fn mismatch() -> SqlError {
 }
 
 fn text(bytes: Vec<u8>) -> Result<Literal, SqlError> {
-    String::from_utf8(bytes)
-        .map(Literal::Text)
-        .map_err(|_| not_utf8())
+    String::from_utf8(bytes).map(Literal::Text).map_err(|_| not_utf8())
 }
 
 /// Parses the next value, of this type.
@@ -290,11 +276,7 @@ fn value(kind: u8, unsigned: bool, rest: &mut ParseBuf<'_>) -> Result<Literal, S
 
 /// A number as a literal; NULL if it is not finite.
 fn float(value: f64) -> Literal {
-    if value.is_finite() {
-        Literal::Float(value)
-    } else {
-        Literal::Null
-    }
+    if value.is_finite() { Literal::Float(value) } else { Literal::Null }
 }
 
 #[cfg(test)]

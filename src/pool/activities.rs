@@ -47,10 +47,7 @@ impl Activities {
     /// A store with this capacity. Pages never written take no memory.
     #[must_use]
     pub fn new(rows_max: usize) -> Self {
-        Self {
-            rows: VecDeque::with_capacity(rows_max),
-            rows_max,
-        }
+        Self { rows: VecDeque::with_capacity(rows_max), rows_max }
     }
 
     /// Whether there is any capacity.
@@ -75,14 +72,8 @@ impl Activities {
     #[cold]
     pub(super) fn append(&mut self, request: u64, record: &[u8]) {
         let (packed, _) = record.as_chunks::<{ size_of::<Packed>() }>();
-        for known in packed
-            .iter()
-            .filter_map(|it| Packed::read_from_bytes(it).ok())
-        {
-            self.push(Row {
-                request: request.into(),
-                known,
-            });
+        for known in packed.iter().filter_map(|it| Packed::read_from_bytes(it).ok()) {
+            self.push(Row { request: request.into(), known });
         }
     }
 
@@ -173,15 +164,12 @@ mod tests {
         for (measure, total) in measures.iter_mut().zip(totals) {
             measure.total_us = Some(*total);
         }
-        Packed::all(&measures)
-            .flat_map(|it| it.as_bytes().to_vec())
-            .collect()
+        Packed::all(&measures).flat_map(|it| it.as_bytes().to_vec()).collect()
     }
 
     fn shown(activities: &Activities, requests: Range<u64>) -> Vec<(u64, Vec<u64>)> {
         let rows = activities.within(&requests);
-        rows.map(|(id, it)| (id, it.iter().filter_map(|it| it.total_us).collect()))
-            .collect()
+        rows.map(|(id, it)| (id, it.iter().filter_map(|it| it.total_us).collect())).collect()
     }
 
     #[test]
@@ -190,10 +178,7 @@ mod tests {
         activities.append(3, &record(&[1, 2, 3]));
         activities.append(7, &record(&[]));
         activities.append(8, &record(&[4, 5]));
-        assert_eq!(
-            shown(&activities, 0..100),
-            [(3, vec![1, 2, 3]), (7, vec![]), (8, vec![4, 5])]
-        );
+        assert_eq!(shown(&activities, 0..100), [(3, vec![1, 2, 3]), (7, vec![]), (8, vec![4, 5])]);
         assert_eq!(shown(&activities, 4..8), [(7, vec![])]);
         assert_eq!(activities.of(5), None);
         assert_eq!(activities.of(7), Some(Measures::default()));

@@ -117,11 +117,7 @@ impl Arena {
         let at = (place as usize % UNITS_PER_CHUNK) * UNIT;
         let chunk = &mut self.chunks[index as usize];
         let class = usize::from(chunk.class);
-        debug_assert_eq!(
-            Some(class),
-            class_of(len),
-            "freed with another length than stored"
-        );
+        debug_assert_eq!(Some(class), class_of(len), "freed with another length than stored");
         let size = CLASSES[class];
         let was_full = chunk.free == NO_SLOT && usize::from(chunk.fresh) == CHUNK_BYTES / size;
         chunk.bytes[at..at + 2].copy_from_slice(&chunk.free.to_le_bytes());
@@ -188,11 +184,7 @@ mod tests {
                 assert_eq!(arena.get(place, bytes.len()), bytes);
                 arena.free(place, bytes.len());
             } else {
-                let len = if next() % 50 == 0 {
-                    next() % 9_000
-                } else {
-                    next() % 300
-                };
+                let len = if next() % 50 == 0 { next() % 9_000 } else { next() % 300 };
                 let bytes: Vec<u8> = (0..len).map(|i| (i + round) as u8).collect();
                 match arena.store(&bytes) {
                     Some(place) => live.push((place, bytes)),
@@ -206,11 +198,7 @@ mod tests {
             assert_eq!(arena.get(place, bytes.len()), bytes);
             arena.free(place, bytes.len());
         }
-        assert_eq!(
-            arena.idle.len(),
-            arena.chunks.len(),
-            "every chunk comes back"
-        );
+        assert_eq!(arena.idle.len(), arena.chunks.len(), "every chunk comes back");
     }
 
     #[test]

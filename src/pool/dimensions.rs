@@ -41,12 +41,7 @@ impl Origin {
 
     /// Ids of its texts.
     pub(super) fn strings(&self) -> [u32; 4] {
-        [
-            self.hostname,
-            self.server_name,
-            self.script_name,
-            self.schema,
-        ]
+        [self.hostname, self.server_name, self.script_name, self.schema]
     }
 }
 

@@ -69,15 +69,11 @@ impl Pool {
                 break;
             }
             self.ticks.pop_front();
-            let next = self
-                .ticks
-                .front()
-                .map_or(self.requests.next_id(), |&(_, first)| first);
+            let next = self.ticks.front().map_or(self.requests.next_id(), |&(_, first)| first);
             self.evict_before(next);
         }
         if self.requests.oldest_id() != oldest {
-            self.leaving
-                .push_back((now_ms + HELD_MS, self.requests.oldest_id()));
+            self.leaving.push_back((now_ms + HELD_MS, self.requests.oldest_id()));
         }
         while let Some(&(until_ms, id)) = self.leaving.front() {
             if until_ms > now_ms {
@@ -103,9 +99,7 @@ impl Pool {
     pub(super) fn release_epochs(&mut self) {
         // Without raw data the last epochs are kept as if they still had rows.
         let oldest = if self.timers.size() == 0 && self.requests.is_empty() {
-            self.requests
-                .next_id()
-                .saturating_sub(EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS)
+            self.requests.next_id().saturating_sub(EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS)
         } else {
             self.requests.held_id()
         };

@@ -108,11 +108,7 @@ pub struct PoolBytes {
 }
 
 fn timers_max(config: &PoolConfig) -> usize {
-    if config.request_pool_size == 0 {
-        0
-    } else {
-        config.timer_pool_size
-    }
+    if config.request_pool_size == 0 { 0 } else { config.timer_pool_size }
 }
 
 fn origins_max(config: &PoolConfig) -> usize {
@@ -209,13 +205,10 @@ impl Pool {
         let origin = self.origins.intern(&sent, guess, &mut self.strings);
         self.tag_sets.begin_record();
         let request_tags =
-            self.tag_sets
-                .intern(record, &record.request_tags(), NONE, &mut self.strings);
+            self.tag_sets.intern(record, &record.request_tags(), NONE, &mut self.strings);
         for timer in record.timers() {
             let guess = self.guessed_tag_sets.pop_front().unwrap_or(NONE);
-            let tags = self
-                .tag_sets
-                .intern(record, &timer.tags, guess, &mut self.strings);
+            let tags = self.tag_sets.intern(record, &timer.tags, guess, &mut self.strings);
             timers.push(TimerRow {
                 hit_count: timer.hit_count,
                 value: timer.value,

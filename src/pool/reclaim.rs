@@ -32,11 +32,7 @@ pub(super) struct Epochs {
 
 impl Epochs {
     pub(super) fn new() -> Self {
-        Self {
-            epochs: VecDeque::from([Epoch::default()]),
-            first: 0,
-            spare: Vec::new(),
-        }
+        Self { epochs: VecDeque::from([Epoch::default()]), first: 0, spare: Vec::new() }
     }
 
     /// Restarts at the epoch of request `id`, after all were [removed](Self::pop).

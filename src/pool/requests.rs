@@ -126,10 +126,7 @@ mod tests {
         let origins: Vec<u32> = [first.origin, second.origin].concat();
         assert_eq!(origins, [6, 7, 8, 9, 10]);
         assert_eq!((pool.timestamp(6), pool.timestamp(5)), (Some(9), None));
-        assert_eq!(
-            (pool.first_timer(7), pool.first_timer(11)),
-            (Some(15), None)
-        );
+        assert_eq!((pool.first_timer(7), pool.first_timer(11)), (Some(15), None));
         pool.let_go_before(9);
         assert_eq!(pool.held_id(), 8, "what is kept is held");
     }

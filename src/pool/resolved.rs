@@ -63,8 +63,7 @@ impl Rusage {
     /// Both together; `None` if they are not known.
     #[must_use]
     pub fn cpu_us(self) -> Option<u64> {
-        self.times_us()
-            .map(|[user_us, system_us]| user_us + system_us)
+        self.times_us().map(|[user_us, system_us]| user_us + system_us)
     }
 
     /// The start of a span after that of its request, microseconds.

@@ -153,14 +153,8 @@ impl<C: Columns> Rows<C> {
             self.held = self.next;
             return id;
         }
-        debug_assert!(
-            self.next - self.oldest <= self.size,
-            "evict before you append"
-        );
-        debug_assert!(
-            self.next - self.held <= self.slots,
-            "let go before you append"
-        );
+        debug_assert!(self.next - self.oldest <= self.size, "evict before you append");
+        debug_assert!(self.next - self.held <= self.slots, "let go before you append");
         while !rows.is_empty() {
             let unwrapped = rows.len().min(self.slots as usize - self.slot);
             let (first, wrapped) = rows.split_at(unwrapped);

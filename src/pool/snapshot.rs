@@ -192,9 +192,7 @@ impl Pool {
     #[must_use]
     pub fn copy_rows(&self, from: u64, until: u64, now_ms: u64) -> Option<SavedRows> {
         let first = from.max(self.requests.oldest_id());
-        let end = until
-            .min(self.requests.next_id())
-            .min(first.saturating_add(CHUNK_ROWS));
+        let end = until.min(self.requests.next_id()).min(first.saturating_add(CHUNK_ROWS));
         let mut chunk = SavedRows {
             first,
             first_timer: self.timers.full_id(self.requests.get(first)?.first_timer),
@@ -225,11 +223,8 @@ impl Pool {
         now_ms: u64,
     ) -> Result<u64, Damage> {
         check_ids([chunk.first, chunk.first_timer])?;
-        let mut numbers = Numbers {
-            chunk,
-            origins: ByNumber::default(),
-            tag_sets: ByNumber::default(),
-        };
+        let mut numbers =
+            Numbers { chunk, origins: ByNumber::default(), tag_sets: ByNumber::default() };
         let mut taken = 0;
         let mut next_timer = chunk.first_timer;
         let mut timers_left = &chunk.timers[..];
@@ -288,11 +283,7 @@ impl Pool {
     /// # Errors
     /// Fails if they are invalid.
     pub fn restore_activities(&mut self, saved: &[u8]) -> Result<(), Damage> {
-        let Self {
-            requests,
-            activities,
-            ..
-        } = self;
+        let Self { requests, activities, .. } = self;
         activities.restore(saved, |id| requests.get(id).is_some())
     }
 

@@ -118,12 +118,7 @@ impl StringInterner {
             self.overflowed += 1;
             return OTHER;
         };
-        let string = Entry {
-            place,
-            len: text.len() as u32,
-            holds: 1,
-            names: 0,
-        };
+        let string = Entry { place, len: text.len() as u32, holds: 1, names: 0 };
         let hash_of = |string: &Entry| self.hasher.hash_bytes(string.bytes(&self.arena));
         self.table.insert(hash, string, hash_of)
     }
@@ -140,8 +135,7 @@ impl StringInterner {
             return Some(EMPTY);
         }
         let hash = self.hasher.hash_bytes(text);
-        self.table
-            .find(hash, |string| string.bytes(&self.arena) == text)
+        self.table.find(hash, |string| string.bytes(&self.arena) == text)
     }
 
     /// Holds a string once more.
@@ -318,10 +312,7 @@ mod tests {
             ids.push(strings.intern(format!("unique-{i}").as_bytes()));
         }
         assert!(strings.overflowed() > 0);
-        assert_eq!(
-            ids.iter().filter(|&&id| id == OTHER).count() as u64,
-            strings.overflowed()
-        );
+        assert_eq!(ids.iter().filter(|&&id| id == OTHER).count() as u64, strings.overflowed());
         for id in ids {
             strings.release(id);
         }

@@ -40,9 +40,7 @@ impl<E> Table<E> {
     /// The id of the entry with this hash for which `is` returns true.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(&E) -> bool) -> Option<u32> {
-        let found = self
-            .by_hash
-            .find(hash, |&id| is(&self.entries[id as usize]));
+        let found = self.by_hash.find(hash, |&id| is(&self.entries[id as usize]));
         found.copied()
     }
 
@@ -64,8 +62,7 @@ impl<E> Table<E> {
             }
         };
         let entries = &self.entries;
-        self.by_hash
-            .insert_unique(hash, id, |&id| hash_of(&entries[id as usize]));
+        self.by_hash.insert_unique(hash, id, |&id| hash_of(&entries[id as usize]));
         id
     }
 
@@ -117,10 +114,7 @@ pub(crate) struct Holds {
 /// Held by no epoch yet.
 impl Default for Holds {
     fn default() -> Self {
-        Self {
-            epochs: 0,
-            last_epoch: u32::MAX,
-        }
+        Self { epochs: 0, last_epoch: u32::MAX }
     }
 }
 

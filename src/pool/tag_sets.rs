@@ -80,13 +80,7 @@ fn sets_max(budget_bytes: usize) -> usize {
 impl TagSets {
     /// A store for `budget_bytes` of pairs and one set per 32 bytes of that.
     pub(super) fn new(budget_bytes: usize) -> Self {
-        let fixed = Set {
-            hash: 0,
-            place: 0,
-            len: 0,
-            of_timers: false,
-            holds: Holds::default(),
-        };
+        let fixed = Set { hash: 0, place: 0, len: 0, of_timers: false, holds: Holds::default() };
         Self {
             table: Table::new(sets_max(budget_bytes), [fixed; 2]),
             arena: Arena::new(budget_bytes),
@@ -132,12 +126,7 @@ impl TagSets {
             return EMPTY_SET;
         }
         let hash = tags.hash();
-        let Self {
-            table,
-            arena,
-            compared,
-            ..
-        } = self;
+        let Self { table, arena, compared, .. } = self;
         let mut is = |set: &Set| {
             if set.hash != hash || usize::from(set.len) != tags.len() {
                 return false;
@@ -208,13 +197,7 @@ impl TagSets {
             self.overflowed += 1;
             return OTHER_SET;
         };
-        let set = Set {
-            hash,
-            place,
-            len,
-            of_timers: false,
-            holds: Holds::default(),
-        };
+        let set = Set { hash, place, len, of_timers: false, holds: Holds::default() };
         self.table.insert(hash, set, |set| set.hash)
     }
 
@@ -274,8 +257,7 @@ impl TagSets {
                 strings.release(name);
                 strings.release(value);
             }
-            self.arena
-                .free(set.place, usize::from(set.len) * PAIR_BYTES);
+            self.arena.free(set.place, usize::from(set.len) * PAIR_BYTES);
         }
         last
     }
@@ -300,14 +282,7 @@ impl TagSets {
 }
 
 fn pairs(bytes: &[u8]) -> impl ExactSizeIterator<Item = (u32, u32)> + Clone + '_ {
-    bytes
-        .as_chunks::<PAIR_BYTES>()
-        .0
-        .iter()
-        .map(|&[a, b, c, d, e, f, g, h]| {
-            (
-                u32::from_le_bytes([a, b, c, d]),
-                u32::from_le_bytes([e, f, g, h]),
-            )
-        })
+    bytes.as_chunks::<PAIR_BYTES>().0.iter().map(|&[a, b, c, d, e, f, g, h]| {
+        (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
+    })
 }

@@ -57,11 +57,7 @@ impl Intake {
     pub fn new(profile: Arc<Profile>, names: Names) -> Self {
         let feeds = profile.sources.iter();
         let feeds = feeds.map(|source| Feed::new(Arc::clone(source), &profile));
-        Self {
-            feeds: feeds.collect(),
-            profile,
-            names,
-        }
+        Self { feeds: feeds.collect(), profile, names }
     }
 
     /// Takes samples until `shutdown` is requested and nothing is queued.
@@ -168,13 +164,7 @@ impl Feed {
         }
         let mut defects = [0_u64; Defect::COUNT];
         let defect = |it: Defect| defects[it as usize] += 1;
-        pool.add(
-            &self.run,
-            self.source.config.root.as_deref(),
-            line,
-            names,
-            defect,
-        )?;
+        pool.add(&self.run, self.source.config.root.as_deref(), line, names, defect)?;
         self.run.received(line.elapsed, received_us);
         self.newest = self.newest.max(line.elapsed);
         if defects != [0; Defect::COUNT] {

@@ -157,9 +157,7 @@ impl Profile {
             Gauge sample_rows_max = pool.samples_max(), "How many samples fit (profile.pool_size).";
         };
         drop(pool);
-        groups
-            .chain([Group::new(Place::Object("profile"), held)])
-            .collect()
+        groups.chain([Group::new(Place::Object("profile"), held)]).collect()
     }
 }
 

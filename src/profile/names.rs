@@ -18,10 +18,7 @@ impl Names {
     /// Creates an instance with the configured rules.
     #[must_use]
     pub const fn new(rules: Option<NameRules>) -> Self {
-        Self {
-            rules,
-            fresh: Vec::new(),
-        }
+        Self { rules, fresh: Vec::new() }
     }
 
     /// Applies the rules for a field to a text.
@@ -74,10 +71,7 @@ fn escaped(sent: &[u8]) -> Arc<str> {
                 _ => out.push(character),
             }
         }
-        chunk
-            .invalid()
-            .iter()
-            .for_each(|byte| escape(&mut out, *byte));
+        chunk.invalid().iter().for_each(|byte| escape(&mut out, *byte));
     }
     out.truncate(out.floor_char_boundary(TEXT_BYTES_MAX));
     out.into()

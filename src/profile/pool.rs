@@ -76,11 +76,7 @@ impl Run {
     /// Creates a run about which nothing is known.
     #[must_use]
     pub fn new(number: u64, host: Arc<str>) -> Self {
-        Self {
-            number,
-            host,
-            zero_us: AtomicI64::new(i64::MAX),
-        }
+        Self { number, host, zero_us: AtomicI64::new(i64::MAX) }
     }
 
     /// Records that a sample taken at `elapsed` had arrived by `received_us`.
@@ -224,14 +220,7 @@ impl Sample {
     /// Returns the values on which a report's keys depend: samples of a segment that agree in them
     /// have the same keys.
     pub(super) const fn alike(&self) -> (u32, u32, u32, u32, u32, SampleType) {
-        let Self {
-            request,
-            symbol,
-            caller,
-            opcode,
-            line,
-            ..
-        } = *self;
+        let Self { request, symbol, caller, opcode, line, .. } = *self;
         (request, symbol, caller, opcode, line, self.sample_type)
     }
 
@@ -302,10 +291,7 @@ impl Pool {
         Self {
             samples_max,
             sealed: VecDeque::new(),
-            open: Segment {
-                first_id: 1,
-                ..Segment::default()
-            },
+            open: Segment { first_id: 1, ..Segment::default() },
             index: Index::default(),
             before: HashMap::default(),
             key: Vec::new(),
@@ -391,9 +377,7 @@ impl Pool {
         let symbol = self.frame(line.symbol, root, &mut defect)?;
         let caller = self.frame(line.caller, root, &mut defect)?;
         let arguments = self.arguments(line.arguments, &mut defect);
-        let opcode = operation
-            .opcode
-            .map_or(NONE, |opcode| self.text(opcode, text));
+        let opcode = operation.opcode.map_or(NONE, |opcode| self.text(opcode, text));
         let newest = &self.open.requests[request as usize].newest;
         match newest.fetch_max(line.elapsed, Ordering::Relaxed) {
             0 => {}
@@ -431,16 +415,12 @@ impl Pool {
     /// Closes the newest segment and opens another.
     fn seal(&mut self) {
         let first_id = self.open.first_id + self.open.samples.len() as u64;
-        let next = Segment {
-            first_id,
-            ..Segment::default()
-        };
+        let next = Segment { first_id, ..Segment::default() };
         let mut full = mem::replace(&mut self.open, next);
         let index = mem::take(&mut self.index);
         self.before.clear();
         for (key, number) in index.requests {
-            self.before
-                .insert(key, Arc::clone(&full.requests[number as usize]));
+            self.before.insert(key, Arc::clone(&full.requests[number as usize]));
         }
         if full.samples.is_empty() {
             return;
@@ -508,9 +488,7 @@ impl Pool {
         let number = self.open.requests.len() as u32;
         self.open.requests.push(request);
         self.index.bytes += ENTRY_BYTES + 5 * self.key.len();
-        self.index
-            .requests
-            .insert(self.key.as_slice().into(), number);
+        self.index.requests.insert(self.key.as_slice().into(), number);
         Ok(number)
     }
 

@@ -105,10 +105,7 @@ impl Recent {
     /// the monotonic clock.
     #[must_use]
     pub fn new(snapshot: Snapshot, from_us: i64, now_us: i64) -> Self {
-        let mut recent = Self {
-            now_us,
-            ..Self::default()
-        };
+        let mut recent = Self { now_us, ..Self::default() };
         // Samples by request: (request, time, segment, index).
         let mut places: HashMap<(u64, i64, u64), u32, RandomState> = HashMap::default();
         let mut order: Vec<(u32, u64, u32, u32)> = Vec::with_capacity(snapshot.len());

@@ -85,9 +85,7 @@ fn shown(key: SampleKey, segment: &Segment, sample: &Sample) -> KeyValue {
     let symbol = segment.symbol(sample);
     let text = match key {
         SampleKey::Line => {
-            return sample
-                .line()
-                .map_or(KeyValue::Absent, |line| KeyValue::Number(line.into()));
+            return sample.line().map_or(KeyValue::Absent, |line| KeyValue::Number(line.into()));
         }
         SampleKey::Pid => return KeyValue::Number(request.pid),
         SampleKey::Host => Some(Arc::clone(&request.run.host)),
@@ -137,9 +135,8 @@ fn each_sample<'a, T: Copy>(
             alike.clear();
         }
         let segment = &*recent.snapshot.segments[seen.segment];
-        let decided = alike
-            .entry(seen.sample.alike())
-            .or_insert_with(|| decide(segment, seen.sample));
+        let decided =
+            alike.entry(seen.sample.alike()).or_insert_with(|| decide(segment, seen.sample));
         each(*decided, segment, &seen);
     }
 }

@@ -17,8 +17,7 @@ pub(crate) fn sample(pid: u64, elapsed: &str, function: &str) -> String {
 
 fn add(pool: &mut Pool, run: &Arc<Run>, line: &str) {
     let line = split(line.trim_end().as_bytes()).unwrap();
-    pool.add(run, Some("/var/www"), &line, &mut named(), |_| {})
-        .unwrap();
+    pool.add(run, Some("/var/www"), &line, &mut named(), |_| {}).unwrap();
 }
 
 fn run() -> Arc<Run> {
@@ -48,11 +47,7 @@ fn names_without_end_do_not_grow_it() {
     let (mut pool, run) = (Pool::new(100_000), run());
     let long = "f".repeat(3_000);
     for number in 0..20_000 {
-        add(
-            &mut pool,
-            &run,
-            &sample(number, "1.0", &format!("{long}{number}")),
-        );
+        add(&mut pool, &run, &sample(number, "1.0", &format!("{long}{number}")));
     }
     let snapshot = pool.snapshot().unwrap();
     let texts = |it: &Frame| it.function.as_ref().map_or(0, |it| it.len());
@@ -121,10 +116,7 @@ fn a_backlog_lies_where_it_happened() {
         .map(|it| segment.request(it).run.time_us(it.elapsed) / 1000)
         .collect();
     let first = times[0];
-    assert_eq!(
-        times.iter().map(|it| it - first).collect::<Vec<_>>(),
-        [0, 30_000, 34_000, 36_000]
-    );
+    assert_eq!(times.iter().map(|it| it - first).collect::<Vec<_>>(), [0, 30_000, 34_000, 36_000]);
     assert_eq!(times[1], 100_000);
     assert_eq!(profile.sources[0].counters.runs.get(), 1);
     // Another process, whose clock starts over.
@@ -180,18 +172,12 @@ fn what_a_sample_says() {
     let sample = &segment.samples[0];
     let symbol = segment.symbol(sample).unwrap();
     assert_eq!(symbol.file.as_deref(), Some("/a.php"));
-    assert_eq!(
-        symbol.scope.as_deref(),
-        Some("class@anonymous\\x00/var/www/a.php:9$0")
-    );
+    assert_eq!(symbol.scope.as_deref(), Some("class@anonymous\\x00/var/www/a.php:9$0"));
     assert_eq!(segment.arguments(sample), Some("int, string"));
     assert_eq!((sample.line(), sample.offset()), (Some(9), Some(7)));
     assert_eq!(segment.opcode(sample), Some("ASSIGN_OP"));
     assert_eq!(sample.sample_type, SampleType::User);
-    assert_eq!(
-        segment.request(sample).path.as_deref(),
-        Some("/var/www/a.php")
-    );
+    assert_eq!(segment.request(sample).path.as_deref(), Some("/var/www/a.php"));
     assert_eq!(segment.request(sample).script.as_deref(), Some("/a.php"));
 }
 
@@ -272,10 +258,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
             samples.sort_by_key(|it| it.2);
             let mut gaps: Vec<_> = samples.windows(2).map(|it| it[1].2 - it[0].2).collect();
             gaps.sort_unstable();
-            let median = gaps
-                .get(gaps.len().saturating_sub(1) / 2)
-                .copied()
-                .unwrap_or(0);
+            let median = gaps.get(gaps.len().saturating_sub(1) / 2).copied().unwrap_or(0);
             let sampled: u64 = gaps.iter().filter(|gap| **gap <= 10 * median).sum();
             let busy = samples.iter().filter(|it| !it.4.is_empty()).count().max(1);
             let mut before = None;
@@ -302,9 +285,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
             .rows
             .iter()
             .map(|row| {
-                let report::KeyValue::Text(name) = &row.keys[0] else {
-                    panic!("{row:?}")
-                };
+                let report::KeyValue::Text(name) = &row.keys[0] else { panic!("{row:?}") };
                 (
                     name.to_string(),
                     (
@@ -317,10 +298,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
                 )
             })
             .collect();
-        assert_eq!(
-            found.keys().collect::<Vec<_>>(),
-            expected.keys().collect::<Vec<_>>()
-        );
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (name, (samples, seconds, sum, max, growth)) in &expected {
             let row = &found[name];
             assert_eq!(
@@ -328,11 +306,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
                 (*samples, *sum, *max, *growth),
                 "{name}, seed {seed}"
             );
-            assert!(
-                (row.1 - seconds).abs() < 1e-9,
-                "{name}: {} {seconds}, seed {seed}",
-                row.1
-            );
+            assert!((row.1 - seconds).abs() < 1e-9, "{name}: {} {seconds}, seed {seed}", row.1);
         }
         let busy = all.iter().filter(|it| !it.4.is_empty()).count() as u64;
         assert_eq!(groups.busy, busy);
@@ -340,30 +314,19 @@ fn a_recount_of_all_samples_comes_to_the_same() {
         // row.
         let first = all.iter().map(|it| it.2).min().unwrap();
         for row in &groups.rows {
-            let report::KeyValue::Text(name) = &row.keys[0] else {
-                panic!("{row:?}")
-            };
+            let report::KeyValue::Text(name) = &row.keys[0] else { panic!("{row:?}") };
             let wanted = definition::Wanted::Equals(name.to_string());
             let key = [(definition::SampleKey::Function, wanted)];
             let mut steps = vec![report::Step::default(); 2_000];
             let from_us = recent.oldest_us.unwrap();
             let by_function = report(&["function"], &[]);
             let place = (from_us, 50_000);
-            assert!(report::fill_steps(
-                &mut steps,
-                &by_function,
-                &key,
-                &recent,
-                place
-            ));
+            assert!(report::fill_steps(&mut steps, &by_function, &key, &recent, place));
             let what = if &**name == "(idle)" { "" } else { name };
             for (at, step) in steps.iter().enumerate() {
                 let in_step = |it: &&(u64, u64, u64, u64, &str)| (it.2 - first) / 500 == at as u64;
                 let of = all.iter().filter(in_step);
-                assert_eq!(
-                    step.row.samples,
-                    of.clone().filter(|it| it.4 == what).count() as u64
-                );
+                assert_eq!(step.row.samples, of.clone().filter(|it| it.4 == what).count() as u64);
                 let busy = of.filter(|it| !it.4.is_empty()).count();
                 assert_eq!(step.busy, busy as u64, "{name}, seed {seed}");
             }
@@ -382,14 +345,9 @@ fn a_recount_of_all_samples_comes_to_the_same() {
         let names = ["md5", "sqrt"].map(|name| expected.get(name).map_or(0, |row| row.0));
         assert_eq!(some.busy, names.iter().sum::<u64>());
         let callers = recent.report(&report(&["caller"], &["type=internal"]));
-        assert_eq!(
-            callers.rows[0].keys[0],
-            report::KeyValue::Text("{main} /a.php".into())
-        );
-        let none = recent.report(&report(
-            &["line"],
-            &["scope=App*", "function!=f1", "function!=f2"],
-        ));
+        assert_eq!(callers.rows[0].keys[0], report::KeyValue::Text("{main} /a.php".into()));
+        let none =
+            recent.report(&report(&["line"], &["scope=App*", "function!=f1", "function!=f2"]));
         assert!(none.rows.is_empty());
     }
 }
@@ -398,20 +356,14 @@ fn a_recount_of_all_samples_comes_to_the_same() {
 fn requests_end_by_a_newer_one_or_by_time() {
     let (profile, mut intake, clock) = profile();
     clock.advance_ms(1_000_000);
-    let text = [
-        any(1, 0, 10_000, 5, "md5"),
-        any(1, 1, 20_000, 6, "md5"),
-        any(2, 1, 21_000, 7, "md5"),
-    ]
-    .concat();
+    let text =
+        [any(1, 0, 10_000, 5, "md5"), any(1, 1, 20_000, 6, "md5"), any(2, 1, 21_000, 7, "md5")]
+            .concat();
     feed(&profile, &mut intake, 1, text.as_bytes());
     let ended = |profile: &Profile| {
         let recent = profile.recent(None).unwrap();
-        let mut all: Vec<_> = recent
-            .requests
-            .iter()
-            .map(|it| (it.request.pid, it.first, it.ended))
-            .collect();
+        let mut all: Vec<_> =
+            recent.requests.iter().map(|it| (it.request.pid, it.first, it.ended)).collect();
         all.sort_unstable();
         all.iter().map(|it| it.2).collect::<Vec<_>>()
     };
@@ -419,14 +371,7 @@ fn requests_end_by_a_newer_one_or_by_time() {
     clock.advance_ms(61_000);
     assert_eq!(ended(&profile), [true, true, true]);
     // They leave the window too.
-    assert_eq!(
-        profile
-            .recent(Some(Duration::from_secs(30)))
-            .unwrap()
-            .requests
-            .len(),
-        0
-    );
+    assert_eq!(profile.recent(Some(Duration::from_secs(30))).unwrap().requests.len(), 0);
 }
 
 #[test]

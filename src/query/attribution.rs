@@ -34,22 +34,12 @@ pub struct Measure {
 
 /// The measures whose change can be attributed; the first is the default.
 pub const MEASURES: [Measure; 5] = [
-    Measure::new(
-        "time",
-        "total time",
-        Unit::Seconds,
-        &["req_time_total", "timer_value"],
-    ),
+    Measure::new("time", "total time", Unit::Seconds, &["req_time_total", "timer_value"]),
     Measure::new("errors", "errors", Unit::Count, &["error_count"]),
     Measure::new("memory", "memory", Unit::Bytes, &["memory_footprint_total"]).where_measured(),
     Measure::new("traffic", "traffic", Unit::Bytes, &["traffic_total"]),
-    Measure::new(
-        "cpu",
-        "CPU time",
-        Unit::Seconds,
-        &["ru_utime_total", "ru_stime_total"],
-    )
-    .where_measured(),
+    Measure::new("cpu", "CPU time", Unit::Seconds, &["ru_utime_total", "ru_stime_total"])
+        .where_measured(),
 ];
 
 impl Measure {
@@ -59,21 +49,12 @@ impl Measure {
         unit: Unit,
         columns: &'static [&'static str],
     ) -> Self {
-        Self {
-            name,
-            title,
-            unit,
-            columns,
-            but: None,
-        }
+        Self { name, title, unit, columns, but: None }
     }
 
     /// A measure that calls that came as spans do not have.
     const fn where_measured(self) -> Self {
-        Self {
-            but: Some("unmeasured_count"),
-            ..self
-        }
+        Self { but: Some("unmeasured_count"), ..self }
     }
 }
 
@@ -111,11 +92,7 @@ impl Change {
     }
 
     fn between([before, after]: [Sum; 2]) -> Self {
-        let mut parts = Self {
-            before: before.total,
-            after: after.total,
-            ..Self::default()
-        };
+        let mut parts = Self { before: before.total, after: after.total, ..Self::default() };
         match (before.calls > 0.0, after.calls > 0.0) {
             (false, _) => parts.new = parts.change(),
             (true, false) => parts.gone = parts.change(),
@@ -207,8 +184,7 @@ impl Attribution {
             found.other.add(&change);
         }
         let rows = found.rows.iter().map(|(_, change)| change);
-        rows.chain([&found.other])
-            .for_each(|change| found.all.add(change));
+        rows.chain([&found.other]).for_each(|change| found.all.add(change));
         Ok(found)
     }
 }
@@ -226,15 +202,9 @@ fn read(
     let columns: Vec<usize> = columns_of(measure);
     let calls = ["hit_count", "req_count"].iter().find_map(column);
     let Some(calls) = calls.filter(|_| !columns.is_empty()) else {
-        let known = MEASURES
-            .iter()
-            .filter(|it| !Vec::is_empty(&columns_of(it)))
-            .map(|it| it.name);
+        let known = MEASURES.iter().filter(|it| !Vec::is_empty(&columns_of(it))).map(|it| it.name);
         let known: Vec<&str> = known.collect();
-        let why = format!(
-            "the report does not sum this up; accepted: {}",
-            known.join(", ")
-        );
+        let why = format!("the report does not sum this up; accepted: {}", known.join(", "));
         return Err(QueryError::bad_value("measure", why));
     };
     let but = measure.but.as_ref().and_then(column);
@@ -248,10 +218,8 @@ fn read(
                 Value::Null | Value::Micros(_) | Value::Float(_) => OTHER.to_owned(),
             }
         });
-        let total: i64 = columns
-            .iter()
-            .map(|column| scaled(&table.value(row, *column), scale))
-            .sum();
+        let total: i64 =
+            columns.iter().map(|column| scaled(&table.value(row, *column), scale)).sum();
         let count = |column| table.value(row, column).number().unwrap_or(0.0);
         let calls = (count(calls) - but.map_or(0.0, count)) * scale;
         show(key.collect(), Sum { calls, total });
@@ -296,10 +264,7 @@ mod tests {
             covered_seconds,
             as_of_ms: 0,
             key_columns: vec![0],
-            table: Box::new(Rows {
-                columns: columns.into(),
-                rows: rows.iter().map(row).collect(),
-            }),
+            table: Box::new(Rows { columns: columns.into(), rows: rows.iter().map(row).collect() }),
             of_span: None,
             remarks: Vec::new(),
         }
@@ -328,10 +293,7 @@ mod tests {
         // Half the counted time and half the calls: no change.
         let half = report(&[("/a", 500, 100_000_000)], 30);
         let found = of(&half, &report(&[("/a", 1_000, 200_000_000)], 60), 10);
-        assert_eq!(
-            (found.all.after, parts(&found.all)),
-            (100_000_000, [0, 0, 0, 0])
-        );
+        assert_eq!((found.all.after, parts(&found.all)), (100_000_000, [0, 0, 0, 0]));
         // Without counted seconds nothing can be compared.
         assert_eq!(of(&report(&[], 0), &after, 10).rows, []);
     }
@@ -368,9 +330,7 @@ mod tests {
                     (name, calls as i64, calls * dice(9_000_000))
                 });
                 let rows: Vec<(String, i64, u64)> = rows.collect();
-                let rows = rows
-                    .iter()
-                    .map(|(name, calls, us)| (name.as_str(), *calls, *us));
+                let rows = rows.iter().map(|(name, calls, us)| (name.as_str(), *calls, *us));
                 let rows: Vec<Row<'_>> = rows.collect();
                 report(&rows, 1 + dice(if round % 2 == 0 { 1 } else { 4_000 }))
             };

@@ -164,12 +164,7 @@ impl Catalog {
     /// With the report that was probably meant by one that there is not. Takes the lock: nobody
     /// here may hold it.
     fn suggesting(&self, error: QueryError) -> QueryError {
-        error.suggesting(|| {
-            self.reports()
-                .into_iter()
-                .map(|report| report.name)
-                .collect()
-        })
+        error.suggesting(|| self.reports().into_iter().map(|report| report.name).collect())
     }
 
     /// The reader of raw rows, if any are kept.
@@ -310,13 +305,9 @@ impl Catalog {
         let entries: Vec<(Entry, usize)> = {
             let live = answering(&self.live);
             let entries = live.reports.iter();
-            entries
-                .map(|entry| (entry.clone(), live.reports.rows(entry)))
-                .collect()
+            entries.map(|entry| (entry.clone(), live.reports.rows(entry))).collect()
         };
-        let reports = entries
-            .iter()
-            .map(|(entry, rows)| self.summary(entry, *rows));
+        let reports = entries.iter().map(|(entry, rows)| self.summary(entry, *rows));
         reports.chain(self.table_summaries()).collect()
     }
 

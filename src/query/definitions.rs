@@ -184,10 +184,9 @@ impl Definitions {
     #[must_use]
     pub fn forms(&self) -> Vec<ReportForm> {
         let reports = self.reports.iter().map(|(it, _)| match &it.comment {
-            Some(comment) => ReportForm {
-                history: it.history,
-                ..ReportForm::of_comment(&it.name, comment)
-            },
+            Some(comment) => {
+                ReportForm { history: it.history, ..ReportForm::of_comment(&it.name, comment) }
+            }
             None => ReportForm::from(it),
         });
         let tables = self.tables.iter().map(StatusTable::form);
@@ -221,8 +220,7 @@ impl Definitions {
             FormTarget::Report(definition) => self.reports.push((*definition, by)),
             FormTarget::Table(table) => self.tables.push(StatusTable::new(form, table, by)),
             FormTarget::Samples(report) => {
-                self.tables
-                    .push(StatusTable::of_samples(&form.name, report, by));
+                self.tables.push(StatusTable::of_samples(&form.name, report, by));
             }
         }
         Ok(())
@@ -260,10 +258,7 @@ fn configured_form(entry: &Entry) -> Result<ReportForm, Vec<ConfiguredError>> {
 
 /// An error about the entry as a whole.
 fn of_entry(entry: &Entry, problem: &str) -> ConfiguredError {
-    ConfiguredError {
-        place: entry.location.to_string(),
-        problem: format!("report: {problem}"),
-    }
+    ConfiguredError { place: entry.location.to_string(), problem: format!("report: {problem}") }
 }
 
 /// An error about the key `part`, or an element of its list (`keys[0]`).

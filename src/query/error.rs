@@ -94,10 +94,7 @@ impl QueryError {
     /// A [`QueryError::UnknownReport`].
     #[must_use]
     pub fn unknown_report(name: &str) -> Self {
-        Self::UnknownReport {
-            name: name.to_owned(),
-            meant: None,
-        }
+        Self::UnknownReport { name: name.to_owned(), meant: None }
     }
 
     /// Adds the nearest of these names to the error for an unknown report.
@@ -130,9 +127,6 @@ impl QueryError {
 
     /// A [`QueryError::BadValue`].
     pub fn bad_value(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::BadValue {
-            what: what.into(),
-            why: why.into(),
-        }
+        Self::BadValue { what: what.into(), why: why.into() }
     }
 }

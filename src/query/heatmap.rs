@@ -73,24 +73,15 @@ impl HeatMap {
     /// Builds the heat map of these histograms.
     #[must_use]
     pub fn of(mut spreads: Spreads) -> Self {
-        let mut times: Vec<(u64, u64)> = spreads
-            .columns
-            .iter()
-            .flatten()
-            .flatten()
-            .copied()
-            .collect();
+        let mut times: Vec<(u64, u64)> =
+            spreads.columns.iter().flatten().flatten().copied().collect();
         times.retain(|(_, count)| *count > 0);
         times.sort_unstable();
         let total: u64 = times.iter().map(|(_, count)| count).sum();
         let mut map = Self {
             from: spreads.from,
             step: spreads.step.max(1),
-            columns: spreads
-                .columns
-                .iter()
-                .map(|it| it.as_ref().map(|_| Vec::new()))
-                .collect(),
+            columns: spreads.columns.iter().map(|it| it.as_ref().map(|_| Vec::new())).collect(),
             errors: vec![0; spreads.columns.len()],
             total,
             partial: std::mem::take(&mut spreads.partial),
@@ -106,9 +97,7 @@ impl HeatMap {
         };
         let highest = times.last().map_or(*lowest, |(us, _)| *us);
         let rows = |each: u64| row(highest, each) - row(*lowest, each) + 1;
-        let finest = ROWS_A_DOUBLING
-            .iter()
-            .position(|each| rows(*each) <= ROWS_MAX);
+        let finest = ROWS_A_DOUBLING.iter().position(|each| rows(*each) <= ROWS_MAX);
         let mut finest = finest.unwrap_or(ROWS_A_DOUBLING.len() - 1);
         loop {
             let each = ROWS_A_DOUBLING[finest];
@@ -121,9 +110,8 @@ impl HeatMap {
             if total >= FILLED * filled {
                 return map;
             }
-            let coarser = STEPS
-                .into_iter()
-                .find(|step| *step > map.step && step.is_multiple_of(map.step));
+            let coarser =
+                STEPS.into_iter().find(|step| *step > map.step && step.is_multiple_of(map.step));
             let coarser = coarser.unwrap_or(2 * map.step);
             let span = map.step * map.columns.len() as u64;
             if span / coarser >= COLUMNS_MIN as u64 {
@@ -189,15 +177,9 @@ mod tests {
             for us in (1..5_000).chain([1 << 40, 3 << 40]) {
                 let at = row(us, each);
                 assert!(at >= last, "{us}");
-                assert!(
-                    edge(at, each) <= us && us < edge(at + 1, each).max(us + 1),
-                    "{us} {each}"
-                );
+                assert!(edge(at, each) <= us && us < edge(at + 1, each).max(us + 1), "{us} {each}");
                 let place = place(us as f64, each as f64);
-                assert!(
-                    (at as f64..at as f64 + 1.0).contains(&(place + 1e-9)),
-                    "{us} {place}"
-                );
+                assert!((at as f64..at as f64 + 1.0).contains(&(place + 1e-9)), "{us} {place}");
                 last = at;
             }
         }
@@ -237,35 +219,18 @@ mod tests {
     #[test]
     fn few_requests_have_larger_cells() {
         // One request a minute, with three different times.
-        let few = (0..120)
-            .map(|at| Some(vec![(1_000 << (at % 3), 1)]))
-            .collect();
+        let few = (0..120).map(|at| Some(vec![(1_000 << (at % 3), 1)])).collect();
         let few = map(0, 60, few);
         assert_eq!((few.step, few.columns.len()), (300, 24));
         // Many requests use the finest rows; an unknown minute stays unknown.
-        let mut many: Vec<_> = (0..120)
-            .map(|_| Some(vec![(1_000, 90), (20_000, 10)]))
-            .collect();
+        let mut many: Vec<_> = (0..120).map(|_| Some(vec![(1_000, 90), (20_000, 10)])).collect();
         many[7] = None;
         let many = map(0, 60, many);
-        assert_eq!(
-            (many.step, many.columns.len(), many.columns[7].is_none()),
-            (60, 120, true)
-        );
+        assert_eq!((many.step, many.columns.len(), many.columns[7].is_none()), (60, 120, true));
         assert_eq!(many.edges_us.len() - 1, 35);
         assert_eq!(many.high(), 90);
         assert_eq!(map(0, 60, vec![None, Some(Vec::new())]).total, 0);
-        let steps = [
-            60,
-            300,
-            900,
-            3_600,
-            21_600,
-            86_400,
-            7 * 86_400,
-            400 * 86_400,
-        ]
-        .map(step_of);
+        let steps = [60, 300, 900, 3_600, 21_600, 86_400, 7 * 86_400, 400 * 86_400].map(step_of);
         assert_eq!(steps, [1, 5, 10, 30, 300, 900, 21_600, 345_600]);
     }
 }

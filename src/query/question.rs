@@ -111,9 +111,7 @@ pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) 
     }
     let minutes = |secs: u64| secs.next_multiple_of(60).max(length(wide));
     if before.end <= asked.start {
-        let start = wide
-            .start
-            .saturating_sub(minutes(asked.start - before.start));
+        let start = wide.start.saturating_sub(minutes(asked.start - before.start));
         start..(start + length(wide)).min(wide.start)
     } else if asked.end <= before.start {
         let start = wide.start + minutes(before.start - asked.start);
@@ -200,11 +198,7 @@ impl RequestName {
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').map(|number| number.parse().ok());
         let mut next = || numbers.next().flatten();
-        let name = Self {
-            received: next()?,
-            run: next()?,
-            id: next()?,
-        };
+        let name = Self { received: next()?, run: next()?, id: next()? };
         numbers.next().is_none().then_some(name)
     }
 }
@@ -224,10 +218,7 @@ mod tests {
         let day = 86_400;
         let wide = 2 * day..3 * day;
         let asked = 2 * day + 3_600..2 * day + 7_200;
-        assert_eq!(
-            moved(&wide, &asked, &(2 * day..2 * day + 3_600)),
-            day..2 * day
-        );
+        assert_eq!(moved(&wide, &asked, &(2 * day..2 * day + 3_600)), day..2 * day);
         // Later, and overlapping: as requested.
         assert_eq!(moved(&(600..840), &(630..810), &(810..990)), 840..1_080);
         assert_eq!(moved(&(600..840), &(630..810), &(500..680)), 500..680);

@@ -137,10 +137,7 @@ impl RawReader {
     /// A reader; `defaults` determine the declared lengths of columns.
     #[must_use]
     pub fn new(live: SharedLive, defaults: &Defaults) -> Self {
-        Self {
-            live,
-            columns: FixedTable::Request.columns(defaults).into(),
-        }
+        Self { live, columns: FixedTable::Request.columns(defaults).into() }
     }
 
     /// Requests that match, newest or slowest first.
@@ -290,9 +287,7 @@ fn show(pool: &Pool, id: u64, row: &RequestRow) -> Shown {
 
 fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {
     let timers = pool.resolve_timers(row);
-    timers
-        .map(|timer| timer.map_tags(PoolTags::to_vec))
-        .collect()
+    timers.map(|timer| timer.map_tags(PoolTags::to_vec)).collect()
 }
 
 /// Matches rows under one hold of the lock, caching results by origin and tag set.
@@ -307,13 +302,7 @@ struct Matcher<'a> {
 
 impl<'a> Matcher<'a> {
     fn new(pool: &'a Pool, search: &'a RequestSearch, hold: u64) -> Self {
-        Self {
-            pool,
-            search,
-            hold,
-            origins: HashMap::new(),
-            tag_sets: HashMap::new(),
-        }
+        Self { pool, search, hold, origins: HashMap::new(), tag_sets: HashMap::new() }
     }
 
     /// The row of `id`, if it is live and matches.

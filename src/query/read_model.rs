@@ -128,23 +128,14 @@ impl RequestSearch {
     /// Whether any request of its time could fail to match.
     #[must_use]
     pub fn narrows(&self) -> bool {
-        let of_any_time = Self {
-            before_id: None,
-            since: None,
-            until: None,
-            ..self.clone()
-        };
+        let of_any_time = Self { before_id: None, since: None, until: None, ..self.clone() };
         of_any_time.has_conditions()
     }
 
     /// Whether any request could fail to match.
     #[must_use]
     pub fn has_conditions(&self) -> bool {
-        let all = Self {
-            limit: self.limit,
-            timers: self.timers,
-            ..Self::default()
-        };
+        let all = Self { limit: self.limit, timers: self.timers, ..Self::default() };
         *self != all
     }
 }

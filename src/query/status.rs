@@ -124,12 +124,7 @@ impl Status {
         let (kept, holds, timers, strings) = {
             let live = answering(live);
             let holds = live.holds.readings();
-            (
-                kept(&live),
-                holds,
-                live.pool.timers.len(),
-                live.pool.strings.len(),
-            )
+            (kept(&live), holds, live.pool.timers.len(), live.pool.strings.len())
         };
         let mut all = readings! {
             Alias current_temp_pool_size = depth, "";
@@ -271,10 +266,7 @@ impl Status {
     pub(super) fn lost_lately(&self, now_ms: u64) -> Option<(u64, u64)> {
         let lost = self.counters.total().lost();
         let mut looks = self.losses.lock();
-        if looks
-            .back()
-            .is_none_or(|it| it.0 + LOSSES_APART_MS <= now_ms)
-        {
+        if looks.back().is_none_or(|it| it.0 + LOSSES_APART_MS <= now_ms) {
             looks.push_back((now_ms, lost));
         }
         while looks.get(1).is_some_and(|it| it.0 + LATELY_MS <= now_ms) {

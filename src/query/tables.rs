@@ -73,10 +73,8 @@ pub(super) const TABLES: [FixedTable; 7] = [
 ];
 
 /// Other names of these tables, unless something else has them.
-const ALIASES: [(&str, FixedTable); 2] = [
-    ("active", FixedTable::ActiveReports),
-    ("stats", FixedTable::V2Stats),
-];
+const ALIASES: [(&str, FixedTable); 2] =
+    [("active", FixedTable::ActiveReports), ("stats", FixedTable::V2Stats)];
 
 /// A row.
 pub(super) type Row = Vec<Value<'static>>;
@@ -159,10 +157,7 @@ impl StatusTable {
     #[must_use]
     pub fn form(&self) -> ReportForm {
         match &self.samples {
-            Some(report) => ReportForm {
-                name: self.name.clone(),
-                ..ReportForm::from(&**report)
-            },
+            Some(report) => ReportForm { name: self.name.clone(), ..ReportForm::from(&**report) },
             None => ReportForm::of_comment(&self.name, &self.comment),
         }
     }
@@ -291,9 +286,7 @@ pub struct StatusSnapshot {
 impl StatusSnapshot {
     /// The reports with a row: histogram views are another view of one of them.
     fn listed(&self) -> impl Iterator<Item = &ReportStatus> {
-        self.reports
-            .iter()
-            .filter(|report| !report.definition.layout.is_histogram_view())
+        self.reports.iter().filter(|report| !report.definition.layout.is_histogram_view())
     }
 
     /// Seconds since the daemon started.

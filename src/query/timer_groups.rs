@@ -148,10 +148,7 @@ struct Row {
 impl Row {
     fn new(search: &TimerSearch, keys: Vec<Option<String>>) -> Self {
         Self {
-            group: TimerGroup {
-                keys,
-                ..TimerGroup::default()
-            },
+            group: TimerGroup { keys, ..TimerGroup::default() },
             requests: search.per_request.then(AHashMap::new),
             ..Self::default()
         }
@@ -193,12 +190,8 @@ impl Row {
     /// The hits of requests: needs the sums.
     fn per_request(&self) -> Option<HitsPerRequest> {
         let (max, of) = (self.most.0, self.most.1?);
-        let mut buckets: Vec<(u32, u64)> = self
-            .requests
-            .iter()
-            .flatten()
-            .map(|it| (*it.0, *it.1))
-            .collect();
+        let mut buckets: Vec<(u32, u64)> =
+            self.requests.iter().flatten().map(|it| (*it.0, *it.1)).collect();
         buckets.sort_unstable();
         let total = buckets.iter().map(|it| it.1).fold(0, u64::saturating_add);
         let rank = Rank::percent(95.0, Rounding::Up)?;
@@ -228,13 +221,8 @@ impl Row {
         }
         let one = u128::from(ONE);
         let whole = self.sums.map(|sum| (sum + one / 2) / one);
-        [
-            group.requests,
-            group.timers,
-            group.hits,
-            group.value_us,
-            group.cpu_us,
-        ] = whole.map(|sum| u64::try_from(sum).unwrap_or(u64::MAX));
+        [group.requests, group.timers, group.hits, group.value_us, group.cpu_us] =
+            whole.map(|sum| u64::try_from(sum).unwrap_or(u64::MAX));
         self.group
     }
 }

@@ -124,15 +124,9 @@ impl Method {
 }
 
 /// Windows of `releases.after`: by default half an hour each, over a day.
-pub(super) const SHORT_WINDOWS: Method = Method {
-    before: 4,
-    placebos: [12, 48],
-};
+pub(super) const SHORT_WINDOWS: Method = Method { before: 4, placebos: [12, 48] };
 /// Days, over two weeks.
-pub(super) const DAYS: Method = Method {
-    before: 1,
-    placebos: [6, 13],
-};
+pub(super) const DAYS: Method = Method { before: 1, placebos: [6, 13] };
 
 /// A script under both releases.
 #[derive(Debug, Clone, Default)]
@@ -180,12 +174,7 @@ impl Trial {
         let error = ((squares / count).max(floor) * (1.0 + 1.0 / count)).sqrt();
         let t = difference / error.max(f64::MIN_POSITIVE);
         let largest = placebos.iter().fold(0.0_f64, |most, it| most.max(it.abs()));
-        Self {
-            t,
-            p: t_tail(t, placebos.len()),
-            error,
-            exceeds: difference.abs() > largest,
-        }
+        Self { t, p: t_tail(t, placebos.len()), error, exceeds: difference.abs() > largest }
     }
 }
 
@@ -383,13 +372,8 @@ impl Differences {
 /// All tests of a measure.
 fn tests(scripts: &[Script], method: Method, measure: &Measure) -> Vec<Tested> {
     let found = scripts.iter();
-    let mut found: Vec<_> = found
-        .filter_map(|it| Differences::of(it, method, measure))
-        .collect();
-    let common = measure
-        .is_time
-        .then(|| Differences::common(&found))
-        .flatten();
+    let mut found: Vec<_> = found.filter_map(|it| Differences::of(it, method, measure)).collect();
+    let common = measure.is_time.then(|| Differences::common(&found)).flatten();
     let raw: Vec<Option<f64>> = found.iter().map(|it| it.all[0]).collect();
     for (at, shift) in common.iter().flat_map(|it| it.all.iter().enumerate()) {
         for it in found.iter_mut().filter_map(|it| it.all.get_mut(at)) {
@@ -397,45 +381,36 @@ fn tests(scripts: &[Script], method: Method, measure: &Measure) -> Vec<Tested> {
         }
     }
     let raw_common = common.as_ref().and_then(|it| it.all[0]);
-    let all = found
-        .into_iter()
-        .zip(raw)
-        .chain(common.map(|it| (it, raw_common)));
-    all.filter_map(|(it, raw)| it.test(method, measure, raw?))
-        .collect()
+    let all = found.into_iter().zip(raw).chain(common.map(|it| (it, raw_common)));
+    all.filter_map(|(it, raw)| it.test(method, measure, raw?)).collect()
 }
 
 /// Statuses that the new release has and the old one never had.
 fn statuses(script: &Script) -> impl Iterator<Item = Finding> + '_ {
-    script
-        .statuses
-        .iter()
-        .filter_map(move |&(status, new, old)| {
-            let old_total = script.old_total.filter(|it| *it > 0)?;
-            // Rule of three: the 95 % upper bound for a rate of which nothing was seen.
-            let expected = 3.0 * script.new.requests as f64 / old_total as f64;
-            let p = poisson_tail(new, expected);
-            let is_new = old == 0 && new >= ERRORS_MIN && p < STATUS_CHANCE;
-            is_new.then(|| Finding {
-                script: Some(script.name.clone()),
-                what: format!("{STATUS}{status}"),
-                before: 0.0,
-                after: new as f64,
-                p,
-            })
+    script.statuses.iter().filter_map(move |&(status, new, old)| {
+        let old_total = script.old_total.filter(|it| *it > 0)?;
+        // Rule of three: the 95 % upper bound for a rate of which nothing was seen.
+        let expected = 3.0 * script.new.requests as f64 / old_total as f64;
+        let p = poisson_tail(new, expected);
+        let is_new = old == 0 && new >= ERRORS_MIN && p < STATUS_CHANCE;
+        is_new.then(|| Finding {
+            script: Some(script.name.clone()),
+            what: format!("{STATUS}{status}"),
+            before: 0.0,
+            after: new as f64,
+            p,
         })
+    })
 }
 
 /// The part of each script in the mix of both releases; 0 if only one has it.
 fn weights(scripts: &[(Cell, Cell)]) -> impl Iterator<Item = f64> + '_ {
     let sum = |of: fn(&(Cell, Cell)) -> u64| scripts.iter().map(of).sum::<u64>() as f64;
     let (old, new) = (sum(|it| it.0.requests), sum(|it| it.1.requests));
-    scripts.iter().map(
-        move |(before, after)| match before.requests.min(after.requests) {
-            0 => 0.0,
-            _ => f64::midpoint(before.requests as f64 / old, after.requests as f64 / new),
-        },
-    )
+    scripts.iter().map(move |(before, after)| match before.requests.min(after.requests) {
+        0 => 0.0,
+        _ => f64::midpoint(before.requests as f64 / old, after.requests as f64 / new),
+    })
 }
 
 /// Mean times of the scripts that both releases have, as if both were asked for the same mix.
@@ -487,18 +462,13 @@ pub(super) fn judge(
     let tests = tested.len();
     let seen: Vec<f64> = tested.iter().filter_map(|it| it.seen).collect();
     let limit = accepted(tested.iter().map(|it| it.trial.p)).unwrap_or(-1.0);
-    let found = tested
-        .into_iter()
-        .filter(|it| it.trial.p <= limit && it.trial.exceeds && it.is_large);
+    let found =
+        tested.into_iter().filter(|it| it.trial.p <= limit && it.trial.exceeds && it.is_large);
     let mut findings: Vec<Finding> = found.map(|it| it.finding).collect();
     findings.extend(scripts.iter().flat_map(statuses));
     // What is worst, then what changed most.
     let worst = [ERRORS, SLOWER, FASTER];
-    let rank = |it: &Finding| {
-        worst
-            .iter()
-            .position(|word| *word == it.result(error_status))
-    };
+    let rank = |it: &Finding| worst.iter().position(|word| *word == it.result(error_status));
     let size = |it: &Finding| it.change().abs().min(f64::MAX);
     findings.sort_by(|a, b| {
         let ranks = [a, b].map(|it| rank(it).unwrap_or(worst.len()));
@@ -510,10 +480,7 @@ pub(super) fn judge(
         None if tests == 0 => NOT_ENOUGH,
         None => NO_CHANGE,
     };
-    let pairs: Vec<(Cell, Cell)> = scripts
-        .iter()
-        .map(|it| (it.before(method), it.new))
-        .collect();
+    let pairs: Vec<(Cell, Cell)> = scripts.iter().map(|it| (it.before(method), it.new)).collect();
     let sum = |of: fn(&(Cell, Cell)) -> u64| pairs.iter().map(of).sum::<u64>() as f64;
     let scale = sum(|it| it.1.requests) / sum(|it| it.0.requests).max(1.0);
     let all = || scripts.iter().zip(&pairs);

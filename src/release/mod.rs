@@ -159,11 +159,7 @@ impl Releases {
         let Some(Ok(bytes)) = bytes else {
             return Ok(());
         };
-        let contents = Contents {
-            version: VERSION,
-            releases: STANDARD.encode(bytes),
-            running,
-        };
+        let contents = Contents { version: VERSION, releases: STANDARD.encode(bytes), running };
         file.0.write(&contents)
     }
 }
@@ -204,11 +200,7 @@ impl Intake {
         if !tracker.tag.is_empty() {
             tracker.begin_second(second.unix_secs, second.secs);
         }
-        read(&mut Adding {
-            tracker: &mut tracker,
-            is_wanted: false,
-            unix: second.unix_secs,
-        });
+        read(&mut Adding { tracker: &mut tracker, is_wanted: false, unix: second.unix_secs });
     }
 }
 

@@ -34,15 +34,9 @@ fn a_difference_is_held_against_placebos() {
     let little = Trial::of(1.04_f64.ln(), &placebos, 0.0);
     assert_near(little.t, 2.848);
     assert_near(little.p, 0.0147);
-    assert!(
-        !Trial::of(-0.02, &placebos, 0.0).exceeds,
-        "as large as a placebo"
-    );
+    assert!(!Trial::of(-0.02, &placebos, 0.0).exceeds, "as large as a placebo");
     // Where requests vary more than windows did, they count.
-    assert_near(
-        Trial::of(0.1, &placebos, 0.01).error,
-        (0.01_f64 * 13.0 / 12.0).sqrt(),
-    );
+    assert_near(Trial::of(0.1, &placebos, 0.01).error, (0.01_f64 * 13.0 / 12.0).sqrt());
 }
 
 /// Quantiles from tables.
@@ -101,10 +95,7 @@ fn a_change_of_the_mix_is_none_of_the_code() {
         let bucket = BucketLayout::LogLinear.bucket(us) / COARSE;
         Times::from([(bucket as u16, count)])
     };
-    let script = |old, new| Script {
-        times: [old, new],
-        ..Script::default()
-    };
+    let script = |old, new| Script { times: [old, new], ..Script::default() };
     let of = [
         script(times(100_000, 900), times(110_000, 500)),
         script(times(1_000_000, 100), times(1_000_000, 500)),
@@ -197,11 +188,7 @@ impl Traffic {
             Script {
                 name: format!("/{place}"),
                 new: self.cell(expected, level + slower.ln()),
-                old: old
-                    .iter()
-                    .rev()
-                    .map(|it| Some(self.cell(it.1, it.0)))
-                    .collect(),
+                old: old.iter().rev().map(|it| Some(self.cell(it.1, it.0))).collect(),
                 old_total: Some(100_000),
                 ..Script::default()
             }
@@ -235,12 +222,8 @@ fn no_change_raises_no_alarm_and_a_fifth_more_is_found() {
     assert!(share <= 0.02, "{share}");
     let share = Traffic::new(2).found(400, 5);
     assert!(share >= 0.9, "{share}");
-    let mut days = Traffic {
-        method: DAYS,
-        placebos: 13,
-        requests: 48.0 * 22.0 * 1_800.0,
-        ..Traffic::new(3)
-    };
+    let mut days =
+        Traffic { method: DAYS, placebos: 13, requests: 48.0 * 22.0 * 1_800.0, ..Traffic::new(3) };
     assert!(days.false_alarms(50) <= 0.02);
     assert!(days.found(20, 5) >= 0.9);
 }
@@ -256,23 +239,14 @@ fn figures() {
         change(&mut traffic);
         let alarms = 100.0 * traffic.false_alarms(TRIALS);
         let found = [5, 20].map(|place| 100.0 * traffic.found(TRIALS / 4, place));
-        format!(
-            "false {alarms:.2} %, found: 6th {:.1} %, 21st {:.1} %",
-            found[0], found[1]
-        )
+        format!("false {alarms:.2} %, found: 6th {:.1} %, 21st {:.1} %", found[0], found[1])
     };
     println!("a day of old data       {}", with(&|_| ()));
     println!("half a day              {}", with(&|it| it.placebos = 24));
     println!("a quarter               {}", with(&|it| it.placebos = 12));
-    println!(
-        "drift 5 %, 3 %          {}",
-        with(&|it| it.drift = [0.05, 0.03])
-    );
+    println!("drift 5 %, 3 %          {}", with(&|it| it.drift = [0.05, 0.03]));
     println!("111 requests a second   {}", with(&|it| it.requests *= 5.0));
-    println!(
-        "errors 2 %              {}",
-        with(&|it| it.error_share = 0.02)
-    );
+    println!("errors 2 %              {}", with(&|it| it.error_share = 0.02));
     let days = |it: &mut Traffic| {
         it.method = DAYS;
         it.placebos = 13;
@@ -290,9 +264,7 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
         scripts.push(Script {
             name: format!("/{place}"),
             new: traffic.cell(expected, 11.0),
-            old: (0..40)
-                .map(|_| Some(traffic.cell(expected, 11.0)))
-                .collect(),
+            old: (0..40).map(|_| Some(traffic.cell(expected, 11.0))).collect(),
             old_total: Some(80_000),
             statuses: vec![(200, 1_990, 79_000), (404, 10, 1_000)],
             ..Script::default()
@@ -301,22 +273,13 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
     let verdict =
         |scripts: &[Script], short: Option<&str>| judge(scripts, SHORT_WINDOWS, 500, short, 1_800);
     let none = verdict(&scripts, None);
-    assert_eq!(
-        (&*none.result, none.findings.len()),
-        (NO_CHANGE, 0),
-        "{none:?}"
-    );
+    assert_eq!((&*none.result, none.findings.len()), (NO_CHANGE, 0), "{none:?}");
     assert!(
-        none.text
-            .starts_with("no notable change in 7 scripts; in half of them a change of 1"),
+        none.text.starts_with("no notable change in 7 scripts; in half of them a change of 1"),
         "{}",
         none.text
     );
-    assert!(
-        none.smallest_seen
-            .is_some_and(|it| (0.1..0.3).contains(&it)),
-        "{none:?}"
-    );
+    assert!(none.smallest_seen.is_some_and(|it| (0.1..0.3).contains(&it)), "{none:?}");
     // Seven scripts, and all of them; the rare one is not judged.
     let with_errors = scripts.iter().take(7).filter(|it| {
         let before: u64 = it.old[..4].iter().flatten().map(|it| it.errors).sum();
@@ -334,26 +297,14 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
     scripts[6].old_total = Some(0);
     let found = verdict(&scripts, None);
     assert_eq!(found.result, ERRORS);
-    let findings: Vec<(&str, &str)> = found
-        .findings
-        .iter()
-        .map(|it| (it.script.as_deref().unwrap(), it.what.as_str()))
-        .collect();
-    let expected = [
-        ("/3", "status 503"),
-        ("/0", "more errors"),
-        ("/1", "slower"),
-        ("/2", "faster"),
-    ];
+    let findings: Vec<(&str, &str)> =
+        found.findings.iter().map(|it| (it.script.as_deref().unwrap(), it.what.as_str())).collect();
+    let expected =
+        [("/3", "status 503"), ("/0", "more errors"), ("/1", "slower"), ("/2", "faster")];
     assert_eq!(findings, expected, "{found:?}");
-    assert_eq!(
-        (&*found.new, &*found.gone),
-        (&["/6".to_owned()][..], &["/5".to_owned()][..])
-    );
+    assert_eq!((&*found.new, &*found.gone), (&["/6".to_owned()][..], &["/5".to_owned()][..]));
     assert!(
-        found
-            .text
-            .starts_with("errors: /3 status 503 (0 requests to 9 requests) and 3 more"),
+        found.text.starts_with("errors: /3 status 503 (0 requests to 9 requests) and 3 more"),
         "{}",
         found.text
     );
@@ -374,27 +325,14 @@ fn a_rollback_is_told_and_a_roll_out_is_none() {
     let releases = Releases::new(1_800, 500);
     let start = 1_709_157_600;
     // Requests of the old and the new one in each ten seconds.
-    let counts = [
-        (60, 0),
-        (40, 20),
-        (0, 60),
-        (4, 56),
-        (30, 30),
-        (60, 0),
-        (0, 20),
-        (0, 40),
-        (0, 0),
-    ];
+    let counts = [(60, 0), (40, 20), (0, 60), (4, 56), (30, 30), (60, 0), (0, 20), (0, 40), (0, 0)];
     let mut told = Vec::new();
     for (step, counts) in (0..).zip(counts) {
         let unix = start + 10 * step;
         let mut backfill = releases.watch("release");
         backfill.0.begin_second(unix, 10);
         for (release, requests) in [("1", counts.0), ("2", counts.1)] {
-            let totals = Totals {
-                requests,
-                ..Totals::ZERO
-            };
+            let totals = Totals { requests, ..Totals::ZERO };
             if requests > 0 {
                 let texts = [release, "/", "200"];
                 backfill.0.add(texts, &totals, std::iter::empty(), unix);
@@ -404,12 +342,7 @@ fn a_rollback_is_told_and_a_roll_out_is_none() {
         let began = releases.judge_due().into_iter();
         told.extend(began.map(|it| ((it.time - start) / 10, it.release, it.is_back)));
     }
-    let expected = [
-        (0, "1", false),
-        (1, "2", false),
-        (5, "1", true),
-        (6, "2", true),
-    ];
+    let expected = [(0, "1", false), (1, "2", false), (5, "1", true), (6, "2", true)];
     assert_eq!(told, expected.map(|it| (it.0, it.1.to_owned(), it.2)));
     let running = releases.all().into_iter().map(|it| it.back_since());
     let running: Vec<_> = running.collect();
@@ -448,11 +381,7 @@ fn the_releases_of_the_demo_tell_its_story() {
     }
     let told = releases.all().into_iter().rev().skip(1);
     let told: Vec<Verdict> = told.filter_map(|it| it.verdict).collect();
-    let expected = [
-        "slower: /catalog/product.php +",
-        "faster: /catalog/product.php ",
-        NO_CHANGE,
-    ];
+    let expected = ["slower: /catalog/product.php +", "faster: /catalog/product.php ", NO_CHANGE];
     assert_eq!(told.len(), expected.len());
     for (verdict, expected) in told.iter().zip(expected) {
         assert!(verdict.text.starts_with(expected), "{told:#?}");

@@ -61,10 +61,7 @@ impl Finding {
 
     /// The verdict that it makes.
     pub(super) fn result(&self, error_status: u32) -> &'static str {
-        let status = self
-            .what
-            .strip_prefix(STATUS)
-            .and_then(|it| it.parse().ok());
+        let status = self.what.strip_prefix(STATUS).and_then(|it| it.parse().ok());
         match &*self.what {
             SLOWER => SLOWER,
             FASTER => FASTER,

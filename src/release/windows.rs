@@ -182,12 +182,9 @@ pub(super) type Times = BTreeMap<u16, u32>;
 /// Returns a percentile of what has these parts in its buckets, seconds.
 pub(super) fn quantile(parts: &BTreeMap<u16, f64>, percent: f64) -> Option<f64> {
     // In billionths, since ranks are of whole numbers.
-    let counts = parts.iter().map(|(bucket, part)| {
-        (
-            u32::from(*bucket) * COARSE + COARSE / 2,
-            (part * 1e9) as u64,
-        )
-    });
+    let counts = parts
+        .iter()
+        .map(|(bucket, part)| (u32::from(*bucket) * COARSE + COARSE / 2, (part * 1e9) as u64));
     let total = counts.clone().map(|it| it.1).sum();
     let rank = Rank::percent(percent, Rounding::Up).filter(|_| total > 0)?;
     Some(BucketLayout::LogLinear.quantile(rank, total, counts))
@@ -255,10 +252,7 @@ impl Blocks {
                     it.values().map(|count| u64::from(*count)).sum()
                 });
             }
-            self.list.push_back(Block {
-                start,
-                ..Block::default()
-            });
+            self.list.push_back(Block { start, ..Block::default() });
             self.list.drain(..self.list.len().saturating_sub(most));
             if let Some(at) = self.list.len().checked_sub(timed + 1) {
                 self.list[at].times.clear();
@@ -569,13 +563,7 @@ impl Tracker {
         Some(Verdict {
             at: due,
             against: old.name.clone(),
-            ..judge(
-                &scripts,
-                method,
-                self.error_status,
-                too_short.as_deref(),
-                span,
-            )
+            ..judge(&scripts, method, self.error_status, too_short.as_deref(), span)
         })
     }
 }

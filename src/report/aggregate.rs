@@ -125,9 +125,7 @@ impl Aggregate {
 
     /// The row map of report number `report`.
     pub(super) fn row_map(&self, report: usize) -> &RowMap {
-        self.row_maps[report]
-            .as_ref()
-            .expect("only live reports hold their number")
+        self.row_maps[report].as_ref().expect("only live reports hold their number")
     }
 
     /// Whether a request or timer with this request time passes the filters on time.
@@ -143,9 +141,7 @@ impl Aggregate {
         let before = self.group_cache.heap_bytes();
         let (room, groups) = (budget.cache_room(), self.groups.end());
         self.group_cache
-            .remember(record, group, groups, room, |part| {
-                record.class(part, &self.scope, pool)
-            });
+            .remember(record, group, groups, room, |part| record.class(part, &self.scope, pool));
         budget.changed(before, self.group_cache.heap_bytes());
         group
     }
@@ -214,9 +210,7 @@ impl Aggregate {
 
     /// Likewise for up to `slots` further slots; returns false when none is left.
     pub(super) fn cut_some(&mut self, slots: usize, strings: &StringInterner) -> bool {
-        let Self {
-            groups, delta_log, ..
-        } = self;
+        let Self { groups, delta_log, .. } = self;
         groups.cut_some(slots, |keys, gained| {
             if let Some(log) = delta_log {
                 let group = (gained.group, keys.key(gained.group));
@@ -388,10 +382,7 @@ impl Aggregate {
 
     /// Bytes on the heap, in all and for closed ticks.
     pub(super) fn taken(&self) -> MemoryUse {
-        MemoryUse {
-            all: self.heap_bytes(),
-            closed: self.closed_bytes(),
-        }
+        MemoryUse { all: self.heap_bytes(), closed: self.closed_bytes() }
     }
 
     /// Bytes of closed ticks.

@@ -50,11 +50,7 @@ impl Arrivals {
     pub fn push(&mut self, id: u64, row: RequestRow) -> usize {
         let timers = self.timers.len() - self.owned;
         self.owned = self.timers.len();
-        self.requests.push(Arrival {
-            id,
-            row,
-            timers: timers as u32,
-        });
+        self.requests.push(Arrival { id, row, timers: timers as u32 });
         timers
     }
 
@@ -119,11 +115,7 @@ impl Delta {
 
     /// Its extremes.
     pub(super) fn extremes(&self) -> Extremes {
-        Extremes {
-            time_min: self.sample,
-            time_max: self.sample,
-            memory_peak_max: self.memory_peak,
-        }
+        Extremes { time_min: self.sample, time_max: self.sample, memory_peak_max: self.memory_peak }
     }
 
     /// Its sample in a layout.
@@ -172,8 +164,7 @@ impl RecordDeltas {
             }
         };
         self.requests.clear();
-        self.requests
-            .extend(arrivals.requests.iter().map(of_request));
+        self.requests.extend(arrivals.requests.iter().map(of_request));
         self.timers.clear();
         if !with_timers {
             return;
@@ -255,11 +246,7 @@ impl Aggregate {
                 let timer_tags = if TIMERS { arrivals.timers[at].tags } else { 0 };
                 let mut group = self.group_cache.find(class, timer_tags);
                 if group == UNKNOWN {
-                    let record = RecordIds {
-                        origin,
-                        request_tags,
-                        timer_tags,
-                    };
+                    let record = RecordIds { origin, request_tags, timer_tags };
                     group = self.look_up(record, memory);
                 }
                 if group != SKIPPED {

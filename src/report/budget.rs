@@ -27,10 +27,7 @@ impl std::ops::Add for MemoryUse {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self {
-            all: self.all + other.all,
-            closed: self.closed + other.closed,
-        }
+        Self { all: self.all + other.all, closed: self.closed + other.closed }
     }
 }
 
@@ -56,11 +53,7 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            usable: limit - (limit / 16).min(CHUNKS_BYTES),
-            ..Self::default()
-        }
+        Self { limit, usable: limit - (limit / 16).min(CHUNKS_BYTES), ..Self::default() }
     }
 
     /// Sets the current usage; returns whether pressure ended, so that overflowed keys may unfold.

@@ -8,22 +8,18 @@ use super::v1_kinds::KINDS;
 
 /// Names and COMMENTs: `info`, then `report_by_script_name` (`report1`) to `report18`.
 pub fn comments() -> impl Iterator<Item = (&'static str, &'static str)> {
-    KINDS
-        .iter()
-        .filter_map(|kind| Some((kind.table?, kind.name)))
+    KINDS.iter().filter_map(|kind| Some((kind.table?, kind.name)))
 }
 
 /// The definitions of all built-in reports.
 #[must_use]
 pub fn reports(defaults: &Defaults) -> Vec<Definition> {
     comments()
-        .filter_map(
-            |(name, comment)| match comment::parse(name, comment, defaults) {
-                Ok(Comment::Report(definition)) => Some(*definition),
-                // Their COMMENTs are constants, all parsed by a test.
-                Ok(Comment::Fixed(_)) | Err(_) => None,
-            },
-        )
+        .filter_map(|(name, comment)| match comment::parse(name, comment, defaults) {
+            Ok(Comment::Report(definition)) => Some(*definition),
+            // Their COMMENTs are constants, all parsed by a test.
+            Ok(Comment::Fixed(_)) | Err(_) => None,
+        })
         .collect()
 }
 
@@ -38,10 +34,7 @@ mod tests {
         assert_eq!(reports[0].name, "info");
         assert_eq!(reports[18].name, "report_by_hostname_status_and_schema");
         for (report, (name, comment)) in reports.iter().zip(comments()) {
-            assert_eq!(
-                (report.name.as_str(), report.comment.as_deref()),
-                (name, Some(comment))
-            );
+            assert_eq!((report.name.as_str(), report.comment.as_deref()), (name, Some(comment)));
         }
     }
 }

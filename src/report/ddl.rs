@@ -67,10 +67,9 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
     CreateTable {
         comment: table.comment().to_owned(),
         federated_keys: match table {
-            FixedTable::Request => &[
-                "KEY `server_host` (`server_name`, `hostname`)",
-                "KEY `status` (`status`)",
-            ],
+            FixedTable::Request => {
+                &["KEY `server_host` (`server_name`, `hostname`)", "KEY `status` (`status`)"]
+            }
             _ => &[],
         },
         ..plain(name, table.columns(defaults), table.keys())
@@ -80,10 +79,7 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
 /// A report over samples with these columns.
 #[must_use]
 pub fn samples(name: &str, form: &ReportForm, columns: Vec<Column>) -> CreateTable {
-    CreateTable {
-        comment: form_text(form),
-        ..plain(name, columns, &[])
-    }
+    CreateTable { comment: form_text(form), ..plain(name, columns, &[]) }
 }
 
 /// A table with these columns and its keys.

@@ -172,11 +172,7 @@ impl Definition {
         v1_kind: Option<&'a V1Kind>,
         defaults: &'a Defaults,
     ) -> LayoutBuilder<'a> {
-        LayoutBuilder {
-            definition: self,
-            v1_kind,
-            defaults,
-        }
+        LayoutBuilder { definition: self, v1_kind, defaults }
     }
 }
 
@@ -299,13 +295,8 @@ pub enum Field {
 
 impl Field {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Hostname,
-        Self::ServerName,
-        Self::ScriptName,
-        Self::Schema,
-        Self::Status,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Hostname, Self::ServerName, Self::ScriptName, Self::Schema, Self::Status];
 
     /// Its column name in Pinba's tables.
     #[must_use]
@@ -379,11 +370,7 @@ impl Key {
             KeySource::Field(_) | KeySource::TimerTagOrField(..) => Missing::Empty,
             KeySource::RequestTag(_) | KeySource::TimerTag(_) => Missing::Skip,
         };
-        Self {
-            source,
-            occurrence: Occurrence::First,
-            missing,
-        }
+        Self { source, occurrence: Occurrence::First, missing }
     }
 }
 

@@ -110,11 +110,7 @@ impl DeltaLogWriter {
     pub(super) fn new(directory: u64, keys: usize, strings: &StringInterner) -> Self {
         Self {
             directory: Directory::new(keys, strings),
-            log: DeltaLog {
-                directory,
-                keys,
-                ..DeltaLog::default()
-            },
+            log: DeltaLog { directory, keys, ..DeltaLog::default() },
             bytes_max: 0,
             other: None,
         }
@@ -158,8 +154,7 @@ impl DeltaLogWriter {
     pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> DeltaLog {
         if let Some((totals, extremes, histogram)) = self.other.take() {
             let pairs = histogram.iter();
-            self.log
-                .push(OTHER_GROUP, extremes.as_ref(), &totals, pairs);
+            self.log.push(OTHER_GROUP, extremes.as_ref(), &totals, pairs);
         }
         let is_scarce = self.directory.bytes() > self.bytes_max / 2;
         self.log.changes = match is_over {

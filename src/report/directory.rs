@@ -175,13 +175,7 @@ impl Directory {
 
     /// The number of a string's text, counted for one more group.
     fn text(&mut self, string: u32, strings: &StringInterner) -> u32 {
-        let Self {
-            text_numbers,
-            texts,
-            text_bytes,
-            changes,
-            ..
-        } = self;
+        let Self { text_numbers, texts, text_bytes, changes, .. } = self;
         let number = *self.text_of.entry(string).or_insert_with(|| {
             let number = text_numbers.take();
             let text = strings.bytes(string);
@@ -265,10 +259,7 @@ pub struct KnownGroups {
 impl KnownGroups {
     /// For groups with this many keys, none yet.
     pub(super) fn new(keys: usize) -> Self {
-        Self {
-            keys,
-            ..Self::default()
-        }
+        Self { keys, ..Self::default() }
     }
 
     /// Applies changes; calls `went` with the numbers of removed groups.

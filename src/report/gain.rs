@@ -157,11 +157,7 @@ impl PairSums {
 
     /// Drains the sums, buckets ascending.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, u64)> {
-        let Self {
-            counts,
-            used,
-            has_any,
-        } = self;
+        let Self { counts, used, has_any } = self;
         *has_any = false;
         let words = used.iter_mut().zip(counts.chunks_exact_mut(64)).enumerate();
         words.flat_map(|(word, (used, counts))| {
@@ -187,10 +183,7 @@ pub struct Sum {
 
 impl Default for Sum {
     fn default() -> Self {
-        Self {
-            totals: Totals::ZERO,
-            histogram: Some(Histogram::new()),
-        }
+        Self { totals: Totals::ZERO, histogram: Some(Histogram::new()) }
     }
 }
 
@@ -260,13 +253,9 @@ mod tests {
 
     /// Numbers below a random power of two, up to 2^`bits`.
     fn random(seed: &mut u128, bits: u32) -> u128 {
-        *seed = seed
-            .wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645)
-            .wrapping_add(1);
+        *seed = seed.wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645).wrapping_add(1);
         let shift = (*seed >> 8) as u32 % (bits + 1);
-        seed.rotate_left(64)
-            .checked_shr(128 - shift)
-            .unwrap_or_default()
+        seed.rotate_left(64).checked_shr(128 - shift).unwrap_or_default()
     }
 
     /// Whole, in parts, in a tick log, or added up: the output is the fold of the input.
@@ -293,10 +282,7 @@ mod tests {
                 encode(&mut bytes, &more, Some(pairs.iter().copied()));
                 let encoded = EncodedGain(&bytes);
                 let (read, times) = encoded.read();
-                assert_eq!(
-                    (read, times.unwrap().collect::<Vec<_>>()),
-                    (more, pairs.clone())
-                );
+                assert_eq!((read, times.unwrap().collect::<Vec<_>>()), (more, pairs.clone()));
                 log.pairs(group, &more, pairs.len(), pairs.iter().copied());
                 sum.add(encoded);
                 sums.add(pairs.iter().copied());
@@ -319,10 +305,7 @@ mod tests {
                 logged += &totals;
                 in_log.add(pairs.iter().copied());
             }
-            assert_eq!(
-                (logged, in_log.drain().collect::<Vec<_>>()),
-                (totals, counts)
-            );
+            assert_eq!((logged, in_log.drain().collect::<Vec<_>>()), (totals, counts));
             sum.encode(&mut bytes, false);
             assert!(EncodedGain(&bytes).read().1.is_none());
             sum.add(EncodedGain(&bytes));
@@ -333,46 +316,24 @@ mod tests {
     #[test]
     fn what_is_measured_takes_no_room_for_it() {
         let encoded = |unmeasured| {
-            let totals = Totals {
-                requests: 5,
-                unmeasured,
-                ..Totals::ZERO
-            };
+            let totals = Totals { requests: 5, unmeasured, ..Totals::ZERO };
             let mut bytes = Vec::new();
             encode(&mut bytes, &totals, None::<Pairs<'_>>);
             assert_eq!(EncodedGain(&bytes).read().0, totals);
             bytes
         };
-        assert_eq!(
-            encoded(0),
-            [0, 5, 0, 0, 0, 0, 0, 0, 0],
-            "as before there were spans"
-        );
+        assert_eq!(encoded(0), [0, 5, 0, 0, 0, 0, 0, 0, 0], "as before there were spans");
         assert_eq!(encoded(3).len(), 10);
     }
 
     #[test]
     fn the_widest_numbers_are_read() {
-        let totals = Totals {
-            requests: u64::MAX,
-            hits: u128::MAX,
-            ..Totals::ZERO
-        };
-        let pairs = [
-            (0, 1),
-            (1, 7),
-            (2, 8),
-            (17, 0),
-            (17, 3),
-            (u32::MAX, u64::MAX),
-        ];
+        let totals = Totals { requests: u64::MAX, hits: u128::MAX, ..Totals::ZERO };
+        let pairs = [(0, 1), (1, 7), (2, 8), (17, 0), (17, 3), (u32::MAX, u64::MAX)];
         let mut bytes = Vec::new();
         encode(&mut bytes, &totals, Some(pairs.iter().copied()));
         let (read, times) = EncodedGain(&bytes).read();
-        assert_eq!(
-            (read, times.unwrap().collect::<Vec<_>>()),
-            (totals, pairs.into())
-        );
+        assert_eq!((read, times.unwrap().collect::<Vec<_>>()), (totals, pairs.into()));
     }
 
     #[test]

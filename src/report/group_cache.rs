@@ -187,8 +187,7 @@ impl GroupCache {
     /// Removes groups that no longer exist from up to `places` more places; returns whether all
     /// were searched.
     pub(super) fn purge(&mut self, places: usize, is_gone: impl Fn(u32) -> bool) -> bool {
-        self.groups
-            .forget(places, |group| group < SKIPPED && is_gone(group))
+        self.groups.forget(places, |group| group < SKIPPED && is_gone(group))
     }
 
     /// Starts the search for removed groups again: one more was removed.
@@ -391,11 +390,7 @@ struct Classes {
 
 impl Classes {
     fn new(part: RecordPart) -> Self {
-        Self {
-            part,
-            by_number: Vec::new(),
-            known: Default::default(),
-        }
+        Self { part, by_number: Vec::new(), known: Default::default() }
     }
 
     /// The class of an id, or [`UNKNOWN`].
@@ -458,11 +453,7 @@ mod tests {
             class[0] = part as u32;
             class
         };
-        let record = |origin, timer_tags| RecordIds {
-            origin,
-            request_tags: 9,
-            timer_tags,
-        };
+        let record = |origin, timer_tags| RecordIds { origin, request_tags: 9, timer_tags };
         let find = |cache: &GroupCache, origin, timer_tags| {
             cache.find(cache.request(origin, 9), timer_tags)
         };
@@ -474,10 +465,7 @@ mod tests {
         cache.remember(record(5, 2), 7, 1, usize::MAX, class);
         assert_eq!(cache.groups.len, 1);
         // A freed id must be looked up again; a removed group is forgotten.
-        cache.forget(&Freed {
-            origins: vec![1],
-            tag_sets: vec![],
-        });
+        cache.forget(&Freed { origins: vec![1], tag_sets: vec![] });
         assert_eq!(find(&cache, 1, 2), UNKNOWN);
         assert_eq!(find(&cache, 5, 2), 7);
         assert!(cache.purge(usize::MAX, |group| group == 7));
@@ -489,22 +477,16 @@ mod tests {
     #[test]
     fn pairs_are_those_of_a_map() {
         let (mut arrays, mut tables) = (0, 0);
-        for (lefts, rights, steps) in [
-            (1, 5_000, 900),
-            (5_000, 1, 900),
-            (60, 40, 4_000),
-            (90_000, 70_000, 4_000),
-        ] {
+        for (lefts, rights, steps) in
+            [(1, 5_000, 900), (5_000, 1, 900), (60, 40, 4_000), (90_000, 70_000, 4_000)]
+        {
             let mut dice = crate::dice::Dice(7);
             let mut next = |below: u64| dice.below(below) as u32;
             let mut pairs = ClassPairs::default();
             let mut model = std::collections::HashMap::new();
             for step in 0..steps {
                 let at = (next(lefts), next(rights));
-                assert_eq!(
-                    pairs.get(at.0, at.1),
-                    model.get(&at).copied().unwrap_or(UNKNOWN)
-                );
+                assert_eq!(pairs.get(at.0, at.1), model.get(&at).copied().unwrap_or(UNKNOWN));
                 pairs.set(at.0, at.1, step, usize::MAX);
                 model.insert(at, step);
                 if step % 500 == 499 {

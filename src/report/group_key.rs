@@ -38,11 +38,7 @@ impl GroupKey {
             KeySource::Field(_) => Occurrence::First,
             _ => key.occurrence,
         };
-        Self {
-            source: key.source.clone(),
-            occurrence,
-            missing: key.missing,
-        }
+        Self { source: key.source.clone(), occurrence, missing: key.missing }
     }
 
     /// Whether a key can use this group key.

@@ -54,10 +54,7 @@ struct Group {
 }
 
 /// The sums are in [`Groups::wide`]: no group has errors without requests.
-const WIDE: NarrowTotals = NarrowTotals {
-    errors: u32::MAX,
-    ..NarrowTotals::ZERO
-};
+const WIDE: NarrowTotals = NarrowTotals { errors: u32::MAX, ..NarrowTotals::ZERO };
 
 /// All groups of one aggregate.
 #[derive(Debug, Default)]
@@ -128,10 +125,7 @@ impl Groups {
     pub(super) fn totals(&self, id: u32) -> Totals {
         match &self.groups[id as usize] {
             Group { sums: WIDE, .. } => self.wide.get(&id).copied().unwrap_or_default(),
-            group => Totals {
-                unmeasured: group.unmeasured.into(),
-                ..group.sums.totals()
-            },
+            group => Totals { unmeasured: group.unmeasured.into(), ..group.sums.totals() },
         }
     }
 
@@ -140,10 +134,7 @@ impl Groups {
         if group.sums == WIDE {
             self.wide.remove(&id);
         }
-        let usual = Totals {
-            unmeasured: 0,
-            ..*totals
-        };
+        let usual = Totals { unmeasured: 0, ..*totals };
         let unmeasured = u64::try_from(totals.unmeasured).ok();
         let narrow = NarrowTotals::of(&usual).zip(unmeasured);
         (group.sums, group.unmeasured) = narrow.unwrap_or((WIDE, 0));

@@ -105,10 +105,7 @@ impl BucketLayout {
             let problem = format!("the number of buckets must be from 1 to {LINEAR_SIZE_MAX}");
             return Err(problem);
         }
-        Ok(Self::Linear {
-            max_us: max_secs * 1_000_000,
-            size,
-        })
+        Ok(Self::Linear { max_us: max_secs * 1_000_000, size })
     }
 
     /// pinba2's `hv=<min_ms>:<max_ms>:<buckets>`.
@@ -371,14 +368,7 @@ impl V2Buckets {
              2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
              and max at least twice min)",
         )?;
-        Ok(Self {
-            min_ms,
-            max_ms,
-            buckets,
-            width_ns,
-            unit_min,
-            unit_max,
-        })
+        Ok(Self { min_ms, max_ms, buckets, width_ns, unit_min, unit_max })
     }
 
     /// Whether a bucket is that of all times above the maximum.
@@ -431,11 +421,7 @@ impl V2Buckets {
         use fmt::Write as _;
         let mut text = String::with_capacity(32 + histogram.len() * 10);
         // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            "hv={}:{}:{};values=[",
-            self.min_ms, self.max_ms, self.buckets
-        );
+        let _ = write!(text, "hv={}:{}:{};values=[", self.min_ms, self.max_ms, self.buckets);
         let mut separator = "";
         let mut low = None;
         let mut high = None;

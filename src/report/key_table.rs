@@ -30,10 +30,7 @@ pub(super) struct KeyTable {
 
 impl KeyTable {
     pub(super) fn new(stride: usize) -> Self {
-        Self {
-            stride,
-            ..Self::default()
-        }
+        Self { stride, ..Self::default() }
     }
 
     /// Number of combinations that can be found.

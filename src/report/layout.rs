@@ -168,19 +168,14 @@ impl ColumnLayout {
     /// The index of the column with this name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.columns
-            .iter()
-            .position(|column| column.column.name == name)
+        self.columns.iter().position(|column| column.column.name == name)
     }
 
     /// The parts of a reading that these columns (by index) need.
     #[must_use]
     pub fn want(&self, columns: impl IntoIterator<Item = usize>) -> Want {
-        let mut want = Want {
-            keys: self.view.is_some(),
-            quantiles: false,
-            histograms: self.view.is_some(),
-        };
+        let mut want =
+            Want { keys: self.view.is_some(), quantiles: false, histograms: self.view.is_some() };
         for column in columns.into_iter().filter_map(|at| self.columns.get(at)) {
             match column.cell {
                 Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_) => want.keys = true,
@@ -222,9 +217,7 @@ impl ColumnLayout {
                 value.map_or(Value::Null, Value::Float)
             }
             Cell::Sum(measure, _) => whole(measure.of(totals)),
-            Cell::Quantile(rank) => reading
-                .quantile(row, *rank)
-                .map_or(Value::Null, Value::Float),
+            Cell::Quantile(rank) => reading.quantile(row, *rank).map_or(Value::Null, Value::Float),
             Cell::TimeInterval => whole(u128::from(reading.covered_secs.max(1))),
             Cell::HistogramText(buckets, gap) => match reading.histograms.get(row) {
                 // Counts without buckets: there was no memory for the histogram.

@@ -126,10 +126,7 @@ pub enum FormError {
 
 impl FormError {
     fn part(part: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Part {
-            part: part.into(),
-            problem: problem.into(),
-        }
+        Self::Part { part: part.into(), problem: problem.into() }
     }
 
     /// The setting at fault (`keys[0]`; empty for the form as a whole), and the problem.
@@ -247,11 +244,7 @@ impl ReportForm {
     /// A form with a COMMENT.
     #[must_use]
     pub fn of_comment(name: &str, comment: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            comment: Some(comment.to_owned()),
-            ..Self::default()
-        }
+        Self { name: name.to_owned(), comment: Some(comment.to_owned()), ..Self::default() }
     }
 
     /// The definition of the form.
@@ -275,10 +268,7 @@ impl ReportForm {
             return Err(FormError::Mixed(other));
         }
         match read_comment(&self.name, comment, defaults)? {
-            Comment::Report(definition) => Ok(Definition {
-                history: self.history,
-                ..*definition
-            }),
+            Comment::Report(definition) => Ok(Definition { history: self.history, ..*definition }),
             Comment::Fixed(table) => Err(FormError::Fixed(table)),
         }
     }
@@ -325,10 +315,9 @@ impl ReportForm {
 
     /// The report over samples that the form defines.
     fn samples(&self, defaults: &Defaults) -> Result<SampleReport, FormError> {
-        for (part, is_given) in [
-            ("percentiles", !self.percentiles.is_empty()),
-            ("histogram", self.histogram.is_some()),
-        ] {
+        for (part, is_given) in
+            [("percentiles", !self.percentiles.is_empty()), ("histogram", self.histogram.is_some())]
+        {
             if is_given {
                 return Err(FormError::part(part, "a report of level sample has none"));
             }

@@ -376,11 +376,7 @@ impl<'a> Reader<'a> {
         });
         self.rows = rows.iter().map(|&row| self.rows[row]).collect();
         let only = all.only(&rows);
-        Some(Selected {
-            from: std::mem::replace(&mut self.reading, only),
-            want: self.has,
-            total,
-        })
+        Some(Selected { from: std::mem::replace(&mut self.reading, only), want: self.has, total })
     }
 
     /// Reads the missing parts of all rows.
@@ -470,9 +466,7 @@ impl<'a> Reader<'a> {
                 self.finish_empty_rows(&mut finished, place, &ranks, want);
                 let histogram = aggregate.groups.histogram(id);
                 let running = aggregate.groups.running(id);
-                let is_last = groups
-                    .get(at + 1)
-                    .is_none_or(|next| next.0 as usize != place);
+                let is_last = groups.get(at + 1).is_none_or(|next| next.0 as usize != place);
                 finished += usize::from(is_last);
                 if is_last && running.is_none() && row.is_empty() {
                     self.finish_row(place, &ranks, want, histogram.iter());
@@ -522,9 +516,7 @@ impl<'a> Reader<'a> {
             buckets.quantiles(ranks, total, pairs.clone(), quantiles);
             let time = reading.totals[place].time;
             let quantiles = &mut quantiles[row..];
-            bound(definition, quantiles, time, pairs.clone(), |it| {
-                buckets.ends(it)
-            });
+            bound(definition, quantiles, time, pairs.clone(), |it| buckets.ends(it));
         }
         if want.histograms {
             reading.histograms.push(pairs.collect());

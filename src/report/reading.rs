@@ -28,11 +28,7 @@ pub struct Extremes {
 
 impl Extremes {
     /// Those of no record at all.
-    pub const NOTHING: Self = Self {
-        time_min: u64::MAX,
-        time_max: 0,
-        memory_peak_max: 0,
-    };
+    pub const NOTHING: Self = Self { time_min: u64::MAX, time_max: 0, memory_peak_max: 0 };
 
     /// The longest time in seconds; `None` if there are no records.
     pub(crate) fn longest_secs(&self) -> Option<f64> {
@@ -198,11 +194,9 @@ impl Reading {
     #[must_use]
     pub fn key(&self, row: usize, key: usize) -> KeyValue<'_> {
         match self.key_cells[row * self.keys + key] {
-            KeyCell::Text { at, len } => KeyValue::Text(
-                self.text
-                    .get(at as usize..(at + len) as usize)
-                    .unwrap_or_default(),
-            ),
+            KeyCell::Text { at, len } => {
+                KeyValue::Text(self.text.get(at as usize..(at + len) as usize).unwrap_or_default())
+            }
             KeyCell::Status(status) => KeyValue::Status(status),
             KeyCell::Other => KeyValue::Other,
         }
@@ -313,10 +307,7 @@ impl Reading {
         }
         let at = self.text.len() as u32;
         self.text.push_str(text);
-        KeyCell::Text {
-            at,
-            len: text.len() as u32,
-        }
+        KeyCell::Text { at, len: text.len() as u32 }
     }
 }
 
@@ -326,11 +317,7 @@ mod tests {
 
     #[test]
     fn no_quantile_is_above_the_longest_time() {
-        let seen = |time_max| Extremes {
-            time_min: 1,
-            time_max,
-            memory_peak_max: 0,
-        };
+        let seen = |time_max| Extremes { time_min: 1, time_max, memory_peak_max: 0 };
         let mut reading = Reading {
             quantiles: vec![0.5, 2.01, 0.5, f64::NAN, 0.0, 0.005],
             ranks: 2,
@@ -339,9 +326,7 @@ mod tests {
         };
         let all = |reading: &Reading| -> Vec<Option<f64>> {
             let cells = (0..3).flat_map(|row| [(row, 0), (row, 1)]);
-            cells
-                .map(|(row, rank)| reading.quantile(row, rank))
-                .collect()
+            cells.map(|(row, rank)| reading.quantile(row, rank)).collect()
         };
         let (half, none, zero) = (Some(0.5), None, Some(0.0));
         let empty = Some(0.005);

@@ -238,8 +238,7 @@ impl Reports {
             if let Some(aggregate) = &mut self.aggregates[at] {
                 aggregate.merged(merged_ms);
             }
-            self.deltas
-                .work_out(&arrivals, &pool.origins, self.error_status, true);
+            self.deltas.work_out(&arrivals, &pool.origins, self.error_status, true);
             self.count(at, &arrivals, pool);
             next += 1;
         }
@@ -293,8 +292,7 @@ impl Reports {
         let mut levels = self.live().map(|aggregate| aggregate.scope.level);
         let with_timers = levels.any(|level| level == Level::Timer);
         drop(levels);
-        self.deltas
-            .work_out(arrivals, &pool.origins, self.error_status, with_timers);
+        self.deltas.work_out(arrivals, &pool.origins, self.error_status, with_timers);
         for at in 0..self.aggregates.len() {
             let aggregate = self.aggregates[at].as_ref();
             if aggregate.is_some_and(|it| !it.is_filling) {
@@ -305,13 +303,7 @@ impl Reports {
 
     /// Counts requests in one aggregate, after their deltas were computed.
     fn count(&mut self, at: usize, arrivals: &Arrivals, pool: &mut Pool) {
-        let Self {
-            aggregates,
-            budget,
-            deltas,
-            assignments,
-            ..
-        } = self;
+        let Self { aggregates, budget, deltas, assignments, .. } = self;
         let Some(aggregate) = &mut aggregates[at] else {
             return;
         };
@@ -366,9 +358,7 @@ impl Reports {
     /// Memory of all aggregates.
     fn taken(&self) -> MemoryUse {
         let aggregates = self.aggregates.iter().flatten();
-        aggregates.fold(MemoryUse::default(), |sum, aggregate| {
-            sum + aggregate.taken()
-        })
+        aggregates.fold(MemoryUse::default(), |sum, aggregate| sum + aggregate.taken())
     }
 
     fn measure(&mut self) {
@@ -465,8 +455,6 @@ impl Reports {
     }
 
     pub(super) fn aggregate(&self, entry: &Entry) -> &Aggregate {
-        self.aggregates[entry.aggregate]
-            .as_ref()
-            .expect("a live report keeps its aggregate")
+        self.aggregates[entry.aggregate].as_ref().expect("a live report keeps its aggregate")
     }
 }

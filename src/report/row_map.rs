@@ -51,14 +51,7 @@ impl RowMap {
         rows.push(&[OTHER; DEFINITION_KEYS_MAX]);
         let mut groups_in = Chunked::default();
         groups_in.push(0);
-        Self {
-            row_of: Chunked::default(),
-            groups_in,
-            keys,
-            rows,
-            rows_max,
-            overflowed: 0,
-        }
+        Self { row_of: Chunked::default(), groups_in, keys, rows, rows_max, overflowed: 0 }
     }
 
     /// Adds groups (row, group) without rows here, in the order of their former rows; those without

@@ -54,11 +54,7 @@ impl RowSelection<'_> {
         value: &impl Fn(usize, usize) -> Value<'t>,
     ) -> (Vec<usize>, usize) {
         let equal = self.equal.iter();
-        let keep = |row| {
-            equal
-                .clone()
-                .all(|(column, wanted)| value(row, *column) == *wanted)
-        };
+        let keep = |row| equal.clone().all(|(column, wanted)| value(row, *column) == *wanted);
         select(len, value, &keep, &self.order, (self.offset, self.limit))
     }
 }
@@ -160,14 +156,7 @@ mod tests {
 
     fn sample(seed: u64, rows: usize) -> Sample {
         let mut random = StdRng::seed_from_u64(seed);
-        let prefixes = [
-            "",
-            "a",
-            "/index.php?page=",
-            "/index.php?page=7",
-            "ü",
-            "\u{10ffff}",
-        ];
+        let prefixes = ["", "a", "/index.php?page=", "/index.php?page=7", "ü", "\u{10ffff}"];
         let mut row = || {
             let mut values = vec![
                 Value::Text(
@@ -226,9 +215,8 @@ mod tests {
             let len = random.random_range(0..60);
             let table = sample(seed, len);
             let by = |column: usize| (column, (seed >> column) & 1 == 1);
-            let sort: Vec<(usize, bool)> = (0..random.random_range(1..4))
-                .map(|_| by(random.random_range(0..4)))
-                .collect();
+            let sort: Vec<(usize, bool)> =
+                (0..random.random_range(1..4)).map(|_| by(random.random_range(0..4))).collect();
             let limit = random.random_range(0..10);
             let offset = random.random_range(0..20);
             let keep = |row: usize| row % 3 != 1;
@@ -261,11 +249,7 @@ mod tests {
         let table = sample(1, 10);
         let value = |row: usize, column: usize| table[row][column].borrowed();
         let rows = |offset, limit| {
-            let selection = RowSelection {
-                offset,
-                limit,
-                ..RowSelection::default()
-            };
+            let selection = RowSelection { offset, limit, ..RowSelection::default() };
             selection.rows(table.len(), &value).0
         };
         assert_eq!(rows(0, 3), [0, 1, 2]);

@@ -45,12 +45,7 @@ pub struct TickHead {
 impl TickHead {
     /// The head of a tick in which nothing was merged yet.
     pub(super) fn new(tick: u64) -> Self {
-        Self {
-            tick,
-            histograms: true,
-            overflowed: false,
-            seen: None,
-        }
+        Self { tick, histograms: true, overflowed: false, seen: None }
     }
 }
 

@@ -48,10 +48,7 @@ pub(super) static KINDS: LazyLock<Vec<V1Kind>> = LazyLock::new(|| {
 impl V1Kind {
     fn of_line(line: &'static str) -> Option<Self> {
         let given = |word: &'static str| Some(word).filter(|word| *word != "-");
-        let mut words = line
-            .split(' ')
-            .filter(|_| !line.starts_with('#'))
-            .map(given);
+        let mut words = line.split(' ').filter(|_| !line.starts_with('#')).map(given);
         let mut word = || words.next().flatten();
         let fields = |names: Option<&str>| {
             let names = names.into_iter().flat_map(|names| names.split(','));

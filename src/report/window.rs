@@ -21,14 +21,9 @@ impl Ticks {
     /// The ticks of a window.
     #[must_use]
     pub fn of(window: Duration) -> Self {
-        let window_ms = u64::try_from(window.as_millis())
-            .unwrap_or(u64::MAX / 2)
-            .max(1);
+        let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX / 2).max(1);
         let tick_ms = window_ms.div_ceil(120).max(1000);
-        Self {
-            tick_ms,
-            count: window_ms.div_ceil(tick_ms).max(1),
-        }
+        Self { tick_ms, count: window_ms.div_ceil(tick_ms).max(1) }
     }
 
     /// The tick at `now_ms`.
@@ -51,47 +46,11 @@ mod tests {
     #[test]
     fn a_tick_is_a_120th_but_never_below_a_second() {
         let ticks = |secs| Ticks::of(Duration::from_secs(secs));
-        assert_eq!(
-            ticks(900),
-            Ticks {
-                tick_ms: 7_500,
-                count: 120
-            }
-        );
-        assert_eq!(
-            ticks(60),
-            Ticks {
-                tick_ms: 1_000,
-                count: 60
-            }
-        );
-        assert_eq!(
-            ticks(5),
-            Ticks {
-                tick_ms: 1_000,
-                count: 5
-            }
-        );
-        assert_eq!(
-            ticks(86_400),
-            Ticks {
-                tick_ms: 720_000,
-                count: 120
-            }
-        );
-        assert_eq!(
-            Ticks::of(Duration::from_millis(1_500)),
-            Ticks {
-                tick_ms: 1_000,
-                count: 2
-            }
-        );
-        assert_eq!(
-            ticks(200),
-            Ticks {
-                tick_ms: 1_667,
-                count: 120
-            }
-        );
+        assert_eq!(ticks(900), Ticks { tick_ms: 7_500, count: 120 });
+        assert_eq!(ticks(60), Ticks { tick_ms: 1_000, count: 60 });
+        assert_eq!(ticks(5), Ticks { tick_ms: 1_000, count: 5 });
+        assert_eq!(ticks(86_400), Ticks { tick_ms: 720_000, count: 120 });
+        assert_eq!(Ticks::of(Duration::from_millis(1_500)), Ticks { tick_ms: 1_000, count: 2 });
+        assert_eq!(ticks(200), Ticks { tick_ms: 1_667, count: 120 });
     }
 }

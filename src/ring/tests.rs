@@ -15,12 +15,7 @@ fn ring(
     requests: usize,
     bytes: usize,
     receivers: usize,
-) -> (
-    Arc<TempRing>,
-    Vec<Producer>,
-    Consumer,
-    Vec<Arc<SocketCounters>>,
-) {
+) -> (Arc<TempRing>, Vec<Producer>, Consumer, Vec<Arc<SocketCounters>>) {
     let counters: Vec<_> = (0..receivers).map(|_| Arc::default()).collect();
     let (ring, producers, consumer) =
         TempRing::new(RingPlan::new(requests, bytes, receivers), &counters);
@@ -36,9 +31,7 @@ fn push(producer: &mut Producer, lane: u64, number: u64) {
 fn records(block: &Block) -> Vec<(u64, u64)> {
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     let records = block.bytes.chunks_exact(RECORD_BYTES);
-    records
-        .map(|record| (number(&record[..8]), number(&record[8..])))
-        .collect()
+    records.map(|record| (number(&record[..8]), number(&record[8..]))).collect()
 }
 
 /// Takes all records; also checks the counts of the blocks.
@@ -60,11 +53,7 @@ fn numbers(records: &[(u64, u64)]) -> Vec<u64> {
 
 /// Blocks in the shared queues and in those of the lanes.
 fn blocks_at_rest(ring: &TempRing) -> usize {
-    let lanes: usize = ring
-        .lanes
-        .iter()
-        .map(|lane| lane.open.len() + lane.returned.len())
-        .sum();
+    let lanes: usize = ring.lanes.iter().map(|lane| lane.open.len() + lane.returned.len()).sum();
     ring.filled.len() + ring.spare.len() + ring.untouched.len() + lanes
 }
 
@@ -80,13 +69,7 @@ fn smoke() {
     assert_eq!(drain(&mut consumer), [(0, 1)]);
     assert_eq!(ring.depth(), 0);
     assert!(consumer.pop().is_none());
-    assert_eq!(
-        (
-            counters[0].requests_pushed.get(),
-            counters[0].requests_popped.get()
-        ),
-        (1, 1)
-    );
+    assert_eq!((counters[0].requests_pushed.get(), counters[0].requests_popped.get()), (1, 1));
 }
 
 #[test]
@@ -110,13 +93,7 @@ fn capacity_of_the_plan() {
     assert_eq!(plan.bytes(), 128 << 20);
     assert!(plan.requests_max() - 262_144 < 2000);
     // The minimum.
-    assert_eq!(
-        RingPlan::new(0, 0, 1),
-        RingPlan {
-            blocks: 10,
-            block_requests_max: 1
-        }
-    );
+    assert_eq!(RingPlan::new(0, 0, 1), RingPlan { blocks: 10, block_requests_max: 1 });
     assert_eq!(RingPlan::new(10, 0, 16).blocks, 40);
     for receivers in [1, 2, 7, 64] {
         for requests in [1, 10, 1000, 262_144, 5_000_000] {
@@ -149,10 +126,8 @@ fn capacity_in_requests_is_never_below_what_was_asked() {
                 assert!(ring.depth() <= ring.plan().requests_max() as u64);
             }
             assert!(lowest >= requests as u64, "{lowest} of {requests}");
-            let kept: Vec<_> = drain(&mut consumer)
-                .into_iter()
-                .filter(|(lane, _)| *lane == 0)
-                .collect();
+            let kept: Vec<_> =
+                drain(&mut consumer).into_iter().filter(|(lane, _)| *lane == 0).collect();
             assert_eq!(kept.last(), Some(&(0, pushed - 1)));
             assert!(kept.len() >= requests);
         }
@@ -164,10 +139,7 @@ fn capacity_in_bytes_bounds_large_records() {
     let (ring, mut producers, mut consumer, counters) = ring(1_000_000, 12 * BLOCK_BYTES, 1);
     let record = vec![7; BLOCK_BYTES / 2];
     for _ in 0..100 {
-        producers[0]
-            .reserve(record.len())
-            .unwrap()
-            .extend_from_slice(&record);
+        producers[0].reserve(record.len()).unwrap().extend_from_slice(&record);
     }
     producers[0].publish();
     assert_eq!(ring.depth(), 24);
@@ -184,10 +156,7 @@ fn a_record_as_long_as_a_block_fits_and_a_longer_one_never() {
     push(&mut producers[0], 0, 1);
     assert!(producers[0].reserve(BLOCK_BYTES + 1).is_none());
     let to = producers[0].reserve(BLOCK_BYTES).unwrap();
-    assert!(
-        to.is_empty() && to.capacity() == BLOCK_BYTES,
-        "a new block, never grown"
-    );
+    assert!(to.is_empty() && to.capacity() == BLOCK_BYTES, "a new block, never grown");
     to.resize(BLOCK_BYTES, 1);
     push(&mut producers[0], 0, 2);
     producers[0].publish();
@@ -203,23 +172,14 @@ fn a_record_as_long_as_a_block_fits_and_a_longer_one_never() {
 fn full_overwrites_the_oldest_and_counts_it() {
     let (ring, mut producers, mut consumer, counters) = ring(90, 0, 1);
     // Ten blocks of ten.
-    assert_eq!(
-        ring.plan(),
-        RingPlan {
-            blocks: 10,
-            block_requests_max: 10
-        }
-    );
+    assert_eq!(ring.plan(), RingPlan { blocks: 10, block_requests_max: 10 });
     for number in 0..101 {
         push(&mut producers[0], 0, number);
     }
     producers[0].publish();
     assert_eq!(counters[0].requests_overwritten.get(), 10);
     assert_eq!(ring.depth(), 91);
-    assert_eq!(
-        numbers(&drain(&mut consumer)),
-        (10..101).collect::<Vec<_>>()
-    );
+    assert_eq!(numbers(&drain(&mut consumer)), (10..101).collect::<Vec<_>>());
     assert_eq!(blocks_at_rest(&ring), 10);
 }
 
@@ -240,10 +200,7 @@ fn full_books_the_loss_on_the_socket_that_lost() {
     for (socket, pushed) in counters.iter().zip([30, 1000]) {
         let counts = socket.counts();
         assert_eq!(counts.requests_pushed.get(), pushed);
-        assert_eq!(
-            counts.requests_popped.get() + counts.requests_overwritten.get(),
-            pushed
-        );
+        assert_eq!(counts.requests_popped.get() + counts.requests_overwritten.get(), pushed);
     }
 }
 
@@ -267,14 +224,8 @@ fn full_still_finds_a_block_when_the_merger_keeps_all_it_may() {
     // The walk that the held blocks interrupted ends first.
     let rest = rest.len() + drain(&mut consumer).len();
     assert!(rest > 0);
-    let total: u64 = counters
-        .iter()
-        .map(|socket| socket.requests_overwritten.get())
-        .sum();
-    let popped: u64 = counters
-        .iter()
-        .map(|socket| socket.requests_popped.get())
-        .sum();
+    let total: u64 = counters.iter().map(|socket| socket.requests_overwritten.get()).sum();
+    let popped: u64 = counters.iter().map(|socket| socket.requests_popped.get()).sum();
     assert_eq!(total + popped, 2020);
     assert_eq!(ring.depth(), 0);
 }
@@ -411,21 +362,11 @@ fn spsc() {
         drain_until(&mut consumer, &done)
     });
     let numbers = numbers(&got);
-    assert!(
-        numbers.is_sorted_by(|one, next| one < next),
-        "in order, none twice"
-    );
+    assert!(numbers.is_sorted_by(|one, next| one < next), "in order, none twice");
     let overwritten = counters[0].requests_overwritten.get();
     assert_eq!(numbers.len() as u64 + overwritten, MANY);
-    assert_eq!(
-        numbers.last(),
-        Some(&(MANY - 1)),
-        "the newest is never the one to go"
-    );
-    assert_eq!(
-        (ring.depth(), blocks_at_rest(&ring)),
-        (0, ring.plan().blocks)
-    );
+    assert_eq!(numbers.last(), Some(&(MANY - 1)), "the newest is never the one to go");
+    assert_eq!((ring.depth(), blocks_at_rest(&ring)), (0, ring.plan().blocks));
 }
 
 fn drain_until(consumer: &mut Consumer, done: &AtomicBool) -> Vec<(u64, u64)> {
@@ -474,11 +415,8 @@ fn mpsc_every_request_is_popped_or_counted() {
             drain_until(&mut consumer, done)
         });
         for (lane, socket) in counters.iter().enumerate() {
-            let of_lane: Vec<_> = got
-                .iter()
-                .filter(|(from, _)| *from == lane as u64)
-                .copied()
-                .collect();
+            let of_lane: Vec<_> =
+                got.iter().filter(|(from, _)| *from == lane as u64).copied().collect();
             let numbers = numbers(&of_lane);
             assert!(
                 numbers.is_sorted_by(|one, next| one < next),
@@ -487,15 +425,9 @@ fn mpsc_every_request_is_popped_or_counted() {
             let counts = socket.counts();
             assert_eq!(counts.requests_pushed.get(), MANY);
             assert_eq!(counts.requests_popped.get(), numbers.len() as u64);
-            assert_eq!(
-                counts.requests_popped.get() + counts.requests_overwritten.get(),
-                MANY
-            );
+            assert_eq!(counts.requests_popped.get() + counts.requests_overwritten.get(), MANY);
         }
-        assert_eq!(
-            (ring.depth(), blocks_at_rest(&ring)),
-            (0, ring.plan().blocks)
-        );
+        assert_eq!((ring.depth(), blocks_at_rest(&ring)), (0, ring.plan().blocks));
     }
 }
 

@@ -53,10 +53,7 @@ impl Fold {
         history.base = second.unix_secs.saturating_sub(number);
         history.folded = 0;
         for report in second.reports() {
-            let new = Report {
-                since: number,
-                ..Report::default()
-            };
+            let new = Report { since: number, ..Report::default() };
             history.reports.entry(report.number).or_insert(new);
         }
         let is_watched = |report| watched.iter().any(|it| it.number == report);
@@ -75,11 +72,7 @@ impl Fold {
         let quiet = (number + 1).max(self.next.saturating_sub(FINE_SECS))..self.next;
         for second in std::iter::once(number).chain(quiet) {
             let missed = if second == number { missed } else { 0 };
-            history.slots.push_back(Slot {
-                second,
-                secs: 1,
-                missed,
-            });
+            history.slots.push_back(Slot { second, secs: 1, missed });
         }
         let ten = |second| (history.base + second) / COARSE_SECS;
         if ten(self.next) != ten(number) {

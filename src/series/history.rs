@@ -105,10 +105,7 @@ pub(super) struct History {
 impl History {
     /// An empty history of at most `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self {
-            bytes_max,
-            ..Self::default()
-        }
+        Self { bytes_max, ..Self::default() }
     }
 
     /// Adds the gain of a row in a second, with its weight.
@@ -126,11 +123,7 @@ impl History {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(place) if id != OTHER_ID && weight >= self.weight_min => {
                 self.bytes += ROW_BYTES;
-                place.insert(Row {
-                    weight: 0.0,
-                    is_full: true,
-                    points: Points::default(),
-                })
+                place.insert(Row { weight: 0.0, is_full: true, points: Points::default() })
             }
             Entry::Vacant(_) => {
                 report.folded.insert(second);
@@ -205,11 +198,7 @@ impl History {
             report.rows.shrink_to(report.rows.len() * 2);
         }
         self.slots = slots;
-        self.weight_min = if has_room {
-            0.0
-        } else {
-            self.weight_min * FADING
-        };
+        self.weight_min = if has_room { 0.0 } else { self.weight_min * FADING };
         self.measure();
     }
 
@@ -287,11 +276,7 @@ mod tests {
     /// The gain of a row with this many requests, of 50 different times.
     fn gained(requests: u64) -> Vec<u8> {
         let mut packed = Vec::new();
-        let totals = Totals {
-            requests,
-            time: u128::from(requests) * 1000,
-            ..Totals::ZERO
-        };
+        let totals = Totals { requests, time: u128::from(requests) * 1000, ..Totals::ZERO };
         let pairs = (100..150).map(|bucket| (bucket, 1));
         encode(&mut packed, &totals, Some(pairs));
         packed
@@ -309,11 +294,7 @@ mod tests {
             }
             let all = gained((2..102).sum());
             history.add(second, (7, TOTAL_ID), f64::INFINITY, EncodedGain(&all));
-            history.slots.push_back(Slot {
-                second,
-                secs: 1,
-                missed: 0,
-            });
+            history.slots.push_back(Slot { second, secs: 1, missed: 0 });
         }
         history
     }
@@ -331,11 +312,7 @@ mod tests {
         assert_eq!((requests(row), row.points.iter().count()), (770, 10));
         let all = history.bytes;
         for second in 10..4_000 {
-            history.slots.push_back(Slot {
-                second,
-                secs: 1,
-                missed: 0,
-            });
+            history.slots.push_back(Slot { second, secs: 1, missed: 0 });
             if second == 399 {
                 history.age();
                 let row = &history.reports[&7].rows[&77];
@@ -345,11 +322,7 @@ mod tests {
             }
         }
         history.age();
-        assert_eq!(
-            (history.count(), history.bytes),
-            ((0, 0, 0), 0),
-            "an hour later"
-        );
+        assert_eq!((history.count(), history.bytes), ((0, 0, 0), 0), "an hour later");
         history.retain(|_| false);
         assert!(history.reports.is_empty());
     }
@@ -378,11 +351,7 @@ mod tests {
         // Absent rows are unknown in seconds in which some had no room.
         assert_eq!(report.folded.len(), 100);
         // Later there is room again.
-        history.slots.push_back(Slot {
-            second: 3_690,
-            secs: 1,
-            missed: 0,
-        });
+        history.slots.push_back(Slot { second: 3_690, secs: 1, missed: 0 });
         history.age();
         history.age();
         let row = (7, FIRST_ID);

@@ -150,11 +150,7 @@ impl Span<'_> {
             low.midpoint(high.saturating_sub(1).max(low))
         };
         let pairs = self.sum.histogram()?.iter();
-        Some(
-            pairs
-                .map(|(bucket, count)| (middle(bucket), count))
-                .collect(),
-        )
+        Some(pairs.map(|(bucket, count)| (middle(bucket), count)).collect())
     }
 
     fn percentile(&self, percent: f64) -> Option<f64> {
@@ -201,10 +197,7 @@ mod tests {
             ("p100", "p100"),
             ("p095", "p95"),
         ] {
-            assert_eq!(
-                Metric::parse(given).map(|metric| metric.name()),
-                Some(name.into())
-            );
+            assert_eq!(Metric::parse(given).map(|metric| metric.name()), Some(name.into()));
         }
         for none in [
             "p", "p0", "p0_000", "p101", "p100_1", "p0095", "p1e1", "p-5", "p95.", "p99.9999", "",
@@ -227,18 +220,11 @@ mod tests {
                 unmeasured,
                 ..Totals::ZERO
             };
-            let span = Span {
-                definition: &definitions[0],
-                secs: 1,
-                sum: Sum::of(totals, None),
-            };
+            let span = Span { definition: &definitions[0], secs: 1, sum: Sum::of(totals, None) };
             Metric::parse(name).unwrap().of(&span)
         };
         assert_eq!(of("cpu_avg", 0), Some(0.4));
-        assert_eq!(
-            (of("cpu_avg", 8), of("memory_avg", 8)),
-            (Some(2.0), Some(400.0))
-        );
+        assert_eq!((of("cpu_avg", 8), of("memory_avg", 8)), (Some(2.0), Some(400.0)));
         assert_eq!((of("cpu_avg", 10), of("memory_avg", 10)), (None, None));
         assert_eq!((of("time_avg", 10), of("cpu", 10)), (Some(4.0), Some(4.0)));
     }
@@ -246,11 +232,7 @@ mod tests {
     #[test]
     fn averages_of_nothing_are_unknown_and_sums_are_nought() {
         let definitions = builtin::reports(&Defaults::default());
-        let span = Span {
-            definition: &definitions[0],
-            secs: 1,
-            sum: Sum::default(),
-        };
+        let span = Span { definition: &definitions[0], secs: 1, sum: Sum::default() };
         for name in Metric::names() {
             let unknown =
                 name.ends_with("_avg") || name == "error_percent" || name.starts_with('p');

@@ -122,15 +122,8 @@ impl Series {
     /// A series of these reports within `memory` bytes, and its writer.
     #[must_use]
     pub fn new(watched: Watchlist, memory: usize) -> (Self, Fold) {
-        let state = State {
-            history: History::new(memory / 40 * ROWS),
-            ..State::default()
-        };
-        let shared = Arc::new(Shared {
-            watched,
-            state: RwLock::new(state),
-            memory,
-        });
+        let state = State { history: History::new(memory / 40 * ROWS), ..State::default() };
+        let shared = Arc::new(Shared { watched, state: RwLock::new(state), memory });
         (Self(Arc::clone(&shared)), Fold::new(shared))
     }
 

@@ -82,9 +82,6 @@ impl Points {
 
     /// A copy that can be read without a lock.
     pub(super) fn copy(&self) -> Self {
-        Self {
-            bytes: self.bytes.clone(),
-            ..*self
-        }
+        Self { bytes: self.bytes.clone(), ..*self }
     }
 }

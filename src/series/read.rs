@@ -104,17 +104,10 @@ impl Series {
         key: Option<&[String]>,
         span: (u64, u64, u64),
     ) -> Result<Spreads, String> {
-        let (from, step, found) = self.points_of(report, key, span, true, |span| {
-            (span.spread(), span.sum.totals.errors)
-        })?;
+        let (from, step, found) = self
+            .points_of(report, key, span, true, |span| (span.spread(), span.sum.totals.errors))?;
         let (columns, errors) = found.into_iter().map(Option::unwrap_or_default).unzip();
-        Ok(Spreads {
-            from,
-            step,
-            columns,
-            errors,
-            partial: Vec::new(),
-        })
+        Ok(Spreads { from, step, columns, errors, partial: Vec::new() })
     }
 
     /// Lines, whose points begin at multiples of the step if they are `aligned`.
@@ -134,11 +127,7 @@ impl Series {
             let points = found.iter().map(|point| point.as_ref()?[metric]);
             points.collect()
         };
-        Ok(Lines {
-            from,
-            step,
-            points: (0..metrics.len()).map(line).collect(),
-        })
+        Ok(Lines { from, step, points: (0..metrics.len()).map(line).collect() })
     }
 
     /// One value per step, the start of the first step, and the length of a step.
@@ -180,11 +169,7 @@ impl Series {
         let count = to.saturating_sub(from).div_ceil(step) as usize;
         let mut points: Vec<Option<T>> = (0..count).map(|_| None).collect();
         for of_point in slots.chunk_by(|a, b| place(a) == place(b)) {
-            let mut span = Span {
-                definition: &report.definition,
-                secs: 0,
-                sum: Sum::default(),
-            };
+            let mut span = Span { definition: &report.definition, secs: 0, sum: Sum::default() };
             for slot in of_point {
                 while gained.next_if(|it| it.0 < slot.second).is_some() {}
                 // An absent row may be part of the total only, or unobserved at that time.

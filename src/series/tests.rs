@@ -53,12 +53,7 @@ impl Series {
     }
 }
 
-const WATCHED: [&str; 4] = [
-    EVERYTHING,
-    "report_by_script_name",
-    "report_by_status",
-    CONFIGURED,
-];
+const WATCHED: [&str; 4] = [EVERYTHING, "report_by_script_name", "report_by_status", CONFIGURED];
 
 /// Pool, reports and series, with time moved by hand.
 struct World {
@@ -103,9 +98,7 @@ impl World {
         let mut records = Vec::new();
         for _ in 0..packets {
             let packet = self.traffic.packet();
-            self.decoder
-                .decode(packet, START as u32, &mut records)
-                .unwrap();
+            self.decoder.decode(packet, START as u32, &mut records).unwrap();
         }
         self.live.write().merge(&records, self.now_ms);
     }
@@ -186,11 +179,7 @@ fn lines_add_up_to_what_reports_say() {
         let native = entry.definition.read_as(&native, &Defaults::default());
         entry.definition = Arc::new(native.unwrap());
         let entry = &entry;
-        let want = Want {
-            keys: true,
-            quantiles: true,
-            histograms: false,
-        };
+        let want = Want { keys: true, quantiles: true, histograms: false };
         let reading = live.reports.read(entry, want, &live.pool, 0);
         assert!(!reading.is_empty(), "{}", name);
         let whole = world.sum(name, None, "req_count", 1);
@@ -268,10 +257,7 @@ fn what_is_older_than_five_minutes_is_kept_by_tens() {
         world.pass(1000);
     }
     let reach = world.series.coverage().unwrap();
-    assert_eq!(
-        (reach.from, reach.fine_from, reach.to),
-        (START, START + 400, START + 700)
-    );
+    assert_eq!((reach.from, reach.fine_from, reach.to), (START, START + 400, START + 700));
     let line = |from, step| {
         let span = (from, START + 700, step);
         world.series.line("info", None, "req_count", span)
@@ -292,13 +278,8 @@ fn what_is_older_than_five_minutes_is_kept_by_tens() {
         world.pass(1000);
     }
     let reach = world.series.coverage().unwrap();
-    assert_eq!(
-        (reach.to - reach.from, reach.to - reach.fine_from),
-        (3600, 300)
-    );
-    let (_, points) = world
-        .series
-        .line("info", None, "req_count", (0, u64::MAX, 60));
+    assert_eq!((reach.to - reach.from, reach.to - reach.fine_from), (3600, 300));
+    let (_, points) = world.series.line("info", None, "req_count", (0, u64::MAX, 60));
     assert_eq!(points.last(), Some(&Some(0.0)));
 }
 
@@ -311,10 +292,7 @@ fn seconds_that_nobody_read_are_counted_as_missed() {
     }
     world.pass(1000);
     let status = world.series.status();
-    let (counted, missed) = (
-        status.count("requests_counted"),
-        status.count("requests_missed"),
-    );
+    let (counted, missed) = (status.count("requests_counted"), status.count("requests_missed"));
     assert_eq!(counted + missed, 60 * 200);
     assert!(missed > 0 && counted > 0, "{status:?}");
     assert_eq!(world.sum("info", None, "req_count", 1), counted as f64);
@@ -330,11 +308,7 @@ fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
     };
     let memory = 4 << 20;
     let mut world = World::new(&flood, &[], memory, &long_history());
-    let steady = Traffic::new(&TrafficOptions {
-        scripts: 1,
-        seed: 7,
-        ..TrafficOptions::default()
-    });
+    let steady = Traffic::new(&TrafficOptions { scripts: 1, seed: 7, ..TrafficOptions::default() });
     let mut flooding = std::mem::replace(&mut world.traffic, steady);
     let mut sent = 0;
     for _ in 0..25 {
@@ -348,10 +322,7 @@ fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
     let status = world.series.status();
     assert_eq!(status.count("requests_missed"), 0);
     assert!(status.count("rows_folded") > 0, "{status:?}");
-    assert!(
-        status.count("memory_bytes") <= memory as u64 / 10 * 8,
-        "{status:?}"
-    );
+    assert!(status.count("memory_bytes") <= memory as u64 / 10 * 8, "{status:?}");
     assert_eq!(world.sum("info", None, "req_count", 1), f64::from(sent));
     let whole = world.sum("report_by_script_name", None, "req_count", 1);
     assert_eq!(whole, f64::from(sent), "totals stay exact");
@@ -360,9 +331,7 @@ fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
     let entry = live.reports.find("report_by_script_name").unwrap();
     let reading = live.reports.read(entry, Want::default(), &live.pool, 0);
     let rows = 0..reading.len();
-    let heaviest = rows
-        .max_by_key(|&row| reading.totals[row].requests)
-        .unwrap();
+    let heaviest = rows.max_by_key(|&row| reading.totals[row].requests).unwrap();
     let KeyValue::Text(key) = reading.key(heaviest, 0) else {
         panic!("the heaviest is no other");
     };
@@ -372,9 +341,7 @@ fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
     let heavy = world.sum("report_by_script_name", Some(&key), "req_count", 1);
     assert_eq!(heavy, requests);
     let span = (START, START + 25, 1);
-    let (_, points) = world
-        .series
-        .line("report_by_script_name", Some(&key), "p95", span);
+    let (_, points) = world.series.line("report_by_script_name", Some(&key), "p95", span);
     assert!(points.iter().all(Option::is_some), "in every second");
 }
 

@@ -219,9 +219,7 @@ mod tests {
                 deeper.await.expect("no panic")
             };
             let seen = SpawnedTask::spawn(within).await.expect("no panic");
-            seen && SpawnedTask::spawn_blocking(blocking)
-                .await
-                .expect("no panic")
+            seen && SpawnedTask::spawn_blocking(blocking).await.expect("no panic")
         };
         assert!(current().is_none());
         assert!(scope(guard, work).await);

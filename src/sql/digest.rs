@@ -31,9 +31,7 @@ pub(super) fn verb(text: &str) -> &'static Instrument {
         rest = comment.split_once("*/").map_or("", |(_, after)| after);
         rest = rest.trim_start_matches(begin);
     }
-    let word = rest
-        .split(|letter: char| !letter.is_ascii_alphabetic())
-        .next();
+    let word = rest.split(|letter: char| !letter.is_ascii_alphabetic()).next();
     let word = word.unwrap_or_default();
     let is = |it: &&Instrument| {
         let verb = it.name.rsplit('/').next().unwrap_or_default();

@@ -112,15 +112,11 @@ impl Engine {
         // order.
         options.optimizer.enable_round_robin_repartition = false;
         // Small results are not partitioned either.
-        options
-            .execution
-            .use_row_number_estimates_to_optimize_partitioning = true;
+        options.execution.use_row_number_estimates_to_optimize_partitioning = true;
         // The read-ahead where a sort was not needed; the default is a gigabyte.
         options.execution.sort_pushdown_buffer_capacity = READ_AHEAD;
         // Up to this many values of a joined table reach the scan of the other one by one.
-        options
-            .optimizer
-            .hash_join_inlist_pushdown_max_distinct_values = LOOKUPS;
+        options.optimizer.hash_join_inlist_pushdown_max_distinct_values = LOOKUPS;
         options.sql_parser.dialect = datafusion::config::Dialect::MySQL;
         // Names are converted to lower case earlier.
         options.sql_parser.enable_ident_normalization = false;
@@ -134,9 +130,7 @@ impl Engine {
             .with_default_features()
             .with_catalog_list(databases)
             .build();
-        let operators = MysqlOperators {
-            case_insensitive: limits.case_insensitive,
-        };
+        let operators = MysqlOperators { case_insensitive: limits.case_insensitive };
         let registered = functions::functions()
             .try_for_each(|function| state.register_udf(function).map(drop))
             .and_then(|()| {
@@ -166,10 +160,7 @@ impl Engine {
     }
 
     pub(super) fn runtime(&self) -> Result<&tokio::runtime::Runtime, SqlError> {
-        self.0
-            .runtime
-            .as_ref()
-            .ok_or_else(|| SqlError::busy("the daemon stops"))
+        self.0.runtime.as_ref().ok_or_else(|| SqlError::busy("the daemon stops"))
     }
 
     /// The context of a query: the engine's settings, and a snapshot of the rows once it reads any.
@@ -181,8 +172,6 @@ impl Engine {
         // A plan contains its functions; the lists of all functions, hundreds of them, only serve
         // plans received over a wire.
         let (scalar, higher, sums, windows) = Default::default();
-        Arc::new(TaskContext::new(
-            None, id, config, scalar, higher, sums, windows, runtime,
-        ))
+        Arc::new(TaskContext::new(None, id, config, scalar, higher, sums, windows, runtime))
     }
 }

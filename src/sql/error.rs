@@ -124,10 +124,7 @@ impl From<DataFusionError> for SqlError {
         match error.find_root() {
             DataFusionError::SQL(parser, _) => Self::parse(unprefixed(parser.to_string())),
             DataFusionError::SchemaError(schema, _) => match &**schema {
-                SchemaError::FieldNotFound {
-                    field,
-                    valid_fields,
-                } => {
+                SchemaError::FieldNotFound { field, valid_fields } => {
                     let names = valid_fields.iter().map(|field| field.name.as_str());
                     // Some have internal names.
                     let names = names.filter(|name| !name.contains(char::is_control));
@@ -178,9 +175,8 @@ impl SqlError {
     }
 
     fn plan(what: &str) -> Self {
-        if let Some(name) = what
-            .strip_prefix("table '")
-            .and_then(|rest| rest.strip_suffix("' not found"))
+        if let Some(name) =
+            what.strip_prefix("table '").and_then(|rest| rest.strip_suffix("' not found"))
         {
             let name = name.strip_prefix("def.").unwrap_or(name);
             return Self::no_such_table(format!("Table '{name}' doesn't exist"));

@@ -201,11 +201,7 @@ impl Engine {
                 Statement::Explain(_) => list("PLAN").answer_columns(),
                 _ => Arc::from([]),
             };
-            Ok(Prepared {
-                text,
-                parameters: parsed.parameters,
-                columns,
-            })
+            Ok(Prepared { text, parameters: parsed.parameters, columns })
         });
         prepare.await
     }
@@ -287,17 +283,11 @@ impl Engine {
         // (1, 2) can be compared, but not returned.
         let mut fields = plan.schema().fields().iter();
         if fields.any(|field| field.data_type().is_nested()) {
-            return Err(SqlError::several_values(
-                "Operand should contain 1 column(s)",
-            ));
+            return Err(SqlError::several_values("Operand should contain 1 column(s)"));
         }
         let columns = named(tables::columns_of(&plan), &names);
         let sleep = Duration::try_from_secs_f64(context.sleep.get()).unwrap_or(Duration::MAX);
-        Ok(Query {
-            plan,
-            columns,
-            sleep: sleep.min(self.0.settings.limits.time_max),
-        })
+        Ok(Query { plan, columns, sleep: sleep.min(self.0.settings.limits.time_max) })
     }
 
     /// Plans a query with its values, holding a permit from then on, and starts it.
@@ -391,9 +381,7 @@ impl Engine {
                 Err(other) => return Err(SqlError::wrong_arguments(other.to_string())),
             };
         match exists && !create.if_not_exists {
-            true => Err(SqlError::table_exists(format!(
-                "Table '{name}' already exists"
-            ))),
+            true => Err(SqlError::table_exists(format!("Table '{name}' already exists"))),
             false => Ok(Vec::new()),
         }
     }
@@ -407,9 +395,7 @@ impl Engine {
             match self.blocking(move || catalog.drop_report(&own)).await? {
                 Ok(_) => {}
                 Err(QueryError::UnknownReport { .. }) if FixedTable::raw(&name).is_some() => {
-                    return Err(SqlError::read_only(format!(
-                        "table {name} cannot be dropped"
-                    )));
+                    return Err(SqlError::read_only(format!("table {name} cannot be dropped")));
                 }
                 Err(QueryError::UnknownReport { .. }) => unknown.push(format!("'pinba.{name}'")),
                 Err(other) => return Err(SqlError::read_only(other.to_string())),
@@ -417,10 +403,7 @@ impl Engine {
         }
         match unknown.is_empty() || drop.if_exists {
             true => Ok(()),
-            false => Err(SqlError::unknown_table(format!(
-                "Unknown table {}",
-                unknown.join(",")
-            ))),
+            false => Err(SqlError::unknown_table(format!("Unknown table {}", unknown.join(",")))),
         }
     }
 
@@ -500,11 +483,8 @@ fn may_change(engine: &Engine, session: &Session, given: Option<&str>) -> Result
 fn other_columns(made: &ReportSummary, written: &[String]) -> Vec<String> {
     let own = || made.columns.iter().map(|column| column.name.as_str());
     let is_there = |name: &&String| own().any(|own| own.eq_ignore_ascii_case(name));
-    let unknown: Vec<&str> = written
-        .iter()
-        .filter(|name| !is_there(name))
-        .map(String::as_str)
-        .collect();
+    let unknown: Vec<&str> =
+        written.iter().filter(|name| !is_there(name)).map(String::as_str).collect();
     if unknown.is_empty() {
         return Vec::new();
     }

@@ -24,19 +24,12 @@ pub(crate) fn fuzz_text(text: &str) -> usize {
     static SETTINGS: LazyLock<SqlSettings> = LazyLock::new(SqlSettings::default);
 
     let session = Session::new(1, "fuzz@localhost", false);
-    let values = [
-        Literal::Int(1),
-        Literal::Null,
-        Literal::Text("x".to_owned()),
-    ];
+    let values = [Literal::Int(1), Literal::Null, Literal::Text("x".to_owned())];
     let mut fit = 0;
     for statement in lex::split(text) {
         for mode in [Mode::default(), Mode::ANSI] {
-            let Ok(Parsed {
-                statement: Statement::Query(query),
-                items,
-                ..
-            }) = statement::parse(statement, mode)
+            let Ok(Parsed { statement: Statement::Query(query), items, .. }) =
+                statement::parse(statement, mode)
             else {
                 continue;
             };

@@ -46,15 +46,11 @@ impl Layouts {
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             if let Some(row) = line.strip_prefix('=') {
                 let row: Vec<Cell> = row.split('|').map(cell).collect();
-                all[last..]
-                    .iter_mut()
-                    .for_each(|it| it.rows.push(row.clone()));
+                all[last..].iter_mut().for_each(|it| it.rows.push(row.clone()));
                 continue;
             }
             if let Some(form) = line.strip_prefix('+') {
-                all[last..]
-                    .iter_mut()
-                    .for_each(|it| it.form.extend(form.split('|')));
+                all[last..].iter_mut().for_each(|it| it.form.extend(form.split('|')));
                 continue;
             }
             let (names, columns) = match line.split_once(": ") {
@@ -71,9 +67,7 @@ impl Layouts {
                 }));
             }
             for layout in &mut all[last..] {
-                let written = columns
-                    .split(", ")
-                    .map(|it| it.trim().trim_end_matches(','));
+                let written = columns.split(", ").map(|it| it.trim().trim_end_matches(','));
                 let columns = written.map(|it| Column::read(it, usual(layout.name)));
                 layout.columns.extend(columns);
             }
@@ -99,12 +93,7 @@ impl Column {
         });
         let untyped = || (written, usual, type_of(usual).unwrap_or(SqlType::Text));
         let (name, declared, sql_type) = typed.unwrap_or_else(untyped);
-        Self {
-            name,
-            declared,
-            sql_type,
-            required,
-        }
+        Self { name, declared, sql_type, required }
     }
 }
 
@@ -113,9 +102,7 @@ impl Layout {
     pub(super) fn table(&self) -> VirtualTable {
         let columns = self.columns.iter();
         VirtualTable {
-            columns: columns
-                .map(|it| (it.name.to_owned(), it.sql_type))
-                .collect(),
+            columns: columns.map(|it| (it.name.to_owned(), it.sql_type)).collect(),
             rows: self.rows.clone(),
         }
     }
@@ -161,10 +148,8 @@ mod tests {
 
     #[test]
     fn every_column_has_a_name_and_a_type() {
-        let (lists, tables): (Vec<_>, Vec<_>) = DESCRIBED
-            .0
-            .iter()
-            .partition(|it| it.name.starts_with("SHOW "));
+        let (lists, tables): (Vec<_>, Vec<_>) =
+            DESCRIBED.0.iter().partition(|it| it.name.starts_with("SHOW "));
         assert!(!lists.is_empty());
         assert_eq!(tables.len(), 29);
         assert_eq!(tables.iter().map(|it| it.columns.len()).sum::<usize>(), 352);
@@ -179,11 +164,7 @@ mod tests {
                 assert!(!is_type, "{name}.{}", column.name);
             }
         }
-        let status = DESCRIBED
-            .named("SHOW TABLE STATUS")
-            .unwrap()
-            .table()
-            .columns;
+        let status = DESCRIBED.named("SHOW TABLE STATUS").unwrap().table().columns;
         assert_eq!(status[17], ("Comment".to_owned(), SqlType::Varchar(2_048)));
         assert_eq!(status[0].1, SqlType::Varchar(192));
     }

@@ -69,11 +69,7 @@ pub(super) fn is_lacking(error: &SqlError) -> bool {
 
 /// Expands `*`, so that it does not include them.
 pub(super) fn write_out(query: &mut Query, catalog: &Catalog, database: Option<&str>) {
-    let mut stars = Stars {
-        catalog,
-        database,
-        local: HashSet::new(),
-    };
+    let mut stars = Stars { catalog, database, local: HashSet::new() };
     // The visitor never breaks off.
     let _done: ControlFlow<Infallible> = VisitMut::visit(query, &mut stars);
 }
@@ -139,9 +135,7 @@ impl Stars<'_> {
                 let own = parts.next()?.value.as_str();
                 let database = parts.next().map(|part| part.value.as_str());
                 let is_local = database.is_none() && self.local.contains(&own.to_lowercase());
-                let called = alias
-                    .as_ref()
-                    .map_or(own, |alias| alias.name.value.as_str());
+                let called = alias.as_ref().map_or(own, |alias| alias.name.value.as_str());
                 let database = database.or(self.database);
                 let is_ours = database.is_some_and(|it| it.eq_ignore_ascii_case("pinba"));
                 let columns = || {

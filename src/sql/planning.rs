@@ -229,20 +229,14 @@ mod tests {
                     // A parameter works the same way.
                     let asked = format!("SELECT {select} FROM {table} WHERE {key} = ?{limit}");
                     let prepared = engine.prepare(&session, &asked).await.expect("prepared");
-                    assert_eq!(
-                        (prepared.parameters, &prepared.columns),
-                        (1, &long_answer.0)
-                    );
+                    assert_eq!((prepared.parameters, &prepared.columns), (1, &long_answer.0));
                     let number: i32 = id.parse().expect("a number");
                     for value in [
                         Literal::Int(number.into()),
                         Literal::Text(id.to_owned()),
                         Literal::Float(number.into()),
                     ] {
-                        let given = engine
-                            .run(&mut session, &asked, &[value])
-                            .await
-                            .expect("rows");
+                        let given = engine.run(&mut session, &asked, &[value]).await.expect("rows");
                         assert_eq!(answer(given).await, long_answer, "{asked}");
                     }
                 }
@@ -254,10 +248,7 @@ mod tests {
     #[tokio::test]
     async fn joins_bring_the_same() {
         let mut pools = Pools::new(500, 5_000);
-        let traffic = TrafficOptions {
-            timers: 3,
-            ..TrafficOptions::default()
-        };
+        let traffic = TrafficOptions { timers: 3, ..TrafficOptions::default() };
         pools.fill(&traffic, 700);
         let engine =
             Engine::new(Arc::clone(&pools.catalog), SqlSettings::default()).expect("threads");

@@ -133,13 +133,7 @@ impl Rows {
         let schema = batch.schema();
         let (sender, batches) = mpsc::channel(1);
         let _there_is_room = sender.try_send(Ok(batch));
-        Self {
-            columns,
-            schema,
-            event: Box::new(Active::NONE),
-            batches,
-            _running: None,
-        }
+        Self { columns, schema, event: Box::new(Active::NONE), batches, _running: None }
     }
 
     /// The next batch; `None` after the last. There are no more after an error.

@@ -123,9 +123,8 @@ impl Engine {
 /// Renames the columns of a schema to those of the answer.
 fn schema_named(schema: &Schema, columns: &[SqlColumn]) -> SchemaRef {
     let fields = schema.fields().iter().zip(columns);
-    let fields: Vec<_> = fields
-        .map(|(field, column)| field.as_ref().clone().with_name(&column.name))
-        .collect();
+    let fields: Vec<_> =
+        fields.map(|(field, column)| field.as_ref().clone().with_name(&column.name)).collect();
     Arc::new(Schema::new(fields))
 }
 
@@ -186,17 +185,13 @@ pub(super) fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
             .with_projection_ref(join.projection().clone())
             .with_filter(Some(filter))
             .build()?;
-            return Ok(Transformed::yes(Arc::new(CooperativeExec::new(Arc::new(
-                join,
-            )))));
+            return Ok(Transformed::yes(Arc::new(CooperativeExec::new(Arc::new(join)))));
         }
         // One row may produce many: this node yields if they are read without a pause.
-        Ok(
-            match node.is::<HashJoinExec>() || node.is::<CrossJoinExec>() {
-                true => Transformed::yes(Arc::new(CooperativeExec::new(node))),
-                false => Transformed::no(node),
-            },
-        )
+        Ok(match node.is::<HashJoinExec>() || node.is::<CrossJoinExec>() {
+            true => Transformed::yes(Arc::new(CooperativeExec::new(node))),
+            false => Transformed::no(node),
+        })
     })
     .data()
 }

@@ -169,12 +169,8 @@ impl Session {
         let one = |name: &str, size: usize| VARIABLE_BYTES + name.len() + size;
         let system = self.variables.iter();
         let own = self.user_variables.iter();
-        let kept = system
-            .map(|(name, value)| one(name, value.len()))
-            .sum::<usize>()
-            + own
-                .map(|(name, value)| one(name, value.text_bytes()))
-                .sum::<usize>();
+        let kept = system.map(|(name, value)| one(name, value.len())).sum::<usize>()
+            + own.map(|(name, value)| one(name, value.text_bytes())).sum::<usize>();
         let bytes = kept - known.map_or(0, |known| one(name, known)) + one(name, size);
         if bytes > SESSION_BYTES_MAX {
             return Err(SqlError::wrong_arguments(format!(
@@ -223,21 +219,14 @@ mod tests {
 
     #[test]
     fn all_variables_of_a_session_have_64_kib_together() {
-        for (value, least, most) in [
-            (0, 350, 410),
-            (10, 300, 390),
-            (10_000, 6, 6),
-            (60_000, 1, 1),
-        ] {
+        for (value, least, most) in [(0, 350, 410), (10, 300, 390), (10_000, 6, 6), (60_000, 1, 1)]
+        {
             let (session, count) = filled(value);
             assert!((least..=most).contains(&count), "{count} of {value} bytes");
             let tables = session.variables.capacity() * (size_of::<(String, String)>() + 1)
                 + session.user_variables.capacity() * (size_of::<(String, Literal)>() + 1);
             let texts = count * (value + 2 * 24);
-            assert!(
-                tables * 8 / 7 + texts < SESSION_BYTES_MAX,
-                "{tables} and {texts}"
-            );
+            assert!(tables * 8 / 7 + texts < SESSION_BYTES_MAX, "{tables} and {texts}");
         }
     }
 
@@ -247,17 +236,9 @@ mod tests {
         for length in [60_000, 1, 65_000] {
             session.set("a", Some("x".repeat(length))).unwrap();
         }
-        assert_eq!(
-            session
-                .set_own("a", Literal::Text("x".repeat(1000)))
-                .unwrap_err()
-                .code,
-            1210
-        );
+        assert_eq!(session.set_own("a", Literal::Text("x".repeat(1000))).unwrap_err().code, 1210);
         session.set("a", None).unwrap();
-        session
-            .set_own("a", Literal::Text("x".repeat(1000)))
-            .unwrap();
+        session.set_own("a", Literal::Text("x".repeat(1000))).unwrap();
     }
 
     #[test]
@@ -265,23 +246,10 @@ mod tests {
         let mut session = Session::new(1, "me@here", false);
         let name = "ж".repeat(64);
         session.set_own(&name, Literal::Int(1)).unwrap();
-        let refused = session
-            .set_own(&format!("{name}x"), Literal::Int(1))
-            .unwrap_err();
+        let refused = session.set_own(&format!("{name}x"), Literal::Int(1)).unwrap_err();
         assert_eq!((refused.code, refused.state), (1059, "42000"));
-        assert!(
-            refused
-                .message
-                .starts_with(&format!("Identifier name '{name}...'")),
-            "{refused}"
-        );
-        assert_eq!(
-            session
-                .set(&"x".repeat(900_000), Some("1".to_owned()))
-                .unwrap_err()
-                .code,
-            1059
-        );
+        assert!(refused.message.starts_with(&format!("Identifier name '{name}...'")), "{refused}");
+        assert_eq!(session.set(&"x".repeat(900_000), Some("1".to_owned())).unwrap_err().code, 1059);
     }
 
     #[test]

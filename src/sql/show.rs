@@ -47,10 +47,7 @@ impl Engine {
             let place = engine.place().await?;
             let given = Context::new(&session, &engine.0.settings, Some(&[]));
             rewrite_condition(&mut condition, &given)?;
-            let condition = ExprWithAlias {
-                expr: condition,
-                alias: None,
-            };
+            let condition = ExprWithAlias { expr: condition, alias: None };
             let state = &engine.0.state;
             let filter = state.create_logical_expr_from_sql_expr(condition, plan.schema())?;
             let plan = plan.filter(filter)?.build()?;
@@ -93,9 +90,7 @@ impl Engine {
             "COLUMNS" => {
                 let info = described(catalog, &of_database()?, &show.table)?;
                 let columns = info.columns.into_iter();
-                columns
-                    .map(|column| column_row(column, show.full))
-                    .collect()
+                columns.map(|column| column_row(column, show.full)).collect()
             }
             "INDEX" => describe::index_rows(&described(catalog, &of_database()?, &show.table)?),
             "CREATE TABLE" => {
@@ -133,18 +128,12 @@ impl Engine {
                 let id = i64::try_from(session.id).unwrap_or(i64::MAX);
                 let database = session.database.clone();
                 let statement = "SHOW PROCESSLIST";
-                vec![row![
-                    id, user, host, database, "Query", 0_i64, "", statement, "0.000"
-                ]]
+                vec![row![id, user, host, database, "Query", 0_i64, "", statement, "0.000"]]
             }
             "GRANTS" => {
                 let user = session.user.split('@').next().unwrap_or_default();
                 shown.columns[0].0 = format!("Grants for {user}@%");
-                let rights = if session.admin {
-                    "SELECT, CREATE, DROP"
-                } else {
-                    "SELECT"
-                };
+                let rights = if session.admin { "SELECT, CREATE, DROP" } else { "SELECT" };
                 vec![row![format!("GRANT {rights} ON `pinba`.* TO `{user}`@`%`")]]
             }
             "WARNINGS" => {
@@ -156,9 +145,7 @@ impl Engine {
                 shown.rows.clear();
                 vec![row![session.warnings.len() as i64]]
             }
-            "DATABASES" => tables::database_names(catalog)
-                .map(|name| row![name])
-                .collect(),
+            "DATABASES" => tables::database_names(catalog).map(|name| row![name]).collect(),
             _ => Vec::new(),
         };
         shown.rows.extend(rows);

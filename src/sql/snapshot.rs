@@ -29,11 +29,7 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// The snapshot of a query about to run.
     pub(super) fn new(live: &SharedLive) -> Self {
-        Self {
-            live: Arc::clone(live),
-            ids: OnceLock::new(),
-            rows_read: AtomicU64::new(0),
-        }
+        Self { live: Arc::clone(live), ids: OnceLock::new(), rows_read: AtomicU64::new(0) }
     }
 
     /// The snapshot of the running query. Takes the lock, so the caller must not hold it.
@@ -50,10 +46,7 @@ impl Snapshot {
         self.ids.get_or_init(|| {
             let live = answering(&self.live);
             let (requests, timers) = (&live.pool.requests, &live.pool.timers);
-            [
-                requests.oldest_id()..requests.next_id(),
-                timers.oldest_id()..timers.next_id(),
-            ]
+            [requests.oldest_id()..requests.next_id(), timers.oldest_id()..timers.next_id()]
         })
     }
 

@@ -94,21 +94,12 @@ pub(super) struct Update {
 /// # Errors
 /// Fails if it cannot be parsed, writes, or is not supported.
 pub(super) fn parse(text: &str, mode: Mode) -> Result<Parsed, SqlError> {
-    let Tokens {
-        tokens,
-        parameters,
-        items,
-        ..
-    } = Tokens::read(text, mode)?;
+    let Tokens { tokens, parameters, items, .. } = Tokens::read(text, mode)?;
     let parser = grammar::parser(tokens);
     let mut reader = Reader { text, parser };
     let statement = reader.statement()?;
     reader.end()?;
-    Ok(Parsed {
-        statement,
-        parameters,
-        items,
-    })
+    Ok(Parsed { statement, parameters, items })
 }
 
 /// A query that evaluates expressions.
@@ -265,13 +256,7 @@ impl Reader<'_> {
         let comment = comment.ok_or_else(|| {
             SqlError::wrong_arguments("a report needs its definition: COMMENT='...'")
         })?;
-        Ok(Statement::Create(Create {
-            database,
-            name,
-            if_not_exists,
-            comment,
-            columns,
-        }))
+        Ok(Statement::Create(Create { database, name, if_not_exists, comment, columns }))
     }
 
     /// Reads after UPDATE, in full if the table can be updated.
@@ -304,12 +289,7 @@ impl Reader<'_> {
         {
             return Err(self.wrong());
         }
-        Ok(self.skip_to(Statement::Update(Update {
-            database,
-            table,
-            settings,
-            rows,
-        })))
+        Ok(self.skip_to(Statement::Update(Update { database, table, settings, rows })))
     }
 
     /// Consumes these words and signs, in any case, if all of them come next.

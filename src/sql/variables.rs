@@ -35,11 +35,7 @@ static VARIABLES: LazyLock<BTreeMap<&'static str, Variable>> = LazyLock::new(|| 
             let access = words.next()?;
             let switch = words.next()? == "switch";
             let value = words.next().unwrap_or_default();
-            let variable = Variable {
-                access,
-                switch,
-                value,
-            };
+            let variable = Variable { access, switch, value };
             Some((name, variable))
         })
         .collect()
@@ -128,22 +124,13 @@ pub(crate) fn set(
         || SqlError::read_only_variable(format!("Variable '{name}' is a read only variable"));
     let Some(variable) = VARIABLES.get(name) else {
         let configured = settings.variables.iter().any(|(known, _)| known == name);
-        return Err(if configured {
-            read_only()
-        } else {
-            unknown(name)
-        });
+        return Err(if configured { read_only() } else { unknown(name) });
     };
-    let value = value
-        .map(|value| checked(name, variable, value))
-        .transpose()?;
+    let value = value.map(|value| checked(name, variable, value)).transpose()?;
     match variable.access {
         "session" => session.set(name, value),
         "fixed" if value.as_deref().is_none_or(|value| value == variable.value) => Ok(()),
-        "fixed" => Err(SqlError::not_supported(format!(
-            "{name} other than '{}'",
-            variable.value
-        ))),
+        "fixed" => Err(SqlError::not_supported(format!("{name} other than '{}'", variable.value))),
         "global" => Err(SqlError::global_variable(format!(
             "Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL"
         ))),
@@ -154,9 +141,7 @@ pub(crate) fn set(
 /// Validates a value and returns its canonical form.
 fn checked(name: &str, variable: &Variable, value: String) -> Result<String, SqlError> {
     let wrong = || {
-        SqlError::wrong_value(format!(
-            "Variable '{name}' can't be set to the value of '{value}'"
-        ))
+        SqlError::wrong_value(format!("Variable '{name}' can't be set to the value of '{value}'"))
     };
     let upper = value.to_ascii_uppercase();
     if variable.switch {

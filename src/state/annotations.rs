@@ -77,11 +77,7 @@ pub struct Annotations {
 
 impl Default for Annotations {
     fn default() -> Self {
-        Self {
-            list: RwLock::default(),
-            changes: Mutex::new(1),
-            document: None,
-        }
+        Self { list: RwLock::default(), changes: Mutex::new(1), document: None }
     }
 }
 
@@ -245,14 +241,8 @@ mod tests {
         // Not a matter of permissions, so that it holds for root too.
         let new = dir.path().join("annotations.json.new");
         fs::create_dir(&new).unwrap();
-        for error in [
-            kept.add(about(2, "b")).unwrap_err(),
-            kept.remove(1).unwrap_err(),
-        ] {
-            assert!(
-                error.to_string().starts_with("state.dir: cannot write "),
-                "{error}"
-            );
+        for error in [kept.add(about(2, "b")).unwrap_err(), kept.remove(1).unwrap_err()] {
+            assert!(error.to_string().starts_with("state.dir: cannot write "), "{error}");
         }
         assert_eq!(texts(&kept.all()), ["a"]);
         fs::remove_dir(&new).unwrap();
@@ -263,10 +253,8 @@ mod tests {
     fn a_corrupt_file_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("annotations.json");
-        for (text, at) in [
-            ("{\"version\": 1, \"annotations\": [{}]}", 7),
-            ("{\"version\": 9}", 8),
-        ] {
+        for (text, at) in [("{\"version\": 1, \"annotations\": [{}]}", 7), ("{\"version\": 9}", 8)]
+        {
             fs::write(&file, text).unwrap();
             let kept = Annotations::open(STATE, dir.path(), at).unwrap();
             assert!(kept.all().is_empty());

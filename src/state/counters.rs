@@ -34,10 +34,7 @@ impl SocketName {
     /// The name of a socket.
     #[must_use]
     pub fn of(socket: &ReceiveSocket) -> Self {
-        Self {
-            address: socket.address.to_string(),
-            cookie: kernel::cookie(&socket.socket),
-        }
+        Self { address: socket.address.to_string(), cookie: kernel::cookie(&socket.socket) }
     }
 }
 
@@ -244,13 +241,7 @@ mod tests {
         after.sockets[1].kernel_drops.begin(12);
         saved.restore(&after, &named(&swapped), &swapped);
         let counts = after.sockets[1].counts();
-        assert_eq!(
-            (
-                counts.datagrams_received.get(),
-                counts.datagrams_accepted.get()
-            ),
-            (97, 90)
-        );
+        assert_eq!((counts.datagrams_received.get(), counts.datagrams_accepted.get()), (97, 90));
         assert_eq!(counts.requests_decoded.get(), 80 + 3 + 7);
         assert_eq!(counts.requests_pushed.get(), 83);
         assert_eq!(counts.kernel_drops.get(), 11);
@@ -272,11 +263,7 @@ mod tests {
             sender.send_to(&[0; 1000], socket[0].address).unwrap();
         }
         // A busy machine may be late with some.
-        let dropped = || {
-            crate::input::udp::kernel::read(socket[0].socket.as_fd())
-                .unwrap()
-                .drops
-        };
+        let dropped = || crate::input::udp::kernel::read(socket[0].socket.as_fd()).unwrap().drops;
         let start = std::time::Instant::now();
         while dropped() == 0 && start.elapsed().as_secs() < 60 {
             std::thread::yield_now();

@@ -50,11 +50,7 @@ impl Document {
     ) -> Result<(Self, Option<T>), StateError> {
         let path = dir.join(format!("{list}.json"));
         let read = read(setting, &path, list)?;
-        let mut document = Self {
-            setting,
-            path,
-            in_the_way: false,
-        };
+        let mut document = Self { setting, path, in_the_way: false };
         let read = read.unwrap_or_else(|reason| {
             document.set_aside(&reason, what, unix_secs);
             None
@@ -90,9 +86,7 @@ impl Document {
             out.write_all(b"\n")?;
             out.flush()?;
             match out.get_ref().to.metadata()?.len() > BYTES_MAX {
-                true => Err(io::Error::other(format!(
-                    "it would be longer than {BYTES_MAX} bytes"
-                ))),
+                true => Err(io::Error::other(format!("it would be longer than {BYTES_MAX} bytes"))),
                 false => Ok(()),
             }
         };
@@ -118,10 +112,7 @@ pub(super) fn read<T: DeserializeOwned>(
         files::Opened::Other(reason) => return Ok(Err(reason)),
     };
     let mut text = Vec::new();
-    opened
-        .take(BYTES_MAX + 1)
-        .read_to_end(&mut text)
-        .map_err(setting.failed("read", path))?;
+    opened.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(setting.failed("read", path))?;
     Ok(parse(&text, list).map(Some))
 }
 
@@ -134,9 +125,7 @@ fn parse<T: DeserializeOwned>(text: &[u8], list: &str) -> Result<T, String> {
     match file.get("version").and_then(Json::as_u64) {
         Some(VERSION) => {}
         Some(version) => {
-            return Err(format!(
-                "it has version {version}, and this daemon reads {VERSION}"
-            ));
+            return Err(format!("it has version {version}, and this daemon reads {VERSION}"));
         }
         None => return Err("it has no version".to_owned()),
     }

@@ -102,11 +102,7 @@ impl Faults {
     /// Makes one in `one_in` changes fail from now on, at random with this seed, or makes syncs
     /// lie; 0 for none.
     pub(crate) fn set_weather(&self, seed: u64, one_in: u64, lies: bool) {
-        self.0.lock().weather = (one_in > 0).then_some(Weather {
-            state: seed,
-            one_in,
-            lies,
-        });
+        self.0.lock().weather = (one_in > 0).then_some(Weather { state: seed, one_in, lies });
     }
 
     /// Records a new file, or one that grows beyond `safe` bytes.
@@ -139,9 +135,7 @@ impl Faults {
             return;
         }
         let mut state = self.0.lock();
-        state
-            .unnamed
-            .retain(|(_, to, _)| to.parent() != Some(folder));
+        state.unnamed.retain(|(_, to, _)| to.parent() != Some(folder));
     }
 
     /// Removes everything that would not survive a power cut.

@@ -177,11 +177,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
         Err(error) => return Err(error),
     }
     let mut options = File::options();
-    let file = options
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path)?;
+    let file = options.write(true).create_new(true).mode(FILE_MODE).open(path)?;
     // The umask may have removed permissions, even those of the owner.
     file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     Ok(file)
@@ -354,20 +350,15 @@ mod tests {
                 panic!("{what} was opened");
             };
             let named = what.replace("through a link", "a named pipe");
-            assert_eq!(
-                reason,
-                format!("it is {named}; accepted: a regular file"),
-                "{what}"
-            );
+            assert_eq!(reason, format!("it is {named}; accepted: a regular file"), "{what}");
             in_time(move || {
                 let state = State::open(&at, 7).unwrap();
                 assert!(state.reports().is_empty());
                 assert!(snapshot_writer::SnapshotFile::open(&at, 7).is_none());
             });
-            for (name, aside) in [
-                ("reports.json", "reports.json.corrupt-7"),
-                ("snapshot", "snapshot.damaged-7"),
-            ] {
+            for (name, aside) in
+                [("reports.json", "reports.json.corrupt-7"), ("snapshot", "snapshot.damaged-7")]
+            {
                 let is_there = |name| fs::symlink_metadata(dir.path().join(name)).is_ok();
                 assert!(!is_there(name) && is_there(aside), "{what}: {name}");
             }

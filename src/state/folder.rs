@@ -117,12 +117,7 @@ impl Setting {
     /// Wraps an I/O error of an action on a folder or file.
     pub fn failed(self, what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {
         let path = path.into();
-        move |source| StateError::Io {
-            setting: self,
-            what,
-            path,
-            source,
-        }
+        move |source| StateError::Io { setting: self, what, path, source }
     }
 }
 
@@ -145,31 +140,19 @@ pub enum Folder {
 pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
     for at in path.ancestors() {
         // The start of a relative path.
-        let named = if at.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            at
-        };
+        let named = if at.as_os_str().is_empty() { Path::new(".") } else { at };
         match fs::metadata(named) {
             Ok(found) if found.is_dir() && at == path => return Ok(Folder::Present),
             Ok(found) if found.is_dir() => {
-                return Ok(Folder::Missing {
-                    above: named.into(),
-                });
+                return Ok(Folder::Missing { above: named.into() });
             }
             Ok(_) => {
-                return Err(StateError::NotAFolder {
-                    setting,
-                    path: at.into(),
-                });
+                return Err(StateError::NotAFolder { setting, path: at.into() });
             }
             Err(error) => match error.kind() {
                 // A dangling link is in the way too.
                 io::ErrorKind::NotFound if fs::symlink_metadata(named).is_ok() => {
-                    return Err(StateError::NotAFolder {
-                        setting,
-                        path: at.into(),
-                    });
+                    return Err(StateError::NotAFolder { setting, path: at.into() });
                 }
                 // One of its parents is in the way.
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
@@ -228,12 +211,7 @@ fn has_room(setting: Setting, path: &Path, needed: u64) -> Result<u64, StateErro
     let free = files::free(path).map_err(setting.failed("read", path))?;
     match free < needed {
         false => Ok(free),
-        true => Err(StateError::NoRoom {
-            setting,
-            path: path.into(),
-            free,
-            needed,
-        }),
+        true => Err(StateError::NoRoom { setting, path: path.into(), free, needed }),
     }
 }
 
@@ -264,21 +242,14 @@ impl LockedFolder {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(StateError::InUse {
-                    setting,
-                    path: path.into(),
-                });
+                return Err(StateError::InUse { setting, path: path.into() });
             }
             // Some network file systems cannot lock folders; that is no reason to lose their data.
             Err(TryLockError::Error(error)) => warn!(
                 %error, dir = %path.display(), "Cannot lock {}: make sure that no other daemon uses it.", setting.key
             ),
         }
-        Ok(Self {
-            setting,
-            path: path.into(),
-            file,
-        })
+        Ok(Self { setting, path: path.into(), file })
     }
 }
 

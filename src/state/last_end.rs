@@ -76,15 +76,9 @@ impl LastEnd {
         };
         let unsaved = || {
             let end: Self = read(UNSAVED)?;
-            Some(Self {
-                unsaved: true,
-                ..end
-            })
+            Some(Self { unsaved: true, ..end })
         };
-        let clean = || Self {
-            clean: true,
-            ..Self::default()
-        };
+        let clean = || Self { clean: true, ..Self::default() };
         read(FILE).or_else(unsaved).unwrap_or_else(clean)
     }
 
@@ -99,17 +93,9 @@ impl LastEnd {
             Some((start, Some(HistoryFrom::File(from)))) => (start, from),
             Some((start, None)) => (start, no_file()),
         };
-        let lost = Lost {
-            start,
-            end: now,
-            below: u64::MAX,
-            from,
-        };
+        let lost = Lost { start, end: now, below: u64::MAX, from };
         let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
-        let before = before.map(|it| Lost {
-            end: it.end.min(lost.start),
-            ..*it
-        });
+        let before = before.map(|it| Lost { end: it.end.min(lost.start), ..*it });
         let all = before.chain([lost]);
         all.filter(|lost| !lost.is_empty()).collect()
     }
@@ -153,11 +139,7 @@ impl RunningMark {
     }
 
     fn write(&self, clean: bool, refilled: &[Lost]) {
-        let end = LastEnd {
-            clean,
-            unsaved: false,
-            refilled: refilled.to_vec(),
-        };
+        let end = LastEnd { clean, unsaved: false, refilled: refilled.to_vec() };
         let written = serde_json::to_vec(&end).map_err(io::Error::other);
         let written =
             written.and_then(|text| files::replace(&self.0, |file| file.write_all(&text)));
@@ -187,12 +169,7 @@ mod tests {
         assert!(!end().clean && !end().unsaved, "killed after that");
         mark.clear(&[]);
         assert!(end().clean && !end().unsaved);
-        let lost = Lost {
-            start: 7,
-            end: 9,
-            below: 3,
-            from: 5,
-        };
+        let lost = Lost { start: 7, end: 9, below: 3, from: 5 };
         RunningMark::set(dir.path(), &[lost, lost]).clear(&[lost]);
         let said = end();
         assert!(said.clean);
@@ -204,18 +181,10 @@ mod tests {
     #[test]
     fn each_second_is_lacking_once() {
         let lacking = |clean, refilled: &[(u64, u64)], restored: Option<u64>| {
-            let refilled = refilled.iter().map(|&(start, end)| Lost {
-                start,
-                end,
-                below: 3,
-                from: no_file(),
-            });
+            let refilled =
+                refilled.iter().map(|&(start, end)| Lost { start, end, below: 3, from: no_file() });
             let refilled = refilled.collect();
-            let end = LastEnd {
-                clean,
-                refilled,
-                ..LastEnd::default()
-            };
+            let end = LastEnd { clean, refilled, ..LastEnd::default() };
             let restored = restored.map(|secs| (secs, None));
             let lacking = end.lacking(restored, 100);
             let lacking = lacking.iter().map(|it| (it.start, it.end));

@@ -141,11 +141,7 @@ impl State {
     }
 
     fn write(&mut self, reports: Vec<Json>, dropped: Vec<String>) -> Result<(), StateError> {
-        let contents = Contents {
-            version: VERSION,
-            reports,
-            dropped,
-        };
+        let contents = Contents { version: VERSION, reports, dropped };
         self.file.write(&contents)?;
         // The file now has our content.
         self.contents = contents;
@@ -173,10 +169,9 @@ pub fn saved_dropped(path: &Path) -> Result<Vec<String>, String> {
 fn saved(path: &Path) -> Result<Option<Contents>, String> {
     match read(path) {
         Ok(Ok(contents)) => Ok(contents),
-        Ok(Err(reason)) => Err(format!(
-            "state.dir: {} is corrupt: {reason}",
-            path.join(FILE).display()
-        )),
+        Ok(Err(reason)) => {
+            Err(format!("state.dir: {} is corrupt: {reason}", path.join(FILE).display()))
+        }
         Err(error) => Err(error.to_string()),
     }
 }

@@ -85,10 +85,7 @@ impl<W: Write> RecordsWriter<W> {
         to.write_all(&VERSION.to_le_bytes())?;
         let info = FrameInfo::new().block_size(BlockSize::Max1MB);
         let info = info.block_checksums(true).content_checksum(true);
-        Ok(Self {
-            frame: FrameEncoder::with_frame_info(info, to),
-            encoded: Vec::new(),
-        })
+        Ok(Self { frame: FrameEncoder::with_frame_info(info, to), encoded: Vec::new() })
     }
 
     /// Writes a record.
@@ -157,11 +154,7 @@ impl<R: Read> RecordsReader<R> {
         if version != VERSION && !VERSIONS_BEFORE.contains(&version) {
             return Err(ReadError::Version(version));
         }
-        Ok(Self {
-            frame: FrameDecoder::new(from),
-            record: Vec::new(),
-            count: 0,
-        })
+        Ok(Self { frame: FrameDecoder::new(from), record: Vec::new(), count: 0 })
     }
 
     /// Goes to the next record; returns false after the last, which stays current. Data after the
@@ -202,10 +195,7 @@ impl<R: Read> RecordsReader<R> {
     }
 
     fn checksum(&self, problem: &'static str) -> ReadError {
-        ReadError::Checksum {
-            after: self.count,
-            problem,
-        }
+        ReadError::Checksum { after: self.count, problem }
     }
 
     /// The current record, encoded.
@@ -228,10 +218,7 @@ impl<R: Read> RecordsReader<R> {
     /// The error for an invalid current record.
     #[must_use]
     pub fn damaged(&self, damage: Damage) -> ReadError {
-        ReadError::Damaged {
-            record: self.count,
-            damage,
-        }
+        ReadError::Damaged { record: self.count, damage }
     }
 }
 
@@ -244,10 +231,9 @@ fn failed(error: io::Error, after: u64) -> ReadError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => ReadError::Truncated(after),
         // Errors of the frame decoder; `Other` is for blocks that cannot be decompressed.
-        io::ErrorKind::InvalidData | io::ErrorKind::Other => ReadError::Checksum {
-            after,
-            problem: "a checksum or a length is wrong",
-        },
+        io::ErrorKind::InvalidData | io::ErrorKind::Other => {
+            ReadError::Checksum { after, problem: "a checksum or a length is wrong" }
+        }
         _ => ReadError::Io(error),
     }
 }
@@ -273,10 +259,7 @@ mod tests {
         assert!(reader.advance().unwrap());
         assert!(!reader.advance().unwrap());
         assert_eq!(reader.record::<String>().unwrap(), "the last");
-        assert!(matches!(
-            reader.record::<u8>(),
-            Err(ReadError::Damaged { record: 2, .. })
-        ));
+        assert!(matches!(reader.record::<u8>(), Err(ReadError::Damaged { record: 2, .. })));
         let mut writer = RecordsWriter::new(Vec::new()).unwrap();
         writer.bytes(&vec![0; RECORD_BYTES_MAX + 1]).unwrap_err();
     }
@@ -310,14 +293,8 @@ mod tests {
     fn errors_are_for_people() {
         let damaged = failed(io::Error::other("BlockChecksumError"), 122);
         for (error, said) in [
-            (
-                damaged,
-                "it is damaged after 122 records: a checksum or a length is wrong",
-            ),
-            (
-                ReadError::Truncated(1),
-                "it ends in the middle, after 1 record",
-            ),
+            (damaged, "it is damaged after 122 records: a checksum or a length is wrong"),
+            (ReadError::Truncated(1), "it ends in the middle, after 1 record"),
         ] {
             assert_eq!(error.to_string(), said);
         }
@@ -329,10 +306,7 @@ mod tests {
         writer.frame.write_all(&u32::MAX.to_le_bytes()).unwrap();
         let bytes = writer.finish().unwrap();
         let mut reader = RecordsReader::new(&bytes[..]).unwrap();
-        assert!(matches!(
-            reader.advance(),
-            Err(ReadError::Checksum { after: 0, .. })
-        ));
+        assert!(matches!(reader.advance(), Err(ReadError::Checksum { after: 0, .. })));
         assert_eq!(reader.record.capacity(), 0);
     }
 }

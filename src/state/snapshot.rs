@@ -356,12 +356,7 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     while reader.advance()? {}
     match reader.record()? {
         Record::End(End { mono_ms, unix_ms }) if mono_ms.max(unix_ms) <= MOMENT_MAX => {
-            Ok(Contents {
-                counters: head.counters,
-                unix_ms,
-                mono_ms,
-                history_from,
-            })
+            Ok(Contents { counters: head.counters, unix_ms, mono_ms, history_from })
         }
         _ => Err(reader.damaged(Damage("it ends at a time that cannot be"))),
     }
@@ -392,16 +387,9 @@ pub fn restore(
         now_ms,
     };
     while reader.advance()? {
-        restoring
-            .record(reader.record()?)
-            .map_err(|damage| reader.damaged(damage))?;
+        restoring.record(reader.record()?).map_err(|damage| reader.damaged(damage))?;
     }
-    let Restoring {
-        reports,
-        ids,
-        requests,
-        ..
-    } = restoring;
+    let Restoring { reports, ids, requests, .. } = restoring;
     let left_out = live.finish_restore(ids, reports, now_ms);
     Ok(Restored { requests, left_out })
 }

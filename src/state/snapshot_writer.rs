@@ -78,9 +78,7 @@ impl SnapshotFile {
             let contents = snapshot::inspect(reader).map_err(|error| error.to_string())?;
             Ok(Self { file, contents })
         });
-        inspected
-            .inspect_err(|reason| set_aside(dir, reason, unix_secs))
-            .ok()
+        inspected.inspect_err(|reason| set_aside(dir, reason, unix_secs)).ok()
     }
 
     /// Opens the file for reading from the start.
@@ -180,10 +178,7 @@ impl Snapshots {
     /// For snapshots in `dir`, none written yet.
     #[must_use]
     pub fn new(dir: &Path, period: Duration) -> Arc<Self> {
-        let snapshots = Self {
-            dir: dir.to_owned(),
-            ..Self::default()
-        };
+        let snapshots = Self { dir: dir.to_owned(), ..Self::default() };
         snapshots.set_period(period);
         Arc::new(snapshots)
     }
@@ -195,10 +190,7 @@ impl Snapshots {
         let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut damaged: Vec<_> = names.filter(|name| name.starts_with(DAMAGED)).collect();
         damaged.sort_unstable();
-        SnapshotStatus {
-            damaged,
-            ..self.status.lock().clone()
-        }
+        SnapshotStatus { damaged, ..self.status.lock().clone() }
     }
 
     /// Checks whether a snapshot can be written, and logs it if not; returns the result.
@@ -280,9 +272,7 @@ pub type AwaitKept = Box<dyn Fn(u64, &Shutdown) + Send + Sync>;
 impl std::fmt::Debug for SnapshotWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let snapshots = &self.snapshots;
-        f.debug_struct("SnapshotWriter")
-            .field("snapshots", snapshots)
-            .finish_non_exhaustive()
+        f.debug_struct("SnapshotWriter").field("snapshots", snapshots).finish_non_exhaustive()
     }
 }
 

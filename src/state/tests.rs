@@ -12,11 +12,7 @@ fn members(comment: &str) -> Map<String, Json> {
 }
 
 fn names(state: &State) -> Vec<String> {
-    state
-        .reports()
-        .iter()
-        .map(|entry| entry["name"].as_str().unwrap_or("?").to_owned())
-        .collect()
+    state.reports().iter().map(|entry| entry["name"].as_str().unwrap_or("?").to_owned()).collect()
 }
 
 fn in_folder(dir: &Path) -> Vec<String> {
@@ -49,10 +45,7 @@ fn what_is_put_is_there_after_opening_again() {
     assert_eq!(state.dropped(), ["never there"], "a ready-made one, then");
     assert_eq!(saved_dropped(&path).unwrap(), ["never there"]);
     assert_eq!(state.reports()[0]["comment"], "it's \"quoted\"\n");
-    assert_eq!(
-        state.reports()[1],
-        json!({"name": "a", "comment": "report2"})
-    );
+    assert_eq!(state.reports()[1], json!({"name": "a", "comment": "report2"}));
     assert_eq!(in_folder(&path), ["reports.json"]);
     assert_eq!(saved_reports(&path).unwrap(), kept);
 }
@@ -84,19 +77,11 @@ fn a_file_is_no_folder() {
     // The obstacle is named, even if it is a parent.
     let below = State::open(&file.join("a/b"), 1).unwrap_err().to_string();
     assert_eq!(below, text);
-    assert_eq!(
-        folder::find(STATE, &file.join("a/b"))
-            .unwrap_err()
-            .to_string(),
-        text
-    );
+    assert_eq!(folder::find(STATE, &file.join("a/b")).unwrap_err().to_string(), text);
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
     let error = State::open(&link, 1).unwrap_err();
-    assert!(
-        matches!(&error, StateError::NotAFolder { path, .. } if *path == link),
-        "{error}"
-    );
+    assert!(matches!(&error, StateError::NotAFolder { path, .. } if *path == link), "{error}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
     assert_eq!(in_folder(dir.path()), ["file", "link"]);
 }
@@ -110,10 +95,7 @@ fn looking_makes_nothing_and_says_what_opening_would() {
     assert!(in_folder(dir.path()).is_empty());
     let here = Path::new("a folder that is not there");
     let above = Path::new(".").to_path_buf();
-    assert_eq!(
-        folder::find(STATE, here).unwrap(),
-        Folder::Missing { above }
-    );
+    assert_eq!(folder::find(STATE, here).unwrap(), Folder::Missing { above });
 
     assert_eq!(check(dir.path()).unwrap().0, Folder::Present);
     assert!(in_folder(dir.path()).is_empty());
@@ -157,10 +139,7 @@ fn a_corrupt_file_is_set_aside_and_not_lost() {
         State::open(dir.path(), 1_700_000_000).unwrap();
         assert_eq!(
             in_folder(dir.path()),
-            [
-                "reports.json.corrupt-1700000000",
-                "reports.json.corrupt-1700000001"
-            ]
+            ["reports.json.corrupt-1700000000", "reports.json.corrupt-1700000001"]
         );
         let aside = dir.path().join("reports.json.corrupt-1700000000");
         assert_eq!(fs::read_to_string(aside).unwrap(), text);
@@ -192,10 +171,8 @@ fn a_change_that_cannot_be_written_changes_nothing() {
     // Not a matter of permissions, so that it holds for root too.
     let new = dir.path().join("reports.json.new");
     fs::create_dir(&new).unwrap();
-    for error in [
-        state.put("b", &members("report2")).unwrap_err(),
-        state.remove("a").unwrap_err(),
-    ] {
+    for error in [state.put("b", &members("report2")).unwrap_err(), state.remove("a").unwrap_err()]
+    {
         let text = error.to_string();
         assert!(text.starts_with("state.dir: cannot write "), "{text}");
         assert!(text.contains(FILE), "{text}");

@@ -200,10 +200,7 @@ impl<R: Reason, const N: usize> CounterBy<R, N> {
 
 impl<R, const N: usize> Default for CounterBy<R, N> {
     fn default() -> Self {
-        Self {
-            counts: std::array::from_fn(|_| Counter::default()),
-            reasons: PhantomData,
-        }
+        Self { counts: std::array::from_fn(|_| Counter::default()), reasons: PhantomData }
     }
 }
 

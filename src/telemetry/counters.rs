@@ -114,11 +114,8 @@ impl SocketCounters {
     /// that could not be received, and requests that gave way to newer ones.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        let parts = [
-            self.kernel_drops.get(),
-            self.requests_overwritten.get(),
-            self.receive_errors.get(),
-        ];
+        let parts =
+            [self.kernel_drops.get(), self.requests_overwritten.get(), self.receive_errors.get()];
         parts.iter().sum()
     }
 }
@@ -212,11 +209,7 @@ mod tests {
         let gauges = readings.iter().filter(|it| it.kind == Kind::Gauge);
         assert_eq!(
             gauges.map(|it| it.name).collect::<Vec<_>>(),
-            [
-                "kernel_queue_bytes",
-                "recv_buffer_asked_bytes",
-                "recv_buffer_granted_bytes"
-            ]
+            ["kernel_queue_bytes", "recv_buffer_asked_bytes", "recv_buffer_granted_bytes"]
         );
     }
 
@@ -235,11 +228,8 @@ mod tests {
 
     #[test]
     fn decoded_counts_are_booked_one_to_one() {
-        let mut counts = DecodeCounts {
-            datagrams_accepted: 1,
-            requests_decoded: 2,
-            ..DecodeCounts::default()
-        };
+        let mut counts =
+            DecodeCounts { datagrams_accepted: 1, requests_decoded: 2, ..DecodeCounts::default() };
         counts.datagrams_invalid[RejectReason::Empty as usize] = 3;
         counts.requests_invalid[RejectReason::TooLarge as usize] = 4;
         counts.repaired[Repair::TextCut as usize] = 5;
@@ -247,26 +237,11 @@ mod tests {
         counters.add_decoded(&counts);
         counters.add_decoded(&counts);
         let booked = counters.counts();
-        assert_eq!(
-            (
-                booked.datagrams_accepted.get(),
-                booked.requests_decoded.get()
-            ),
-            (2, 4)
-        );
-        assert_eq!(
-            booked.datagrams_invalid.get()[RejectReason::Empty as usize],
-            6
-        );
-        assert_eq!(
-            booked.requests_invalid.get()[RejectReason::TooLarge as usize],
-            8
-        );
+        assert_eq!((booked.datagrams_accepted.get(), booked.requests_decoded.get()), (2, 4));
+        assert_eq!(booked.datagrams_invalid.get()[RejectReason::Empty as usize], 6);
+        assert_eq!(booked.requests_invalid.get()[RejectReason::TooLarge as usize], 8);
         assert_eq!(booked.elements_mended.get()[Repair::TextCut as usize], 10);
-        assert_eq!(
-            booked.datagrams_invalid.total() + booked.requests_invalid.total(),
-            14
-        );
+        assert_eq!(booked.datagrams_invalid.total() + booked.requests_invalid.total(), 14);
     }
 
     #[test]

@@ -51,10 +51,7 @@ fn parse(text: &str, ticks_per_second: f64) -> Option<(String, CpuTimes)> {
     // The rest after the name begins with field 3.
     let mut fields = after.split_ascii_whitespace().skip(14 - 3);
     let mut secs = || Some(fields.next()?.parse::<u64>().ok()? as f64 / ticks_per_second);
-    let times = CpuTimes {
-        user_secs: secs()?,
-        system_secs: secs()?,
-    };
+    let times = CpuTimes { user_secs: secs()?, system_secs: secs()? };
     Some((name.to_owned(), times))
 }
 
@@ -68,12 +65,7 @@ mod tests {
         let (name, times) = parse(line, 100.0).unwrap();
         assert_eq!(name, "a) (b");
         assert_eq!((times.user_secs, times.system_secs), (2.5, 0.5));
-        for cut in [
-            "",
-            "77 (a",
-            "77 (a) R 1 2",
-            "77 (a) R 1 2 3 4 5 6 7 8 9 10 x 0",
-        ] {
+        for cut in ["", "77 (a", "77 (a) R 1 2", "77 (a) R 1 2 3 4 5 6 7 8 9 10 x 0"] {
             assert_eq!(parse(cut, 100.0), None, "{cut}");
         }
     }

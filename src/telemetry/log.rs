@@ -36,10 +36,7 @@ pub fn init(format: LogFormat, level: Level) -> Result<LogControl, TryInitError>
     let lines = fmt::layer().with_writer(io::stderr);
     let lines = match format {
         // Colors only on a terminal.
-        LogFormat::Text => lines
-            .with_ansi(io::stderr().is_terminal())
-            .with_target(false)
-            .boxed(),
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).with_target(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     let log = tracing_subscriber::registry().with(filter).with(lines);
@@ -60,11 +57,7 @@ impl Limit {
     /// Allows at most one line every `span_ms` milliseconds.
     #[must_use]
     pub const fn new(span_ms: u64) -> Self {
-        Self {
-            span_ms,
-            next_ms: AtomicU64::new(0),
-            held_back: AtomicU64::new(0),
-        }
+        Self { span_ms, next_ms: AtomicU64::new(0), held_back: AtomicU64::new(0) }
     }
 
     /// Returns `Some(held_back)` if a line may be logged now, with the number of lines held back
@@ -144,10 +137,7 @@ mod tests {
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .sum()
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
         let waiting = limit.pass(u64::MAX).map_or(0, |held| held);
         assert_eq!(passed + waiting, 4000);

@@ -53,20 +53,12 @@ impl LossLog {
     /// Begins with what these counters say now.
     #[must_use]
     pub fn new(counters: Counters) -> Self {
-        Self {
-            told: Lost::of(&counters),
-            counters,
-            told_ms: None,
-        }
+        Self { told: Lost::of(&counters), counters, told_ms: None }
     }
 
     /// Logs what was lost since the last line, if anything and that is long ago.
     pub fn look(&mut self, now_ms: u64) {
-        if self
-            .told_ms
-            .is_none_or(|told_ms| told_ms + APART_MS <= now_ms)
-            && self.tell()
-        {
+        if self.told_ms.is_none_or(|told_ms| told_ms + APART_MS <= now_ms) && self.tell() {
             self.told_ms = Some(now_ms);
         }
     }
@@ -79,11 +71,7 @@ impl LossLog {
         if lost == Lost::default() {
             return false;
         }
-        let Lost {
-            kernel_drops,
-            requests_overwritten,
-            receive_errors,
-        } = lost;
+        let Lost { kernel_drops, requests_overwritten, receive_errors } = lost;
         warn!(
             kernel_drops,
             requests_overwritten,

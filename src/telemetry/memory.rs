@@ -5,9 +5,7 @@
 #[must_use]
 pub fn process_bytes() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages = text
-        .split_ascii_whitespace()
-        .map(|pages| pages.parse().ok());
+    let pages = text.split_ascii_whitespace().map(|pages| pages.parse().ok());
     let mut bytes =
         pages.map(|pages: Option<u64>| Some(pages? * rustix::param::page_size() as u64));
     Some([bytes.next()??, bytes.next()??])

@@ -37,23 +37,13 @@ pub struct Reading {
 impl Reading {
     /// Creates a number that is looked up on demand.
     pub fn new(kind: Kind, name: &'static str, help: &'static str, value: impl Into<Json>) -> Self {
-        Self {
-            name,
-            metric: None,
-            help,
-            kind,
-            value: value.into(),
-        }
+        Self { name, metric: None, help, kind, value: value.into() }
     }
 
     /// Returns the count, summed over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
-        let count = |value: &Json| {
-            value
-                .as_u64()
-                .or(value.as_f64().map(|number| number as u64))
-        };
+        let count = |value: &Json| value.as_u64().or(value.as_f64().map(|number| number as u64));
         match &self.value {
             Json::Object(reasons) => reasons.values().filter_map(count).sum(),
             value => count(value).unwrap_or(0),
@@ -104,12 +94,7 @@ impl Group {
     /// Creates a group of numbers only.
     #[must_use]
     pub fn new(place: Place, readings: Vec<Reading>) -> Self {
-        Self {
-            place,
-            labels: Vec::new(),
-            texts: Map::new(),
-            readings,
-        }
+        Self { place, labels: Vec::new(), texts: Map::new(), readings }
     }
 
     /// Creates an element of a list, identified by its index and its description.
@@ -174,9 +159,7 @@ pub fn object(groups: &[Group]) -> Map<String, Json> {
                 object.insert(name.to_owned(), group.members().into());
             }
             Place::List(name, _) => {
-                let list = object
-                    .entry(name)
-                    .or_insert_with(|| Json::Array(Vec::new()));
+                let list = object.entry(name).or_insert_with(|| Json::Array(Vec::new()));
                 let members = group.members();
                 if let Json::Array(list) = list
                     && !members.is_empty()

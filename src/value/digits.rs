@@ -92,17 +92,7 @@ impl Sink for Line<'_> {
 const EIGHT_DIGITS: u64 = 100_000_000;
 
 /// Powers of ten.
-const TENS: [u32; 9] = [
-    1,
-    10,
-    100,
-    1_000,
-    10_000,
-    100_000,
-    1_000_000,
-    10_000_000,
-    100_000_000,
-];
+const TENS: [u32; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// Eight digits `0`, as one word.
 const ZEROS: u64 = u64::from_le_bytes(*b"00000000");

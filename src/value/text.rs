@@ -119,10 +119,7 @@ const SIZES: [Scale; 5] = scales([
 const MANY: f64 = 99_999.5;
 
 const fn scales<const N: usize>(named: [(f64, &'static str); N]) -> [Scale; N] {
-    let mut units = [Scale {
-        size: 1.0,
-        name: "",
-    }; N];
+    let mut units = [Scale { size: 1.0, name: "" }; N];
     let mut at = 0;
     while at < N {
         (units[at].size, units[at].name) = named[at];
@@ -189,10 +186,7 @@ pub(crate) fn short(value: f64) -> String {
         _ => (number(value), ""),
     };
     match digits.contains('.') {
-        true => format!(
-            "{}{unit}",
-            digits.trim_end_matches('0').trim_end_matches('.')
-        ),
+        true => format!("{}{unit}", digits.trim_end_matches('0').trim_end_matches('.')),
         false => digits + unit,
     }
 }
@@ -239,11 +233,7 @@ pub(crate) fn change(part: f64) -> String {
             let sign = if part < 0.0 { MINUS } else { '+' };
             // All of it is gone only at 100 %.
             let (percent, is_nearly_all) = (100.0 * part.abs(), part > -1.0 && part <= -0.995);
-            let percent = if is_nearly_all {
-                percent.min(99.9)
-            } else {
-                percent
-            };
+            let percent = if is_nearly_all { percent.min(99.9) } else { percent };
             let digits = usize::from(part.abs() < 0.099_5 || is_nearly_all);
             format!("{sign}{percent:.digits$} %")
         }
@@ -356,26 +346,13 @@ mod tests {
         assert_eq!(percent(0.01), "<0.1 %");
         assert_eq!(percent(12.34), "12.3 %");
         assert_eq!(percent(100.0), "100 %");
-        assert_eq!(
-            ["error", "request"].map(|it| counted(1, it)),
-            ["1 error", "1 request"]
-        );
+        assert_eq!(["error", "request"].map(|it| counted(1, it)), ["1 error", "1 request"]);
         assert_eq!(counted(1200, "error"), "1,200 errors");
         assert_eq!(
             [850.0, 0.5, 10.0, 12_000.0, 1.25e6].map(short),
             ["850", "0.5", "10", "12k", "1.25M"]
         );
-        let changes = [
-            0.0,
-            0.123,
-            0.012,
-            -0.5,
-            -0.9962,
-            -0.9999,
-            -1.0,
-            13.2,
-            f64::NAN,
-        ];
+        let changes = [0.0, 0.123, 0.012, -0.5, -0.9962, -0.9999, -1.0, 13.2, f64::NAN];
         let shown = [
             "0 %",
             "+12 %",
@@ -399,10 +376,7 @@ mod tests {
         };
         assert_eq!(shown(&[11_664.0, 2_940.0]), "11,664 s, 2,940 s");
         assert_eq!(shown(&[5.2, 0.0123, 0.125]), "5,200 ms, 12.3 ms, 125 ms");
-        assert_eq!(
-            shown(&[0.000_812, 0.0, 0.000_5]),
-            "812 \u{b5}s, 0, 500 \u{b5}s"
-        );
+        assert_eq!(shown(&[0.000_812, 0.0, 0.000_5]), "812 \u{b5}s, 0, 500 \u{b5}s");
         assert_eq!(shown(&[400_000.0, 40_000.0]), "111 h, 11.1 h");
         assert_eq!(shown(&[f64::NAN]), "\u{2013}");
         let unit = Scale::of_bytes([2048.0, 5e6, 17.0]);

@@ -1,9 +1,6 @@
 //! Who may: every way in, without credentials, with wrong ones and with right ones; and that
 //! secrets stay where they are.
-#![expect(
-    clippy::print_stdout,
-    reason = "what could not be tried is for whoever runs the tests"
-)]
+#![expect(clippy::print_stdout, reason = "what could not be tried is for whoever runs the tests")]
 
 mod senders;
 mod tls;
@@ -49,10 +46,7 @@ impl Configured {
             path("password"),
         );
         std::fs::write(path("pinbad.toml"), text).unwrap();
-        Self {
-            config: path("pinbad.toml"),
-            dir,
-        }
+        Self { config: path("pinbad.toml"), dir }
     }
 
     fn serve(&self, settings: &[&str]) -> Program {
@@ -167,10 +161,7 @@ fn without_credentials_there_is_nothing_but_401() {
     for authorization in ["", "Basic", "Basic !!", "Digest a=b", "Basic a2lt"] {
         assert_nothing_but_401(&ask(http, "GET", "/", &[("authorization", authorization)]));
     }
-    let twice = [
-        ("authorization", "Bearer x"),
-        ("authorization", &basic("kim", PASSWORD)),
-    ];
+    let twice = [("authorization", "Bearer x"), ("authorization", &basic("kim", PASSWORD))];
     assert_nothing_but_401(&ask(http, "GET", "/", &twice));
     // Nothing of it was done.
     let status = program.site.status();
@@ -209,9 +200,7 @@ fn each_role_may_do_what_it_may() {
     }
     let annotate = |who: &str| {
         program.site.log_in(who);
-        let reply = program
-            .site
-            .post("/api/v1/annotations", r#"{"text": "deployed"}"#);
+        let reply = program.site.post("/api/v1/annotations", r#"{"text": "deployed"}"#);
         program.site.log_in(&kim);
         reply
     };
@@ -243,10 +232,7 @@ fn guessing_is_slow_and_the_guessed_password_waits_too() {
         assert_eq!(status, 401);
         head.contains("retry-after: 1") && with(&right).0 == 401
     });
-    assert!(
-        waits,
-        "wrong tokens without end are looked at, or the right one at once"
-    );
+    assert!(waits, "wrong tokens without end are looked at, or the right one at once");
     // From another address of this machine it is taken meanwhile. Any one may share a place with
     // this one; eight do not.
     let mut replies = (2..=9).map(|n| {
@@ -291,10 +277,7 @@ fn anonymous_readers_read_and_no_more() {
     let wrong = basic("kim", "wrong");
     assert_nothing_but_401(&ask(http, "GET", "/", &[("authorization", &wrong)]));
     let right = basic("kim", PASSWORD);
-    assert_eq!(
-        ask(http, "POST", "/api/v1/reset", &[("authorization", &right)]).0,
-        200
-    );
+    assert_eq!(ask(http, "POST", "/api/v1/reset", &[("authorization", &right)]).0, 200);
 }
 
 /// Without users everything is for this machine; elsewhere, with the operator's word, there is
@@ -332,18 +315,11 @@ fn an_open_address_wants_users_or_the_operators_word() {
     let settings = ["--set", "http.listen=0.0.0.0:0", "--set", "mysql.listen="];
     let said = run(pinbad().arg("check").args(settings));
     assert_eq!(said.code, Some(2), "{said:?}");
-    for part in [
-        "http.listen",
-        "[[user]]",
-        "allow_anonymous = true",
-        "loopback",
-    ] {
+    for part in ["http.listen", "[[user]]", "allow_anonymous = true", "loopback"] {
         assert!(said.err.contains(part), "{said:?}");
     }
     let configured = Configured::new("");
-    let said = run(pinbad()
-        .args(["check", "--config", &configured.config])
-        .args(settings));
+    let said = run(pinbad().args(["check", "--config", &configured.config]).args(settings));
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
@@ -436,11 +412,7 @@ fn host_names_are_answered_to_as_configured() {
         ("other.example", 200),
         ("example.com", 421),
     ] {
-        assert_eq!(
-            ask(http, "GET", "/healthz", &[("host", host)]).0,
-            status,
-            "{host}"
-        );
+        assert_eq!(ask(http, "GET", "/healthz", &[("host", host)]).0, status, "{host}");
     }
 }
 
@@ -476,9 +448,7 @@ fn secrets_are_seen_nowhere() {
     program.signal("TERM");
     program.wait();
     let log = program.log();
-    let refused = log
-        .iter()
-        .find(|line| line["message"] == "Refused a login.");
+    let refused = log.iter().find(|line| line["message"] == "Refused a login.");
     let refused = refused.expect("a failed login is in the log");
     for (name, shown) in [("protocol", "HTTP"), ("user", "kim"), ("peer", "127.0.0.1")] {
         assert_eq!(refused[name], shown, "{refused}");
@@ -492,11 +462,7 @@ fn secrets_are_seen_nowhere() {
         let encoded = STANDARD.encode(format!("kim:{secret}"));
         for form in [secret, encoded.trim_end_matches('=')] {
             let at = seen.find(form);
-            assert!(
-                at.is_none(),
-                "{:?}",
-                at.map(|at| &seen[at.saturating_sub(200)..at])
-            );
+            assert!(at.is_none(), "{:?}", at.map(|at| &seen[at.saturating_sub(200)..at]));
         }
     }
 }
@@ -505,11 +471,8 @@ fn secrets_are_seen_nowhere() {
 fn a_secret_that_is_not_there_ends_the_start_and_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("pinbad.toml");
-    std::fs::write(
-        &config,
-        "[[user]]\nname = \"a\"\npassword_file = \"/nowhere/password\"\n",
-    )
-    .unwrap();
+    std::fs::write(&config, "[[user]]\nname = \"a\"\npassword_file = \"/nowhere/password\"\n")
+        .unwrap();
     for command in ["check", "serve"] {
         let said = run(pinbad().args([
             command,
@@ -519,12 +482,7 @@ fn a_secret_that_is_not_there_ends_the_start_and_is_named() {
             "127.0.0.1:0",
         ]));
         assert_eq!(said.code, Some(2), "{said:?}");
-        for part in [
-            "pinbad.toml:1",
-            "user.password_file",
-            "/nowhere/password",
-            "No such file",
-        ] {
+        for part in ["pinbad.toml:1", "user.password_file", "/nowhere/password", "No such file"] {
             assert!(said.err.contains(part), "{part:?}: {said:?}");
         }
     }

@@ -92,8 +92,7 @@ fn send_until(site: &Site, what: &str, mut is_there: impl FnMut() -> bool) {
 fn states(site: &Site) -> Vec<String> {
     let alerts = site.json("/api/v1/alerts");
     let rows = alerts["rows"].as_array().unwrap().iter();
-    rows.map(|row| row["state"].as_str().unwrap().to_owned())
-        .collect()
+    rows.map(|row| row["state"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -103,9 +102,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     let webhook = format!("alerting.webhook={}", hook.url);
     let settings = [RULE, state.as_str(), webhook.as_str()];
     let here = Here::start(&settings);
-    send_until(&here.site, "it fires and is told", || {
-        !hook.alerts().is_empty()
-    });
+    send_until(&here.site, "it fires and is told", || !hook.alerts().is_empty());
     let alerts = here.site.json("/api/v1/alerts");
     let row = &alerts["rows"][0];
     assert_eq!(row["key"], json!({"script_name": "/busy.php"}));
@@ -121,9 +118,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     assert!(metrics.contains(gauge), "{metrics}");
     #[cfg(feature = "sql")]
     {
-        let sql = here
-            .site
-            .sql("SELECT alert, row_key, state, value > 5 AS above FROM alerts");
+        let sql = here.site.sql("SELECT alert, row_key, state, value > 5 AS above FROM alerts");
         assert_eq!(sql, json!([["busy", "/busy.php", "firing", 1]]));
     }
     let html = here.site.get("/alerts").body;
@@ -142,13 +137,8 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     let over = |states: &Vec<String>| *states == ["resolved"];
     await_until("its end", || states(&again.site), over);
     let told = await_until("its end is told", || hook.alerts(), |it| it.len() > 1);
-    let [fired, ended] = &told[..] else {
-        panic!("{told:?}")
-    };
-    assert_eq!(
-        (fired[0].as_str(), ended[0].as_str()),
-        ("firing", "resolved")
-    );
+    let [fired, ended] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((fired[0].as_str(), ended[0].as_str()), ("firing", "resolved"));
     assert_eq!(fired[1..], ended[1..]);
     again.stop();
 }
@@ -163,9 +153,7 @@ fn a_webhook_behind_tls_is_verified_and_told() {
     let hook = Hook::secure(&own, &key);
     let webhook = format!("alerting.webhook={}", hook.url);
     let other = KeyPair::generate().unwrap();
-    let other = CertificateParams::new(["127.0.0.1".to_owned()])
-        .unwrap()
-        .self_signed(&other);
+    let other = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&other);
     let file = dir.path().join("trusted.pem");
     let trusted = format!("alerting.ca_file={}", file.display());
     std::fs::write(&file, other.unwrap().pem()).unwrap();
@@ -195,21 +183,14 @@ fn silences_are_made_refused_and_ended() {
     let webhook = format!("alerting.webhook={}", hook.url);
     let here = Here::start(&[RULE, &webhook]);
     let all = "/api/v1/silences";
-    let made = here.site.post(
-        all,
-        r#"{"matchers": {"script_name": "/busy*"}, "for": "1h", "reason": "quiet"}"#,
-    );
+    let made = here
+        .site
+        .post(all, r#"{"matchers": {"script_name": "/busy*"}, "for": "1h", "reason": "quiet"}"#);
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(made.json()["persistent"], false);
     // Nothing has that label now.
     let remark = made.json()["remark"].clone();
-    assert!(
-        remark
-            .as_str()
-            .unwrap()
-            .contains("no alert could have the label"),
-        "{remark}"
-    );
+    assert!(remark.as_str().unwrap().contains("no alert could have the label"), "{remark}");
     send_until(&here.site, "it fires", || states(&here.site) == ["firing"]);
     let row = &here.site.json("/api/v1/alerts")["rows"][0];
     assert_eq!(row["silenced_by"], 1);
@@ -263,9 +244,7 @@ fn manager(dir: &Path) -> (Running, String) {
 /// The alerts that it holds as active.
 fn active(url: &str) -> Result<Vec<Json>, String> {
     let said = |error: ureq::Error| error.to_string();
-    let mut answer = ureq::get(format!("{url}/api/v2/alerts"))
-        .call()
-        .map_err(said)?;
+    let mut answer = ureq::get(format!("{url}/api/v2/alerts")).call().map_err(said)?;
     let text = answer.body_mut().read_to_string().map_err(said)?;
     serde_json::from_str(&text).map_err(|it| it.to_string())
 }
@@ -277,9 +256,7 @@ fn alertmanager_shows_what_fires_and_that_it_is_over() {
     // The daemon may be there first: it tries again.
     let managers = format!("alerting.alertmanager={url}");
     let here = Here::start(&[RULE, &managers]);
-    send_until(&here.site, "Alertmanager has it", || {
-        active(&url).is_ok_and(|it| !it.is_empty())
-    });
+    send_until(&here.site, "Alertmanager has it", || active(&url).is_ok_and(|it| !it.is_empty()));
     let found = active(&url).unwrap();
     let row = &here.site.json("/api/v1/alerts")["rows"][0];
     assert_eq!(found[0]["labels"], row["labels"]);
@@ -300,10 +277,7 @@ fn alertmanager_shows_what_fires_and_that_it_is_over() {
 
 #[test]
 fn check_names_who_is_told() {
-    let urls = [
-        "alertmanager=http://127.0.0.1:9",
-        "webhook=http://127.0.0.1:9/hook",
-    ];
+    let urls = ["alertmanager=http://127.0.0.1:9", "webhook=http://127.0.0.1:9/hook"];
     let urls = urls.map(|url| format!("alerting.{url}"));
     let [manager, webhook] = &urls;
     let flags = ["check", "--set", RULE, "--set", manager, "--set", webhook];

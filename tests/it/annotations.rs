@@ -30,18 +30,14 @@ fn note(site: &Site, annotation: &Json) -> Json {
 fn texts(site: &Site, query: &str) -> Vec<String> {
     let found = site.json(&format!("{ALL}?{query}"));
     let rows = found["rows"].as_array().unwrap().iter();
-    rows.map(|row| row["text"].as_str().unwrap().to_owned())
-        .collect()
+    rows.map(|row| row["text"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn they_are_noted_found_and_removed() {
     let here = start("");
     let site = &here.site;
-    let made = note(
-        site,
-        &json!({"text": "shop 2.4 \"<b>\"\n", "tags": ["deploy", "the shop"]}),
-    );
+    let made = note(site, &json!({"text": "shop 2.4 \"<b>\"\n", "tags": ["deploy", "the shop"]}));
     assert_eq!(
         made,
         json!({"id": 1, "time": NOW, "text": "shop 2.4 \"<b>\"\n", "tags": ["deploy", "the shop"], "author": null,
@@ -61,10 +57,7 @@ fn they_are_noted_found_and_removed() {
     assert_eq!(texts(site, "limit=2"), all[..2]);
     assert_eq!(site.json(&format!("{ALL}?limit=2"))["total_rows"], 5);
     assert_eq!(texts(site, "from=-1h&to=now"), all[1..4]);
-    assert_eq!(
-        texts(site, &format!("to={}", NOW - 3_600)),
-        ["in words", "as text"]
-    );
+    assert_eq!(texts(site, &format!("to={}", NOW - 3_600)), ["in words", "as text"]);
     assert_eq!(texts(site, "tag=the+shop"), [first]);
     assert!(texts(site, "tag=shop").is_empty());
     let by_time = site.json(&format!("{ALL}?from={}&limit=1", NOW - 1_801));
@@ -72,10 +65,7 @@ fn they_are_noted_found_and_removed() {
 
     // A mark is no traffic.
     assert_eq!(site.post("/api/v1/reset", "").status, 200);
-    assert_eq!(
-        site.delete(&format!("{ALL}/1")).json(),
-        json!({"deleted": 1, "persistent": false})
-    );
+    assert_eq!(site.delete(&format!("{ALL}/1")).json(), json!({"deleted": 1, "persistent": false}));
     site.delete(&format!("{ALL}/1")).problem(404);
     assert_eq!(texts(site, "").len(), 4);
     here.stop();
@@ -168,10 +158,7 @@ fn cannot_be_kept(site: &Site, dir: &Path, setting: &str) {
 fn they_are_a_table() {
     let here = start("");
     let site = &here.site;
-    note(
-        site,
-        &json!({"text": "a", "time": 20, "tags": ["x", "y z"]}),
-    );
+    note(site, &json!({"text": "a", "time": 20, "tags": ["x", "y z"]}));
     note(site, &json!({"text": "b", "time": 10}));
     let rows = |query: &str| site.sql(query);
     assert_eq!(
@@ -185,11 +172,7 @@ fn they_are_a_table() {
         json!([[1]])
     );
     let columns = rows("DESCRIBE annotation");
-    assert_eq!(
-        columns[2],
-        json!(["text", "text", "NO", "", null, ""]),
-        "{columns}"
-    );
+    assert_eq!(columns[2], json!(["text", "text", "NO", "", null, ""]), "{columns}");
     assert_eq!(site.rows("annotation").len(), 2);
     here.stop();
 }

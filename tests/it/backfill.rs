@@ -22,11 +22,7 @@ const PACKETS: usize = 9_000;
 
 #[test]
 fn a_report_made_under_load_shows_what_one_from_the_start_shows() {
-    let traffic = TrafficOptions {
-        timers: 4,
-        tag_values: 6,
-        ..TrafficOptions::default()
-    };
+    let traffic = TrafficOptions { timers: 4, tag_values: 6, ..TrafficOptions::default() };
     let mut traffic = Traffic::new(&traffic);
     // Room for a few thousand of the requests: the rest has left the raw pool when the report is
     // made.
@@ -40,10 +36,7 @@ fn a_report_made_under_load_shows_what_one_from_the_start_shows() {
     for _ in 0..PACKETS {
         sender.send(traffic.packet());
     }
-    assert!(
-        sender.at_rest().count("rows_evicted") > 0,
-        "the pool was full"
-    );
+    assert!(sender.at_rest().count("rows_evicted") > 0, "the pool was full");
 
     let made = AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -63,15 +56,8 @@ fn a_report_made_under_load_shows_what_one_from_the_start_shows() {
     });
     sender.at_rest();
     let [first, later] = ["first", "later"].map(|report| here.site.rows(report));
-    let requests = |rows: &[Json]| {
-        rows.iter()
-            .filter_map(|r| r["req_count"].as_u64())
-            .sum::<u64>()
-    };
-    assert!(
-        requests(&later) > 0 && requests(&later) < requests(&first),
-        "it lacks what was lost"
-    );
+    let requests = |rows: &[Json]| rows.iter().filter_map(|r| r["req_count"].as_u64()).sum::<u64>();
+    assert!(requests(&later) > 0 && requests(&later) < requests(&first), "it lacks what was lost");
 
     // What the pool had lost leaves the window; what came since stays.
     clock.advance_ms(59_000);

@@ -30,9 +30,7 @@ fn runs(process: &str) -> bool {
 #[test]
 fn the_bare_loop_counts_every_packet() {
     let sink = Sink::start(2, 1_000_000).unwrap();
-    let sockets: Vec<_> = (0..8)
-        .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
-        .collect();
+    let sockets: Vec<_> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for round in 0..20_u8 {
         for socket in &sockets {
             socket.send_to(&[round; 100], sink.udp()).unwrap();

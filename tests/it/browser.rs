@@ -47,10 +47,7 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     assert!(table[1].as_f64().unwrap() < 800.0, "{table}");
     let slow = browser.text(".leaders div:nth-child(2)");
     let script = slow.lines().nth(1).unwrap_or_default();
-    assert!(
-        script.starts_with('/') && script.contains(" p95 ") && script.ends_with('s'),
-        "{slow}"
-    );
+    assert!(script.starts_with('/') && script.contains(" p95 ") && script.ends_with('s'), "{slow}");
     browser.assert_quiet();
     browser.picture("overview-light");
 
@@ -63,39 +60,24 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     browser.click("#top-report_by_script_name tbody th a");
     browser.find("#spread svg[role=img]");
     browser.find("#row-timers tbody th a[href*='by=group'][href*='script_name=']");
-    assert!(
-        browser
-            .target()
-            .starts_with("/reports/report_by_script_name/row?script_name=")
-    );
+    assert!(browser.target().starts_with("/reports/report_by_script_name/row?script_name="));
     browser.assert_quiet();
     browser.picture("row-light");
     let script = browser.text("h1");
 
     browser.click("#slowest tbody th a");
     browser.find("#waterfall svg.fall rect.run");
-    assert!(
-        browser.target().starts_with("/requests/"),
-        "{}",
-        browser.target()
-    );
+    assert!(browser.target().starts_with("/requests/"), "{}", browser.target());
     assert_eq!(browser.text("h1"), script);
     assert!(browser.text("#main").contains("not when it began"));
     let (shares, bars) = (
         browser.text(".shares"),
         browser.js("return document.querySelectorAll('.shares rect.run').length"),
     );
-    assert!(
-        shares.contains('%') && bars.as_u64().unwrap() > 0,
-        "{shares}"
-    );
+    assert!(shares.contains('%') && bars.as_u64().unwrap() > 0, "{shares}");
     browser.picture("request-light");
     browser.click("nav[aria-label='Group timers'] a[href*='by=group']");
-    await_until(
-        "timers are grouped",
-        || browser.target(),
-        |target| target.ends_with("?by=group"),
-    );
+    await_until("timers are grouped", || browser.target(), |target| target.ends_with("?by=group"));
     browser.find("#waterfall tbody tr");
     browser.assert_quiet();
 }
@@ -134,11 +116,7 @@ fn every_page_in_light_and_dark_on_a_desk_and_on_a_phone() {
                     "{target} is {wide} wide on a {device}"
                 );
                 let faint = browser.js(FAINT);
-                assert_eq!(
-                    faint,
-                    json!([]),
-                    "{target} in {scheme}: text that is hard to read"
-                );
+                assert_eq!(faint, json!([]), "{target} in {scheme}: text that is hard to read");
                 let unnamed = browser.js(UNNAMED);
                 assert_eq!(unnamed, json!([]), "{target}: things without a name");
                 browser.assert_quiet();
@@ -153,8 +131,7 @@ fn charts_and_their_legends_stay_in_their_boxes() {
     let program = demo();
     // A name without a place to break.
     let here = Here::start(&[]);
-    here.site
-        .send([hostile_request(&"long-".repeat(50).replace('-', ""))]);
+    here.site.send([hostile_request(&"long-".repeat(50).replace('-', ""))]);
     let row = "/reports/report_by_script_name/row?script_name=%2Fcatalog%2Fsearch.php";
     let pages = [
         (&program.site, vec!["/?span=1m", row, "/reports/info/row"]),
@@ -199,9 +176,7 @@ fn names_out_of_packets_stay_text() {
     ];
     for name in HOSTILE {
         let name: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        targets.push(format!(
-            "/reports/report_by_script_name/row?script_name={name}"
-        ));
+        targets.push(format!("/reports/report_by_script_name/row?script_name={name}"));
         targets.push(format!("/timers?by={name}&t.{name}={name}"));
     }
     let ids = 1..=HOSTILE.len();
@@ -242,11 +217,7 @@ fn pages_follow_the_second_until_they_are_paused() {
     sender.send(&hostile_request("/third").encode_to_vec());
     sender.at_rest();
     // The daemon shows it to who asks; the page that is paused does not.
-    await_until(
-        "a new look shows it",
-        || here.site.get("/").body,
-        |page| page.contains("/third"),
-    );
+    await_until("a new look shows it", || here.site.get("/").body, |page| page.contains("/third"));
     assert_lacks!(browser.text("#top-report_by_script_name") => "/third");
     browser.click("#live");
     await_until(
@@ -254,11 +225,7 @@ fn pages_follow_the_second_until_they_are_paused() {
         || browser.text("#top-report_by_script_name"),
         |text| text.contains("/third"),
     );
-    assert_eq!(
-        browser.js("return window.unchanged"),
-        json!(true),
-        "it was loaded again"
-    );
+    assert_eq!(browser.js("return window.unchanged"), json!(true), "it was loaded again");
     browser.assert_quiet();
     drop(browser);
     here.stop();
@@ -272,11 +239,7 @@ fn reports_are_made_and_dropped_and_themes_are_remembered() {
     browser.keys("#make [name=name]", "by_group");
     browser.keys("#make [name=definition]", "tag_info:");
     browser.click("#make button");
-    await_until(
-        "the mistake is said",
-        || browser.text("#made"),
-        |said| said.contains("comment"),
-    );
+    await_until("the mistake is said", || browser.text("#made"), |said| said.contains("comment"));
     // The browser notes every refusal.
     drop(browser.post("/se/log", &json!({"type": "browser"})));
     browser.keys("#make [name=definition]", "group::50,99.9");
@@ -296,11 +259,7 @@ fn reports_are_made_and_dropped_and_themes_are_remembered() {
         |reply| reply.status == 404,
     );
 
-    let dark = || {
-        browser
-            .js("return getComputedStyle(document.body).backgroundColor")
-            .to_string()
-    };
+    let dark = || browser.js("return getComputedStyle(document.body).backgroundColor").to_string();
     browser.prefer("light");
     let light = dark();
     browser.click("#theme");
@@ -369,10 +328,7 @@ fn pages_stand_still_and_weigh_little() {
     let browser = Browser::start(&program.site);
     for (width, height, phone) in [(1400, 1000, false), (390, 844, true)] {
         browser.window(width, height, phone);
-        for target in [
-            "/",
-            "/reports/report_by_script_name/row?script_name=%2Findex.php",
-        ] {
+        for target in ["/", "/reports/report_by_script_name/row?script_name=%2Findex.php"] {
             browser.open(target);
             // Three seconds of the daemon pass.
             await_until(
@@ -388,20 +344,14 @@ fn pages_stand_still_and_weigh_little() {
                    setTimeout(() => done(moved), 3000);
                  })",
             );
-            assert!(
-                moved.as_f64().unwrap() < 0.02,
-                "{target} at {width}: {moved}"
-            );
+            assert!(moved.as_f64().unwrap() < 0.02, "{target} at {width}: {moved}");
             let sent = browser.js(
                 "const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
                  const once = new Map(all.filter((it) => it.decodedBodySize).map((it) => [it.name, it.decodedBodySize]));
                  return [...once.values()].reduce((sum, bytes) => sum + bytes, 0)",
             );
             let bytes = sent.as_u64().unwrap();
-            assert!(
-                (1_000..=100_000).contains(&bytes),
-                "{target}: {bytes} bytes"
-            );
+            assert!((1_000..=100_000).contains(&bytes), "{target}: {bytes} bytes");
             browser.assert_quiet();
         }
     }
@@ -447,10 +397,7 @@ fn the_first_look_at_ten_thousand_scripts_weighs_little() {
 fn without_javascript_pages_can_be_read_and_searched() {
     let program = demo();
     let browser = Browser::start(&program.site);
-    browser.cdp(
-        "Emulation.setScriptExecutionDisabled",
-        &json!({"value": true}),
-    );
+    browser.cdp("Emulation.setScriptExecutionDisabled", &json!({"value": true}));
     browser.open("/");
     browser.find("#past-times svg path.line");
     browser.click("#top-report_by_script_name tbody th a");
@@ -468,14 +415,8 @@ fn without_javascript_pages_can_be_read_and_searched() {
     // What takes a script says how to do it without.
     browser.open("/reports");
     browser.find("noscript code");
-    assert_eq!(
-        browser.js("return document.querySelector('#make').checkVisibility()"),
-        false
-    );
-    assert_eq!(
-        browser.js("return document.querySelector('#live').checkVisibility()"),
-        false
-    );
+    assert_eq!(browser.js("return document.querySelector('#make').checkVisibility()"), false);
+    assert_eq!(browser.js("return document.querySelector('#live').checkVisibility()"), false);
     browser.picture("reports-without-javascript");
     browser.assert_quiet();
 }
@@ -508,17 +449,13 @@ fn a_drag_over_a_chart_leads_into_the_past() {
         await_until(what, || browser.target(), |target| wanted(target))
     };
     drag([0.25, 0.75]);
-    let target = leads_to("a part of the chart", &|it| {
-        it.contains("from=") && it.contains("to=")
-    });
+    let target = leads_to("a part of the chart", &|it| it.contains("from=") && it.contains("to="));
     let span = browser.js("return document.querySelector('main').dataset.past");
     assert_eq!(span, "0", "{target}");
     // Of that a part again.
     browser.find("#past-times svg rect.plot");
     drag([0.9, 0.1]);
-    leads_to("a part of that part", &|it| {
-        it.contains("from=") && it != target
-    });
+    leads_to("a part of that part", &|it| it.contains("from=") && it != target);
     browser.find(".time summary[aria-current]");
     browser.assert_quiet();
 
@@ -527,16 +464,12 @@ fn a_drag_over_a_chart_leads_into_the_past() {
     browser.keys(".time input[name=from]", "-1h");
     browser.keys(".time input[name=tz]", "Europe/Berlin");
     browser.click(".time button");
-    leads_to("the form's span", &|it| {
-        it.contains("from=-1h") && it.contains("tz=Europe%2FBerlin")
-    });
+    leads_to("the form's span", &|it| it.contains("from=-1h") && it.contains("tz=Europe%2FBerlin"));
     assert_eq!(browser.js(FAINT), json!([]));
     assert_eq!(browser.js(UNNAMED), json!([]));
     browser.picture("overview-past");
     browser.click("#top-report_by_script_name tbody th a");
-    leads_to("a row of the same span", &|it| {
-        it.contains("/row?") && it.contains("from=-1h")
-    });
+    leads_to("a row of the same span", &|it| it.contains("/row?") && it.contains("from=-1h"));
     browser.find("#spread svg[role=img]");
     browser.picture("row-past");
     browser.assert_quiet();

@@ -16,11 +16,7 @@ use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::Daemon;
 use pinbad::shutdown::Shutdown;
 
-const RATE: f64 = if cfg!(debug_assertions) {
-    10_000.0
-} else {
-    100_000.0
-};
+const RATE: f64 = if cfg!(debug_assertions) { 10_000.0 } else { 100_000.0 };
 const STANDSTILL: Duration = Duration::from_secs(2);
 /// Two runs of the merger fall into this time, so one whole standstill does.
 const SENDING: Duration = Duration::from_secs(5);

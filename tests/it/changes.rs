@@ -28,9 +28,7 @@ fn minute(here: &Here, clock: &ManualClock, requests: &[(&str, u64, f32)]) {
 
 /// The members of a change, in this order.
 fn numbers(change: &Json) -> Json {
-    let names = [
-        "before", "after", "change", "calls", "slower", "new", "gone",
-    ];
+    let names = ["before", "after", "change", "calls", "slower", "new", "gone"];
     names.iter().map(|name| change[name].clone()).collect()
 }
 
@@ -48,11 +46,7 @@ fn a_new_daemon_says_from_when_on_it_can_compare() {
         "from=-1m&amp;compare=span\">the last 1 min with those before</a>",
     ];
     let says_all = |page: &String| parts.iter().all(|part| page.contains(part));
-    await_until(
-        "two minutes are kept",
-        || here.site.get("/changes").body,
-        says_all,
-    );
+    await_until("two minutes are kept", || here.site.get("/changes").body, says_all);
     let page = here.site.get("/changes?from=-1m&compare=span").body;
     assert_has!(page => ">/a</bdi>");
     here.stop();
@@ -87,18 +81,11 @@ fn a_change_is_told_apart_by_its_keys() {
     assert_eq!(numbers(&found["other"]), json!([0, 0, 0, 0, 0, 0, 0]));
     // What is cut off is in `other`; the whole stays.
     let cut = changes(&format!("{span}&limit=1"));
-    assert_eq!(
-        numbers(&cut["other"]),
-        json!([0.125, 0.5, 0.375, 0, 0, 0.5, -0.125])
-    );
+    assert_eq!(numbers(&cut["other"]), json!([0.125, 0.5, 0.375, 0, 0, 0.5, -0.125]));
     assert_eq!(numbers(&cut), expected);
     // The spans swapped.
-    let swapped = format!(
-        "from={}&to={}&compare={}",
-        START_SECS + 60,
-        START_SECS + 120,
-        START_SECS + 120
-    );
+    let swapped =
+        format!("from={}&to={}&compare={}", START_SECS + 60, START_SECS + 120, START_SECS + 120);
     let back = json!([3.5, 1.125, -2.375, -0.75, -1.25, 0.125, -0.5]);
     assert_eq!(numbers(&changes(&swapped)), back);
     let errors = changes(&format!("{span}&measure=errors"));
@@ -128,19 +115,14 @@ fn a_change_is_told_apart_by_its_keys() {
         assert_eq!(page.status, status, "{query}");
     }
     let page = site.get(&format!("/changes?{span}")).body;
-    for part in [
-        "+2.38 s",
-        "\u{2212}125 ms",
-        "report_by_script_name/row?script_name=%2Fa&amp;from=",
-    ] {
+    for part in
+        ["+2.38 s", "\u{2212}125 ms", "report_by_script_name/row?script_name=%2Fa&amp;from="]
+    {
         assert!(page.contains(part), "{part}: {page}");
     }
     // Without a span the present is compared; a link to a page that cannot compare leaves that out.
     let now = site.get("/changes?compare=-1w");
-    assert!(
-        now.status == 200 && now.body.contains("href=\"/requests\""),
-        "{now:?}"
-    );
+    assert!(now.status == 200 && now.body.contains("href=\"/requests\""), "{now:?}");
     let overview = site.get(&format!("/?{span}")).body;
     assert!(overview.contains("href=\"/changes?from="), "{overview}");
     here.stop();
@@ -191,11 +173,9 @@ fn a_heat_map_has_every_request_in_its_cell() {
 
     let page = format!("/reports/report_by_script_name/row?script_name=%2Fa&{span}");
     let page = site.get(&page).body;
-    for part in [
-        "data-edges=\"245760,",
-        "href=\"/requests?script_name=%2Fa&amp;from=",
-        "10 requests",
-    ] {
+    for part in
+        ["data-edges=\"245760,", "href=\"/requests?script_name=%2Fa&amp;from=", "10 requests"]
+    {
         assert!(page.contains(part), "{part}: {page}");
     }
     let picture = site.get(&format!("/reports/info/heat.svg?theme=dark&{span}"));
@@ -213,9 +193,7 @@ fn a_heat_map_has_every_request_in_its_cell() {
         "report_by_script_name/heatmap?from=soon" => 400, "RFC 3339";
         "nope/heatmap" => 404, "no report";
     ] {
-        let problem = site
-            .get(&format!("/api/v1/reports/{target}"))
-            .problem(status);
+        let problem = site.get(&format!("/api/v1/reports/{target}")).problem(status);
         assert!(problem.contains(said), "{target}: {problem}");
     }
     here.stop();
@@ -231,21 +209,12 @@ fn a_heat_map_shows_what_is_too_long_and_what_failed() {
     minute(&here, &clock, &[("/a", 20, 0.25), ("/b", 20, 0.25)]);
     minute(&here, &clock, &[("/a", 6, 0.5), ("/b", 20, 0.25)]);
     let map = |query: &str| site.json(&format!("/api/v1/reports/{query}"));
-    let of = |script: &str| {
-        map(&format!(
-            "report_by_script_name/heatmap?script_name=%2F{script}"
-        ))
-    };
+    let of = |script: &str| map(&format!("report_by_script_name/heatmap?script_name=%2F{script}"));
     let of_a = await_until("all are counted", || of("a"), |it| it["total"] == 26);
     // The end of the bucket that 300 ms are in, of 16 to a doubling.
     let allowed = json!([{"slo": "fast", "slow_from": 0.311_296}]);
     assert_eq!(of_a["limits"], allowed, "{of_a}");
-    let failed: u64 = of_a["errors"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(Json::as_u64)
-        .sum();
+    let failed: u64 = of_a["errors"].as_array().unwrap().iter().filter_map(Json::as_u64).sum();
     assert_eq!(failed, 6);
     assert_eq!(of("b")["limits"], json!([]));
     let total = map("info/heatmap");
@@ -278,9 +247,7 @@ fn a_heat_map_shows_what_is_too_long_and_what_failed() {
 /// odd request brings, and a condition reaches the others.
 #[test]
 fn calls_are_shown_of_the_tags_that_most_requests_have() {
-    const OFTEN: [&str; 8] = [
-        "action", "backend", "cache", "class", "db", "driver", "group", "op",
-    ];
+    const OFTEN: [&str; 8] = ["action", "backend", "cache", "class", "db", "driver", "group", "op"];
     let here = Here::start(&[]);
     let site = &here.site;
     let mut sender = Sender::new(site);
@@ -390,9 +357,6 @@ fn too_many_calls_are_found_with_an_example() {
     let timers = site.get("/timers?by=script_name&limit=1").body;
     assert_has!(timers => "offset=1\"");
     let bad = site.get("/calls?limit=0");
-    assert!(
-        bad.status == 400 && bad.body.contains("from 1 to 100"),
-        "{bad:?}"
-    );
+    assert!(bad.status == 400 && bad.body.contains("from 1 to 100"), "{bad:?}");
     here.stop();
 }

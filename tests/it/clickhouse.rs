@@ -52,34 +52,19 @@ impl ClickHouse {
             writeln!(stderr, "ClickHouse got nothing: there is no chdb").unwrap();
             return None;
         };
-        Some(Self {
-            _server: server,
-            port,
-            secure_port,
-        })
+        Some(Self { _server: server, port, secure_port })
     }
 
     /// As JSON, a row a line.
     fn query(&self, query: &str) -> Vec<Json> {
         let url = format!("http://127.0.0.1:{}/?default_format=JSONEachRow", self.port);
-        let mut answer = ureq::post(url)
-            .config()
-            .http_status_as_error(false)
-            .build()
-            .send(query)
-            .unwrap();
+        let mut answer =
+            ureq::post(url).config().http_status_as_error(false).build().send(query).unwrap();
         let status = answer.status();
-        let text = answer
-            .body_mut()
-            .with_config()
-            .limit(1 << 30)
-            .read_to_string()
-            .unwrap();
+        let text = answer.body_mut().with_config().limit(1 << 30).read_to_string().unwrap();
         assert_eq!(status, 200, "{query}: {text}");
         let lines = text.lines().filter(|line| !line.is_empty());
-        lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
@@ -161,11 +146,7 @@ fn collect(here: &Here, clock: &ManualClock) {
 type Rows = BTreeMap<String, Json>;
 
 fn at_home(dirs: &[&Path], before: u64) -> Rows {
-    let retention = Retention {
-        secs: [u64::MAX; 3],
-        size_max: u64::MAX,
-        free_min: 0,
-    };
+    let retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
     type Sums = ([u128; 9], Extremes, Option<BTreeMap<u32, u64>>);
     let mut rows: BTreeMap<String, Sums> = BTreeMap::new();
     for dir in dirs {
@@ -213,13 +194,8 @@ fn at_home(dirs: &[&Path], before: u64) -> Rows {
     rows.map(|(id, (sums, extremes, histogram))| {
         let sums = sums.map(|sum| sum.to_string());
         let has = extremes != Extremes::NOTHING;
-        let extremes = has.then(|| {
-            [
-                extremes.time_min,
-                extremes.time_max,
-                extremes.memory_peak_max.into(),
-            ]
-        });
+        let extremes =
+            has.then(|| [extremes.time_min, extremes.time_max, extremes.memory_peak_max.into()]);
         (id, json!([sums, extremes, histogram]))
     })
     .collect()
@@ -241,23 +217,11 @@ fn there(clickhouse: &ClickHouse, before: u64) -> Rows {
          FROM pinba.coverage FINAL WHERE t < {before} GROUP BY ALL",
     ));
     let coverage = coverage.into_iter().map(|row| {
-        let id = json!([
-            "coverage",
-            "",
-            [row["report"], row["definition"]],
-            row["time"],
-            false
-        ]);
+        let id = json!(["coverage", "", [row["report"], row["definition"]], row["time"], false]);
         (id.to_string(), json!([row["sums"], null, null]))
     });
     let found = found.into_iter().map(|row| {
-        let id = json!([
-            row["report"],
-            row["definition"],
-            row["key"],
-            row["time"],
-            row["other"]
-        ]);
+        let id = json!([row["report"], row["definition"], row["key"], row["time"], row["other"]]);
         let extremes = match &row["low"] {
             Json::Null => Json::Null,
             low => json!([low, row["high"], row["peak"]]),
@@ -352,10 +316,7 @@ fn a_shipment_that_began_under_one_name_ends_under_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     // Of inserts; others are answered.
-    let (tokens, answers) = (
-        Arc::new(Mutex::new(Vec::new())),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let (tokens, answers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
     let (seen, is_answered) = (Arc::clone(&tokens), Arc::clone(&answers));
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -422,11 +383,7 @@ fn many_ship_into_one() {
     std::fs::write(&password, "wrong\n").unwrap();
     let password = format!("clickhouse.password_file={}", password.display());
     let more = [
-        [
-            &*password,
-            "clickhouse.dc=ams",
-            r#"clickhouse.tags=["group"]"#,
-        ],
+        [&*password, "clickhouse.dc=ams", r#"clickhouse.tags=["group"]"#],
         [&password, "clickhouse.dc=fra", "clickhouse.tags=*"],
         [&password, "clickhouse.dc=fra", "clickhouse.what=rollups"],
     ];
@@ -497,22 +454,12 @@ fn many_ship_into_one() {
                 FROM pinba.report_by_script_name_hour WHERE t >= 0";
     let us: u64 = sent.iter().map(|it| it.1).sum();
     let rows = clickhouse.query(view);
-    assert_eq!(
-        rows,
-        [json!({"requests": all, "us": us, "has": 1, "fra": 1})]
-    );
-    for name in [
-        "report_by_script_name",
-        "report_by_status_minute",
-        "info_day",
-    ] {
+    assert_eq!(rows, [json!({"requests": all, "us": us, "has": 1, "fra": 1})]);
+    for name in ["report_by_script_name", "report_by_status_minute", "info_day"] {
         clickhouse.query(&format!("SELECT * FROM pinba.{name}"));
     }
     // And what the dashboard asks.
-    let board = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/config/grafana/pinbad-clickhouse.json"
-    );
+    let board = concat!(env!("CARGO_MANIFEST_DIR"), "/config/grafana/pinbad-clickhouse.json");
     let board: Json = serde_json::from_str(&std::fs::read_to_string(board).unwrap()).unwrap();
     clickhouse.query("USE pinba");
     for panel in board["panels"].as_array().unwrap() {
@@ -548,18 +495,10 @@ fn statements_are_what_clickhouse_takes() {
         clickhouse.query(&statement);
     }
     for view in ["report_by_server_name", "`by-x.y_day`"] {
-        assert!(
-            clickhouse
-                .query(&format!("SELECT * FROM pinba.{view}"))
-                .is_empty()
-        );
+        assert!(clickhouse.query(&format!("SELECT * FROM pinba.{view}")).is_empty());
     }
     let statements = print(&["--cluster", "all's"]);
-    assert!(
-        statements
-            .iter()
-            .any(|it| it.contains("ENGINE = Distributed('all\\'s'"))
-    );
+    assert!(statements.iter().any(|it| it.contains("ENGINE = Distributed('all\\'s'")));
     for statement in statements {
         clickhouse.query(&format!("EXPLAIN AST {statement}"));
     }

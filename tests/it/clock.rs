@@ -61,9 +61,7 @@ fn records_leave_reports_and_raw_rows_when_their_tick_leaves_the_window() {
     clock.advance_ms(54_999);
     sender.send(&packet("/at-59"));
     sender.at_rest();
-    let all = [
-        "/always", "/at-0", "/at-1", "/at-2", "/at-3", "/at-4", "/at-59",
-    ];
+    let all = ["/always", "/at-0", "/at-1", "/at-2", "/at-3", "/at-4", "/at-59"];
     assert_eq!(names(&scripts(&here)), all);
     assert_eq!(raw(&here).len(), 11);
     for gone in 1..=5_u64 {
@@ -88,11 +86,7 @@ fn records_leave_reports_and_raw_rows_when_their_tick_leaves_the_window() {
     await_condition("all is gone", || {
         let status = here.site.status();
         let left = status.count("request_rows") + status.count("timer_rows");
-        if left == 0 && scripts(&here).is_empty() {
-            Ok(())
-        } else {
-            Err(status)
-        }
+        if left == 0 && scripts(&here).is_empty() { Ok(()) } else { Err(status) }
     });
     let info = here.site.json("/api/v1/info");
     assert_eq!(info["req_count"], 0);
@@ -116,10 +110,7 @@ fn covered_seconds_is_what_the_data_really_spans() {
         let row = &report["rows"][0];
         let seconds = report["covered_seconds"].as_u64().unwrap();
         let per_second = row["req_count"].as_f64().unwrap() / seconds as f64;
-        assert!(
-            (row["req_per_sec"].as_f64().unwrap() - per_second).abs() < 1e-9,
-            "{report:#}"
-        );
+        assert!((row["req_per_sec"].as_f64().unwrap() - per_second).abs() < 1e-9, "{report:#}");
         assert_eq!(report["window_seconds"], 60);
         covered.push(seconds);
         clock.advance_ms(10_000);
@@ -162,23 +153,14 @@ fn a_wall_clock_that_jumps_neither_expires_nor_brings_back() {
 
     clock.set_unix_ms(now_ms - DAY_MS);
     send("/a-day-back");
-    assert_eq!(
-        names(&scripts(&here)),
-        ["/a-day-ahead", "/a-day-back", "/before"]
-    );
-    assert_eq!(
-        names(&raw(&here)),
-        ["/before", "/a-day-ahead", "/a-day-back"]
-    );
+    assert_eq!(names(&scripts(&here)), ["/a-day-ahead", "/a-day-back", "/before"]);
+    assert_eq!(names(&raw(&here)), ["/before", "/a-day-ahead", "/a-day-back"]);
 
     clock.set_unix_ms(now_ms);
     send("/right-again");
     let rows = raw(&here);
     assert_eq!(rows.len(), 4);
-    assert!(
-        rows.is_sorted_by_key(|(_, timestamp)| *timestamp),
-        "{rows:?}"
-    );
+    assert!(rows.is_sorted_by_key(|(_, timestamp)| *timestamp), "{rows:?}");
     assert_eq!(rows[0].1, START_SECS + 70);
     assert_eq!(rows[1].1, START_SECS + 70 + 86_400);
 
@@ -190,12 +172,7 @@ fn a_wall_clock_that_jumps_neither_expires_nor_brings_back() {
     clock.advance_ms(1000);
     await_until(
         "a minute after",
-        || {
-            (
-                names(&scripts(&here)).join(" "),
-                names(&raw(&here)).join(" "),
-            )
-        },
+        || (names(&scripts(&here)).join(" "), names(&raw(&here)).join(" ")),
         |left| *left == ("/last".to_owned(), "/last".to_owned()),
     );
     here.stop();
@@ -215,11 +192,7 @@ fn windows_differ_and_each_report_keeps_its_own() {
     clock.advance_ms(30_000);
     await_condition("the short window has lost it", || {
         let (raw, short) = (raw(&here), scripts(&here));
-        if raw.is_empty() && short.is_empty() {
-            Ok(())
-        } else {
-            Err((raw, short))
-        }
+        if raw.is_empty() && short.is_empty() { Ok(()) } else { Err((raw, short)) }
     });
     assert_eq!(here.site.rows("long").len(), 1);
     clock.advance_ms(89_000);
@@ -227,10 +200,6 @@ fn windows_differ_and_each_report_keeps_its_own() {
     sender.at_rest();
     assert_eq!(here.site.rows("long").len(), 2);
     clock.advance_ms(1000);
-    await_until(
-        "the long window has lost it",
-        || here.site.rows("long"),
-        |rows| rows.len() == 1,
-    );
+    await_until("the long window has lost it", || here.site.rows("long"), |rows| rows.len() == 1);
     here.stop();
 }

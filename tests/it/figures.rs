@@ -87,9 +87,7 @@ fn a_percentile_is_the_same_on_pages_and_in_charts() {
             });
         }
         // An address of its own: pages are shared for a second.
-        let page = here
-            .site
-            .get(&format!("/reports/{report}?limit={}", 20 * cells));
+        let page = here.site.get(&format!("/reports/{report}?limit={}", 20 * cells));
         let shown = format!(">{} ms</td>", shown * 1e3);
         assert_eq!(page.body.matches(&shown).count(), cells, "{page:?}");
     }
@@ -136,10 +134,7 @@ mod of_the_past {
         }
         go_on(&here, &clock, 10);
         let now = clock.unix_ms() / 1_000;
-        let asked = format!(
-            "/api/v1/reports/info?from={}&to={now}&compare=-3m",
-            now - 180
-        );
+        let asked = format!("/api/v1/reports/info?from={}&to={now}&compare=-3m", now - 180);
         let answer = await_condition("the last second is counted", || {
             let answer = here.site.json(&asked);
             match answer["rows"][0]["req_count"].as_u64() {
@@ -211,10 +206,7 @@ mod of_the_past {
         assert_eq!(batches.len(), 1);
         let columns = batches[0].columns();
         assert_eq!(columns[0].as_string::<i32>().value(0), json["script_name"]);
-        assert_eq!(
-            columns[1].as_primitive::<Int64Type>().value(0),
-            json["req_count"]
-        );
+        assert_eq!(columns[1].as_primitive::<Int64Type>().value(0), json["req_count"]);
         for (at, name) in [(2, "req_time_total"), (3, "p95")] {
             let number = columns[at].as_primitive::<Float64Type>().value(0);
             assert_eq!(Some(number), json[name].as_f64(), "{name}");
@@ -232,17 +224,12 @@ mod of_the_past {
         };
         let names = |answer: &Json| -> Vec<String> {
             let columns = answer["columns"].as_array().unwrap().iter();
-            columns
-                .map(|it| it["name"].as_str().unwrap().to_owned())
-                .collect()
+            columns.map(|it| it["name"].as_str().unwrap().to_owned()).collect()
         };
         let answer =
             ask("SELECT script_name, P95, r.p50 FROM report_by_script_name r ORDER BY p99");
         assert_eq!(names(&answer), ["script_name", "P95", "p50"]);
-        assert_eq!(
-            answer["rows"],
-            serde_json::json!([["/a", 0.256, 0.004_015]])
-        );
+        assert_eq!(answer["rows"], serde_json::json!([["/a", 0.256, 0.004_015]]));
         let star = names(&ask("SELECT * FROM report_by_script_name"));
         assert!(!star.contains(&"p95".to_owned()), "{star:?}");
         // Beside a star, and in the order of one that is not shown.
@@ -253,9 +240,7 @@ mod of_the_past {
         let joined = names(&ask(joined));
         assert_eq!(joined[..star.len()], star);
         assert_eq!(joined[star.len()..], ["p99"]);
-        let ordered = names(&ask(
-            "SELECT * FROM report_by_script_name WHERE p50 > 0 ORDER BY p95",
-        ));
+        let ordered = names(&ask("SELECT * FROM report_by_script_name WHERE p50 > 0 ORDER BY p95"));
         assert_eq!(ordered, star);
         // One that a report has itself is its own: here by Pinba's rule.
         let own = ask("SELECT p95, p99 FROM `groups` WHERE tag_value = 'db'");
@@ -293,23 +278,14 @@ mod of_the_past {
         let said = here.site.post("/api/v1/reports", form).problem(400);
         assert_has!(said => "lvel: is unknown; did you mean \"level\"? accepted: ");
         for (target, meant) in [
-            (
-                "/api/v1/reports/report_by_scirpt_name",
-                "report_by_script_name",
-            ),
-            (
-                "/api/v1/reports/report_by_scirpt_name/series",
-                "report_by_script_name",
-            ),
+            ("/api/v1/reports/report_by_scirpt_name", "report_by_script_name"),
+            ("/api/v1/reports/report_by_scirpt_name/series", "report_by_script_name"),
         ] {
             let said = here.site.get(target).problem(404);
             let meant = format!("did you mean {meant:?}?");
             assert!(said.contains(&meant), "{target}: {said}");
         }
-        let said = here
-            .site
-            .get("/api/v1/reports/info?columns=req_cuont")
-            .problem(400);
+        let said = here.site.get("/api/v1/reports/info?columns=req_cuont").problem(400);
         assert!(said.contains("did you mean \"req_count\"?"), "{said}");
         // A table whose columns are not those of the report.
         let create = "CREATE TABLE mine (script_name varchar(64), requests int, KEY (script_name)) ENGINE=PINBA COMMENT='report1'";
@@ -350,10 +326,7 @@ fn a_page_that_is_not_there_leads_to_pages() {
     let page = browser("/reports/report_by_scirpt_name");
     assert_has!(page => "did you mean &quot;report_by_script_name&quot;?");
     assert!(!page.contains("GET /api"), "{page}");
-    let said = here
-        .site
-        .get("/api/v1/reports/report_by_scrip")
-        .problem(404);
+    let said = here.site.get("/api/v1/reports/report_by_scrip").problem(404);
     assert!(
         said.ends_with(
             "did you mean \"report_by_script_name\"? GET /api/v1/reports lists those that there are"

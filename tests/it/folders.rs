@@ -1,9 +1,6 @@
 //! Where data is kept: one folder for all of it, the one that systemd names, a demo's own; and what
 //! is said when it cannot be written.
-#![expect(
-    clippy::print_stdout,
-    reason = "what could not be tried is for whoever runs the tests"
-)]
+#![expect(clippy::print_stdout, reason = "what could not be tried is for whoever runs the tests")]
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -49,10 +46,7 @@ fn one_folder_has_what_survives_a_restart_and_the_past() {
         |line: &Json| line["message"] == "Keeping data on disk." && line["data"] == text(&data);
     assert!(log.iter().any(kept), "{log:?}");
     assert!(data.join("state/snapshot").is_file());
-    assert_eq!(
-        data.join("history/manifest").is_file(),
-        cfg!(feature = "sql")
-    );
+    assert_eq!(data.join("history/manifest").is_file(), cfg!(feature = "sql"));
     let program = Program::serve(&[&dir]);
     assert_eq!(program.site.status().count("requests_merged"), 1);
     if cfg!(feature = "sql") {
@@ -76,11 +70,7 @@ fn systemds_folder_is_taken_unless_the_configuration_names_another() {
     let config = place.path().join("pinbad.toml");
     std::fs::write(&config, format!("[data]\ndir = \"{}\"\n", files.display())).unwrap();
     let settings = ["data.dir=auto"];
-    stop(Program::start_as(
-        as_a_unit(Some(&units)),
-        &["serve"],
-        &settings,
-    ));
+    stop(Program::start_as(as_a_unit(Some(&units)), &["serve"], &settings));
     assert!(units.join("state/snapshot").is_file() && !files.exists());
     std::fs::remove_dir_all(&units).unwrap();
     // `--set` would win over the file: of it there is nothing here.
@@ -101,10 +91,7 @@ fn systemds_folder_is_taken_unless_the_configuration_names_another() {
     }
     let log = stop(program);
     let said = |line: &Json| {
-        line["message"]
-            .as_str()
-            .unwrap_or_default()
-            .ends_with("--data DIR (data.dir) keeps it.")
+        line["message"].as_str().unwrap_or_default().ends_with("--data DIR (data.dir) keeps it.")
     };
     assert!(log.iter().any(said), "{log:?}");
 }
@@ -118,20 +105,12 @@ fn a_demo_keeps_its_past_in_a_folder_that_goes_with_it() {
     let program = Program::start_as(command, &["demo", "--rate", "200"], &["data.dir=auto"]);
     let count =
         |program: &Program| program.site.json("/api/v1/info?from=-1h")["req_count"].as_u64();
-    await_until(
-        "it has a past",
-        || count(&program),
-        |count| *count > Some(100),
-    );
+    await_until("it has a past", || count(&program), |count| *count > Some(100));
     let folders = || std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(folders(), 1);
     program.signal("HUP");
     let log = stop(program);
-    assert!(
-        !log.iter()
-            .any(|line| line["level"] == "ERROR" || line["level"] == "WARN"),
-        "{log:?}"
-    );
+    assert!(!log.iter().any(|line| line["level"] == "ERROR" || line["level"] == "WARN"), "{log:?}");
     assert_eq!(folders(), 0);
 }
 
@@ -151,14 +130,8 @@ fn check_tries_to_write_and_looks_at_who_may_read_secrets() {
         std::fs::set_permissions(&token, Permissions::from_mode(mode)).unwrap();
         let said = run(pinbad().args(["check", "--config", text(&config)]));
         assert_eq!(said.code, Some(0), "{said:?}");
-        let warns = said
-            .err
-            .contains("Everybody on this machine can read this file");
-        assert_eq!(
-            warns && said.err.contains(text(&token)),
-            is_open,
-            "{said:?}"
-        );
+        let warns = said.err.contains("Everybody on this machine can read this file");
+        assert_eq!(warns && said.err.contains(text(&token)), is_open, "{said:?}");
     }
 }
 
@@ -179,14 +152,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     let commands = |wrong: &[&str]| {
         for command in ["check", "doctor"] {
             let sets = settings.iter().flat_map(|setting| ["--set", setting]);
-            let own = [
-                "--udp",
-                "127.0.0.1:0",
-                "--http",
-                "127.0.0.1:0",
-                "--mysql",
-                "127.0.0.1:0",
-            ];
+            let own = ["--udp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--mysql", "127.0.0.1:0"];
             let said = run(pinbad().arg(command).args(sets).args(own));
             let all = format!("{}{}", said.out, said.err);
             let is_wrong = !wrong.is_empty();
@@ -198,10 +164,8 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     };
     let detail = |program: &Program| program.site.get("/readyz").json()["detail"].clone();
     commands(&[]);
-    for (how, said, undo) in [
-        ("ro", "Read-only file system", "rw"),
-        ("full", "must stay free", ""),
-    ] {
+    for (how, said, undo) in [("ro", "Read-only file system", "rw"), ("full", "must stay free", "")]
+    {
         let filler = place.path().join("filler");
         if how == "ro" {
             assert!(mount(&["-o", "remount,ro", at]));
@@ -226,12 +190,8 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
                     .starts_with("No snapshot can be written")
             };
             assert!(log.iter().any(found), "{log:?}");
-            let keeps = |line: &Json| {
-                line["message"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .starts_with("Keeping")
-            };
+            let keeps =
+                |line: &Json| line["message"].as_str().unwrap_or_default().starts_with("Keeping");
             assert!(!log.iter().any(keeps), "it cannot: {log:?}");
             let status = program.site.status();
             assert_eq!(status.0["snapshot"]["failing"], 1, "{status:?}");
@@ -252,11 +212,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
         } else {
             assert!(mount(&["-o", "remount,rw", at]));
         }
-        await_until(
-            "all is well again",
-            || detail(&program),
-            |detail| *detail == json!(null),
-        );
+        await_until("all is well again", || detail(&program), |detail| *detail == json!(null));
         stop(program);
     }
     // A folder that is not even there.
@@ -279,36 +235,22 @@ fn after_a_kill_history_refills_live_reports() {
     let count = |program: &Program| program.site.json("/api/v1/info")["req_count"].as_u64();
     let is_warned = |log: &[Json]| {
         let warned = log.iter().filter(|line| {
-            line["message"]
-                .as_str()
-                .unwrap_or_default()
-                .starts_with("The last end was not clean")
+            line["message"].as_str().unwrap_or_default().starts_with("The last end was not clean")
         });
         warned.count()
     };
     let mut program = Program::serve(&settings);
-    program
-        .site
-        .send((0..90).map(|n| request("web", "shop", &format!("/{}", n % 3))));
+    program.site.send((0..90).map(|n| request("web", "shop", &format!("/{}", n % 3))));
     let before = program.site.json(report);
     assert_eq!(before.get("refilled"), None);
     let on_disk = || {
         let history = program.site.status().0["history"].clone();
         let manifest = pinbad::history::inspect::list(&place.path().join("history")).unwrap();
-        let rows = manifest
-            .iter()
-            .filter(|held| held.report == "info")
-            .map(|held| held.rows);
-        (
-            rows.sum::<u64>(),
-            history["memory_bytes"].as_u64(),
-            history["flushes"].as_u64(),
-        )
+        let rows = manifest.iter().filter(|held| held.report == "info").map(|held| held.rows);
+        (rows.sum::<u64>(), history["memory_bytes"].as_u64(), history["flushes"].as_u64())
     };
     let (_, _, flushes) = await_until("it is on disk", on_disk, |found| found.0 > 0);
-    await_until("and all of it", on_disk, |found| {
-        found.2 > flushes.map(|it| it + 1)
-    });
+    await_until("and all of it", on_disk, |found| found.2 > flushes.map(|it| it + 1));
     assert_eq!(is_warned(&program.log()), 0);
     program.signal("KILL");
     program.wait();
@@ -326,21 +268,16 @@ fn after_a_kill_history_refills_live_reports() {
     let rows = |answer: &Json| {
         let columns = ["script_name", "req_count", "req_time_total", "p95"];
         let rows = answer["rows"].as_array().unwrap().iter();
-        let mut rows: Vec<String> = rows
-            .map(|row| format!("{:?}", columns.map(|it| row[it].clone())))
-            .collect();
+        let mut rows: Vec<String> =
+            rows.map(|row| format!("{:?}", columns.map(|it| row[it].clone()))).collect();
         rows.sort_unstable();
         rows
     };
     assert_eq!(rows(&after), rows(&before));
     assert_eq!(count(&program), Some(90));
-    let sql = program
-        .site
-        .sql("SELECT SUM(req_count) FROM report_by_script_name");
+    let sql = program.site.sql("SELECT SUM(req_count) FROM report_by_script_name");
     assert_eq!(
-        sql[0][0]
-            .as_f64()
-            .or(sql[0][0].as_str().and_then(|it| it.parse().ok())),
+        sql[0][0].as_f64().or(sql[0][0].as_str().and_then(|it| it.parse().ok())),
         Some(90.0),
         "{sql}"
     );
@@ -355,9 +292,7 @@ fn after_a_kill_history_refills_live_reports() {
     let log = format!("{:?}", program.log());
     assert!(log.contains("what came later is lost"), "{log}");
     // What comes now counts beside it; a clean stop keeps both, and so does another kill.
-    program
-        .site
-        .send((0..10).map(|_| request("web", "shop", "/0")));
+    program.site.send((0..10).map(|_| request("web", "shop", "/0")));
     assert_eq!(count(&program), Some(100));
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
@@ -365,9 +300,7 @@ fn after_a_kill_history_refills_live_reports() {
     assert_eq!(is_warned(&program.log()), 0);
     assert_eq!(count(&program), Some(100));
     // The snapshot ends within a minute, of which history has the rest.
-    program
-        .site
-        .send((0..7).map(|_| request("web", "shop", "/0")));
+    program.site.send((0..7).map(|_| request("web", "shop", "/0")));
     let flushed = || program.site.status().0["history"]["flushes"].as_u64();
     let before = flushed().unwrap();
     await_until("they are on disk", flushed, |now| *now > Some(before + 2));

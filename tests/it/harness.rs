@@ -60,10 +60,7 @@ struct Waiting {
 
 impl Waiting {
     fn new(patience: Duration) -> Self {
-        Self {
-            left: patience,
-            looked: Instant::now(),
-        }
+        Self { left: patience, looked: Instant::now() }
     }
 
     /// Whether it is over; to be asked again and again.
@@ -148,13 +145,7 @@ impl Site {
             .timeout_global(Some(PATIENCE))
             .build();
         let agent = ureq::Agent::new_with_config(config);
-        Self {
-            udp,
-            http,
-            mysql: None,
-            agent,
-            authorization: Arc::default(),
-        }
+        Self { udp, http, mysql: None, agent, authorization: Arc::default() }
     }
 
     /// Sends this as `Authorization` from now on.
@@ -204,12 +195,7 @@ impl Site {
             status: response.status().as_u16(),
             content_type: content_type
                 .map_or_else(String::new, |value| value.to_str().unwrap().to_owned()),
-            body: response
-                .body_mut()
-                .with_config()
-                .limit(1 << 30)
-                .read_to_string()
-                .unwrap(),
+            body: response.body_mut().with_config().limit(1 << 30).read_to_string().unwrap(),
         }
     }
 
@@ -217,12 +203,7 @@ impl Site {
     #[cfg(feature = "sql")]
     pub(crate) fn bytes(&self, target: &str) -> Vec<u8> {
         let url = format!("http://{}{target}", self.http);
-        ureq::get(url)
-            .call()
-            .unwrap()
-            .body_mut()
-            .read_to_vec()
-            .unwrap()
+        ureq::get(url).call().unwrap().body_mut().read_to_vec().unwrap()
     }
 
     /// `/api/v1/status`.
@@ -243,11 +224,7 @@ impl Site {
                     == status.count("requests_merged")
                         + status.count("requests_overwritten")
                         + status.count("requests_invalid");
-            if came == datagrams && quiet {
-                Ok(status)
-            } else {
-                Err(status)
-            }
+            if came == datagrams && quiet { Ok(status) } else { Err(status) }
         })
     }
 
@@ -330,10 +307,7 @@ impl Here {
         let http = daemon.http_address().unwrap();
         let mut site = Site::new(daemon.udp_addresses().to_vec(), http);
         site.mysql = daemon.mysql_address();
-        Self {
-            site,
-            daemon: Some(daemon),
-        }
+        Self { site, daemon: Some(daemon) }
     }
 
     /// With a clock of the test's and a history in `dir` that is flushed every minute; other

@@ -29,15 +29,9 @@ type Rows = BTreeMap<(Resolution, u64, String, String), u64>;
 fn settings(dir: &Path) -> Vec<String> {
     let history = format!("history.dir={}", dir.display());
     let report = r#"report=[{name = "groups", comment = "tag_info:group"}, {name = "not", comment = "report9", history = false}]"#;
-    [
-        &history,
-        report,
-        "history.flush_period=60s",
-        "history.requests=none",
-        "history.free_min=0",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+    [&history, report, "history.flush_period=60s", "history.requests=none", "history.free_min=0"]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
@@ -54,11 +48,7 @@ fn of_history(site: &Site) -> Json {
 /// Returns the requests in the rows of a folder that no daemon has open, then those of its
 /// coverage.
 fn on_disk(dir: &Path) -> (Rows, Rows) {
-    let retention = Retention {
-        secs: [u64::MAX; 3],
-        size_max: u64::MAX,
-        free_min: 0,
-    };
+    let retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
     let store = Store::open(dir, retention).unwrap();
     let (mut rows, mut coverage) = (Rows::new(), Rows::new());
     let parts = Arc::clone(&store.parts().read());
@@ -68,17 +58,8 @@ fn on_disk(dir: &Path) -> (Rows, Rows) {
             let want = Want::ALL;
             part.read(dataset, 0..u64::MAX, want, &mut |row| {
                 let key: Vec<&str> = key_texts(&row.key).collect();
-                let to = if dataset.is_coverage() {
-                    &mut coverage
-                } else {
-                    &mut rows
-                };
-                let at = (
-                    part.resolution,
-                    row.time,
-                    dataset.report.clone(),
-                    key.join(" "),
-                );
+                let to = if dataset.is_coverage() { &mut coverage } else { &mut rows };
+                let at = (part.resolution, row.time, dataset.report.clone(), key.join(" "));
                 *to.entry(at).or_default() += row.gain.sum.totals.requests;
             })
             .unwrap();
@@ -112,12 +93,7 @@ fn days_and_restarts_are_on_disk_as_they_were_sent() {
                     ("groups", "cache"),
                     ("groups", "db"),
                 ] {
-                    let at = (
-                        Resolution::Minute,
-                        minute,
-                        report.to_owned(),
-                        key.to_owned(),
-                    );
+                    let at = (Resolution::Minute, minute, report.to_owned(), key.to_owned());
                     *sent.entry(at).or_default() += 1;
                 }
             }
@@ -157,11 +133,7 @@ fn days_and_restarts_are_on_disk_as_they_were_sent() {
         let now = history["files_published"].as_u64().unwrap();
         looks = if now == files { looks + 1 } else { 0 };
         files = now;
-        if looks > 600 && files > 0 {
-            Ok(())
-        } else {
-            Err(history)
-        }
+        if looks > 600 && files > 0 { Ok(()) } else { Err(history) }
     });
     here.stop();
     let (rows, _) = on_disk(dir.path());
@@ -206,11 +178,9 @@ fn a_report_has_a_past_from_when_it_is_made() {
     assert_eq!(history["error"], Json::Null, "{history}");
     let flushed = history["flushes"].as_u64().unwrap();
     pass(&here.site, &clock, 60_000);
-    await_condition("a flush", || {
-        match of_history(&here.site)["flushes"].as_u64() {
-            Some(now) if now > flushed => Ok(()),
-            now => Err(now),
-        }
+    await_condition("a flush", || match of_history(&here.site)["flushes"].as_u64() {
+        Some(now) if now > flushed => Ok(()),
+        now => Err(now),
     });
     here.stop();
     let (rows, _) = on_disk(dir.path());
@@ -218,10 +188,7 @@ fn a_report_has_a_past_from_when_it_is_made() {
         let rows = rows.iter().filter(|(at, _)| at.2 == name);
         rows.map(|(_, count)| count).sum()
     };
-    assert_eq!(
-        (of("info"), of("made"), of("unwanted"), of("not")),
-        (2, 1, 0, 0)
-    );
+    assert_eq!((of("info"), of("made"), of("unwanted"), of("not")), (2, 1, 0, 0));
 }
 
 #[test]
@@ -250,10 +217,7 @@ fn a_folder_that_cannot_be_used_is_named() {
         ]);
         let ended = run(&mut other);
         let text = format!("{}{}", ended.out, ended.err);
-        assert!(
-            ended.code != Some(0) && text.contains(said),
-            "{command}: {text}"
-        );
+        assert!(ended.code != Some(0) && text.contains(said), "{command}: {text}");
         assert!(text.contains("history.dir"), "{command}: {text}");
     }
     // Whoever comes second receives, and has the folder when the first has gone.

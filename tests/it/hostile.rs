@@ -66,10 +66,8 @@ impl Victim {
         let plan = MemoryPlan::of(&Config::load(&flags, []).unwrap());
         // Nobody looks at a page here, or asks in SQL: what those would take is not to hide what
         // should not be there.
-        let unused = plan
-            .lines
-            .iter()
-            .filter(|line| ["pages", "SQL", "MySQL clients"].contains(&line.name));
+        let unused =
+            plan.lines.iter().filter(|line| ["pages", "SQL", "MySQL clients"].contains(&line.name));
         let unused: u64 = unused.map(|line| line.bytes).sum();
         Self {
             program: Program::serve(settings),
@@ -135,11 +133,7 @@ impl Victim {
 
 fn names() -> u64 {
     let given = std::env::var("PINBAD_TEST_NAMES").ok();
-    let default = if cfg!(debug_assertions) {
-        40_000
-    } else {
-        400_000
-    };
+    let default = if cfg!(debug_assertions) { 40_000 } else { 400_000 };
     given.map_or(default, |count| count.parse().unwrap())
 }
 
@@ -187,10 +181,7 @@ fn names_without_end_from_sources_without_end() {
         assert!(status.count(counter) > 0, "{counter}: {status:?}");
     }
     let memory = status.count("report_memory_bytes");
-    assert!(
-        memory <= status.count("report_memory_bytes_max"),
-        "{status:?}"
-    );
+    assert!(memory <= status.count("report_memory_bytes_max"), "{status:?}");
     // Senders: each of those that have a row, and all others together.
     let sources = site.json("/api/v1/sources?limit=0");
     let rows = sources["sources"].as_array().unwrap();
@@ -250,9 +241,7 @@ fn with_tags(number: u64, request_tags: usize, timers: usize, tags: usize) -> Ve
     // Not looked for in the dictionary: each is new.
     let word = |request: &mut Request| {
         let place = request.dictionary.len() as u32;
-        request
-            .dictionary
-            .push(format!("{number:x}.{place:x}").into_bytes());
+        request.dictionary.push(format!("{number:x}.{place:x}").into_bytes());
         place
     };
     for _ in 0..request_tags {

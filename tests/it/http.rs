@@ -45,12 +45,7 @@ fn with_php() -> Here {
 }
 
 fn keys(object: &Json) -> Vec<&str> {
-    object
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect()
+    object.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 fn column<'a>(rows: &'a [Json], name: &str) -> Vec<&'a Json> {
@@ -79,24 +74,14 @@ fn the_list_of_reports_describes_what_reading_them_gives() {
         }
         let columns = report["columns"].as_array().unwrap();
         let read = here.site.json(&format!("/api/v1/reports/{name}?limit=0"));
-        let members = [
-            "report",
-            "window_seconds",
-            "covered_seconds",
-            "as_of",
-            "total_rows",
-            "rows",
-        ];
+        let members =
+            ["report", "window_seconds", "covered_seconds", "as_of", "total_rows", "rows"];
         let mut given = keys(&read);
         // Their timers have more tags than that table shows.
         given.retain(|it| name != "many_calls" || *it != "partial");
         assert_eq!(given, members, "{name}");
         let rows = read["rows"].as_array().unwrap();
-        assert_eq!(
-            read["total_rows"].as_u64(),
-            Some(rows.len() as u64),
-            "{name}"
-        );
+        assert_eq!(read["total_rows"].as_u64(), Some(rows.len() as u64), "{name}");
         for row in rows {
             assert_eq!(column(columns, "name"), keys(row), "{name}");
             for column in columns {
@@ -128,12 +113,7 @@ fn reports_are_sorted_cut_filtered_and_written_as_asked() {
     let (_, rows) = read("sort=-req_count,script_name&limit=0");
     let shown: Vec<_> = rows
         .iter()
-        .map(|row| {
-            (
-                std::cmp::Reverse(row["req_count"].as_u64()),
-                row["script_name"].as_str(),
-            )
-        })
+        .map(|row| (std::cmp::Reverse(row["req_count"].as_u64()), row["script_name"].as_str()))
         .collect();
     assert!(shown.is_sorted(), "{shown:?}");
     assert_members!(rows[0] => {"script_name": "/index.php", "req_count": 3});
@@ -151,11 +131,7 @@ fn reports_are_sorted_cut_filtered_and_written_as_asked() {
     assert!(read(&format!("offset={total}")).1.is_empty());
 
     let (_, rows) = read("columns=script_name,req_count&sort=script_name");
-    assert!(
-        rows.iter()
-            .all(|row| keys(row) == ["script_name", "req_count"]),
-        "{rows:?}"
-    );
+    assert!(rows.iter().all(|row| keys(row) == ["script_name", "req_count"]), "{rows:?}");
 
     let (found, rows) = read("script_name=/missing.php");
     assert_eq!((found, rows.len()), (1, 1));
@@ -181,11 +157,8 @@ fn rows_come_as_json_lines_and_csv_too() {
     let rows = site.json(path)["rows"].as_array().unwrap().clone();
     let lines = site.get(&format!("{path}&format=ndjson"));
     assert_eq!(lines.content_type, "application/x-ndjson");
-    let parsed: Vec<Json> = lines
-        .body
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let parsed: Vec<Json> =
+        lines.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(parsed, rows);
     let csv = site.get(&format!("{path}&format=csv&columns=script_name,req_count"));
     assert!(csv.content_type.starts_with("text/csv"), "{csv:?}");
@@ -210,10 +183,7 @@ fn requests_come_newest_first_page_by_page_and_as_searched() {
     let all = site.json("/api/v1/requests?limit=0");
     let every = ids(&all);
     assert_eq!(every.len(), 17);
-    assert!(
-        every.is_sorted_by(|newer, older| newer > older),
-        "{every:?}"
-    );
+    assert!(every.is_sorted_by(|newer, older| newer > older), "{every:?}");
     assert_eq!(all["next_before_id"], Json::Null);
     for row in all["rows"].as_array().unwrap() {
         assert_eq!(keys(row), REQUEST);
@@ -303,10 +273,7 @@ fn one_request_comes_with_its_tags_and_timers() {
     // What is not UTF-8 is text nevertheless, and all 200 timers of a heavy page are there in their
     // order.
     let id = ids(&site.json("/api/v1/requests?script_name=/heavy/page"))[0];
-    let timers = site.json(&format!("/api/v1/requests/{id}"))["timers"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let timers = site.json(&format!("/api/v1/requests/{id}"))["timers"].as_array().unwrap().clone();
     assert_eq!(timers.len(), 200);
     assert!(column(&timers, "id").is_sorted_by_key(|id| id.as_u64()));
     let all = site.json("/api/v1/requests?limit=0").to_string();
@@ -347,13 +314,8 @@ fn what_cannot_be_is_a_problem_that_says_what_can() {
         let detail = site.get(target).problem(status);
         assert!(detail.contains(part), "{target}: {detail}");
     }
-    site.get(&format!("/api/v1/info?{}", "x".repeat(9000)))
-        .problem(414);
-    for target in [
-        "/api/v1/info",
-        "/api/v1/reports/report1",
-        "/api/v1/requests",
-    ] {
+    site.get(&format!("/api/v1/info?{}", "x".repeat(9000))).problem(414);
+    for target in ["/api/v1/info", "/api/v1/reports/report1", "/api/v1/requests"] {
         site.ask("PUT", target, Some("{}")).problem(405);
     }
     site.get("/api/v1/reset").problem(405);
@@ -376,10 +338,7 @@ fn pages_of_other_sites_cannot_ask() {
         "DELETE /api/v1/reports/configured HTTP/1.1\nHost: localhost\n" => "415";
     ] {
         let (said, _) = talk(site.http, &format!("{head}{end}").replace('\n', "\r\n"));
-        assert!(
-            said.starts_with(&format!("http/1.1 {answer}")),
-            "{head}: {said}"
-        );
+        assert!(said.starts_with(&format!("http/1.1 {answer}")), "{head}: {said}");
     }
     // Nothing was reset.
     assert_eq!(site.json("/api/v1/info")["req_count"], 17);
@@ -412,13 +371,7 @@ fn it_says_whether_it_works_and_what_can_be_asked() {
         "dictionary_size",
     ];
     assert_eq!(keys(&status)[..7], legacy);
-    assert!(
-        status["build_string"]
-            .as_str()
-            .unwrap()
-            .starts_with("pinbad "),
-        "{status}"
-    );
+    assert!(status["build_string"].as_str().unwrap().starts_with("pinbad "), "{status}");
     here.stop();
 }
 
@@ -449,9 +402,7 @@ fn questions_do_not_cost_packets() {
                 })
             })
             .collect();
-        let status = here
-            .site
-            .send((0..packets).map(|_| request("h", "s", "/x")));
+        let status = here.site.send((0..packets).map(|_| request("h", "s", "/x")));
         status.assert_accounted();
         assert_eq!(status.count("requests_merged"), packets);
         assert!(asking.into_iter().all(|thread| thread.join().unwrap() > 0));

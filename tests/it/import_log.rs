@@ -82,10 +82,7 @@ fn import(site: &Site, arguments: &[&str]) -> Said {
 #[track_caller]
 fn imported(site: &Site, arguments: &[&str], told: &str) {
     let said = import(site, arguments);
-    assert!(
-        said.code == Some(0) && said.out.trim_end().ends_with(told),
-        "{said:?}"
-    );
+    assert!(said.code == Some(0) && said.out.trim_end().ends_with(told), "{said:?}");
 }
 
 /// By code: requests and microseconds.
@@ -103,9 +100,7 @@ fn sums(answer: &Json) -> Sums {
 }
 
 fn report(site: &Site, from: u64, to: u64) -> Json {
-    site.json(&format!(
-        "/api/v1/reports/squid_codes?limit=0&from={from}&to={to}"
-    ))
+    site.json(&format!("/api/v1/reports/squid_codes?limit=0&from={from}&to={to}"))
 }
 
 /// Spans of all sizes are recounts.
@@ -180,10 +175,9 @@ fn what_is_imported_is_counted_when_it_was_and_once() {
     let seconds = (gap_from - START_SECS - 1) + (last - gap_to - 1);
     let ran = covered(&here.site, START_SECS - 3_600, last + 3_600);
     assert!(ran.abs_diff(seconds) <= 2, "{ran} {seconds}");
-    let raw = here.site.json(&format!(
-        "/api/v1/requests?limit=5000&from={}&to={gap_to}",
-        START_SECS - 60
-    ));
+    let raw = here
+        .site
+        .json(&format!("/api/v1/requests?limit=5000&from={}&to={gap_to}", START_SECS - 60));
     let raw = raw["rows"].as_array().unwrap();
     assert_eq!(raw.len(), 700, "all of quiet minutes are kept");
     assert!(raw.iter().all(|row| row["hostname"] == "proxy"));
@@ -193,11 +187,7 @@ fn what_is_imported_is_counted_when_it_was_and_once() {
     let grown = lines(last, 300, 1_000);
     logged.extend(&grown);
     fs::write(log, text(&logged)).unwrap();
-    imported(
-        &here.site,
-        &[log],
-        " s: 300 requests, 20700 imported before",
-    );
+    imported(&here.site, &[log], " s: 300 requests, 20700 imported before");
     check(&here.site, &logged);
 
     // Another proxy at the same time.
@@ -220,11 +210,7 @@ fn what_is_imported_is_counted_when_it_was_and_once() {
     here.stop();
     let here = start(&history, &clock);
     check(&here.site, &logged);
-    imported(
-        &here.site,
-        &["--name", "proxy 2", path],
-        " s: 0 requests, 600 imported before",
-    );
+    imported(&here.site, &["--name", "proxy 2", path], " s: 0 requests, 600 imported before");
     check(&here.site, &logged);
     here.stop();
 }
@@ -288,10 +274,7 @@ fn what_cannot_be_counted_is_named() {
     here.stop();
     let nothing = Here::start(&[]);
     let said = import(&nothing.site, &[log.to_str().unwrap()]);
-    assert!(
-        said.code == Some(1) && said.err.contains("history"),
-        "{said:?}"
-    );
+    assert!(said.code == Some(1) && said.err.contains("history"), "{said:?}");
     nothing.stop();
 }
 
@@ -319,19 +302,14 @@ fn an_import_that_was_killed_goes_on_where_it_was() {
         daemon.wait();
         let said = importing.join().unwrap();
         // A fast machine may have been done with it.
-        assert!(
-            said.code == Some(0) || said.err.contains("will pass over them"),
-            "{said:?}"
-        );
+        assert!(said.code == Some(0) || said.err.contains("will pass over them"), "{said:?}");
     }
     let daemon = Program::serve(&settings);
     let said = import(&daemon.site, &[log]);
     assert_eq!(said.code, Some(0), "{said:?}");
     check(&daemon.site, &logged);
     let from = now - 20_000 - 60;
-    let weights = daemon.site.json(&format!(
-        "/api/v1/requests?limit=100000&from={from}&to={now}"
-    ));
+    let weights = daemon.site.json(&format!("/api/v1/requests?limit=100000&from={from}&to={now}"));
     let rows = weights["rows"].as_array().unwrap().iter();
     let weight: f64 = rows.map(|row| row["weight"].as_f64().unwrap()).sum();
     assert!((weight - 60_000.0).abs() < 0.5, "{weight}");

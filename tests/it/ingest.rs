@@ -44,11 +44,7 @@ fn garbage_and_good_packets_from_many_sources_are_accounted_for() {
         ("requests_overwritten", 0),
         ("receive_errors", 0),
     ] {
-        assert_eq!(
-            status.count(name),
-            count,
-            "seed {SEED}: {name} in {status:?}"
-        );
+        assert_eq!(status.count(name), count, "seed {SEED}: {name} in {status:?}");
     }
     assert_eq!(status.reason("datagrams_invalid", "empty"), empty);
     assert!(status.reason("datagrams_invalid", "lz4_header") >= lz4);
@@ -60,18 +56,12 @@ fn garbage_and_good_packets_from_many_sources_are_accounted_for() {
     assert_eq!(sockets.len(), 6);
     for (address, sent) in here.site.udp.iter().zip(&sender.sent) {
         let at = |socket: &&crate::harness::Status| socket.0["address"] == address.to_string();
-        let received: Vec<_> = sockets
-            .iter()
-            .filter(at)
-            .map(|socket| socket.count("datagrams_received"))
-            .collect();
+        let received: Vec<_> =
+            sockets.iter().filter(at).map(|socket| socket.count("datagrams_received")).collect();
         assert_eq!(received.len(), 3, "{status:?}");
         assert_eq!(received.iter().sum::<u64>(), *sent, "{address}: {status:?}");
         // 16 sources on 3 sockets: all on one is a chance of one in fourteen million.
-        assert!(
-            received.iter().filter(|count| **count > 0).count() > 1,
-            "{received:?}"
-        );
+        assert!(received.iter().filter(|count| **count > 0).count() > 1, "{received:?}");
     }
 
     // What was merged is in the report, and in the raw rows as far as they reach.
@@ -145,15 +135,9 @@ fn counters_only_grow_while_packets_come() {
              requests_merged received_bytes merges"
             .split(' ')
         {
-            assert!(
-                now.count(name) >= before.count(name),
-                "{name}: {now:?} after {before:?}"
-            );
+            assert!(now.count(name) >= before.count(name), "{name}: {now:?} after {before:?}");
         }
-        assert!(
-            now.count("requests_merged") <= now.count("requests_decoded"),
-            "{now:?}"
-        );
+        assert!(now.count("requests_merged") <= now.count("requests_decoded"), "{now:?}");
         before = now;
     }
     let status = sender.at_rest();

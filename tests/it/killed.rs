@@ -1,10 +1,7 @@
 //! Killed at random moments under load, again and again: while it starts, while it writes a
 //! snapshot, at rest. Whatever the moment, the next one starts, its counters add up, and what is
 //! gone is what came since the last snapshot.
-#![expect(
-    clippy::print_stdout,
-    reason = "figures of the full size are for whoever runs the tests"
-)]
+#![expect(clippy::print_stdout, reason = "figures of the full size are for whoever runs the tests")]
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -51,15 +48,9 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
             while_starting += u64::from(kills.one_that_starts(starting));
             let (program, sent) = kills.start(|| holder.start(&settings));
             let now_lost = look(&program, sent);
-            assert!(
-                now_lost >= lost,
-                "what was lost came back: {now_lost} < {lost}"
-            );
+            assert!(now_lost >= lost, "what was lost came back: {now_lost} < {lost}");
             let since = now_lost - lost;
-            assert!(
-                since <= 2 * bound,
-                "kill {kill}: {since} packets lost, of {bound}"
-            );
+            assert!(since <= 2 * bound, "kill {kill}: {since} packets lost, of {bound}");
             lost = now_lost;
             lost_most = lost_most.max(since);
             kills.end(program, 1_000 * PERIOD_SECS + 1_500, std::thread::sleep);
@@ -78,10 +69,7 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
             lost_most as f64 / rate as f64
         );
         assert_eq!(gaps.iter().sum::<u64>(), lost, "rows and counters agree");
-        assert!(
-            count <= lives + while_starting,
-            "{count} runs of packets are gone"
-        );
+        assert!(count <= lives + while_starting, "{count} runs of packets are gone");
         assert!(longest <= 2 * bound);
     });
 }
@@ -96,10 +84,7 @@ fn look(program: &Program, sent: u64) -> u64 {
     let status = await_condition("all that waited is taken", || {
         let status = site.status();
         let quiet = status.count("ring_depth") == 0
-            && status
-                .sockets()
-                .iter()
-                .all(|it| it.count("kernel_queue_bytes") == 0);
+            && status.sockets().iter().all(|it| it.count("kernel_queue_bytes") == 0);
         let came = status.count("datagrams_received");
         // What is out of the socket but not counted yet is counted soon, and merged soon after.
         let merged = status.count("requests_merged") == status.count("request_rows");
@@ -155,9 +140,5 @@ fn gaps(site: &Site, sent: u64) -> Vec<u64> {
     assert_eq!(twice, None, "counted twice");
     let starts = std::iter::once(0).chain(there.iter().map(|n| n + 1));
     let ends = there.iter().copied().chain([sent]);
-    starts
-        .zip(ends)
-        .map(|(start, end)| end - start)
-        .filter(|missing| *missing > 0)
-        .collect()
+    starts.zip(ends).map(|(start, end)| end - start).filter(|missing| *missing > 0).collect()
 }

@@ -43,30 +43,11 @@ fn what_load_says_it_sent_is_what_the_daemon_shows() {
     ]);
     let site = &program.site;
     let count = COUNT.to_string();
-    let sent = load(
-        site,
-        &[
-            "--count",
-            &count,
-            "--timers",
-            "2",
-            "--request-tags",
-            "2",
-            "--seed",
-            "7",
-        ],
-    );
+    let sent =
+        load(site, &["--count", &count, "--timers", "2", "--request-tags", "2", "--seed", "7"]);
     let totals = &sent["totals"];
-    let total = |name: &str| {
-        totals[name]
-            .as_u64()
-            .unwrap_or_else(|| panic!("{name} in {sent:#}"))
-    };
-    assert_eq!(
-        (total("packets"), &sent["missed"]),
-        (COUNT, &Json::from(0)),
-        "{sent:#}"
-    );
+    let total = |name: &str| totals[name].as_u64().unwrap_or_else(|| panic!("{name} in {sent:#}"));
+    assert_eq!((total("packets"), &sent["missed"]), (COUNT, &Json::from(0)), "{sent:#}");
 
     let status = site.at_rest(COUNT);
     status.assert_accounted();
@@ -85,26 +66,10 @@ fn what_load_says_it_sent_is_what_the_daemon_shows() {
 
     let info = site.json("/api/v1/info");
     assert_eq!(info["req_count"].as_u64(), Some(total("requests")));
-    assert_eq!(
-        micros(&info["time_total"]),
-        total("request_time_us"),
-        "{info}"
-    );
-    assert_eq!(
-        micros(&info["ru_utime_total"]),
-        total("ru_utime_us"),
-        "{info}"
-    );
-    assert_eq!(
-        micros(&info["ru_stime_total"]),
-        total("ru_stime_us"),
-        "{info}"
-    );
-    assert_eq!(
-        bytes(&info["kbytes_total"]),
-        total("document_bytes"),
-        "{info}"
-    );
+    assert_eq!(micros(&info["time_total"]), total("request_time_us"), "{info}");
+    assert_eq!(micros(&info["ru_utime_total"]), total("ru_utime_us"), "{info}");
+    assert_eq!(micros(&info["ru_stime_total"]), total("ru_stime_us"), "{info}");
+    assert_eq!(bytes(&info["kbytes_total"]), total("document_bytes"), "{info}");
 
     // Report by report: as many rows as there were different keys, and sums that come to the same.
     let distinct = |name: &str| totals["distinct"][name].as_u64().unwrap();
@@ -119,21 +84,13 @@ fn what_load_says_it_sent_is_what_the_daemon_shows() {
         let rows = site.rows(report);
         let sum = |value: &dyn Fn(&Json) -> u64| rows.iter().map(value).sum::<u64>();
         assert_eq!(rows.len() as u64, keys, "{report}");
-        assert_eq!(
-            sum(&|row| row["req_count"].as_u64().unwrap()),
-            COUNT,
-            "{report}"
-        );
+        assert_eq!(sum(&|row| row["req_count"].as_u64().unwrap()), COUNT, "{report}");
         assert_eq!(
             sum(&|row| micros(&row["req_time_total"])),
             total("request_time_us"),
             "{report}"
         );
-        assert_eq!(
-            sum(&|row| bytes(&row["traffic_total"])),
-            total("document_bytes"),
-            "{report}"
-        );
+        assert_eq!(sum(&|row| bytes(&row["traffic_total"])), total("document_bytes"), "{report}");
     }
     for row in site.rows("report_by_status") {
         let status = row["status"].to_string();
@@ -141,24 +98,16 @@ fn what_load_says_it_sent_is_what_the_daemon_shows() {
     }
     // Every timer has the tag `group`.
     let groups = site.rows("groups");
-    let hits: u64 = groups
-        .iter()
-        .map(|row| row["hit_count"].as_u64().unwrap())
-        .sum();
+    let hits: u64 = groups.iter().map(|row| row["hit_count"].as_u64().unwrap()).sum();
     let value: u64 = groups.iter().map(|row| micros(&row["timer_value"])).sum();
-    assert_eq!(
-        (hits, value),
-        (total("timer_hits"), total("timer_value_us"))
-    );
+    assert_eq!((hits, value), (total("timer_hits"), total("timer_value_us")));
 }
 
 /// Nested requests count as their own, and the same seed sends the same.
 #[test]
 fn nested_requests_are_accounted_for_and_a_seed_repeats() {
     let program = Program::serve(&["ingest.receivers=2", "ingest.recv_buffer=64MB"]);
-    let arguments = [
-        "--count", "2000", "--nested", "5", "--timers", "1", "--seed", "3",
-    ];
+    let arguments = ["--count", "2000", "--nested", "5", "--timers", "1", "--seed", "3"];
     let first = load(&program.site, &arguments);
     let second = load(&program.site, &arguments);
     assert_eq!(first["totals"], second["totals"]);
@@ -167,10 +116,7 @@ fn nested_requests_are_accounted_for_and_a_seed_repeats() {
     status.assert_accounted();
     assert_eq!(status.count("requests_merged"), 24_000);
     let time = micros(&program.site.json("/api/v1/info")["time_total"]);
-    assert_eq!(
-        Some(time),
-        first["totals"]["request_time_us"].as_u64().map(|us| 2 * us)
-    );
+    assert_eq!(Some(time), first["totals"]["request_time_us"].as_u64().map(|us| 2 * us));
 }
 
 #[test]
@@ -196,11 +142,8 @@ fn demo_fills_every_report_and_ends_as_serve_does() {
         let hosts = site.rows("report_by_hostname").len();
         let statuses = site.rows("report_by_status").len();
         let page = site.json("/api/v1/requests?limit=100");
-        let with_timers = page["rows"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|row| row["timers_cnt"] != 0);
+        let with_timers =
+            page["rows"].as_array().unwrap().iter().filter(|row| row["timers_cnt"] != 0);
         let seen = (scripts, hosts, statuses, with_timers.count());
         let full = seen.0 >= 5 && seen.1 >= 2 && seen.2 >= 2 && seen.3 >= 10;
         if full { Ok(()) } else { Err(seen) }

@@ -5,10 +5,7 @@
 //! program itself. No test sleeps for a fixed time: whatever takes time is asked for until it is
 //! there, or until a deadline that is an error. Every test stops what it started.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test may say `cannot happen` in the shortest way"
-)]
+#![allow(clippy::unwrap_used, reason = "a test may say `cannot happen` in the shortest way")]
 
 /// Tables of cases, and checks that show what they saw.
 #[macro_use]

@@ -45,17 +45,10 @@ impl MariaDb {
             .stderr(log)
             .spawn()
             .unwrap();
-        let server = Self {
-            dir,
-            _server: Running(child),
-        };
+        let server = Self { dir, _server: Running(child) };
         await_condition("MariaDB answers", || {
             let said = server.try_sql("SELECT 1");
-            if said.code == Some(0) {
-                Ok(())
-            } else {
-                Err((said, server.log()))
-            }
+            if said.code == Some(0) { Ok(()) } else { Err((said, server.log())) }
         });
         server
     }
@@ -65,17 +58,8 @@ impl MariaDb {
         // Thirty tables are made in one go, each asked for first.
         let mut command = Command::new("mariadb");
         command
-            .args([
-                "--no-defaults",
-                "--default-character-set=utf8mb4",
-                "-u",
-                "root",
-                "--batch",
-            ])
-            .arg(format!(
-                "--socket={}",
-                self.dir.path().join("socket").display()
-            ))
+            .args(["--no-defaults", "--default-character-set=utf8mb4", "-u", "root", "--batch"])
+            .arg(format!("--socket={}", self.dir.path().join("socket").display()))
             .args(["-e", statements])
             .env("LC_ALL", "C.UTF-8");
         run_within(Duration::from_mins(5), &mut command)
@@ -85,13 +69,7 @@ impl MariaDb {
     #[track_caller]
     pub(crate) fn sql(&self, statements: &str) -> String {
         let said = self.try_sql(statements);
-        assert_eq!(
-            said.code,
-            Some(0),
-            "{statements}\n{}\n{}",
-            said.err,
-            self.log()
-        );
+        assert_eq!(said.code, Some(0), "{statements}\n{}\n{}", said.err, self.log());
         said.out
     }
 
@@ -103,9 +81,5 @@ impl MariaDb {
 /// Debian has the server where only root's path looks.
 fn server_program() -> PathBuf {
     let there = PathBuf::from("/usr/sbin/mariadbd");
-    if there.exists() {
-        there
-    } else {
-        PathBuf::from("mariadbd")
-    }
+    if there.exists() { there } else { PathBuf::from("mariadbd") }
 }

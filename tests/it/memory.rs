@@ -67,10 +67,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count(
-            1,
-            bytes.cast_signed() as i64 - layout.size().cast_signed() as i64,
-        );
+        count(1, bytes.cast_signed() as i64 - layout.size().cast_signed() as i64);
         // SAFETY: the caller's promise is handed on.
         unsafe { System.realloc(pointer, layout, bytes) }
     }
@@ -150,9 +147,7 @@ impl Path {
                 for _ in 0..PACKETS_PER_MERGE {
                     let packet = &self.corpus[self.next];
                     self.next = (self.next + 1) % self.corpus.len();
-                    let decoded = self
-                        .decoder
-                        .decode(packet, 1_700_000_000, &mut self.producer);
+                    let decoded = self.decoder.decode(packet, 1_700_000_000, &mut self.producer);
                     assert_eq!(decoded, Ok(1));
                 }
                 self.producer.publish();
@@ -172,11 +167,7 @@ impl Path {
 }
 
 fn options() -> TrafficOptions {
-    TrafficOptions {
-        timers: 2,
-        request_tags: 2,
-        ..TrafficOptions::default()
-    }
+    TrafficOptions { timers: 2, request_tags: 2, ..TrafficOptions::default() }
 }
 
 /// Every key comes back before it leaves the window: nothing at all is taken but by ticks that
@@ -191,10 +182,7 @@ fn a_hundred_thousand_packets_of_known_keys_take_no_memory() {
     assert_eq!(counts.decode, 0, "{counts:?}");
     // A block of some hundred packets has one list of what is in it, and now and then an epoch has
     // a longer one.
-    assert!(
-        counts.merge <= counts.blocks * 3 / 2 && counts.blocks < 1_000,
-        "{counts:?}"
-    );
+    assert!(counts.merge <= counts.blocks * 3 / 2 && counts.blocks < 1_000, "{counts:?}");
     // Ten ticks closed, each with a journal.
     assert!(counts.advance < 200, "{counts:?}");
     let grown = HELD_BYTES.get() - held;
@@ -206,11 +194,7 @@ fn a_hundred_thousand_packets_of_known_keys_take_no_memory() {
 /// again.
 #[test]
 fn keys_that_come_and_go_do_not_grow_the_daemon() {
-    let traffic = TrafficOptions {
-        hosts: 200,
-        scripts: 5_000,
-        ..options()
-    };
+    let traffic = TrafficOptions { hosts: 200, scripts: 5_000, ..options() };
     let mut path = Path::new(&traffic, 60_000);
     path.run(60_000);
     let held = HELD_BYTES.get();
@@ -261,11 +245,7 @@ fn name_rules_take_no_memory_for_a_packet() {
     let (first, later) = packets.split_at(1_000);
     decode(first);
     assert_eq!(taken(|| decode(later)), 0);
-    let matched: Vec<u64> = counters
-        .counts()
-        .iter()
-        .map(|counts| counts.matched)
-        .collect();
+    let matched: Vec<u64> = counters.counts().iter().map(|counts| counts.matched).collect();
     assert_eq!(matched, [4_000, 4_000, 4_000, 4_000, 20_000, 4_000]);
 }
 

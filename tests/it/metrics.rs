@@ -27,10 +27,7 @@ type Samples = BTreeMap<String, f64>;
 fn samples(site: &Site) -> Samples {
     let reply = site.get("/metrics");
     assert_eq!(reply.status, 200);
-    assert_eq!(
-        reply.content_type,
-        "text/plain; version=0.0.4; charset=utf-8"
-    );
+    assert_eq!(reply.content_type, "text/plain; version=0.0.4; charset=utf-8");
     let lines = reply.body.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {
@@ -73,9 +70,7 @@ fn rows_are_counters_and_histograms_that_only_grow() {
     let first = samples_when(site, &all, 6.0);
     let of = |name: &str, labels: &str| {
         let name = format!("{name}{{{labels}}}");
-        *first
-            .get(&name)
-            .unwrap_or_else(|| panic!("{name} in {first:#?}"))
+        *first.get(&name).unwrap_or_else(|| panic!("{name} in {first:#?}"))
     };
     let a = "report=\"report_by_script_name\",script_name=\"/a\"";
     assert_eq!(of(COUNT, a), 5.0);
@@ -87,21 +82,13 @@ fn rows_are_counters_and_histograms_that_only_grow() {
     assert!((sum - 7.500_002).abs() < 1e-5, "{sum}");
     assert_eq!(of("pinbad_request_errors_total", a), 0.0);
     assert_eq!(of("pinbad_request_traffic_bytes_total", a), 5.0 * 2048.0);
-    let user = of(
-        "pinbad_request_cpu_seconds_total",
-        &format!("{a},mode=\"user\""),
-    );
+    let user = of("pinbad_request_cpu_seconds_total", &format!("{a},mode=\"user\""));
     assert_eq!(user, 5.0 * 0.0625);
     let escaped = "report=\"report_by_script_name\",script_name=\"/\\\"a\\\"\\\\\\n=#\"";
     assert_eq!(of("pinbad_request_errors_total", escaped), 1.0);
     // Timers: two hits of db a request, an eighth of a second each.
-    let db: Vec<&String> = first
-        .keys()
-        .filter(|name| name.contains("=\"db\""))
-        .collect();
-    let count = db
-        .iter()
-        .find(|name| name.starts_with("pinbad_timer_duration_seconds_count"));
+    let db: Vec<&String> = first.keys().filter(|name| name.contains("=\"db\"")).collect();
+    let count = db.iter().find(|name| name.starts_with("pinbad_timer_duration_seconds_count"));
     assert_eq!(first[*count.unwrap()], 12.0, "{db:?}");
     let below = db.iter().find(|name| name.contains("le=\"0.25\"")).unwrap();
     assert_eq!(first[*below], 12.0);
@@ -128,11 +115,7 @@ fn rows_are_counters_and_histograms_that_only_grow() {
             name.contains("_total") || name.contains("_bucket") || name.contains("_count")
         });
         for (name, value) in counters {
-            assert!(
-                after[name] >= *value,
-                "{name}: {value}, then {:?}",
-                after.get(name)
-            );
+            assert!(after[name] >= *value, "{name}: {value}, then {:?}", after.get(name));
         }
     }
     here.stop();
@@ -169,11 +152,7 @@ fn what_finds_no_room_is_counted_as_other() {
         rows.cloned().collect()
     };
     let shown = own(&first);
-    assert_eq!(
-        shown,
-        own(&second),
-        "who is shown stays, and nobody else comes"
-    );
+    assert_eq!(shown, own(&second), "who is shown stays, and nobody else comes");
     assert!((5..=11).contains(&shown.len()), "{shown:?}");
     let heaviest = format!("{COUNT}{{report=\"report_by_script_name\",script_name=\"/49\"}}");
     assert!(shown.contains(&heaviest), "{shown:?}");
@@ -281,10 +260,7 @@ fn promtool_finds_nothing_to_say() {
     // The same in OpenMetrics, for whom that is better.
     let url = format!("http://{}/metrics", program.site.http);
     let mut open = ureq::get(url)
-        .header(
-            "accept",
-            "application/openmetrics-text; version=1.0.0, */*;q=0.1",
-        )
+        .header("accept", "application/openmetrics-text; version=1.0.0, */*;q=0.1")
         .call()
         .unwrap();
     let content_type = open.headers()["content-type"].to_str().unwrap().to_owned();
@@ -367,15 +343,14 @@ fn rules_and_dashboards_ask_for_what_there_is() {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let place = tempfile::tempdir().unwrap();
-    let [cert, key] = [
-        ("cert", params.self_signed(&key).unwrap().pem()),
-        ("key", key.serialize_pem()),
-    ]
-    .map(|(name, pem)| {
-        let file = place.path().join(name);
-        std::fs::write(&file, pem).unwrap();
-        format!("mysql.tls_{name}={}", file.display())
-    });
+    let [cert, key] =
+        [("cert", params.self_signed(&key).unwrap().pem()), ("key", key.serialize_pem())].map(
+            |(name, pem)| {
+                let file = place.path().join(name);
+                std::fs::write(&file, pem).unwrap();
+                format!("mysql.tls_{name}={}", file.display())
+            },
+        );
     let settings = [
         &*state,
         &*history,
@@ -388,10 +363,7 @@ fn rules_and_dashboards_ask_for_what_there_is() {
     here.site.send([packet("/a", 200, 0.1)]);
     let all = format!("{COUNT}{{report=\"info\"}}");
     let there = samples_when(&here.site, &all, 1.0);
-    let there: BTreeSet<&str> = there
-        .keys()
-        .map(|name| name.split('{').next().unwrap())
-        .collect();
+    let there: BTreeSet<&str> = there.keys().map(|name| name.split('{').next().unwrap()).collect();
     let dashboard = std::fs::read_to_string(config.join("grafana/pinbad-prometheus.json")).unwrap();
     let rules = std::fs::read_to_string(&rules).unwrap();
     let board: Json = serde_json::from_str(&dashboard).unwrap();
@@ -440,21 +412,14 @@ impl Prometheus {
         let address = free_address("127.77.0.6").to_string();
         let server = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
-            .arg(format!(
-                "--storage.tsdb.path={}",
-                dir.path().join("data").display()
-            ))
+            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
             .arg(format!("--web.listen-address={address}"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| panic!("{MISSING}: {error}"));
-        Self {
-            _server: Running(server),
-            _dir: dir,
-            address,
-        }
+        Self { _server: Running(server), _dir: dir, address }
     }
 
     /// The value of an instant query, if there is one.
@@ -488,16 +453,12 @@ struct Pace {
 
 impl Pace {
     fn start(target: SocketAddr, per_second: u64) -> Self {
-        let (stop, late_ms) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicU64::new(0)),
-        );
+        let (stop, late_ms) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, late) = (Arc::clone(&stop), Arc::clone(&late_ms));
         let thread = std::thread::spawn(move || {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            let packets: Vec<Vec<u8>> = (0..40)
-                .map(|n| packet(&format!("/{n}"), 200 + n % 5, 0.001 * n as f32))
-                .collect();
+            let packets: Vec<Vec<u8>> =
+                (0..40).map(|n| packet(&format!("/{n}"), 200 + n % 5, 0.001 * n as f32)).collect();
             let (begun, mut sent) = (Instant::now(), 0);
             while !stopped.load(Ordering::Relaxed) {
                 // What is late is sent at once: over seconds the pace is right.
@@ -512,11 +473,7 @@ impl Pace {
             }
             sent
         });
-        Self {
-            stop,
-            thread: Some(thread),
-            late_ms,
-        }
+        Self { stop, thread: Some(thread), late_ms }
     }
 
     /// Stops, and tells how many were sent in all.
@@ -582,11 +539,9 @@ fn prometheus_comes_to_the_rate_that_was_sent() {
         let sum: f64 = rows.map(|(_, count)| count).sum();
         assert_eq!(sum, sent as f64, "{report}");
     }
-    await_condition("Prometheus has the end too", || {
-        match prometheus.ask(&all) {
-            Ok(count) if count == sent as f64 => Ok(()),
-            other => Err(other),
-        }
+    await_condition("Prometheus has the end too", || match prometheus.ask(&all) {
+        Ok(count) if count == sent as f64 => Ok(()),
+        other => Err(other),
     });
 }
 
@@ -610,15 +565,10 @@ fn promtool(arguments: &[&str], input: Option<&str>) {
         .spawn()
         .unwrap_or_else(|error| panic!("{MISSING}: {error}"));
     let mut stdin = child.stdin.take().unwrap();
-    stdin
-        .write_all(input.unwrap_or_default().as_bytes())
-        .unwrap();
+    stdin.write_all(input.unwrap_or_default().as_bytes()).unwrap();
     drop(stdin);
     let said = child.wait_with_output().unwrap();
-    let (out, err) = (
-        String::from_utf8_lossy(&said.stdout),
-        String::from_utf8_lossy(&said.stderr),
-    );
+    let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
     assert!(said.status.success(), "promtool {arguments:?}: {out}{err}");
     if input.is_some() {
         assert_eq!((&*out, &*err), ("", ""), "promtool {arguments:?}");

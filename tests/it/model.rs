@@ -21,11 +21,7 @@ use world::{Plan, World};
 
 /// Runs a plan over some seeds, so many steps each.
 fn run(what: &str, plan: &Plan, seeds: std::ops::Range<u64>, steps: u64) {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds: Vec<u64> = match number("MODEL_SEED") {
         Some(seed) => vec![seed],
         None => {
@@ -59,44 +55,26 @@ fn few_names() {
 
 #[test]
 fn many_names_over_a_pinba_history() {
-    let plan = Plan {
-        variety: Variety::Many,
-        history_secs: 900,
-        ..Plan::default()
-    };
+    let plan = Plan { variety: Variety::Many, history_secs: 900, ..Plan::default() };
     run("many names", &plan, 1..3, 300);
 }
 
 #[test]
 fn a_raw_pool_that_holds_seconds() {
-    let plan = Plan {
-        request_rows: 60,
-        timer_rows: 90,
-        history_secs: 900,
-        ..Plan::default()
-    };
+    let plan = Plan { request_rows: 60, timer_rows: 90, history_secs: 900, ..Plan::default() };
     run("a small raw pool", &plan, 1..3, 300);
 }
 
 #[test]
 fn no_raw_data_and_a_short_history() {
-    let plan = Plan {
-        request_rows: 0,
-        timer_rows: 0,
-        history_secs: 5,
-        ..Plan::default()
-    };
+    let plan = Plan { request_rows: 0, timer_rows: 0, history_secs: 5, ..Plan::default() };
     run("no raw data", &plan, 1..3, 300);
 }
 
 #[test]
 fn more_keys_than_rows() {
     for (rows_max, variety) in [(1, Variety::Few), (7, Variety::Many), (40, Variety::Flood)] {
-        let plan = Plan {
-            rows_max,
-            variety,
-            ..Plan::default()
-        };
+        let plan = Plan { rows_max, variety, ..Plan::default() };
         run(&format!("{rows_max} rows"), &plan, 1..2, 300);
     }
 }
@@ -104,12 +82,7 @@ fn more_keys_than_rows() {
 #[test]
 fn a_flood_of_names_in_little_memory() {
     for memory_bytes in [0, 300_000, 1_000_000] {
-        let plan = Plan {
-            memory_bytes,
-            variety: Variety::Flood,
-            reports: 6,
-            ..Plan::default()
-        };
+        let plan = Plan { memory_bytes, variety: Variety::Flood, reports: 6, ..Plan::default() };
         run(&format!("{memory_bytes} bytes"), &plan, 1..2, 300);
         let mut world = World::new(1, plan);
         for _ in 0..60 {
@@ -124,11 +97,7 @@ fn a_flood_of_names_in_little_memory() {
 #[test]
 fn what_expired_leaves_no_words() {
     for seed in 1..3 {
-        let plan = Plan {
-            variety: Variety::Many,
-            reports: 4,
-            ..Plan::default()
-        };
+        let plan = Plan { variety: Variety::Many, reports: 4, ..Plan::default() };
         let mut world = World::new(seed, plan);
         let step = |world: &mut World| {
             let done = world.step();
@@ -146,11 +115,7 @@ fn what_expired_leaves_no_words() {
 /// still count the former.
 #[test]
 fn numbers_that_stand_for_other_names() {
-    let plan = Plan {
-        variety: Variety::Many,
-        history_secs: 5,
-        ..Plan::default()
-    };
+    let plan = Plan { variety: Variety::Many, history_secs: 5, ..Plan::default() };
     let mut world = World::new(1, plan);
     for _ in 0..20 {
         world.burst();

@@ -48,10 +48,7 @@ impl Shop {
     }
 
     fn with(settings: &[&str]) -> Self {
-        let settings: Vec<&str> = [MYSQL]
-            .into_iter()
-            .chain(settings.iter().copied())
-            .collect();
+        let settings: Vec<&str> = [MYSQL].into_iter().chain(settings.iter().copied()).collect();
         let here = Here::start(&settings);
         let mysql = here.site.mysql.unwrap();
         fill(&here.site);

@@ -38,19 +38,13 @@ fn the_supervisor_hears_when_it_is_ready_alive_reloading_and_stopping() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
     let supervisor = UnixDatagram::bind(&path).unwrap();
-    supervisor
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    supervisor.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut command = pinbad();
-    command
-        .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "300000");
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
     let mut program = Program::start_as(command, &["serve"], &[]);
     let first = told(&supervisor, "READY=1");
     assert!(
-        first
-            .iter()
-            .all(|it| it.starts_with("WATCHDOG=1") || it.starts_with("READY=1")),
+        first.iter().all(|it| it.starts_with("WATCHDOG=1") || it.starts_with("READY=1")),
         "{first:?}"
     );
     // Ready means that it answers and receives.
@@ -81,10 +75,7 @@ fn the_supervisor_hears_when_it_is_ready_alive_reloading_and_stopping() {
     supervisor.set_nonblocking(true).unwrap();
     while supervisor.recv(&mut [0; 4096]).is_ok() {}
     std::thread::sleep(Duration::from_millis(400));
-    assert!(
-        supervisor.recv(&mut [0; 4096]).is_err(),
-        "a sign of life of one that stands still"
-    );
+    assert!(supervisor.recv(&mut [0; 4096]).is_err(), "a sign of life of one that stands still");
     supervisor.set_nonblocking(false).unwrap();
     program.signal("CONT");
     told(&supervisor, "WATCHDOG=1");
@@ -97,15 +88,7 @@ fn the_supervisor_hears_when_it_is_ready_alive_reloading_and_stopping() {
     let udp = taken.local_addr().unwrap().to_string();
     let mut command = pinbad();
     command.env("NOTIFY_SOCKET", &path);
-    let said = run(command.args([
-        "serve",
-        "--udp",
-        &udp,
-        "--http",
-        "127.0.0.1:0",
-        "--mysql",
-        "",
-    ]));
+    let said = run(command.args(["serve", "--udp", &udp, "--http", "127.0.0.1:0", "--mysql", ""]));
     assert_eq!(said.code, Some(1), "{said:?}");
     supervisor.set_nonblocking(true).unwrap();
     let mut rest = Vec::new();
@@ -124,32 +107,16 @@ fn doctor(mut command: Command, settings: &[&str]) -> Said {
     run(&mut command)
 }
 
-const FREE: [&str; 3] = [
-    "ingest.listen=127.0.0.1:0",
-    "http.listen=127.0.0.1:0",
-    "mysql.listen=",
-];
+const FREE: [&str; 3] = ["ingest.listen=127.0.0.1:0", "http.listen=127.0.0.1:0", "mysql.listen="];
 
 #[test]
 fn the_doctor_finds_what_would_not_start_and_says_what_to_change() {
     let dir = tempfile::tempdir().unwrap();
     let state = format!("state.dir={}", dir.path().display());
-    let said = doctor(
-        pinbad(),
-        &[
-            FREE[0],
-            FREE[1],
-            FREE[2],
-            &state,
-            "ingest.recv_buffer=64KiB",
-        ],
-    );
+    let said = doctor(pinbad(), &[FREE[0], FREE[1], FREE[2], &state, "ingest.recv_buffer=64KiB"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     for what in "UDP HTTP buffers descriptors memory cores state.dir".split(' ') {
-        let line = said
-            .out
-            .lines()
-            .find(|line| line[6..].trim_start().starts_with(what));
+        let line = said.out.lines().find(|line| line[6..].trim_start().starts_with(what));
         assert!(line.is_some(), "{what}: {said:?}");
     }
     assert!(!said.out.contains("wrong "), "{said:?}");
@@ -179,10 +146,7 @@ fn doctor_check_and_serve_are_of_one_mind() {
     let names = vec!["localhost".to_owned()];
     let certificate = rcgen::CertificateParams::new(names).unwrap();
     std::fs::write(at("cert"), certificate.self_signed(&key).unwrap().pem()).unwrap();
-    let tls = [
-        format!("http.tls_cert={}", at("cert")),
-        format!("http.tls_key={}", at("key")),
-    ];
+    let tls = [format!("http.tls_cert={}", at("cert")), format!("http.tls_key={}", at("key"))];
     let user = r#"user=[{name = "ops", password_env = "PINBAD_NOBODY_SETS_THIS"}]"#;
     let state = format!("state.dir={}", at("file"));
     let with = |command: &str, settings: &[&str]| {
@@ -236,15 +200,8 @@ fn doctor_check_and_serve_are_of_one_mind() {
 #[test]
 fn the_doctor_says_how_many_seconds_of_traffic_the_buffers_hold() {
     let seconds = |pool: &str| {
-        let said = doctor(
-            pinbad(),
-            &[FREE[0], FREE[1], FREE[2], "ingest.recv_buffer=64KiB", pool],
-        );
-        let line = said
-            .out
-            .lines()
-            .find(|line| line.contains("buffers"))
-            .unwrap();
+        let said = doctor(pinbad(), &[FREE[0], FREE[1], FREE[2], "ingest.recv_buffer=64KiB", pool]);
+        let line = said.out.lines().find(|line| line.contains("buffers")).unwrap();
         let spans: Vec<(f64, u64)> = line
             .split_once("hold ")
             .unwrap()
@@ -259,15 +216,10 @@ fn the_doctor_says_how_many_seconds_of_traffic_the_buffers_hold() {
         assert!(spans.len() > 1, "{line}");
         spans
     };
-    let (once, twice) = (
-        seconds("ingest.temp_pool_size=200000"),
-        seconds("ingest.temp_pool_size=400000"),
-    );
+    let (once, twice) =
+        (seconds("ingest.temp_pool_size=200000"), seconds("ingest.temp_pool_size=400000"));
     for ((once, rate), (twice, _)) in once.iter().zip(&twice) {
-        assert!(
-            (once * *rate as f64 - 200_000.0).abs() < 0.1 * *rate as f64,
-            "{once} at {rate}"
-        );
+        assert!((once * *rate as f64 - 200_000.0).abs() < 0.1 * *rate as f64, "{once} at {rate}");
         assert!((twice / once - 2.0).abs() < 0.2, "{once} {twice}");
     }
 }
@@ -282,11 +234,7 @@ fn granted_less() -> (Command, u64) {
         command = pinbad();
     } else {
         // What only root may: it does not have it here.
-        command.args([
-            "--bounding-set=-net_admin",
-            "--inh-caps=-net_admin",
-            &program(),
-        ]);
+        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", &program()]);
     }
     (command, asked)
 }
@@ -327,14 +275,8 @@ fn a_start_says_where_it_listens_and_what_it_keeps() {
     // One that is there: that it makes a folder is a line of its own.
     let state = format!("state.dir={}", dir.path().display());
     for (settings, kept) in [
-        (
-            &["mysql.listen=127.0.0.1:0"][..],
-            "Keeping all data in memory",
-        ),
-        (
-            &["mysql.listen=127.0.0.1:0", &state],
-            "and no past. --data DIR (data.dir) keeps both.",
-        ),
+        (&["mysql.listen=127.0.0.1:0"][..], "Keeping all data in memory"),
+        (&["mysql.listen=127.0.0.1:0", &state], "and no past. --data DIR (data.dir) keeps both."),
     ] {
         let mut program = Program::serve(settings);
         let (udp, http) = (program.site.udp[0], program.site.http);
@@ -352,10 +294,7 @@ fn a_start_says_where_it_listens_and_what_it_keeps() {
         let said = start[1]["message"].as_str().unwrap();
         assert!(said.contains(kept), "{said}");
         let more = ["Planned memory.", "Receiving."];
-        assert!(
-            !log.iter()
-                .any(|line| more.iter().any(|it| line["message"] == **it))
-        );
+        assert!(!log.iter().any(|line| more.iter().any(|it| line["message"] == **it)));
     }
     // The plan is still to be had.
     let said = run(pinbad().arg("check"));
@@ -403,11 +342,7 @@ fn the_log_reckons_with_the_buffers_that_were_granted() {
     assert_eq!(line("Receiving.")["granted_bytes"], asked / 2);
     let buffers = line("Buffers last this long.");
     assert_eq!(buffers["packets_per_second"], 10_000);
-    assert_eq!(
-        buffers["kernel_secs"],
-        kernel_seconds(3, asked / 2),
-        "{log:?}"
-    );
+    assert_eq!(buffers["kernel_secs"], kernel_seconds(3, asked / 2), "{log:?}");
 }
 
 #[test]
@@ -417,8 +352,7 @@ fn man_pages_and_completions_know_every_command_and_flag() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let page = |name: &str| {
         let page = std::fs::read_to_string(dir.path().join(format!("{name}.1")));
-        page.unwrap_or_else(|error| panic!("{name}: {error}"))
-            .replace("\\-", "-")
+        page.unwrap_or_else(|error| panic!("{name}: {error}")).replace("\\-", "-")
     };
     let completions = ["bash", "zsh", "fish"].map(|shell| {
         let said = run(pinbad().args(["completions", shell]));
@@ -431,10 +365,7 @@ fn man_pages_and_completions_know_every_command_and_flag() {
     for command in all.get_subcommands().filter(|it| it.get_name() != "help") {
         let name = command.get_name();
         if command.is_hide_set() {
-            assert!(
-                !dir.path().join(format!("pinbad-{name}.1")).exists(),
-                "{name}"
-            );
+            assert!(!dir.path().join(format!("pinbad-{name}.1")).exists(), "{name}");
             for (shell, text) in &completions {
                 assert!(!text.contains(name), "{name} in {shell}");
             }
@@ -472,15 +403,10 @@ fn man_pages_and_completions_know_every_command_and_flag() {
 #[test]
 fn the_units_are_right_and_closed() {
     let analyze = |arguments: &[&str]| {
-        let tool = clean(Command::new("systemd-analyze"))
-            .args(arguments)
-            .output();
+        let tool = clean(Command::new("systemd-analyze")).args(arguments).output();
         tool.ok().map(|done| {
             let both = [done.stdout, done.stderr].concat();
-            (
-                done.status.success(),
-                String::from_utf8_lossy(&both).into_owned(),
-            )
+            (done.status.success(), String::from_utf8_lossy(&both).into_owned())
         })
     };
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/systemd");

@@ -34,14 +34,8 @@ fn at_input(site: &Site) -> Site {
 #[track_caller]
 fn assert_accounted(site: &Site) -> Status {
     let input = input(site);
-    let parts = [
-        "requests",
-        "timers",
-        "spans_merged",
-        "spans_left_out",
-        "spans_refused",
-        "spans_waiting",
-    ];
+    let parts =
+        ["requests", "timers", "spans_merged", "spans_left_out", "spans_refused", "spans_waiting"];
     let parts: u64 = parts.iter().map(|part| input.count(part)).sum();
     assert_eq!(input.count("spans_received"), parts, "{input:?}");
     for name in ["spans_left_out", "spans_refused", "bodies_refused"] {
@@ -119,12 +113,7 @@ fn shown(site: &Site) -> BTreeMap<String, Vec<String>> {
         lines.extend(timers.map(|timer| {
             let tags = timer["tags"].as_object().unwrap().values();
             let tags: Vec<_> = tags.map(|it| it.as_str().unwrap()).collect();
-            format!(
-                "{} {} {}",
-                timer["hit_count"],
-                timer["value"],
-                tags.join(" ")
-            )
+            format!("{} {} {}", timer["hit_count"], timer["value"], tags.join(" "))
         }));
         (text("script_name"), lines)
     });
@@ -134,21 +123,11 @@ fn shown(site: &Site) -> BTreeMap<String, Vec<String>> {
 #[test]
 fn what_php_sends_becomes_requests_with_timers() {
     let (here, clock) = Here::with_manual_clock(&[ONE]);
-    let names = [
-        "laravel",
-        "laravel-queue",
-        "symfony",
-        "wordpress",
-        "pdo",
-        "guzzle",
-    ];
+    let names = ["laravel", "laravel-queue", "symfony", "wordpress", "pdo", "guzzle"];
     for name in names {
         let (reply, _) = send(
             &here.site,
-            &[
-                ("content-type", "application/json"),
-                ("content-encoding", "gzip"),
-            ],
+            &[("content-type", "application/json"), ("content-encoding", "gzip")],
             &gzip(fixture(name).as_bytes()),
         );
         assert_eq!((reply.status, &*reply.body), (200, "{}"), "{name}");
@@ -191,21 +170,14 @@ fn cpu_and_memory_of_spans_are_unknown_and_timers_know_when_they_began() {
     for _ in 0..3 {
         sender.send(&crate::packets::packet("users/{id}", 200, 0.5));
     }
-    await_until(
-        "all is merged",
-        || here.site.status(),
-        |it| it.count("requests_merged") == 4,
-    );
+    await_until("all is merged", || here.site.status(), |it| it.count("requests_merged") == 4);
     let check = |here: &Here| {
         let columns = "columns=req_count,ru_utime_total,unmeasured_count";
         let report = format!("/api/v1/reports/report_by_script_name?percentiles=95&{columns}");
         let all = here.site.json(&report)["rows"][0].clone();
         assert_members!(all => {"req_count": 4, "unmeasured_count": 1, "ru_utime_total": 0.1875});
         // Raw rows do not make it 0.
-        let rows = here
-            .site
-            .json("/api/v1/requests?min_time=0.05&max_time=0.1")["rows"]
-            .clone();
+        let rows = here.site.json("/api/v1/requests?min_time=0.05&max_time=0.1")["rows"].clone();
         let unknown = ["ru_utime", "ru_stime", "memory_footprint", "mem_peak_usage"];
         for name in unknown {
             assert!(rows[0][name].is_null(), "{name}: {rows}");
@@ -215,9 +187,7 @@ fn cpu_and_memory_of_spans_are_unknown_and_timers_know_when_they_began() {
         let expected = json!([[4, 3, 3, 3, 3, 1024]]);
         assert_eq!(here.site.sql(&format!("{sql} request")), expected);
         assert_eq!(here.site.sql(&format!("{sql} history.request")), expected);
-        let request = here
-            .site
-            .json(&format!("/api/v1/requests/{}", rows[0]["id"]));
+        let request = here.site.json(&format!("/api/v1/requests/{}", rows[0]["id"]));
         assert_eq!(starts(&request), [0.002, 0.003, 0.01, 0.045], "{request}");
         assert!(request["timers"][0]["ru_utime"].is_null(), "{request}");
         let page = here.site.get(&format!("/requests/{}", rows[0]["id"])).body;
@@ -227,21 +197,14 @@ fn cpu_and_memory_of_spans_are_unknown_and_timers_know_when_they_began() {
     check(&here);
     let packet = here.site.json("/api/v1/requests?min_time=0.4")["rows"][0].clone();
     assert_members!(packet => {"ru_utime": 0.0625, "mem_peak_usage": 1024});
-    let of_packet = here
-        .site
-        .json(&format!("/api/v1/requests/{}", packet["id"]));
+    let of_packet = here.site.json(&format!("/api/v1/requests/{}", packet["id"]));
     assert!(of_packet["timers"][0].get("start").is_none(), "{of_packet}");
     // Averages of the last hour, and of the past, are those of packets.
     clock.advance_ms(1_000);
     let average = |site: &Site, metric: &str, of: &str| {
         let target = format!("/api/v1/reports/report_by_script_name/series?metric={metric}{of}");
         let points = site.json(&target)["points"].clone();
-        let points: Vec<f64> = points
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(Json::as_f64)
-            .collect();
+        let points: Vec<f64> = points.as_array().unwrap().iter().filter_map(Json::as_f64).collect();
         points
     };
     let of = format!("&from={START_SECS}&to={}", START_SECS + 1);
@@ -286,10 +249,7 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
     let direct = at_input(&here.site);
     for path in ["/v1/metrics", "/v1/logs"] {
         let reply = direct.post(path, "{}");
-        assert_eq!(
-            (reply.status, &*reply.content_type),
-            (404, "application/json")
-        );
+        assert_eq!((reply.status, &*reply.content_type), (404, "application/json"));
         assert_has!(reply.body => "OTEL_METRICS_EXPORTER=none");
         assert_eq!(reply.any_json()["code"], 12);
     }
@@ -315,11 +275,7 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
         let (reply, _) = send(&here.site, headers, body);
         assert_eq!(reply.status, status, "{headers:?} {reply:?}");
         let is_json = headers[0].1.starts_with("application/json");
-        let expected = if is_json {
-            "application/json"
-        } else {
-            PROTOBUF
-        };
+        let expected = if is_json { "application/json" } else { PROTOBUF };
         assert_eq!(reply.content_type, expected);
         if is_json && status != 200 {
             assert!(reply.any_json()["message"].is_string(), "{reply:?}");
@@ -358,35 +314,23 @@ fn what_is_refused_of_a_body_is_said_with_its_reasons() {
     let spans = &mut body["resourceSpans"][0]["scopeSpans"][0]["spans"];
     spans[0]["traceId"] = json!("00");
     spans[1]["startTimeUnixNano"] = json!("0");
-    let (reply, _) = send(
-        &here.site,
-        &[("content-type", "application/json")],
-        body.to_string().as_bytes(),
-    );
+    let (reply, _) =
+        send(&here.site, &[("content-type", "application/json")], body.to_string().as_bytes());
     assert_eq!(reply.status, 200);
     let partial = &reply.any_json()["partialSuccess"];
     assert_eq!(partial["rejectedSpans"], "2");
-    assert_eq!(
-        partial["errorMessage"],
-        "spans refused, by reason: trace_id 1, time 1"
-    );
+    assert_eq!(partial["errorMessage"], "spans refused, by reason: trace_id 1, time 1");
     // A span of protobuf with an id of three bytes: resource spans, scope spans, span, trace id.
     let span = b"\x0a\x09\x12\x07\x12\x05\x0a\x03abc";
     let (reply, bytes) = send(&here.site, &[("content-type", PROTOBUF)], span);
     assert_eq!(reply.status, 200);
-    assert!(
-        bytes.starts_with(b"\x0a") && reply.body.contains("trace_id 1"),
-        "{reply:?}"
-    );
+    assert!(bytes.starts_with(b"\x0a") && reply.body.contains("trace_id 1"), "{reply:?}");
     let input = at_rest(&here.site, 1);
     assert_eq!(input.count("spans_refused"), 3);
     // The fixtures are two seconds old; an hour later they are too old.
     clock.advance_ms(3_700_000);
-    let (reply, _) = send(
-        &here.site,
-        &[("content-type", "application/json")],
-        fixture("guzzle").as_bytes(),
-    );
+    let (reply, _) =
+        send(&here.site, &[("content-type", "application/json")], fixture("guzzle").as_bytes());
     assert!(reply.body.contains("too_old 4"), "{reply:?}");
 }
 
@@ -422,17 +366,10 @@ fn who_sends_logs_in_where_there_are_users() {
     let body = fixture("wordpress");
     let (reply, _) = send(&here.site, &[form], body.as_bytes());
     assert_eq!((reply.status, &reply.any_json()["code"]), (401, &json!(16)));
-    let (reply, _) = send(
-        &here.site,
-        &[form, ("authorization", "Basic cGhwOng=")],
-        b"{}",
-    );
+    let (reply, _) = send(&here.site, &[form, ("authorization", "Basic cGhwOng=")], b"{}");
     assert_eq!(reply.status, 401);
     let login = ("authorization", "Basic cGhwOmNvcnJlY3QgaG9yc2U=");
-    assert_eq!(
-        send(&here.site, &[form, login], body.as_bytes()).0.status,
-        200
-    );
+    assert_eq!(send(&here.site, &[form, login], body.as_bytes()).0.status, 200);
     let input = at_rest(&here.site, 1);
     assert_eq!(input.reason("bodies_refused_by_reason", "unauthorized"), 2);
     let row = here.site.json("/api/v1/requests")["rows"][0].clone();
@@ -454,9 +391,7 @@ fn settings_that_cannot_be_used_are_refused() {
     ] {
         let mut check = crate::harness::pinbad();
         let said = crate::harness::run(
-            check
-                .args(["check", "--set"])
-                .arg(format!("otlp_input=[{entry}]")),
+            check.args(["check", "--set"]).arg(format!("otlp_input=[{entry}]")),
         );
         assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.contains(why), "{said:?}");
@@ -482,10 +417,7 @@ fn run_instrumented(site: &Site, command: &mut Command, opt_in: &str) {
         .env("OTEL_BSP_SCHEDULE_DELAY", "100")
         .env("OTEL_SEMCONV_STABILITY_OPT_IN", opt_in);
     let said = run_within(Duration::from_mins(5), command);
-    assert!(
-        said.code == Some(0) && said.out.ends_with("ok\n"),
-        "{command:?} {said:?}"
-    );
+    assert!(said.code == Some(0) && said.out.ends_with("ok\n"), "{command:?} {said:?}");
 }
 
 #[test]
@@ -497,25 +429,14 @@ fn python_flask_and_sqlite() {
         python
             .args(["--traces_exporter", "otlp_proto_http"])
             .arg(bin.join("python"))
-            .arg(format!(
-                "{}/tests/clients/otel_flask.py",
-                env!("CARGO_MANIFEST_DIR")
-            ))
+            .arg(format!("{}/tests/clients/otel_flask.py", env!("CARGO_MANIFEST_DIR")))
             .arg("20");
         run_instrumented(&here.site, &mut python, opt_in);
         let input = at_rest(&here.site, 21);
-        assert_eq!(
-            (input.count("timers"), input.count("spans_left_out")),
-            (60, 0),
-            "{input:?}"
-        );
+        assert_eq!((input.count("timers"), input.count("spans_left_out")), (60, 0), "{input:?}");
         let rows = here.site.rows("report_by_script_name");
-        let row = |script: &str| {
-            rows.iter()
-                .find(|row| row["script_name"] == script)
-                .unwrap()
-                .clone()
-        };
+        let row =
+            |script: &str| rows.iter().find(|row| row["script_name"] == script).unwrap().clone();
         assert_eq!(row("/items/<int:item>")["req_count"], 20, "{rows:?}");
         assert_eq!(row("/broken")["req_count"], 1, "{rows:?}");
         let broken = here.site.json("/api/v1/requests?status=500")["rows"][0].clone();
@@ -538,37 +459,23 @@ fn node_express() {
         let here = Program::serve(&[ONE]);
         let modules = clients().join("otel-node/node_modules");
         let mut node = Command::new("node");
-        node.args([
-            "--require",
-            "@opentelemetry/auto-instrumentations-node/register",
-        ])
-        .arg(format!(
-            "{}/tests/clients/otel_express.js",
-            env!("CARGO_MANIFEST_DIR")
-        ))
-        .arg("20")
-        .current_dir(&modules)
-        .env("NODE_PATH", &modules)
-        .env("OTEL_NODE_RESOURCE_DETECTORS", "env,host,process")
-        // Connections have spans without a parent.
-        .env("OTEL_NODE_DISABLED_INSTRUMENTATIONS", "net,dns");
+        node.args(["--require", "@opentelemetry/auto-instrumentations-node/register"])
+            .arg(format!("{}/tests/clients/otel_express.js", env!("CARGO_MANIFEST_DIR")))
+            .arg("20")
+            .current_dir(&modules)
+            .env("NODE_PATH", &modules)
+            .env("OTEL_NODE_RESOURCE_DETECTORS", "env,host,process")
+            // Connections have spans without a parent.
+            .env("OTEL_NODE_DISABLED_INSTRUMENTATIONS", "net,dns");
         run_instrumented(&here.site, &mut node, opt_in);
         let input = at_rest(&here.site, 40);
         let rows = here.site.rows("report_by_script_name");
-        let row = |script: &str| {
-            rows.iter()
-                .find(|row| row["script_name"] == script)
-                .unwrap()
-                .clone()
-        };
+        let row =
+            |script: &str| rows.iter().find(|row| row["script_name"] == script).unwrap().clone();
         assert_eq!(row("/items/:item")["req_count"], 20, "{rows:?}");
         assert_eq!(row("/stock")["req_count"], 20, "{rows:?}");
         // What the first asked the second; what it was asked by is a root that asks.
         assert_eq!(input.count("timers"), 20, "{input:?}");
-        assert_eq!(
-            input.reason("spans_left_out_by_reason", "client_root"),
-            20,
-            "{input:?}"
-        );
+        assert_eq!(input.reason("spans_left_out_by_reason", "client_root"), 20, "{input:?}");
     }
 }

@@ -34,9 +34,7 @@ impl Collector {
     fn spans(&self) -> Vec<Span> {
         let bodies = self.bodies(TRACES).into_iter();
         let bodies = bodies.map(|body| Spans::decode(&*body).unwrap());
-        let scopes = bodies
-            .flat_map(|body| body.resource_spans)
-            .flat_map(|it| it.scope_spans);
+        let scopes = bodies.flat_map(|body| body.resource_spans).flat_map(|it| it.scope_spans);
         scopes.flat_map(|it| it.spans).collect()
     }
 }
@@ -64,10 +62,7 @@ struct Point {
 
 fn shown(attributes: &[KeyValue]) -> String {
     let value = |it: &KeyValue| format!("{:?}", it.value.clone().unwrap().value.unwrap());
-    let shown: BTreeMap<_, _> = attributes
-        .iter()
-        .map(|it| (it.key.clone(), value(it)))
-        .collect();
+    let shown: BTreeMap<_, _> = attributes.iter().map(|it| (it.key.clone(), value(it))).collect();
     format!("{shown:?}")
 }
 
@@ -82,10 +77,7 @@ fn exemplar(it: &Exemplar) -> (u8, f64) {
 
 fn points(body: &[u8]) -> Vec<Point> {
     let body = Body::decode(body).unwrap();
-    let metrics = body
-        .resource_metrics
-        .iter()
-        .flat_map(|it| &it.scope_metrics);
+    let metrics = body.resource_metrics.iter().flat_map(|it| &it.scope_metrics);
     let metrics = metrics.flat_map(|it| &it.metrics);
     let points = metrics.flat_map(|metric| {
         let name = metric.name.clone();
@@ -139,14 +131,8 @@ fn points(body: &[u8]) -> Vec<Point> {
 /// The points of a metric of a report, added up by script.
 fn by_script(points: &[Point], metric: &str, of: &str) -> BTreeMap<String, (f64, f64)> {
     let mut all = BTreeMap::new();
-    for point in points
-        .iter()
-        .filter(|it| it.metric == metric && it.attributes.contains(of))
-    {
-        let script = point
-            .attributes
-            .split("http.route\": \"StringValue(\\\"")
-            .nth(1);
+    for point in points.iter().filter(|it| it.metric == metric && it.attributes.contains(of)) {
+        let script = point.attributes.split("http.route\": \"StringValue(\\\"").nth(1);
         let script = script.map_or("", |it| it.split('\\').next().unwrap());
         let (value, sum) = all.entry(script.to_owned()).or_insert((0.0, 0.0));
         *value += point.value;
@@ -175,10 +161,7 @@ const BY_SCRIPT: &str = "report_by_script_name";
 #[test]
 fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
     let collector = Collector::start();
-    let (url, gate) = (
-        format!("otlp.url={}/", collector.url),
-        Arc::clone(&collector.gate),
-    );
+    let (url, gate) = (format!("otlp.url={}/", collector.url), Arc::clone(&collector.gate));
     let (here, clock) = Here::with_manual_clock(&[
         &url,
         "otlp.period=1s",
@@ -187,13 +170,7 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
         "report=[{name='groups', comment='tag_info:group'}]",
     ]);
     let mut sender = Sender::new(&here.site);
-    collector.answer(&[
-        "200 OK",
-        "429 Slow down\r\nretry-after: 3",
-        "503 Busy",
-        "",
-        "200 OK",
-    ]);
+    collector.answer(&["200 OK", "429 Slow down\r\nretry-after: 3", "503 Busy", "", "200 OK"]);
     let mut held = None;
     for second in 0..20 {
         send_ten(&mut sender, second);
@@ -215,11 +192,7 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
         // What failed is tried again as time passes.
         clock.advance_ms(500);
         let points = collector.points();
-        if all_there(&points) {
-            Ok(())
-        } else {
-            Err(points.len())
-        }
+        if all_there(&points) { Ok(()) } else { Err(points.len()) }
     });
     let failed = status(&here.site).count("attempts_failed");
     assert_eq!(failed, 3, "{:?}", status(&here.site));
@@ -230,14 +203,10 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
     here.stop();
     let points = collector.points();
     // The last interval is pushed at the stop.
-    let last: f64 = by_script(
-        &points[before.len()..],
-        "pinbad.request.duration",
-        BY_SCRIPT,
-    )
-    .values()
-    .map(|it| it.0)
-    .sum();
+    let last: f64 = by_script(&points[before.len()..], "pinbad.request.duration", BY_SCRIPT)
+        .values()
+        .map(|it| it.0)
+        .sum();
     assert_eq!(last, 10.0);
     // Intervals join: none overlaps another, and none is left out.
     let sums = points.iter().filter(|it| !it.is_gauge);
@@ -255,10 +224,7 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
         let script = row["script_name"].as_str().unwrap();
         let (count, sum) = times[script];
         assert_eq!(row["req_count"].as_f64().unwrap(), count, "{row}");
-        assert!(
-            (row["req_time_total"].as_f64().unwrap() - sum).abs() < 1e-9,
-            "{row} {sum}"
-        );
+        assert!((row["req_time_total"].as_f64().unwrap() - sum).abs() < 1e-9, "{row} {sum}");
         assert_eq!(traffic[script].0, count * 2048.0);
     }
     let cpu: f64 = of("pinbad.request.cpu").values().map(|it| it.0).sum();
@@ -267,25 +233,13 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
     assert_eq!(errors, 20.0);
     let info = by_script(&before, "pinbad.request.duration", "\"info\\");
     assert_eq!(info[""].0, 200.0);
-    let timers = before
-        .iter()
-        .filter(|it| it.metric == "pinbad.timer.duration");
-    let db = timers.filter(|it| {
-        it.attributes
-            .contains("\"group\": \"StringValue(\\\"db\\\")\"")
-    });
-    let (hits, secs) = db.fold((0.0, 0.0), |(hits, secs), it| {
-        (hits + it.value, secs + it.sum)
-    });
+    let timers = before.iter().filter(|it| it.metric == "pinbad.timer.duration");
+    let db = timers.filter(|it| it.attributes.contains("\"group\": \"StringValue(\\\"db\\\")\""));
+    let (hits, secs) = db.fold((0.0, 0.0), |(hits, secs), it| (hits + it.value, secs + it.sum));
     let row = groups.iter().find(|row| row["tag_value"] == "db").unwrap();
     assert_eq!(row["hit_count"].as_f64().unwrap(), hits, "{row}");
-    assert!(
-        (row["timer_value"].as_f64().unwrap() - secs).abs() < 1e-6,
-        "{row} {secs}"
-    );
-    let merged = points
-        .iter()
-        .filter(|it| it.metric == "pinbad.requests_merged");
+    assert!((row["timer_value"].as_f64().unwrap() - secs).abs() < 1e-6, "{row} {secs}");
+    let merged = points.iter().filter(|it| it.metric == "pinbad.requests_merged");
     assert_eq!(merged.map(|it| it.value).sum::<f64>(), 210.0);
 }
 
@@ -304,9 +258,8 @@ fn cumulative_values_never_go_back_and_begin_anew_after_a_restart() {
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let mut last_time = 0;
     for round in 1..=2_u64 {
-        let clock = Arc::new(ManualClock::new(
-            (crate::harness::START_SECS + 1_000 * round) * 1_000,
-        ));
+        let clock =
+            Arc::new(ManualClock::new((crate::harness::START_SECS + 1_000 * round) * 1_000));
         let shared: Arc<dyn pinbad::clock::Clock> = Arc::<ManualClock>::clone(&clock);
         let here = Here::with_clock(&settings, shared);
         let started = clock.unix_ms() * 1_000_000;
@@ -321,11 +274,8 @@ fn cumulative_values_never_go_back_and_begin_anew_after_a_restart() {
             points[before..].to_vec()
         };
         let is_complete = |points: &Vec<Point>| {
-            let ends = points
-                .iter()
-                .filter(|it| it.metric == "pinbad.request.duration");
-            ends.filter(|it| it.attributes.contains("info\\"))
-                .any(|it| it.value == 50.0)
+            let ends = points.iter().filter(|it| it.metric == "pinbad.request.duration");
+            ends.filter(|it| it.attributes.contains("info\\")).any(|it| it.value == 50.0)
         };
         await_until("all requests are told of", now, is_complete);
         here.stop();
@@ -347,17 +297,11 @@ fn cumulative_values_never_go_back_and_begin_anew_after_a_restart() {
         }
         last_time = series.values().map(|it| it.time).max().unwrap();
         let merged = &series[&("pinbad.requests_merged".to_owned(), "{}".to_owned())];
-        assert_eq!(
-            merged.value, 50.0,
-            "those of the process before are not counted again"
-        );
+        assert_eq!(merged.value, 50.0, "those of the process before are not counted again");
     }
     let taken = collector.taken.lock().unwrap();
     for (head, _) in taken.iter() {
-        assert!(
-            head.starts_with("post /api/v1/otlp/v1/metrics http/1.1"),
-            "{head}"
-        );
+        assert!(head.starts_with("post /api/v1/otlp/v1/metrics http/1.1"), "{head}");
         assert!(head.contains("authorization: bearer hunter2"), "{head}");
         assert_has!(head => "content-type: application/x-protobuf");
     }
@@ -376,17 +320,9 @@ fn what_is_given_up_is_counted_and_nothing_else_notices() {
     clock.advance_ms(1_000);
     let given_up =
         |reason: &'static str| move |it: &Status| it.reason("points_given_up", reason) > 0;
-    await_until(
-        "a body is refused",
-        || status(&here.site),
-        given_up("refused"),
-    );
+    await_until("a body is refused", || status(&here.site), given_up("refused"));
     clock.advance_ms(1_000);
-    let after = await_until(
-        "points are refused",
-        || status(&here.site),
-        given_up("partial"),
-    );
+    let after = await_until("points are refused", || status(&here.site), given_up("partial"));
     assert_eq!(after.reason("points_given_up", "partial"), 2);
     assert_eq!(after.0["last_problem"], "later");
     let sent = collector.points().len() as u64;
@@ -398,11 +334,7 @@ fn what_is_given_up_is_counted_and_nothing_else_notices() {
         send_ten(&mut sender, second);
         clock.advance_ms(1_000);
     }
-    await_until(
-        "points wait",
-        || status(&here.site),
-        |it| it.count("points_waiting") > 0,
-    );
+    await_until("points wait", || status(&here.site), |it| it.count("points_waiting") > 0);
     assert_eq!(here.site.json("/api/v1/info")["req_count"], 50);
     let metrics = here.site.get("/metrics").body;
     assert_has!(metrics => "pinbad_otlp_points_given_up_total{reason=\"partial\"} 2");
@@ -417,36 +349,24 @@ fn what_is_beyond_ten_thousand_rows_is_pushed_as_other() {
     let script = format!("otlp.reports=[\"{BY_SCRIPT}\"]");
     let (here, clock) =
         Here::with_manual_clock(&[&url, "otlp.period=1s", "otlp.gzip=true", &script]);
-    here.site
-        .send((0..10_050).map(|nth| request("h", "s", &format!("/{nth}"))));
+    here.site.send((0..10_050).map(|nth| request("h", "s", &format!("/{nth}"))));
     clock.advance_ms(1_000);
     let all_sent =
         |it: &Status| it.count("points_sent") > 50_000 && it.count("points_waiting") == 0;
     let status = await_until("all is pushed", || status(&here.site), all_sent);
     // The row of `info` has a place too.
-    assert_eq!(
-        (status.count("rows"), status.count("requests_folded")),
-        (10_000, 51)
-    );
+    assert_eq!((status.count("rows"), status.count("requests_folded")), (10_000, 51));
     let (mut requests, mut other) = (0.0, Vec::new());
     for (head, body) in &*collector.taken.lock().unwrap() {
         assert!(head.contains("content-encoding: gzip"), "{head}");
         let mut plain = Vec::new();
-        flate2::read::GzDecoder::new(&body[..])
-            .read_to_end(&mut plain)
-            .unwrap();
+        flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
         let points = points(&plain);
         assert!(points.len() <= 2_000, "{}", points.len());
-        for point in points
-            .iter()
-            .filter(|it| it.metric == "pinbad.request.duration")
-        {
+        for point in points.iter().filter(|it| it.metric == "pinbad.request.duration") {
             let is_of_script = point.attributes.contains(BY_SCRIPT);
             requests += if is_of_script { point.value } else { 0.0 };
-            if point
-                .attributes
-                .contains("\"otel.metric.overflow\": \"BoolValue(true)\"")
-            {
+            if point.attributes.contains("\"otel.metric.overflow\": \"BoolValue(true)\"") {
                 assert!(!point.attributes.contains("http.route"), "{point:?}");
                 other.push(point.value);
             }
@@ -472,34 +392,18 @@ fn settings_that_cannot_be_used_are_refused() {
         &format!("headers_file = {headers:?}") => "headers:1: no colon; accepted: a header a line";
         "urls = \"\"" => "did you mean otlp.url?";
     ] {
-        let url = if setting.starts_with("url =") {
-            ""
-        } else {
-            "url = \"http://127.0.0.1:1\"\n"
-        };
-        std::fs::write(
-            &file,
-            format!("[data]\ndir = \"\"\n[otlp]\n{url}{setting}\n"),
-        )
-        .unwrap();
+        let url = if setting.starts_with("url =") { "" } else { "url = \"http://127.0.0.1:1\"\n" };
+        std::fs::write(&file, format!("[data]\ndir = \"\"\n[otlp]\n{url}{setting}\n")).unwrap();
         let said = run(pinbad().arg("check").arg("--config").arg(&file));
         assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.contains(why), "{setting}: {said:?}");
         assert!(!said.err.contains("hunter2"), "{said:?}");
         let line = if url.is_empty() { 4 } else { 5 };
         let names_file = setting.starts_with("reports") || setting.starts_with("headers");
-        assert!(
-            names_file || said.err.contains(&format!("pinbad.toml:{line}")),
-            "{said:?}"
-        );
+        assert!(names_file || said.err.contains(&format!("pinbad.toml:{line}")), "{said:?}");
     }
-    let said = run(pinbad().args([
-        "check",
-        "--set",
-        "data.dir=",
-        "--set",
-        "otlp.url=http://127.0.0.1:1",
-    ]));
+    let said =
+        run(pinbad().args(["check", "--set", "data.dir=", "--set", "otlp.url=http://127.0.0.1:1"]));
     let shown = "OTLP   metrics of info, report_by_script_name, report_by_status to http://127.0.0.1:1 every 10s";
     assert_has!(said.out => shown, "otlp.url");
 }
@@ -509,8 +413,7 @@ fn send_one(sender: &mut Sender<'_>, script: &str, ms: u32, status: u32, tags: &
     let mut packet = request("h", "s", script);
     packet.request_time = Some(ms as f32 / 1_000.0);
     packet.status = Some(status);
-    tags.iter()
-        .for_each(|(name, value)| packet.add_tag(name, value));
+    tags.iter().for_each(|(name, value)| packet.add_tag(name, value));
     sender.send(&packet.encode_to_vec());
 }
 
@@ -523,46 +426,23 @@ fn micros(span: &Span) -> u64 {
 fn slow_requests_are_pushed_as_spans() {
     let collector = Collector::start();
     let url = format!("otlp.url={}/", collector.url);
-    let settings = [
-        &url,
-        "otlp.period=1s",
-        "otlp.traces=slow",
-        "otlp.reports=[]",
-    ];
+    let settings = [&url, "otlp.period=1s", "otlp.traces=slow", "otlp.reports=[]"];
     let (here, clock) = Here::with_manual_clock(&settings);
     let mut sender = Sender::new(&here.site);
     // The metrics are taken, the spans at the third attempt.
     collector.answer(&["200 OK", "503 Busy", "429 Slow down"]);
     let trace = "0123456789abcdef0123456789ABCDEF";
-    let ids = [
-        ("trace_id", trace),
-        ("span_id", "00000000000000ff"),
-        ("http.route", "taken"),
-    ];
+    let ids = [("trace_id", trace), ("span_id", "00000000000000ff"), ("http.route", "taken")];
     for ms in 1..=150 {
-        let tags = if ms == 150 {
-            &ids[..]
-        } else {
-            &[("trace_id", "none")]
-        };
-        send_one(
-            &mut sender,
-            "/a",
-            ms * 10,
-            if ms == 149 { 500 } else { 200 },
-            tags,
-        );
+        let tags = if ms == 150 { &ids[..] } else { &[("trace_id", "none")] };
+        send_one(&mut sender, "/a", ms * 10, if ms == 149 { 500 } else { 200 }, tags);
     }
     sender.at_rest();
     clock.advance_ms(1_000);
     let spans = await_condition("the spans are there", || {
         clock.advance_ms(500);
         let spans = collector.spans();
-        if spans.is_empty() {
-            Err(status(&here.site))
-        } else {
-            Ok(spans)
-        }
+        if spans.is_empty() { Err(status(&here.site)) } else { Ok(spans) }
     });
     assert_eq!(spans.len(), 300, "a hundred with two timers each");
     let roots = || spans.iter().filter(|it| it.parent_span_id.is_empty());
@@ -585,24 +465,14 @@ fn slow_requests_are_pushed_as_spans() {
         "\"env\": "
     );
     let link = &slowest.links[0];
-    assert_eq!(
-        (link.trace_id[15], &link.span_id[6..]),
-        (0xef, &[0, 255][..])
-    );
+    assert_eq!((link.trace_id[15], &link.span_id[6..]), (0xef, &[0, 255][..]));
     assert!(failed.links.is_empty() && slowest.status.is_none());
     assert_eq!(failed.status.as_ref().unwrap().code, 2);
-    let timers: Vec<&Span> = spans
-        .iter()
-        .filter(|it| it.parent_span_id == slowest.span_id)
-        .collect();
-    let starts = timers
-        .iter()
-        .map(|it| it.start_time_unix_nano - slowest.start_time_unix_nano);
+    let timers: Vec<&Span> =
+        spans.iter().filter(|it| it.parent_span_id == slowest.span_id).collect();
+    let starts = timers.iter().map(|it| it.start_time_unix_nano - slowest.start_time_unix_nano);
     assert_eq!(starts.collect::<Vec<_>>(), [0, 250_000_000], "end to end");
-    let names: Vec<_> = timers
-        .iter()
-        .map(|it| (&*it.name, micros(it), it.kind))
-        .collect();
+    let names: Vec<_> = timers.iter().map(|it| (&*it.name, micros(it), it.kind)).collect();
     assert_eq!(names, [("db read", 250_000, 1), ("cache", 500_000, 1)]);
     let attributes = shown(&timers[0].attributes);
     assert_has!(attributes =>
@@ -611,22 +481,14 @@ fn slow_requests_are_pushed_as_spans() {
     assert!(timers.iter().all(|it| it.trace_id == slowest.trace_id));
     // Nothing is sent twice, and what a server refuses is counted.
     let sent = status(&here.site);
-    assert_eq!(
-        (sent.count("spans_sent"), sent.count("attempts_failed")),
-        (300, 2),
-        "{sent:?}"
-    );
+    assert_eq!((sent.count("spans_sent"), sent.count("attempts_failed")), (300, 2), "{sent:?}");
     send_one(&mut sender, "/b", 5, 200, &[]);
     sender.at_rest();
     collector.answer(&["400 Bad Request"; 50]);
     clock.advance_ms(2_000);
     let refused = |it: &Status| it.reason("spans_given_up", "refused") == 3;
     let after = await_until("one is refused", || status(&here.site), refused);
-    assert_eq!(
-        (after.count("spans_sent"), after.count("spans_waiting")),
-        (300, 0),
-        "{after:?}"
-    );
+    assert_eq!((after.count("spans_sent"), after.count("spans_waiting")), (300, 0), "{after:?}");
     here.stop();
 }
 
@@ -643,19 +505,8 @@ fn buckets_name_a_recent_trace() {
     ];
     let (here, clock) = Here::with_manual_clock(&settings);
     let mut sender = Sender::new(&here.site);
-    for (nth, script, ms) in [
-        (1, "/a", 100),
-        (2, "/a", 100),
-        (3, "/b", 100),
-        (4, "/a", 900),
-    ] {
-        send_one(
-            &mut sender,
-            script,
-            ms,
-            200,
-            &[("trace_id", &format!("{nth:032x}"))],
-        );
+    for (nth, script, ms) in [(1, "/a", 100), (2, "/a", 100), (3, "/b", 100), (4, "/a", 900)] {
+        send_one(&mut sender, script, ms, 200, &[("trace_id", &format!("{nth:032x}"))]);
     }
     for trace in ["5", "0000000000000000000000000000000g", ""] {
         send_one(&mut sender, "/a", 700, 200, &[("trace_id", trace)]);
@@ -677,11 +528,7 @@ fn buckets_name_a_recent_trace() {
     assert_eq!(of(BY_SCRIPT, "/a"), BTreeMap::from([(2, 0.1), (4, 0.9)]));
     assert_eq!(of(BY_SCRIPT, "/b"), BTreeMap::from([(3, 0.1)]));
     assert_eq!(of("by_env", "test"), BTreeMap::from([(3, 0.1), (4, 0.9)]));
-    assert_eq!(
-        of("slow", "/a"),
-        BTreeMap::new(),
-        "filters are not applied here"
-    );
+    assert_eq!(of("slow", "/a"), BTreeMap::new(), "filters are not applied here");
     here.stop();
 }
 
@@ -689,32 +536,17 @@ fn buckets_name_a_recent_trace() {
 fn the_tail_has_the_slowest_of_each_script_and_errors() {
     let collector = Collector::start();
     let url = format!("otlp.url={}/v1/metrics", collector.url);
-    let settings = [
-        &url,
-        "otlp.period=1s",
-        "otlp.traces=tail",
-        "otlp.reports=[]",
-    ];
+    let settings = [&url, "otlp.period=1s", "otlp.traces=tail", "otlp.reports=[]"];
     let (here, clock) = Here::with_manual_clock(&settings);
     let mut sender = Sender::new(&here.site);
     for nth in 0..15 {
         for script in ["/a", "/b"] {
-            send_one(
-                &mut sender,
-                script,
-                10 + nth,
-                if nth == 2 { 503 } else { 200 },
-                &[],
-            );
+            send_one(&mut sender, script, 10 + nth, if nth == 2 { 503 } else { 200 }, &[]);
         }
     }
     sender.at_rest();
     clock.advance_ms(1_000);
-    let spans = await_until(
-        "the spans are there",
-        || collector.spans(),
-        |it| !it.is_empty(),
-    );
+    let spans = await_until("the spans are there", || collector.spans(), |it| !it.is_empty());
     let roots = spans.iter().filter(|it| it.parent_span_id.is_empty());
     let found: BTreeSet<(&str, u64)> = roots.map(|it| (&*it.name, micros(it) / 1_000)).collect();
     let expected = ["/a", "/b"].into_iter().flat_map(|script| {
@@ -738,23 +570,16 @@ fn python_decodes_what_is_pushed() {
     let mut sender = Sender::new(&here.site);
     (0..20).for_each(|second| send_ten(&mut sender, second));
     let is_complete = |points: &Vec<Point>| {
-        points
-            .iter()
-            .any(|it| it.attributes.contains("info\\") && it.value == 200.0)
+        points.iter().any(|it| it.attributes.contains("info\\") && it.value == 200.0)
     };
     await_until("all is pushed", || collector.points(), is_complete);
     await_until("spans too", || collector.spans(), |it| !it.is_empty());
     let rows = ["report_by_status", "report_by_hostname_and_script"].map(|it| here.site.rows(it));
     let mut python = Command::new(clients().join("otel/bin/python"));
-    python.arg(format!(
-        "{}/tests/clients/otlp_decode.py",
-        env!("CARGO_MANIFEST_DIR")
-    ));
+    python.arg(format!("{}/tests/clients/otlp_decode.py", env!("CARGO_MANIFEST_DIR")));
     for path in [METRICS, TRACES] {
         for (nth, body) in collector.bodies(path).iter().enumerate() {
-            let file = dir
-                .path()
-                .join(format!("{nth}{}", path.split(['/', ' ']).nth(2).unwrap()));
+            let file = dir.path().join(format!("{nth}{}", path.split(['/', ' ']).nth(2).unwrap()));
             std::fs::write(&file, body).unwrap();
             python.arg(file);
         }
@@ -764,15 +589,8 @@ fn python_decodes_what_is_pushed() {
     let all: Vec<Json> = serde_json::from_str(&said.out).unwrap();
     let (spans, points): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it["kind"] == "span");
     let root = spans.iter().find(|it| it["parent"] == "").unwrap();
-    let timers: Vec<_> = spans
-        .iter()
-        .filter(|it| it["parent"] == root["span"])
-        .collect();
-    assert_eq!(
-        (root["span_kind"].as_i64(), timers.len()),
-        (Some(2), 2),
-        "{root}"
-    );
+    let timers: Vec<_> = spans.iter().filter(|it| it["parent"] == root["span"]).collect();
+    assert_eq!((root["span_kind"].as_i64(), timers.len()), (Some(2), 2), "{root}");
     assert_eq!(
         timers[0]["attributes"],
         json!({"pinbad.hits": 2, "pinbad.synthetic": true, "group": "db", "op": "read"})
@@ -782,15 +600,10 @@ fn python_decodes_what_is_pushed() {
     let last = |metric: &str, attributes: Json| {
         let mut of = points.iter().rev();
         let is_it = |it: &&Json| it["metric"] == metric && it["attributes"] == attributes;
-        of.find(is_it)
-            .unwrap_or_else(|| panic!("{metric} {attributes}"))
-            .clone()
+        of.find(is_it).unwrap_or_else(|| panic!("{metric} {attributes}")).clone()
     };
     let mut compared = 0;
-    for (report, rows) in ["report_by_status", "report_by_hostname_and_script"]
-        .iter()
-        .zip(rows)
-    {
+    for (report, rows) in ["report_by_status", "report_by_hostname_and_script"].iter().zip(rows) {
         for row in rows {
             let keys = match *report {
                 "report_by_status" => {
@@ -809,10 +622,7 @@ fn python_decodes_what_is_pushed() {
             assert_members!(times => {"kind": "exponential_histogram", "temporality": 2});
             let close =
                 |a: &Json, b: &Json| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6;
-            assert!(
-                close(&times["sum"], &row["req_time_total"]),
-                "{row} {times}"
-            );
+            assert!(close(&times["sum"], &row["req_time_total"]), "{row} {times}");
             let traffic = last("pinbad.request.traffic", keys.clone());
             assert_eq!(
                 traffic["value"].as_f64().unwrap() / 1024.0,
@@ -822,10 +632,7 @@ fn python_decodes_what_is_pushed() {
             for (mode, column) in [("user", "ru_utime_total"), ("system", "ru_stime_total")] {
                 let mut keys = keys.clone();
                 keys["cpu.mode"] = json!(mode);
-                assert!(
-                    close(&last("pinbad.request.cpu", keys)["value"], &row[column]),
-                    "{row}"
-                );
+                assert!(close(&last("pinbad.request.cpu", keys)["value"], &row[column]), "{row}");
             }
             compared += 1;
         }

@@ -90,10 +90,7 @@ pub(crate) fn fate(datagram: &[u8]) -> Fate {
         return Fate::default();
     };
     let complete = packet.missing_field().is_none()
-        && packet
-            .requests
-            .iter()
-            .all(|nested| nested.missing_field().is_none());
+        && packet.requests.iter().all(|nested| nested.missing_field().is_none());
     if datagram.is_empty() || !complete || !timers_agree(&packet) {
         return Fate::default();
     }
@@ -109,11 +106,9 @@ pub(crate) fn fate(datagram: &[u8]) -> Fate {
         .count() as u64;
     match good {
         0 => Fate::default(),
-        merged => Fate {
-            accepted: true,
-            merged,
-            refused: 1 + packet.requests.len() as u64 - merged,
-        },
+        merged => {
+            Fate { accepted: true, merged, refused: 1 + packet.requests.len() as u64 - merged }
+        }
     }
 }
 
@@ -126,11 +121,7 @@ fn timers_agree(request: &Request) -> bool {
 /// V2, V3, V4 and V6.
 fn is_good(request: &Request) -> bool {
     let words = request.dictionary.len();
-    let tags: u64 = request
-        .timer_tag_count
-        .iter()
-        .map(|count| u64::from(*count))
-        .sum();
+    let tags: u64 = request.timer_tag_count.iter().map(|count| u64::from(*count)).sum();
     let needs_words = !request.timer_hit_count.is_empty() || !request.tag_name.is_empty();
     request.tag_name.len() == request.tag_value.len()
         && (words > 0 || !needs_words)
@@ -227,9 +218,7 @@ impl Mix {
             Kind::Nested => {
                 let mut packet = self.valid();
                 for number in 0..1 + self.random.index(19) {
-                    packet
-                        .requests
-                        .push(nested("n", "nested", &format!("/nested/{number}")));
+                    packet.requests.push(nested("n", "nested", &format!("/nested/{number}")));
                 }
                 packet.encode_to_vec()
             }
@@ -281,11 +270,7 @@ impl Mix {
 pub(crate) fn oversized(timers: usize) -> Vec<u8> {
     let mut packet = request("host-big", "example.org", "/oversized");
     for number in 0..timers {
-        packet.add_timer(
-            1,
-            0.001,
-            &[("group", "db"), ("number", ["a", "b", "c"][number % 3])],
-        );
+        packet.add_timer(1, 0.001, &[("group", "db"), ("number", ["a", "b", "c"][number % 3])]);
     }
     let filled = packet.encoded_len();
     // Field key, and a length of three bytes.

@@ -85,13 +85,7 @@ fn every_page_that_leads_from_another_escapes_everything() {
             continue;
         }
         let page = &reply.body;
-        for harm in [
-            "<script>",
-            "<img",
-            "onerror=\"",
-            "<svg onload",
-            "</title></table>",
-        ] {
+        for harm in ["<script>", "<img", "onerror=\"", "<svg onload", "</title></table>"] {
             assert!(!page.contains(harm), "{target} has {harm}: {page}");
         }
         let raw = |character: char| {
@@ -100,20 +94,12 @@ fn every_page_that_leads_from_another_escapes_everything() {
         };
         // In fields of forms values have to stay as they are; everywhere else signs stand for them.
         let mut shown = page.clone();
-        for (from, to) in [
-            ("<input", ">"),
-            ("<option", ">"),
-            ("<textarea", "</textarea>"),
-        ] {
+        for (from, to) in [("<input", ">"), ("<option", ">"), ("<textarea", "</textarea>")] {
             let mut pieces = shown.split(from);
             let first = pieces.next().unwrap().to_owned();
             shown = pieces.fold(first, |kept, piece| kept + piece.split_once(to).unwrap().1);
         }
-        assert!(
-            !shown.contains(raw),
-            "{target}: {:?}",
-            shown.chars().find(|it| raw(*it))
-        );
+        assert!(!shown.contains(raw), "{target}: {:?}", shown.chars().find(|it| raw(*it)));
         for link in links(page) {
             assert!(
                 link.starts_with('/') && !link.starts_with("//") || link == "#main",
@@ -128,10 +114,7 @@ fn every_page_that_leads_from_another_escapes_everything() {
          spread.svg"
         .split(' ')
     {
-        assert!(
-            known.iter().any(|target| target.contains(part)),
-            "nothing leads to {part}"
-        );
+        assert!(known.iter().any(|target| target.contains(part)), "nothing leads to {part}");
     }
     here.stop();
 }
@@ -139,10 +122,8 @@ fn every_page_that_leads_from_another_escapes_everything() {
 /// Sends requests of ten thousand scripts.
 pub(crate) fn ten_thousand_scripts(site: &Site) {
     site.send((0..10_000).map(|script| {
-        let name = format!(
-            "/shop/{}/page-{script:05}.php",
-            ["catalog", "cart", "account"][script % 3]
-        );
+        let name =
+            format!("/shop/{}/page-{script:05}.php", ["catalog", "cart", "account"][script % 3]);
         request("web-01", "shop.example.com", &name)
     }));
 }
@@ -153,10 +134,8 @@ fn pages_are_small_with_large_reports_behind_them() {
     let site = &here.site;
     ten_thousand_scripts(site);
     let page = site.get("/").body;
-    let files: BTreeSet<String> = links(&page)
-        .into_iter()
-        .filter(|link| link.starts_with("/assets/"))
-        .collect();
+    let files: BTreeSet<String> =
+        links(&page).into_iter().filter(|link| link.starts_with("/assets/")).collect();
     assert_eq!(files.len(), 3);
     let assets: usize = files.iter().map(|file| site.get(file).body.len()).sum();
     for target in "/ /reports /reports/report_by_script_name?limit=100 \
@@ -168,10 +147,7 @@ fn pages_are_small_with_large_reports_behind_them() {
         let reply = site.get(target);
         assert_eq!(reply.status, 200, "{target}");
         let bytes = reply.body.len() + assets;
-        assert!(
-            bytes <= 105_000,
-            "{target}: {bytes} bytes with style and script"
-        );
+        assert!(bytes <= 105_000, "{target}: {bytes} bytes with style and script");
     }
     here.stop();
 }
@@ -198,9 +174,7 @@ fn pages_are_compressed_for_who_accepts_it() {
         assert!(head.contains("content-encoding: gzip"), "{target}: {head}");
         assert!(head.contains("vary: accept-encoding"), "{target}: {head}");
         let mut read = Vec::new();
-        flate2::read::GzDecoder::new(&body[..])
-            .read_to_end(&mut read)
-            .unwrap();
+        flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut read).unwrap();
         assert_eq!(read, plain, "{target}");
         assert!(body.len() < plain.len(), "{target}");
     }
@@ -220,10 +194,7 @@ fn headers() {
         assert_has!(reply => "content-type: text/html; charset=utf-8"; "{target}");
     }
     let page = here.site.get("/").body;
-    for file in links(&page)
-        .iter()
-        .filter(|link| link.starts_with("/assets/"))
-    {
+    for file in links(&page).iter().filter(|link| link.starts_with("/assets/")) {
         assert_has!(raw(file) => "cache-control: public, max-age=31536000, immutable"; "{file}");
     }
     assert_eq!(here.site.get("/assets/pinbad.00000000.css").status, 404);
@@ -237,16 +208,11 @@ fn who_is_not_let_in_is_told_so_by_a_page() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     std::fs::write(path("token"), "a-token-of-some-length").unwrap();
-    let config = format!(
-        "[[user]]\nname = \"kim\"\ntoken_file = {:?}\n",
-        path("token")
-    );
+    let config = format!("[[user]]\nname = \"kim\"\ntoken_file = {:?}\n", path("token"));
     std::fs::write(path("pinbad.toml"), config).unwrap();
     let program = Program::start(&["serve", "--config", &path("pinbad.toml")], &[]);
     let ask = |accept: &str| {
-        let (head, body) = program
-            .site
-            .talk("/requests", &format!("accept: {accept}\r\n"));
+        let (head, body) = program.site.talk("/requests", &format!("accept: {accept}\r\n"));
         (head, String::from_utf8(body).unwrap())
     };
     let (head, page) = ask("text/html,application/xhtml+xml,*/*;q=0.8");
@@ -304,10 +270,7 @@ fn mistakes_are_said_by_pages() {
     let nothing = site.get("/api/v1/reports/hist");
     assert_eq!(nothing.status, 400, "{}", nothing.body);
     assert_has!(nothing.body => "index_value: is missing");
-    assert_eq!(
-        site.json("/api/v1/reports/hist?index_value=x")["total_rows"],
-        0
-    );
+    assert_eq!(site.json("/api/v1/reports/hist?index_value=x")["total_rows"], 0);
     assert_eq!(site.ask("POST", "/reports", Some("{}")).status, 405);
     here.stop();
 
@@ -349,17 +312,12 @@ fn a_cell_of_a_live_heat_map_leads_to_requests_in_memory() {
     let row = "/reports/report_by_script_name/row?script_name=%2Fa";
     let body = await_condition("it has a heat map", || {
         let body = site.get(row).body;
-        body.contains("class=\"cells\"")
-            .then_some(body.clone())
-            .ok_or(body)
+        body.contains("class=\"cells\"").then_some(body.clone()).ok_or(body)
     });
     let cells = body.split("class=\"cells\"").nth(1).unwrap();
     let found = links(cells.split("</g>").next().unwrap()).into_iter();
     let found = found.map(|link| {
-        assert!(
-            link.contains("&since=") && link.contains("&until="),
-            "{link}"
-        );
+        assert!(link.contains("&since=") && link.contains("&until="), "{link}");
         let api = link.replacen("/requests", "/api/v1/requests", 1);
         let api = api.replace("&sort=-req_time", "");
         site.json(&api)["rows"].as_array().unwrap().len()
@@ -370,13 +328,7 @@ fn a_cell_of_a_live_heat_map_leads_to_requests_in_memory() {
 
 /// The texts of the cells of a table's first rows, as a reader would see them.
 pub(crate) fn rows(page: &str, table: usize) -> Vec<Vec<String>> {
-    let table = page
-        .split("<table")
-        .nth(table)
-        .unwrap()
-        .split("</table>")
-        .next()
-        .unwrap();
+    let table = page.split("<table").nth(table).unwrap().split("</table>").next().unwrap();
     let body = table.split("<tbody>").nth(1).unwrap();
     body.split("<tr>")
         .skip(1)
@@ -414,10 +366,7 @@ fn numbers_agree_with_what_was_sent() {
     assert_eq!(scripts[0][4], "27.7 s");
     // The same numbers with the same units: by total time, /b has 60 to 99 64ths.
     let overview = site.get("/").body;
-    let panel = overview
-        .split("id=\"top-report_by_script_name\"")
-        .nth(1)
-        .unwrap();
+    let panel = overview.split("id=\"top-report_by_script_name\"").nth(1).unwrap();
     let panel = rows(panel, 1);
     assert_eq!(panel[0][..3], ["/b", "49.7 s", "64.2 %"]);
     assert!(panel[0][4].ends_with(" s"), "{panel:?}");
@@ -438,25 +387,17 @@ fn numbers_agree_with_what_was_sent() {
     let timers = shown("/timers?by=group,op&sort=-hits");
     assert_eq!(timers[0][..5], ["db", "read", "25.0 s", "33.3 %", "125 ms"]);
     assert_eq!(timers[0][8..11], ["200", "100", "100"]);
-    assert_eq!(
-        timers[1][..5],
-        ["cache", "without", "50.0 s", "66.7 %", "500 ms"]
-    );
+    assert_eq!(timers[1][..5], ["cache", "without", "50.0 s", "66.7 %", "500 ms"]);
     assert_eq!(timers[1][8..11], ["100", "100", "100"]);
     let timers = shown("/timers?by=script_name&t.group=db&min_time=1");
     assert_eq!(timers[0][0], "/b");
     assert_eq!(timers[0][7..10], ["72", "36", "36"]);
     // All 60 are in the histogram of the row.
-    let row = site
-        .get("/reports/report_by_script_name/row?script_name=%2Fa")
-        .body;
+    let row = site.get("/reports/report_by_script_name/row?script_name=%2Fa").body;
     assert!(row.contains("60 requests<"), "{row}");
     assert!(row.contains("<dd class=\"big\">27.7 s</dd>"), "{row}");
     let svg = site.get("/reports/report_by_script_name/spread.svg?script_name=%2Fa&theme=dark");
-    assert_eq!(
-        (svg.status, svg.content_type.as_str()),
-        (200, "image/svg+xml")
-    );
+    assert_eq!((svg.status, svg.content_type.as_str()), (200, "image/svg+xml"));
     assert!(
         svg.body.starts_with("<svg xmlns=") && svg.body.contains("60 values in"),
         "{}",
@@ -485,18 +426,14 @@ fn charts_have_addresses_of_their_own() {
         );
         assert_eq!(reply.content_type, "image/svg+xml");
         assert!(
-            reply
-                .body
-                .starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox"),
+            reply.body.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox"),
             "{}",
             reply.body
         );
         assert_lacks!(reply.body => "style", "<a>");
         assert_has!(reply.body => "<path class=\"line c");
     }
-    let page = site
-        .get("/reports/report_by_script_name/row?script_name=%2F%3Ca%3E&span=5m")
-        .body;
+    let page = site.get("/reports/report_by_script_name/row?script_name=%2F%3Ca%3E&span=5m").body;
     for name in ["traffic", "times", "errors", "cpu"] {
         let address =
             format!("/reports/report_by_script_name/{name}.svg?script_name=%2F%3Ca%3E&amp;span=5m");

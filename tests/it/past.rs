@@ -69,10 +69,7 @@ fn sums(answer: &Json) -> BTreeMap<String, (u64, u64)> {
     let rows = answer["rows"].as_array().unwrap().iter();
     let sums = rows.map(|row| {
         let secs = row["req_time_total"].as_f64().unwrap();
-        let sums = (
-            row["req_count"].as_u64().unwrap(),
-            (secs * 1e6).round() as u64,
-        );
+        let sums = (row["req_count"].as_u64().unwrap(), (secs * 1e6).round() as u64);
         (row["script_name"].as_str().unwrap().to_owned(), sums)
     });
     sums.collect()
@@ -101,32 +98,21 @@ fn check(site: &Site, sent: &[Sent], now: u64) {
         assert_eq!(span, from / 60 * 60..to.next_multiple_of(60), "{answer}");
         assert_eq!(sums(&answer), recount(sent, span.clone()), "{from} {to}");
         assert_eq!(member("window_seconds"), span.end - span.start);
-        assert!(
-            member("covered_seconds") <= span.end - span.start,
-            "{answer}"
-        );
+        assert!(member("covered_seconds") <= span.end - span.start, "{answer}");
         let error = answer["percentile_error"].as_f64().unwrap();
         let coarse = member("resolution_seconds") > 60;
         assert_eq!(error, if coarse { 1.0 / 32.0 } else { 1.0 / 128.0 });
         for row in answer["rows"].as_array().unwrap() {
             let script = row["script_name"].as_str().unwrap();
-            let of_row = sent
-                .iter()
-                .filter(|it| it.script == script && span.contains(&it.secs));
+            let of_row = sent.iter().filter(|it| it.script == script && span.contains(&it.secs));
             let mut times: Vec<u64> = of_row.map(|it| it.us).collect();
             times.sort_unstable();
             let sample = times[(times.len() / 2).max(1) - 1] as f64 / 1e6;
             let median = row["req_time_median"].as_f64().unwrap();
-            assert!(
-                (median - sample).abs() <= sample * error + 1e-6,
-                "{row} {sample}"
-            );
+            assert!((median - sample).abs() <= sample * error + 1e-6, "{row} {sample}");
             let rate = row["req_per_sec"].as_f64().unwrap();
             let covered = member("covered_seconds").max(1) as f64;
-            assert!(
-                (rate * covered - times.len() as f64).abs() < 1e-6,
-                "{answer}"
-            );
+            assert!((rate * covered - times.len() as f64).abs() < 1e-6, "{answer}");
         }
     }
 }
@@ -150,11 +136,7 @@ fn every_span_is_a_recount_of_what_was_sent() {
     // Everything, and each of its columns.
     let info = site.json(&format!("/api/v1/info?from={START_SECS}"));
     assert_eq!(info["req_count"], sent.len());
-    assert_eq!(
-        info["resolution_seconds"].as_u64().unwrap() % 60,
-        0,
-        "{info}"
-    );
+    assert_eq!(info["resolution_seconds"].as_u64().unwrap() % 60, 0, "{info}");
     // In other columns.
     let ranked = ask(
         site,
@@ -166,10 +148,7 @@ fn every_span_is_a_recount_of_what_was_sent() {
     // Filters and formats are those of live reports.
     let one = ask(site, &format!("from={START_SECS}&script_name=/a"));
     assert_eq!(
-        (
-            one["total_rows"].as_u64(),
-            one["rows"][0]["script_name"].as_str()
-        ),
+        (one["total_rows"].as_u64(), one["rows"][0]["script_name"].as_str()),
         (Some(1), Some("/a"))
     );
     let csv = site.get(&format!(
@@ -184,10 +163,7 @@ fn every_span_is_a_recount_of_what_was_sent() {
             _ => Err(day),
         }
     });
-    let early = ask(
-        site,
-        &format!("from={}&to={}", START_SECS - 7_200, START_SECS - 3_600),
-    );
+    let early = ask(site, &format!("from={}&to={}", START_SECS - 7_200, START_SECS - 3_600));
     assert_eq!(early["rows"], json!([]));
     assert_has!(early["partial"][0].as_str().unwrap() =>
         "nothing is kept from before 2024-02-28T22:00:00Z");
@@ -220,22 +196,14 @@ fn described(site: &Site) {
 fn compared(site: &Site, sent: &[Sent]) {
     let from = START_SECS + 5 * 3_600;
     let span = from..from + 4 * 3_600;
-    let query = format!(
-        "limit=0&from={}&to={}&compare=-4h&sort=-req_count_change",
-        span.start, span.end
-    );
+    let query =
+        format!("limit=0&from={}&to={}&compare=-4h&sort=-req_count_change", span.start, span.end);
     let answer = ask(site, &query);
     assert_eq!(
-        (
-            answer["compare_from"].as_u64(),
-            answer["compare_to"].as_u64()
-        ),
+        (answer["compare_from"].as_u64(), answer["compare_to"].as_u64()),
         (Some(from - 4 * 3_600), Some(from))
     );
-    let (now, before) = (
-        recount(sent, span.clone()),
-        recount(sent, from - 4 * 3_600..from),
-    );
+    let (now, before) = (recount(sent, span.clone()), recount(sent, from - 4 * 3_600..from));
     let rows = answer["rows"].as_array().unwrap();
     let mut last = f64::INFINITY;
     for row in rows {
@@ -272,15 +240,9 @@ fn compared(site: &Site, sent: &[Sent]) {
 fn drawn(site: &Site, sent: &[Sent], now: u64) {
     for (step, script) in [(60, Some("/a")), (3_600, None), (86_400, Some("/b"))] {
         let from = START_SECS;
-        let key = script
-            .map(|script| format!("&script_name={script}"))
-            .unwrap_or_default();
+        let key = script.map(|script| format!("&script_name={script}")).unwrap_or_default();
         let from_asked = if step == 60 { now - 50 * 3_600 } else { from };
-        let to = if step == 60 {
-            from_asked + 40 * 3_600
-        } else {
-            now
-        };
+        let to = if step == 60 { from_asked + 40 * 3_600 } else { now };
         let target = format!(
             "/api/v1/reports/report_by_script_name/series?metric=req_count&step={step}&from={from_asked}&to={to}{key}"
         );
@@ -317,18 +279,12 @@ fn what_is_not_kept_is_said() {
         "report_by_script_name" => "from=-1d&compare=x", 400, "-1w";
         "report_by_script_name" => "from=-1d&sort=req_count_change", 400, "there is no column";
     ] {
-        let problem = here
-            .site
-            .get(&format!("/api/v1/reports/{report}?{query}"))
-            .problem(status);
+        let problem = here.site.get(&format!("/api/v1/reports/{report}?{query}")).problem(status);
         assert!(problem.contains(said), "{report} {query}: {problem}");
     }
     here.stop();
     let here = Here::start(&[]);
-    let problem = here
-        .site
-        .get("/api/v1/reports/report_by_script_name?from=-1d")
-        .problem(404);
+    let problem = here.site.get("/api/v1/reports/report_by_script_name?from=-1d").problem(404);
     assert_has!(problem => "--data DIR (data.dir) keeps it");
     here.site.get("/api/v1/info?from=-1d").problem(404);
     here.stop();
@@ -362,11 +318,7 @@ fn days_of_a_zone_and_definitions_that_change() {
             sender.send(&packet.encode_to_vec());
             let us = if number == 0 { 1_500_000 } else { 125_000 };
             let secs = clock.unix_ms() / 1_000;
-            sent.push(Sent {
-                secs,
-                script: "/a",
-                us,
-            });
+            sent.push(Sent { secs, script: "/a", us });
         }
         sender.at_rest();
         pass(&here.site, &clock, 1_000);

@@ -45,10 +45,8 @@ fn pages_show_what_the_api_answers() {
     let now = clock.unix_ms() / 1_000;
     for (from, to) in [(START_SECS, now), (START_SECS + 3_600, START_SECS + 9_000)] {
         let span = format!("from={from}&to={to}");
-        let answer = ask(
-            site,
-            &format!("{span}&sort=-req_count,-req_time_total&percentiles=95,99"),
-        );
+        let answer =
+            ask(site, &format!("{span}&sort=-req_count,-req_time_total&percentiles=95,99"));
         let expected = answer["rows"].as_array().unwrap();
         let table = page(site, &format!("{REPORT}?{span}&sort=-req_count"));
         let shown = counts(&table);
@@ -60,19 +58,13 @@ fn pages_show_what_the_api_answers() {
         // Parts of it: found, a page of it.
         let part = page(site, &format!("{REPORT}?{span}&script_name=%2Fa"));
         assert_eq!(counts(&part).len(), 1);
-        let second = page(
-            site,
-            &format!("{REPORT}?{span}&sort=-req_count&limit=1&offset=1"),
-        );
+        let second = page(site, &format!("{REPORT}?{span}&sort=-req_count&limit=1&offset=1"));
         assert_eq!(counts(&second)[..], shown[1..2]);
         let own = page(site, &format!("{REPORT}?{span}&view=own&sort=-req_count"));
         assert_eq!(rows(&own, 1).len(), shown.len());
 
         let row = page(site, &format!("{REPORT}/row?script_name=%2Fa&{span}"));
-        let of_row = expected
-            .iter()
-            .find(|row| row["script_name"] == "/a")
-            .unwrap();
+        let of_row = expected.iter().find(|row| row["script_name"] == "/a").unwrap();
         let requests = count(of_row, "req_count");
         let ending = if requests == "1" { "" } else { "s" };
         let all = format!("<span class=\"legend\">{requests} request{ending}<");
@@ -116,11 +108,7 @@ fn every_link_keeps_the_time() {
         let compares = target == "/" || target == "/changes" || target.starts_with("/reports");
         for name in control {
             let is_offered = compares || name != "nothing";
-            assert_eq!(
-                body.contains(&format!(">{name}</a>")),
-                is_offered,
-                "{target}"
-            );
+            assert_eq!(body.contains(&format!(">{name}</a>")), is_offered, "{target}");
         }
         // By the clocks of the zone.
         assert_has!(body => "2024-02-28 23:00 to 2024-02-29 00:00 Europe/Berlin"; "{target}");
@@ -166,10 +154,8 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     let names = |shown: &[(String, String)]| -> Vec<String> {
         shown.iter().map(|(name, _)| name.clone()).collect()
     };
-    let by_change: Vec<&str> = expected
-        .iter()
-        .filter_map(|row| row["script_name"].as_str())
-        .collect();
+    let by_change: Vec<&str> =
+        expected.iter().filter_map(|row| row["script_name"].as_str()).collect();
     // What got slower is first.
     assert_eq!(names(&counts(&table)), by_change);
     for (row, shown) in expected.iter().zip(rows(&table, 1)) {
@@ -188,20 +174,11 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     let overview = page(site, &format!("/?{span}"));
     assert!(overview.contains(">what got slower</a>"));
     assert!(overview.contains("below each number its change"));
-    let shown = rows(
-        overview
-            .split("id=\"top-report_by_script_name\"")
-            .nth(1)
-            .unwrap(),
-        1,
-    );
+    let shown = rows(overview.split("id=\"top-report_by_script_name\"").nth(1).unwrap(), 1);
     let changes = shown.iter().flatten().filter(|cell| cell.ends_with(" %"));
     assert!(changes.count() > shown.len(), "{shown:?}");
 
-    let early = page(
-        site,
-        &format!("{REPORT}?from={}&to={from}", START_SECS - 7_200),
-    );
+    let early = page(site, &format!("{REPORT}?from={}&to={from}", START_SECS - 7_200));
     assert!(early.contains("Incomplete: nothing is kept from before 2024-02-28 22:00:00 UTC."));
     // Of what nobody counted there are no zeros.
     let nothing = format!("from={}&to={}", START_SECS - 86_400, START_SECS - 82_800);
@@ -231,10 +208,9 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
 fn what_has_no_past_says_so_and_offers_none() {
     let (here, _clock, _dir) = Here::with_own_history(START_SECS, &[]);
     let site = &here.site;
-    for (name, why) in [
-        ("status", "has no past: its rows are as of now"),
-        ("report_by_schema", "is not kept"),
-    ] {
+    for (name, why) in
+        [("status", "has no past: its rows are as of now"), ("report_by_schema", "is not kept")]
+    {
         let refused = site.get(&format!("/reports/{name}?from=-1h&tz=UTC"));
         assert_eq!(refused.status, 404, "{name}");
         let live = format!("<a href=\"/reports/{name}?tz=UTC\">The same page, live</a>");
@@ -248,10 +224,7 @@ fn what_has_no_past_says_so_and_offers_none() {
     let api = site.get("/api/v1/reports/status?from=-1h").problem(404);
     assert_has!(api => "has no past");
     let list = links(&page(site, "/reports?from=-1h"));
-    let leads = |name: &str| {
-        list.iter()
-            .any(|it| it.starts_with(&format!("/reports/{name}?")))
-    };
+    let leads = |name: &str| list.iter().any(|it| it.starts_with(&format!("/reports/{name}?")));
     assert!(leads("report_by_script_name") && !leads("status") && !leads("report_by_schema"));
     here.stop();
 }
@@ -271,10 +244,7 @@ fn without_history_the_control_says_why() {
         assert!(!body.contains("class=\"plot\""));
     }
     let refused = here.site.get("/?from=-1d");
-    assert!(
-        refused.status == 404 && refused.body.contains("data.dir"),
-        "{refused:?}"
-    );
+    assert!(refused.status == 404 && refused.body.contains("data.dir"), "{refused:?}");
     // What is in memory can be narrowed all the same.
     assert_eq!(here.site.get("/requests?from=-1d").status, 200);
     here.stop();

@@ -28,12 +28,7 @@ struct Sent {
 
 /// What is kept of raw requests, as `history.requests` says, and room for them.
 fn settings(keep: &'static str) -> [&'static str; 4] {
-    [
-        keep,
-        "mysql.listen=127.0.0.1:0",
-        "pool.request_pool_size=20000",
-        "pool.stats_history=1h",
-    ]
+    [keep, "mysql.listen=127.0.0.1:0", "pool.request_pool_size=20000", "pool.stats_history=1h"]
 }
 
 fn send(here: &Here, clock: &ManualClock, run: u64, count: u64, sent: &mut Vec<Sent>) {
@@ -51,27 +46,18 @@ fn send(here: &Here, clock: &ManualClock, run: u64, count: u64, sent: &mut Vec<S
         }
         sender.send(&packet.encode_to_vec());
         let us = (f64::from(us as f32 / 1e6) * 1e6).round_ties_even() as u64;
-        sent.push(Sent {
-            number,
-            secs,
-            host,
-            us,
-            run,
-        });
+        sent.push(Sent { number, secs, host, us, run });
     }
     sender.at_rest();
 }
 
 fn of_history(site: &Site, name: &str) -> u64 {
-    site.json("/api/v1/status")["history"][name]
-        .as_u64()
-        .unwrap()
+    site.json("/api/v1/status")["history"][name].as_u64().unwrap()
 }
 
 fn scripts(answer: &Json) -> Vec<u64> {
     let rows = answer["rows"].as_array().unwrap().iter();
-    rows.map(|row| row["script_name"].as_str().unwrap().parse().unwrap())
-        .collect()
+    rows.map(|row| row["script_name"].as_str().unwrap().parse().unwrap()).collect()
 }
 
 fn numbers<'a>(sent: impl Iterator<Item = &'a Sent>) -> Vec<u64> {
@@ -95,10 +81,7 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
         "SELECT COUNT(*), COUNT(DISTINCT script_name), COUNT(DISTINCT CONCAT(run, '-', id)), SUM(weight) FROM history.request",
     );
     assert_eq!(rows, json!([[total, total, total, total]]));
-    let tagged = sent
-        .iter()
-        .filter(|it| !it.number.is_multiple_of(5))
-        .count();
+    let tagged = sent.iter().filter(|it| !it.number.is_multiple_of(5)).count();
     let counts =
         "SELECT (SELECT COUNT(*) FROM history.timer), (SELECT COUNT(*) FROM history.request_tag)";
     assert_eq!(site.sql(counts), json!([[2 * total, tagged]]));
@@ -110,9 +93,7 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
         let answer = site.json(&page);
         let rows = answer["rows"].as_array().unwrap();
         found.extend(
-            rows.iter()
-                .map(|row| row["timestamp"].as_u64().unwrap())
-                .zip(scripts(&answer)),
+            rows.iter().map(|row| row["timestamp"].as_u64().unwrap()).zip(scripts(&answer)),
         );
         match answer["next_before"].as_str() {
             Some(next) => page = format!("{first}&before={next}"),
@@ -134,17 +115,12 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
     assert_eq!(times(&answer), slowest, "{}", answer["partial"]);
     let by_sql = "SELECT req_time FROM history.request WHERE hostname = 'web2' ORDER BY req_time DESC LIMIT 10";
     for (row, secs) in site.sql(by_sql).as_array().unwrap().iter().zip(&slowest) {
-        assert!(
-            (row[0].as_f64().unwrap() - secs).abs() < 1e-6,
-            "{row} {secs}"
-        );
+        assert!((row[0].as_f64().unwrap() - secs).abs() < 1e-6, "{row} {secs}");
     }
     // Conditions.
     let middle = sent[total / 2].secs;
     let all_of = |query: &str| {
-        scripts(&site.json(&format!(
-            "/api/v1/requests?limit=0&from={START_SECS}&to={to}&{query}"
-        )))
+        scripts(&site.json(&format!("/api/v1/requests?limit=0&from={START_SECS}&to={to}&{query}")))
     };
     for (query, condition) in cases![
         "min_time=1&hostname=web1" =>
@@ -171,9 +147,7 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
         ),
         (
             format!("timestamp >= {middle} AND hostname <> 'web1'"),
-            sent.iter()
-                .filter(|it| it.secs >= middle && it.host != "web1")
-                .count(),
+            sent.iter().filter(|it| it.secs >= middle && it.host != "web1").count(),
         ),
     ] {
         let count = format!("SELECT COUNT(*) FROM history.request WHERE {condition}");
@@ -188,23 +162,12 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
     for row in rows.iter().step_by(97) {
         let (run, id) = (&row["run"], &row["id"]);
         let one = site.json(&format!("/api/v1/requests/{id}?run={run}"));
-        assert_eq!(
-            (&one["script_name"], &one["run"]),
-            (&row["script_name"], run)
-        );
+        assert_eq!((&one["script_name"], &one["run"]), (&row["script_name"], run));
         assert_eq!(one["timers"], row["timers"]);
-        assert_eq!(
-            one["timers"][0]["tags"],
-            json!({"group": "db", "op": "read"}),
-            "{one}"
-        );
+        assert_eq!(one["timers"][0]["tags"], json!({"group": "db", "op": "read"}), "{one}");
         let number: u64 = row["script_name"].as_str().unwrap().parse().unwrap();
         assert_eq!(sent[number as usize].run, run.as_u64().unwrap());
-        let tags = if number.is_multiple_of(5) {
-            json!({})
-        } else {
-            json!({"env": "test"})
-        };
+        let tags = if number.is_multiple_of(5) { json!({}) } else { json!({"env": "test"}) };
         assert_eq!(one["tags"], tags);
     }
 }
@@ -224,9 +187,7 @@ fn check_pages(here: &Here, clock: &ManualClock, sent: &[Sent]) {
     };
     let slowest = sent.iter().filter(|it| it.host == "web2");
     let slowest = slowest.max_by_key(|it| it.us).unwrap();
-    let found = page(&format!(
-        "/requests?hostname=web2&order=slowest&limit=5&{span}"
-    ));
+    let found = page(&format!("/requests?hostname=web2&order=slowest&limit=5&{span}"));
     let opened = links(&found, "/requests/");
     assert_eq!(opened.len(), 5, "{found}");
     assert_has!(opened[0] => format!("?run={}&{span}", slowest.run));
@@ -353,14 +314,9 @@ fn weights_of_a_sample_say_how_many_there_were() {
     let site = &here.site;
     let check = || {
         let weight = site.sql("SELECT SUM(weight) FROM history.request");
-        assert!(
-            (weight[0][0].as_f64().unwrap() - 9_000.0).abs() < 1e-6,
-            "{weight}"
-        );
+        assert!((weight[0][0].as_f64().unwrap() - 9_000.0).abs() < 1e-6, "{weight}");
         let to = clock.unix_ms() / 1_000 + 1;
-        let answer = site.json(&format!(
-            "/api/v1/requests?limit=0&from={START_SECS}&to={to}"
-        ));
+        let answer = site.json(&format!("/api/v1/requests?limit=0&from={START_SECS}&to={to}"));
         let rows = answer["rows"].as_array().unwrap();
         let weights = rows.iter().map(|row| row["weight"].as_f64().unwrap());
         assert!((weights.sum::<f64>() - 9_000.0).abs() < 1e-6);

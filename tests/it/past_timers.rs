@@ -48,10 +48,8 @@ fn shown(site: &Site, target: &str) -> (Vec<Vec<Vec<String>>>, Vec<String>) {
 
 #[test]
 fn timers_and_tags_of_the_past_are_those_that_were_sent() {
-    let (here, clock, _dir) = Here::with_own_history(
-        START_SECS,
-        &["history.requests=all", "pool.stats_history=1h"],
-    );
+    let (here, clock, _dir) =
+        Here::with_own_history(START_SECS, &["history.requests=all", "pool.stats_history=1h"]);
     send(&here);
     let site = &here.site;
     let mut targets = [
@@ -132,10 +130,7 @@ fn send_second(here: &Here, clock: &ManualClock, group: &str, requests: u32) {
 /// The shares of groups on the overview, percent, and on what they rest.
 fn shares(site: &Site, span: &str) -> (Vec<(String, f64)>, String) {
     let page = site.get(&format!("/?{span}")).body;
-    let table = page
-        .split("id=\"top-timers\"")
-        .nth(1)
-        .expect("there is a table");
+    let table = page.split("id=\"top-timers\"").nth(1).expect("there is a table");
     let table = table.split("</section>").next().unwrap();
     let rests_on = table.split("<small>").nth(1).unwrap();
     let rests_on = rests_on.split("</small>").next().unwrap().to_owned();
@@ -150,10 +145,8 @@ fn shares(site: &Site, span: &str) -> (Vec<(String, f64)>, String) {
 
 #[test]
 fn groups_of_a_span_rest_on_all_of_it() {
-    let (here, clock, _dir) = Here::with_own_history(
-        START_SECS,
-        &["history.requests=all", "pool.stats_history=1h"],
-    );
+    let (here, clock, _dir) =
+        Here::with_own_history(START_SECS, &["history.requests=all", "pool.stats_history=1h"]);
     let site = &here.site;
     // First one group, then the other, which fills all that one answer looks at.
     for _ in 0..5 {
@@ -200,11 +193,7 @@ fn few_requests_are_no_sample() {
     const REMARK: &str = "only a sample is kept, so these numbers are estimates";
     let (here, clock, _dir) = Here::with_own_history(START_SECS, &["pool.stats_history=1h"]);
     send_second(&here, &clock, "http", 20);
-    let page = |more: &str| {
-        here.site
-            .get(&format!("/timers?by=group&{SPAN}{more}"))
-            .body
-    };
+    let page = |more: &str| here.site.get(&format!("/timers?by=group&{SPAN}{more}")).body;
     let all = page("");
     assert_has!(all => "1,160 timers of all 20 raw requests that are kept");
     assert!(!all.contains(REMARK), "{all}");
@@ -215,28 +204,20 @@ fn few_requests_are_no_sample() {
 
 #[test]
 fn where_no_requests_are_kept_those_in_memory_are_shown() {
-    let (here, _clock, _dir) = Here::with_own_history(
-        START_SECS,
-        &["history.requests=none", "pool.stats_history=1h"],
-    );
+    let (here, _clock, _dir) =
+        Here::with_own_history(START_SECS, &["history.requests=none", "pool.stats_history=1h"]);
     send(&here);
     let site = &here.site;
     let why = site.get(&format!("/api/v1/requests?{SPAN}")).problem(404);
     assert!(why.contains("history.requests"), "{why}");
-    for target in [
-        "/requests?limit=100",
-        "/requests?order=slowest",
-        "/timers?by=op",
-    ] {
+    for target in ["/requests?limit=100", "/requests?order=slowest", "/timers?by=op"] {
         let past = shown(site, &format!("{target}&{SPAN}"));
         let (tables, links) = shown(site, target);
         assert_eq!(past.0, tables, "{target}");
         for (link, live) in past.1.iter().zip(links) {
             assert_eq!(*link, format!("{live}?{SPAN}"));
         }
-        let other = site
-            .get(&format!("{target}&from=1709150000&to=1709150600"))
-            .body;
+        let other = site.get(&format!("{target}&from=1709150000&to=1709150600")).body;
         assert!(other.contains("in memory match"), "{other}");
     }
     here.stop();
@@ -244,10 +225,8 @@ fn where_no_requests_are_kept_those_in_memory_are_shown() {
 
 #[test]
 fn groups_of_the_live_page_rest_on_all_of_its_window() {
-    let (here, clock, _dir) = Here::with_own_history(
-        START_SECS,
-        &["history.requests=none", "pool.stats_history=1h"],
-    );
+    let (here, clock, _dir) =
+        Here::with_own_history(START_SECS, &["history.requests=none", "pool.stats_history=1h"]);
     let site = &here.site;
     // First one group, then the other: of 160,000 timers a page looks at 100,000.
     for _ in 0..5 {
@@ -269,10 +248,7 @@ fn groups_of_the_live_page_rest_on_all_of_its_window() {
     // steps of 1/1024 s.
     let page = site.get("/timers?by=group").body;
     let hits = |group: &str| {
-        let row = rows(&page, 1)
-            .into_iter()
-            .find(|row| row[0] == group)
-            .unwrap();
+        let row = rows(&page, 1).into_iter().find(|row| row[0] == group).unwrap();
         row[7].replace(',', "").parse::<f64>().unwrap()
     };
     for (group, sent) in [("http", 116_000.0), ("mysql", 46_400.0)] {

@@ -63,9 +63,7 @@ fn php(site: &Site) -> Command {
          with `cargo test -- --skip php::`"
     );
     let mut command = Command::new("php");
-    command
-        .args(["-d", "pinba.enabled=1", "-d"])
-        .arg(format!("pinba.server={}", site.udp[0]));
+    command.args(["-d", "pinba.enabled=1", "-d"]).arg(format!("pinba.server={}", site.udp[0]));
     command
 }
 
@@ -74,11 +72,7 @@ fn php(site: &Site) -> Command {
 fn request(site: &Site, script: &str) -> Json {
     let page = await_condition("the request arrives", || {
         let page = site.json(&format!("/api/v1/requests?script_name={script}"));
-        if page["rows"].as_array().unwrap().is_empty() {
-            Err(page)
-        } else {
-            Ok(page)
-        }
+        if page["rows"].as_array().unwrap().is_empty() { Err(page) } else { Ok(page) }
     });
     assert_eq!(page["rows"].as_array().unwrap().len(), 1, "{page:#}");
     site.json(&format!("/api/v1/requests/{}", page["rows"][0]["id"]))
@@ -125,43 +119,26 @@ fn a_script_is_shown_with_what_it_measured_itself() {
     assert_eq!(request["req_count"], info["req_count"]);
     assert_members!(request => {"req_time": 1.5, "status": 503});
     assert_eq!(request["tags"], info["tags"]);
-    assert_eq!(
-        request["doc_size"].as_f64().unwrap() * 1024.0,
-        said.out.len() as f64
-    );
+    assert_eq!(request["doc_size"].as_f64().unwrap() * 1024.0, said.out.len() as f64);
     let peak = info["mem_peak_usage"].as_f64().unwrap() / 1024.0;
-    assert_eq!(
-        request["mem_peak_usage"].as_f64(),
-        Some(peak),
-        "{request:#}"
-    );
+    assert_eq!(request["mem_peak_usage"].as_f64(), Some(peak), "{request:#}");
     // The processor went on for a moment after it was asked.
     for name in ["ru_utime", "ru_stime"] {
-        let (shown, asked) = (
-            request[name].as_f64().unwrap(),
-            info[name].as_f64().unwrap(),
-        );
-        assert!(
-            shown >= asked - 2e-6 && shown < asked + 1.0,
-            "{name}: {shown}, {asked}"
-        );
+        let (shown, asked) = (request[name].as_f64().unwrap(), info[name].as_f64().unwrap());
+        assert!(shown >= asked - 2e-6 && shown < asked + 1.0, "{name}: {shown}, {asked}");
     }
 
     // Timers: two that ran, and two of equal tags that the extension sends as one.
     assert_eq!(request["timers_cnt"], 3, "{request:#}");
-    for (measured, op, hits) in [
-        (&info["timers"][0], "read", 1),
-        (&info["timers"][1], "write", 3),
-    ] {
+    for (measured, op, hits) in [(&info["timers"][0], "read", 1), (&info["timers"][1], "write", 3)]
+    {
         let timer = timer(&request, "op", op);
         assert_eq!(timer["tags"], measured["tags"], "{timer}");
         assert_eq!(timer["hit_count"], hits, "{timer}");
         assert!(timer["value"].as_f64().unwrap() >= 0.001, "{timer}");
-        for (shown, told) in [
-            ("value", "value"),
-            ("ru_utime", "ru_utime"),
-            ("ru_stime", "ru_stime"),
-        ] {
+        for (shown, told) in
+            [("value", "value"), ("ru_utime", "ru_utime"), ("ru_stime", "ru_stime")]
+        {
             assert_eq!(
                 timer[shown].as_f64(),
                 Some(on_the_wire(&measured[told])),
@@ -170,28 +147,19 @@ fn a_script_is_shown_with_what_it_measured_itself() {
         }
     }
     let cache = timer(&request, "group", "cache");
-    assert_eq!(
-        (&cache["hit_count"], &cache["value"]),
-        (&Json::from(2), &Json::from(0.2625))
-    );
+    assert_eq!((&cache["hit_count"], &cache["value"]), (&Json::from(2), &Json::from(0.2625)));
 
     // And the reports have it under its names.
     let row = &site
         .json("/api/v1/reports/report_by_hostname_server_and_script?script_name=/measured.php")["rows"]
         [0];
     assert_eq!(row["index_value"], "php-host:php.example//measured.php");
-    assert_eq!(
-        (&row["req_count"], &row["req_time_total"]),
-        (&Json::from(1), &Json::from(1.5))
-    );
+    assert_eq!((&row["req_count"], &row["req_time_total"]), (&Json::from(1), &Json::from(1.5)));
     let groups = site.json("/api/v1/reports/groups?sort=tag_value");
     let groups = groups["rows"].as_array().unwrap();
     assert_eq!(groups.len(), 2, "{groups:?}");
     assert_eq!(groups[0]["timer_value"], 0.2625);
-    assert_eq!(
-        (&groups[1]["tag_value"], &groups[1]["hit_count"]),
-        (&"db".into(), &Json::from(4))
-    );
+    assert_eq!((&groups[1]["tag_value"], &groups[1]["hit_count"]), (&"db".into(), &Json::from(4)));
 }
 
 /// `php -S`, stopped by its own process when dropped.
@@ -204,23 +172,15 @@ impl WebServer {
     fn start(site: &Site, directory: &Path) -> Self {
         let address = free_address("127.77.0.5");
         let mut command = php(site);
-        command
-            .args(["-S", &address.to_string(), "-t"])
-            .arg(directory);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(["-S", &address.to_string(), "-t"]).arg(directory);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut server = Running(command.spawn().unwrap());
         let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
         let started = lines.find(|line| line.as_ref().unwrap().contains(" started"));
         assert!(started.is_some(), "php -S {address} did not start");
         // Read on, so that it never waits for somebody to do so.
         std::thread::spawn(move || lines.for_each(drop));
-        Self {
-            _server: server,
-            address,
-        }
+        Self { _server: server, address }
     }
 
     fn get(&self, path: &str) -> (u16, String) {
@@ -256,10 +216,7 @@ fn a_page_of_a_web_server_is_in_the_report_within_a_second() {
     assert!(quickest < Duration::from_secs(1), "{quickest:?}");
     assert_eq!(server.get("/missing.php").0, 404);
     let missing = request(site, "/missing.php");
-    assert_eq!(
-        (&missing["status"], &missing["timers_cnt"]),
-        (&Json::from(404), &Json::from(0))
-    );
+    assert_eq!((&missing["status"], &missing["timers_cnt"]), (&Json::from(404), &Json::from(0)));
     assert_eq!(missing["doc_size"].as_f64().unwrap() * 1024.0, 2.0);
 
     // Oldest first: the order in which they were loaded.
@@ -272,21 +229,11 @@ fn a_page_of_a_web_server_is_in_the_report_within_a_second() {
         let told: Json = serde_json::from_str(body).unwrap();
         let timer = timer(&request, "group", "mysql");
         assert_eq!(timer["tags"], told["timer"]["tags"]);
-        assert_eq!(
-            timer["value"].as_f64(),
-            Some(on_the_wire(&told["timer"]["value"])),
-            "{told}"
-        );
-        assert_eq!(
-            request["doc_size"].as_f64().unwrap() * 1024.0,
-            body.len() as f64
-        );
+        assert_eq!(timer["value"].as_f64(), Some(on_the_wire(&told["timer"]["value"])), "{told}");
+        assert_eq!(request["doc_size"].as_f64().unwrap() * 1024.0, body.len() as f64);
         // The request took longer than its timer, and less than the test.
         let time = request["req_time"].as_f64().unwrap();
-        assert!(
-            time >= timer["value"].as_f64().unwrap() && time < 60.0,
-            "{request}"
-        );
+        assert!(time >= timer["value"].as_f64().unwrap() && time < 60.0, "{request}");
         assert_eq!(
             (&request["status"], &request["tags"]["page"]),
             (&Json::from(200), &"home".into())
@@ -294,9 +241,6 @@ fn a_page_of_a_web_server_is_in_the_report_within_a_second() {
         sizes += body.len();
     }
     let report = site.json("/api/v1/reports/report_by_script_and_status?script_name=/index.php");
-    assert_eq!(
-        report["rows"][0]["traffic_total"].as_f64().unwrap() * 1024.0,
-        sizes as f64
-    );
+    assert_eq!(report["rows"][0]["traffic_total"].as_f64().unwrap() * 1024.0, sizes as f64);
     assert_eq!(report["rows"][0]["index_value"], "200:/index.php");
 }

@@ -30,11 +30,7 @@ const SETTINGS: &[&str] = if DEBUG {
         "pool.stats_history=1h",
     ]
 } else {
-    &[
-        "pool.timer_pool_size=4000000",
-        "ingest.stats_gathering_period=3s",
-        "pool.stats_history=1h",
-    ]
+    &["pool.timer_pool_size=4000000", "ingest.stats_gathering_period=3s", "pool.stats_history=1h"]
 };
 /// Rows that left a full pool by the time that everything else is full too.
 const EVICTED: u64 = if DEBUG { 75_000 } else { 500_000 };
@@ -54,11 +50,8 @@ fn packet(number: u64) -> Vec<u8> {
     // StringInterner of 64 bytes, which is what a word may have on average.
     let word =
         |kind: &str, number: u64| format!("{kind}{number:0>width$}", width = 64 - kind.len());
-    let mut request = model::Request::named(
-        word("host", number),
-        word("server", 0),
-        word("script", number),
-    );
+    let mut request =
+        model::Request::named(word("host", number), word("server", 0), word("script", number));
     // Numbers are keys too, and are no words.
     request.status = Some(number as u32);
     request.request_time = Some(0.001 * (number % 1000) as f32);
@@ -68,10 +61,7 @@ fn packet(number: u64) -> Vec<u8> {
             [("a", set % 1000), ("b", set / 1000), ("c", 0), ("d", 0)]
                 .map(|(name, value)| (name.to_owned(), word(name, value)))
                 .to_vec();
-        let tags: Vec<_> = tags
-            .iter()
-            .map(|(name, value)| (&**name, &**value))
-            .collect();
+        let tags: Vec<_> = tags.iter().map(|(name, value)| (&**name, &**value)).collect();
         request.add_timer(1, 0.0001, &tags);
     }
     request.encode_to_vec()
@@ -155,11 +145,8 @@ fn what_is_resident_with_everything_full_is_the_plan() {
     let planned = plan.total_bytes() - answers * 2 / (READERS as u64 + 2) - kept - unused;
     let ratio = resident as f64 / planned as f64;
     // Worth seeing even when it is right.
-    writeln!(
-        std::io::stderr(),
-        "{resident} bytes resident, {planned} planned: {ratio:.3}"
-    )
-    .unwrap();
+    writeln!(std::io::stderr(), "{resident} bytes resident, {planned} planned: {ratio:.3}")
+        .unwrap();
     assert!(
         WITHIN.contains(&ratio),
         "{resident} bytes resident, {planned} planned: {ratio:.3}\n{plan}\n{status:?}"

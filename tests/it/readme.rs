@@ -55,10 +55,7 @@ fn run_block(site: &Site, block: &str) -> Said {
     let block = block
         .replace("127.0.0.1:30080", &http)
         .replace("127.0.0.1:30002", &udp)
-        .replace(
-            "-P 33306",
-            &format!("-P {}", site.mysql.map_or(0, |mysql| mysql.port())),
-        )
+        .replace("-P 33306", &format!("-P {}", site.mysql.map_or(0, |mysql| mysql.port())))
         .replace("pinbad load ", &format!("pinbad load --target {udp} "))
         .replace("pinbad top ", &format!("pinbad top --url {http} "))
         .replace("pinbad tail ", &format!("pinbad tail --url {http} "))
@@ -104,21 +101,14 @@ fn assert_alike(shown: &Block<'_>, said: &Said) {
             line.contains([',', '\t']) && line.chars().all(names)
         };
         if let Some(head) = shown.text.lines().find(is_head) {
-            assert!(
-                said.out.lines().any(|line| line.trim_end() == head),
-                "{}",
-                context()
-            );
+            assert!(said.out.lines().any(|line| line.trim_end() == head), "{}", context());
         }
         assert!(!said.out.contains("\"detail\""), "{}", context());
     }
 }
 
 fn members(answer: &Json) -> Vec<&String> {
-    answer
-        .as_object()
-        .map(|object| object.keys().collect())
-        .unwrap_or_default()
+    answer.as_object().map(|object| object.keys().collect()).unwrap_or_default()
 }
 
 #[test]
@@ -133,11 +123,7 @@ fn the_commands_of_the_readme_and_the_manual_do_what_they_say() {
     await_condition("its busiest script has a chart", || {
         let series = "/api/v1/reports/report_by_script_name/series?script_name=/catalog/search.php";
         let reply = site.get(series);
-        if reply.status == 200 {
-            Ok(())
-        } else {
-            Err(reply)
-        }
+        if reply.status == 200 { Ok(()) } else { Err(reply) }
     });
     for page in PAGES {
         let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page));
@@ -155,17 +141,10 @@ fn run_page(site: &Site, blocks: &[Block<'_>]) -> usize {
             continue;
         }
         let said = run_block(site, block.text);
-        let shown = blocks
-            .get(at + 1)
-            .filter(|next| matches!(next.language, "json" | "text"));
+        let shown = blocks.get(at + 1).filter(|next| matches!(next.language, "json" | "text"));
         // An import that leaves something out is done and says so in its exit code too.
         let partly = shown.is_some_and(|shown| shown.text.contains("\nnot taken "));
-        assert_eq!(
-            said.code,
-            Some(i32::from(partly)),
-            "{}: {said:#?}",
-            block.text
-        );
+        assert_eq!(said.code, Some(i32::from(partly)), "{}: {said:#?}", block.text);
         if let Some(shown) = shown {
             assert_alike(shown, &said);
         }

@@ -55,8 +55,7 @@ fn judged(site: &Site, name: &str) -> Json {
 fn marks(site: &Site) -> Vec<String> {
     let found = site.json("/api/v1/annotations?tag=release");
     let rows = found["rows"].as_array().unwrap().iter();
-    rows.map(|row| row["text"].as_str().unwrap().to_owned())
-        .collect()
+    rows.map(|row| row["text"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -79,11 +78,7 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     let mut sender = Sender::new(site);
     (0..25).for_each(|_| sender.send(&first.encode_to_vec()));
     sender.at_rest();
-    await_until(
-        "the tag is found",
-        || site.json(ALL),
-        |it| it["tag"] == "release",
-    );
+    await_until("the tag is found", || site.json(ALL), |it| it["tag"] == "release");
     assert_eq!(site.json(report)["rows"][0]["tag_release"], "1.0");
     site.delete(report).problem(409);
     pass(site, &clock, WINDOW * 1_000);
@@ -112,15 +107,9 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     assert!(text.starts_with("slower: /checkout +2"), "{text}");
     // At the same mix: half of /checkout, which went from 0.2 s to 0.25 s, and half of /search.
     let [before, after] = [0, 1].map(|at| verdict["same_mix_p50"][at].as_f64().unwrap());
-    assert!(
-        (0.25..0.30).contains(&before) && after > 1.05 * before,
-        "{slow}"
-    );
+    assert!((0.25..0.30).contains(&before) && after > 1.05 * before, "{slow}");
     let p95 = [0, 1].map(|at| verdict["same_mix_p95"][at].as_f64().unwrap());
-    assert!(
-        p95.into_iter().all(|it| (0.34..0.42).contains(&it)),
-        "{slow}"
-    );
+    assert!(p95.into_iter().all(|it| (0.34..0.42).contains(&it)), "{slow}");
     assert_has!(site.get("/releases").body => " on average; p50 ", "; p95 ");
     assert_members!(slow => {"first_seen": began, "requests": 240});
     assert_eq!(
@@ -164,9 +153,6 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     let few = judged(site, "1.3");
     assert_eq!(few["verdict"]["result"], "not enough to judge", "{few}");
     let known = ["Release 1.3", "Release 1.2", "Release 1.1", "Release 1.0"];
-    assert_eq!(
-        await_until("all are marked", || marks(site), |it| it.len() > 3),
-        known
-    );
+    assert_eq!(await_until("all are marked", || marks(site), |it| it.len() > 3), known);
     here.stop();
 }

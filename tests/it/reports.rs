@@ -31,12 +31,8 @@ const FRONT: [&str; 14] = [
     "traffic_per_sec",
 ];
 /// Columns after the keys.
-const BACK: [&str; 4] = [
-    "memory_footprint_total",
-    "memory_footprint_percent",
-    "req_time_median",
-    "index_value",
-];
+const BACK: [&str; 4] =
+    ["memory_footprint_total", "memory_footprint_percent", "req_time_median", "index_value"];
 
 /// Name, key columns, and how `index_value` is made of them: the names of keys in braces.
 pub(crate) const REPORTS: [(&str, &[&str], &str); 18] = cases![
@@ -132,31 +128,20 @@ impl Sums {
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        100.0 * part as f64 / whole as f64
-    }
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
 
 #[track_caller]
 fn assert_close(row: &Json, column: &str, expected: f64) {
-    let shown = row[column]
-        .as_f64()
-        .unwrap_or_else(|| panic!("{column} in {row}"));
+    let shown = row[column].as_f64().unwrap_or_else(|| panic!("{column} in {row}"));
     let slack = 1e-9 * expected.abs().max(1e-3);
-    assert!(
-        (shown - expected).abs() <= slack,
-        "{column}: {shown}, not {expected}, in {row}"
-    );
+    assert!((shown - expected).abs() <= slack, "{column}: {shown}, not {expected}, in {row}");
 }
 
 /// Packets of real PHP, and two hundred more so that rows are more than one request each.
 fn packets() -> Vec<Vec<u8>> {
     let php = corpus_names();
-    let php = php
-        .iter()
-        .filter(|name| name.starts_with("php-") || *name == "spec-vector");
+    let php = php.iter().filter(|name| name.starts_with("php-") || *name == "spec-vector");
     let mut packets: Vec<_> = php.map(|name| corpus(name)).collect();
     for number in 0..200_u32 {
         let host = format!("host-{}", number % 3);
@@ -193,10 +178,8 @@ fn daemon_with(packets: &[Vec<u8>]) -> Here {
 fn every_base_report_is_a_recount_of_the_packets() {
     let packets = packets();
     let here = daemon_with(&packets);
-    let counted: Vec<_> = packets
-        .iter()
-        .map(|packet| Counted::of(&Request::decode(&**packet).unwrap()))
-        .collect();
+    let counted: Vec<_> =
+        packets.iter().map(|packet| Counted::of(&Request::decode(&**packet).unwrap())).collect();
     let mut all = Sums::default();
     counted.iter().for_each(|one| all.add(one));
 
@@ -210,19 +193,13 @@ fn every_base_report_is_a_recount_of_the_packets() {
         assert_eq!(report["report"], name);
         assert_eq!(report["window_seconds"], 900);
         assert_eq!(report["covered_seconds"], 10, "{name}");
-        assert_eq!(
-            report["total_rows"].as_u64(),
-            Some(groups.len() as u64),
-            "{name}"
-        );
+        assert_eq!(report["total_rows"].as_u64(), Some(groups.len() as u64), "{name}");
         let columns: Vec<_> = FRONT.iter().chain(keys).chain(&BACK).collect();
         for row in report["rows"].as_array().unwrap() {
             let shown: Vec<_> = row.as_object().unwrap().keys().collect();
             assert_eq!(shown, columns, "{name}");
             let texts: Vec<_> = keys.iter().map(|key| text(&row[key])).collect();
-            let sums = groups
-                .remove(&texts)
-                .unwrap_or_else(|| panic!("{name}: {row}"));
+            let sums = groups.remove(&texts).unwrap_or_else(|| panic!("{name}: {row}"));
             assert_row(row, &sums, &all);
             let named = keys.iter().zip(&texts);
             let index = named.fold(index.to_owned(), |index, (key, text)| {
@@ -237,9 +214,7 @@ fn every_base_report_is_a_recount_of_the_packets() {
 }
 
 fn text(value: &Json) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Ten seconds are covered.
@@ -261,11 +236,7 @@ fn assert_row(row: &Json, sums: &Sums, all: &Sums) {
     assert_close(row, "traffic_percent", percent(sums.document, all.document));
     assert_close(row, "traffic_per_sec", kib(sums.document) / 10.0);
     assert_close(row, "memory_footprint_total", kib(sums.footprint));
-    assert_close(
-        row,
-        "memory_footprint_percent",
-        percent(sums.footprint, all.footprint),
-    );
+    assert_close(row, "memory_footprint_percent", percent(sums.footprint, all.footprint));
     assert_median(row, sums);
 }
 
@@ -273,10 +244,7 @@ fn assert_row(row: &Json, sums: &Sums, all: &Sums) {
 #[track_caller]
 fn assert_median(row: &Json, sums: &Sums) {
     let (shown, median) = (row["req_time_median"].as_f64().unwrap(), sums.median());
-    assert!(
-        (shown - median).abs() <= (median * 0.01).max(1e-6),
-        "{median} in {row}"
-    );
+    assert!((shown - median).abs() <= (median * 0.01).max(1e-6), "{median} in {row}");
 }
 
 #[track_caller]
@@ -324,11 +292,7 @@ fn tag_reports_are_a_recount_too_when_made_after_the_packets_came() {
         assert_eq!(reply.status, 201, "{reply:?}");
         let rows = here.site.rows(name);
         let key = reply.json()["keys"][0].as_str().unwrap().to_owned();
-        let seconds = if name != "v2" {
-            "timer_value"
-        } else {
-            "time_total"
-        };
+        let seconds = if name != "v2" { "timer_value" } else { "time_total" };
         for row in &rows {
             let (requests, hits, us) = timers[row[&key].as_str().unwrap()];
             assert_eq!(row["req_count"].as_u64(), Some(requests), "{name}: {row}");
@@ -337,10 +301,7 @@ fn tag_reports_are_a_recount_too_when_made_after_the_packets_came() {
         }
         assert_eq!(rows.len(), timers.len(), "{name}: {rows:?}");
     }
-    let reply = here.site.post(
-        "/api/v1/reports",
-        r#"{"name": "e", "comment": "rtag_info:env"}"#,
-    );
+    let reply = here.site.post("/api/v1/reports", r#"{"name": "e", "comment": "rtag_info:env"}"#);
     assert_eq!(reply.status, 201, "{reply:?}");
     let rows = here.site.rows("e");
     assert_eq!(rows.len(), envs.len(), "{rows:?}");

@@ -60,11 +60,7 @@ fn packet(n: u64) -> Vec<u8> {
     }
     for timer in 0..n % 4 {
         let op = format!("op{}", (n + timer) % 20);
-        sent.add_timer(
-            timer as u32 + 1,
-            0.125,
-            &[("group", "db"), ("op", op.as_str())],
-        );
+        sent.add_timer(timer as u32 + 1, 0.125, &[("group", "db"), ("op", op.as_str())]);
     }
     sent.encode_to_vec()
 }
@@ -249,9 +245,7 @@ fn a_damaged_snapshot_is_set_aside_and_named() {
         let log = program.log();
         let named = log.iter().find(|line| {
             line["level"] == "ERROR"
-                && line["reason"]
-                    .as_str()
-                    .is_some_and(|it| it.contains(reason))
+                && line["reason"].as_str().is_some_and(|it| it.contains(reason))
         });
         let aside = named.unwrap_or_else(|| panic!("{reason}: {log:?}"))["set_aside"].clone();
         assert_eq!(std::fs::read(aside.as_str().unwrap()).unwrap(), bad);
@@ -280,13 +274,7 @@ fn new_folders_are_named_and_a_damaged_snapshot_is_replaced_by_history() {
     });
     let made: Vec<Json> = made.map(|line| line["dir"].clone()).collect();
     assert_eq!(made, [folder.to_str().unwrap(), history.to_str().unwrap()]);
-    assert_eq!(
-        program
-            .site
-            .send((0..300).map(packet))
-            .count("requests_merged"),
-        300
-    );
+    assert_eq!(program.site.send((0..300).map(packet)).count("requests_merged"), 300);
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     std::fs::write(folder.join("snapshot"), "damaged").unwrap();
@@ -342,11 +330,7 @@ fn taken_at_the_stop(packets: u64) -> u64 {
     let program = Program::serve(&refs(&settings));
     let status = program.site.status();
     status.assert_accounted();
-    assert_eq!(
-        status.count("kernel_drops"),
-        0,
-        "the buffer was to hold them all"
-    );
+    assert_eq!(status.count("kernel_drops"), 0, "the buffer was to hold them all");
     let came = status.count("datagrams_received");
     assert_eq!(status.count("requests_merged"), came);
     came
@@ -376,11 +360,7 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
                 message == "Reloaded the configuration."
                     || message.starts_with("Cannot reload the configuration")
             });
-            if lines.count() == count {
-                Ok(log)
-            } else {
-                Err(log.clone())
-            }
+            if lines.count() == count { Ok(log) } else { Err(log.clone()) }
         })
     };
 
@@ -411,11 +391,7 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
     assert_eq!(program.site.get("/api/v1/reports/goes").status, 404);
     assert_eq!(program.site.rows("stays"), stays);
     assert_eq!(program.site.rows("differs").len(), 3, "by host now");
-    assert_eq!(
-        program.site.rows("new").len(),
-        20,
-        "filled from what was there"
-    );
+    assert_eq!(program.site.rows("new").len(), 20, "filled from what was there");
     let window = program.site.json("/api/v1/reports/info?limit=0")["window_seconds"].clone();
     assert_eq!(window, 900, "the old value stays");
     let detail = program.site.delete("/api/v1/reports/stays").problem(409);

@@ -52,11 +52,7 @@ cut = "x"
 
 /// The texts of one column, sorted.
 fn texts(table: &dyn Table, column: &str) -> Vec<String> {
-    let at = table
-        .columns()
-        .iter()
-        .position(|c| c.name == column)
-        .unwrap();
+    let at = table.columns().iter().position(|c| c.name == column).unwrap();
     let mut texts: Vec<_> = (0..table.len())
         .map(|row| match table.value(row, at) {
             pinbad::value::Value::Text(text) => text.into_owned(),
@@ -92,19 +88,10 @@ fn readers_see_rewritten_names_and_the_status_what_each_rule_did() {
 
     let question = ReportQuestion::default();
     let report = |name: &str| catalog.report(name, &question).unwrap().table;
-    assert_eq!(
-        texts(&*report("by_script"), "script_name"),
-        ["/index.php", "/user/*"]
-    );
+    assert_eq!(texts(&*report("by_script"), "script_name"), ["/index.php", "/user/*"]);
     assert_eq!(texts(&*report("by_server"), "tag_value"), ["db-*"]);
-    let search = RequestSearch {
-        limit: 100,
-        ..RequestSearch::default()
-    };
-    let question = RequestQuestion {
-        search,
-        ..RequestQuestion::default()
-    };
+    let search = RequestSearch { limit: 100, ..RequestSearch::default() };
+    let question = RequestQuestion { search, ..RequestQuestion::default() };
     let page = catalog.requests(&question).unwrap();
     let mut raw = texts(&*page.table, "script_name");
     raw.dedup();
@@ -115,11 +102,7 @@ fn readers_see_rewritten_names_and_the_status_what_each_rule_did() {
         let rule = &status["rewrites"][at];
         let texts = ["field", "form", "pattern", "replace", "place", "remark"];
         let texts = texts.map(|member| rule[member].as_str().unwrap_or("-").to_owned());
-        (
-            texts.join(" | "),
-            rule["tried"].as_u64(),
-            rule["matched"].as_u64(),
-        )
+        (texts.join(" | "), rule["tried"].as_u64(), rule["matched"].as_u64())
     };
     for (at, shown, tried, matched) in cases![
         0 => "script_name | cut | ? |  | rules.toml:18 | -", 20, 15;

@@ -85,16 +85,9 @@ fn reports_made_at_run_time_survive_a_restart_and_so_does_dropping_them() {
     let site = in_dir(&dir);
     for form in &forms {
         let (status, reply) = site.post(form);
-        assert_eq!(
-            (status, &reply["persistent"]),
-            (201, &json!(true)),
-            "{reply}"
-        );
+        assert_eq!((status, &reply["persistent"]), (201, &json!(true)), "{reply}");
     }
-    assert_eq!(
-        site.delete("gone"),
-        (200, json!({"dropped": "gone", "persistent": true}))
-    );
+    assert_eq!(site.delete("gone"), (200, json!({"dropped": "gone", "persistent": true})));
     let listed =
         |site: &Reports| ["by_group", "v2", "native", "who"].map(|name| site.listed(name).unwrap());
     let before = listed(&site);
@@ -127,10 +120,7 @@ fn without_a_folder_nothing_is_kept_and_the_reply_says_so() {
     assert_members!(reply => {"persistent": false});
     assert_eq!(site.listed("mine").unwrap()["persistent"], false);
     assert_eq!(site.listed("info").unwrap()["persistent"], true);
-    assert_eq!(
-        site.delete("mine"),
-        (200, json!({"dropped": "mine", "persistent": false}))
-    );
+    assert_eq!(site.delete("mine"), (200, json!({"dropped": "mine", "persistent": false})));
 }
 
 #[test]
@@ -182,10 +172,7 @@ fn a_report_that_is_now_configured_stays_in_the_file() {
     let site = in_dir(dir.path());
     assert_eq!(site.define("mine", "tag_info:a"), 201);
     drop(site);
-    let site = start(&[
-        &setting,
-        "report=[{name = \"mine\", comment = \"tag_info:b\"}]",
-    ]);
+    let site = start(&[&setting, "report=[{name = \"mine\", comment = \"tag_info:b\"}]"]);
     let listed = site.listed("mine").unwrap();
     assert_members!(listed => {"comment": "tag_info:b", "defined": "configuration"});
     assert_eq!(site.delete("mine").0, 409);
@@ -211,10 +198,7 @@ fn a_kept_definition_that_cannot_be_can_be_dropped_or_made_anew() {
     drop(site);
     let text = std::fs::read_to_string(dir.path().join("reports.json")).unwrap();
     let file: Json = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        file,
-        json!({"version": 1, "reports": [{"name": "odder", "comment": "report1"}]})
-    );
+    assert_eq!(file, json!({"version": 1, "reports": [{"name": "odder", "comment": "report1"}]}));
 }
 
 #[test]
@@ -313,11 +297,7 @@ fn a_report_of_pinba2_has_the_window_of_its_comment_and_a_table_of_now_has_none(
         "what" => "v2/stats", 0;
     ] {
         let (status, made) = site.post(&json!({"name": name, "comment": comment}));
-        assert_eq!(
-            (status, &made["window_seconds"]),
-            (201, &json!(window)),
-            "{made}"
-        );
+        assert_eq!((status, &made["window_seconds"]), (201, &json!(window)), "{made}");
         let read = site.get(&format!("/api/v1/reports/{name}"));
         assert_eq!(read["window_seconds"], json!(window), "{read}");
     }
@@ -396,16 +376,10 @@ fn a_dump_is_imported_into_a_running_daemon() {
     drop(site);
     let (code, _, err) = program(&["import", &dump, "--config", &config]);
     assert_eq!(code, Some(1));
-    assert!(
-        err.starts_with(&format!("pinbad: http://{address}: ")),
-        "{err}"
-    );
+    assert!(err.starts_with(&format!("pinbad: http://{address}: ")), "{err}");
     let (code, _, err) = program(&["import", "/nowhere.sql"]);
     assert_eq!(code, Some(1));
-    assert!(
-        err.starts_with("pinbad: cannot read /nowhere.sql: "),
-        "{err}"
-    );
+    assert!(err.starts_with("pinbad: cannot read /nowhere.sql: "), "{err}");
 }
 
 #[test]
@@ -453,18 +427,12 @@ fn tables_tells_what_is_left_out_and_what_is_corrupt() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("reports.json");
     let setting = format!("state.dir={}", dir.path().display());
-    std::fs::write(
-        &file,
-        r#"{"version": 1, "reports": [{"name": "odd", "comment": "odd"}]}"#,
-    )
-    .unwrap();
+    std::fs::write(&file, r#"{"version": 1, "reports": [{"name": "odd", "comment": "odd"}]}"#)
+        .unwrap();
     let (code, sql, err) = program(&["tables", "--set", &setting]);
     assert_eq!(code, Some(0));
     assert_eq!(sql.matches("CREATE TABLE").count(), 27);
-    assert!(
-        err.starts_with("pinbad: left out odd: COMMENT 'odd'"),
-        "{err}"
-    );
+    assert!(err.starts_with("pinbad: left out odd: COMMENT 'odd'"), "{err}");
     std::fs::write(&file, "half").unwrap();
     let (code, _, err) = program(&["tables", "--set", &setting]);
     assert_eq!(code, Some(1));

@@ -35,12 +35,7 @@ fn limit(program: &Program, spare: Option<u64>) -> u64 {
 /// Processor time that a process, or this thread, has used, in clock ticks of 10 ms.
 fn ticks(of: &str) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
-    let fields: Vec<_> = stat
-        .rsplit(')')
-        .next()
-        .unwrap()
-        .split_whitespace()
-        .collect();
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
@@ -61,9 +56,7 @@ fn ask_on(stream: &mut TcpStream, target: &str) -> std::io::Result<String> {
 
 fn connect(site: &Site) -> TcpStream {
     let stream = TcpStream::connect(site.http).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_millis(300)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     stream
 }
 
@@ -97,9 +90,7 @@ fn without_descriptors_it_goes_on_and_comes_back() {
     let site = &program.site;
     let mut packets = Sender::new(site);
     let mut served = connect(site);
-    served
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    served.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert!(ask_on(&mut served, "/healthz").unwrap().contains("200 OK"));
     let most = limit(&program, Some(SPARE));
     let others: Vec<TcpStream> = (0..SPARE + 20).map(|_| asking(site)).collect();
@@ -147,10 +138,7 @@ fn without_descriptors_it_goes_on_and_comes_back() {
     // Once a minute, however often a place became free in between: those that are served and say
     // nothing leave, and others take their places.
     let most = 1 + began.elapsed().as_secs() / 60;
-    assert!(
-        (1..=most).contains(&(said as u64)),
-        "{said} times: {lines:?}"
-    );
+    assert!((1..=most).contains(&(said as u64)), "{said} times: {lines:?}");
 }
 
 /// Clients that ask for a large answer and do not read it keep their own connections busy and

@@ -72,13 +72,7 @@ impl Screen {
                 seen.bytes.extend_from_slice(&bytes[..count]);
             }
         });
-        Self {
-            keyboard,
-            child: Running(child),
-            seen,
-            reader,
-            gone,
-        }
+        Self { keyboard, child: Running(child), seen, reader, gone }
     }
 
     /// Presses keys.
@@ -99,11 +93,7 @@ impl Screen {
     pub(crate) fn await_text(&self, text: &str) -> String {
         await_condition(&format!("{text:?} on the screen"), || {
             let lines = self.lines();
-            lines
-                .iter()
-                .find(|line| line.contains(text))
-                .cloned()
-                .ok_or(lines)
+            lines.iter().find(|line| line.contains(text)).cloned().ok_or(lines)
         })
     }
 
@@ -148,9 +138,8 @@ impl Screen {
     /// Waits for the program's end, and until all that it has written is to be seen.
     #[track_caller]
     pub(crate) fn end(&mut self) -> ExitStatus {
-        let status = await_condition("the program ends", || {
-            self.child.try_wait().unwrap().ok_or(())
-        });
+        let status =
+            await_condition("the program ends", || self.child.try_wait().unwrap().ok_or(()));
         await_condition("all of it is read", || match self.reader.is_finished() {
             true => Ok(()),
             false => Err(()),
@@ -160,11 +149,6 @@ impl Screen {
 }
 
 fn set_size(terminal: impl std::os::fd::AsFd, columns: u16, rows: u16) {
-    let size = Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(terminal, size).unwrap();
 }

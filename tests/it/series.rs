@@ -20,11 +20,7 @@ fn line(here: &Here, query: &str, to: u64) -> Json {
         let from = line["from"].as_u64().unwrap();
         let points = line["points"].as_array().unwrap().len() as u64;
         let step = line["step"].as_u64().unwrap();
-        if from + points * step >= to {
-            Ok(line)
-        } else {
-            Err(line)
-        }
+        if from + points * step >= to { Ok(line) } else { Err(line) }
     })
 }
 
@@ -41,11 +37,7 @@ fn what_was_sent_is_drawn_second_by_second() {
     // fourth.
     for second in 1..=6_u64 {
         for n in 0..second {
-            let status = if second.is_multiple_of(2) && n == 0 {
-                500
-            } else {
-                200
-            };
+            let status = if second.is_multiple_of(2) && n == 0 { 500 } else { 200 };
             sender.send(&packet("/a", status, 0.1 * (n + 1) as f32));
         }
         if second == 4 {
@@ -59,10 +51,7 @@ fn what_was_sent_is_drawn_second_by_second() {
     let known = |values: &[f64]| -> Vec<Option<f64>> { values.iter().copied().map(Some).collect() };
 
     let a = "report_by_script_name/series?script_name=/a";
-    assert_eq!(
-        ask(&format!("{a}&metric=req_count")),
-        known(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    );
+    assert_eq!(ask(&format!("{a}&metric=req_count")), known(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
     assert_eq!(
         ask(&format!("{a}&metric=error_percent")),
         known(&[0.0, 50.0, 0.0, 25.0, 0.0, 100.0 / 6.0])
@@ -87,15 +76,9 @@ fn what_was_sent_is_drawn_second_by_second() {
     let shown = "/api/v1/reports/report_by_script_name?percentiles=50";
     let shown = here.site.json(shown)["rows"].as_array().unwrap().clone();
     let shown = shown.iter().find(|row| row["script_name"] == "/a").unwrap();
-    let whole_line = line(
-        &here,
-        &format!("{a}&metric=p50&step=3600&from={}", from - from % 3600),
-        end,
-    );
-    assert_eq!(
-        points(&whole_line).last().copied().flatten(),
-        shown["p50"].as_f64()
-    );
+    let whole_line =
+        line(&here, &format!("{a}&metric=p50&step=3600&from={}", from - from % 3600), end);
+    assert_eq!(points(&whole_line).last().copied().flatten(), shown["p50"].as_f64());
 
     // Timers, by the tag of a report of the configuration.
     let db = "groups/series?group_value=db&metric=hit_count";
@@ -106,11 +89,7 @@ fn what_was_sent_is_drawn_second_by_second() {
     assert_eq!(ask(&db), known(&[2.0, 4.0, 6.0, 10.0, 10.0, 12.0]));
 
     // Larger steps add up; the head says what the points are.
-    let head = line(
-        &here,
-        &format!("{a}&metric=time_total&step=3&from={from}"),
-        end,
-    );
+    let head = line(&here, &format!("{a}&metric=time_total&step=3&from={from}"), end);
     assert_eq!(
         (&head["report"], &head["key"]["script_name"], &head["unit"]),
         (&"report_by_script_name".into(), &"/a".into(), &"s".into())
@@ -127,11 +106,7 @@ fn what_is_not_kept_says_so_and_why() {
     here.site.send([packet("/a", 200, 0.1)]);
     clock.advance_ms(2000);
     let site = &here.site;
-    line(
-        &here,
-        "report_by_status/series?status=200&from=1700000000",
-        START_SECS + 2,
-    );
+    line(&here, "report_by_status/series?status=200&from=1700000000", START_SECS + 2);
     let get = |query: &str| site.get(&format!("/api/v1/reports/{query}"));
     assert!(get("nope/series").problem(404).contains("no report called"));
     let untracked = get("report_by_hostname/series").problem(404);
@@ -200,11 +175,7 @@ fn a_report_made_at_run_time_has_charts() {
     assert_eq!(reply.status, 201, "{}", reply.body);
     let ask = |query: &str, seconds: u64| {
         let to = START_SECS + seconds;
-        points(&line(
-            &here,
-            &format!("own/series?{query}&from={START_SECS}"),
-            to,
-        ))
+        points(&line(&here, &format!("own/series?{query}&from={START_SECS}"), to))
     };
     // It is filled with what is there; a line begins with what comes.
     assert_eq!(here.site.rows("own")[0]["req_count"], 11);
@@ -234,11 +205,7 @@ fn a_report_made_at_run_time_has_charts() {
     let (here, clock) = Here::with_manual_clock(&settings);
     here.site.send([packet("/a", 200, 0.1)]);
     clock.advance_ms(1000);
-    let again = line(
-        &here,
-        &format!("own/series?{a}&from={START_SECS}"),
-        START_SECS + 1,
-    );
+    let again = line(&here, &format!("own/series?{a}&from={START_SECS}"), START_SECS + 1);
     assert_eq!(points(&again).last(), Some(&Some(1.0)));
     here.stop();
 }

@@ -28,15 +28,8 @@ fn stops_cleanly<T>(signal: &str, prepare: impl Fn(&Program) -> T) {
         let (status, time) = program.wait();
         assert_eq!(status.code(), Some(0), "SIG{signal}: {status:?}");
         let log = program.log();
-        let messages: Vec<_> = log
-            .iter()
-            .filter_map(|line| line["message"].as_str())
-            .collect();
-        assert_eq!(
-            messages[messages.len() - 2..],
-            ["Stopping.", "Stopped."],
-            "{log:?}"
-        );
+        let messages: Vec<_> = log.iter().filter_map(|line| line["message"].as_str()).collect();
+        assert_eq!(messages[messages.len() - 2..], ["Stopping.", "Stopped."], "{log:?}");
         let bad: Vec<_> = log.iter().filter(|line| line["level"] == "ERROR").collect();
         assert!(bad.is_empty(), "{bad:?}");
         drop(busy);
@@ -74,13 +67,7 @@ fn load(target: SocketAddr) -> Running {
     let arguments = "load --rate 5000 --duration 30s --timers 3 --corpus 1000 --target";
     let mut command = pinbad();
     command.args(arguments.split(' ')).arg(target.to_string());
-    Running(
-        command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
-    )
+    Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 /// Some that said nothing, some in the middle of a request, some kept alive after an answer.
@@ -122,12 +109,7 @@ fn a_stopped_daemon_leaves_its_ports_to_the_next_one() {
                 &format!("http.listen={http}"),
             ]),
         };
-        assert_eq!(
-            here.site
-                .send([request("h", "s", "/x")])
-                .count("requests_merged"),
-            1
-        );
+        assert_eq!(here.site.send([request("h", "s", "/x")]).count("requests_merged"), 1);
         ports = Some((here.site.udp[0], here.site.http));
         here.stop();
     }
@@ -160,24 +142,14 @@ fn a_second_instance_is_refused_and_told_which_setting_to_change() {
             "http.listen=",
             "mysql.listen=",
         ]);
-        assert_refused(
-            &said,
-            1,
-            &["ingest.listen", "--udp", &udp.to_string(), "in use"],
-        );
+        assert_refused(&said, 1, &["ingest.listen", "--udp", &udp.to_string(), "in use"]);
     }
-    let said = serve(&[
-        "ingest.listen=127.0.0.1:0",
-        &format!("http.listen={http}"),
-        "mysql.listen=",
-    ]);
+    let said =
+        serve(&["ingest.listen=127.0.0.1:0", &format!("http.listen={http}"), "mysql.listen="]);
     assert_refused(&said, 1, &["http.listen", "--http", &http.to_string()]);
     // The first one noticed nothing.
     assert_eq!(
-        first
-            .site
-            .send((0..100).map(|_| request("h", "s", "/x")))
-            .count("requests_merged"),
+        first.site.send((0..100).map(|_| request("h", "s", "/x"))).count("requests_merged"),
         100
     );
 }
@@ -198,16 +170,10 @@ fn usage_errors_end_with_2_and_help_with_0() {
     for command in ["serve", "check", "load", "demo"] {
         let said = run(pinbad().args([command, "--help"]));
         assert_eq!(said.code, Some(0), "{said:?}");
-        assert!(
-            said.out.contains("Usage: pinbad") && said.err.is_empty(),
-            "{said:?}"
-        );
+        assert!(said.out.contains("Usage: pinbad") && said.err.is_empty(), "{said:?}");
     }
     let said = run(pinbad().arg("--version"));
-    assert_eq!(
-        said.out.trim(),
-        concat!("pinbad ", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!(said.out.trim(), concat!("pinbad ", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
@@ -265,25 +231,15 @@ fn check_shows_where_it_listens_and_a_line_of_memory_a_pool() {
         let number = line.split(" MiB").next()?.split_whitespace().last()?;
         number.parse().ok()
     };
-    let memory = said
-        .out
-        .split("Memory, at most")
-        .nth(1)
-        .unwrap()
-        .split("In addition")
-        .next()
-        .unwrap();
+    let memory =
+        said.out.split("Memory, at most").nth(1).unwrap().split("In addition").next().unwrap();
     let (total, lines): (Vec<_>, Vec<_>) = memory
         .lines()
         .filter(|line| line.contains(" MiB"))
         .partition(|line| line.contains("  total"));
     let sum: f64 = lines.iter().filter_map(|line| mib(line)).sum();
     let total = mib(total[0]).unwrap();
-    assert!(
-        lines.len() >= 7 && (sum - total).abs() < 0.1 * lines.len() as f64,
-        "{}",
-        said.out
-    );
+    assert!(lines.len() >= 7 && (sum - total).abs() < 0.1 * lines.len() as f64, "{}", said.out);
 }
 
 #[test]
@@ -310,10 +266,7 @@ fn bad_configurations_are_refused_with_file_line_key_and_what_is_accepted() {
         for command in ["check", "serve"] {
             let said = run(pinbad().args([command, "--config", name]));
             let code = said.code;
-            assert!(
-                code == Some(2) || (command == "serve" && code == Some(1)),
-                "{text}: {said:?}"
-            );
+            assert!(code == Some(2) || (command == "serve" && code == Some(1)), "{text}: {said:?}");
             assert!(said.err.contains(&place), "{place} for {text}: {said:?}");
             for part in parts {
                 assert!(said.err.contains(part), "{part:?} for {text}: {said:?}");
@@ -322,9 +275,7 @@ fn bad_configurations_are_refused_with_file_line_key_and_what_is_accepted() {
     }
     let said = run(pinbad().args(["check", "--config", "/nowhere/pinbad.toml"]));
     assert_refused(&said, 2, &["--config", "/nowhere/pinbad.toml"]);
-    let said = run(pinbad()
-        .arg("check")
-        .env("PINBAD_POOL_STATS_HISTORY", "soon"));
+    let said = run(pinbad().arg("check").env("PINBAD_POOL_STATS_HISTORY", "soon"));
     assert_refused(&said, 2, &["PINBAD_POOL_STATS_HISTORY", "soon", "accepted"]);
     let said = run(pinbad().args(["check", "--set", "pool.nothing=1"]));
     assert_refused(&said, 2, &["--set", "pool.nothing", "request_pool_size"]);
@@ -389,10 +340,7 @@ fn the_log_in_json_is_one_object_a_line() {
     let log = program.log();
     assert!(log.len() > 3, "{log:?}");
     for line in log {
-        assert!(
-            line["message"].is_string() && line["level"].is_string(),
-            "{line}"
-        );
+        assert!(line["message"].is_string() && line["level"].is_string(), "{line}");
         assert!(matches!(line, Json::Object(_)), "{line}");
     }
 }

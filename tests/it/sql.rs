@@ -37,10 +37,7 @@ fn rows_come_in_every_format() {
     let body = here.site.json(COUNTS);
     assert_eq!(body["columns"][0]["name"], "script_name");
     assert_eq!(body["columns"][1]["name"], "req_count");
-    assert_eq!(
-        body["rows"],
-        json!([["/a.php", 3], ["/b.php", 2], ["/c.php", 1]])
-    );
+    assert_eq!(body["rows"], json!([["/a.php", 3], ["/b.php", 2], ["/c.php", 1]]));
 
     let lines = here.site.get(&format!("{COUNTS}&format=ndjson"));
     assert_eq!(lines.content_type, "application/x-ndjson");
@@ -49,10 +46,7 @@ fn rows_come_in_every_format() {
     assert_eq!(first, json!({"script_name": "/a.php", "req_count": 3}));
 
     let csv = here.site.get(&format!("{COUNTS}&format=csv"));
-    assert_eq!(
-        csv.body,
-        "script_name,req_count\r\n/a.php,3\r\n/b.php,2\r\n/c.php,1\r\n"
-    );
+    assert_eq!(csv.body, "script_name,req_count\r\n/a.php,3\r\n/b.php,2\r\n/c.php,1\r\n");
 
     let arrow = here.site.bytes(&format!("{COUNTS}&format=arrow"));
     let mut batches = StreamReader::try_new(&arrow[..], None).unwrap();
@@ -86,9 +80,7 @@ fn what_is_wrong_is_said_with_mysqls_numbers() {
     }
     let missing = here.site.get("/api/v1/sql");
     assert!(missing.problem(400).contains("query"));
-    let odd = here
-        .site
-        .post("/api/v1/sql", r#"{"query": "SELECT 1", "limit": 1}"#);
+    let odd = here.site.post("/api/v1/sql", r#"{"query": "SELECT 1", "limit": 1}"#);
     assert!(odd.problem(400).contains("accepted: query, values"));
 }
 
@@ -117,11 +109,7 @@ fn making_and_dropping_wants_an_administrator_and_a_post() {
     };
     let is_there = || site.get("/api/v1/reports/mine").status == 200;
     for (statement, there) in [(make, false), (drop, true)] {
-        for reply in [
-            post("lee", statement),
-            get("lee", statement),
-            get("kim", statement),
-        ] {
+        for reply in [post("lee", statement), get("lee", statement), get("kim", statement)] {
             let said = reply.problem(403);
             assert!(said.contains("you need the role admin"), "{said}");
             assert!(reply.body.contains("\"code\":1227"), "{}", reply.body);
@@ -172,19 +160,12 @@ fn the_command_runs_several_statements_one_after_the_other() {
         ("ndjson", "{\"a\":1}\n{\"b;c\":\"x;y\"}\n"),
     ] {
         let both = query(format, two);
-        assert_eq!(
-            (both.code, both.out.as_str()),
-            (Some(0), expected),
-            "{both:?}"
-        );
+        assert_eq!((both.code, both.out.as_str()), (Some(0), expected), "{both:?}");
     }
     let json = query("json", two).out;
     let objects = serde_json::Deserializer::from_str(&json).into_iter::<serde_json::Value>();
     assert_eq!(objects.map(Result::unwrap).count(), 2, "{json}");
-    let wrong = query(
-        "ndjson",
-        "SELECT 1 AS a; SELECT 2 FROM nothing_here; SELECT 3 AS c",
-    );
+    let wrong = query("ndjson", "SELECT 1 AS a; SELECT 2 FROM nothing_here; SELECT 3 AS c");
     assert_eq!((wrong.code, wrong.out.as_str()), (Some(1), "{\"a\":1}\n"));
     assert!(wrong.err.contains("statement 2: "), "{wrong:?}");
     assert!(wrong.err.contains("nothing_here"), "{wrong:?}");
@@ -256,10 +237,7 @@ fn each_limit_is_an_error_that_names_its_setting() {
         let setting = limit.split('=').next().unwrap();
         assert!(detail.contains(setting), "{limit}: {detail}");
         // It left nothing behind.
-        assert_eq!(
-            here.site.json("/api/v1/sql?query=SELECT+1")["rows"],
-            json!([[1]])
-        );
+        assert_eq!(here.site.json("/api/v1/sql?query=SELECT+1")["rows"], json!([[1]]));
     }
 }
 
@@ -270,14 +248,9 @@ fn a_client_that_leaves_ends_its_query() {
     let limits = ["sql.queries_max=1", "sql.threads=1", "sql.time_max=1h"];
     let here = with_limits(50, &limits);
     let mut leaving = TcpStream::connect(here.site.http).unwrap();
-    let statement = LONG
-        .replace('+', "%2B")
-        .replace(' ', "+")
-        .replace('<', "%3C");
-    let asked = format!(
-        "GET /api/v1/sql?query={statement} HTTP/1.1\r\nhost: {}\r\n\r\n",
-        here.site.http
-    );
+    let statement = LONG.replace('+', "%2B").replace(' ', "+").replace('<', "%3C");
+    let asked =
+        format!("GET /api/v1/sql?query={statement} HTTP/1.1\r\nhost: {}\r\n\r\n", here.site.http);
     leaving.write_all(asked.as_bytes()).unwrap();
     await_condition("it runs", || {
         let (status, code, detail) = refused(&here, "SELECT 1");

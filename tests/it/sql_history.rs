@@ -34,11 +34,7 @@ fn everything_is_there_once() {
             sent.push((hour, 1, u64::from(number == 1)));
         }
         sender.at_rest();
-        clock.advance_ms(if step % 10 == 9 {
-            4 * 3_600_000
-        } else {
-            40_000
-        });
+        clock.advance_ms(if step % 10 == 9 { 4 * 3_600_000 } else { 40_000 });
         noticed(&here.site);
         if step == 29 {
             here.stop();
@@ -48,11 +44,7 @@ fn everything_is_there_once() {
     let site = &here.site;
     let all = sent.len() as u64;
     let scripts = "SELECT SUM(req_count) FROM history.report_by_script_name";
-    await_until(
-        "the last second is there",
-        || site.sql(scripts),
-        |now| *now == json!([[all]]),
-    );
+    await_until("the last second is there", || site.sql(scripts), |now| *now == json!([[all]]));
     let published = || site.json("/api/v1/status")["history"]["files_published"].as_u64();
     for round in 0..3 {
         // Minutes are kept for two weeks.
@@ -139,12 +131,7 @@ fn everything_is_there_once() {
     }
     let names = site.sql("SHOW TABLES FROM history");
     assert_eq!(names[0], json!(["coverage"]));
-    assert!(
-        site.sql("SHOW DATABASES")
-            .as_array()
-            .unwrap()
-            .contains(&json!(["history"]))
-    );
+    assert!(site.sql("SHOW DATABASES").as_array().unwrap().contains(&json!(["history"])));
     let columns = site.sql("DESCRIBE history.report_by_status");
     assert_eq!(
         (&columns[0][0], &columns[1][0], &columns[2][0]),
@@ -162,11 +149,7 @@ fn everything_is_there_once() {
 #[test]
 fn percentiles_of_many_groups_are_merged_as_they_are_read() {
     let dir = tempfile::tempdir().unwrap();
-    let retention = Retention {
-        secs: [u64::MAX; 3],
-        size_max: u64::MAX,
-        free_min: 0,
-    };
+    let retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
     let mut store = Store::open(dir.path(), retention).unwrap();
     let mut reports = builtin::reports(&Defaults::default()).into_iter();
     let report = reports.find(|report| report.name == "report_by_script_name");
@@ -194,12 +177,7 @@ fn percentiles_of_many_groups_are_merged_as_they_are_read() {
     drop(store);
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(START_MS));
     let dir = format!("history.dir={}", dir.path().display());
-    let settings = [
-        &dir,
-        "history.free_min=0",
-        "sql.memory=16MiB",
-        "sql.threads=2",
-    ];
+    let settings = [&dir, "history.free_min=0", "sql.memory=16MiB", "sql.threads=2"];
     let here = Here::with_clock(&settings, clock);
     let site = &here.site;
     let of = |percentile: &str, keys: &str| {
@@ -223,9 +201,8 @@ fn percentiles_of_many_groups_are_merged_as_they_are_read() {
     assert_eq!(kept.status, 503, "{kept:?}");
     let of_one = "SELECT script_name, percentile(histogram, 50) FROM history.report_by_script_name";
     let by_script = site.sql(&format!("{of_one} GROUP BY script_name ORDER BY 1"));
-    let alone = site.sql(&format!(
-        "{of_one} WHERE script_name = '/shop/page_07.php' GROUP BY script_name"
-    ));
+    let alone =
+        site.sql(&format!("{of_one} WHERE script_name = '/shop/page_07.php' GROUP BY script_name"));
     assert_eq!(by_script[7], alone[0]);
 }
 

@@ -87,11 +87,7 @@ fn load(maria: &MariaDb, site: &Site, collation: &str) {
 fn ask(mysql: SocketAddr, statements: &str) -> Said {
     let port = mysql.port().to_string();
     run(Command::new("mariadb")
-        .args([
-            "--no-defaults",
-            "--default-character-set=utf8mb4",
-            "--batch",
-        ])
+        .args(["--no-defaults", "--default-character-set=utf8mb4", "--batch"])
         .args(["-h", "127.0.0.1", "-P", &port, "-e", statements])
         .env("HOME", "/nonexistent")
         .env("LC_ALL", "C.UTF-8"))
@@ -140,9 +136,8 @@ fn answer(said: Said, sorted: bool) -> Vec<Vec<String>> {
         return vec![vec![format!("no answer: {}", said.err.trim())]];
     }
     let lines = said.out.lines();
-    let mut rows: Vec<Vec<String>> = lines
-        .map(|line| line.split('\t').map(str::to_owned).collect())
-        .collect();
+    let mut rows: Vec<Vec<String>> =
+        lines.map(|line| line.split('\t').map(str::to_owned).collect()).collect();
     if sorted && !rows.is_empty() {
         rows[1..].sort();
     }

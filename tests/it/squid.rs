@@ -177,9 +177,7 @@ fn activities_are_in_a_table_of_their_own_and_survive_a_restart() {
     let udp = String::from_utf8(corpus("udp.log")).unwrap();
     let known = |name: &str| {
         let lines = udp.lines().flat_map(|line| line.split(' '));
-        lines
-            .filter(|it| it.starts_with(name) && !it.ends_with("=-"))
-            .count()
+        lines.filter(|it| it.starts_with(name) && !it.ends_with("=-")).count()
     };
     // Of the patch's two lines seven are done, of which one is for an earlier request. What a
     // server was sent is known where its answer is.
@@ -219,11 +217,7 @@ fn a_file_is_followed_through_rotation_and_restart() {
     let state = format!("state.dir={}", state.display());
     let lines = lines_of("access.log");
     let append = |path: &Path, range: std::ops::Range<usize>| {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .unwrap();
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
         file.write_all(&lines[range].concat()).unwrap();
     };
     let here = Here::start(&[&setting, &state]);
@@ -283,26 +277,18 @@ fn connections_break_repeat_and_never_end() {
     let mut squid = connect(&here.site);
     squid.write_all(&lines[18..25].concat()).unwrap();
     let source = received(&here.site, 0, 27);
-    assert_eq!(
-        (source.count("lines_repeated"), source.count("requests")),
-        (2, 25)
-    );
+    assert_eq!((source.count("lines_repeated"), source.count("requests")), (2, 25));
     assert_eq!(source.count("lines_lost"), 0);
     // Others: garbage, a line without end, nothing at all.
     let mut strangers: Vec<TcpStream> = (0..5).map(|_| connect(&here.site)).collect();
-    strangers[0]
-        .write_all(b"\x16\x03\x01 hello <script>\x07\n")
-        .unwrap();
+    strangers[0].write_all(b"\x16\x03\x01 hello <script>\x07\n").unwrap();
     let long = vec![b'x'; 1 << 20];
     strangers[1].write_all(&long).unwrap();
     strangers[1].write_all(b"\n").unwrap();
     strangers[2].write_all(&long[..5]).unwrap();
     let source = received(&here.site, 0, 29);
     let reasons = &source.0["lines_invalid_by_reason"];
-    assert_eq!(
-        (&reasons["unknown_format"], &reasons["too_long"]),
-        (&1.into(), &1.into())
-    );
+    assert_eq!((&reasons["unknown_format"], &reasons["too_long"]), (&1.into(), &1.into()));
     assert!(source.0["last_invalid"]["line"].as_str().unwrap().len() < 1000);
     squid.write_all(&lines[25..27].concat()).unwrap();
     received(&here.site, 0, 31);
@@ -321,10 +307,7 @@ fn connections_break_repeat_and_never_end() {
     squid.write_all(&lines[31]).unwrap();
     let source = received(&here.site, 0, 31 + 4);
     assert_eq!(source.count("lines_lost"), 3, "{source:?}");
-    assert_eq!(
-        (source.count("lines_repeated"), source.count("requests")),
-        (3, 30)
-    );
+    assert_eq!((source.count("lines_repeated"), source.count("requests")), (3, 30));
     here.stop();
 }
 
@@ -386,8 +369,7 @@ fn a_followed_file_is_read_once_through_kills() {
     let (daemon, written) = follow_through_kills(&log, "", &settings, 5);
     let requests = || {
         let rows = daemon.site.rows("squid_codes");
-        rows.first()
-            .map_or(0, |row| row["req_count"].as_u64().unwrap())
+        rows.first().map_or(0, |row| row["req_count"].as_u64().unwrap())
     };
     await_condition("all is read", || match requests() {
         count if count >= written => Ok(()),
@@ -396,21 +378,12 @@ fn a_followed_file_is_read_once_through_kills() {
     assert_eq!(requests(), written);
     let all = daemon.site.json("/api/v1/requests?limit=100000");
     let rows = all["rows"].as_array().unwrap();
-    let paths: BTreeSet<&str> = rows
-        .iter()
-        .map(|row| row["script_name"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        (paths.len(), rows.len()),
-        (written as usize, written as usize)
-    );
+    let paths: BTreeSet<&str> =
+        rows.iter().map(|row| row["script_name"].as_str().unwrap()).collect();
+    assert_eq!((paths.len(), rows.len()), (written as usize, written as usize));
     let source = source(&daemon.site, 0);
     let counted = ["lines_received", "requests", "lines_lost", "lines_repeated"];
-    assert_eq!(
-        counted.map(|name| source.count(name)),
-        [written, written, 0, 0],
-        "{source:?}"
-    );
+    assert_eq!(counted.map(|name| source.count(name)), [written, written, 0, 0], "{source:?}");
 }
 
 /// The files on disk record the offset in the log up to which their requests were read.
@@ -499,12 +472,7 @@ fn connections_that_bring_nothing_keep_nobody_out() {
     came(&mut open, here_again, 67, [66, 2, 1]);
     clock.advance_ms(1_000);
     for at in 0..63 {
-        came(
-            &mut open,
-            here_again,
-            68 + at,
-            [67 + at as u64, 2, 2 + at as u64],
-        );
+        came(&mut open, here_again, 68 + at, [67 + at as u64, 2, 2 + at as u64]);
     }
     open[63].write_all(&lines[200]).unwrap();
     received(&here.site, 0, 130);
@@ -526,10 +494,7 @@ fn who_may_not_send_packets_may_not_send_lines() {
     await_condition("both are refused", || {
         let status = here.site.status();
         let refused = source(&here.site, 1).count("connections_refused");
-        match (
-            status.reason("datagrams_invalid", "source_not_allowed"),
-            refused,
-        ) {
+        match (status.reason("datagrams_invalid", "source_not_allowed"), refused) {
             (1, 1) => Ok(()),
             other => Err(other),
         }
@@ -582,9 +547,7 @@ fn logs_are_imported_through_a_connection() {
         format!("{corpus}/patch-store.log"),
         format!("{corpus}/store.log"),
     ];
-    let said = run(pinbad()
-        .args(["import-log", "--live", "--to", &to])
-        .args(&files));
+    let said = run(pinbad().args(["import-log", "--live", "--to", &to]).args(&files));
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_has!(said.out => format!("lines sent to {to}"));
     let source = received(&here.site, 0, 2 + 625 + 3 + 71);
@@ -597,10 +560,7 @@ fn logs_are_imported_through_a_connection() {
         &["import-log", "--live", "--to", &to, "/nowhere.log"] => "cannot read /nowhere.log";
     ] {
         let said = run(pinbad().args(arguments));
-        assert!(
-            said.code != Some(0) && said.err.contains(problem),
-            "{said:?}"
-        );
+        assert!(said.code != Some(0) && said.err.contains(problem), "{said:?}");
     }
     here.stop();
 }

@@ -31,28 +31,18 @@ impl Extension {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("zend.stat.stream");
         let listener = UnixListener::bind(&path).unwrap();
-        Self {
-            _folder: folder,
-            path,
-            listener,
-        }
+        Self { _folder: folder, path, listener }
     }
 
     fn setting(&self) -> String {
-        format!(
-            "stat=[{{stream='unix://{}',name='web1',root='/var/www'}}]",
-            self.path.display()
-        )
+        format!("stat=[{{stream='unix://{}',name='web1',root='/var/www'}}]", self.path.display())
     }
 
     /// The next client.
     fn accept(&self) -> Player {
         let (stream, _) = self.listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        Player {
-            stream,
-            waited: Duration::ZERO,
-        }
+        Player { stream, waited: Duration::ZERO }
     }
 }
 
@@ -75,9 +65,7 @@ impl Player {
                 Err(error) => panic!("{error}"),
             }
         }
-        self.waited = self
-            .waited
-            .max(since.map_or(Duration::ZERO, |it| it.elapsed()));
+        self.waited = self.waited.max(since.map_or(Duration::ZERO, |it| it.elapsed()));
     }
 }
 
@@ -126,12 +114,8 @@ fn understood(line: &str) -> Json {
         None => Json::Null,
         Some(path) => path.strip_prefix("/var/www").unwrap().into(),
     };
-    let (request, symbol, opline, caller) = (
-        &line["request"],
-        &line["symbol"],
-        &line["opline"],
-        &line["caller"],
-    );
+    let (request, symbol, opline, caller) =
+        (&line["request"], &line["symbol"], &line["opline"], &line["caller"]);
     let arguments = line["arginfo"].as_array().map(|all| {
         let all = all.iter().map(|it| it.as_str().unwrap());
         let all = all.map(|it| if it.starts_with("int(") { "int" } else { it });
@@ -177,10 +161,7 @@ fn without_times(rows: Vec<Json>) -> Vec<Json> {
 
 #[test]
 fn every_line_of_the_captures_is_a_sample_with_all_that_it_says() {
-    for (name, piece) in [
-        ("stat-samples-web.ndjson", 1),
-        ("stat-samples.ndjson", 1_000),
-    ] {
+    for (name, piece) in [("stat-samples-web.ndjson", 1), ("stat-samples.ndjson", 1_000)] {
         let extension = Extension::new();
         let here = Here::start(&[&extension.setting()]);
         let bytes = corpus(name);
@@ -188,13 +169,9 @@ fn every_line_of_the_captures_is_a_sample_with_all_that_it_says() {
         for piece in bytes.chunks(piece) {
             player.write(piece);
         }
-        let lines = bytes
-            .strip_suffix(b"\n")
-            .unwrap()
-            .split(|byte| *byte == b'\n');
-        let expected: Vec<_> = lines
-            .map(|line| understood(std::str::from_utf8(line).unwrap()))
-            .collect();
+        let lines = bytes.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n');
+        let expected: Vec<_> =
+            lines.map(|line| understood(std::str::from_utf8(line).unwrap())).collect();
         let source = received(&here.site, expected.len() as u64);
         assert_eq!(source.count("lines_invalid"), 0, "{source:?}");
         let rows = without_times(samples(&here.site));
@@ -243,10 +220,7 @@ fn defects_are_survived_and_lies_are_not_believed() {
     }
     let site = &here.site;
     let source = received(site, 8);
-    assert_eq!(
-        (source.count("samples"), source.count("lines_invalid")),
-        (5, 3)
-    );
+    assert_eq!((source.count("samples"), source.count("lines_invalid")), (5, 3));
     let reasons = &source.0["lines_invalid_by_reason"];
     assert_members!(reasons => {"too_long": 1, "no_sample": 1, "bad_number": 1});
     assert_eq!(source.0["last_invalid"]["reason"], "bad_number");
@@ -256,16 +230,7 @@ fn defects_are_survived_and_lies_are_not_believed() {
     }
     let rows = samples(site);
     let functions: Vec<_> = rows.iter().map(|row| row["function"].as_str()).collect();
-    assert_eq!(
-        functions,
-        [
-            Some("md5"),
-            Some("late"),
-            Some("md5"),
-            None,
-            Some("Latin-\\xe9")
-        ]
-    );
+    assert_eq!(functions, [Some("md5"), Some("late"), Some("md5"), None, Some("Latin-\\xe9")]);
     assert_eq!(rows[0]["uri_sent"], fake);
     assert_eq!(rows[2]["memory_used"], 4_294_967_289_u64);
     assert_members!(rows[2] => {"uri": "/n", "uri_sent": "/n?q"});
@@ -425,10 +390,7 @@ fn settings_are_sent_as_frames_and_never_one_that_kills() {
         assert_eq!(sent, frame.map(i64::to_ne_bytes).concat());
     }
     control.listener.set_nonblocking(true).unwrap();
-    assert!(
-        control.listener.accept().is_err(),
-        "what was refused was not even opened"
-    );
+    assert!(control.listener.accept().is_err(), "what was refused was not even opened");
     let (code, said) = command(&["stat", "set", "auto", "on"], "");
     assert_eq!(code, Some(2));
     assert!(said.contains("give --control"), "{said}");
@@ -463,27 +425,17 @@ fn a_dump_is_imported_and_its_last_sample_is_of_now() {
     let folder = tempfile::tempdir().unwrap();
     let stream = format!("unix://{}", folder.path().join("dump.stream").display());
     let here = Here::start(&[&format!("stat=[{{stream='{stream}',name='dump'}}]")]);
-    let file = format!(
-        "{}/tests/corpus/stat/stat-samples.ndjson",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let file = format!("{}/tests/corpus/stat/stat-samples.ndjson", env!("CARGO_MANIFEST_DIR"));
     let (code, said) = command(&["import-stat", "--to", &stream, &file], "");
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("1053 lines"), "{said}");
     received(&here.site, 1_053);
     let all = samples(&here.site);
-    let newest = all
-        .iter()
-        .map(|it| it["time"].as_f64().unwrap())
-        .fold(0.0, f64::max);
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
+    let newest = all.iter().map(|it| it["time"].as_f64().unwrap()).fold(0.0, f64::max);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert!((now.as_secs_f64() - newest).abs() < 60.0);
-    let (code, said) = command(
-        &["import-stat", "--to", &stream, "-"],
-        &(line(9.0, "/a", "md5") + "\n"),
-    );
+    let (code, said) =
+        command(&["import-stat", "--to", &stream, "-"], &(line(9.0, "/a", "md5") + "\n"));
     assert_eq!(code, Some(0), "{said}");
     received(&here.site, 1_054);
     let (code, said) = command(&["import-stat", "/nowhere"], "");

@@ -51,38 +51,21 @@ fn what_it_makes_is_its_owners_alone_whatever_the_umask() {
 fn pipes_in_the_place_of_its_files_hold_up_neither_start_nor_stop() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let names = [
-        "reports.json",
-        "reports.json.new",
-        "snapshot",
-        "snapshot.new",
-    ];
+    let names = ["reports.json", "reports.json.new", "snapshot", "snapshot.new"];
     let made = run(Command::new("mkfifo").args(names.map(path)));
     assert_eq!(made.code, Some(0), "{made:?}");
     // It would wait for ever: the tests do not, nor leave it behind.
     let mut command = clean(Command::new("timeout"));
-    command.args([
-        "--signal=KILL",
-        "120",
-        "setpriv",
-        "--pdeathsig=KILL",
-        &program(),
-    ]);
+    command.args(["--signal=KILL", "120", "setpriv", "--pdeathsig=KILL", &program()]);
     let setting = format!("state.dir={}", dir.path().display());
     let mut program = Program::start_as(command, &["serve"], &[&setting]);
     let log = program.log();
     for aside in ["reports.json.corrupt-", "snapshot.damaged-"] {
-        let named = log.iter().find(|line| {
-            line["set_aside"]
-                .as_str()
-                .is_some_and(|it| it.contains(aside))
-        });
+        let named =
+            log.iter().find(|line| line["set_aside"].as_str().is_some_and(|it| it.contains(aside)));
         let named = named.unwrap_or_else(|| panic!("{aside}: {log:?}"));
         assert_eq!(named["level"], "ERROR", "{named}");
-        assert_eq!(
-            named["reason"], "it is a named pipe; accepted: a regular file",
-            "{named}"
-        );
+        assert_eq!(named["reason"], "it is a named pipe; accepted: a regular file", "{named}");
     }
     let report = r#"{"name": "mine", "comment": "report1"}"#;
     assert_eq!(program.site.post("/api/v1/reports", report).status, 201);

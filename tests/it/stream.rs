@@ -108,10 +108,7 @@ fn rows_are_those_of_the_search_and_come_as_they_pass() {
     let searched = site.json("/api/v1/requests?limit=2");
     assert_eq!(json!([rows[1], rows[0]]), searched["rows"]);
     let searched = site.json("/api/v1/requests?limit=2&timers=1");
-    for (row, searched) in rows
-        .iter()
-        .zip([&searched["rows"][1], &searched["rows"][0]])
-    {
+    for (row, searched) in rows.iter().zip([&searched["rows"][1], &searched["rows"][0]]) {
         let mut detailed = with_timers.next().unwrap();
         let detail = site.json(&format!("/api/v1/requests/{}", row["id"]));
         assert_eq!(detailed["timers"], detail["timers"]);
@@ -225,17 +222,11 @@ fn a_sample_is_no_more_than_asked_for() {
         let took = start.elapsed();
         done.store(true, Ordering::Relaxed);
         assert_eq!(rows.len(), 5);
-        assert!(
-            rows.iter().all(|row| row.get("missed").is_none()),
-            "{rows:?}"
-        );
+        assert!(rows.iter().all(|row| row.get("missed").is_none()), "{rows:?}");
         // One at once, four at a quarter of a second each.
         assert!(took > Duration::from_millis(900), "{took:?}");
         let ids: Vec<u64> = rows.iter().map(|row| row["id"].as_u64().unwrap()).collect();
-        assert!(
-            ids.windows(2).any(|pair| pair[1] > pair[0] + 1),
-            "nothing was left out: {ids:?}"
-        );
+        assert!(ids.windows(2).any(|pair| pair[1] > pair[0] + 1), "nothing was left out: {ids:?}");
     });
     here.stop();
 }
@@ -243,10 +234,7 @@ fn a_sample_is_no_more_than_asked_for() {
 #[test]
 fn a_reader_that_comes_too_late_is_told_what_it_missed() {
     const COUNT: usize = 100_000;
-    let here = Here::start(&[
-        "pool.request_pool_size=90000",
-        "ingest.temp_pool_bytes=300MB",
-    ]);
+    let here = Here::start(&["pool.request_pool_size=90000", "ingest.temp_pool_bytes=300MB"]);
     let site = &here.site;
     let mut sender = Sender::new(site);
     send_many(&mut sender, |at| format!("/{}", at % 10), COUNT);
@@ -262,11 +250,7 @@ fn a_reader_that_comes_too_late_is_told_what_it_missed() {
     let first = some.next().unwrap()["id"].as_u64().unwrap();
     let gone = COUNT as u64 - 90_000;
     let matching = (gone + 1..first).filter(|id| (id - 1) % 10 == 3).count() as u64;
-    assert_eq!(
-        missed,
-        gone + matching,
-        "the first that was seen is {first}"
-    );
+    assert_eq!(missed, gone + matching, "the first that was seen is {first}");
     here.stop();
 }
 
@@ -299,11 +283,7 @@ fn a_slow_reader_misses_some_and_nobody_else_does() {
         }
         let id = row["id"].as_u64().unwrap();
         let markers_between = (at + 1..id).filter(|id| id % 6_001 == 0).count() as u64;
-        assert_eq!(
-            id - at - 1,
-            pending + markers_between,
-            "between {at} and {id}"
-        );
+        assert_eq!(id - at - 1, pending + markers_between, "between {at} and {id}");
         at = id;
         rows += 1;
         missed += std::mem::take(&mut pending);
@@ -333,11 +313,7 @@ fn places_are_bounded_and_given_back() {
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        if answer.starts_with("HTTP/1.1 200") {
-            Ok(())
-        } else {
-            Err(answer)
-        }
+        if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(answer) }
     });
     here.stop();
 }

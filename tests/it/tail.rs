@@ -27,10 +27,7 @@ impl Tail {
     fn start(http: SocketAddr, arguments: &[&str]) -> Self {
         let mut command = pinbad();
         command.args(["tail", "--url", &http.to_string()]);
-        command
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Running(command.spawn().unwrap());
         let out = lines(child.stdout.take().unwrap());
         let err = lines(child.stderr.take().unwrap());
@@ -76,31 +73,17 @@ fn send(site: &Site, script: &str) {
 #[test]
 fn requests_are_printed_as_they_pass_and_ctrl_c_is_no_failure() {
     let here = Here::start(&[]);
-    let mut tail = Tail::start(
-        here.site.http,
-        &["--timers", "--host", "web-01", "--tag", "env=test"],
-    );
+    let mut tail =
+        Tail::start(here.site.http, &["--timers", "--host", "web-01", "--tag", "env=test"]);
     let mut sender = Sender::new(&here.site);
     sender.send(&request("web-02", "shop", "/other").encode_to_vec());
     sender.send(&request("web-01", "shop", "/a").encode_to_vec());
     let line = tail.line();
     let (left, right) = line.split_at(8);
-    assert!(
-        left.split(':').all(|part| part.parse::<u8>().is_ok()),
-        "{line}"
-    );
-    assert_eq!(
-        right,
-        "     200     125 ms  web-01      shop        /a  env=test"
-    );
-    assert_eq!(
-        tail.line(),
-        "                     250 ms   200%     x2  group=db op=read"
-    );
-    assert_eq!(
-        tail.line(),
-        "                     500 ms   400%     x1  group=cache"
-    );
+    assert!(left.split(':').all(|part| part.parse::<u8>().is_ok()), "{line}");
+    assert_eq!(right, "     200     125 ms  web-01      shop        /a  env=test");
+    assert_eq!(tail.line(), "                     250 ms   200%     x2  group=db op=read");
+    assert_eq!(tail.line(), "                     500 ms   400%     x1  group=cache");
     assert_eq!(tail.end("INT"), Some(0));
     here.stop();
 }
@@ -116,10 +99,7 @@ fn an_outage_is_told_and_taken_up_again() {
     first.signal("TERM");
     first.wait();
     let said = tail.said();
-    assert!(
-        said.contains(&http.to_string()) && said.ends_with("; trying again"),
-        "{said}"
-    );
+    assert!(said.contains(&http.to_string()) && said.ends_with("; trying again"), "{said}");
     let second = Program::serve(&[&format!("http.listen={http}")]);
     assert_eq!(tail.said(), "pinbad: connected again");
     send(&second.site, "/after");
@@ -142,16 +122,12 @@ fn json_is_what_the_daemon_sends_and_ends_after_so_many() {
         let text = run(pinbad().args(["tail", "-n", "1", "--url", &url]));
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
-        let rows: Vec<Json> = said
-            .out
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let rows: Vec<Json> =
+            said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(rows.len(), 3);
         let id = rows[0]["id"].as_u64().unwrap();
         assert_eq!(
-            here.site
-                .json(&format!("/api/v1/requests?before_id={}&limit=1", id + 1))["rows"][0],
+            here.site.json(&format!("/api/v1/requests?before_id={}&limit=1", id + 1))["rows"][0],
             rows[0]
         );
         // Nothing of the name reaches the terminal as it is.
@@ -214,21 +190,12 @@ fn who_asks_goes_along() {
                 head
             });
             let mut command = pinbad();
-            command
-                .arg("tail")
-                .args(arguments)
-                .env("PINBAD_TOKEN", "of-the-environment");
+            command.arg("tail").args(arguments).env("PINBAD_TOKEN", "of-the-environment");
             (run(&mut command), answer.join().unwrap())
         });
         assert_eq!(said.code, Some(1));
-        assert!(
-            said.err.starts_with("pinbad: who; --token-file"),
-            "{}",
-            said.err
-        );
-        let sent = head
-            .iter()
-            .find_map(|line| line.strip_prefix("authorization: "));
+        assert!(said.err.starts_with("pinbad: who; --token-file"), "{}", said.err);
+        let sent = head.iter().find_map(|line| line.strip_prefix("authorization: "));
         assert_eq!(sent, Some(expected));
     }
 }

@@ -34,9 +34,7 @@ fn fill(site: &Site) {
 
 fn top(site: &Site, arguments: &[&str]) -> Command {
     let mut command = pinbad();
-    command
-        .args(["top", "--url", &site.http.to_string()])
-        .args(arguments);
+    command.args(["top", "--url", &site.http.to_string()]).args(arguments);
     command.env_remove("NO_COLOR");
     command
 }
@@ -72,29 +70,20 @@ fn without_a_terminal_it_is_plain_text() {
     assert_eq!(words(lines[5]), heading);
     // 20 requests of 2.0 to 4.375 s; each has 3/32 s of processor time, 4 kB of memory.
     let slow = words(lines[6]);
-    assert_eq!(
-        (slow[0], slow[1], &slow[3..5]),
-        ("/slow", "20", &["63.8", "s"][..])
-    );
+    assert_eq!((slow[0], slow[1], &slow[3..5]), ("/slow", "20", &["63.8", "s"][..]));
     // A column has one unit, here that of the fast ones.
     assert_eq!(slow[8..10], ["4,227", "ms"]);
     assert_eq!(slow[10..15], ["20", "3,188", "ms", "93.8", "ms"]);
     assert!(said.out.contains(EVIL_SHOWN));
-    for title in [
-        "servers (2)",
-        "hosts (3)",
-        "statuses (2)",
-        "timers of 41 requests, by all tags (3)",
-    ] {
+    for title in
+        ["servers (2)", "hosts (3)", "statuses (2)", "timers of 41 requests, by all tags (3)"]
+    {
         assert!(lines.contains(&title), "{title}: {}", said.out);
     }
 
     // The smallest first, one row; and a report of one's own.
     let said = once(&here.site, &["--once", "--sort", "+req_count", "-n", "1"]);
-    assert!(
-        said.out.lines().nth(6).unwrap().starts_with(EVIL_SHOWN),
-        "{said:?}"
-    );
+    assert!(said.out.lines().nth(6).unwrap().starts_with(EVIL_SHOWN), "{said:?}");
     for sort in ["p95", "errors"] {
         let said = once(&here.site, &["--sort", sort, "-n", "1"]);
         let lines: Vec<&str> = said.out.lines().collect();
@@ -265,12 +254,9 @@ fn colours_are_for_those_who_want_them() {
         screen.look(|seen| {
             let (rows, columns) = seen.size();
             let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-            cells
-                .filter_map(|(row, column)| seen.cell(row, column))
-                .any(|cell| {
-                    cell.fgcolor() != vt100::Color::Default
-                        || cell.bgcolor() != vt100::Color::Default
-                })
+            cells.filter_map(|(row, column)| seen.cell(row, column)).any(|cell| {
+                cell.fgcolor() != vt100::Color::Default || cell.bgcolor() != vt100::Color::Default
+            })
         })
     };
     let mut plain = top(&here.site, &[]);

@@ -26,11 +26,7 @@ fn files(dir: &tempfile::TempDir, cert: &str, key: &str) -> TlsFiles {
         fs::write(&path, text).unwrap();
         path
     };
-    TlsFiles {
-        section: "http",
-        cert: write("cert.pem", cert),
-        key: write("key.pem", key),
-    }
+    TlsFiles { section: "http", cert: write("cert.pem", cert), key: write("key.pem", key) }
 }
 
 #[test]
@@ -63,20 +59,14 @@ fn what_cannot_be_used_is_named_with_its_file() {
         };
         let error = acceptor(&files).unwrap_err().to_string();
         let begin = format!("{setting} = {}: ", file.display());
-        assert!(
-            error.starts_with(&begin) && error.contains(problem),
-            "{error}"
-        );
+        assert!(error.starts_with(&begin) && error.contains(problem), "{error}");
         assert!(error.contains("; accepted: a PEM file"), "{error}");
     }
     let mut missing = files(&dir, &cert, &key);
     acceptor(&missing).unwrap();
     missing.key = "/nowhere/key.pem".into();
     let error = acceptor(&missing).unwrap_err().to_string();
-    assert!(
-        error.starts_with("http.tls_key = /nowhere/key.pem: No such file"),
-        "{error}"
-    );
+    assert!(error.starts_with("http.tls_key = /nowhere/key.pem: No such file"), "{error}");
     missing.cert = "/dev/zero".into();
     assert_has!(acceptor(&missing).unwrap_err().to_string() => "1 MiB");
 }
@@ -84,9 +74,7 @@ fn what_cannot_be_used_is_named_with_its_file() {
 /// Returns the certificate presented to a client that trusts `trusted`.
 fn shown(tls: &Tls, trusted: &str) -> Result<(), rustls::Error> {
     let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap())
-        .unwrap();
+    roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
     let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()

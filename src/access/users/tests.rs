@@ -36,10 +36,7 @@ fn files_and_variables_lose_their_line_end_and_nothing_else() {
     let token = "0123456789abcdef";
     let users = load(entry, &[("P", "x"), ("T", token)]).unwrap();
     assert_eq!(by_password(&users, "lee", b"x"), Some(Role::Read));
-    assert_eq!(
-        &*users.by_token(token.as_bytes()).unwrap().name.unwrap(),
-        "lee"
-    );
+    assert_eq!(&*users.by_token(token.as_bytes()).unwrap().name.unwrap(), "lee");
     assert_eq!(users.by_token(b"0123456789abcdee"), None);
     assert_eq!(users.by_token(b""), None);
     assert_eq!(users.role_of("lee"), Some(Role::Read));
@@ -102,14 +99,8 @@ fn debug_shows_names_and_no_digests() {
     let users = load(entry, &[("P", "x"), ("T", "0123456789abcdef")]).unwrap();
     let shown = format!("{users:?}");
     assert_has!(shown => "kim", "(not shown)");
-    assert!(
-        !shown.contains('['.to_string().repeat(2).as_str()),
-        "{shown}"
-    );
-    assert!(
-        !shown.chars().any(|letter| letter.is_ascii_digit()),
-        "{shown}"
-    );
+    assert!(!shown.contains('['.to_string().repeat(2).as_str()), "{shown}");
+    assert!(!shown.chars().any(|letter| letter.is_ascii_digit()), "{shown}");
 }
 
 #[test]

@@ -28,10 +28,7 @@ fn of(more: &str) -> Result<Vec<Arc<Rule>>, String> {
 }
 
 fn shop(objective: &str) -> Vec<Arc<Rule>> {
-    of(&format!(
-        "report = \"report_by_script_name\"\nobjective = {objective}"
-    ))
-    .unwrap()
+    of(&format!("report = \"report_by_script_name\"\nobjective = {objective}")).unwrap()
 }
 
 fn objective(rules: &[Arc<Rule>]) -> Arc<Objective> {
@@ -40,12 +37,7 @@ fn objective(rules: &[Arc<Rule>]) -> Arc<Objective> {
 
 /// A second with `total` requests, `errors` of them with errors.
 fn second(total: u64, errors: u64) -> Count {
-    Count {
-        covered_secs: 1,
-        total,
-        slow: 0,
-        errors,
-    }
+    Count { covered_secs: 1, total, slow: 0, errors }
 }
 
 /// Three days of good requests, `total` a second.
@@ -116,12 +108,9 @@ fn a_budget_is_left_and_may_be_overdrawn() {
 fn good_requests_are_told_apart_where_hours_of_history_do() {
     let defaults = Defaults::default();
     let buckets = builtin::reports(&defaults)[0].buckets;
-    for (us, from) in [
-        (100_000, 102_400),
-        (200_000, 204_800),
-        (500_000, 507_904),
-        (1_000_000, 1_015_808),
-    ] {
+    for (us, from) in
+        [(100_000, 102_400), (200_000, 204_800), (500_000, 507_904), (1_000_000, 1_015_808)]
+    {
         assert_eq!(buckets.told_apart_from(us), from);
     }
     let rules =
@@ -131,11 +120,7 @@ fn good_requests_are_told_apart_where_hours_of_history_do() {
     for us in [1_000, 500_000, 507_903, 507_904, 9_000_000] {
         times.add(buckets.bucket(us), 1);
     }
-    let totals = Totals {
-        requests: 5,
-        errors: 1,
-        ..Totals::ZERO
-    };
+    let totals = Totals { requests: 5, errors: 1, ..Totals::ZERO };
     let count = objective.count(&totals, Some(times.iter()));
     // The error may have been one of the slow ones.
     assert_eq!((count.total, count.slow, count.errors), (5, 2, 1));
@@ -145,10 +130,7 @@ fn good_requests_are_told_apart_where_hours_of_history_do() {
     // By status, all requests of a row are errors or none is.
     let rules = of("report = \"report_by_status\"\ngood = \"req_time <= 500ms\"\nobjective = 99");
     let objective = self::objective(&rules.unwrap());
-    let totals = Totals {
-        errors: 5,
-        ..totals
-    };
+    let totals = Totals { errors: 5, ..totals };
     let count = objective.count(&totals, Some(times.iter()));
     assert_eq!((count.bad(), objective.is_exact), (5, true));
 }
@@ -192,9 +174,7 @@ fn burn_rates_are_those_of_a_naive_evaluator_second_by_second() {
     let mut sums = vec![Count::default()];
     let mut random = 7_u64;
     let mut dice = |below: u64| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % below
     };
     let (mut rate, mut fired) = (0, 0);
@@ -235,10 +215,7 @@ fn burn_rates_are_those_of_a_naive_evaluator_second_by_second() {
                 true if exceeds(&long) && exceeds(&short) => Truth::True,
                 true => Truth::False,
             };
-            assert_eq!(
-                burn.truth, expected,
-                "second {at}: {burn:?} {long:?} {short:?}"
-            );
+            assert_eq!(burn.truth, expected, "second {at}: {burn:?} {long:?} {short:?}");
             fired += u64::from(expected == Truth::True);
         }
     }

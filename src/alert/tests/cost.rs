@@ -33,9 +33,7 @@ fn a_thousand_rules_over_a_hundred_thousand_rows() {
         )
     });
     let mut engine = Engine::new(rules(&text.collect::<String>()), 256 << 20, 1);
-    let names: Vec<String> = (0..ROWS)
-        .map(|at| format!("/{:03}/{at}", at % 1_000))
-        .collect();
+    let names: Vec<String> = (0..ROWS).map(|at| format!("/{:03}/{at}", at % 1_000)).collect();
     let (mut random, mut longest) = (Dice(1), Duration::ZERO);
     let seconds = 120;
     let mut spent = Duration::ZERO;
@@ -81,16 +79,10 @@ fn a_thousand_rules_choose_new_rows() {
     let found = timed(&|key| over.selects(key));
     let looked_at = timed(&|key| rules.iter().any(|it| it.concerns(key)));
     assert_eq!((found.0, looked_at.0), (1_000, 1_000));
-    eprintln!(
-        "2,000 new rows: {:?}; by looking at each rule {:?}",
-        found.1, looked_at.1
-    );
+    eprintln!("2,000 new rows: {:?}; by looking at each rule {:?}", found.1, looked_at.1);
     let start = on_cpu();
     let reports = builtin::reports(&Defaults::default());
     let is_over = |report: &Definition| rules.iter().filter(|it| it.report == *report).count();
     let over: Vec<usize> = reports.iter().map(is_over).collect();
-    eprintln!(
-        "{over:?} rules are over the reports: {:?}",
-        on_cpu() - start
-    );
+    eprintln!("{over:?} rules are over the reports: {:?}", on_cpu() - start);
 }

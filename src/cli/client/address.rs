@@ -37,9 +37,7 @@ pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
         }
     };
     if host.is_empty() || host.starts_with(':') || path.contains(['?', '#']) {
-        return Err(format!(
-            "--url: there is no host, or more than a host; {ACCEPTED}"
-        ));
+        return Err(format!("--url: there is no host, or more than a host; {ACCEPTED}"));
     }
     let fits = |byte: u8| byte.is_ascii_graphic() && !br#"<>"\^`{|}"#.contains(&byte);
     if !host.bytes().chain(path.bytes()).all(fits) {
@@ -73,10 +71,7 @@ mod tests {
             assert_eq!(split(url), Ok((address.to_owned(), None)), "{url}");
         }
         let (address, who) = split("http://me:p%40ss:w@h:1").unwrap();
-        assert_eq!(
-            (address.as_str(), who),
-            ("http://h:1", Some(basic("me", "p@ss:w")))
-        );
+        assert_eq!((address.as_str(), who), ("http://h:1", Some(basic("me", "p@ss:w"))));
         assert_eq!(split("me@h:1").unwrap().1, Some(basic("me", "")));
     }
 

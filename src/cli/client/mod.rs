@@ -67,10 +67,7 @@ impl AccessFlags {
     /// Trusts the certificate of a configuration too, to ask its daemon on this machine.
     #[must_use]
     pub fn trusting(&self, config: &Config) -> Self {
-        Self {
-            own_certificate: config.http.tls_cert.clone(),
-            ..self.clone()
-        }
+        Self { own_certificate: config.http.tls_cert.clone(), ..self.clone() }
     }
 }
 
@@ -138,9 +135,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Usage`].
     pub fn credulous(url: &str) -> Result<Self, ClientError> {
-        Self::with(url, None, |settings, _| {
-            Ok(roots::credulous_agent(settings))
-        })
+        Self::with(url, None, |settings, _| Ok(roots::credulous_agent(settings)))
     }
 
     fn with(
@@ -280,9 +275,9 @@ impl Client {
         let request = request.map_err(|error| self.unreachable(error.to_string()))?;
         let request = self.agent.configure_request(request);
         let request = match stream {
-            true => request
-                .timeout_recv_response(Some(SILENCE_MAX))
-                .timeout_per_read(Some(SILENCE_MAX)),
+            true => {
+                request.timeout_recv_response(Some(SILENCE_MAX)).timeout_per_read(Some(SILENCE_MAX))
+            }
             false => request.timeout_global(Some(self.longest)),
         };
         let answer = self.agent.run(request.build());
@@ -290,10 +285,7 @@ impl Client {
     }
 
     fn unreachable(&self, problem: String) -> ClientError {
-        ClientError::Unreachable {
-            url: self.url.clone(),
-            problem,
-        }
+        ClientError::Unreachable { url: self.url.clone(), problem }
     }
 
     /// The error for an unexpected answer: a refusal in the daemon's own form, or an answer from
@@ -375,10 +367,7 @@ mod tests {
     fn a_refusal_is_told_from_somebody_elses_answer() {
         let client = Client::at("h:1", &AccessFlags::default()).unwrap();
         let refused = client.refusal("/x", 404, Ok(serde_json::json!({"detail": "no such"})));
-        assert_eq!(
-            (refused.to_string(), refused.advice()),
-            ("no such".to_owned(), None)
-        );
+        assert_eq!((refused.to_string(), refused.advice()), ("no such".to_owned(), None));
         let refused = client.refusal("/x", 401, Ok(serde_json::json!({"detail": "log in"})));
         assert_has!(refused.advice().unwrap() => "PINBAD_TOKEN");
         for (body, shown) in cases![
@@ -387,10 +376,7 @@ mod tests {
             Err("<html>\u{1b}[2J\nx".to_owned()) => "it answered 404: <html>\\x1b[2J";
         ] {
             let told = client.refusal("/x", 404, body).to_string();
-            assert!(
-                told.starts_with("http://h:1/x: this is not pinbad"),
-                "{told}"
-            );
+            assert!(told.starts_with("http://h:1/x: this is not pinbad"), "{told}");
             assert!(told.ends_with(shown), "{told}");
         }
     }

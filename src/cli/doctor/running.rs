@@ -55,9 +55,7 @@ pub(super) fn execute(client: &Client) -> Result<(), Failure> {
         (name, event, (total - before) / secs)
     });
     let stuck = rows(client, STUCK)?;
-    let stuck = stuck
-        .iter()
-        .map(|row| (text(&row[0]), text(&row[1]), number(&row[2])));
+    let stuck = stuck.iter().map(|row| (text(&row[0]), text(&row[1]), number(&row[2])));
     let said = sentence(stuck.collect(), grown.collect());
     print(&format::visible(&format!("{}: {said}", client.url())))
 }
@@ -75,10 +73,7 @@ pub(super) fn ready(client: &Client) -> Result<(), Failure> {
     };
     let detail = answer["detail"].as_str();
     let detail = detail.map_or(String::new(), |detail| format!("; {detail}"));
-    print(&format::visible(&format!(
-        "{}: ready{detail}",
-        client.url()
-    )))
+    print(&format::visible(&format!("{}: ready{detail}", client.url())))
 }
 
 /// Returns whether a pinbad answers there, if only that it wants credentials.
@@ -159,10 +154,7 @@ mod tests {
             "The bottleneck is wait/x: thread/pinbad/merge has been at it for 3.2 s and still is."
         );
         let idle = sentence(Vec::new(), vec![spent("stage/a", 0.002)]);
-        assert!(
-            idle.starts_with("There is no bottleneck") && idle.contains("0.2 %"),
-            "{idle}"
-        );
+        assert!(idle.starts_with("There is no bottleneck") && idle.contains("0.2 %"), "{idle}");
         let idle = sentence(Vec::new(), vec![spent("stage/a", 0.000_4)]);
         assert_has!(idle => "all threads are idle");
         assert!(sentence(Vec::new(), Vec::new()).starts_with("Nothing is known"));

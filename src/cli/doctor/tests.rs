@@ -17,10 +17,7 @@ fn the_socket_of_systemd_is_told_from_that_of_another_pinbad() {
 fn advice_names_the_flag_that_there_is() {
     let failure = Failure::failed("no answer; is pinbad running? --url says where");
     let failure = with_flag(failure, "--ready URL");
-    assert_eq!(
-        failure.problems,
-        ["no answer; is pinbad running? --ready URL says where"]
-    );
+    assert_eq!(failure.problems, ["no answer; is pinbad running? --ready URL says where"]);
 }
 
 fn config(settings: &[&str]) -> Config {
@@ -32,18 +29,11 @@ fn config(settings: &[&str]) -> Config {
 }
 
 fn found(findings: &[Finding], what: &str) -> Finding {
-    findings
-        .iter()
-        .find(|finding| finding.what == what)
-        .unwrap()
-        .clone()
+    findings.iter().find(|finding| finding.what == what).unwrap().clone()
 }
 
-const FREE: [&str; 3] = [
-    "ingest.listen=127.0.0.1:0",
-    "http.listen=127.0.0.1:0",
-    "mysql.listen=127.0.0.1:0",
-];
+const FREE: [&str; 3] =
+    ["ingest.listen=127.0.0.1:0", "http.listen=127.0.0.1:0", "mysql.listen=127.0.0.1:0"];
 
 #[test]
 fn a_machine_with_room_has_its_addresses() {
@@ -59,11 +49,7 @@ fn the_daemon_to_ask_is_that_of_the_configuration() {
     assert_eq!(url(&[]).as_deref(), Some("http://127.0.0.1:30080"));
     let everywhere = ["http.listen=[::]:1", "http.allow_anonymous=true"];
     assert_eq!(url(&everywhere).as_deref(), Some("http://[::1]:1"));
-    let tls = [
-        "http.listen=127.0.0.1:1",
-        "http.tls_cert=/x",
-        "http.tls_key=/y",
-    ];
+    let tls = ["http.listen=127.0.0.1:1", "http.tls_cert=/x", "http.tls_key=/y"];
     assert_eq!(url(&tls).as_deref(), Some("https://127.0.0.1:1"));
     assert_eq!(url(&["http.listen="]), None);
 }
@@ -105,13 +91,7 @@ fn seconds_are_those_of_what_the_kernel_grants() {
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = format!("ingest.listen={}", udp.local_addr().unwrap());
     for listen in [FREE[0], &taken] {
-        let settings = [
-            listen,
-            FREE[1],
-            FREE[2],
-            "ingest.recv_buffer=1GB",
-            "ingest.receivers=64",
-        ];
+        let settings = [listen, FREE[1], FREE[2], "ingest.recv_buffer=1GB", "ingest.receivers=64"];
         let config = config(&settings);
         let granted = socket::grantable(config.ingest.recv_buffer).unwrap();
         let bytes = 64 * granted.kernel_bytes as u64;
@@ -130,11 +110,7 @@ fn all_sockets_together_hold_what_the_machine_allows() {
         return;
     };
     let each = 1_000_000_000;
-    let buffer = RecvBuffer {
-        asked_bytes: each,
-        granted_bytes: each,
-        kernel_bytes: 2 * each,
-    };
+    let buffer = RecvBuffer { asked_bytes: each, granted_bytes: each, kernel_bytes: 2 * each };
     let sockets = vec![buffer; usize::try_from(allowed).unwrap() / each + 1];
     let plan = MemoryPlan::of(&config(&FREE)).granted(&sockets, Some(allowed));
     let kernel = udp_memory(&plan, allowed);
@@ -158,10 +134,7 @@ fn a_state_dir_is_there_or_can_be_made() {
     let folder = tempfile::tempdir().unwrap();
     let state_dir = |path: &std::path::Path| {
         let dir = format!("state.dir={}", path.display());
-        found(
-            &examine(&config(&[FREE[0], FREE[1], FREE[2], &dir]), None),
-            STATE_DIR,
-        )
+        found(&examine(&config(&[FREE[0], FREE[1], FREE[2], &dir]), None), STATE_DIR)
     };
     let there = state_dir(folder.path());
     assert_eq!(there.verdict, Verdict::Right, "{there}");
@@ -175,10 +148,7 @@ fn a_state_dir_is_there_or_can_be_made() {
     // Nobody can create one there, not even root.
     let not = state_dir(std::path::Path::new("/proc/1/pinbad"));
     assert_eq!(not.verdict, Verdict::Wrong, "{not}");
-    assert!(
-        not.found.starts_with("cannot make the folder /proc/1/"),
-        "{not}"
-    );
+    assert!(not.found.starts_with("cannot make the folder /proc/1/"), "{not}");
     assert!(not.change.starts_with("mkdir -p /proc/1/"), "{not}");
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

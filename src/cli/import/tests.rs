@@ -13,10 +13,8 @@ const PINBA: &str = include_str!("tests/pinba.sql");
 const PINBA2: &str = include_str!("tests/pinba2.sql");
 
 fn printed(text: &str, config: &Config) -> (Vec<(String, Outcome)>, String) {
-    let tables: Vec<CreateTable> = dump::statements(text.as_bytes())
-        .into_iter()
-        .filter(is_ours)
-        .collect();
+    let tables: Vec<CreateTable> =
+        dump::statements(text.as_bytes()).into_iter().filter(is_ours).collect();
     let mut importer = Importer::to_config(config).unwrap();
     (importer.import(&tables), importer.config_text())
 }
@@ -55,18 +53,10 @@ fn the_default_tables_of_pinba_are_there_and_those_of_a_user_are_made() {
     // The printed forms define the same reports.
     let config = of(&text);
     let made = Definitions::new(&config.configured_reports, &Defaults::default()).unwrap();
-    let names: Vec<&str> = made.reports[19..]
-        .iter()
-        .map(|(it, _)| it.name.as_str())
-        .collect();
+    let names: Vec<&str> = made.reports[19..].iter().map(|(it, _)| it.name.as_str()).collect();
     assert_eq!(
         names,
-        [
-            "report_by_script_90",
-            "tag_info_group_server",
-            "slow_by_group",
-            "hv_script"
-        ]
+        ["report_by_script_90", "tag_info_group_server", "slow_by_group", "hv_script"]
     );
     assert_eq!(
         made.reports[21].0.comment.as_deref(),
@@ -93,10 +83,9 @@ fn the_tables_of_pinba2_are_made() {
         assert!(line.starts_with(starts), "{line}\n{starts}");
     }
     assert_eq!(lines.len(), 5);
-    assert!(outcomes.contains(&(
-        "stats".to_owned(),
-        Outcome::AlreadyThere("as v2_stats".to_owned())
-    )));
+    assert!(
+        outcomes.contains(&("stats".to_owned(), Outcome::AlreadyThere("as v2_stats".to_owned())))
+    );
     let config = of(&text);
     let made = Definitions::new(&config.configured_reports, &Defaults::default()).unwrap();
     assert_eq!((made.reports.len(), made.tables.len()), (19 + 2, 7 + 1));
@@ -112,11 +101,7 @@ fn what_tables_prints_is_read_back() {
     let there = Definitions::new(&config.configured_reports, &defaults).unwrap();
     let statements = there.statements(&defaults, None);
     // Another engine, and a dump by MariaDB's own tools, change neither names nor COMMENTs.
-    assert_eq!(
-        statements.matches("ENGINE=PINBA").count(),
-        8 + 19 + 2 + 1,
-        "{statements}"
-    );
+    assert_eq!(statements.matches("ENGINE=PINBA").count(), 8 + 19 + 2 + 1, "{statements}");
     let (outcomes, text) = printed(&statements, &config);
     assert_eq!((not_there(&outcomes), text.as_str()), (Vec::new(), ""));
     // For a daemon without any of them, everything that is not built in is new and stays the same.
@@ -127,10 +112,7 @@ fn what_tables_prints_is_read_back() {
     for (ours, theirs) in there.reports.iter().zip(&again.reports) {
         assert_eq!(ours.0, theirs.0);
     }
-    assert_eq!(
-        again.tables.last().map(|it| it.table),
-        Some(FixedTable::V2Active)
-    );
+    assert_eq!(again.tables.last().map(|it| it.table), Some(FixedTable::V2Active));
 }
 
 #[test]
@@ -150,10 +132,8 @@ fn a_name_that_is_taken_and_one_that_cannot_be() {
     ]
     .concat();
     let (outcomes, _) = printed(&text, &Config::default());
-    let lines: Vec<String> = outcomes
-        .iter()
-        .map(|(name, outcome)| format!("{name}: {outcome:?}"))
-        .collect();
+    let lines: Vec<String> =
+        outcomes.iter().map(|(name, outcome)| format!("{name}: {outcome:?}")).collect();
     for (line, part) in lines.iter().zip([
         "NotTaken(\"there is another report of this name (COMMENT 'report1'); this one, COMMENT 'report1:::95', needs",
         "mine: Taken(\"tag_info:a\")",
@@ -172,11 +152,7 @@ fn a_name_that_is_taken_and_one_that_cannot_be() {
 
 #[test]
 fn the_printed_sums_add_up() {
-    let flags = ImportFlags {
-        file: "-".into(),
-        print_config: true,
-        ..ImportFlags::default()
-    };
+    let flags = ImportFlags { file: "-".into(), print_config: true, ..ImportFlags::default() };
     let run = |text: &str| {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let config = Config::default();
@@ -184,17 +160,12 @@ fn the_printed_sums_add_up() {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (result, text(out), text(err))
     };
-    let (result, out, err) = run(
-        "CREATE TABLE request (a int) ENGINE=PINBA COMMENT='request';
+    let (result, out, err) = run("CREATE TABLE request (a int) ENGINE=PINBA COMMENT='request';
          CREATE TABLE mine (a int) ENGINE=pinba COMMENT='tag_info:a';
          CREATE TABLE users (a int) ENGINE=InnoDB;
-         CREATE TABLE odd (a int) ENGINE=PINBA COMMENT='odd';",
-    );
+         CREATE TABLE odd (a int) ENGINE=PINBA COMMENT='odd';");
     assert!(!result.unwrap());
-    assert_eq!(
-        out,
-        "[[report]]\nname = \"mine\"\ncomment = \"tag_info:a\"\n"
-    );
+    assert_eq!(out, "[[report]]\nname = \"mine\"\ncomment = \"tag_info:a\"\n");
     let lines: Vec<&str> = err.lines().collect();
     assert_eq!(lines[0], "already there  request");
     assert_eq!(lines[1], "taken          mine: tag_info:a");

@@ -93,11 +93,7 @@ impl Shop {
         Self {
             rng: StdRng::seed_from_u64(seed),
             rate,
-            next_at: if rate > 0.0 {
-                Duration::ZERO
-            } else {
-                Duration::MAX
-            },
+            next_at: if rate > 0.0 { Duration::ZERO } else { Duration::MAX },
             weight_total: CAST.scripts().map(|(_, script)| script.weight).sum(),
         }
     }
@@ -130,9 +126,7 @@ impl Shop {
     }
 
     fn request(&mut self, site: &Site, script: &Script, at: Duration) -> Request {
-        let Cast {
-            backends, calls, ..
-        } = &*CAST;
+        let Cast { backends, calls, .. } = &*CAST;
         let rng = &mut self.rng;
         let host = site.hosts[rng.random_range(0..site.hosts.len())].as_str();
         let staging = site.server == "api.example.com" && rng.random_bool(0.04);
@@ -211,11 +205,7 @@ impl Shop {
                 1 => 0,
                 servers => rng.random_range(0..servers as u32),
             };
-            let tags = [
-                &*backend.group,
-                &*backend.servers[server as usize],
-                &*call.operation,
-            ];
+            let tags = [&*backend.group, &*backend.servers[server as usize], &*call.operation];
             let value = share(time, call.share * rng.random_range(0.6..1.15));
             own = own.saturating_sub(value);
             let value = value * times;
@@ -242,11 +232,7 @@ fn add_call(
     hits: u32,
     value: (Duration, Duration),
 ) {
-    let mut tags = [
-        ("group", group),
-        ("server", server),
-        ("operation", operation),
-    ];
+    let mut tags = [("group", group), ("server", server), ("operation", operation)];
     packet::add_timer(request, hits, value, &mut tags);
 }
 

@@ -171,10 +171,8 @@ fn up_to(low: u32, high: u32) -> clap::builder::RangedI64ValueParser<u32> {
 /// Parses `HOST:PORT`; a name with both kinds of address means the IPv4 one, since that is what the
 /// daemon listens on by default.
 fn parse_target(text: &str) -> Result<SocketAddr, String> {
-    let found: Vec<SocketAddr> = text
-        .to_socket_addrs()
-        .map_err(|error| format!("{error}; expected HOST:PORT"))?
-        .collect();
+    let found: Vec<SocketAddr> =
+        text.to_socket_addrs().map_err(|error| format!("{error}; expected HOST:PORT"))?.collect();
     let v4 = found.iter().find(|address| address.is_ipv4());
     let first = v4.or(found.first()).copied();
     first.ok_or_else(|| "no address found for that name".to_owned())
@@ -209,9 +207,6 @@ mod tests {
             assert!(LoadOptions::parse(bad).is_err(), "{bad} was taken");
         }
         let line = LoadOptions::parse("--target [::1]:7 --rate 0").unwrap();
-        assert_eq!(
-            (line.target.to_string().as_str(), line.rate),
-            ("[::1]:7", 0.0)
-        );
+        assert_eq!((line.target.to_string().as_str(), line.rate), ("[::1]:7", 0.0));
     }
 }

@@ -81,17 +81,13 @@ impl Pace {
         }
         if self.leaving == 0 {
             // A slot leaves when its last packet is due.
-            let slot_due = self
-                .due_at(self.packets_sent + left.min(self.slot) - 1)
-                .max(self.not_before);
+            let slot_due =
+                self.due_at(self.packets_sent + left.min(self.slot) - 1).max(self.not_before);
             if now < slot_due {
                 return Step::Wait(slot_due - now);
             }
             let due = (now.as_secs_f64() * self.rate) as u64 + 1;
-            self.leaving = due
-                .saturating_sub(self.packets_sent)
-                .clamp(1, 2 * self.slot)
-                .min(left);
+            self.leaving = due.saturating_sub(self.packets_sent).clamp(1, 2 * self.slot).min(left);
             self.not_before =
                 now + Duration::from_secs_f64(self.leaving as f64 / (2.0 * self.rate));
         }
@@ -137,9 +133,7 @@ mod tests {
 
     #[test]
     fn exactly_the_planned_packets_leave_in_time() {
-        for rate in [
-            1.0, 7.5, 999.0, 1000.0, 12_345.0, 64_000.0, 100_000.0, 300_000.0,
-        ] {
+        for rate in [1.0, 7.5, 999.0, 1000.0, 12_345.0, 64_000.0, 100_000.0, 300_000.0] {
             let planned = (rate * 2.0) as u64;
             let mut pace = Pace::new(rate, planned, Some(Duration::from_secs(2)));
             let sends = run(&mut pace, Duration::from_micros(60));
@@ -150,35 +144,19 @@ mod tests {
             for (at, packets) in sends {
                 sent += packets;
                 let due = at.as_secs_f64() * rate + 1.0;
-                assert!(
-                    sent as f64 <= due + 1e-6,
-                    "at {rate}, {at:?}: {sent} of {due}"
-                );
-                assert!(
-                    sent as f64 >= due - 2.0 * pace.slot as f64 - 1.0,
-                    "at {rate}, {at:?}"
-                );
+                assert!(sent as f64 <= due + 1e-6, "at {rate}, {at:?}: {sent} of {due}");
+                assert!(sent as f64 >= due - 2.0 * pace.slot as f64 - 1.0, "at {rate}, {at:?}");
             }
         }
     }
 
     #[test]
     fn slots_are_half_a_millisecond_and_leave_in_batches() {
-        for (rate, slot) in [
-            (10.0, 1),
-            (1000.0, 1),
-            (10_000.0, 5),
-            (100_000.0, 50),
-            (1e6, 500),
-        ] {
+        for (rate, slot) in [(10.0, 1), (1000.0, 1), (10_000.0, 5), (100_000.0, 50), (1e6, 500)] {
             let mut pace = Pace::new(rate, 10_000, None);
             assert_eq!(pace.slot, slot);
             let sends = run(&mut pace, Duration::ZERO);
-            assert!(
-                sends
-                    .iter()
-                    .all(|(_, packets)| *packets <= BATCH_PACKETS_MAX)
-            );
+            assert!(sends.iter().all(|(_, packets)| *packets <= BATCH_PACKETS_MAX));
         }
     }
 
@@ -187,10 +165,7 @@ mod tests {
         let mut pace = Pace::new(2.0, 10, None);
         assert_eq!(pace.next(Duration::ZERO), Step::Send(1));
         pace.sent(1, Duration::ZERO);
-        assert_eq!(
-            pace.next(Duration::from_millis(100)),
-            Step::Wait(Duration::from_millis(400))
-        );
+        assert_eq!(pace.next(Duration::from_millis(100)), Step::Wait(Duration::from_millis(400)));
     }
 
     #[test]
@@ -216,18 +191,11 @@ mod tests {
     #[test]
     fn time_ends_a_run_that_cannot_keep_up() {
         let mut pace = Pace::new(1000.0, 1000, Some(Duration::from_secs(1)));
-        assert_eq!(
-            pace.next(Duration::from_millis(1020)),
-            Step::Send(2),
-            "within the grace"
-        );
+        assert_eq!(pace.next(Duration::from_millis(1020)), Step::Send(2), "within the grace");
         pace.sent(2, Duration::from_millis(1020));
         assert_eq!(pace.next(Duration::from_millis(1050)), Step::Done);
         let mut fast = Pace::new(0.0, u64::MAX, Some(Duration::from_secs(1)));
-        assert_eq!(
-            fast.next(Duration::from_millis(999)),
-            Step::Send(BATCH_PACKETS_MAX)
-        );
+        assert_eq!(fast.next(Duration::from_millis(999)), Step::Send(BATCH_PACKETS_MAX));
         assert_eq!(fast.next(Duration::from_secs(1)), Step::Done);
     }
 }

@@ -104,11 +104,7 @@ mod tests {
     fn dictionary_is_in_the_order_of_the_extension() {
         // The request of a recorded packet of PHP 8.2: three request tags and one timer.
         let mut request = Request::default();
-        let mut tags = [
-            ("app", "shop"),
-            ("env", "production"),
-            ("browser", "chrome"),
-        ];
+        let mut tags = [("app", "shop"), ("env", "production"), ("browser", "chrome")];
         set_request_tags(&mut request, &mut tags);
         add_timer(
             &mut request,
@@ -129,14 +125,8 @@ mod tests {
             "get",
         ];
         assert_eq!(request.dictionary, expected.map(str::as_bytes));
-        assert_eq!(
-            (request.tag_name, request.tag_value),
-            (vec![1, 3, 5], vec![0, 2, 4])
-        );
-        assert_eq!(
-            (request.timer_tag_name, request.timer_tag_value),
-            (vec![6, 8], vec![7, 9])
-        );
+        assert_eq!((request.tag_name, request.tag_value), (vec![1, 3, 5], vec![0, 2, 4]));
+        assert_eq!((request.timer_tag_name, request.timer_tag_value), (vec![6, 8], vec![7, 9]));
     }
 
     #[test]
@@ -179,10 +169,7 @@ mod tests {
             let mut request = empty.clone();
             pad_to(&mut request, bytes);
             let missing = bytes - request.encoded_len();
-            assert!(
-                missing == 0 || bytes == natural + 1,
-                "{bytes} bytes: {missing} missing"
-            );
+            assert!(missing == 0 || bytes == natural + 1, "{bytes} bytes: {missing} missing");
         }
         let mut request = empty.clone();
         pad_to(&mut request, natural - 1);

@@ -122,10 +122,7 @@ mod tests {
 
     #[test]
     fn holds_the_packets_of_the_traffic_in_order() {
-        let options = TrafficOptions {
-            timers: 2,
-            ..TrafficOptions::default()
-        };
+        let options = TrafficOptions { timers: 2, ..TrafficOptions::default() };
         let packets = Packets::new(&options, 100).unwrap();
         let mut traffic = Traffic::new(&options);
         assert_eq!(packets.len(), 100);
@@ -141,19 +138,14 @@ mod tests {
         let runs = packets.in_runs();
         assert_eq!(runs.totals(&[(0, 5000)]), packets.totals(&[(0, 5000)]));
         let lengths: Vec<usize> = (0..5000).map(|index| runs.packet(index).len()).collect();
-        let long = lengths
-            .chunk_by(|a, b| a == b)
-            .filter(|run| run.len() >= 16);
+        let long = lengths.chunk_by(|a, b| a == b).filter(|run| run.len() >= 16);
         let in_long: usize = long.map(<[usize]>::len).sum();
         assert!(in_long > 4000, "most packets are in long runs: {in_long}");
     }
 
     #[test]
     fn totals_follow_the_senders_round() {
-        let options = TrafficOptions {
-            timers: 1,
-            ..TrafficOptions::default()
-        };
+        let options = TrafficOptions { timers: 1, ..TrafficOptions::default() };
         let packets = Packets::new(&options, 7).unwrap();
         let senders = [(0, 3), (5, 18), (6, 0), (2, 14)];
         let mut tally = Tally::default();
@@ -169,10 +161,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_no_datagram_holds_is_refused() {
-        let options = TrafficOptions {
-            nested: 1500,
-            ..TrafficOptions::default()
-        };
+        let options = TrafficOptions { nested: 1500, ..TrafficOptions::default() };
         let error = Packets::new(&options, 1).unwrap_err().to_string();
         assert!(error.contains("a UDP datagram holds 65507"), "{error}");
     }

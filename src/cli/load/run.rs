@@ -45,11 +45,7 @@ pub fn run(
     check_target(options)?;
     let packets = Packets::prepare(options)?;
     let sent = packets.send(options, shutdown, progress)?;
-    Ok(Summary {
-        target: options.target,
-        totals: packets.totals(&sent.shares),
-        sent,
-    })
+    Ok(Summary { target: options.target, totals: packets.totals(&sent.shares), sent })
 }
 
 fn check_target(options: &LoadOptions) -> io::Result<()> {
@@ -153,10 +149,7 @@ impl Packets {
                 let done = || threads.iter().all(|thread| thread.is_finished());
                 report_progress(progress, &shown, start, done)?;
             }
-            let mut all = Sent {
-                planned: options.packets_planned(),
-                ..Sent::default()
-            };
+            let mut all = Sent { planned: options.packets_planned(), ..Sent::default() };
             for thread in threads {
                 all.add(thread.join().expect("no sender panicked"));
             }

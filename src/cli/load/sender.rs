@@ -10,10 +10,7 @@
 //! This file contains `unsafe` because none of our libraries sets that option. The invariant: the
 //! pointer passed to the kernel is made from a reference to an `int` that is alive during the call.
 //! It does not leave this file.
-#![expect(
-    unsafe_code,
-    reason = "UDP_SEGMENT has no safe wrapper among our dependencies"
-)]
+#![expect(unsafe_code, reason = "UDP_SEGMENT has no safe wrapper among our dependencies")]
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -47,9 +44,8 @@ pub(super) fn send_batch(
     if segments_max == 1 {
         let mut controls = [(); BATCH_PACKETS_MAX].map(|()| SendAncillaryBuffer::default());
         let messages = slices.chunks(1).zip(&mut controls);
-        let mut messages: Vec<_> = messages
-            .map(|(packet, control)| MMsgHdr::new(packet, control))
-            .collect();
+        let mut messages: Vec<_> =
+            messages.map(|(packet, control)| MMsgHdr::new(packet, control)).collect();
         return Ok(sendmmsg(socket, &mut messages, SendFlags::empty())?);
     }
     let mut sent = 0;
@@ -117,11 +113,7 @@ mod tests {
             assert_eq!(taken, (slices.len() - sent).min(BATCH_PACKETS_MAX));
             for packet in &packets[sent..sent + taken] {
                 let bytes = to.recv(&mut buffer).unwrap();
-                assert!(
-                    buffer[..bytes] == packet[..],
-                    "{bytes} of {} bytes",
-                    packet.len()
-                );
+                assert!(buffer[..bytes] == packet[..], "{bytes} of {} bytes", packet.len());
             }
             sent += taken;
         }
@@ -139,10 +131,8 @@ mod tests {
         for segments_max in [1, 2, 7, 64] {
             // Runs of 1 to 30 of one length; the content differs from packet to packet.
             let lengths = (1..=30).flat_map(|run| vec![run * 11; run]);
-            let packets: Vec<Vec<u8>> = lengths
-                .enumerate()
-                .map(|(i, bytes)| vec![(i % 251) as u8; bytes])
-                .collect();
+            let packets: Vec<Vec<u8>> =
+                lengths.enumerate().map(|(i, bytes)| vec![(i % 251) as u8; bytes]).collect();
             assert_arrive(&packets, segments_max);
             // Together longer than a message can be.
             let long: Vec<Vec<u8>> = (0..9).map(|i| vec![i; 9000]).collect();
@@ -156,11 +146,7 @@ mod tests {
     fn what_many_threads_send_in_batches_arrives_in_batches_byte_for_byte() {
         use crate::input::udp::batch::Batch;
 
-        const PACKETS: usize = if cfg!(debug_assertions) {
-            4_000
-        } else {
-            200_000
-        };
+        const PACKETS: usize = if cfg!(debug_assertions) { 4_000 } else { 200_000 };
         let threads: Vec<_> = (0..4_u64)
             .map(|seed| {
                 std::thread::spawn(move || {
@@ -168,9 +154,7 @@ mod tests {
                     let mut batch = Batch::with_senders();
                     let mut state = seed * 7919 + 1;
                     let mut random = || {
-                        state = state
-                            .wrapping_mul(6_364_136_223_846_793_005)
-                            .wrapping_add(1);
+                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         (state >> 33) as usize
                     };
                     let mut done = 0;

@@ -92,10 +92,6 @@ impl fmt::Display for Summary {
             line(name, &json[name], note)?;
         }
         let cpu = number("cpu_us_per_packet");
-        writeln!(
-            f,
-            "  {:<22}{cpu:>17.3} us a packet, delivery on loopback included",
-            "sender CPU"
-        )
+        writeln!(f, "  {:<22}{cpu:>17.3} us a packet, delivery on loopback included", "sender CPU")
     }
 }

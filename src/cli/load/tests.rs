@@ -16,9 +16,7 @@ struct Sink(UdpSocket);
 impl Sink {
     fn open() -> (SocketAddr, Self) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         (socket.local_addr().unwrap(), Self(socket))
     }
 
@@ -49,11 +47,7 @@ fn nobody() -> (SocketAddr, UdpSocket) {
 }
 
 fn options(target: SocketAddr) -> LoadOptions {
-    LoadOptions {
-        target,
-        corpus: 50,
-        ..LoadOptions::default()
-    }
+    LoadOptions { target, corpus: 50, ..LoadOptions::default() }
 }
 
 fn run_quietly(options: &LoadOptions) -> io::Result<Summary> {
@@ -83,13 +77,8 @@ fn what_arrives_is_what_was_said_to_be_sent() {
 fn senders_together_send_each_packet_once() {
     let totals = [1, 4].map(|senders| {
         let (target, sink) = Sink::open();
-        let options = LoadOptions {
-            senders,
-            count: Some(101),
-            corpus: 101,
-            rate: 5000.0,
-            ..options(target)
-        };
+        let options =
+            LoadOptions { senders, count: Some(101), corpus: 101, rate: 5000.0, ..options(target) };
         run_quietly(&options).unwrap();
         sink.take(101)
     });
@@ -121,20 +110,13 @@ fn the_rate_is_kept() {
 #[test]
 fn a_slow_rate_costs_no_cpu() {
     let (target, sink) = Sink::open();
-    let options = LoadOptions {
-        rate: 20.0,
-        duration: Some(Duration::from_millis(400)),
-        ..options(target)
-    };
+    let options =
+        LoadOptions { rate: 20.0, duration: Some(Duration::from_millis(400)), ..options(target) };
     let summary = run_quietly(&options).unwrap();
     assert_eq!(summary.totals.packets + summary.missed(), 8);
     // Processor time, which does not grow on a busy machine: some 1 ms, against 400 ms of a busy
     // loop.
-    assert!(
-        summary.sent.sender_cpu < Duration::from_millis(100),
-        "{:?}",
-        summary.sent.sender_cpu
-    );
+    assert!(summary.sent.sender_cpu < Duration::from_millis(100), "{:?}", summary.sent.sender_cpu);
     sink.take(summary.totals.packets);
 }
 
@@ -143,11 +125,7 @@ fn nobody_listening_is_said_even_of_a_single_packet() {
     let (target, _taken) = nobody();
     for count in [1, 100_000] {
         let mut out = Vec::new();
-        let options = LoadOptions {
-            count: Some(count),
-            rate: 0.0,
-            ..options(target)
-        };
+        let options = LoadOptions { count: Some(count), rate: 0.0, ..options(target) };
         let error = execute(&options, &Shutdown::new(), &mut out, &mut std::io::sink());
         let error = error.unwrap_err().to_string();
         assert!(error.starts_with("nobody listens on 127.0.0.1:"), "{error}");
@@ -166,10 +144,7 @@ fn only_loopback_is_sent_to_unasked() {
         assert!(error.contains("is not a loopback address"), "{error}");
     }
     let mapped = options("[::ffff:127.0.0.1]:9".parse().unwrap());
-    let mapped = run_quietly(&LoadOptions {
-        count: Some(1),
-        ..mapped
-    });
+    let mapped = run_quietly(&LoadOptions { count: Some(1), ..mapped });
     if let Err(error) = mapped {
         let error = error.to_string();
         assert!(!error.contains("loopback"), "{error}");
@@ -179,11 +154,8 @@ fn only_loopback_is_sent_to_unasked() {
 #[test]
 fn shutdown_ends_a_run_and_the_totals_still_hold() {
     let (target, sink) = Sink::open();
-    let options = LoadOptions {
-        rate: 1.0,
-        duration: Some(Duration::from_secs(FITS)),
-        ..options(target)
-    };
+    let options =
+        LoadOptions { rate: 1.0, duration: Some(Duration::from_secs(FITS)), ..options(target) };
     let shutdown = Shutdown::new();
     let asked = shutdown.clone();
     let seen = sink.0.try_clone().unwrap();
@@ -219,9 +191,6 @@ fn output_is_one_object_and_progress_a_line_a_second() {
     // One line, and one more for each second by which a busy machine prolonged the run.
     let seconds = summary["seconds"].as_f64().unwrap();
     let lines = progress.lines().count();
-    assert!(
-        lines > 0 && lines as f64 <= seconds,
-        "{seconds} s:\n{progress}"
-    );
+    assert!(lines > 0 && lines as f64 <= seconds, "{seconds} s:\n{progress}");
     assert!(progress.contains("packets"));
 }

@@ -78,11 +78,8 @@ impl Tally {
         sums.timer_value_us += times * values.sum::<u64>();
         *sums.statuses.entry(request.status()).or_default() += times;
 
-        let (host, server, script) = (
-            &request.hostname,
-            &request.server_name,
-            &request.script_name,
-        );
+        let (host, server, script) =
+            (&request.hostname, &request.server_name, &request.script_name);
         self.see("hosts", host);
         self.see("servers", server);
         self.see("scripts", script);
@@ -111,9 +108,7 @@ impl Tally {
     pub(super) fn totals(&self) -> Totals {
         let seen = self.seen.iter();
         Totals {
-            distinct: seen
-                .map(|(what, seen)| (*what, seen.len() as u64))
-                .collect(),
+            distinct: seen.map(|(what, seen)| (*what, seen.len() as u64)).collect(),
             ..self.sums.clone()
         }
     }
@@ -123,16 +118,11 @@ impl Tally {
 fn tag_set<'a>(request: &'a Request, names: &[u32], values: &[u32]) -> Vec<[Option<&'a [u8]>; 2]> {
     let text = |index: &u32| Some(request.dictionary.get(*index as usize)?.as_slice());
     let pairs = names.iter().zip(values);
-    pairs
-        .map(|(name, value)| [text(name), text(value)])
-        .collect()
+    pairs.map(|(name, value)| [text(name), text(value)]).collect()
 }
 
 /// A nested request as a packet without further requests.
 fn unnested(nested: &NestedRequest) -> Request {
-    let nested = NestedRequest {
-        requests: Vec::new(),
-        ..nested.clone()
-    };
+    let nested = NestedRequest { requests: Vec::new(), ..nested.clone() };
     Request::decode(&*nested.encode_to_vec()).expect("the same fields in the same types")
 }

@@ -53,9 +53,7 @@ impl Traffic {
     /// scripts.
     pub fn new(options: &TrafficOptions) -> Self {
         let mut rng = StdRng::seed_from_u64(options.seed);
-        let scripts = (0..options.scripts)
-            .map(|index| Script::new(index, &mut rng))
-            .collect();
+        let scripts = (0..options.scripts).map(|index| Script::new(index, &mut rng)).collect();
         Self {
             options: options.clone(),
             rng,
@@ -113,11 +111,7 @@ impl Traffic {
             schema: draw_schema(rng, options.schemas)
                 .map(|number| vocabulary::schema(number).into()),
             // The request count stays 0: nothing in the extension increments it.
-            ..Request::named(
-                vocabulary::host(host),
-                vocabulary::server(server),
-                &*shape.name,
-            )
+            ..Request::named(vocabulary::host(host), vocabulary::server(server), &*shape.name)
         };
         let mut tags: Vec<_> = (0..options.request_tags)
             .map(|tag| vocabulary::request_tag(tag, rng.random()))
@@ -182,9 +176,7 @@ fn add_timers(
     time: Duration,
 ) {
     let waited = share(time, rng.random_range(0.3..0.8));
-    let weights: Vec<f64> = (0..options.timers)
-        .map(|_| rng.random_range(0.1..1.0))
-        .collect();
+    let weights: Vec<f64> = (0..options.timers).map(|_| rng.random_range(0.1..1.0)).collect();
     let weight_total: f64 = weights.iter().sum();
     let first_value = rng.random_range(0..options.tag_values);
     for (timer, weight) in (0..options.timers).zip(weights) {
@@ -251,11 +243,7 @@ fn draw_zipf(rng: &mut StdRng, count: u32) -> u32 {
 
 /// Draws 0 (status 200) for 93 of 100 requests.
 fn draw_status(rng: &mut StdRng, statuses: u32) -> u32 {
-    if statuses == 1 || rng.random_bool(0.93) {
-        0
-    } else {
-        1 + draw_zipf(rng, statuses - 1)
-    }
+    if statuses == 1 || rng.random_bool(0.93) { 0 } else { 1 + draw_zipf(rng, statuses - 1) }
 }
 
 /// Draws the first schema for nine of ten requests; `None` if there are none.

@@ -12,9 +12,8 @@ pub(super) fn host(index: u32) -> String {
 
 /// Returns the name of server number `index`; the first few have special names.
 pub(super) fn server(index: u32) -> String {
-    const NAMED: [&str; 10] = [
-        "www", "api", "admin", "blog", "static", "search", "account", "pay", "mobile", "partner",
-    ];
+    const NAMED: [&str; 10] =
+        ["www", "api", "admin", "blog", "static", "search", "account", "pay", "mobile", "partner"];
     match NAMED.get(index as usize) {
         Some(name) => format!("{name}.shop.example.com"),
         None => format!("site-{index}.shop.example.com"),
@@ -23,9 +22,8 @@ pub(super) fn server(index: u32) -> String {
 
 /// Returns the name of script number `index`; the most popular comes first.
 pub(super) fn script(index: u32) -> String {
-    const AREAS: [&str; 8] = [
-        "catalog", "cart", "checkout", "account", "search", "content", "orders", "reviews",
-    ];
+    const AREAS: [&str; 8] =
+        ["catalog", "cart", "checkout", "account", "search", "content", "orders", "reviews"];
     const ACTIONS: [&str; 6] = ["view", "list", "edit", "update", "history", "suggest"];
     let area = AREAS[index as usize % AREAS.len()];
     let action = ACTIONS[index as usize / AREAS.len() % ACTIONS.len()];

@@ -36,12 +36,7 @@ pub(super) struct Columns {
 
 impl Columns {
     pub(super) fn new(colour: bool) -> Self {
-        Self {
-            colour,
-            begun: false,
-            host: NAMES.0,
-            server: NAMES.0,
-        }
+        Self { colour, begun: false, host: NAMES.0, server: NAMES.0 }
     }
 
     /// Prints the heading, the first time.
@@ -49,11 +44,7 @@ impl Columns {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
-        let names = format!(
-            "{}  {}  SCRIPT",
-            fit("HOST", self.host),
-            fit("SERVER", self.server)
-        );
+        let names = format!("{}  {}  SCRIPT", fit("HOST", self.host), fit("SERVER", self.server));
         writeln!(out, "{}", self.paint(DIM, &format!("{LEFT}{names}")))
     }
 

@@ -42,9 +42,7 @@ pub(super) enum Event {
 /// Fails if the system cannot create a thread.
 pub(super) fn follow(client: Client, query: StreamQuery) -> io::Result<Receiver<News>> {
     let (sender, receiver) = bounded(WAITING);
-    thread::Builder::new()
-        .name("lines".to_owned())
-        .spawn(move || run(&client, query, &sender))?;
+    thread::Builder::new().name("lines".to_owned()).spawn(move || run(&client, query, &sender))?;
     Ok(receiver)
 }
 

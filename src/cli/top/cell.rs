@@ -156,10 +156,9 @@ mod tests {
 
     #[test]
     fn what_is_not_there_comes_last_either_way() {
-        for (descending, expected) in [
-            (false, json!([-2.0, 1, "a", "b", null])),
-            (true, json!(["b", "a", 1, -2.0, null])),
-        ] {
+        for (descending, expected) in
+            [(false, json!([-2.0, 1, "a", "b", null])), (true, json!(["b", "a", 1, -2.0, null]))]
+        {
             let mut values = vec![json!(null), json!(1), json!("b"), json!(-2.0), json!("a")];
             values.sort_by(|a, b| compare(a, b, descending));
             assert_eq!(Json::Array(values), expected);

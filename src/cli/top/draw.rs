@@ -118,10 +118,7 @@ fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
         shown(counter("datagrams_received"), number),
         shown(counter("received_bytes"), bytes),
     ))];
-    for (name, of) in [
-        ("lost", Sample::lost as fn(&Sample) -> f64),
-        ("refused", Sample::refused),
-    ] {
+    for (name, of) in [("lost", Sample::lost as fn(&Sample) -> f64), ("refused", Sample::refused)] {
         let (now, total) = (stats.rate(of), of(sample));
         let style = match (now.is_some_and(|now| now > 0.0), total > 0.0) {
             (true, _) => ALARM,

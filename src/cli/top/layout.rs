@@ -55,10 +55,7 @@ impl Layout {
             left -= more;
             (*at, least(*at) + more)
         });
-        Self {
-            columns: widths.collect(),
-            scales,
-        }
+        Self { columns: widths.collect(), scales }
     }
 
     /// The headings, with a mark at the sorted one.
@@ -155,14 +152,8 @@ mod tests {
     #[test]
     fn all_of_it_where_there_is_room() {
         let (heading, row) = shown(100);
-        assert_eq!(
-            heading,
-            "script                            count  ▼total  tags "
-        );
-        assert_eq!(
-            row,
-            "/catalog/a-long-name/search.php   1,234  1.50 s  x    "
-        );
+        assert_eq!(heading, "script                            count  ▼total  tags ");
+        assert_eq!(row, "/catalog/a-long-name/search.php   1,234  1.50 s  x    ");
     }
 
     #[test]
@@ -184,15 +175,9 @@ mod tests {
     #[test]
     fn a_wide_terminal_leaves_out_columns_before_it_cuts_names() {
         let counts: Vec<String> = (0..20).map(|at| format!("count_{at}")).collect();
-        let mut columns = vec![
-            ("script_name", "script", Unit::Text),
-            ("server_name", "server", Unit::Text),
-        ];
-        columns.extend(
-            counts
-                .iter()
-                .map(|it| (it.as_str(), it.as_str(), Unit::Count)),
-        );
+        let mut columns =
+            vec![("script_name", "script", Unit::Text), ("server_name", "server", Unit::Text)];
+        columns.extend(counts.iter().map(|it| (it.as_str(), it.as_str(), Unit::Count)));
         let mut values = json!({"script_name": "/x", "server_name": "api.example.com"});
         for count in &counts {
             values[count.as_str()] = json!(1234);
@@ -200,10 +185,7 @@ mod tests {
         let mut table = Table::default();
         table.take(Content {
             columns: Column::known_but(&[], &columns),
-            rows: vec![Row {
-                values,
-                ..Row::default()
-            }],
+            rows: vec![Row { values, ..Row::default() }],
             sort: "count_0".to_owned(),
             ..Content::default()
         });

@@ -81,9 +81,7 @@ pub fn run(client: Client, mut model: Model, colour: bool, shutdown: &Shutdown) 
                 }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    return Err(io::Error::other(
-                        "the thread that asks the daemon has ended",
-                    ));
+                    return Err(io::Error::other("the thread that asks the daemon has ended"));
                 }
             }
         }

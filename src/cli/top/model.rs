@@ -46,11 +46,7 @@ pub struct View {
 
 impl View {
     fn new(location: Location, serial: u64) -> Self {
-        Self {
-            location,
-            serial,
-            ..Self::default()
-        }
+        Self { location, serial, ..Self::default() }
     }
 
     /// The table in focus.
@@ -133,9 +129,7 @@ impl Model {
     /// The names of the open views, starting with the tab.
     pub fn path(&self) -> Vec<String> {
         let tab = std::iter::once(&self.tabs[self.tab]);
-        tab.chain(&self.opened)
-            .map(|view| view.location.title())
-            .collect()
+        tab.chain(&self.opened).map(|view| view.location.title()).collect()
     }
 
     /// The next poll.

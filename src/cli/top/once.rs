@@ -82,10 +82,7 @@ fn table(
     location: Location,
     sort: Option<&str>,
 ) -> Result<Table, ClientError> {
-    let mut query = Query {
-        location,
-        ..Query::default()
-    };
+    let mut query = Query { location, ..Query::default() };
     let mut table = Table::sorted_by(sort);
     for again in [sort.is_some(), false] {
         table.take(poller.page(&query)?.tables.pop().unwrap_or_default());

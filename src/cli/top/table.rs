@@ -119,10 +119,7 @@ impl Table {
             Some(name) => (name.to_owned(), false),
             None => (name.strip_prefix('-').unwrap_or(name).to_owned(), true),
         });
-        Self {
-            sort,
-            ..Self::default()
-        }
+        Self { sort, ..Self::default() }
     }
 
     /// Replaces the rows.
@@ -224,13 +221,11 @@ impl Table {
         let wanted = self.filter.to_lowercase();
         self.order = (0..rows.len()).collect();
         if !wanted.is_empty() {
-            self.order
-                .retain(|row| name(row).to_lowercase().contains(&wanted));
+            self.order.retain(|row| name(row).to_lowercase().contains(&wanted));
         }
         if let Some(column) = columns.get(column) {
             let value = |row: &usize| &rows[*row].values[&column.name];
-            self.order
-                .sort_by(|a, b| compare(value(a), value(b), descending));
+            self.order.sort_by(|a, b| compare(value(a), value(b), descending));
         }
         let held = self.held.as_ref();
         let found = held.and_then(|held| self.order.iter().position(|row| name(row) == *held));
@@ -317,24 +312,14 @@ mod tests {
 
     #[test]
     fn a_sort_given_beforehand_is_found_by_name_or_heading() {
-        for (given, sort) in [
-            ("req_count", (1, true)),
-            ("+count", (1, false)),
-            ("-avg", (2, true)),
-        ] {
+        for (given, sort) in [("req_count", (1, true)), ("+count", (1, false)), ("-avg", (2, true))]
+        {
             let mut table = Table::sorted_by(Some(given));
             table.take(content(&[("/a", 1.0)]));
-            assert_eq!(
-                (table.sort(), table.unknown_sort()),
-                (sort, None),
-                "{given}"
-            );
+            assert_eq!((table.sort(), table.unknown_sort()), (sort, None), "{given}");
         }
         let mut table = Table::sorted_by(Some("nothing"));
         table.take(content(&[]));
-        assert_eq!(
-            (table.sort(), table.unknown_sort()),
-            ((1, true), Some("nothing"))
-        );
+        assert_eq!((table.sort(), table.unknown_sort()), ((1, true), Some("nothing")));
     }
 }

@@ -126,10 +126,7 @@ pub fn of_request(request: &Json) -> Content {
             ("avg", json!(part(value, number(timer, "hit_count")))),
             ("cpu", json!(cpu(timer, ["ru_utime", "ru_stime"]))),
         ];
-        Row {
-            values: with(timer, more),
-            ..Row::default()
-        }
+        Row { values: with(timer, more), ..Row::default() }
     };
     Content {
         title: "its timers".to_owned(),
@@ -167,9 +164,7 @@ mod tests {
     fn shown(content: &Content) -> Vec<Vec<String>> {
         let row = |row: &Row| {
             let columns = content.columns.iter();
-            columns
-                .map(|column| column.unit.format(&row.values[&column.name]))
-                .collect()
+            columns.map(|column| column.unit.format(&row.values[&column.name])).collect()
         };
         let mut rows: Vec<Vec<String>> = content.rows.iter().map(row).collect();
         rows.sort();
@@ -181,10 +176,7 @@ mod tests {
         let content = added_up(&requests(), Some("group"));
         assert_eq!(content.title, "timers of 2 requests, by tag group");
         let rows = shown(&content);
-        assert_eq!(
-            rows[0][..5],
-            ["cache", "500 ms", "██▌         25%", "1", "1"]
-        );
+        assert_eq!(rows[0][..5], ["cache", "500 ms", "██▌         25%", "1", "1"]);
         assert_eq!(rows[1][..5], ["db", "500 ms", "██▌         25%", "1", "3"]);
         // Of the requests that have such timers, as on the page of calls.
         assert_eq!(rows[1][5..], ["3.00", "167 ms", "250 ms"]);
@@ -197,23 +189,13 @@ mod tests {
         let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
         assert_eq!(
             names,
-            [
-                "group=cache group=x \\x1b=\\x1b",
-                "group=db server=db1",
-                "group=db server=db2"
-            ]
+            ["group=cache group=x \\x1b=\\x1b", "group=db server=db1", "group=db server=db2"]
         );
         assert_eq!(added_up(&requests(), None).columns[0].title, "timer");
         let rows = shown(&of_request(&requests()[0]));
         assert_eq!(
             rows[0][..5],
-            [
-                "group=db server=db1",
-                "250 ms",
-                "██▌         25%",
-                "2",
-                "125 ms"
-            ]
+            ["group=db server=db1", "250 ms", "██▌         25%", "2", "125 ms"]
         );
     }
 

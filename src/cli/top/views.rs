@@ -68,13 +68,8 @@ impl ReportInfo {
 
     /// The column to sort by initially: time, else a count, else any number.
     pub fn first_sort(&self) -> Option<&str> {
-        const WANTED: [&str; 5] = [
-            "req_time_total",
-            "time_total",
-            "timer_value",
-            "req_count",
-            "hit_count",
-        ];
+        const WANTED: [&str; 5] =
+            ["req_time_total", "time_total", "timer_value", "req_count", "hit_count"];
         let rank = |column: &&ReportColumn| {
             let no_number = self.keys.contains(&column.name) || column.is_text();
             let wanted = WANTED.iter().position(|wanted| column.name == *wanted);
@@ -365,9 +360,7 @@ mod tests {
         let shown = |row: usize| -> Vec<String> {
             let values = &content.rows[row].values;
             let columns = content.columns.iter();
-            columns
-                .map(|column| column.unit.format(&values[&column.name]))
-                .collect()
+            columns.map(|column| column.unit.format(&values[&column.name])).collect()
         };
         assert_eq!(
             shown(0),
@@ -391,9 +384,7 @@ mod tests {
             unit: unit.to_owned(),
         };
         let info = ReportInfo {
-            keys: ["host", "tag_env", "timer_group", "index_value"]
-                .map(str::to_owned)
-                .into(),
+            keys: ["host", "tag_env", "timer_group", "index_value"].map(str::to_owned).into(),
             columns: vec![
                 column("req_count", "int", "count"),
                 column("p99_9", "double", "seconds"),
@@ -408,46 +399,23 @@ mod tests {
         };
         let body = json!({"rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
         let content = any(&info, &body);
-        let names: Vec<&str> = content
-            .columns
-            .iter()
-            .map(|column| column.name.as_str())
-            .collect();
+        let names: Vec<&str> = content.columns.iter().map(|column| column.name.as_str()).collect();
         assert_eq!(
             names,
-            [
-                "host",
-                "tag_env",
-                "timer_group",
-                "req_count",
-                "p99_9",
-                "traffic_total",
-                "status"
-            ]
+            ["host", "tag_env", "timer_group", "req_count", "p99_9", "traffic_total", "status"]
         );
-        let kinds: Vec<Unit> = content.columns[3..]
-            .iter()
-            .map(|column| column.unit)
-            .collect();
+        let kinds: Vec<Unit> = content.columns[3..].iter().map(|column| column.unit).collect();
         let shown = [Unit::Count, Unit::Seconds, Unit::Kib, Unit::Plain];
         assert_eq!(kinds, shown);
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let conditions = vec![pair("hostname", "h"), pair("tag.env", "prod")];
         assert_eq!(content.rows[0].target, Some(Location::Requests(conditions)));
-        assert_eq!(
-            (content.title.as_str(), content.sort.as_str()),
-            ("r\\x1b", "req_count")
-        );
+        assert_eq!((content.title.as_str(), content.sort.as_str()), ("r\\x1b", "req_count"));
     }
 
     #[test]
     fn odd_answers_make_empty_tables() {
-        for body in [
-            json!(null),
-            json!([]),
-            json!({"rows": 1}),
-            json!({"rows": [null, 7]}),
-        ] {
+        for body in [json!(null), json!([]), json!({"rows": 1}), json!({"rows": [null, 7]})] {
             let _odd = by_key(&BY_KEY[0], &body);
             let _odd = any(&ReportInfo::of(&body), &body);
             let _odd = list(&body);

@@ -140,9 +140,7 @@ impl fmt::Display for RewriteField {
 }
 
 /// The keys of an entry.
-const KEYS: [&str; 7] = [
-    "field", "pattern", "cut", "digits", "prefix", "replace", "stop",
-];
+const KEYS: [&str; 7] = ["field", "pattern", "cut", "digits", "prefix", "replace", "stop"];
 
 /// Reads the rules of all entries, in order; a faulty one adds to `errors` and is left out.
 pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<RewriteRule> {

@@ -54,10 +54,7 @@ impl Template {
             }
         }
         push_text(&mut pieces, &source[done..]);
-        Ok(Self {
-            source: source.to_owned(),
-            pieces,
-        })
+        Ok(Self { source: source.to_owned(), pieces })
     }
 
     /// Returns whether the template refers to any group.
@@ -124,9 +121,7 @@ mod tests {
             assert_eq!(template.source, typed);
             assert_eq!(
                 template.has_groups(),
-                pieces
-                    .iter()
-                    .any(|p| *p != text("") && matches!(p, Group(_)))
+                pieces.iter().any(|p| *p != text("") && matches!(p, Group(_)))
             );
         }
     }

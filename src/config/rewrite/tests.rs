@@ -51,16 +51,7 @@ fn every_form_is_read_in_order_with_its_place() {
 
 #[test]
 fn all_fields_are_named() {
-    for field in [
-        "hostname",
-        "server_name",
-        "script_name",
-        "schema",
-        "+a b",
-        "@ä",
-        "++",
-        "@@",
-    ] {
+    for field in ["hostname", "server_name", "script_name", "schema", "+a b", "@ä", "++", "@@"] {
         let rules = rules(&format!("[[rewrite]]\nfield = \"{field}\"\ncut = \"x\"\n"));
         assert_eq!(rules[0].field.to_string(), field);
     }
@@ -117,10 +108,7 @@ fn all_slips_of_all_entries_are_found_at_once() {
     let errors = errors(
         "[[rewrite]]\nfeild = 'x'\n[[rewrite]]\nfield = 'schema'\npattern = '('\nreplace = 3\nstop = 'yes'\n",
     );
-    let at: Vec<_> = errors
-        .iter()
-        .map(|error| error.split(';').next().unwrap())
-        .collect();
+    let at: Vec<_> = errors.iter().map(|error| error.split(';').next().unwrap()).collect();
     assert_eq!(
         at,
         [
@@ -153,11 +141,7 @@ fn patterns_that_cannot_be_are_refused_in_one_line() {
     let long = refused(&format!("pattern = '{}'\nreplace = ''", "a".repeat(1025)));
     assert!(long.contains("longer than 1024 bytes"), "{long}");
     assert_eq!(
-        rules(&format!(
-            "[[rewrite]]\nfield = 'schema'\ncut = '{}'\n",
-            "a".repeat(1024)
-        ))
-        .len(),
+        rules(&format!("[[rewrite]]\nfield = 'schema'\ncut = '{}'\n", "a".repeat(1024))).len(),
         1
     );
 }
@@ -168,10 +152,7 @@ fn more_entries_than_there_can_be_are_refused() {
     assert_eq!(rules(&entries(REWRITES_MAX)).len(), REWRITES_MAX);
     assert_eq!(
         errors(&entries(REWRITES_MAX + 2)),
-        [format!(
-            "pinbad.toml:{}: rewrite: 66 entries; accepted: up to 64",
-            64 * 3 + 1
-        )]
+        [format!("pinbad.toml:{}: rewrite: 66 entries; accepted: up to 64", 64 * 3 + 1)]
     );
 }
 

@@ -32,10 +32,7 @@ fn the_file_is_named_by_flag_or_else_by_variable() {
     let (_dir, one) = file("[pool]\nrequest_pool_size = 1\n");
     let (_dir2, two) = file("[pool]\nrequest_pool_size = 2\n");
     let size = |flag: Option<&PathBuf>, variable: &std::path::Path| {
-        let flags = ConfigFlags {
-            config: flag.cloned(),
-            ..ConfigFlags::default()
-        };
+        let flags = ConfigFlags { config: flag.cloned(), ..ConfigFlags::default() };
         let variable = variable.as_os_str().to_owned();
         let config = Config::load(&flags, [(OsString::from("PINBAD_CONFIG"), variable)]);
         config.map(|config| config.pool.request_pool_size)
@@ -71,10 +68,7 @@ fn set_takes_lists_however_the_shell_left_them() {
         ..ConfigFlags::default()
     };
     let config = Config::load(&flags, []).unwrap();
-    assert_eq!(
-        config.ingest.listen,
-        ["127.0.0.1:1", "[::1]:1"].map(address)
-    );
+    assert_eq!(config.ingest.listen, ["127.0.0.1:1", "[::1]:1"].map(address));
 }
 
 #[test]
@@ -105,10 +99,7 @@ fn set_takes_toml_and_bare_text() {
     assert_eq!((config.http.listen, config.mysql.listen), (None, None));
     assert!(config.mysql.allow_anonymous);
     let numeric = Some(PathBuf::from("2024"));
-    assert_eq!(
-        config.state.dir, numeric,
-        "a directory may look like a number"
-    );
+    assert_eq!(config.state.dir, numeric, "a directory may look like a number");
     let (format, level) = (LogFormat::Json, tracing::Level::DEBUG);
     assert_eq!(config.log, LogConfig { format, level });
 }
@@ -123,9 +114,7 @@ fn report_entries_of_a_stronger_layer_replace_the_weaker() {
     let environment = variables(&[("PINBAD_REPORT", "[{name = 'of_variable'}]")]);
     let config = Config::load(&flags, environment).unwrap();
     let reports = config.configured_reports.iter();
-    let names: Vec<_> = reports
-        .map(|report| report.table["name"].as_str())
-        .collect();
+    let names: Vec<_> = reports.map(|report| report.table["name"].as_str()).collect();
     assert_eq!(names, [Some("x"), Some("y")]);
     let location = &config.configured_reports[0].location;
     assert_eq!(location.to_string(), "--set");
@@ -176,11 +165,9 @@ fn what_an_orchestrator_puts_into_the_environment_is_passed_over() {
     ];
     let config = Config::load(&set(&[]), variables(&links)).unwrap();
     assert_eq!(config, Config::default());
-    for slip in [
-        ("PINBAD_PORT", "30080"),
-        ("PINBAD_HTTP_PORT", "30080"),
-        ("PINBAD_PORT_X_TCP", "1"),
-    ] {
+    for slip in
+        [("PINBAD_PORT", "30080"), ("PINBAD_HTTP_PORT", "30080"), ("PINBAD_PORT_X_TCP", "1")]
+    {
         let errors = lines(Config::load(&set(&[]), variables(&[slip])));
         assert_eq!(errors.len(), 1, "{slip:?}");
     }
@@ -201,10 +188,7 @@ fn all_errors_are_reported_in_the_order_of_the_layers() {
         "--set: pool.stats_history = 0: too short".to_owned(),
         format!("{}:3: pool.words_memory = \"1\": too small", path.display()),
         "--set: log.level = loud".to_owned(),
-        format!(
-            "{}:5: http.listen = \"0.0.0.0:80\": not a loopback",
-            path.display()
-        ),
+        format!("{}:5: http.listen = \"0.0.0.0:80\": not a loopback", path.display()),
     ];
     assert_eq!(errors.len(), starts.len(), "{errors:#?}");
     for (error, start) in errors.iter().zip(&starts) {

@@ -25,12 +25,7 @@ fn every_kind_of_secret_is_read() {
     let names = users.iter().map(|user| (user.name.as_str(), user.role));
     assert_eq!(
         names.collect::<Vec<_>>(),
-        [
-            ("kim", Role::Admin),
-            ("lee", Role::Read),
-            ("max", Role::Read),
-            ("ann", Role::Read)
-        ]
+        [("kim", Role::Admin), ("lee", Role::Read), ("max", Role::Read), ("ann", Role::Read)]
     );
     let plain = |from| Some(ConfiguredPassword::Plain(from));
     assert_eq!(users[0].password, plain(SecretFrom::File("/p".into())));
@@ -38,14 +33,8 @@ fn every_kind_of_secret_is_read() {
     let Some(ConfiguredPassword::NativeHash(hash)) = &users[1].password else {
         panic!("{users:?}")
     };
-    assert_eq!(
-        (hash.reveal().len(), hash.reveal()[..3].to_vec()),
-        (20, vec![0x24, 0x70, 0xc0])
-    );
-    assert_eq!(
-        users[2].password,
-        plain(SecretFrom::Inline(Secret::new("x y")))
-    );
+    assert_eq!((hash.reveal().len(), hash.reveal()[..3].to_vec()), (20, vec![0x24, 0x70, 0xc0]));
+    assert_eq!(users[2].password, plain(SecretFrom::Inline(Secret::new("x y"))));
     assert_eq!(users[3].variables().collect::<Vec<_>>(), ["P"]);
     assert_eq!(users[2].location.to_string(), "pinbad.toml:9");
 }
@@ -93,10 +82,7 @@ fn what_is_wrong_is_named_with_what_is_accepted() {
     let many: String = (0..257)
         .map(|number| format!("[[user]]\nname = \"u{number}\"\npassword_file = \"p\"\n"))
         .collect();
-    assert_eq!(
-        errors_of(&many),
-        ["pinbad.toml:769: user: 257 entries; accepted: up to 256"]
-    );
+    assert_eq!(errors_of(&many), ["pinbad.toml:769: user: 257 entries; accepted: up to 256"]);
 }
 
 /// No error and no `{:?}` shows the secret, whatever else is wrong.
@@ -127,10 +113,7 @@ fn no_error_and_no_debug_repeats_a_secret() {
         let text = text.replace("SECRET", secret);
         let errors = Config::from_toml(FILE, &text).unwrap_err();
         for shown in [errors.to_string(), format!("{errors:?}")] {
-            assert!(
-                !shown.is_empty() && !shown.contains("hunter2"),
-                "{text}: {shown}"
-            );
+            assert!(!shown.is_empty() && !shown.contains("hunter2"), "{text}: {shown}");
         }
     }
     for typed in [
@@ -143,10 +126,8 @@ fn no_error_and_no_debug_repeats_a_secret() {
         "user.password=SECRET",
         "http.password=SECRET",
     ] {
-        let flags = ConfigFlags {
-            set: vec![typed.replace("SECRET", secret)],
-            ..ConfigFlags::default()
-        };
+        let flags =
+            ConfigFlags { set: vec![typed.replace("SECRET", secret)], ..ConfigFlags::default() };
         let errors = Config::load(&flags, []).unwrap_err();
         for shown in [errors.to_string(), format!("{errors:?}")] {
             assert!(!shown.contains("hunter2"), "{typed}: {shown}");
@@ -190,10 +171,7 @@ fn a_variable_that_holds_a_secret_is_no_unknown_setting() {
     assert!(Config::load(&flags, variables.clone()).is_ok());
     let errors = lines(Config::load(&ConfigFlags::default(), variables));
     assert_eq!(errors.len(), 1);
-    assert!(
-        errors[0].starts_with("PINBAD_ADMIN: no setting"),
-        "{errors:?}"
-    );
+    assert!(errors[0].starts_with("PINBAD_ADMIN: no setting"), "{errors:?}");
     assert!(!errors[0].contains("hunter2"), "{errors:?}");
 }
 

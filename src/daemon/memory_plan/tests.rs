@@ -7,11 +7,7 @@ fn plan(text: &str) -> MemoryPlan {
 }
 
 fn bytes(plan: &MemoryPlan, name: &str) -> u64 {
-    plan.lines
-        .iter()
-        .find(|line| line.name == name)
-        .unwrap()
-        .bytes
+    plan.lines.iter().find(|line| line.name == name).unwrap().bytes
 }
 
 const TWO_BY_THREE: &str = "[ingest]\nlisten = [\"127.0.0.1:1\", \"[::1]:1\"]\nreceivers = 3\n\
@@ -40,10 +36,7 @@ fn every_line_follows_its_settings() {
     assert!(receive > 64 * 65_536 && receive < 8 << 20, "{receive}");
     let words = bytes(&plan, "strings and tag sets");
     assert!(words > 8 << 20 && words < 16 << 20, "{words}");
-    assert_eq!(
-        plan.total_bytes(),
-        plan.lines.iter().map(|line| line.bytes).sum::<u64>()
-    );
+    assert_eq!(plan.total_bytes(), plan.lines.iter().map(|line| line.bytes).sum::<u64>());
     assert_eq!(plan.kernel.bytes, 6 * 2 * (1 << 20));
 }
 
@@ -64,16 +57,10 @@ fn a_snapshot_has_a_line_when_there_is_a_place_for_it() {
 
 #[test]
 fn name_rules_have_a_line_when_there_are_any() {
-    assert!(
-        plan(TWO_BY_THREE)
-            .lines
-            .iter()
-            .all(|line| line.name != "name rules")
-    );
+    assert!(plan(TWO_BY_THREE).lines.iter().all(|line| line.name != "name rules"));
     let rule = "[[rewrite]]\nfield = \"schema\"\n";
-    let with = plan(&format!(
-        "{TWO_BY_THREE}{rule}cut = \"?\"\n{rule}pattern = \"a\"\nreplace = \"\"\n"
-    ));
+    let with =
+        plan(&format!("{TWO_BY_THREE}{rule}cut = \"?\"\n{rule}pattern = \"a\"\nreplace = \"\"\n"));
     assert_eq!(bytes(&with, "name rules"), 6 * (3 << 20));
     let why = "2 rules ([[rewrite]]), 1 with patterns, for each socket";
     assert!(with.lines.iter().any(|line| line.why == why));
@@ -99,11 +86,7 @@ fn buffers_last_as_long_as_the_tighter_bound() {
 
 /// A socket that requested 1 MiB and got `bytes`.
 fn granted(bytes: usize) -> RecvBuffer {
-    RecvBuffer {
-        asked_bytes: 1 << 20,
-        granted_bytes: bytes,
-        kernel_bytes: 2 * bytes,
-    }
+    RecvBuffer { asked_bytes: 1 << 20, granted_bytes: bytes, kernel_bytes: 2 * bytes }
 }
 
 #[test]
@@ -207,9 +190,6 @@ fn the_plan_is_shown_a_line_a_pool() {
         },
         "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
     ] {
-        assert!(
-            shown.lines().any(|shown| shown == line),
-            "{line:?} in\n{shown}"
-        );
+        assert!(shown.lines().any(|shown| shown == line), "{line:?} in\n{shown}");
     }
 }

@@ -28,30 +28,12 @@ fn add(
 
 /// Two of one aggregate, one of timers, one of another window; and two that come and go.
 const REPORTS: [(&str, &str); 6] = [
-    (
-        "by_both",
-        r#"{"level": "request", "keys": ["hostname", "script_name"], "window": "6s"}"#,
-    ),
-    (
-        "by_host",
-        r#"{"level": "request", "keys": ["hostname"], "window": "6s"}"#,
-    ),
-    (
-        "by_group",
-        r#"{"level": "timer", "keys": ["script_name", "@group"], "window": "6s"}"#,
-    ),
-    (
-        "by_script",
-        r#"{"level": "request", "keys": ["script_name"], "window": "9s"}"#,
-    ),
-    (
-        "made_like_one",
-        r#"{"level": "request", "keys": ["script_name"], "window": "6s"}"#,
-    ),
-    (
-        "made_alone",
-        r#"{"level": "request", "keys": ["hostname"], "window": "12s"}"#,
-    ),
+    ("by_both", r#"{"level": "request", "keys": ["hostname", "script_name"], "window": "6s"}"#),
+    ("by_host", r#"{"level": "request", "keys": ["hostname"], "window": "6s"}"#),
+    ("by_group", r#"{"level": "timer", "keys": ["script_name", "@group"], "window": "6s"}"#),
+    ("by_script", r#"{"level": "request", "keys": ["script_name"], "window": "9s"}"#),
+    ("made_like_one", r#"{"level": "request", "keys": ["script_name"], "window": "6s"}"#),
+    ("made_alone", r#"{"level": "request", "keys": ["hostname"], "window": "12s"}"#),
 ];
 /// How many of them exist from the start.
 const AT_START: usize = 4;
@@ -145,11 +127,7 @@ impl World {
             let hits = 1 + self.dice.below(3);
             let each = 1 + self.dice.below(500);
             let group = format!("g{}", self.dice.below(2));
-            request.add_timer(
-                hits as u32,
-                (hits * each) as f32 / 64.0,
-                &[("group", &*group)],
-            );
+            request.add_timer(hits as u32, (hits * each) as f32 / 64.0, &[("group", &*group)]);
             world::decode(&mut self.decoder, &request, &mut records);
             let totals = |time: u64, hits: u64| Totals {
                 requests: 1,
@@ -157,17 +135,10 @@ impl World {
                 hits: hits.into(),
                 ..Totals::ZERO
             };
-            let seen = |time, peak| Extremes {
-                time_min: time,
-                time_max: time,
-                memory_peak_max: peak,
-            };
+            let seen =
+                |time, peak| Extremes { time_min: time, time_max: time, memory_peak_max: peak };
             let of_request = (totals(steps * 15_625, 1), seen(steps * 15_625, peak), 1);
-            let of_timer = (
-                totals(hits * each * 15_625, hits),
-                seen(each * 15_625, 0),
-                hits,
-            );
+            let of_timer = (totals(hits * each * 15_625, hits), seen(each * 15_625, 0), hits);
             let both = format!("{host} {script}");
             let with_group = format!("{script} {group}");
             for (reports, key, (totals, seen, samples)) in [
@@ -207,19 +178,11 @@ impl World {
     }
 
     fn poll(&mut self) {
-        let Self {
-            reader,
-            read,
-            largest,
-            ..
-        } = self;
+        let Self { reader, read, largest, .. } = self;
         reader.poll(|second, missed| {
             self.requests += second.requests;
             self.missed += missed;
-            assert!(
-                self.seconds.last() < Some(&second.unix_secs),
-                "a second comes once"
-            );
+            assert!(self.seconds.last() < Some(&second.unix_secs), "a second comes once");
             self.seconds.push(second.unix_secs);
             let mut names = BTreeSet::new();
             for report in second.reports() {
@@ -320,11 +283,7 @@ fn sums_are_exact_when_groups_are_not_known() {
         };
         let expected = by_report(&world.of_read_seconds());
         assert_eq!(by_report(&world.read), expected, "{stream}");
-        let others = world
-            .read
-            .keys()
-            .filter(|(.., key)| key == "(other)")
-            .count();
+        let others = world.read.keys().filter(|(.., key)| key == "(other)").count();
         assert_eq!(others > 0, world.folded > 0);
     }
 }

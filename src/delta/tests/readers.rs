@@ -38,11 +38,7 @@ pub(super) fn check_series(world: &World, gains: &Gains, is_short: bool) {
         let texts: Option<Vec<String>> = texts.map(Iterator::collect);
         let metrics = ["req_count", "hit_count", "time_total"];
         let metrics = metrics.map(|name| Metric::parse(name).unwrap());
-        let spans = [
-            (reach.fine_from, 1),
-            (reach.fine_from + 7, 7),
-            (reach.from, 10),
-        ];
+        let spans = [(reach.fine_from, 1), (reach.fine_from + 7, 7), (reach.from, 10)];
         for (from, step) in spans {
             let span = (from, reach.to, step);
             let found = match series.lines(report, texts.as_deref(), &metrics, span) {
@@ -75,11 +71,7 @@ pub(super) fn check_series(world: &World, gains: &Gains, is_short: bool) {
                 }
                 let begin = found.from + step * at as u64;
                 let sums = in_span(begin, begin + step);
-                let expected = [
-                    sums.requests as f64,
-                    sums.hits as f64,
-                    sums.time as f64 / 1e6,
-                ];
+                let expected = [sums.requests as f64, sums.hits as f64, sums.time as f64 / 1e6];
                 let shown = [0, 1, 2].map(|metric| found.points[metric][at]);
                 let place = format!("{report} {key:?} {begin} by {step}");
                 assert_eq!(shown, expected.map(Some), "{place}");
@@ -203,20 +195,15 @@ pub(super) fn check_history(world: &World, gains: &Gains, is_short: bool) {
                     times[BOUNDS.partition_point(|&bound| bound < u64::midpoint(low, high))] +=
                         count;
                 }
-                let key = if is_short {
-                    String::new()
-                } else {
-                    key.join(" ")
-                };
+                let key = if is_short { String::new() } else { key.join(" ") };
                 let sums = Sums {
                     requests: sum.totals.requests,
                     time: sum.totals.time,
                     hits: sum.totals.hits,
                     times,
                 };
-                let row: &mut Sums = rows
-                    .entry((row.time, dataset.report.clone(), key))
-                    .or_default();
+                let row: &mut Sums =
+                    rows.entry((row.time, dataset.report.clone(), key)).or_default();
                 row.add(&sums);
             });
         }

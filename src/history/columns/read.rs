@@ -85,11 +85,7 @@ impl StoredRows {
         buckets: Option<BucketLayout>,
         batch: &RecordBatch,
     ) -> Self {
-        let mut rows = Self {
-            len: batch.num_rows(),
-            buckets,
-            ..Self::default()
-        };
+        let mut rows = Self { len: batch.num_rows(), buckets, ..Self::default() };
         for (name, content) in columns {
             let Some(array) = batch.column_by_name(name) else {
                 continue;
@@ -136,10 +132,8 @@ impl StoredRows {
         if is_within {
             let buckets = self.buckets.as_ref();
             let histogram = buckets.and_then(|buckets| decode(self.blob(row)?, buckets));
-            to.gain = Gain {
-                sum: Sum::of(self.totals(row), histogram),
-                extremes: self.extremes(row),
-            };
+            to.gain =
+                Gain { sum: Sum::of(self.totals(row), histogram), extremes: self.extremes(row) };
         }
         is_within
     }
@@ -159,15 +153,8 @@ impl StoredRows {
     fn totals(&self, row: usize) -> Totals {
         if let Some(mut exact) = value(self.exact.as_ref(), row) {
             let usual = Totals::take(&mut exact, false);
-            let unmeasured = if exact.is_empty() {
-                0
-            } else {
-                varint::take(&mut exact)
-            };
-            return Totals {
-                unmeasured,
-                ..usual
-            };
+            let unmeasured = if exact.is_empty() { 0 } else { varint::take(&mut exact) };
+            return Totals { unmeasured, ..usual };
         }
         let mut totals = [0; Measure::ALL.len()];
         for (measure, sums) in &self.sums {
@@ -187,11 +174,7 @@ impl StoredRows {
         };
         let memory_peak_max =
             u32::try_from(memory_peak_max.unwrap_or_default()).unwrap_or(u32::MAX);
-        Extremes {
-            time_min,
-            time_max,
-            memory_peak_max,
-        }
+        Extremes { time_min, time_max, memory_peak_max }
     }
 
     /// Returns the histogram of a row as it is stored.

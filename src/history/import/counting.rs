@@ -73,11 +73,8 @@ impl Counting {
             words_memory: WORDS_BYTES,
             ..config.pool.clone()
         };
-        let of_reports = ReportsConfig {
-            memory: REPORTS_BYTES,
-            rows_max: LINES_MAX,
-            ..config.reports.clone()
-        };
+        let of_reports =
+            ReportsConfig { memory: REPORTS_BYTES, rows_max: LINES_MAX, ..config.reports.clone() };
         let hasher = Hasher::new();
         let pool = Pool::new(&pool, hasher.clone());
         let mut live = Live::new(pool, Reports::new(&of_reports, ticks), ticks);
@@ -85,9 +82,7 @@ impl Counting {
             let defined_by = DefinedBy::BuiltIn;
             (Definition::clone(report), defined_by)
         });
-        let Live {
-            pool, reports: to, ..
-        } = &mut live;
+        let Live { pool, reports: to, .. } = &mut live;
         to.define_at_start(definitions.collect(), pool, 0);
         // Now: reports over a pool that has had rows would be filled first.
         pool.restore_ids(PoolIds {
@@ -124,9 +119,7 @@ impl Counting {
         self.live.write().advance_second(0, unix_ms);
         while !records.is_empty() {
             let mut rest = records;
-            let requests = std::iter::from_fn(|| Record::next(&mut rest))
-                .take(BLOCK)
-                .count();
+            let requests = std::iter::from_fn(|| Record::next(&mut rest)).take(BLOCK).count();
             let block = &records[..records.len() - rest.len()];
             records = rest;
             if requests == 0 {
@@ -143,9 +136,7 @@ impl Counting {
                 live.clear();
             }
             drop(live);
-            let Self {
-                deltas, minutes, ..
-            } = self;
+            let Self { deltas, minutes, .. } = self;
             deltas.poll(|second, missed| {
                 if second.requests > 0 {
                     minutes.take(second, missed);
@@ -161,10 +152,7 @@ impl Counting {
         let of = dataset.coverage_key();
         self.rows.add(|rows| {
             for (&minute, &secs) in minutes {
-                let covered = Coverage {
-                    secs,
-                    ..Coverage::default()
-                };
+                let covered = Coverage { secs, ..Coverage::default() };
                 rows.cover(&of, minute, covered);
             }
         });
@@ -172,11 +160,8 @@ impl Counting {
 
     /// Adds the row of coverage that identifies the piece.
     pub(super) fn note(&self, name: &str, minute: u64) {
-        let dataset = Dataset {
-            report: NO_REPORT.to_owned(),
-            hash: name.to_owned(),
-            ..Dataset::coverage()
-        };
+        let dataset =
+            Dataset { report: NO_REPORT.to_owned(), hash: name.to_owned(), ..Dataset::coverage() };
         self.cover(&dataset, &BTreeMap::from([(minute, 0)]));
     }
 

@@ -45,12 +45,8 @@ pub(in crate::history) fn write_manifest(
 /// Reserves space for appending after so many bytes, so that files can be deleted on a full disk.
 /// Not every file system supports this.
 pub(in crate::history) fn reserve(file: &File, bytes: u64) {
-    let _reserved = rustix::fs::fallocate(
-        file,
-        FallocateFlags::KEEP_SIZE,
-        0,
-        bytes + COMMITS_BYTES_MAX,
-    );
+    let _reserved =
+        rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes + COMMITS_BYTES_MAX);
 }
 
 /// Appends the beginning of a run to the manifest; returns it open for appending, and its length.

@@ -64,10 +64,7 @@ impl Opened {
             });
             let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
             let metadata = Arc::clone(stored.metadata());
-            Ok(Self(ArrowReaderMetadata::try_new(
-                metadata,
-                options().with_schema(schema),
-            )?))
+            Ok(Self(ArrowReaderMetadata::try_new(metadata, options().with_schema(schema))?))
         })
     }
 
@@ -146,18 +143,16 @@ fn groups_with(
     let groups = groups.map(|group| {
         let rows = group_rows(metadata, group);
         let all = std::iter::once(0..rows).collect();
-        let places = texts
-            .iter()
-            .fold(all, |places: Vec<Range<usize>>, (column, text)| {
-                let Some(pages) = pages_with(metadata, group, *column, text.as_bytes()) else {
-                    return places;
-                };
-                let both = places.iter().flat_map(|left| {
-                    let pages = pages.iter();
-                    pages.map(|page| left.start.max(page.start)..left.end.min(page.end))
-                });
-                both.filter(|rows| !rows.is_empty()).collect()
+        let places = texts.iter().fold(all, |places: Vec<Range<usize>>, (column, text)| {
+            let Some(pages) = pages_with(metadata, group, *column, text.as_bytes()) else {
+                return places;
+            };
+            let both = places.iter().flat_map(|left| {
+                let pages = pages.iter();
+                pages.map(|page| left.start.max(page.start)..left.end.min(page.end))
             });
+            both.filter(|rows| !rows.is_empty()).collect()
+        });
         (group, places)
     });
     groups.filter(|(_, rows)| !rows.is_empty()).collect()
@@ -174,11 +169,7 @@ fn pages_with(
     else {
         return None;
     };
-    let pages = metadata
-        .offset_index()?
-        .get(group)?
-        .get(column)?
-        .page_locations();
+    let pages = metadata.offset_index()?.get(group)?.get(column)?.page_locations();
     let rows = group_rows(metadata, group);
     let begins = pages.iter().map(|page| page.first_row_index);
     let begins = begins.map(|begin| usize::try_from(begin).map_or(rows, |it| it.min(rows)));

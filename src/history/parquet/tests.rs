@@ -40,18 +40,8 @@ fn datasets() -> Vec<Dataset> {
     let log = BucketLayout::LogLinear;
     vec![
         dataset(Level::Packet, &[], log, false),
-        dataset(
-            Level::Request,
-            &["script_name", "status", "hostname"],
-            log,
-            true,
-        ),
-        dataset(
-            Level::Request,
-            &["time", "Histogram", "report", "key_time"],
-            log,
-            false,
-        ),
+        dataset(Level::Request, &["script_name", "status", "hostname"], log, true),
+        dataset(Level::Request, &["time", "Histogram", "report", "key_time"], log, false),
         dataset(Level::Timer, &["group"], linear, true),
         dataset(Level::Timer, &["host", "tag_group"], hv, false),
         Dataset::coverage(),
@@ -98,11 +88,7 @@ fn row(dataset: &Dataset, time: u64, key: u32, random: &mut StdRng) -> Row {
         totals.ru_utime = number(random, u128::MAX);
         totals.ru_stime = number(random, 1 << 64);
     } else {
-        totals = Totals {
-            requests: totals.requests >> 1,
-            hits: totals.hits >> 65,
-            ..Totals::ZERO
-        };
+        totals = Totals { requests: totals.requests >> 1, hits: totals.hits >> 65, ..Totals::ZERO };
     }
     if is_of_requests && !dataset.is_coverage() {
         totals.traffic = number(random, u128::MAX);
@@ -119,12 +105,7 @@ fn row(dataset: &Dataset, time: u64, key: u32, random: &mut StdRng) -> Row {
     }
     let known = !dataset.is_coverage() && random.random_range(0..9) > 0;
     let sum = Sum::of(totals, known.then_some(histogram));
-    Row {
-        time,
-        key: texts,
-        is_other,
-        gain: Gain { sum, extremes },
-    }
+    Row { time, key: texts, is_other, gain: Gain { sum, extremes } }
 }
 
 type Cells = (Totals, Extremes, Option<Vec<(u32, u64)>>);
@@ -159,16 +140,8 @@ fn rows_of(
 
 fn copy(row: &Row) -> Row {
     let sum = Sum::of(row.gain.sum.totals, row.gain.sum.histogram().cloned());
-    let gain = Gain {
-        sum,
-        extremes: row.gain.extremes,
-    };
-    Row {
-        time: row.time,
-        key: row.key.clone(),
-        is_other: row.is_other,
-        gain,
-    }
+    let gain = Gain { sum, extremes: row.gain.extremes };
+    Row { time: row.time, key: row.key.clone(), is_other: row.is_other, gain }
 }
 
 fn empty_file() -> NamedTempFile {
@@ -240,17 +213,11 @@ fn a_span_a_key_and_some_places_are_read_alone() {
         }));
     }
     let read_rows = |found: &[(usize, Vec<Range<usize>>)]| -> usize {
-        found
-            .iter()
-            .flat_map(|(_, places)| places)
-            .map(Range::len)
-            .sum()
+        found.iter().flat_map(|(_, places)| places).map(Range::len).sum()
     };
     assert_eq!(read_rows(&opened.groups(&[])), rows.len());
     let mut none = Vec::new();
-    ["\u{10ffff}", "7", "x"]
-        .iter()
-        .for_each(|text| push_key(&mut none, text));
+    ["\u{10ffff}", "7", "x"].iter().for_each(|text| push_key(&mut none, text));
     assert!(opened.groups(&equal_to(&columns, &none)).is_empty());
     let places = [3..5, 777..778, 19_990..20_000];
     let mut wanted = places.iter().cloned().flatten();
@@ -263,10 +230,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
         let blob = histogram.encoded(&dataset.buckets, 6);
         let read = blob.map(|blob| decode(&blob, &dataset.buckets).unwrap());
         let sum = Sum::of(Totals::ZERO, read);
-        let gain = Gain {
-            sum,
-            extremes: Extremes::NOTHING,
-        };
+        let gain = Gain { sum, extremes: Extremes::NOTHING };
         assert_eq!(cells(&gain, None).2, cells(&rows[place].gain, None).2);
     };
     let read_as = ReadAs::coded(Vec::new());
@@ -280,10 +244,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
 fn columns_are_plain_and_no_name_comes_twice() {
     for dataset in datasets() {
         let columns = columns(&dataset);
-        let mut names: Vec<String> = columns
-            .iter()
-            .map(|(name, _)| name.to_lowercase())
-            .collect();
+        let mut names: Vec<String> = columns.iter().map(|(name, _)| name.to_lowercase()).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), columns.len(), "{columns:?}");
@@ -294,14 +255,7 @@ fn columns_are_plain_and_no_name_comes_twice() {
     let all = datasets();
     assert_eq!(
         names(&all[2])[..6],
-        [
-            "time",
-            "key_time",
-            "key_Histogram",
-            "key_report",
-            "key_key_time",
-            "other"
-        ]
+        ["time", "key_time", "key_Histogram", "key_report", "key_key_time", "other"]
     );
     assert_eq!(
         names(&all[5]),
@@ -347,12 +301,7 @@ fn what_is_no_such_file_is_an_error() {
 /// forty above four times).
 fn bytes_of_a_row(resolution: Resolution, rows: u64, requests: u64) -> (f64, f64) {
     let mut random = StdRng::seed_from_u64(21);
-    let dataset = dataset(
-        Level::Request,
-        &["script_name"],
-        BucketLayout::LogLinear,
-        false,
-    );
+    let dataset = dataset(Level::Request, &["script_name"], BucketLayout::LogLinear, false);
     let mut made = Vec::new();
     for script in 0..50_u32 {
         let mut key = Vec::new();

@@ -41,42 +41,22 @@ fn row(number: u64) -> Row {
         2 => gain.extremes = Extremes::NOTHING,
         _ => {}
     }
-    Row {
-        time: NOON + 60 * (number % 2),
-        key,
-        is_other: false,
-        gain,
-    }
+    Row { time: NOON + 60 * (number % 2), key, is_other: false, gain }
 }
 
-type Shown = (
-    u64,
-    Vec<u8>,
-    bool,
-    Totals,
-    Extremes,
-    Option<Vec<(u32, u64)>>,
-);
+type Shown = (u64, Vec<u8>, bool, Totals, Extremes, Option<Vec<(u32, u64)>>);
 
 fn shown(row: &Row) -> Shown {
     let Gain { sum, extremes } = &row.gain;
     let pairs = row.gain.buckets().map(Iterator::collect);
-    (
-        row.time,
-        row.key.to_vec(),
-        row.is_other,
-        sum.totals,
-        *extremes,
-        pairs,
-    )
+    (row.time, row.key.to_vec(), row.is_other, sum.totals, *extremes, pairs)
 }
 
 fn read(path: &std::path::Path, dataset: &Dataset) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut each = |row: &Row| found.push(shown(row));
     let part = Part::of_file(path);
-    part.read(dataset, 0..u64::MAX, Want::ALL, &mut each)
-        .unwrap();
+    part.read(dataset, 0..u64::MAX, Want::ALL, &mut each).unwrap();
     found
 }
 
@@ -181,18 +161,10 @@ fn write_first_format(to: &mut File, rows: &[Row], requests: &[Vec<u8>]) {
             to.write_all(&bytes).unwrap();
             at += 8 + bytes.len() as u64;
         }
-        sections.push(Place {
-            dataset,
-            rows: rows as u64,
-            begins,
-            end: at,
-        });
+        sections.push(Place { dataset, rows: rows as u64, begins, end: at });
     }
     let resolution = Resolution::Minute;
-    let footer = serde_json::to_vec(&Footer {
-        resolution,
-        sections,
-    });
+    let footer = serde_json::to_vec(&Footer { resolution, sections });
     let footer = footer.unwrap();
     to.write_all(&footer).unwrap();
     to.write_all(&lead(&footer).unwrap()).unwrap();

@@ -115,9 +115,7 @@ impl Copier {
         match &self.selection {
             // It makes room.
             Selection::Tail(_) => false,
-            Selection::All {
-                bytes, bytes_max, ..
-            } => bytes >= bytes_max,
+            Selection::All { bytes, bytes_max, .. } => bytes >= bytes_max,
         }
     }
 
@@ -130,9 +128,7 @@ impl Copier {
         let Some(rows) = pool.requests.slices(self.next..end) else {
             return;
         };
-        let columns = rows
-            .iter()
-            .flat_map(|it| it.origin.iter().zip(it.request_time));
+        let columns = rows.iter().flat_map(|it| it.origin.iter().zip(it.request_time));
         let mut copied = 0;
         for (id, (&number, &time)) in (self.next..end).zip(columns) {
             if copied == COPIED || self.is_full() {

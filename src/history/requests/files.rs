@@ -102,11 +102,7 @@ const fn same(name: &'static str, kind: Kind) -> FileColumn {
 
 /// Microseconds, shown as seconds.
 const fn micros(name: &'static str, shown: &'static str) -> FileColumn {
-    FileColumn {
-        name,
-        kind: Delta,
-        shown: (shown, Form::Seconds),
-    }
+    FileColumn { name, kind: Delta, shown: (shown, Form::Seconds) }
 }
 
 /// Bytes, shown as KiB.
@@ -229,9 +225,8 @@ impl Rows {
     /// Adds a request.
     pub(super) fn push_request(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
         let tags = request.tags.iter();
-        let is_unclear = tags
-            .clone()
-            .any(|(name, value)| name.contains([',', '=']) || value.contains(','));
+        let is_unclear =
+            tags.clone().any(|(name, value)| name.contains([',', '=']) || value.contains(','));
         let exact = is_unclear.then(|| json(&request.tags));
         let tags = tags_text(tags.copied());
         let int = |value: u32| big(value.into());
@@ -323,11 +318,7 @@ pub(super) struct FileWriter<'f> {
 impl<'f> FileWriter<'f> {
     pub(super) fn new(file: &'f mut File, layout: Layout) -> io::Result<Self> {
         let rows = Rows::new(layout, |_| true);
-        Ok(Self {
-            writer: writer(file, &rows.schema, layout.properties())?,
-            rows,
-            written: 0,
-        })
+        Ok(Self { writer: writer(file, &rows.schema, layout.properties())?, rows, written: 0 })
     }
 
     /// Adds the rows of a request. In `request` the longest come first; in `timer` they are in

@@ -67,8 +67,7 @@ impl Kept {
         if timers > 0 {
             push(scratch, &(run, id, row.timestamp, timers as u64));
         }
-        pool.resolve_timers(row)
-            .for_each(|timer| push(scratch, &timer));
+        pool.resolve_timers(row).for_each(|timer| push(scratch, &timer));
         Self {
             time_us: request.time_us,
             id,

@@ -73,10 +73,7 @@ impl RequestsSnapshot {
     /// Splits it into disk and memory.
     pub(crate) fn divided(self) -> (Self, Self) {
         let Self { parts, unpublished } = self;
-        let disk = Self {
-            parts,
-            unpublished: None,
-        };
+        let disk = Self { parts, unpublished: None };
         let parts = Vec::new();
         (disk, Self { parts, unpublished })
     }
@@ -209,10 +206,9 @@ impl Reader {
         };
         let batch = self.read(&mut reading);
         let batch = batch.map_err(|error| match &reading {
-            Reading::File { part, .. }
-            | Reading::Packed {
-                part: Some(part), ..
-            } => unread_error(part, &error),
+            Reading::File { part, .. } | Reading::Packed { part: Some(part), .. } => {
+                unread_error(part, &error)
+            }
             Reading::Packed { part: None, .. } => error,
         })?;
         if batch.is_some() {
@@ -309,26 +305,14 @@ impl Reader {
                 batches: None,
             })
         };
-        opened()
-            .map(Some)
-            .map_err(|error: io::Error| unread_error(&part, &error))
+        opened().map(Some).map_err(|error: io::Error| unread_error(&part, &error))
     }
 
     /// The next rows of the current source; `None` at its end.
     fn read(&mut self, reading: &mut Reading) -> io::Result<Option<RecordBatch>> {
-        let Wanted {
-            view,
-            shown,
-            schema,
-            ..
-        } = &self.wanted;
+        let Wanted { view, shown, schema, .. } = &self.wanted;
         match reading {
-            Reading::File {
-                part,
-                opened,
-                groups,
-                batches,
-            } => {
+            Reading::File { part, opened, groups, batches } => {
                 if let Some(reader) = batches {
                     let batch = unpanicked(|| reader.next().transpose().map_err(io::Error::other))?;
                     if let Some(batch) = batch {
@@ -448,10 +432,7 @@ fn bound(opened: &ArrowReaderMetadata, group: usize, column: &str, end: End) -> 
 
 /// For which of these rows of a file a condition is true.
 fn passes(test: &Condition, view: &View, stored: &RecordBatch) -> io::Result<BooleanArray> {
-    let columns = test
-        .columns
-        .iter()
-        .map(|column| view.array(*column, stored));
+    let columns = test.columns.iter().map(|column| view.array(*column, stored));
     let columns = columns.collect::<io::Result<_>>()?;
     Ok(test.passes(columns, stored.num_rows())?)
 }

@@ -89,12 +89,7 @@ pub(super) struct Known {
     is_error: bool,
 }
 
-const UNKNOWN: Known = Known {
-    seen: 0,
-    number: 0,
-    script: NO_SCRIPT,
-    is_error: false,
-};
+const UNKNOWN: Known = Known { seen: 0, number: 0, script: NO_SCRIPT, is_error: false };
 
 /// The selection of the current period.
 #[derive(Debug)]
@@ -133,11 +128,7 @@ struct Sample {
 
 impl Default for Sample {
     fn default() -> Self {
-        Self {
-            seen: 0,
-            kept: BTreeMap::new(),
-            bound: u64::MAX,
-        }
+        Self { seen: 0, kept: BTreeMap::new(), bound: u64::MAX }
     }
 }
 
@@ -189,10 +180,7 @@ impl Sample {
 
 impl Tail {
     pub(super) fn new(bytes_max: usize, error_status: u32, seed: u64) -> Self {
-        let origins = 1
-            << (bytes_max / ORIGINS_SHARE / size_of::<Known>())
-                .max(2)
-                .ilog2();
+        let origins = 1 << (bytes_max / ORIGINS_SHARE / size_of::<Known>()).max(2).ilog2();
         Self {
             bytes_max: bytes_max.saturating_sub(origins * size_of::<Known>()),
             bytes: 0,
@@ -220,12 +208,7 @@ impl Tail {
         let known = &mut self.origins[place];
         known.seen = id;
         let script = usize::from(known.script);
-        let candidate = Candidate {
-            time_us,
-            id,
-            is_error: known.is_error,
-            row: Row::Pooled,
-        };
+        let candidate = Candidate { time_us, id, is_error: known.is_error, row: Row::Pooled };
         if time_us >= self.slow_from[script] {
             self.add_slow(script, candidate);
         } else if !self.sample(candidate) {
@@ -256,11 +239,7 @@ impl Tail {
         self.bytes += SCRIPT_BYTES + name.len();
         self.scripts.insert(name.into(), script);
         self.slowest.push(Vec::with_capacity(SLOWEST + 1));
-        self.slow_from.push(if SLOWEST >> self.halved > 0 {
-            0
-        } else {
-            u64::MAX
-        });
+        self.slow_from.push(if SLOWEST >> self.halved > 0 { 0 } else { u64::MAX });
         script
     }
 
@@ -393,12 +372,7 @@ mod tests {
         for _ in 0..4_000 {
             let mut sample = Sample::default();
             for id in 0..40 {
-                let candidate = Candidate {
-                    time_us: 0,
-                    id,
-                    is_error: false,
-                    row: Row::Pooled,
-                };
+                let candidate = Candidate { time_us: 0, id, is_error: false, row: Row::Pooled };
                 let _kept = sample.offer(candidate, 10, &mut random);
             }
             assert_eq!((sample.kept.len(), sample.seen), (10, 40));
@@ -406,9 +380,6 @@ mod tests {
             kept.for_each(|kept| counts[kept.id as usize] += 1);
         }
         // 1,000 each, with a deviation of 27.
-        assert!(
-            counts.iter().all(|count| (880..1120).contains(count)),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| (880..1120).contains(count)), "{counts:?}");
     }
 }

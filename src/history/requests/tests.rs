@@ -23,11 +23,8 @@ use crate::input::record::{Hasher, TextLimits};
 use crate::merger::world::Limits;
 
 pub(in crate::history) const BEGIN: u32 = 1_700_000_000;
-pub(in crate::history) const RETENTION: Retention = Retention {
-    secs: [1 << 40; 3],
-    size_max: 1 << 40,
-    free_min: 0,
-};
+pub(in crate::history) const RETENTION: Retention =
+    Retention { secs: [1 << 40; 3], size_max: 1 << 40, free_min: 0 };
 
 /// A process with this many raw rows.
 pub(in crate::history) struct Process {
@@ -60,9 +57,7 @@ impl Process {
             let decoded = self.decoder.decode(&packet, received, &mut records);
             assert_eq!(decoded, Ok(1));
         }
-        self.live
-            .write()
-            .merge(&records, u64::from(received - BEGIN) * 1_000);
+        self.live.write().merge(&records, u64::from(received - BEGIN) * 1_000);
     }
 
     pub(in crate::history) fn requests(
@@ -105,11 +100,7 @@ pub(in crate::history) fn sent(random: &mut StdRng) -> model::Request {
     sent.ru_stime = Some(random.random_range(0..4_000) as f32 / 1e6);
     sent.document_size = Some(random.random_range(500..60_000));
     sent.memory_peak = Some(random.random_range(8..64) << 18);
-    sent.status = Some(if random.random_range(0..20) == 0 {
-        500
-    } else {
-        200
-    });
+    sent.status = Some(if random.random_range(0..20) == 0 { 500 } else { 200 });
     if random.random_bool(0.3) {
         sent.add_tag("env", "prod");
     }
@@ -117,11 +108,7 @@ pub(in crate::history) fn sent(random: &mut StdRng) -> model::Request {
         let group = ["db", "cache", "http"][random.random_range(0..3)];
         let op = format!("op{}", random.random_range(0..12));
         let value = (random.random_range(100.0..8_000.0) * slow / 1e6) as f32;
-        sent.add_timer(
-            random.random_range(1..4),
-            value,
-            &[("group", group), ("op", &op)],
-        );
+        sent.add_timer(random.random_range(1..4), value, &[("group", group), ("op", &op)]);
     }
     sent
 }
@@ -148,31 +135,22 @@ pub(in crate::history) fn published(dir: &Path, table: &str) -> Vec<RecordBatch>
 }
 
 pub(in crate::history) fn ints(batches: &[RecordBatch], name: &str) -> Vec<i64> {
-    let columns = batches
-        .iter()
-        .map(|batch| batch.column_by_name(name).unwrap());
+    let columns = batches.iter().map(|batch| batch.column_by_name(name).unwrap());
     let values = columns.flat_map(|column| column.as_primitive::<Int64Type>().values().to_vec());
     values.collect()
 }
 
 fn texts(batches: &[RecordBatch], name: &str) -> Vec<String> {
-    let columns = batches
-        .iter()
-        .map(|batch| batch.column_by_name(name).unwrap());
+    let columns = batches.iter().map(|batch| batch.column_by_name(name).unwrap());
     let values = columns.flat_map(|column| {
         let texts = column.as_string::<i32>();
-        texts
-            .iter()
-            .map(|text| text.unwrap_or("NULL").to_owned())
-            .collect::<Vec<_>>()
+        texts.iter().map(|text| text.unwrap_or("NULL").to_owned()).collect::<Vec<_>>()
     });
     values.collect()
 }
 
 fn weights(batches: &[RecordBatch]) -> Vec<f64> {
-    let columns = batches
-        .iter()
-        .map(|batch| batch.column_by_name("weight").unwrap());
+    let columns = batches.iter().map(|batch| batch.column_by_name("weight").unwrap());
     let values = columns.flat_map(|column| column.as_primitive::<Float64Type>().values().to_vec());
     values.collect()
 }
@@ -194,9 +172,7 @@ fn all_requests_come_back_as_they_were_sent() {
     let mut all = Sent::new();
     let mut received = BEGIN;
     for _ in 0..80 {
-        let batch: Vec<_> = (0..random.random_range(1..300))
-            .map(|_| sent(&mut random))
-            .collect();
+        let batch: Vec<_> = (0..random.random_range(1..300)).map(|_| sent(&mut random)).collect();
         process.merge(received, &batch);
         let first = all.len() as i64 + 1;
         all.extend((first..).zip(batch));
@@ -217,46 +193,25 @@ fn all_requests_come_back_as_they_were_sent() {
     for at in 0..ids.len() {
         let sent = &all[&ids[at]];
         assert!(seen.insert(ids[at]), "twice: {}", ids[at]);
-        assert_eq!(
-            times[at] as u64,
-            crate::input::record::micros(sent.request_time.unwrap())
-        );
+        assert_eq!(times[at] as u64, crate::input::record::micros(sent.request_time.unwrap()));
         assert_eq!(scripts[at], script_name(sent));
-        assert_eq!(
-            tags[at],
-            if sent.tag_name.is_empty() {
-                ""
-            } else {
-                "env=prod"
-            }
-        );
+        assert_eq!(tags[at], if sent.tag_name.is_empty() { "" } else { "env=prod" });
     }
     assert_eq!(seen.len(), all.len());
     let timers = published(dir.path(), TIMER);
     let mut of_requests: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
-    for (request, value) in ints(&timers, "request_id")
-        .into_iter()
-        .zip(ints(&timers, "value_us"))
-    {
+    for (request, value) in ints(&timers, "request_id").into_iter().zip(ints(&timers, "value_us")) {
         of_requests.entry(request).or_default().push(value);
     }
     for (id, sent) in &all {
-        let values = sent
-            .timer_value
-            .iter()
-            .map(|value| crate::input::record::micros(*value) as i64);
+        let values =
+            sent.timer_value.iter().map(|value| crate::input::record::micros(*value) as i64);
         assert_eq!(of_requests[id], values.collect::<Vec<_>>());
     }
     assert!(texts(&timers, "tags")[0].starts_with(r#"{"group":""#));
-    let with_tags = all
-        .values()
-        .filter(|sent| !sent.tag_name.is_empty())
-        .count();
+    let with_tags = all.values().filter(|sent| !sent.tag_name.is_empty()).count();
     assert_eq!(
-        published(dir.path(), REQUEST_TAG)
-            .iter()
-            .map(RecordBatch::num_rows)
-            .sum::<usize>(),
+        published(dir.path(), REQUEST_TAG).iter().map(RecordBatch::num_rows).sum::<usize>(),
         with_tags
     );
     // Each file has the longest first, and requests of one hour.
@@ -268,10 +223,7 @@ fn all_requests_come_back_as_they_were_sent() {
             assert!(ints(&rows, "req_time_us").is_sorted_by(|a, b| a >= b));
             let received = rows.iter().flat_map(|rows| {
                 let received = rows.column_by_name("received").unwrap();
-                received
-                    .as_primitive::<TimestampMillisecondType>()
-                    .values()
-                    .to_vec()
+                received.as_primitive::<TimestampMillisecondType>().values().to_vec()
             });
             let hours: BTreeSet<i64> = received.map(|ms| ms / 3_600_000).collect();
             assert_eq!(hours.len(), 1);
@@ -318,11 +270,8 @@ fn estimates_do_not_lean_to_one_side() {
                 }
             })
             .collect();
-        let mut copier = Copier::new(
-            Selection::Tail(Box::new(Tail::new(bytes_max, 500, 11))),
-            1,
-            1,
-        );
+        let mut copier =
+            Copier::new(Selection::Tail(Box::new(Tail::new(bytes_max, 500, 11))), 1, 1);
         process.merge(BEGIN, &all);
         const PERIODS: usize = 60;
         let mut estimates: HashMap<&str, Vec<f64>> = HashMap::new();
@@ -335,13 +284,8 @@ fn estimates_do_not_lean_to_one_side() {
             let ids: BTreeSet<u64> = rows.iter().map(|(_, kept)| kept.id).collect();
             assert_eq!(ids.len(), rows.len(), "none is kept twice");
             for (question, is_meant) in QUESTIONS {
-                let meant = rows
-                    .iter()
-                    .filter(|(_, kept)| is_meant(&truth[kept.id as usize - 1]));
-                estimates
-                    .entry(question)
-                    .or_default()
-                    .push(meant.map(|(weight, _)| weight).sum());
+                let meant = rows.iter().filter(|(_, kept)| is_meant(&truth[kept.id as usize - 1]));
+                estimates.entry(question).or_default().push(meant.map(|(weight, _)| weight).sum());
             }
             if !is_cut && period == 0 {
                 // The slowest ten of each script are there.
@@ -363,9 +307,7 @@ fn estimates_do_not_lean_to_one_side() {
                     assert_eq!(kept[..slowest], times[..slowest]);
                 }
             }
-            let Selection::Tail(tail) = &copier.selection else {
-                unreachable!()
-            };
+            let Selection::Tail(tail) = &copier.selection else { unreachable!() };
             assert!(tail.bytes() <= bytes_max, "{} of {bytes_max}", tail.bytes());
             assert_eq!(tail.given_up > 0, is_cut);
             copier.clear();
@@ -404,10 +346,7 @@ fn what_left_the_pool_before_is_missed() {
     let total = total(&copier.rows(&requests.0.live));
     let missed = copier.missed;
     assert!((601..800).contains(&missed), "{missed}");
-    assert!(
-        total <= 4_000.0 + 1e-6 && total + missed as f64 >= 4_600.0 - 1e-6,
-        "{total}"
-    );
+    assert!(total <= 4_000.0 + 1e-6 && total + missed as f64 >= 4_600.0 - 1e-6, "{total}");
 }
 
 /// Ids of origins are reused as soon as no row has them.
@@ -486,16 +425,10 @@ fn a_kill_leaves_nothing_twice_and_loses_nothing_that_was_flushed() {
         let mut store = Store::open(dir.path(), RETENTION).unwrap();
         publish_all(&mut store, now + 10_000);
         let rows = published(dir.path(), REQUEST);
-        let names: Vec<_> = ints(&rows, "run")
-            .into_iter()
-            .zip(ints(&rows, "id"))
-            .collect();
+        let names: Vec<_> = ints(&rows, "run").into_iter().zip(ints(&rows, "id")).collect();
         let distinct: BTreeSet<_> = names.iter().copied().collect();
         assert_eq!(distinct.len(), names.len(), "step {step}: nothing twice");
-        assert!(
-            flushed.is_subset(&distinct),
-            "step {step}: nothing that was flushed is lost"
-        );
+        assert!(flushed.is_subset(&distinct), "step {step}: nothing that was flushed is lost");
         let timers = published(dir.path(), TIMER);
         assert_eq!(ints(&timers, "id").len(), names.len() * 4, "step {step}");
     }

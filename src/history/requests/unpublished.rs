@@ -59,11 +59,7 @@ impl Unpublished {
 #[derive(Debug)]
 pub(super) enum Packed {
     Pending(Box<PackedRows>),
-    Memory {
-        kept: VecDeque<(f64, Kept)>,
-        behind: Unpublished,
-        scratch: Vec<u8>,
-    },
+    Memory { kept: VecDeque<(f64, Kept)>, behind: Unpublished, scratch: Vec<u8> },
 }
 
 impl Packed {
@@ -84,11 +80,7 @@ impl Packed {
                 row.map(|row| push(table, row, to)).transpose()?;
                 Ok(row.is_some())
             }
-            Self::Memory {
-                kept,
-                behind,
-                scratch,
-            } => {
+            Self::Memory { kept, behind, scratch } => {
                 if kept.is_empty() {
                     kept.extend(behind.copy()?);
                 }

@@ -54,11 +54,7 @@ impl View {
             (shown, shown.field(column.name))
         });
         let (columns, fields): (_, Vec<Field>) = columns.unzip();
-        Self {
-            table,
-            columns,
-            schema: Arc::new(Schema::new(fields)),
-        }
+        Self { table, columns, schema: Arc::new(Schema::new(fields)) }
     }
 
     /// As in the live table, followed by `run`, `weight`, `time` and the other columns.
@@ -80,11 +76,7 @@ impl View {
                 columns.push(shown);
             }
         }
-        Self {
-            table,
-            columns,
-            schema: Arc::new(Schema::new(fields)),
-        }
+        Self { table, columns, schema: Arc::new(Schema::new(fields)) }
     }
 
     /// The name of a column in files.

@@ -100,10 +100,7 @@ impl Shipment {
     pub(super) fn of<'p>(units: ShipmentRows, parts: impl Iterator<Item = &'p Arc<Part>>) -> Self {
         let parts = parts.filter(|part| units.has(part));
         let parts = parts.map(|part| (Arc::clone(part), units.times(part)));
-        Self {
-            units,
-            parts: parts.collect(),
-        }
+        Self { units, parts: parts.collect() }
     }
 
     /// Returns the number of rows of its files, of which it may have only some.

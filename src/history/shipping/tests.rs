@@ -15,16 +15,9 @@ use crate::state::faults::Faults;
 /// 2024-02-28, 12:57:00 UTC.
 const NOON: u64 = 1_709_125_020;
 
-const FOR_EVER: Retention = Retention {
-    secs: [u64::MAX; 3],
-    size_max: u64::MAX,
-    free_min: 0,
-};
+const FOR_EVER: Retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
 
-const ALL: ShipKinds = ShipKinds {
-    rollups: true,
-    requests: true,
-};
+const ALL: ShipKinds = ShipKinds { rollups: true, requests: true };
 
 fn dataset() -> Arc<Dataset> {
     Arc::new(Dataset {
@@ -36,10 +29,7 @@ fn dataset() -> Arc<Dataset> {
 }
 
 fn named(collector: &str) -> Identity {
-    Identity {
-        collector: collector.to_owned(),
-        dc: "ams".to_owned(),
-    }
+    Identity { collector: collector.to_owned(), dc: "ams".to_owned() }
 }
 
 /// Requests and microseconds by minute and key.
@@ -268,12 +258,7 @@ fn without_clickhouse_what_it_lacks_is_kept() {
     let (store, _) = place.open();
     store.retention.size_max = 0;
     store.expire(now).unwrap();
-    assert_eq!(
-        fs::read_dir(place.dir.path().join(UNSHIPPED))
-            .unwrap()
-            .count(),
-        1
-    );
+    assert_eq!(fs::read_dir(place.dir.path().join(UNSHIPPED)).unwrap().count(), 1);
     place.store = None;
     place.is_off = false;
     let (store, shipping) = place.open();
@@ -393,10 +378,7 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
 /// counted.
 #[test]
 fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
-    let raw_alone = ShipKinds {
-        rollups: false,
-        requests: true,
-    };
+    let raw_alone = ShipKinds { rollups: false, requests: true };
     let mut place = Place::new();
     place.flush(NOON, &[NOON]);
     let mut now = NOON + 600;

@@ -23,11 +23,7 @@ const DAY: u64 = 86_400;
 /// 2024-02-28, 12:57:00 UTC: a leap day follows, then a month.
 const NOON: u64 = 1_709_125_020;
 
-const FOR_EVER: Retention = Retention {
-    secs: [u64::MAX; 3],
-    size_max: u64::MAX,
-    free_min: 0,
-};
+const FOR_EVER: Retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
 
 /// By report, time and key.
 type Rows = BTreeMap<Place, Sums>;
@@ -58,11 +54,7 @@ fn datasets() -> Vec<Arc<Dataset>> {
         })
     };
     vec![
-        of(
-            "by script",
-            BucketLayout::LogLinear,
-            &["script_name", "hostname"],
-        ),
+        of("by script", BucketLayout::LogLinear, &["script_name", "hostname"]),
         of("100%/a=b", linear, &["hostname"]),
         Arc::new(Dataset::coverage()),
     ]
@@ -97,23 +89,12 @@ impl Gained {
                 };
                 let mut histogram = Histogram::new();
                 histogram.add(dataset.buckets.bucket(us), 3);
-                let mut gain = Gain {
-                    sum: Sum::of(totals, Some(histogram)),
-                    ..Gain::default()
-                };
+                let mut gain = Gain { sum: Sum::of(totals, Some(histogram)), ..Gain::default() };
                 if dataset.extremes {
-                    gain.extremes = Extremes {
-                        time_min: us,
-                        time_max: us,
-                        memory_peak_max: 7,
-                    };
+                    gain.extremes = Extremes { time_min: us, time_max: us, memory_peak_max: 7 };
                 }
                 self.batch.add(&dataset, time, &key, false, &gain);
-                add(
-                    &mut self.rows,
-                    (dataset.report.clone(), time, texts),
-                    sums(&gain),
-                );
+                add(&mut self.rows, (dataset.report.clone(), time, texts), sums(&gain));
             }
         }
     }
@@ -134,24 +115,14 @@ fn sums(gain: &Gain) -> Sums {
         Extremes::NOTHING => 0,
         seen => seen.time_max,
     };
-    [
-        totals.requests.into(),
-        totals.time,
-        totals.hits,
-        records.into(),
-        longest.into(),
-    ]
+    [totals.requests.into(), totals.time, totals.hits, records.into(), longest.into()]
 }
 
 /// Rows at the times of a resolution.
 fn at(resolution: Resolution, rows: &Rows) -> Rows {
     let mut folded = Rows::new();
     for ((report, time, key), sums) in rows {
-        add(
-            &mut folded,
-            (report.clone(), resolution.begin(*time), key.clone()),
-            *sums,
-        );
+        add(&mut folded, (report.clone(), resolution.begin(*time), key.clone()), *sums);
     }
     folded
 }
@@ -218,22 +189,14 @@ fn published(dir: &Path, resolution: Resolution) -> Rows {
         }
         assert!(path.ends_with(".parquet"), "{path}");
         let dataset = datasets().into_iter().find(|dataset| {
-            let name = dataset
-                .report
-                .replace('%', "%25")
-                .replace('/', "%2F")
-                .replace('=', "%3D");
+            let name = dataset.report.replace('%', "%25").replace('/', "%2F").replace('=', "%3D");
             path.contains(&format!("/rollup/report={name}/"))
         });
         let dataset = dataset.unwrap_or_else(|| panic!("{path}: whose is it?"));
         let part = Part::of_file(&file);
         let read = part.read(&dataset, 0..u64::MAX, Want::ALL, &mut |row| {
             let key = key_texts(&row.key).map(str::to_owned).collect();
-            add(
-                &mut rows,
-                (dataset.report.clone(), row.time, key),
-                sums(&row.gain),
-            );
+            add(&mut rows, (dataset.report.clone(), row.time, key), sums(&row.gain));
         });
         read.unwrap_or_else(|error| panic!("{path}: {error}"));
     }
@@ -245,9 +208,7 @@ fn check_published(dir: &Path, model: &Rows) {
     for resolution in Resolution::ALL {
         let model = at(resolution, model);
         for (row, sums) in published(dir, resolution) {
-            let all = model
-                .get(&row)
-                .unwrap_or_else(|| panic!("{row:?} was never counted"));
+            let all = model.get(&row).unwrap_or_else(|| panic!("{row:?} was never counted"));
             // Each flush has its own hexadecimal digit, which counts minutes.
             for digit in 0..32 {
                 let digit = |sum: u128| sum >> (digit * 4) & 0xf;
@@ -277,9 +238,7 @@ fn listing(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = files_of(dir).unwrap();
     files.push(Manifest::path(dir));
     let files = files.into_iter();
-    files
-        .map(|file| (file.clone(), fs::read(file).unwrap_or_default()))
-        .collect()
+    files.map(|file| (file.clone(), fs::read(file).unwrap_or_default())).collect()
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -297,19 +256,14 @@ fn an_hour_a_day_and_a_month() {
     let mut model = Rows::new();
     for minute in 0..4 {
         let gained = gained(&[NOON + minute * MINUTE], mark(minute as u32));
-        store
-            .flush(&gained.batch, NOON + minute * MINUTE + 70, || ())
-            .unwrap();
+        store.flush(&gained.batch, NOON + minute * MINUTE + 70, || ()).unwrap();
         model.extend(gained.rows);
         check(&store, &model, Resolution::Minute);
     }
     // 12:57 to 13:00. At 13:01:59 it has not been over for two minutes.
     let one = NOON + 3 * MINUTE;
     assert!(!store.publish_due(one + 119, &mut |_| Ok(())).unwrap());
-    assert_eq!(
-        names(dir.path()),
-        ["1", "2", "3", "4"].map(|it| format!("pending/{it}.piece"))
-    );
+    assert_eq!(names(dir.path()), ["1", "2", "3", "4"].map(|it| format!("pending/{it}.piece")));
     publish_all(&mut store, one + 130).unwrap();
     assert_eq!(
         names(dir.path()),
@@ -341,9 +295,7 @@ fn an_hour_a_day_and_a_month() {
         let pieces: Vec<_> = pieces.map(|part| part.resolution.name()).collect();
         assert_eq!(pieces.join(" "), pending, "{now}");
     }
-    let days = names(dir.path())
-        .into_iter()
-        .filter(|name| name.contains("resolution=day"));
+    let days = names(dir.path()).into_iter().filter(|name| name.contains("resolution=day"));
     assert!(days.clone().all(|name| name.contains("/date=2024-02-01/")));
     assert_eq!(days.count(), 3);
     drop(store);

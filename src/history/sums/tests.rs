@@ -63,24 +63,12 @@ fn key_of(dataset: &Dataset, key: u32) -> Vec<u8> {
 fn gain(dataset: &Dataset, us: u64) -> Gain {
     let mut histogram = Histogram::new();
     histogram.add(dataset.buckets.bucket(us), 1);
-    let totals = Totals {
-        requests: 1,
-        hits: 3,
-        time: us.into(),
-        ..Totals::ZERO
-    };
+    let totals = Totals { requests: 1, hits: 3, time: us.into(), ..Totals::ZERO };
     let mut extremes = Extremes::NOTHING;
     if dataset.extremes {
-        extremes = Extremes {
-            time_min: us,
-            time_max: us,
-            memory_peak_max: us as u32,
-        };
+        extremes = Extremes { time_min: us, time_max: us, memory_peak_max: us as u32 };
     }
-    Gain {
-        sum: Sum::of(totals, Some(histogram)),
-        extremes,
-    }
+    Gain { sum: Sum::of(totals, Some(histogram)), extremes }
 }
 
 impl Model {
@@ -115,14 +103,8 @@ impl Model {
             };
             let texts = key_of(dataset, key);
             let is_other = key == 0;
-            self.running
-                .add(dataset, minute, &texts, is_other, &gain(dataset, us));
-            self.all.push(Request {
-                minute,
-                dataset: at,
-                key,
-                us,
-            });
+            self.running.add(dataset, minute, &texts, is_other, &gain(dataset, us));
+            self.all.push(Request { minute, dataset: at, key, us });
         }
     }
 
@@ -130,10 +112,7 @@ impl Model {
         let in_memory = self.flushing.iter().map(|batch| &**batch);
         let in_memory = in_memory.chain([&self.running]);
         let memory = in_memory.flat_map(|batch| batch.batches(dataset));
-        RowsSnapshot {
-            parts: Arc::clone(&store.parts().read()),
-            memory: memory.collect(),
-        }
+        RowsSnapshot { parts: Arc::clone(&store.parts().read()), memory: memory.collect() }
     }
 
     fn ask(&mut self, begin: u64, store: &Store, is_kept: bool) {
@@ -175,10 +154,7 @@ impl Model {
             let place = sums.find(key).unwrap();
             let row = &sums.rows()[place];
             let time: u128 = times.iter().map(|us| u128::from(*us)).sum();
-            assert_eq!(
-                (row.totals.requests, row.totals.time),
-                (times.len() as u64, time)
-            );
+            assert_eq!((row.totals.requests, row.totals.time), (times.len() as u64, time));
             assert_eq!(row.is_other, *key == key_of(&dataset, 0) && !key.is_empty());
             if dataset.extremes {
                 assert_eq!(Some(row.extremes.time_min), times.iter().min().copied());
@@ -207,12 +183,7 @@ impl Model {
         let key = (self.random.random_range(0..3) > 0 && at != 2).then(|| key_of(&dataset, key));
         let bits = plan.resolution.bucket_bits();
         let ask = |sums, histogram_bits| {
-            let question = Asked {
-                key: key.as_deref(),
-                step,
-                sums,
-                histogram_bits,
-            };
+            let question = Asked { key: key.as_deref(), step, sums, histogram_bits };
             let (line, lacking) = chart_lines::read(view.clone(), &dataset, &plan, question);
             assert_eq!(lacking, [""; 0]);
             line
@@ -223,9 +194,7 @@ impl Model {
         assert!(both.map(|sum| sum.totals).eq(totals.cloned()));
         let mut expected: Vec<Vec<u64>> = vec![Vec::new(); line.len()];
         for request in &self.all {
-            let is_it = key
-                .as_ref()
-                .is_none_or(|key| *key == key_of(&dataset, request.key));
+            let is_it = key.as_ref().is_none_or(|key| *key == key_of(&dataset, request.key));
             if request.dataset == at && is_it && plan.span.contains(&request.minute) {
                 let point = (request.minute - plan.span.start) / step;
                 expected[point as usize].push(request.us);
@@ -246,17 +215,12 @@ impl Model {
 fn check(dataset: &Dataset, bits: u32, histogram: &Histogram, times: &mut [u64]) {
     let mut folded = histogram.clone();
     let mut exact = Histogram::new();
-    times
-        .iter()
-        .for_each(|us| exact.add(dataset.buckets.bucket(*us), 1));
+    times.iter().for_each(|us| exact.add(dataset.buckets.bucket(*us), 1));
     if dataset.is_log_linear() {
         fold(&mut folded, bits);
         fold(&mut exact, bits);
     }
-    assert_eq!(
-        folded.iter().collect::<Vec<_>>(),
-        exact.iter().collect::<Vec<_>>()
-    );
+    assert_eq!(folded.iter().collect::<Vec<_>>(), exact.iter().collect::<Vec<_>>());
     if !dataset.is_log_linear() || times.is_empty() {
         return;
     }
@@ -266,10 +230,7 @@ fn check(dataset: &Dataset, bits: u32, histogram: &Histogram, times: &mut [u64])
         let count = times.len() as u64;
         let read = settle(dataset.buckets.quantile(rank, count, folded.iter()), bits);
         let sample = times[rank.target(count) as usize - 1] as f64 / 1e6;
-        assert!(
-            (read - sample).abs() <= sample * error(bits),
-            "{read} {sample}"
-        );
+        assert!((read - sample).abs() <= sample * error(bits), "{read} {sample}");
     }
 }
 
@@ -277,11 +238,7 @@ fn run(seed: u64, secs: [u64; 3], is_kept: bool) {
     // The end of a month, and of a leap day.
     let begin = 1_709_078_400 + seed % 3 * DAY;
     let dir = tempfile::tempdir().unwrap();
-    let retention = Retention {
-        secs,
-        size_max: u64::MAX,
-        free_min: 0,
-    };
+    let retention = Retention { secs, size_max: u64::MAX, free_min: 0 };
     let mut store = Store::open(dir.path(), retention).unwrap();
     let mut model = Model::new(seed, begin);
     for step in 0..450 {
@@ -348,10 +305,7 @@ fn answers_together_have_so_much_memory() {
     let dataset = Dataset::swaps();
     let small: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
     let fill = |mut rows: Rows| {
-        let one = Totals {
-            requests: 1,
-            ..Totals::ZERO
-        };
+        let one = Totals { requests: 1, ..Totals::ZERO };
         for number in 0..20_000 {
             let mut key = Vec::new();
             push_key(&mut key, &format!("/{number}"));

@@ -29,23 +29,15 @@ fn dataset() -> Arc<Dataset> {
     })
 }
 
-const KEEP: Retention = Retention {
-    secs: [2 * 24 * HOUR, u64::MAX, u64::MAX],
-    size_max: u64::MAX,
-    free_min: 0,
-};
+const KEEP: Retention =
+    Retention { secs: [2 * 24 * HOUR, u64::MAX, u64::MAX], size_max: u64::MAX, free_min: 0 };
 
 fn writer(dir: &Path, faults: &Faults, clock: &Arc<ManualClock>) -> (History, Writer) {
     let faults = faults.clone();
     let store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
     let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
-    let writer = Writer::new(
-        history.clone(),
-        once(store, &history),
-        clock,
-        Duration::ZERO,
-    );
+    let writer = Writer::new(history.clone(), once(store, &history), clock, Duration::ZERO);
     (history, writer)
 }
 
@@ -67,14 +59,8 @@ fn count_script(history: &History, minute: u64, script: &str) {
     let dataset = dataset();
     let mut key = Vec::new();
     push_key(&mut key, script);
-    let totals = Totals {
-        requests: 1,
-        ..Totals::ZERO
-    };
-    let gain = Gain {
-        sum: Sum::of(totals, None),
-        ..Gain::default()
-    };
+    let totals = Totals { requests: 1, ..Totals::ZERO };
+    let gain = Gain { sum: Sum::of(totals, None), ..Gain::default() };
     history.add(|running| {
         running.add(&dataset, minute, &key, false, &gain);
     });
@@ -93,8 +79,7 @@ fn found(history: &History) -> u64 {
     view.flushing.iter().for_each(|batch| of_batch(batch));
     for part in view.parts.iter().filter(|part| !part.rolled) {
         let mut add = |row: &super::super::Row| found += row.gain.sum.totals.requests;
-        part.read(&dataset, 0..u64::MAX, Want::SUMS, &mut add)
-            .unwrap();
+        part.read(&dataset, 0..u64::MAX, Want::SUMS, &mut add).unwrap();
     }
     found
 }
@@ -249,13 +234,9 @@ fn what_is_set_aside_is_written_down() {
             known = Coverage::of(&row.gain.sum.totals);
         };
         let coverage = Dataset::coverage();
-        part.read(&coverage, 0..u64::MAX, Want::SUMS, &mut add)
-            .unwrap();
+        part.read(&coverage, 0..u64::MAX, Want::SUMS, &mut add).unwrap();
     }
-    let lost = Coverage {
-        rows_lost: 1,
-        ..Coverage::default()
-    };
+    let lost = Coverage { rows_lost: 1, ..Coverage::default() };
     assert_eq!(known, lost);
 }
 
@@ -268,9 +249,7 @@ fn requests_that_are_missed_are_written_down() {
     writer.work.note_missed(writer.store.as_mut().unwrap(), 5);
     clock.advance_ms(60_000);
     writer.work.note_missed(writer.store.as_mut().unwrap(), 7);
-    writer
-        .work
-        .maintain(writer.store.as_mut().unwrap(), &Shutdown::new());
+    writer.work.maintain(writer.store.as_mut().unwrap(), &Shutdown::new());
     let (coverage, of) = (Dataset::coverage(), Dataset::raw(REQUEST));
     let mut found = Vec::new();
     history.view(|running| {
@@ -297,10 +276,6 @@ fn flushes_are_at_the_ends_of_minutes_that_lie_within_the_period() {
         (149_000, 30.9, 90_000),
         (0, 30.0, 0),
     ] {
-        assert_eq!(
-            until_flush(period_ms, at(secs)),
-            wait_ms,
-            "{period_ms} {secs}"
-        );
+        assert_eq!(until_flush(period_ms, at(secs)), wait_ms, "{period_ms} {secs}");
     }
 }

@@ -144,8 +144,7 @@ impl Rows {
         self.rows.push(row);
         self.ids.push(id);
         let ids = &self.ids;
-        self.index
-            .insert_unique(id, place as u32, |&at| ids[at as usize]);
+        self.index.insert_unique(id, place as u32, |&at| ids[at as usize]);
         place
     }
 
@@ -318,10 +317,7 @@ impl KeptRow {
     pub(super) fn weight(&self, tie: &RandomState) -> Weight {
         let totals = self.totals();
         let time = u64::try_from(totals.time).unwrap_or(u64::MAX);
-        (
-            time.saturating_add(totals.requests),
-            tie.hash_one(self.key()),
-        )
+        (time.saturating_add(totals.requests), tie.hash_one(self.key()))
     }
 
     pub(super) fn gain(&self) -> Gain {
@@ -331,10 +327,7 @@ impl KeptRow {
             pairs.for_each(|(bucket, count)| histogram.add(bucket, count));
             histogram
         });
-        Gain {
-            sum: Sum::of(self.totals(), histogram),
-            extremes: self.extremes,
-        }
+        Gain { sum: Sum::of(self.totals(), histogram), extremes: self.extremes }
     }
 }
 

@@ -11,11 +11,7 @@ use crate::report::totals::Totals;
 fn dataset(report: &str) -> Arc<Dataset> {
     let report = report.to_owned();
     let hash = "0123456789abcdef".to_owned();
-    Arc::new(Dataset {
-        report,
-        hash,
-        ..Dataset::coverage()
-    })
+    Arc::new(Dataset { report, hash, ..Dataset::coverage() })
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -27,11 +23,7 @@ fn key(number: u64) -> Vec<u8> {
 
 /// Returns a gain of that many requests for each of 100 different times.
 fn gain(requests: u64) -> Gain {
-    let totals = Totals {
-        requests,
-        time: u128::from(requests) * 1_000,
-        ..Totals::ZERO
-    };
+    let totals = Totals { requests, time: u128::from(requests) * 1_000, ..Totals::ZERO };
     let mut packed = Vec::new();
     let pairs = (0..100).map(|step| (700 + step * 3, requests));
     encode(&mut packed, &totals, Some(pairs));
@@ -97,10 +89,7 @@ fn what_is_light_gives_way() {
     assert!(shrunk.histograms > 100 && shrunk.folded == 0, "{shrunk:?}");
     let full = 1_000 - shrunk.histograms;
     let full_at_first = shrunk.histograms;
-    assert_eq!(
-        sums(&batch, &scripts)[&(60, false)],
-        (500_500, 1_000, full as usize)
-    );
+    assert_eq!(sums(&batch, &scripts)[&(60, false)], (500_500, 1_000, full as usize));
     batch.rows(&scripts, 0..61, |row| {
         let is_heavy = row.gain.sum.totals.requests > shrunk.histograms;
         assert_eq!(row.gain.sum.histogram().is_some(), is_heavy);
@@ -110,10 +99,7 @@ fn what_is_light_gives_way() {
     assert_eq!(sums(&batch, &scripts)[&(60, false)].2, full as usize);
     // Then rows.
     let shrunk = batch.shrink(100_000);
-    assert!(
-        batch.bytes() <= 100_000 && shrunk.folded > 100 && shrunk.lost == 0,
-        "{shrunk:?}"
-    );
+    assert!(batch.bytes() <= 100_000 && shrunk.folded > 100 && shrunk.lost == 0, "{shrunk:?}");
     let sums_now = sums(&batch, &scripts);
     let (kept, folded) = (sums_now[&(60, false)], sums_now[&(60, true)]);
     assert_eq!((kept.0 + folded.0, folded.1, folded.2), (500_500, 1, 0));
@@ -165,10 +151,7 @@ fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
     let minutes = |dataset| sums(&batch, dataset).into_keys().map(|it| it.0).min();
     assert_eq!(minutes(&scripts), minutes(&coverage));
     assert_eq!(known.1, shrunk.folded);
-    assert!(
-        (1..=shrunk.lost).contains(&known.0),
-        "{known:?} of {shrunk:?}"
-    );
+    assert!((1..=shrunk.lost).contains(&known.0), "{known:?} of {shrunk:?}");
 }
 
 /// Random times of rows that come in any order, against a count of all of them; with sums that 64
@@ -198,10 +181,7 @@ fn rows_are_what_a_recount_says() {
             let expected: &mut Gain = expected.entry(row).or_default();
             expected.add(&gain);
         }
-        assert_eq!(
-            batch.bytes(),
-            batch.parts.iter().map(Part::bytes).sum::<usize>()
-        );
+        assert_eq!(batch.bytes(), batch.parts.iter().map(Part::bytes).sum::<usize>());
     }
     let pairs = |gain: &Gain| gain.sum.histogram().unwrap().iter().collect::<Vec<_>>();
     let mut rows = 0;

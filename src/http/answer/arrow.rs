@@ -111,12 +111,7 @@ mod tests {
                     Value::Int(7),
                     Value::Micros(1_500_000),
                 ],
-                vec![
-                    Value::Text("".into()),
-                    Value::Null,
-                    Value::Null,
-                    Value::Float(f64::NAN),
-                ],
+                vec![Value::Text("".into()), Value::Null, Value::Null, Value::Float(f64::NAN)],
             ],
         };
         let (mut stream, mut end) = (Vec::new(), Vec::new());
@@ -141,11 +136,6 @@ mod tests {
              +-----------+-------------+----------------+"
         );
         // No rows make a valid stream too.
-        assert_eq!(
-            StreamReader::try_new(nothing.as_slice(), None)
-                .unwrap()
-                .count(),
-            0
-        );
+        assert_eq!(StreamReader::try_new(nothing.as_slice(), None).unwrap().count(), 0);
     }
 }

@@ -65,11 +65,7 @@ impl BatchWriter {
             }
             writer.start(out);
             let (cells, rows) = (Vec::new(), 0);
-            Form::Rows {
-                writer,
-                cells,
-                rows,
-            }
+            Form::Rows { writer, cells, rows }
         };
         Ok(Self { form, batch: None })
     }
@@ -98,11 +94,7 @@ impl BatchWriter {
         };
         let all = batch.num_rows();
         match &mut self.form {
-            Form::Rows {
-                writer,
-                cells,
-                rows,
-            } => {
+            Form::Rows { writer, cells, rows } => {
                 let first = *next;
                 while *next < all && (*next == first || out.len() < PIECE_BYTES) {
                     writer.row(out, cells.as_slice(), *next, *rows == 0);
@@ -201,19 +193,10 @@ mod tests {
             ("big", Arc::new(UInt64Array::from(vec![u64::MAX, 0]))),
             ("time", Arc::new(Float32Array::from(vec![0.1, f32::NAN]))),
             ("avg", Arc::new(Float64Array::from(vec![0.1, 3.0]))),
-            (
-                "script",
-                Arc::new(StringViewArray::from(vec![Some("a\"b,c"), None])),
-            ),
+            ("script", Arc::new(StringViewArray::from(vec![Some("a\"b,c"), None]))),
             ("yes", Arc::new(BooleanArray::from(vec![true, false]))),
-            (
-                "sum",
-                Arc::new(decimal.with_precision_and_scale(10, 2).unwrap()),
-            ),
-            (
-                "at",
-                Arc::new(TimestampSecondArray::from(vec![0, 1_700_000_000])),
-            ),
+            ("sum", Arc::new(decimal.with_precision_and_scale(10, 2).unwrap())),
+            ("at", Arc::new(TimestampSecondArray::from(vec![0, 1_700_000_000]))),
         ];
         let columns = arrays.iter().map(|(name, _)| SqlColumn {
             name: (*name).to_owned(),
@@ -222,10 +205,7 @@ mod tests {
             sql_type: SqlType::BigInt,
             nullable: true,
         });
-        (
-            columns.collect(),
-            RecordBatch::try_from_iter(arrays).unwrap(),
-        )
+        (columns.collect(), RecordBatch::try_from_iter(arrays).unwrap())
     }
 
     fn written(format: Format) -> Vec<u8> {
@@ -242,23 +222,11 @@ mod tests {
     #[test]
     fn json_has_columns_and_rows() {
         let json: serde_json::Value = serde_json::from_slice(&written(Format::Json)).unwrap();
-        assert_eq!(
-            json["columns"][0],
-            serde_json::json!({"name": "id", "type": "bigint"})
-        );
+        assert_eq!(json["columns"][0], serde_json::json!({"name": "id", "type": "bigint"}));
         assert_eq!(
             json["rows"],
             serde_json::json!([
-                [
-                    -7,
-                    u64::MAX,
-                    0.1,
-                    0.1,
-                    "a\"b,c",
-                    1,
-                    -123.45,
-                    "1970-01-01 00:00:00"
-                ],
+                [-7, u64::MAX, 0.1, 0.1, "a\"b,c", 1, -123.45, "1970-01-01 00:00:00"],
                 [null, 0, null, 3, null, 0, null, "2023-11-14 22:13:20"],
             ])
         );
@@ -310,21 +278,15 @@ mod tests {
             nullable: true,
         });
         let columns: Arc<[SqlColumn]> = columns.collect();
-        for (format, most) in [
-            (Format::Json, 350_000),
-            (Format::Csv, 350_000),
-            (Format::Arrow, 6 << 20),
-        ] {
+        for (format, most) in
+            [(Format::Json, 350_000), (Format::Csv, 350_000), (Format::Arrow, 6 << 20)]
+        {
             let mut all = Vec::new();
             let mut writer = BatchWriter::start(format, &columns, &schema, &mut all).unwrap();
             writer.take(batch.clone()).unwrap();
             let (mut piece, mut pieces) = (Vec::new(), 0);
             while writer.write(&mut piece).unwrap() {
-                assert!(
-                    !piece.is_empty() && piece.len() < most,
-                    "{format:?}: {}",
-                    piece.len()
-                );
+                assert!(!piece.is_empty() && piece.len() < most, "{format:?}: {}", piece.len());
                 pieces += 1;
                 all.append(&mut piece);
             }

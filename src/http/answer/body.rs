@@ -133,20 +133,9 @@ impl RowBody {
             let arrow = ArrowRows::new(table.as_ref(), columns, &mut ready, &mut end);
             arrow.expect("a schema of numbers and texts can be written")
         });
-        let source = Source {
-            table,
-            rows,
-            writer,
-            tail: end,
-            arrow,
-        };
+        let source = Source { table, rows, writer, tail: end, arrow };
         let next = source.write(&mut ready, 0, usize::MAX, WHOLE_BYTES);
-        Self {
-            source: Arc::new(source),
-            ready,
-            next,
-            headers,
-        }
+        Self { source: Arc::new(source), ready, next, headers }
     }
 
     /// Whether everything is written.

@@ -36,10 +36,7 @@ impl Format {
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Json => ("json", "application/json"),
-            Self::Ndjson => (
-                "ndjson",
-                "application/x-ndjson application/ndjson application/jsonl",
-            ),
+            Self::Ndjson => ("ndjson", "application/x-ndjson application/ndjson application/jsonl"),
             Self::Csv => ("csv", "text/csv"),
             Self::Arrow => ("arrow", "application/vnd.apache.arrow.stream"),
             Self::Sse => ("sse", "text/event-stream"),
@@ -140,10 +137,7 @@ pub(in crate::http) fn weighted(
     headers: &HeaderMap,
     name: axum::http::HeaderName,
 ) -> Vec<(String, f32)> {
-    let all = headers
-        .get_all(name)
-        .iter()
-        .filter_map(|it| it.to_str().ok());
+    let all = headers.get_all(name).iter().filter_map(|it| it.to_str().ok());
     let items = all.flat_map(|header| header.split(','));
     let read = |item: &str| {
         let mut parts = item.split(';').map(str::trim);
@@ -198,10 +192,7 @@ mod tests {
         assert_eq!(wanted("application/jsonl", followed), Ok(Format::Ndjson));
         assert_eq!(wanted("text/csv", followed), Err(406));
         let sql = &[Format::Json, Format::Ndjson, Format::Csv, Format::Arrow];
-        assert_eq!(
-            wanted("application/vnd.apache.arrow.stream", sql),
-            Ok(Format::Arrow)
-        );
+        assert_eq!(wanted("application/vnd.apache.arrow.stream", sql), Ok(Format::Arrow));
         assert_eq!(wanted("application/*", sql), Ok(Format::Json));
     }
 }

@@ -20,9 +20,7 @@ pub(in crate::http) fn value(out: &mut Vec<u8>, value: &Value<'_>) {
 
 /// A value as text: a string is bare.
 pub(in crate::http) fn bare(value: &Json) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Writes a string with its quotes.
@@ -132,14 +130,7 @@ mod tests {
     #[test]
     fn texts_are_escaped_as_serde_json_does() {
         let every: String = (0..0x300_u32).filter_map(char::from_u32).collect();
-        for sample in [
-            "",
-            "plain",
-            "\"\\",
-            "a\nb\u{1}\u{7f}",
-            "ä\u{2028}💡",
-            &every,
-        ] {
+        for sample in ["", "plain", "\"\\", "a\nb\u{1}\u{7f}", "ä\u{2028}💡", &every] {
             let ours = written(|out| text(out, sample));
             assert_eq!(ours, serde_json::to_string(sample).unwrap());
         }
@@ -167,14 +158,8 @@ mod tests {
     #[test]
     fn a_repeated_tag_lists_its_values() {
         let pairs = [("a", "1"), ("b", "x"), ("a", "2"), ("a", "1")];
-        let pairs: Vec<_> = pairs
-            .iter()
-            .map(|(n, v)| ((*n).into(), (*v).into()))
-            .collect();
-        assert_eq!(
-            written(|out| tags(out, &pairs)),
-            r#"{"a":["1","2","1"],"b":"x"}"#
-        );
+        let pairs: Vec<_> = pairs.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect();
+        assert_eq!(written(|out| tags(out, &pairs)), r#"{"a":["1","2","1"],"b":"x"}"#);
         assert_eq!(written(|out| tags(out, &[])), "{}");
     }
 }

@@ -10,18 +10,12 @@ pub(in crate::http) struct Sort {
 impl Sort {
     /// Largest first.
     pub(in crate::http) fn largest(column: &str) -> Self {
-        Self {
-            column: column.to_owned(),
-            descending: true,
-        }
+        Self { column: column.to_owned(), descending: true }
     }
 
     /// Parses the parameter `sort`: a minus before the column puts the largest first.
     pub(in crate::http) fn parse(text: &str) -> Self {
         let column = text.strip_prefix('-');
-        Self {
-            column: column.unwrap_or(text).to_owned(),
-            descending: column.is_some(),
-        }
+        Self { column: column.unwrap_or(text).to_owned(), descending: column.is_some() }
     }
 }

@@ -123,23 +123,13 @@ impl RowWriter {
         if format == Format::Csv {
             start.extend_from_slice(b"\r\n");
         }
-        Self {
-            format,
-            start,
-            columns,
-            member: None,
-            close,
-        }
+        Self { format, start, columns, member: None, close }
     }
 
     /// A writer for all columns of a table.
     pub(in crate::http) fn of_table(format: Format, table: &dyn Table) -> Self {
         let columns = table.columns().iter().enumerate();
-        Self::new(
-            format,
-            true,
-            columns.map(|(at, column)| (at, column.name.as_str())),
-        )
+        Self::new(format, true, columns.map(|(at, column)| (at, column.name.as_str())))
     }
 
     /// Adds a last member to each row.
@@ -160,11 +150,7 @@ impl RowWriter {
         for (column, _) in &self.columns {
             numbers[*column] = table.numbers(*column, rows);
         }
-        TableRows {
-            table,
-            rows,
-            numbers,
-        }
+        TableRows { table, rows, numbers }
     }
 
     /// The format.
@@ -291,9 +277,9 @@ pub(in crate::http) fn csv_text(out: &mut Vec<u8>, text: &str) {
 /// Whether a spreadsheet would treat a text as a formula; some also recognise full-width signs, or
 /// formulas after white space. A plain number is not one.
 fn is_formula(text: &str) -> bool {
-    let begins = text.trim_start().starts_with([
-        '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
-    ]);
+    let begins = text
+        .trim_start()
+        .starts_with(['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}']);
     begins && !text.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
@@ -376,10 +362,7 @@ mod tests {
             3 => Value::Text("x".repeat(at * 53 % 1400).into()),
             _ => Value::Null,
         };
-        let table = Rows {
-            columns: columns.collect(),
-            rows: vec![(0..100).map(value).collect()],
-        };
+        let table = Rows { columns: columns.collect(), rows: vec![(0..100).map(value).collect()] };
         let written = |format| {
             let writer = RowWriter::of_table(format, &table);
             let mut out = Vec::new();

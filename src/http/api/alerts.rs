@@ -43,9 +43,8 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
     let view = app.settings.alerts.view();
     let rows: Vec<Json> = view.alerts.iter().map(row).collect();
     let rules = view.rules.iter();
-    let rules: Vec<Json> = rules
-        .map(|(rule, rows)| json!({"text": rule.words(), "rows": rows}))
-        .collect();
+    let rules: Vec<Json> =
+        rules.map(|(rule, rows)| json!({"text": rule.words(), "rows": rows})).collect();
     let body = json!({"rows": rows, "more": view.more, "rules": rules});
     ok(body)
 }
@@ -91,9 +90,7 @@ fn row(alert: &Alert) -> Json {
     let episode = &alert.episode;
     let moment = |unix: u64| (unix > 0).then_some(unix);
     let key = alert.key_texts().filter(|_| alert.key.is_some());
-    let key: Map<String, Json> = key
-        .map(|(name, text)| (name.to_owned(), text.into()))
-        .collect();
+    let key: Map<String, Json> = key.map(|(name, text)| (name.to_owned(), text.into())).collect();
     json!({
         "alert": alert.rule.entry.name,
         "report": alert.rule.entry.report,
@@ -226,10 +223,9 @@ fn unmatched(
     let unknown = silence.matchers.keys().find(|it| !names.contains(*it));
     let names: Vec<String> = names.into_iter().collect();
     Ok(Some(match unknown {
-        Some(name) => format!(
-            "no alert could have the label {name:?} now; there are {}",
-            names.join(", ")
-        ),
+        Some(name) => {
+            format!("no alert could have the label {name:?} now; there are {}", names.join(", "))
+        }
         None => "no row that a rule judges has these labels now".to_owned(),
     }))
 }
@@ -239,10 +235,7 @@ fn row_keys(source: &Catalog, rule: &Rule) -> Result<Vec<Vec<u8>>, QueryError> {
     if rule.keys.is_empty() {
         return Ok(vec![Vec::new()]);
     }
-    let question = ReportQuestion {
-        needed: Some(rule.keys.clone()),
-        ..ReportQuestion::default()
-    };
+    let question = ReportQuestion { needed: Some(rule.keys.clone()), ..ReportQuestion::default() };
     let table = source.report(&rule.entry.report, &question)?.table;
     let columns = rule.keys.iter().filter_map(|name| table.column(name));
     let columns: Vec<usize> = columns.collect();
@@ -313,9 +306,7 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
         return Err(Problem::parameter("until", why));
     }
     let reason = members.shift_remove("reason").unwrap_or_default();
-    let reason = reason
-        .as_str()
-        .filter(|it| !it.trim().is_empty() && it.len() <= TEXT_BYTES_MAX);
+    let reason = reason.as_str().filter(|it| !it.trim().is_empty() && it.len() <= TEXT_BYTES_MAX);
     let reason = reason.map(str::to_owned).ok_or_else(|| {
         let why = format!("must say why, in up to {TEXT_BYTES_MAX} bytes: {EXAMPLE}");
         Problem::parameter("reason", why)
@@ -324,12 +315,5 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
         let known = ["matchers", "for", "until", "reason"];
         return Err(params::unknown_member(name, &known));
     }
-    Ok(Silence {
-        id: 0,
-        matchers,
-        starts: now,
-        ends,
-        reason,
-        author: None,
-    })
+    Ok(Silence { id: 0, matchers, starts: now, ends, reason, author: None })
 }

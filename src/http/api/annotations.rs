@@ -32,13 +32,8 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Param
     params.finish()?;
     let body = app.query(move |source| {
         let (from, to) = span.ends(source.unix_ms())?;
-        let mut found = source
-            .annotations()
-            .within(&(from.unwrap_or(0)..=to.unwrap_or(u64::MAX)));
-        found.retain(|it| {
-            tag.as_deref()
-                .is_none_or(|tag| it.tags().any(|of| of == tag))
-        });
+        let mut found = source.annotations().within(&(from.unwrap_or(0)..=to.unwrap_or(u64::MAX)));
+        found.retain(|it| tag.as_deref().is_none_or(|tag| it.tags().any(|of| of == tag)));
         let rows: Vec<Json> = found.iter().rev().take(limit).map(|it| row(it)).collect();
         Ok(json!({"total_rows": found.len(), "rows": rows}))
     });
@@ -104,10 +99,7 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
     let text = match members.shift_remove("text") {
         Some(Json::String(text)) if !text.trim().is_empty() => text,
         Some(_) => {
-            return Err(Problem::parameter(
-                "text",
-                "must be a text that is not empty",
-            ));
+            return Err(Problem::parameter("text", "must be a text that is not empty"));
         }
         None => {
             let why = format!("is missing; accepted: {EXAMPLE}");
@@ -122,10 +114,7 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
             Some(time.ok_or_else(|| {
                 let accepted =
                     "unix seconds such as 1700000000, or RFC 3339 such as \"2023-11-14T22:13:20Z\"";
-                Problem::parameter(
-                    "time",
-                    format!("{given} is not accepted; accepted: {accepted}"),
-                )
+                Problem::parameter("time", format!("{given} is not accepted; accepted: {accepted}"))
             })?)
         }
     };
@@ -150,12 +139,6 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
             format!("has {bytes} bytes with its tags; accepted: up to {ANNOTATION_BYTES_MAX}");
         return Err(Problem::parameter("text", why));
     }
-    let annotation = Annotation {
-        id: 0,
-        time: 0,
-        text,
-        tags,
-        author: None,
-    };
+    let annotation = Annotation { id: 0, time: 0, text, tags, author: None };
     Ok((time, annotation))
 }

@@ -57,11 +57,7 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
         let spans = span.at_or(source.now_ms(&whose), Some(window))?;
         let spans = spans.ok_or_else(Problem::internal)?;
         let is_live = span.is_now() && !whose.is_fleet();
-        let Query {
-            report,
-            measure,
-            limit,
-        } = &query;
+        let Query { report, measure, limit } = &query;
         let found = source.changes(report, measure, &spans, (is_live, &whose), *limit)?;
         Ok(body(report, measure, &found))
     });

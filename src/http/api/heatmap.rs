@@ -46,10 +46,7 @@ pub(in crate::http) fn read(
     let question = LineQuestion {
         key: key.map(<[String]>::to_vec),
         // A percentile makes the query return histograms.
-        metrics: ["p50", "errors"]
-            .into_iter()
-            .filter_map(Metric::parse)
-            .collect(),
+        metrics: ["p50", "errors"].into_iter().filter_map(Metric::parse).collect(),
         span: span.clone(),
         step,
         whose: whose.clone(),

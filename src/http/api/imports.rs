@@ -28,8 +28,7 @@ pub(in crate::http) async fn import(
     // One at a time, and before anything is in memory.
     let permit = app.imports.enter().await?;
     let lines = request_checks::body(request, &app, MEDIA_TYPE, LOG_PIECE_BYTES_MAX).await?;
-    let import = app.query_with(Some(permit), move |source| {
-        Ok(source.import_log(&lines, name, covered_to)?)
-    });
+    let import = app
+        .query_with(Some(permit), move |source| Ok(source.import_log(&lines, name, covered_to)?));
     ok(import.await?)
 }

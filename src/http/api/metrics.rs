@@ -42,9 +42,7 @@ pub(in crate::http) async fn read(
 fn preferred(headers: &HeaderMap) -> Format {
     let weight = |wanted: &str| {
         let all = weighted(headers, ACCEPT).into_iter();
-        let weights = all
-            .filter(|(name, _)| name == wanted)
-            .map(|(_, weight)| weight);
+        let weights = all.filter(|(name, _)| name == wanted).map(|(_, weight)| weight);
         weights.fold(0.0, f32::max)
     };
     match weight("application/openmetrics-text") > weight("text/plain") {

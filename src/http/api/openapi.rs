@@ -14,10 +14,7 @@ use crate::http::answer::format::{Answer, json_body};
 use crate::http::params::NoParams;
 
 /// The tables it is built from.
-const TABLES: &str = concat!(
-    include_str!("openapi.toml"),
-    include_str!("openapi_objects.toml")
-);
+const TABLES: &str = concat!(include_str!("openapi.toml"), include_str!("openapi_objects.toml"));
 
 /// The document as sent.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {

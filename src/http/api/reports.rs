@@ -257,10 +257,7 @@ impl Query {
     fn write(&self, name: &str, selected: SelectedRows, further: Map<String, Json>) -> RowBody {
         let answer = selected.answer;
         let all = answer.table.columns();
-        let named = selected
-            .columns
-            .iter()
-            .map(|at| (*at, all[*at].name.as_str()));
+        let named = selected.columns.iter().map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
         let mut head = json!({
             "report": name,
@@ -365,11 +362,7 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
     let row = app.read(is_fleet, move |source| {
         let (when, whose) = fleet::take_time(&span, &mut params, source, "info")?;
         params.finish()?;
-        let question = ReportQuestion {
-            when,
-            whose,
-            ..ReportQuestion::default()
-        };
+        let question = ReportQuestion { when, whose, ..ReportQuestion::default() };
         let answer = source.report("info", &question)?;
         let mut further = Map::new();
         if let Some(of_span) = &answer.of_span {

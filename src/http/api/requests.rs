@@ -41,11 +41,7 @@ pub(in crate::http) async fn list(
     params: Params,
     headers: HeaderMap,
 ) -> Answer {
-    let Query {
-        past,
-        search,
-        format,
-    } = parse(params, &headers)?;
+    let Query { past, search, format } = parse(params, &headers)?;
     app.read_rows(false, move |source| {
         let (when, slowest, before) = match past {
             None => (When::Now, None, None),
@@ -55,12 +51,7 @@ pub(in crate::http) async fn list(
                 (When::Span(spans), slowest.then_some(0), before)
             }
         };
-        let question = RequestQuestion {
-            when,
-            search,
-            slowest,
-            before,
-        };
+        let question = RequestQuestion { when, search, slowest, before };
         let page = source.requests(&question)?;
         Ok(write_page(page, &question.when, format))
     })
@@ -84,10 +75,7 @@ fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>
     let accepted = "the next_before of the page before, with sort=-timestamp";
     let name = |text: &str| RequestName::parse(text).filter(|_| !slowest);
     let before = params.parsed("before", accepted, name)?;
-    match ["sort", "before"]
-        .into_iter()
-        .find(|name| params.get(name).is_some())
-    {
+    match ["sort", "before"].into_iter().find(|name| params.get(name).is_some()) {
         Some(name) if !is_past => Err(Problem::parameter(name, "goes with from and to")),
         _ => Ok(is_past.then_some((span, slowest, before))),
     }
@@ -121,11 +109,7 @@ pub(in crate::http) fn parse(mut params: Params, headers: &HeaderMap) -> Result<
         let problem = Problem::parameter("timers", "a line of CSV has no place for timers");
         return Err(problem.accepting(["format=json", "format=ndjson"]));
     }
-    Ok(Query {
-        past,
-        search,
-        format,
-    })
+    Ok(Query { past, search, format })
 }
 
 fn write_page(page: RequestPage, when: &When, format: Format) -> RowBody {

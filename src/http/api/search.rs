@@ -29,10 +29,7 @@ pub(in crate::http) fn conditions(
 ) -> Result<(), Problem> {
     search.min_time_us = params.micros("min_time", Rounding::Up)?;
     search.max_time_us = params.micros("max_time", Rounding::Down)?;
-    if search
-        .max_time_us
-        .is_some_and(|most| search.min_time_us > Some(most))
-    {
+    if search.max_time_us.is_some_and(|most| search.min_time_us > Some(most)) {
         return Err(Problem::parameter("min_time", "is greater than max_time"));
     }
     for (name, field) in TEXT_FIELDS {
@@ -50,8 +47,5 @@ pub(in crate::http) fn conditions(
 /// Parses the conditions on samples.
 pub(in crate::http) fn sample_conditions(params: &mut Params) -> Vec<(SampleKey, Wanted)> {
     let mut condition = |key: SampleKey| Some((key, Wanted::Equals(params.text(key.name())?)));
-    SampleKey::ALL
-        .into_iter()
-        .filter_map(&mut condition)
-        .collect()
+    SampleKey::ALL.into_iter().filter_map(&mut condition).collect()
 }

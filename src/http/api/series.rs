@@ -138,12 +138,7 @@ impl Query {
         let (span, step) = self.steps(from, to, now_ms / 1_000)?;
         let lines = source.sample_lines(
             &report.name,
-            &SampleQuestion {
-                key: key.as_deref(),
-                metrics: &[metric],
-                span,
-                step,
-            },
+            &SampleQuestion { key: key.as_deref(), metrics: &[metric], span, step },
         )?;
         let key = named(&report.keys, key);
         Ok(body(&report.name, key, (metric.0, metric.1), lines))
@@ -166,13 +161,7 @@ impl Query {
         let step = self.step.unwrap_or_else(step_default).max(60);
         too_many(secs, step)?;
         let key = key_of(&self.keys, keys)?;
-        let question = LineQuestion {
-            key: key.clone(),
-            metrics: vec![metric],
-            span,
-            step,
-            whose,
-        };
+        let question = LineQuestion { key: key.clone(), metrics: vec![metric], span, step, whose };
         let line = source.past_lines(name, &question)?;
         let metric = (&*metric.name(), metric.unit());
         let mut body = body(name, named(keys, key), metric, line.lines);

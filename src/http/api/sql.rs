@@ -128,11 +128,7 @@ async fn answer(
     };
     let mut ready = Vec::new();
     let start = BatchWriter::start(format, &rows.columns, &rows.schema, &mut ready);
-    let mut batches = Batches {
-        writer: start.map_err(problem)?,
-        rows,
-        done: false,
-    };
+    let mut batches = Batches { writer: start.map_err(problem)?, rows, done: false };
     while !batches.done && ready.len() < WHOLE_BYTES {
         batches.write(&mut ready).await.map_err(problem)?;
     }
@@ -194,9 +190,7 @@ fn problem(error: SqlError) -> Problem {
         _ => StatusCode::BAD_REQUEST,
     };
     let problem = Problem::new(status, error.message);
-    problem
-        .with("code", error.code)
-        .with("sqlstate", error.state)
+    problem.with("code", error.code).with("sqlstate", error.state)
 }
 
 #[cfg(test)]

@@ -65,10 +65,7 @@ struct Options {
 /// The kind of stream and its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Subject {
-    Requests {
-        search: Arc<RequestSearch>,
-        timers: bool,
-    },
+    Requests { search: Arc<RequestSearch>, timers: bool },
     Samples(Arc<[(SampleKey, Wanted)]>),
 }
 
@@ -92,9 +89,7 @@ pub(in crate::http) async fn samples(
     let options = common(params, &headers, Subject::Samples(filters))?;
     let none = "no samples are taken: there is no [[stat]] in the configuration";
     follow(app, options, move |source| {
-        source
-            .last_sample_id()
-            .ok_or_else(|| Problem::not_found(none))
+        source.last_sample_id().ok_or_else(|| Problem::not_found(none))
     })
     .await
 }
@@ -258,11 +253,7 @@ struct Allowance {
 
 impl Allowance {
     fn new(per_second: u64, now: Instant) -> Self {
-        Self {
-            per_second: per_second as f64,
-            saved: 1.0,
-            at: now,
-        }
+        Self { per_second: per_second as f64, saved: 1.0, at: now }
     }
 
     fn whole(&mut self, now: Instant) -> u64 {
@@ -354,10 +345,7 @@ mod tests {
         assert_eq!(options("after_id=7", &[]).unwrap().after_id, Some(7));
         let again = options("after_id=7", &[("last-event-id", "9")]).unwrap();
         assert_eq!(again.after_id, Some(9));
-        assert_eq!(
-            options("", &[("last-event-id", "x")]).unwrap().after_id,
-            None
-        );
+        assert_eq!(options("", &[("last-event-id", "x")]).unwrap().after_id, None);
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]

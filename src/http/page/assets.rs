@@ -24,18 +24,11 @@ struct Asset {
 static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
     let files = [
         ("css", "text/css; charset=utf-8", include_str!("page.css")),
-        (
-            "js",
-            "text/javascript; charset=utf-8",
-            include_str!("live.js"),
-        ),
+        ("js", "text/javascript; charset=utf-8", include_str!("live.js")),
         ("svg", "image/svg+xml", include_str!("icon.svg")),
     ];
     files.map(|(ending, media_type, text)| Asset {
-        path: format!(
-            "/assets/pinbad.{:08x}.{ending}",
-            crc32fast::hash(text.as_bytes())
-        ),
+        path: format!("/assets/pinbad.{:08x}.{ending}", crc32fast::hash(text.as_bytes())),
         media_type,
         text: Text::new(text),
     })

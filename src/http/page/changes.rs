@@ -26,9 +26,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let time = &view.time;
     let spans = time.spans.as_ref().ok_or_else(Problem::internal)?;
     let asked = (time.is_now(), &time.whose);
-    let found = match view
-        .source
-        .changes(&query.report, &query.measure, spans, asked, query.limit)
+    let found = match view.source.changes(&query.report, &query.measure, spans, asked, query.limit)
     {
         Err(QueryError::NoHistory(why)) => Err(why),
         found => Ok(found?),
@@ -69,11 +67,7 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
     let is_early = before.start < begins && is_open && possible > now;
     let minutes = (now / 60 * 60).saturating_sub(begins) / 120;
     let span = format!("-{minutes}m");
-    let changes = [
-        ("from", Some(span.as_str())),
-        ("to", None),
-        ("compare", Some("span")),
-    ];
+    let changes = [("from", Some(span.as_str())), ("to", None), ("compare", Some("span"))];
     let secs = |secs: u64| formatting::roughly(secs as f64);
     html! {
         p.note {
@@ -175,12 +169,8 @@ fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
     let unit = query.measure.unit;
     let (all, amount) = (&found.all, Amount { unit, scale: None });
     let part = (all.before > 0).then(|| all.change() as f64 / all.before as f64);
-    let parts = [
-        ("Calls", all.calls),
-        ("Per call", all.slower),
-        ("New", all.new),
-        ("Gone", all.gone),
-    ];
+    let parts =
+        [("Calls", all.calls), ("Per call", all.slower), ("New", all.new), ("Gone", all.gone)];
     html! {
         p.over { "Change of the " (query.measure.title) ", and what it comes from" }
         dl.facts {

@@ -125,10 +125,7 @@ fn ticks(marks: &[(f64, String)], theme: Theme) -> Markup {
     let mut marks: Vec<_> = marks.iter().collect();
     marks.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     let is_even = |it: &[&(f64, String)]| (it[0].0 - 2.0 * it[1].0 + it[2].0).abs() < 1.0;
-    let widest = marks
-        .iter()
-        .map(|(_, text)| width(text))
-        .fold(0.0, f64::max);
+    let widest = marks.iter().map(|(_, text)| width(text)).fold(0.0, f64::max);
     let every = match marks[..] {
         [(last, _), (other, _), ..] if marks.windows(3).all(is_even) => {
             ((widest + 8.0) / (last - other)).ceil() as usize

@@ -30,10 +30,7 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn new(plain: impl Into<Bytes>) -> Self {
-        Self {
-            plain: plain.into(),
-            compressed: Arc::default(),
-        }
+        Self { plain: plain.into(), compressed: Arc::default() }
     }
 
     /// The uncompressed bytes.
@@ -69,9 +66,7 @@ fn gzip(plain: &[u8]) -> Bytes {
 /// Whether gzip is accepted, with a nonzero weight.
 fn is_accepted(headers: &HeaderMap) -> bool {
     let accepted = weighted(headers, ACCEPT_ENCODING);
-    accepted
-        .iter()
-        .any(|(name, weight)| name == "gzip" && *weight > 0.0)
+    accepted.iter().any(|(name, weight)| name == "gzip" && *weight > 0.0)
 }
 
 #[cfg(test)]
@@ -92,15 +87,7 @@ mod tests {
         for yes in ["gzip", "br, GZIP", "gzip;q=0.1", "deflate, gzip; q=1.0, br"] {
             assert!(accepts(yes), "{yes}");
         }
-        for no in [
-            "",
-            "br",
-            "gzip;q=0",
-            "gzip; q=0.000",
-            "xgzip",
-            "gzip;q=x",
-            "identity",
-        ] {
+        for no in ["", "br", "gzip;q=0", "gzip; q=0.000", "xgzip", "gzip;q=x", "identity"] {
             assert!(!accepts(no), "{no}");
         }
         assert!(!is_accepted(&HeaderMap::new()));
@@ -112,9 +99,7 @@ mod tests {
         let compressed = text.compressed();
         assert!(compressed.len() < text.plain().len() / 20);
         let mut read = String::new();
-        flate2::read::GzDecoder::new(&compressed[..])
-            .read_to_string(&mut read)
-            .unwrap();
+        flate2::read::GzDecoder::new(&compressed[..]).read_to_string(&mut read).unwrap();
         assert_eq!(read.as_bytes(), text.plain());
         // The second time it is the same piece of memory.
         assert_eq!(text.compressed().as_ptr(), compressed.as_ptr());

@@ -56,9 +56,7 @@ fn end_of(name: &str) -> Option<(&str, &str)> {
     {
         at += end + '\u{27e9}'.len_utf8();
     }
-    let segment = name[at..]
-        .find('/')
-        .filter(|slash| at + slash + 1 < name.len());
+    let segment = name[at..].find('/').filter(|slash| at + slash + 1 < name.len());
     Some(name.split_at(at + segment.unwrap_or(0)))
 }
 
@@ -115,17 +113,9 @@ mod tests {
     fn long_names_are_cut_in_the_middle() {
         let cut = |name: &'static str| end_of(name).map(|(_, end)| end);
         assert_eq!(cut("/a/index.php"), None);
-        assert_eq!(
-            cut("/var/www/html/public/index.php/cart/list"),
-            Some("/cart/list")
-        );
-        assert_eq!(
-            cut("a-name-without-any-place-to-break-it"),
-            Some("o-break-it")
-        );
-        let page = Name("/var/www/<b>/html/shop/index.php")
-            .render()
-            .into_string();
+        assert_eq!(cut("/var/www/html/public/index.php/cart/list"), Some("/cart/list"));
+        assert_eq!(cut("a-name-without-any-place-to-break-it"), Some("o-break-it"));
+        let page = Name("/var/www/<b>/html/shop/index.php").render().into_string();
         assert_has!(page => "<span>/var/www/&lt;b&gt;/html/shop</span>/index.php</bdi>");
         let wide = "\u{5e97}".repeat(30);
         assert_eq!(end_of(&wide).unwrap().1.chars().count(), END / 2);
@@ -134,10 +124,7 @@ mod tests {
     #[test]
     fn names_stay_text() {
         let page = |name| Name(name).render().into_string();
-        assert_eq!(
-            page("<b>'x'</b>\"&"),
-            "<bdi>&lt;b&gt;'x'&lt;/b&gt;&quot;&amp;</bdi>"
-        );
+        assert_eq!(page("<b>'x'</b>\"&"), "<bdi>&lt;b&gt;'x'&lt;/b&gt;&quot;&amp;</bdi>");
         assert_eq!(
             page("a\nb\u{0}\u{7f}"),
             "<bdi class=\"cut\"><span>a\u{27e8}0A\u{27e9}b\u{27e8}00\u{27e9}</span>\u{27e8}7F\u{27e9}</bdi>"

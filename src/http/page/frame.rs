@@ -51,9 +51,7 @@ pub(super) fn page(
     main: &Markup,
     absent: &[&str],
 ) -> Markup {
-    let sections = SECTIONS
-        .into_iter()
-        .filter(|(path, _)| !absent.contains(path));
+    let sections = SECTIONS.into_iter().filter(|(path, _)| !absent.contains(path));
     let [style, script, icon] = assets::paths();
     let head = html! {
         link rel="icon" type="image/svg+xml" href=(icon);

@@ -96,11 +96,7 @@ impl<'a> Look<'a> {
         let growing = received.map(|it| status.get(&it.name).map_or(0.0, sum));
         let growing = growing.chain(used).collect();
         let rates = view.app.rates.since(Instant::now(), growing);
-        Self {
-            view,
-            status,
-            rates,
-        }
+        Self { view, status, rates }
     }
 
     /// A counter, perhaps of an optional part: `history.memory_bytes`.
@@ -124,9 +120,7 @@ impl<'a> Look<'a> {
     /// The span of the rates, in words.
     fn over(&self) -> String {
         let secs = self.rates.as_ref().map(|(secs, _)| *secs);
-        secs.map_or_else(String::new, |secs| {
-            format!(", last {}", formatting::roughly(secs))
-        })
+        secs.map_or_else(String::new, |secs| format!(", last {}", formatting::roughly(secs)))
     }
 
     fn problems(&self) -> Vec<String> {
@@ -212,9 +206,7 @@ impl<'a> Look<'a> {
 
     /// The counters of losses and refusals that `keep` accepts, with their reasons.
     fn losses(&self, keep: impl Fn(f64) -> bool) -> Markup {
-        let shown = columns("losses")
-            .iter()
-            .filter(|it| keep(self.get(&it.name)));
+        let shown = columns("losses").iter().filter(|it| keep(self.get(&it.name)));
         let rows = shown.map(|it| {
             let reasons = match it.name.as_str() {
                 "requests_invalid" => "requests_invalid_by_reason",
@@ -266,11 +258,7 @@ impl<'a> Look<'a> {
     fn full_disks(&self) -> impl Iterator<Item = String> {
         let disks = [
             ("history", "disk_free_min_bytes", "must stay free"),
-            (
-                "snapshot",
-                "disk_needed_bytes",
-                "are needed by the next snapshot",
-            ),
+            ("snapshot", "disk_needed_bytes", "are needed by the next snapshot"),
         ];
         disks.into_iter().filter_map(move |(name, needed, what)| {
             let of = self.status.get(name)?;

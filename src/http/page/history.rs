@@ -31,12 +31,8 @@ use crate::state::annotations::Annotation;
 mod heat;
 
 /// How far back a chart can go: in the address, seconds, seconds from one point to the next.
-const SPANS: [(&str, u64, u64); 4] = [
-    ("1m", 60, 1),
-    ("5m", 300, 2),
-    ("15m", 900, 10),
-    ("1h", 3600, 20),
-];
+const SPANS: [(&str, u64, u64); 4] =
+    [("1m", 60, 1), ("5m", 300, 2), ("15m", 900, 10), ("1h", 3600, 20)];
 
 /// The charts in `charts.toml`.
 #[derive(Debug, Deserialize)]
@@ -133,15 +129,9 @@ impl Lines {
         }
         let refined = |points: Vec<Option<f64>>| {
             let points = points.into_iter();
-            points
-                .flat_map(|point| std::iter::repeat_n(point, times as usize))
-                .collect()
+            points.flat_map(|point| std::iter::repeat_n(point, times as usize)).collect()
         };
-        Self {
-            from: self.from,
-            step,
-            points: self.points.into_iter().map(refined).collect(),
-        }
+        Self { from: self.from, step, points: self.points.into_iter().map(refined).collect() }
     }
 
     /// Prepends the earlier points of `earlier`, which has the same step.
@@ -350,9 +340,7 @@ impl<'a> History<'a> {
         };
         let (_, secs, step) = self.reach();
         let span = (coverage.to.saturating_sub(secs), coverage.to, step);
-        let found = self
-            .series
-            .lines(self.report, self.key().as_deref(), metrics, span)?;
+        let found = self.series.lines(self.report, self.key().as_deref(), metrics, span)?;
         let now = recent(self.series, self.report, self.key().as_deref(), metrics);
         Ok(Some(self.drawn_to_now(kinds, found, &now)))
     }
@@ -407,16 +395,10 @@ impl<'a> History<'a> {
         if let Some(reach) = reach.filter(|_| !self.time.whose.is_fleet()) {
             // Seconds before the first complete minute come from history too.
             let minute = reach.from.next_multiple_of(60);
-            let from = if reach.from <= span.start {
-                span.start
-            } else {
-                minute
-            };
+            let from = if reach.from <= span.start { span.start } else { minute };
             let asked = (from, span.end, fine.unwrap_or(60));
             let key = self.key();
-            let found = self
-                .series
-                .lines(self.report, key.as_deref(), metrics, asked);
+            let found = self.series.lines(self.report, key.as_deref(), metrics, asked);
             if let Ok(found) = found {
                 if found.from <= span.start {
                     return Ok(found);
@@ -489,10 +471,7 @@ mod tests {
             assert!((secs / step) as usize <= POINTS_MAX, "{name}");
         }
         for secs in [1_u64, 3_600, 86_400 * 30, 253_402_300_800] {
-            assert!(
-                secs.div_ceil(step_of(secs, POINTS_WANTED)) <= POINTS_MAX as u64,
-                "{secs}"
-            );
+            assert!(secs.div_ceil(step_of(secs, POINTS_WANTED)) <= POINTS_MAX as u64, "{secs}");
         }
         let span = |text| super::span(&mut Params::parse(Some(text)).unwrap());
         assert_eq!(span(""), Ok(None));

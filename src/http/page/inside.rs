@@ -23,11 +23,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 }
 
 fn memory_plan(plan: &[Planned]) -> Markup {
-    let heads = [
-        Head::text("Part"),
-        Head::number("At most"),
-        Head::text("Set by"),
-    ];
+    let heads = [Head::text("Part"), Head::number("At most"), Head::text("Set by")];
     let scale = formatting::Scale::of_bytes(plan.iter().map(|planned| planned.bytes as f64));
     let row = |planned: &Planned| {
         html! { th.key scope="row" { (planned.name) } td { (scale.text(planned.bytes as f64)) } td.key.text { (planned.why) } }

@@ -129,24 +129,15 @@ pub(super) fn stuck() -> Vec<String> {
     let Some(registry) = registry() else {
         return Vec::new();
     };
-    let going = Kind::ALL
-        .into_iter()
-        .flat_map(|kind| events(kind, Span::Current));
+    let going = Kind::ALL.into_iter().flat_map(|kind| events(kind, Span::Current));
     let going = going.filter_map(|(event, _)| {
         let instrument = registry.at(event.place)?;
-        let start = event
-            .start
-            .filter(|_| event.end_id.is_none() && !is_rest(instrument))?;
+        let start = event.start.filter(|_| event.end_id.is_none() && !is_rest(instrument))?;
         let lasted = registry.now(instrument).saturating_sub(start);
         let lasted = secs(registry, instrument, lasted);
         let thread = thread::all().find(|thread| thread.id == event.thread)?;
         let (thread, what) = (thread.class.name, instrument.name);
-        let words = || {
-            format!(
-                "{thread} has been at {what} for {}",
-                formatting::secs(lasted)
-            )
-        };
+        let words = || format!("{thread} has been at {what} for {}", formatting::secs(lasted));
         (lasted > STUCK_SECS).then(words)
     });
     going.collect()

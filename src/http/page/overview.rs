@@ -68,10 +68,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let words: Vec<&str> = orders.iter().map(|order| order.0).collect();
     let word = params.word("sort", &words)?;
     params.finish()?;
-    let order = *orders
-        .iter()
-        .find(|order| order.0 == word)
-        .unwrap_or(&orders[0]);
+    let order = *orders.iter().find(|order| order.0 == word).unwrap_or(&orders[0]);
     let history = History::of_row(view, EVERYTHING, &[], Counted::Requests, span);
     let address = |span: Option<&str>, sort: &str| {
         let sort = (sort != orders[0].0).then_some(("sort", sort));
@@ -139,11 +136,7 @@ fn timer_order(order: Order) -> (&'static str, &'static str) {
 fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
     let columns = all.columns_named("req_per_sec req_time_median p95 p99 error_count");
     let cpu = ["ru_utime_per_sec", "ru_stime_per_sec"];
-    let cpu = cpu.map(|column| {
-        (!all.table().is_empty())
-            .then(|| all.number(column, 0))
-            .flatten()
-    });
+    let cpu = cpu.map(|column| (!all.table().is_empty()).then(|| all.number(column, 0)).flatten());
     let cores = cpu[0].zip(cpu[1]).map(|(user, system)| user + system);
     let lost = source.status().get("lost").and_then(Json::as_u64);
     let lost = lost.unwrap_or(0);
@@ -274,9 +267,8 @@ fn panel(
     columns.sort_by_key(|column| column.name != by);
     let mut heads = ranking.heads(&columns, None);
     heads[0] = Head::hidden("Name");
-    let cells = ranking.cells(&rows, &columns, &sort, |row, _| {
-        Some(ranking.row_link(report, row, time))
-    });
+    let cells =
+        ranking.cells(&rows, &columns, &sort, |row, _| Some(ranking.row_link(report, row, time)));
     let by = format!("-{}", order.2);
     let caption = html! {
         a href=(time.link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }

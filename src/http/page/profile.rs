@@ -102,12 +102,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     }
     let given = |key: SampleKey| params.get(key.name());
     let script = given(SampleKey::Script);
-    let title = script.map_or("Profile".to_owned(), |script| {
-        format!("Profile of {}", visible(script))
-    });
-    let shown = params
-        .iter()
-        .filter(|(name, _)| SampleKey::named(name).is_some());
+    let title =
+        script.map_or("Profile".to_owned(), |script| format!("Profile of {}", visible(script)));
+    let shown = params.iter().filter(|(name, _)| SampleKey::named(name).is_some());
     let main = html! {
         h1 { (title) }
         (view.time.only_now())
@@ -146,11 +143,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 
 /// A condition in the form.
 fn field(key: SampleKey, given: Option<&str>) -> Markup {
-    let size = if key.is_number() || matches!(key, SampleKey::Type | SampleKey::Method) {
-        8
-    } else {
-        20
-    };
+    let size =
+        if key.is_number() || matches!(key, SampleKey::Type | SampleKey::Method) { 8 } else { 20 };
     html! { label { span.capital { (key.name()) } " " input type="search" name=(key.name()) value=[given] size=(size); } }
 }
 
@@ -160,10 +154,7 @@ pub(super) fn requests_of(view: &View<'_>, script: &str, host: Option<&str>) -> 
     let script = key("script_name", script);
     let (report, keys) = match host {
         None => ("report_by_script_name", vec![script]),
-        Some(host) => (
-            "report_by_hostname_and_script",
-            vec![key("hostname", host), script],
-        ),
+        Some(host) => ("report_by_hostname_and_script", vec![key("hostname", host), script]),
     };
     view.time.row_link(report, "row", &keys, None)
 }
@@ -198,10 +189,7 @@ fn rows(
     let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
     let link = |row| params.link("/profile", &conditions_of(&ranking.row_keys(row)));
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, _| Some(link(row)));
-    let (samples, share) = (
-        ranking.numbers("samples"),
-        ranking.numbers("samples_percent"),
-    );
+    let (samples, share) = (ranking.numbers("samples"), ranking.numbers("samples_percent"));
     let counted = (0..ranking.table().len()).filter(|row| share(*row).is_some());
     let counted: f64 = counted.filter_map(samples).sum();
     let ([which, rest], others) = (listed.words, all.saturating_sub(counted as u64));
@@ -264,11 +252,7 @@ impl Tree {
                     continue;
                 }
                 "internal" => {
-                    let shown = if caller.is_empty() {
-                        "(unknown caller)"
-                    } else {
-                        &caller
-                    };
+                    let shown = if caller.is_empty() { "(unknown caller)" } else { &caller };
                     [
                         (shown.to_owned(), false, vec![("caller", caller.clone())]),
                         (name, true, vec![("function", function)]),
@@ -276,10 +260,7 @@ impl Tree {
                 }
                 _ => {
                     let line_keys = vec![("line", line.clone())];
-                    [
-                        (name, false, own_keys),
-                        (format!("line {line}"), false, line_keys),
-                    ]
+                    [(name, false, own_keys), (format!("line {line}"), false, line_keys)]
                 }
             };
             tree.root.samples += samples;
@@ -315,11 +296,7 @@ fn short(name: &str, width: f64) -> String {
     let room = ((width - 6.0) / CHARACTER) as usize;
     match name.chars().count() <= room {
         true => name.to_owned(),
-        false => name
-            .chars()
-            .take(room.saturating_sub(1))
-            .chain(['\u{2026}'])
-            .collect(),
+        false => name.chars().take(room.saturating_sub(1)).chain(['\u{2026}']).collect(),
     }
 }
 
@@ -389,12 +366,8 @@ fn shown(name: &str) -> &str {
 
 /// Conditions as changes of parameters; an empty one is none.
 fn conditions_of<K: AsRef<str>>(keys: &[(K, String)]) -> Vec<(&str, Option<&str>)> {
-    let given = keys
-        .iter()
-        .map(|(key, value)| (key.as_ref(), value.as_str()));
-    given
-        .map(|(key, value)| (key, (!value.is_empty()).then_some(value)))
-        .collect()
+    let given = keys.iter().map(|(key, value)| (key.as_ref(), value.as_str()));
+    given.map(|(key, value)| (key, (!value.is_empty()).then_some(value))).collect()
 }
 
 #[cfg(test)]

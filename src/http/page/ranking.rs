@@ -150,10 +150,7 @@ impl Ranking {
             of_span: None,
             remarks: Vec::new(),
         };
-        Self {
-            missing: Some("without"),
-            ..Self::of(answer, columns, time)
-        }
+        Self { missing: Some("without"), ..Self::of(answer, columns, time) }
     }
 
     /// Reads a report in its own columns; for a histogram view, the row with these keys.
@@ -187,10 +184,7 @@ impl Ranking {
 
     /// A ranking of samples.
     pub(super) fn sampled(answer: ReportAnswer) -> Self {
-        Self {
-            missing: None,
-            ..Self::of(answer, columns("samples").to_vec(), "samples")
-        }
+        Self { missing: None, ..Self::of(answer, columns("samples").to_vec(), "samples") }
     }
 
     pub(super) fn table(&self) -> &dyn Table {
@@ -208,12 +202,7 @@ impl Ranking {
         let table = if self.timers { "timers" } else { "requests" };
         let mut columns = columns(table).to_vec();
         declared(&mut columns, self.table());
-        Self {
-            columns,
-            is_brief: true,
-            heaviest_only: true,
-            ..self
-        }
+        Self { columns, is_brief: true, heaviest_only: true, ..self }
     }
 
     /// The time and data it covers, in words.
@@ -237,10 +226,7 @@ impl Ranking {
 
     /// The default order: for two compared spans, by how much slower rows became.
     pub(super) fn sort(&self) -> Sort {
-        let slower = self
-            .columns
-            .iter()
-            .find(|column| column.name == "p95_change");
+        let slower = self.columns.iter().find(|column| column.name == "p95_change");
         Sort::largest(slower.map_or(self.time, |column| &column.name))
     }
 
@@ -321,9 +307,7 @@ impl Ranking {
     /// A value of the only row, by column name, as the text by which it can be searched for.
     pub(super) fn plain(&self, column: &str) -> String {
         let at = self.table().column(column);
-        at.map_or_else(String::new, |at| {
-            formatting::plain(&self.table().value(0, at))
-        })
+        at.map_or_else(String::new, |at| formatting::plain(&self.table().value(0, at)))
     }
 
     /// A key of a row as text.
@@ -344,9 +328,7 @@ impl Ranking {
             None => head,
         };
         let keys = self.answer.keys();
-        let keys = keys
-            .into_iter()
-            .map(|name| sorting(Head::text(visible(name)), name));
+        let keys = keys.into_iter().map(|name| sorting(Head::text(visible(name)), name));
         let total = self.is_total().then(|| Head::text("What"));
         let columns = columns.iter().map(|column| {
             let head = match column.show {
@@ -370,10 +352,7 @@ impl Ranking {
     ) -> Vec<Markup> {
         let numbers = self.numbers(&sort.column);
         let number = |row: usize| numbers(row).unwrap_or(0.0);
-        let largest = rows
-            .iter()
-            .map(|row| number(*row))
-            .fold(f64::MIN_POSITIVE, f64::max);
+        let largest = rows.iter().map(|row| number(*row)).fold(f64::MIN_POSITIVE, f64::max);
         let linked = |row, key, text: Markup| match address(row, key) {
             Some(address) => html! { a href=(address) { (text) } },
             None => text,

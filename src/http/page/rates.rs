@@ -27,10 +27,7 @@ impl Rates {
         };
         readings.retain(is_of_use);
         // Keeps the newest that is old enough.
-        while readings
-            .get(1)
-            .is_some_and(|it| now.duration_since(it.0) >= APART)
-        {
+        while readings.get(1).is_some_and(|it| now.duration_since(it.0) >= APART) {
             readings.pop_front();
         }
         let rates = readings.front().and_then(|(then, before)| {

@@ -18,9 +18,7 @@ const VERDICTS_MAX: usize = 5;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let (releases, tag) = (view.source.releases().all(), view.source.releases().tag());
-    let numbers = [
-        "Share", "Requests", "Req/s", "Errors", "p50", "p95", "CPU", "Memory",
-    ];
+    let numbers = ["Share", "Requests", "Req/s", "Errors", "p50", "p95", "CPU", "Memory"];
     let mut heads = Head::list(&["Release", "First seen", "Last seen"], &numbers);
     heads.push(Head::text("Verdict"));
     let rows = releases.iter().map(|it| row(view, it));
@@ -130,10 +128,7 @@ fn finding(it: &Finding) -> Markup {
 }
 
 fn address(script: &str) -> String {
-    link(
-        "/reports/report_by_script_name/row",
-        [("script_name", script)],
-    )
+    link("/reports/report_by_script_name/row", [("script_name", script)])
 }
 
 fn scripts(title: &str, names: &[String]) -> Markup {

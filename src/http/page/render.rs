@@ -83,9 +83,7 @@ impl View<'_> {
             @if is_here { (self.time.only_here()) } (main)
         };
         let absent = absent(self.app);
-        Ok(frame::page(
-            &self.time, &control, section, title, main, &absent,
-        ))
+        Ok(frame::page(&self.time, &control, section, title, main, &absent))
     }
 
     /// The first parameter in the path of the route.
@@ -166,10 +164,9 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                     };
                     let is_past = is_given("from") || is_given("to");
                     let other = match problem.status {
-                        _ if is_given("fleet") => Some((
-                            without(&fleet::NAMES),
-                            "The same page for this daemon alone",
-                        )),
+                        _ if is_given("fleet") => {
+                            Some((without(&fleet::NAMES), "The same page for this daemon alone"))
+                        }
                         StatusCode::NOT_FOUND if is_past => {
                             let live = without(&["from", "to", "compare"]);
                             Some((live, "The same page, live"))
@@ -243,9 +240,7 @@ fn error_page(
 pub(in crate::http) fn stranger(problem: Problem) -> Response<Body> {
     let page = frame::problem(problem.status, problem.detail(), None, None).into_string();
     let mut response = problem.into_response();
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(HTML));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(HTML));
     *response.body_mut() = page.into();
     response
 }
@@ -253,8 +248,6 @@ pub(in crate::http) fn stranger(problem: Problem) -> Response<Body> {
 fn answer(text: &Text, request: &HeaderMap, media_type: &'static str) -> Response<Body> {
     let mut response = text.response(request, media_type);
     let policy = HeaderValue::from_static(POLICY);
-    response
-        .headers_mut()
-        .insert(CONTENT_SECURITY_POLICY, policy);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
     response
 }

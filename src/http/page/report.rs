@@ -61,10 +61,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (true, None) => "Nothing yet: rows appear with the first packet that this report counts.",
         (true, Some(_)) => ranking.nothing(),
     };
-    let download = view.time.link(
-        &format!("/api/v1{path}"),
-        [("format", "csv"), ("limit", "0")],
-    );
+    let download = view.time.link(&format!("/api/v1{path}"), [("format", "csv"), ("limit", "0")]);
     let main = html! {
         (frame::crumbs(&[(&view.time.link("/reports", []), "Reports")], &visible(name)))
         h1 { (visible(name)) }
@@ -111,13 +108,10 @@ fn keep<'a>(
     let keys = answer.key_columns.clone();
     Ok(move |table: &dyn Table, row: usize| {
         let text = |key: usize| formatting::plain(&table.value(row, key));
-        equal
-            .iter()
-            .all(|(key, wanted)| text(keys[*key]) == *wanted)
-            && part.as_ref().is_none_or(|part| {
-                keys.iter()
-                    .any(|key| text(*key).to_lowercase().contains(part))
-            })
+        equal.iter().all(|(key, wanted)| text(keys[*key]) == *wanted)
+            && part
+                .as_ref()
+                .is_none_or(|part| keys.iter().any(|key| text(*key).to_lowercase().contains(part)))
     })
 }
 

@@ -59,9 +59,7 @@ fn row(view: &View<'_>, report: &ReportSummary) -> Markup {
     let name = visible(&report.name);
     let path = format!("/reports/{}", encode(&report.name));
     let is_past = view.time.spans.is_some();
-    let no_past = is_past
-        .then(|| view.source.past_keys(&report.name).err())
-        .flatten();
+    let no_past = is_past.then(|| view.source.past_keys(&report.name).err()).flatten();
     let no_past = no_past.map(|why| visible(&why.to_string()));
     // The column with all keys as one text is not a further key.
     let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();

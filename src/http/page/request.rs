@@ -47,12 +47,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let by = params.text("by");
     let offset = params.count("offset", 0)?;
     params.finish()?;
-    let RequestDetail {
-        row,
-        tags,
-        timers,
-        activities,
-    } = view.source.request(id, run)?;
+    let RequestDetail { row, tags, timers, activities } = view.source.request(id, run)?;
     let of_squid = activities.or_else(|| activities::said_by(&timers));
     let request = Ranking::made(row, Vec::new(), "request_facts", "");
     let script = request.plain("script_name");
@@ -150,11 +145,7 @@ fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
         let key = (alone, tags.first().map(|(_, value)| *value));
         let place = *known.entry(key).or_insert(bars.len());
         if place == bars.len() {
-            bars.push(Bar {
-                tags,
-                ru_us: Some(0),
-                ..Bar::default()
-            });
+            bars.push(Bar { tags, ru_us: Some(0), ..Bar::default() });
         }
         bars[place].add(timer);
     }
@@ -164,9 +155,7 @@ fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
     let mut end_us = 0;
     for (at, bar) in bars.iter_mut().enumerate() {
         let known = timers.get(at).filter(|_| by.is_none());
-        bar.start_us = known
-            .and_then(|timer| timer.rusage.start_us())
-            .unwrap_or(end_us);
+        bar.start_us = known.and_then(|timer| timer.rusage.start_us()).unwrap_or(end_us);
         end_us += bar.value_us;
     }
     bars
@@ -196,9 +185,7 @@ fn waterfall(
         Head::number("Hits").class("aside"),
         Head::number("Time"),
         Head::number("Share").hint("Share of the request's time"),
-        Head::number("CPU")
-            .class("aside")
-            .hint("User and system CPU"),
+        Head::number("CPU").class("aside").hint("User and system CPU"),
         Head::number(format!("0 \u{2013} {}", formatting::micros(whole_us))).class("fall"),
     ];
     if by.is_none() {
@@ -298,10 +285,7 @@ mod tests {
             hit_count: 2,
             value_us,
             rusage: Rusage::Times([1, 1]),
-            tags: tags
-                .iter()
-                .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
-                .collect(),
+            tags: tags.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect(),
         }
     }
 
@@ -330,11 +314,7 @@ mod tests {
             .collect();
         assert_eq!(
             sums,
-            [
-                (Some("b"), 1, 2, 300, 0),
-                (Some("a"), 2, 4, 150, 300),
-                (None, 1, 2, 5, 450)
-            ]
+            [(Some("b"), 1, 2, 300, 0), (Some("a"), 2, 4, 150, 300), (None, 1, 2, 5, 450)]
         );
     }
 

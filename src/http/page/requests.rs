@@ -85,10 +85,9 @@ impl Found {
             before,
         };
         let found = match view.source.requests(&question) {
-            Err(QueryError::NoHistory(_)) => view.source.requests(&RequestQuestion {
-                when: When::Now,
-                ..question
-            }),
+            Err(QueryError::NoHistory(_)) => {
+                view.source.requests(&RequestQuestion { when: When::Now, ..question })
+            }
             found => found,
         };
         let found = found?;
@@ -139,10 +138,7 @@ fn form(params: &Params, slowest: bool, time: &Time) -> Markup {
     };
     let more = columns("more_fields");
     let is_open = more.iter().any(|it| params.get(&it.name).is_some());
-    let sorts = [
-        ("-timestamp", "newest first"),
-        ("-req_time", "slowest first"),
-    ];
+    let sorts = [("-timestamp", "newest first"), ("-req_time", "slowest first")];
     html! {
         form.filters method="get" action="/requests" role="search" {
             @for it in columns("fields") { (field(it)) }

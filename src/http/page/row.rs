@@ -38,20 +38,8 @@ const SLOWEST: usize = 12;
 
 /// By report: its key, the report that tells its rows apart by another key, that key and a title.
 const OTHERS: [(&str, &str, &str, &str, &str); 2] = [
-    (
-        "report_by_script_name",
-        "script_name",
-        "report_by_hostname_and_script",
-        "hostname",
-        "Hosts",
-    ),
-    (
-        "report_by_hostname",
-        "hostname",
-        "report_by_hostname_and_script",
-        "script_name",
-        "Scripts",
-    ),
+    ("report_by_script_name", "script_name", "report_by_hostname_and_script", "hostname", "Hosts"),
+    ("report_by_hostname", "hostname", "report_by_hostname_and_script", "script_name", "Scripts"),
 ];
 /// Rows of that report that are shown.
 const OTHERS_MAX: usize = 12;
@@ -71,9 +59,7 @@ pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
         ["spread", "heat"].contains(chart) || history::names().any(|name| name == *chart)
     };
     let chart = file.strip_suffix(".svg").filter(known).ok_or_else(|| {
-        let all = history::names()
-            .chain(["spread", "heat"])
-            .map(|name| format!("{name}.svg"));
+        let all = history::names().chain(["spread", "heat"]).map(|name| format!("{name}.svg"));
         Problem::not_found("a report has no such page").accepting(all.chain(["row".to_owned()]))
     })?;
     let mut params = view.params()?;
@@ -124,12 +110,7 @@ impl Row {
         };
         let at = (0..table.len()).find(is_it);
         ranking.load(at.as_slice())?;
-        Ok(Self {
-            summary,
-            ranking,
-            keys,
-            at,
-        })
+        Ok(Self { summary, ranking, keys, at })
     }
 
     /// The keys as the title of a window.
@@ -204,19 +185,15 @@ impl Row {
         let is_it = |table: &dyn Table, row| formatting::plain(&table.value(row, at)) == value;
         let sort = Sort::largest("req_time_total");
         let (rows, total) = ranking.choose(&is_it, &sort, (0, OTHERS_MAX))?;
-        let links: HashMap<usize, String> = rows
-            .iter()
-            .map(|row| (*row, ranking.row_link(report, *row, &view.time)))
-            .collect();
+        let links: HashMap<usize, String> =
+            rows.iter().map(|row| (*row, ranking.row_link(report, *row, &view.time))).collect();
         // The row's own key is the same in all of them.
         ranking.answer.key_columns.retain(|column| *column != at);
         let columns = ranking.columns_named(
             "req_time_total req_time_median p95 p99 req_count req_per_sec error_count",
         );
         let cells = ranking.cells(&rows, &columns, &sort, |row, _| links.get(&row).cloned());
-        let all = view
-            .time
-            .link(&format!("/reports/{report}"), [(*key, value)]);
+        let all = view.time.link(&format!("/reports/{report}"), [(*key, value)]);
         let caption = html! {
             a href=(all) { (title) }
             " " small { @if total > rows.len() { (rows.len()) " of " (formatting::count(total as u64)) ", " } "by total time" }
@@ -337,11 +314,7 @@ impl Row {
     ) -> Markup {
         let number = |column| self.ranking.number(column, at);
         let median = number("timer_median").or(number("req_time_median"));
-        let marks = [
-            ("p50", median),
-            ("p95", number("p95")),
-            ("p99", number("p99")),
-        ];
+        let marks = [("p50", median), ("p95", number("p95")), ("p99", number("p99"))];
         let marks = marks.map(|(name, secs)| (name, secs.unwrap_or(f64::NAN)));
         chart::histogram(id, theme, title, &spread.buckets, &marks)
     }

@@ -34,13 +34,7 @@ impl Head {
             label = rest.split_once('>').map_or("", |(_, rest)| rest);
         }
         text += label;
-        Self {
-            title,
-            label: text,
-            class: None,
-            hint: String::new(),
-            sort: None,
-        }
+        Self { title, label: text, class: None, hint: String::new(), sort: None }
     }
 
     /// A column of texts.
@@ -57,10 +51,7 @@ impl Head {
     /// A column of texts, under a heading for screen readers only.
     pub(super) fn hidden(title: &str) -> Self {
         let label = String::new();
-        Self {
-            label,
-            ..Self::text(html! { span.hidden { (title) } })
-        }
+        Self { label, ..Self::text(html! { span.hidden { (title) } }) }
     }
 
     /// Sets the class.

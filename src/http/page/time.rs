@@ -26,13 +26,8 @@ use crate::series::EVERYTHING;
 pub(super) const NAMES: [&str; 4] = ["from", "to", "tz", "compare"];
 
 /// Spans up to now: in words, and as `from`.
-const PRESETS: [(&str, &str); 5] = [
-    ("1 h", "-1h"),
-    ("6 h", "-6h"),
-    ("24 h", "-24h"),
-    ("7 d", "-7d@h"),
-    ("30 d", "-30d@h"),
-];
+const PRESETS: [(&str, &str); 5] =
+    [("1 h", "-1h"), ("6 h", "-6h"), ("24 h", "-24h"), ("7 d", "-7d@h"), ("30 d", "-30d@h")];
 
 /// Spans to compare with: in words, and as `compare`.
 const COMPARED: [(&str, Option<&str>); 4] = [
@@ -109,8 +104,7 @@ impl Time {
     }
 
     fn get(&self, name: &str) -> Option<&str> {
-        self.pairs()
-            .find_map(|(given, value)| (given == name).then_some(value))
+        self.pairs().find_map(|(given, value)| (given == name).then_some(value))
     }
 
     /// A URL with the same time.
@@ -146,11 +140,7 @@ impl Time {
         let mark = |(key, value): &(String, String)| {
             let taken = [&["span", "theme"], &NAMES[..], &fleet::NAMES].concat();
             let taken = taken.contains(&key.as_str());
-            let prefix = if taken || key.starts_with(KEY_PREFIX) {
-                KEY_PREFIX
-            } else {
-                ""
-            };
+            let prefix = if taken || key.starts_with(KEY_PREFIX) { KEY_PREFIX } else { "" };
             (format!("{prefix}{key}"), value.clone())
         };
         let keys: Vec<(String, String)> = keys.iter().map(mark).collect();
@@ -202,11 +192,7 @@ impl Time {
     pub(super) fn moment(&self, unix_secs: u64) -> Markup {
         let [shown, now] = [unix_secs, self.now].map(|at| self.zone.shown(at));
         let is_today = shown.date() == now.date();
-        let format = if is_today {
-            "%H:%M:%S"
-        } else {
-            "%Y-%m-%d %H:%M:%S"
-        };
+        let format = if is_today { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
         html! { time datetime=(rfc3339(unix_secs)) { (shown.format(format)) } }
     }
 
@@ -242,11 +228,7 @@ impl Time {
     /// From when to when: `2026-11-22 10:00 to 11:00 UTC`.
     pub(super) fn words(&self, span: &Range<u64>) -> String {
         let [from, to] = [span.start, span.end].map(|at| self.zone.shown(at));
-        let day = if from.date() == to.date() {
-            ""
-        } else {
-            "%Y-%m-%d "
-        };
+        let day = if from.date() == to.date() { "" } else { "%Y-%m-%d " };
         let is_minute = |at: u64| at.is_multiple_of(60);
         let whole = is_minute(span.start) && is_minute(span.end);
         let seconds = if whole { "" } else { ":%S" };
@@ -270,10 +252,7 @@ impl Time {
             about += &format!(", compared with {}", self.words(before));
         }
         if let Some(error) = of_span.percentile_error {
-            about += &format!(
-                ", percentiles within {}",
-                formatting::percent(100.0 * error)
-            );
+            about += &format!(", percentiles within {}", formatting::percent(100.0 * error));
         }
         about
     }
@@ -444,25 +423,15 @@ mod tests {
 
     fn time(query: &str) -> Time {
         let time = Time::read(&catalog(0), Some(query), None, false).unwrap();
-        assert!(
-            time.why_not
-                .as_ref()
-                .is_some_and(|why| why.contains("no history"))
-        );
-        Time {
-            why_not: None,
-            ..time
-        }
+        assert!(time.why_not.as_ref().is_some_and(|why| why.contains("no history")));
+        Time { why_not: None, ..time }
     }
 
     #[test]
     fn links_keep_the_time() {
         let day = time("sort=x&from=2026-11-22&to=2026-11-23&tz=UTC&compare=");
         let kept = "from=2026-11-22&to=2026-11-23&tz=UTC";
-        assert_eq!(
-            day.link("/x", [("a", "<b>")]),
-            format!("/x?a=%3Cb%3E&{kept}")
-        );
+        assert_eq!(day.link("/x", [("a", "<b>")]), format!("/x?a=%3Cb%3E&{kept}"));
         let keys = ["from", "span", "script_name"].map(|key| (key.to_owned(), "1".to_owned()));
         assert_eq!(
             day.row_link("r s", "row", &keys, Some(("span", "5m"))),
@@ -501,10 +470,7 @@ mod tests {
 
     #[test]
     fn a_page_has_one_clock() {
-        let page = Time {
-            now: 1_795_305_600,
-            ..time("tz=Europe/Berlin")
-        };
+        let page = Time { now: 1_795_305_600, ..time("tz=Europe/Berlin") };
         let shown = |at| page.moment(at).into_string();
         assert_has!(shown(1_795_302_000) => ">00:00:00<");
         assert!(shown(1_795_301_999).contains(">2026-11-21 23:59:59<"));

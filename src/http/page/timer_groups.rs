@@ -182,7 +182,5 @@ pub(super) fn small_table(
     };
     let heads = ranking.heads(&columns, None);
     let table = table("Timers, rows", caption, heads, cells, "No timers.");
-    Ok(Some(
-        html! { (table) (remarks(&groups.partial, &view.time)) },
-    ))
+    Ok(Some(html! { (table) (remarks(&groups.partial, &view.time)) }))
 }

@@ -117,11 +117,8 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
     let fields = ["script_name", "hostname", "server_name", "status"];
     let unused = |name: &str| !keys.iter().any(|key| key.trim_start_matches('@') == name);
     let without = |key: &String| {
-        let rest: Vec<&str> = keys
-            .iter()
-            .filter(|other| *other != key)
-            .map(|it| it.as_str())
-            .collect();
+        let rest: Vec<&str> =
+            keys.iter().filter(|other| *other != key).map(|it| it.as_str()).collect();
         params.link("/timers", &[("by", Some(&rest.join(","))), ("sort", None)])
     };
     let hidden =
@@ -298,13 +295,8 @@ mod tests {
 
     #[test]
     fn the_form_adds_to_the_address() {
-        let given = added(given(
-            "by=group&add=server&tag=group&value=<x>&script_name=",
-        ));
-        assert_eq!(
-            given.link("/timers", &[]),
-            "/timers?by=group%2Cserver&t.group=%3Cx%3E"
-        );
+        let given = added(given("by=group&add=server&tag=group&value=<x>&script_name="));
+        assert_eq!(given.link("/timers", &[]), "/timers?by=group%2Cserver&t.group=%3Cx%3E");
         assert_eq!(
             narrowed(&given, "+env", "a&b"),
             "/timers?by=group%2Cserver&t.group=%3Cx%3E&tag.env=a%26b"
@@ -333,16 +325,11 @@ mod tests {
             let page = page.into_string();
             let cells = page.split("<td data-l=").skip(1).step_by(10);
             Ok::<_, Problem>(
-                cells
-                    .map(|cell| cell.split(['<', '>']).nth(1).unwrap().to_owned())
-                    .collect(),
+                cells.map(|cell| cell.split(['<', '>']).nth(1).unwrap().to_owned()).collect(),
             )
         };
         let sorted: Vec<String> = order("-hits").unwrap();
-        assert_eq!(
-            sorted[..4],
-            ["1 \u{b5}s", "9 \u{b5}s", "5 \u{b5}s", "7 \u{b5}s"]
-        );
+        assert_eq!(sorted[..4], ["1 \u{b5}s", "9 \u{b5}s", "5 \u{b5}s", "7 \u{b5}s"]);
         assert!(order("-nope").is_err());
     }
 }

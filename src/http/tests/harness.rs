@@ -95,10 +95,7 @@ fn definitions(defaults: &Defaults) -> Vec<(Definition, DefinedBy)> {
         let definition = world::definition(name, members, defaults);
         // Definitions may not use such a name: pages and the API quote it all the same.
         let name = if name == "odd" { "a b/c?" } else { name };
-        Definition {
-            name: name.to_owned(),
-            ..definition
-        }
+        Definition { name: name.to_owned(), ..definition }
     });
     let all = own.chain(builtin::reports(defaults));
     all.map(|report| (report, DefinedBy::BuiltIn)).collect()
@@ -135,14 +132,7 @@ fn catalog_at(requests: usize, keeps_raw: bool, clock: Arc<dyn Clock>) -> Catalo
     let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
     let status = Status::bare(counters, ring);
     let live = Arc::new(RwLock::new(live));
-    Catalog::new(
-        live,
-        clock,
-        defaults,
-        keeps_raw,
-        status,
-        Arc::new(Pulse::default()),
-    )
+    Catalog::new(live, clock, defaults, keeps_raw, status, Arc::new(Pulse::default()))
 }
 
 /// A response.
@@ -156,18 +146,11 @@ pub(super) struct Reply {
 
 impl Reply {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(given, _)| given == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
     pub(super) fn json(&self) -> Json {
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/json"),
-            "{self:?}"
-        );
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
         serde_json::from_str(&self.body).unwrap()
     }
 
@@ -175,11 +158,7 @@ impl Reply {
     #[track_caller]
     pub(super) fn problem(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json"),
-            "{self:?}"
-        );
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         let body: Json = serde_json::from_str(&self.body).unwrap();
         assert_eq!(body["status"], status);
         body["detail"].as_str().unwrap().to_owned()
@@ -225,23 +204,14 @@ impl Server {
         });
         let of_catalog = Arc::<GatedClock>::clone(&clock);
         let catalog = Arc::new(catalog_at(requests, keeps_raw, of_catalog));
-        let listener = runtime
-            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
-            .unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let answers = Answers::new(Arc::clone(&catalog));
         let task = runtime.spawn(serve(listener, answers, settings, async {
             stopped.await.unwrap();
         }));
-        Self {
-            catalog,
-            clock,
-            address,
-            runtime,
-            stop: Some(stop),
-            task: Some(task),
-        }
+        Self { catalog, clock, address, runtime, stop: Some(stop), task: Some(task) }
     }
 
     /// Requests in memory.
@@ -266,21 +236,11 @@ impl Server {
     }
 
     pub(super) fn post(&self, target: &str, body: &str) -> Reply {
-        self.ask(
-            "POST",
-            target,
-            &[("content-type", "application/json")],
-            Some(body),
-        )
+        self.ask("POST", target, &[("content-type", "application/json")], Some(body))
     }
 
     pub(super) fn delete(&self, target: &str) -> Reply {
-        self.ask(
-            "DELETE",
-            target,
-            &[("content-type", "application/json")],
-            None,
-        )
+        self.ask("DELETE", target, &[("content-type", "application/json")], None)
     }
 
     /// Sends a request through ureq.
@@ -315,12 +275,7 @@ impl Server {
                 .iter()
                 .map(|(name, value)| (name.as_str().to_owned(), text(value)))
                 .collect(),
-            body: response
-                .body_mut()
-                .with_config()
-                .limit(1 << 30)
-                .read_to_string()
-                .unwrap(),
+            body: response.body_mut().with_config().limit(1 << 30).read_to_string().unwrap(),
         }
     }
 
@@ -357,16 +312,11 @@ pub(super) fn read_reply(mut stream: TcpStream) -> Reply {
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text.as_str(), ""));
     let mut lines = head.lines();
-    let status = lines
-        .next()
-        .and_then(|line| line.split(' ').nth(1))
-        .unwrap_or("0");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or("0");
     let headers = lines.filter_map(|line| line.split_once(": "));
     Reply {
         status: status.parse().unwrap(),
-        headers: headers
-            .map(|(n, v)| (n.to_lowercase(), v.to_owned()))
-            .collect(),
+        headers: headers.map(|(n, v)| (n.to_lowercase(), v.to_owned())).collect(),
         body: body.to_owned(),
     }
 }

@@ -13,10 +13,7 @@ fn parameters(document: &Json, path: &str, method: &str) -> Vec<Json> {
     let lists = [&item["parameters"], &item[method]["parameters"]];
     let all = lists.into_iter().filter_map(Json::as_array).flatten();
     all.map(|parameter| match parameter["$ref"].as_str() {
-        Some(reference) => document
-            .pointer(reference.strip_prefix('#').unwrap())
-            .unwrap()
-            .clone(),
+        Some(reference) => document.pointer(reference.strip_prefix('#').unwrap()).unwrap().clone(),
         None => parameter.clone(),
     })
     .collect()
@@ -26,12 +23,8 @@ fn parameters(document: &Json, path: &str, method: &str) -> Vec<Json> {
 fn every_route_is_described_with_its_methods_and_nothing_else_is() {
     let server = Server::start();
     let document = server.get("/api/v1/openapi.json").json();
-    let described: BTreeSet<&str> = document["paths"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let described: BTreeSet<&str> =
+        document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
     let paths = routes::endpoints();
     assert_eq!(described, paths.iter().map(|(path, _)| *path).collect());
     for path in described {
@@ -47,12 +40,7 @@ fn every_route_is_described_with_its_methods_and_nothing_else_is() {
         methods.insert("OPTIONS".into());
         let target = path.replace("{name}", "r").replace("{id}", "3");
         let reply = server.ask("OPTIONS", &target, &[], None);
-        let allowed = reply
-            .header("allow")
-            .unwrap()
-            .split(", ")
-            .map(str::to_owned)
-            .collect();
+        let allowed = reply.header("allow").unwrap().split(", ").map(str::to_owned).collect();
         assert_eq!(methods, allowed, "{path}");
     }
 }
@@ -62,21 +50,12 @@ fn every_path_parameter_is_described() {
     let server = Server::start();
     let document = server.get("/api/v1/openapi.json").json();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for method in item
-            .as_object()
-            .unwrap()
-            .keys()
-            .filter(|member| *member != "parameters")
-        {
+        for method in item.as_object().unwrap().keys().filter(|member| *member != "parameters") {
             for name in ["name", "id"] {
                 let described = parameters(&document, path, method)
                     .iter()
                     .any(|it| it["in"] == "path" && it["name"] == name && it["required"] == true);
-                assert_eq!(
-                    described,
-                    path.contains(&format!("{{{name}}}")),
-                    "{method} {path}"
-                );
+                assert_eq!(described, path.contains(&format!("{{{name}}}")), "{method} {path}");
             }
         }
     }
@@ -134,16 +113,10 @@ fn the_answers_have_the_members_that_are_promised() {
         let body = server.get(target).json();
         let members = body.pointer(pointer).unwrap().as_object().unwrap();
         for required in schemas[schema]["required"].as_array().unwrap() {
-            assert!(
-                members.contains_key(required.as_str().unwrap()),
-                "{target} {required}"
-            );
+            assert!(members.contains_key(required.as_str().unwrap()), "{target} {required}");
         }
         for member in members.keys() {
-            assert!(
-                schemas[schema]["properties"].get(member).is_some(),
-                "{target} {member}"
-            );
+            assert!(schemas[schema]["properties"].get(member).is_some(), "{target} {member}");
         }
     }
 }

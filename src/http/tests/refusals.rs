@@ -71,12 +71,7 @@ fn head_is_get_without_the_body() {
         }
     }
     let server = Server::of(20_000);
-    assert_eq!(
-        server
-            .ask("HEAD", "/api/v1/reports/r?limit=0", &[], None)
-            .status,
-        200
-    );
+    assert_eq!(server.ask("HEAD", "/api/v1/reports/r?limit=0", &[], None).status, 200);
 }
 
 #[test]
@@ -100,29 +95,17 @@ fn hosts_and_origins() {
     ];
     let detail = with(&image).problem(403);
     assert!(detail.contains("another site"), "{detail}");
-    let link = [
-        image[0],
-        ("sec-fetch-mode", "navigate"),
-        ("sec-fetch-dest", "document"),
-    ];
+    let link = [image[0], ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
     with(&link).problem(403);
     assert_eq!(server.ask("GET", "/", &link, None).status, 200);
     assert_eq!(with(&[("sec-fetch-site", "same-origin")]).status, 200);
     let json = ("content-type", "application/json");
-    let reply = server.ask(
-        "POST",
-        "/api/v1/reset",
-        &[json, ("origin", "http://evil.example")],
-        Some(""),
-    );
+    let reply =
+        server.ask("POST", "/api/v1/reset", &[json, ("origin", "http://evil.example")], Some(""));
     reply.problem(403);
     assert_eq!(server.requests(), 300);
-    server
-        .raw(&format!("GET / HTTP/1.1\r\n{CLOSE}"))
-        .problem(400);
-    server
-        .raw(&format!("GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n{CLOSE}"))
-        .problem(400);
+    server.raw(&format!("GET / HTTP/1.1\r\n{CLOSE}")).problem(400);
+    server.raw(&format!("GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n{CLOSE}")).problem(400);
     let absolute =
         format!("GET http://evil.example/healthz HTTP/1.1\r\nhost: localhost\r\n{CLOSE}");
     server.raw(&absolute).problem(421);
@@ -132,11 +115,9 @@ fn hosts_and_origins() {
 #[test]
 fn bodies() {
     let server = Server::start();
-    for (method, path) in [
-        ("POST", "/api/v1/reset"),
-        ("POST", "/api/v1/reports"),
-        ("DELETE", "/api/v1/reports/mine"),
-    ] {
+    for (method, path) in
+        [("POST", "/api/v1/reset"), ("POST", "/api/v1/reports"), ("DELETE", "/api/v1/reports/mine")]
+    {
         for headers in [
             &[][..],
             &[("content-type", "text/plain")],
@@ -149,12 +130,7 @@ fn bodies() {
     }
     assert_eq!(server.requests(), 300);
     let charset = [("content-type", "Application/JSON; charset=utf-8")];
-    assert_eq!(
-        server
-            .ask("POST", "/api/v1/reset", &charset, Some("{}"))
-            .status,
-        200
-    );
+    assert_eq!(server.ask("POST", "/api/v1/reset", &charset, Some("{}")).status, 200);
 
     let fits = format!(r#"{{"name":"x","comment":"{}"}}"#, "c".repeat(1_000_000));
     let detail = server.post("/api/v1/reports", &fits).problem(400);
@@ -185,9 +161,7 @@ fn long_heads() {
     assert_has!(server.get(&format!("/api/v1/reports/r?sort={long}")).problem(414) => "8192");
     server.get(&format!("/{long}")).problem(414);
     let wide = "x".repeat(17_000);
-    server
-        .ask("GET", "/", &[("x-wide", &wide)], None)
-        .problem(431);
+    server.ask("GET", "/", &[("x-wide", &wide)], None).problem(431);
     // Refused by hyper itself, before authentication: host and connection are two of a hundred.
     for (count, status) in [(98, 200), (99, 431), (1000, 431)] {
         let many = "x: y\r\n".repeat(count);
@@ -196,9 +170,7 @@ fn long_heads() {
     }
     for (length, refused_by) in [(65_533, "accepted: 8192"), (65_534, "")] {
         let long = "x".repeat(length);
-        let reply = server.raw(&format!(
-            "GET /{long} HTTP/1.1\r\nhost: localhost\r\n{CLOSE}"
-        ));
+        let reply = server.raw(&format!("GET /{long} HTTP/1.1\r\nhost: localhost\r\n{CLOSE}"));
         assert_eq!(reply.status, 414, "{length}");
         assert!(reply.body.contains(refused_by), "{length}: {reply:?}");
         assert_eq!(reply.body.is_empty(), refused_by.is_empty(), "{reply:?}");
@@ -219,10 +191,7 @@ fn garbage_is_answered_or_closed_and_the_server_lives() {
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
-        assert!(
-            reply.is_empty() || reply.starts_with("HTTP/1.1 4"),
-            "{garbage:?}: {reply:?}"
-        );
+        assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 4"), "{garbage:?}: {reply:?}");
     }
     assert_eq!(server.get("/healthz").status, 200);
 }
@@ -280,17 +249,11 @@ fn a_client_that_does_not_read_is_cut_off_and_others_are_served() {
     let mut stuck = stuck.expect("one of twenty takes less than two seconds");
     let patience = Instant::now();
     while server.get("/api/v1/reports/r?limit=0").status != 200 {
-        assert!(
-            patience.elapsed() < PATIENCE,
-            "the stuck client keeps its place"
-        );
+        assert!(patience.elapsed() < PATIENCE, "the stuck client keeps its place");
     }
     let mut rest = Vec::new();
     let ended_early = stuck.read_to_end(&mut rest).is_err() || !rest.ends_with(b"0\r\n\r\n");
-    assert!(
-        ended_early,
-        "the answer to the stuck client should not be complete"
-    );
+    assert!(ended_early, "the answer to the stuck client should not be complete");
 }
 
 #[test]
@@ -325,9 +288,7 @@ fn too_many_connections_are_told_so() {
     let server = Server::with(settings);
     let mut held: Vec<_> = (0..2).map(|_| server.connect()).collect();
     for stream in &mut held {
-        stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
     }
     let refused = server.get("/healthz");
@@ -345,9 +306,7 @@ fn connections_are_kept_alive() {
     let server = Server::start();
     let mut stream = server.connect();
     for _ in 0..3 {
-        stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let mut reply = [0; 2048];
         let bytes = stream.read(&mut reply).unwrap();
         assert!(reply[..bytes].starts_with(b"HTTP/1.1 200"));
@@ -370,9 +329,7 @@ fn finishes_what_is_under_way() -> bool {
     let held = clock.gate.lock();
     let _idle = server.connect();
     let mut asking = server.connect();
-    asking
-        .write_all(b"GET /api/v1/reports/r HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .unwrap();
+    asking.write_all(b"GET /api/v1/reports/r HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     while server.clock.asked.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
@@ -394,9 +351,7 @@ fn a_stop_finishes_what_is_under_way_and_nothing_else() {
 fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
     let mut server = long_suffering(LARGE);
     let mut stuck = server.connect();
-    stuck
-        .write_all(b"GET /api/v1/reports/r?limit=0 HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .unwrap();
+    stuck.write_all(b"GET /api/v1/reports/r?limit=0 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     stuck.read_exact(&mut [0]).unwrap();
     server.stop();
     server.stopped();

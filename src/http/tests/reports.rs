@@ -10,19 +10,13 @@ use super::harness::{Reply, Server, script_and_status};
 fn columns(server: &Server) -> Vec<String> {
     let listed = server.get("/api/v1/reports").json();
     let columns = listed["reports"][0]["columns"].as_array().unwrap().clone();
-    let names = columns
-        .iter()
-        .map(|column| column["name"].as_str().unwrap());
+    let names = columns.iter().map(|column| column["name"].as_str().unwrap());
     names.map(str::to_owned).collect()
 }
 
 fn names(reply: &Reply, member: &str) -> Vec<Json> {
     let rows = reply.json()["rows"].clone();
-    rows.as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row[member].clone())
-        .collect()
+    rows.as_array().unwrap().iter().map(|row| row[member].clone()).collect()
 }
 
 #[test]
@@ -32,14 +26,7 @@ fn an_answer_has_its_members_in_order() {
     assert_eq!(reply.status, 200);
     let body = reply.json();
     let members: Vec<&String> = body.as_object().unwrap().keys().collect();
-    let expected = [
-        "report",
-        "window_seconds",
-        "covered_seconds",
-        "as_of",
-        "total_rows",
-        "rows",
-    ];
+    let expected = ["report", "window_seconds", "covered_seconds", "as_of", "total_rows", "rows"];
     assert_eq!(members, expected);
     assert_members!(body => {
         "report": "r", "window_seconds": 900, "covered_seconds": 17, "as_of": 1_700_000_000.25,
@@ -84,10 +71,7 @@ fn percentiles_are_checked() {
 fn a_hundred_rows_come_unless_told_otherwise() {
     let server = Server::start();
     let rows = |query: &str| {
-        server.get(&format!("/api/v1/reports/r{query}")).json()["rows"]
-            .as_array()
-            .unwrap()
-            .len()
+        server.get(&format!("/api/v1/reports/r{query}")).json()["rows"].as_array().unwrap().len()
     };
     assert_eq!(rows(""), 100);
     assert_eq!(rows("?limit=0"), 300);
@@ -95,10 +79,7 @@ fn a_hundred_rows_come_unless_told_otherwise() {
     assert_eq!(rows("?limit=1000"), 300);
     assert_eq!(rows("?offset=299"), 1);
     assert_eq!(rows("?offset=300"), 0);
-    assert_eq!(
-        rows("?offset=99999999999999999&limit=18446744073709551615"),
-        0
-    );
+    assert_eq!(rows("?offset=99999999999999999&limit=18446744073709551615"), 0);
     let empty = Server::of(0).get("/api/v1/reports/r").json();
     assert_eq!(empty["rows"], json!([]));
 }
@@ -121,9 +102,7 @@ fn rows_are_sorted_by_several_columns() {
 fn null_comes_last_either_way() {
     let server = Server::start();
     for sort in ["status", "-status"] {
-        let reply = server.get(&format!(
-            "/api/v1/reports/r?sort={sort}&limit=0&columns=status"
-        ));
+        let reply = server.get(&format!("/api/v1/reports/r?sort={sort}&limit=0&columns=status"));
         let statuses = names(&reply, "status");
         assert_eq!(statuses[299], Json::Null, "{sort}");
         assert_eq!(statuses.iter().filter(|status| status.is_null()).count(), 1);
@@ -160,20 +139,14 @@ fn keys_filter_rows() {
     assert_eq!(total("key.status=404"), 100);
     assert_eq!(total("key.tag_limit=even&limit=3"), 150);
     // A key that is called like a parameter.
-    let limits = server
-        .get("/api/v1/reports/limits?key.limit=odd&limit=3")
-        .json();
+    let limits = server.get("/api/v1/reports/limits?key.limit=odd&limit=3").json();
     assert_eq!(limits["total_rows"], 1);
 }
 
 #[test]
 fn bad_parameters_say_what_is_accepted() {
     let server = Server::start();
-    let detail = |query: &str| {
-        server
-            .get(&format!("/api/v1/reports/r?{query}"))
-            .problem(400)
-    };
+    let detail = |query: &str| server.get(&format!("/api/v1/reports/r?{query}")).problem(400);
     for (query, parts) in cases![
         "colour=red" => &["colour: unknown parameter",
             "sort, limit, offset, columns, percentiles, format, from, to, tz, compare, fleet, dc, collector, script_name, status, tag_limit"][..];
@@ -209,10 +182,7 @@ fn formats() {
     let query =
         "/api/v1/reports/r?columns=script_name,status,p99_9,req_time_total&offset=298&sort=status";
     let csv = server.get(&format!("{query}&format=csv"));
-    assert_eq!(
-        csv.header("content-type"),
-        Some("text/csv; charset=utf-8; header=present")
-    );
+    assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8; header=present"));
     assert_eq!(csv.header("x-pinbad-total-rows"), Some("300"));
     assert_eq!(csv.header("x-pinbad-covered-seconds"), Some("17"));
     assert_eq!(csv.header("x-pinbad-as-of"), Some("1700000000.25"));
@@ -223,26 +193,16 @@ fn formats() {
 
     let ndjson = server.get(&format!("{query}&format=ndjson"));
     assert_eq!(ndjson.header("content-type"), Some("application/x-ndjson"));
-    let rows: Vec<Json> = ndjson
-        .body
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let rows: Vec<Json> =
+        ndjson.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows, *server.get(query).json()["rows"].as_array().unwrap());
 
     let by_accept = server.ask("GET", query, &[("accept", "text/csv")], None);
     assert_eq!(by_accept.body, csv.body);
     assert_eq!(by_accept.header("vary"), Some("accept"));
     let asked = format!("{query}&format=json");
-    assert_eq!(
-        server
-            .ask("GET", &asked, &[("accept", "text/csv")], None)
-            .json()["report"],
-        "r"
-    );
-    let detail = server
-        .ask("GET", query, &[("accept", "image/png")], None)
-        .problem(406);
+    assert_eq!(server.ask("GET", &asked, &[("accept", "text/csv")], None).json()["report"], "r");
+    let detail = server.ask("GET", query, &[("accept", "image/png")], None).problem(406);
     assert!(detail.contains("text/csv"), "{detail}");
 }
 
@@ -250,12 +210,7 @@ fn formats() {
 fn a_large_answer_is_the_same_in_pieces() {
     let server = Server::of(20_000);
     let reply = server.get("/api/v1/reports/r?limit=0&sort=script_name");
-    assert_eq!(
-        reply.header("transfer-encoding"),
-        Some("chunked"),
-        "{:?}",
-        reply.headers
-    );
+    assert_eq!(reply.header("transfer-encoding"), Some("chunked"), "{:?}", reply.headers);
     assert!(reply.body.len() > 4_000_000);
     let scripts = names(&reply, "script_name");
     assert_eq!(scripts.len(), 20_000);
@@ -273,10 +228,7 @@ fn unknown_and_failing_reports() {
     let detail = server.get("/api/v1/reports/r").problem(500);
     server.clock.panics.store(false, Ordering::SeqCst);
     assert!(!detail.contains("as the test wants it"), "{detail}");
-    assert_eq!(
-        server.get("/api/v1/reports/a%20b%2Fc%3F").json()["report"],
-        "a b/c?"
-    );
+    assert_eq!(server.get("/api/v1/reports/a%20b%2Fc%3F").json()["report"], "a b/c?");
     server.get("/api/v1/reports/%ff").problem(400);
 }
 
@@ -311,10 +263,7 @@ fn the_list_has_everything_about_a_report() {
 #[test]
 fn reports_are_made_and_dropped() {
     let server = Server::start();
-    let reply = server.post(
-        "/api/v1/reports",
-        r#"{"name":"a.b","comment":"tag_info:group"}"#,
-    );
+    let reply = server.post("/api/v1/reports", r#"{"name":"a.b","comment":"tag_info:group"}"#);
     assert_eq!(reply.status, 201);
     assert_eq!(reply.header("location"), Some("/api/v1/reports/a.b"));
     assert_eq!(reply.json()["name"], "a.b");
@@ -329,15 +278,7 @@ fn reports_are_made_and_dropped() {
     let bad = server.post("/api/v1/reports", r#"{"name":"x","comment":"tag_info:"}"#);
     assert!(bad.problem(400).starts_with("comment: COMMENT 'tag_info:'"));
     assert_has!(bad.body => r#""parameter":"comment""#);
-    for body in [
-        "",
-        "[]",
-        "\"x\"",
-        "{",
-        "{}",
-        r#"{"name":""}"#,
-        r#"{"name":7}"#,
-    ] {
+    for body in ["", "[]", "\"x\"", "{", "{}", r#"{"name":""}"#, r#"{"name":7}"#] {
         server.post("/api/v1/reports", body).problem(400);
     }
 
@@ -366,23 +307,15 @@ fn the_small_endpoints() {
     let detail = server.get("/readyz").problem(503);
     assert_has!(detail => "the merger has not run for 10 s");
     assert_eq!(server.requests(), 300);
-    assert_eq!(
-        server.post("/api/v1/reset", "").json(),
-        json!({"reset": true})
-    );
+    assert_eq!(server.post("/api/v1/reset", "").json(), json!({"reset": true}));
     assert_eq!(server.post("/api/v1/reset", "{}").status, 200);
-    server
-        .post("/api/v1/reset", r#"{"what":"all"}"#)
-        .problem(400);
+    server.post("/api/v1/reset", r#"{"what":"all"}"#).problem(400);
     assert_eq!(server.requests(), 0);
     for path in ["info", "status", "openapi.json"] {
         server.get(&format!("/api/v1/{path}?limit=1")).problem(400);
     }
     let page = server.get("/");
-    assert_eq!(
-        page.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     assert_has!(page.header("content-security-policy").unwrap() => "style-src");
     assert_eq!(page.status, 200, "{}", page.body);
     let page = server.get("/reports").body;

@@ -60,10 +60,7 @@ fn timers_of_few_requests_are_not_sampled_with_all() {
         ..Scanned::default()
     };
     assert_eq!(found.scanned, scanned);
-    let all = TimerSearch {
-        requests: RequestSearch::default(),
-        ..search
-    };
+    let all = TimerSearch { requests: RequestSearch::default(), ..search };
     let (found, again) = (find(&all), find(&all));
     assert_eq!(found.scanned.sample_of, Some(2_000));
     assert!(found.scanned.requests < 200 && !found.scanned.narrowed);
@@ -76,29 +73,17 @@ fn every_parameter_is_a_condition_of_the_search() {
         let params = Params::parse(Some(query)).unwrap();
         parse(params, &HeaderMap::new()).unwrap().search
     };
-    let plain = RequestSearch {
-        limit: 100,
-        ..RequestSearch::default()
-    };
+    let plain = RequestSearch { limit: 100, ..RequestSearch::default() };
     assert_eq!(search(""), plain);
     assert_eq!(search("limit=0").limit, 100_000);
     assert_eq!(search("limit=100000").limit, 100_000);
     assert_eq!(search("timers=1&limit=0").limit, 1_000);
-    assert_eq!(
-        search("before_id=9007199254740993").before_id,
-        Some(9_007_199_254_740_993)
-    );
+    assert_eq!(search("before_id=9007199254740993").before_id, Some(9_007_199_254_740_993));
     assert_eq!(search("since=1700000000").since, Some(1_700_000_000));
     assert_eq!(search("since=1700000000.2").since, Some(1_700_000_001));
     assert_eq!(search("until=1700000000.9").until, Some(1_700_000_000));
-    assert_eq!(
-        search("until=2023-11-14T22:13:20Z").until,
-        Some(1_700_000_000)
-    );
-    assert_eq!(
-        search("since=2023-11-15T00:13:20+02:00").since,
-        Some(1_700_000_000)
-    );
+    assert_eq!(search("until=2023-11-14T22:13:20Z").until, Some(1_700_000_000));
+    assert_eq!(search("since=2023-11-15T00:13:20+02:00").since, Some(1_700_000_000));
     assert_eq!(search("min_time=0.1").min_time_us, Some(100_000));
     assert_eq!(search("max_time=0.1&min_time=0").max_time_us, Some(100_000));
     assert_eq!(search("max_time=2").max_time_us, Some(2_000_000));
@@ -108,15 +93,9 @@ fn every_parameter_is_a_condition_of_the_search() {
         ("script_name", TextField::ScriptName),
         ("schema", TextField::Schema),
     ] {
-        assert_eq!(
-            search(&format!("{name}=a+b%26")).texts,
-            [(field, "a b&".to_owned())]
-        );
+        assert_eq!(search(&format!("{name}=a+b%26")).texts, [(field, "a b&".to_owned())]);
     }
-    assert_eq!(
-        search("schema=").texts,
-        [(TextField::Schema, String::new())]
-    );
+    assert_eq!(search("schema=").texts, [(TextField::Schema, String::new())]);
     for (name, field) in [
         ("req_count", NumberField::ReqCount),
         ("timers_cnt", NumberField::TimersCnt),
@@ -128,10 +107,7 @@ fn every_parameter_is_a_condition_of_the_search() {
     }
     let tags = search("tag.env=prod&tag.a.b%3D=1&tag.=x").tags;
     let expected = [("env", "prod"), ("a.b=", "1"), ("", "x")];
-    assert_eq!(
-        tags,
-        expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
-    );
+    assert_eq!(tags, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
 }
 
 #[test]
@@ -156,9 +132,7 @@ fn bad_parameters_say_what_is_accepted() {
         "env=prod" => "tag.NAME";
         "format=html" => "format: \"html\"";
     ] {
-        let detail = server
-            .get(&format!("/api/v1/requests?{query}"))
-            .problem(400);
+        let detail = server.get(&format!("/api/v1/requests?{query}")).problem(400);
         assert!(detail.contains(part), "{query}: {detail}");
     }
 }
@@ -176,9 +150,7 @@ fn one_request_in_full() {
     // As text, so that the order of members counts too.
     assert_eq!(reply.json().to_string(), expected.to_string());
     assert_has!(server.get("/api/v1/requests/4").problem(404) => "request 4");
-    server
-        .get("/api/v1/requests/18446744073709551615")
-        .problem(404);
+    server.get("/api/v1/requests/18446744073709551615").problem(404);
     for id in ["abc", "-3", "3.0", "18446744073709551616", "%ff"] {
         server.get(&format!("/api/v1/requests/{id}")).problem(400);
     }

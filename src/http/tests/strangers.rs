@@ -21,10 +21,7 @@ fn with_users() -> HttpSettings {
     let config = Config::from_toml("pinbad.toml", entry).unwrap();
     let users = Users::load(&config.users, |_| Some(TOKEN.into())).unwrap();
     let store = UserStore::new(users, Arc::new(SystemClock::new()));
-    HttpSettings {
-        access: Access::new(Arc::new(store), false),
-        ..HttpSettings::new(&[])
-    }
+    HttpSettings { access: Access::new(Arc::new(store), false), ..HttpSettings::new(&[]) }
 }
 
 fn tls(dir: &tempfile::TempDir) -> Tls {
@@ -91,9 +88,7 @@ fn one_peer_leaves_places_to_others() {
     });
     let mut held: Vec<_> = (0..2).map(|_| server.connect()).collect();
     for stream in &mut held {
-        stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
     }
     let refused = ask(server.connect());
@@ -108,13 +103,9 @@ fn one_peer_leaves_places_to_others() {
 
 #[test]
 fn a_stranger_that_is_turned_away_is_told_nothing() {
-    let server = Server::with(HttpSettings {
-        connections_max: 1,
-        ..with_users()
-    });
+    let server = Server::with(HttpSettings { connections_max: 1, ..with_users() });
     let mut held = server.connect();
-    held.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .unwrap();
+    held.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     assert!(held.read(&mut [0; 1024]).unwrap() > 0);
     let mut stranger = server.connect();
     // It may be closed already.
@@ -132,12 +123,9 @@ fn a_stranger_gets_401_from_every_path_and_method() {
     let methods = ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PATCH", "BREW"];
     let mut tried = 0;
     for path in all.chain(["/no/such/path".to_owned()]) {
-        for (name, value) in [
-            ("{name}", "r"),
-            ("{id}", "1"),
-            ("{chart}", "chart.svg"),
-            ("{file}", "page.css"),
-        ] {
+        for (name, value) in
+            [("{name}", "r"), ("{id}", "1"), ("{chart}", "chart.svg"), ("{file}", "page.css")]
+        {
             if let Some((before, after)) = path.split_once(name) {
                 let path = format!("{before}{value}{after}");
                 for method in methods {
@@ -190,23 +178,13 @@ fn a_connection_that_is_kept_alive_is_asked_for_credentials_each_time() {
 fn every_answer_says_how_browsers_shall_take_it() {
     let open = Server::start();
     let closed = Server::with(with_users());
-    let answers = [
-        "/",
-        "/healthz",
-        "/api/v1/reports",
-        "/api/v1/openapi.json",
-        "/nope",
-    ];
+    let answers = ["/", "/healthz", "/api/v1/reports", "/api/v1/openapi.json", "/nope"];
     let answers = answers.map(|target| open.get(target));
     let strangers = ["/", "/nope"].map(|target| closed.get(target));
     // Nobody's handler answers this one.
-    let full = Server::with(HttpSettings {
-        connections_max: 1,
-        ..HttpSettings::new(&[])
-    });
+    let full = Server::with(HttpSettings { connections_max: 1, ..HttpSettings::new(&[]) });
     let mut held = full.connect();
-    held.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .unwrap();
+    held.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     assert!(held.read(&mut [0; 1024]).unwrap() > 0);
     let turned_away = full.get("/");
     assert!(turned_away.problem(503).contains("too many connections"));

@@ -23,9 +23,7 @@ pub fn success(form: Form, accepted: &Accepted) -> Vec<u8> {
         }
         (Form::Json, rejected) => {
             let partial = json!({"rejectedSpans": rejected.to_string(), "errorMessage": message});
-            json!({ "partialSuccess": partial })
-                .to_string()
-                .into_bytes()
+            json!({ "partialSuccess": partial }).to_string().into_bytes()
         }
     }
 }
@@ -38,8 +36,6 @@ pub fn refusal(form: Form, code: i32, message: &str) -> Vec<u8> {
             let message = message.to_owned();
             Status { code, message }.encode_to_vec()
         }
-        Form::Json => json!({"code": code, "message": message})
-            .to_string()
-            .into_bytes(),
+        Form::Json => json!({"code": code, "message": message}).to_string().into_bytes(),
     }
 }

@@ -58,10 +58,7 @@ keys! {
 }
 
 /// Number of the first attribute of each key, and of the first one named by the configuration.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the compiler does it, and checks it"
-)]
+#[expect(clippy::indexing_slicing, reason = "the compiler does it, and checks it")]
 const FIRST: [u8; NAMES.len() + 1] = {
     let mut first = [0; NAMES.len() + 1];
     let mut key = 0;
@@ -82,11 +79,7 @@ const _: () = assert!(CHOSEN as usize + SPAN_TAGS_MAX <= 64);
 impl Key {
     /// Its name in the semantic conventions of today.
     pub(super) fn name(self) -> &'static str {
-        NAMES
-            .get(self as usize)
-            .and_then(|it| it.first())
-            .copied()
-            .unwrap_or_default()
+        NAMES.get(self as usize).and_then(|it| it.first()).copied().unwrap_or_default()
     }
 
     /// Number of the first of its attributes.
@@ -135,10 +128,7 @@ impl Keys {
             let number = *by_name.entry(name.as_bytes().to_vec()).or_insert(number);
             (name.clone(), number)
         });
-        Self {
-            chosen: chosen.collect(),
-            by_name,
-        }
+        Self { chosen: chosen.collect(), by_name }
     }
 
     /// Returns the attributes named by the configuration, with their numbers.
@@ -214,10 +204,8 @@ pub(super) struct FactsWriter {
 impl FactsWriter {
     /// Returns the collected facts and starts over.
     pub(super) fn take(&mut self) -> Facts {
-        let facts = Facts {
-            seen: std::mem::take(&mut self.seen),
-            packed: self.packed.as_slice().into(),
-        };
+        let facts =
+            Facts { seen: std::mem::take(&mut self.seen), packed: self.packed.as_slice().into() };
         self.packed.clear();
         self.attributes = 0;
         facts
@@ -274,14 +262,9 @@ impl FactsWriter {
 /// Returns the first word of a query, its operation, in upper case.
 fn first_word<'w>(text: &[u8], word: &'w mut [u8; 32]) -> &'w [u8] {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
-    let letters = text
-        .trim_ascii_start()
-        .iter()
-        .take_while(|it| is_letter(it));
+    let letters = text.trim_ascii_start().iter().take_while(|it| is_letter(it));
     let places = word.iter_mut().zip(letters);
-    let length = places
-        .map(|(place, letter)| *place = letter.to_ascii_uppercase())
-        .count();
+    let length = places.map(|(place, letter)| *place = letter.to_ascii_uppercase()).count();
     word.get(..length).unwrap_or_default()
 }
 
@@ -312,14 +295,9 @@ mod tests {
         assert_eq!(facts.get(Key::QueryText), Some(&b"SELECT"[..]));
         assert_eq!(facts.get(Key::OtherDb), None, "all of its kind are known");
         let chosen: Vec<_> = keys.chosen().collect();
-        let [(tenant, at), (namespace, known)] = chosen[..] else {
-            panic!()
-        };
+        let [(tenant, at), (namespace, known)] = chosen[..] else { panic!() };
         assert_eq!((tenant, facts.numbered(at)), ("tenant", Some(&b"true"[..])));
-        assert_eq!(
-            (namespace, known),
-            ("db.namespace", Key::DbNamespace.number())
-        );
+        assert_eq!((namespace, known), ("db.namespace", Key::DbNamespace.number()));
         assert_eq!(writer.take(), Facts::default());
     }
 

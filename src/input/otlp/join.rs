@@ -369,11 +369,7 @@ impl<S: RecordSink> Joiner<S> {
             }
             is_known
         });
-        leave_out(
-            &self.counters,
-            LeftOut::Duplicate,
-            came.saturating_sub(spans.len()),
-        );
+        leave_out(&self.counters, LeftOut::Duplicate, came.saturating_sub(spans.len()));
         spans.iter_mut().for_each(|it| it.place = Place::NotKnown);
         for from in 0..spans.len() {
             // Up to a span whose place is known, or with nothing above it.
@@ -427,10 +423,7 @@ impl<S: RecordSink> Joiner<S> {
                 _ => timers.push(span),
             }
         }
-        let hashes = [
-            span_hash(&self.hasher, request),
-            self.group_hash(&group.key),
-        ];
+        let hashes = [span_hash(&self.hasher, request), self.group_hash(&group.key)];
         self.remember(hashes);
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         let origin = (&*group.resource, group.sender);
@@ -469,9 +462,7 @@ impl<S: RecordSink> Joiner<S> {
 }
 
 fn leave_out(counters: &OtlpCounters, reason: LeftOut, spans: usize) {
-    counters
-        .spans_left_out
-        .add_many(reason as usize, spans as u64);
+    counters.spans_left_out.add_many(reason as usize, spans as u64);
 }
 
 /// Returns the reason why a root is not a request, if it is not.

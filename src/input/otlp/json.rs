@@ -37,10 +37,8 @@ enum Kind {
 type Fields = &'static [(&'static str, u32, Kind)];
 
 const REQUEST: Fields = &[("resourceSpans", 1, Kind::Message(RESOURCE_SPANS))];
-const RESOURCE_SPANS: Fields = &[
-    ("resource", 1, Kind::Message(RESOURCE)),
-    ("scopeSpans", 2, Kind::Message(SCOPE_SPANS)),
-];
+const RESOURCE_SPANS: Fields =
+    &[("resource", 1, Kind::Message(RESOURCE)), ("scopeSpans", 2, Kind::Message(SCOPE_SPANS))];
 const RESOURCE: Fields = &[("attributes", 1, Kind::Message(ATTRIBUTE))];
 const SCOPE_SPANS: Fields = &[("spans", 2, Kind::Message(SPAN))];
 const SPAN: Fields = &[
@@ -57,10 +55,7 @@ const SPAN: Fields = &[
     ("status", 15, Kind::Message(STATUS)),
     ("flags", 16, Kind::Flags),
 ];
-const EVENT: Fields = &[
-    ("name", 2, Kind::Text),
-    ("attributes", 3, Kind::Message(ATTRIBUTE)),
-];
+const EVENT: Fields = &[("name", 2, Kind::Text), ("attributes", 3, Kind::Message(ATTRIBUTE))];
 const STATUS: Fields = &[("code", 3, Kind::Enum)];
 const ATTRIBUTE: Fields = &[("key", 1, Kind::Text), ("value", 2, Kind::Message(VALUE))];
 const VALUE: Fields = &[
@@ -215,9 +210,7 @@ impl<'de> Visitor<'de> for Member<'_> {
                 self.bytes(&id.unwrap_or(vec![0]))
             }
             Kind::Time | Kind::Whole => text.parse().map_or(Ok(()), |it| self.whole(it)),
-            Kind::Float => text
-                .parse()
-                .map_or(Ok(()), |it: f64| self.eight(it.to_le_bytes())),
+            Kind::Float => text.parse().map_or(Ok(()), |it: f64| self.eight(it.to_le_bytes())),
             Kind::Enum | Kind::Flags | Kind::Truth | Kind::Message(_) => {
                 Err(E::invalid_type(Unexpected::Str(text), &self))
             }

@@ -208,9 +208,7 @@ pub(crate) struct SpanStatus {
 /// Parses an id of `N` bytes, in hexadecimal; `None` if it is none, or zero.
 pub(crate) fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_hex = text.len() == N.saturating_mul(2) && text.bytes().all(|it| it.is_ascii_hexdigit());
-    let number = u128::from_str_radix(text, 16)
-        .ok()
-        .filter(|it| is_hex && *it != 0)?;
+    let number = u128::from_str_radix(text, 16).ok().filter(|it| is_hex && *it != 0)?;
     number.to_be_bytes().last_chunk().copied()
 }
 

@@ -38,13 +38,8 @@ pub(super) enum Class {
 
 impl Class {
     pub(super) fn of(facts: &Facts) -> Self {
-        const DATABASE: [Key; 5] = [
-            Key::DbSystem,
-            Key::DbNamespace,
-            Key::DbOperation,
-            Key::QueryText,
-            Key::OtherDb,
-        ];
+        const DATABASE: [Key; 5] =
+            [Key::DbSystem, Key::DbNamespace, Key::DbOperation, Key::QueryText, Key::OtherDb];
         match () {
             () if facts.has(&DATABASE) => Self::Database,
             () if facts.has(&[Key::MessagingSystem]) => Self::Messaging,
@@ -71,9 +66,7 @@ fn timer_tags(span: &Span) -> TimerTags<'_> {
         (_, Kind::Internal | Kind::Server | Kind::Consumer) => Some(&b"internal"[..]),
     };
     let server = facts.first(&[Key::ServerAddress, Key::PeerAddress]);
-    let server = server
-        .or_else(|| Some(url(facts)?.1))
-        .or_else(|| facts.get(Key::DbNamespace));
+    let server = server.or_else(|| Some(url(facts)?.1)).or_else(|| facts.get(Key::DbNamespace));
     let operation = facts.first(&[
         Key::DbOperation,
         Key::QueryText,
@@ -104,8 +97,7 @@ fn without_port(host: &[u8]) -> &[u8] {
         let port = host.get(at.saturating_add(1)..).unwrap_or_default();
         port.iter().all(u8::is_ascii_digit)
     };
-    host.get(..colon.filter(is_port).unwrap_or(host.len()))
-        .unwrap_or(host)
+    host.get(..colon.filter(is_port).unwrap_or(host.len())).unwrap_or(host)
 }
 
 /// Methods with which span names begin; `HTTP` stands for an unknown one.
@@ -303,10 +295,7 @@ fn write_timers(
         record.end_timer(timer, &set);
         rows = rows.saturating_add(1);
     }
-    Timers {
-        rows,
-        merged: (timers.len() as u64).saturating_sub(rows),
-    }
+    Timers { rows, merged: (timers.len() as u64).saturating_sub(rows) }
 }
 
 /// Strings of timer tags; most timers share a few groups and servers.

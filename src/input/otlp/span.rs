@@ -229,10 +229,7 @@ impl<'k> Batch<'k> {
         let shown = reasons.map(|(reason, count)| format!("{} {count}", reason.name()));
         let shown: Vec<_> = shown.collect();
         let refused = self.refused.iter().sum();
-        (
-            refused,
-            format!("spans refused, by reason: {}", shown.join(", ")),
-        )
+        (refused, format!("spans refused, by reason: {}", shown.join(", ")))
     }
 }
 

@@ -57,10 +57,7 @@ struct Shown {
 impl World {
     fn new(more: &str) -> Self {
         let config = Arc::new(config(more));
-        let (keys, hasher) = (
-            Arc::new(Keys::new(&config.attributes)),
-            Hasher::with_seed(5),
-        );
+        let (keys, hasher) = (Arc::new(Keys::new(&config.attributes)), Hasher::with_seed(5));
         let (texts, rules) = (TextLimits::default(), Box::new(AsSent));
         let writer = RequestWriter::new((&config, &keys), texts, hasher.clone(), rules);
         let counters = Arc::default();

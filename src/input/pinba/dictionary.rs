@@ -18,10 +18,7 @@ impl Span {
     pub(super) fn before(total: usize, left: usize, len: usize) -> Self {
         let start = total.wrapping_sub(left).wrapping_sub(len);
         // A datagram ends at DATAGRAM_BYTES_MAX, which fits: nothing is truncated here.
-        Self {
-            start: start as u16,
-            len: len as u16,
-        }
+        Self { start: start as u16, len: len as u16 }
     }
 
     /// Its length in bytes.
@@ -38,9 +35,7 @@ impl Span {
     /// The bytes of the range in its message.
     #[inline(always)]
     pub(super) fn of(self, message: &[u8]) -> &[u8] {
-        message
-            .get(self.start()..self.start().saturating_add(self.len()))
-            .unwrap_or(&[])
+        message.get(self.start()..self.start().saturating_add(self.len())).unwrap_or(&[])
     }
 }
 
@@ -62,20 +57,13 @@ impl Word {
 
     #[inline(always)]
     pub(super) const fn new(span: Span) -> Self {
-        Self {
-            hash: 0,
-            span,
-            number: Self::UNUSED,
-        }
+        Self { hash: 0, span, number: Self::UNUSED }
     }
 
     /// The string it became, if a tag has used it.
     #[inline(always)]
     pub(super) fn interned(&self) -> Option<Interned> {
-        (self.number != Self::UNUSED).then_some(Interned {
-            number: self.number,
-            hash: self.hash,
-        })
+        (self.number != Self::UNUSED).then_some(Interned { number: self.number, hash: self.hash })
     }
 
     /// Adds the word to the record, unless it is in there. Not inlined: most words have been used
@@ -90,10 +78,7 @@ impl Word {
             Some(short) => record.short_string(short, self.span.len()),
             None => record.string(self.span.of(message)),
         };
-        Interned {
-            number: self.number,
-            hash: self.hash,
-        } = interned;
+        Interned { number: self.number, hash: self.hash } = interned;
         interned
     }
 }
@@ -110,11 +95,7 @@ fn short(span: Span, message: &[u8]) -> Option<u128> {
     let keep = KEEP.get(span.len())?;
     let near = message.get(span.start()..)?.first_chunk::<SHORT_BYTES>()?;
     let padded = u128::from_le_bytes(*near) & keep;
-    if padded & HIGH == 0 {
-        Some(padded)
-    } else {
-        None
-    }
+    if padded & HIGH == 0 { Some(padded) } else { None }
 }
 
 /// For each length, a mask for the first bytes of a little-endian number.

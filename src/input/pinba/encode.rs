@@ -45,10 +45,7 @@ struct Source<'a, R> {
 impl Encoder {
     /// `rules_for_tags`: whether any rule applies to tags.
     pub(super) fn new(limits: TextLimits, hasher: Hasher, rules_for_tags: bool) -> Self {
-        Self {
-            record: RecordWriter::new(limits, hasher),
-            memo: TagMemo::new(rules_for_tags),
-        }
+        Self { record: RecordWriter::new(limits, hasher), memo: TagMemo::new(rules_for_tags) }
     }
 
     /// Prepares the record of a checked request and returns its length in bytes. `fields` and
@@ -63,11 +60,7 @@ impl Encoder {
     ) -> Result<usize, RejectReason> {
         // Taken out, since its words change while the other lists are read.
         let mut dictionary = std::mem::take(&mut lists.dictionary);
-        let mut from = Source {
-            message,
-            rules,
-            dictionary: &mut dictionary,
-        };
+        let mut from = Source { message, rules, dictionary: &mut dictionary };
         let record = &mut self.record;
         record.begin();
         record.text(TextField::Hostname, Some(fields.hostname), from.rules);
@@ -122,9 +115,7 @@ impl Encoder {
             }
             let ru_utime = lists.timer_ru_utimes.get(at).copied().unwrap_or(0.0);
             let ru_stime = lists.timer_ru_stimes.get(at).copied().unwrap_or(0.0);
-            let place = self
-                .record
-                .begin_timer(hit_count, value, ru_utime, ru_stime);
+            let place = self.record.begin_timer(hit_count, value, ru_utime, ru_stime);
             let tags = self.tags(TagOf::Timer, names, values, TIMER_TAGS_MAX, from);
             self.record.end_timer(place, &tags);
         }
@@ -185,9 +176,9 @@ impl Encoder {
         (value_at, value): (usize, Word),
         from: &mut Source<'_, R>,
     ) -> Interned {
-        let chain = self.memo.chain(of, name_at, || {
-            from.rules.tag_chain(of, self.record.string_text(name))
-        });
+        let chain = self
+            .memo
+            .chain(of, name_at, || from.rules.tag_chain(of, self.record.string_text(name)));
         let Some(chain) = chain else {
             return self.word(value_at, value, from);
         };

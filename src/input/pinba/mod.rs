@@ -162,26 +162,24 @@ impl<R: Rewrite> Decoder<R> {
     ) -> Result<u32, RejectReason> {
         self.lists.check_timer_counts()?;
         let before = self.counts;
-        let result = self
-            .take_pending(datagram, fields, received_secs)
-            .and_then(|first_reason| {
-                let mut pushed = 0_u32;
-                let mut rest = self.pending.as_slice();
-                while let Some(record) = Record::next(&mut rest) {
-                    match sink.reserve(record.bytes().len()) {
-                        Some(room) => {
-                            room.extend_from_slice(record.bytes());
-                            pushed = pushed.saturating_add(1);
-                        }
-                        None => self.counts.reject_request(RejectReason::TooLarge),
+        let result = self.take_pending(datagram, fields, received_secs).and_then(|first_reason| {
+            let mut pushed = 0_u32;
+            let mut rest = self.pending.as_slice();
+            while let Some(record) = Record::next(&mut rest) {
+                match sink.reserve(record.bytes().len()) {
+                    Some(room) => {
+                        room.extend_from_slice(record.bytes());
+                        pushed = pushed.saturating_add(1);
                     }
+                    None => self.counts.reject_request(RejectReason::TooLarge),
                 }
-                if pushed == 0 {
-                    Err(first_reason.unwrap_or(RejectReason::TooLarge))
-                } else {
-                    Ok(pushed)
-                }
-            });
+            }
+            if pushed == 0 {
+                Err(first_reason.unwrap_or(RejectReason::TooLarge))
+            } else {
+                Ok(pushed)
+            }
+        });
         if result.is_ok() {
             self.counts.datagrams_accepted = self.counts.datagrams_accepted.saturating_add(1);
             let requests = 1_u64.saturating_add(self.nested.len() as u64);
@@ -211,10 +209,8 @@ impl<R: Rewrite> Decoder<R> {
         while let Some(span) = self.nested.get(index).copied() {
             index = index.saturating_add(1);
             let message = span.of(datagram);
-            let fields = self
-                .lists
-                .parse(message, None)
-                .map_err(|reason| undecodable(datagram, reason))?;
+            let fields =
+                self.lists.parse(message, None).map_err(|reason| undecodable(datagram, reason))?;
             if let Err(reason) = self.append_pending(message, &fields, received_secs) {
                 self.counts.reject_request(reason);
                 first_reason = first_reason.or(Some(reason));
@@ -247,22 +243,13 @@ impl<R: Rewrite> Decoder<R> {
         fields: &Fields<'_>,
         received_secs: u32,
     ) -> Result<usize, RejectReason> {
-        self.encoder.prepare(
-            message,
-            fields,
-            &mut self.lists,
-            received_secs,
-            &mut self.rules,
-        )
+        self.encoder.prepare(message, fields, &mut self.lists, received_secs, &mut self.rules)
     }
 
     #[inline(always)]
     fn count_repaired(&mut self) {
-        for (counter, repaired) in self
-            .counts
-            .repaired
-            .iter_mut()
-            .zip(self.encoder.record.repaired())
+        for (counter, repaired) in
+            self.counts.repaired.iter_mut().zip(self.encoder.record.repaired())
         {
             *counter = counter.wrapping_add(*repaired);
         }

@@ -143,10 +143,7 @@ impl Lists {
         message: &'a [u8],
         mut nested: Option<&mut Vec<Span>>,
     ) -> Result<Fields<'a>, RejectReason> {
-        debug_assert!(
-            message.len() <= DATAGRAM_BYTES_MAX,
-            "positions have 16 bits"
-        );
+        debug_assert!(message.len() <= DATAGRAM_BYTES_MAX, "positions have 16 bits");
         self.clear();
         let mut fields = Fields::default();
         let numbers = &mut fields.numbers;
@@ -194,11 +191,7 @@ impl Lists {
                 _ => cursor = self.rare(key, cursor, nested.is_some())?,
             }
         }
-        if seen.0 == Seen::ALL {
-            Ok(fields)
-        } else {
-            Err(RejectReason::MissingField)
-        }
+        if seen.0 == Seen::ALL { Ok(fields) } else { Err(RejectReason::MissingField) }
     }
 
     /// Packed lists, which no known client sends; unknown fields; and invalid ones.
@@ -296,11 +289,7 @@ fn unpack<'a, T, const N: usize>(
 
 /// Most nested groups in a message: a nested message is itself one level deep.
 const fn groups_max(outer: bool) -> usize {
-    if outer {
-        GROUP_DEPTH_MAX
-    } else {
-        GROUP_DEPTH_MAX - 1
-    }
+    if outer { GROUP_DEPTH_MAX } else { GROUP_DEPTH_MAX - 1 }
 }
 
 /// A run of unpacked numbers under one key, which was just read.

@@ -59,10 +59,7 @@ impl TagMemo {
 
     /// Starts a request with this many words in its dictionary.
     pub(super) fn begin(&mut self, words: usize) {
-        let fresh = WordNote {
-            chains: [UNKNOWN; 2],
-            first: END,
-        };
+        let fresh = WordNote { chains: [UNKNOWN; 2], first: END };
         self.words.clear();
         self.words.resize(words, fresh);
         self.values.clear();
@@ -103,11 +100,7 @@ impl TagMemo {
         // At most WORDS_MAX.
         let at = self.values.len() as u32;
         if let Some(word) = self.words.get_mut(value) {
-            self.values.push(ValueNote {
-                value: made,
-                chain,
-                next: word.first,
-            });
+            self.values.push(ValueNote { value: made, chain, next: word.first });
             word.first = at;
         }
     }

@@ -42,24 +42,14 @@ impl Hasher {
     /// attack.
     #[cfg(test)]
     pub(crate) fn constant() -> Self {
-        Self {
-            state: RandomState::with_seed(0),
-            name_key: 0,
-            value_key: 0,
-            short_keys: [0; 3],
-        }
+        Self { state: RandomState::with_seed(0), name_key: 0, value_key: 0, short_keys: [0; 3] }
     }
 
     fn over(state: RandomState) -> Self {
         let name_key = state.hash_one(0x006e_616d_6500_u64) | 1;
         let value_key = state.hash_one(0x7661_6c75_6500_u64) | 1;
         let short_keys = [1_u64, 2, 3].map(|n| state.hash_one(n) | 1);
-        Self {
-            state,
-            name_key,
-            value_key,
-            short_keys,
-        }
+        Self { state, name_key, value_key, short_keys }
     }
 
     /// Hash of a text.
@@ -131,11 +121,7 @@ impl Hasher {
     #[inline]
     #[must_use]
     pub fn tag_set(&self) -> TagSetHasher {
-        TagSetHasher {
-            hash: self.name_key,
-            name_key: self.name_key,
-            value_key: self.value_key,
-        }
+        TagSetHasher { hash: self.name_key, name_key: self.name_key, value_key: self.value_key }
     }
 }
 
@@ -213,11 +199,7 @@ mod tests {
     fn clones_agree_and_others_do_not() {
         let hasher = Hasher::new();
         assert_eq!(hasher.hash_bytes(b"x"), hasher.clone().hash_bytes(b"x"));
-        assert_ne!(
-            hasher.hash_bytes(b"x"),
-            Hasher::new().hash_bytes(b"x"),
-            "keys are random"
-        );
+        assert_ne!(hasher.hash_bytes(b"x"), Hasher::new().hash_bytes(b"x"), "keys are random");
     }
 
     #[test]
@@ -226,10 +208,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for len in 0..40 {
             assert!(seen.insert(h.hash_bytes(&vec![0; len])), "{len} zeros");
-            assert!(
-                seen.insert(h.hash_bytes(&vec![b'a'; len + 1])),
-                "{len} + 1 letters"
-            );
+            assert!(seen.insert(h.hash_bytes(&vec![b'a'; len + 1])), "{len} + 1 letters");
         }
     }
 
@@ -269,9 +248,7 @@ mod tests {
     #[test]
     fn many_small_sets_do_not_collide() {
         let h = Hasher::with_seed(3);
-        let words: Vec<u64> = (0..1000_u32)
-            .map(|n| h.hash_bytes(&n.to_le_bytes()))
-            .collect();
+        let words: Vec<u64> = (0..1000_u32).map(|n| h.hash_bytes(&n.to_le_bytes())).collect();
         let mut seen = std::collections::HashSet::with_capacity(1 << 19);
         for name in &words {
             for value in words.iter().take(400) {

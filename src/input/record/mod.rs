@@ -202,15 +202,7 @@ impl<'a> Record<'a> {
         let (request_tags, timers) = prefix(body, head.request_tag_count)?;
         let strings = texts.get(text_at(head, 4)..).unwrap_or(&[]);
         *rest = after;
-        Some(Self {
-            head,
-            string_ends,
-            request_tags,
-            timers,
-            texts,
-            strings,
-            bytes,
-        })
+        Some(Self { head, string_ends, request_tags, timers, texts, strings, bytes })
     }
 
     /// The bytes of the record, as they can be appended to another block.
@@ -287,10 +279,7 @@ impl<'a> Record<'a> {
     #[inline]
     #[must_use]
     pub fn request_tags(&self) -> TagSet<'a> {
-        TagSet {
-            hash: self.head.request_tags_hash.get(),
-            pairs: self.request_tags,
-        }
+        TagSet { hash: self.head.request_tags_hash.get(), pairs: self.request_tags }
     }
 
     /// The timers, in the order in which they were sent.
@@ -400,10 +389,7 @@ impl<'a> Iterator for Timers<'a> {
             value: head.value.get(),
             ru_utime: head.ru_utime.get(),
             ru_stime: head.ru_stime.get(),
-            tags: TagSet {
-                hash: head.tags_hash.get(),
-                pairs,
-            },
+            tags: TagSet { hash: head.tags_hash.get(), pairs },
         })
     }
 }

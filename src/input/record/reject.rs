@@ -58,10 +58,7 @@ impl Example {
     #[must_use]
     pub fn of(reason: &'static str, line: &[u8]) -> Self {
         let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
-        Self {
-            reason,
-            line: shown.escape_ascii().to_string(),
-        }
+        Self { reason, line: shown.escape_ascii().to_string() }
     }
 }
 

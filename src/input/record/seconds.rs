@@ -9,11 +9,7 @@ use crate::limits::SECONDS_END;
 /// -0.0.
 #[inline(always)]
 pub(super) fn clean(seconds: f32) -> f32 {
-    if seconds > 0.0 && seconds < SECONDS_END {
-        seconds
-    } else {
-        0.0
-    }
+    if seconds > 0.0 && seconds < SECONDS_END { seconds } else { 0.0 }
 }
 
 /// Converts seconds to integer microseconds, rounded half to even; at most 2,147,483,520,000,000.
@@ -66,11 +62,7 @@ mod tests {
         assert_eq!(micros(3.0 * 0.007_812_5), 23_438, "23437.5: up to even");
         assert_eq!(micros(5.0 * 0.007_812_5), 39_062, "39062.5: down to even");
         assert_eq!(micros(0.1), 100_000, "0.1f32 is 0.100000001490116");
-        assert_eq!(
-            micros(0.01),
-            10_000,
-            "0.01f32 is 0.009999999776: up, not cut to 9999"
-        );
+        assert_eq!(micros(0.01), 10_000, "0.01f32 is 0.009999999776: up, not cut to 9999");
         assert_eq!(micros(0.25), 250_000);
         assert_eq!(micros(1e-7), 0);
         assert_eq!(micros(6e-7), 1);
@@ -79,20 +71,10 @@ mod tests {
 
     #[test]
     fn ends_are_kept_and_the_rest_is_zero() {
-        assert_eq!(
-            micros(2_147_483_520.0),
-            2_147_483_520_000_000,
-            "the last float before 2^31"
-        );
-        for bad in [
-            2_147_483_648.0,
-            f32::INFINITY,
-            f32::NEG_INFINITY,
-            f32::NAN,
-            -1.0,
-            -0.0,
-            f32::MAX,
-        ] {
+        assert_eq!(micros(2_147_483_520.0), 2_147_483_520_000_000, "the last float before 2^31");
+        for bad in
+            [2_147_483_648.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -1.0, -0.0, f32::MAX]
+        {
             assert_eq!(micros(bad), 0, "{bad}");
             assert_eq!(clean(bad).to_bits(), 0, "{bad}");
         }
@@ -103,9 +85,7 @@ mod tests {
         let mut bits = 0_u32;
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for _ in 0..400_000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             bits ^= (state >> 33) as u32;
             let seconds = f32::from_bits(bits);
             let expected = if seconds > 0.0 && f64::from(seconds) <= 2_147_483_647.0 {

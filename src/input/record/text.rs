@@ -95,11 +95,7 @@ fn append_repaired(out: &mut Vec<u8>, raw: &[u8], cap: usize, repaired: &mut [u6
 const ESCAPE_BYTES: usize = 4;
 
 fn escape(byte: u8) -> [u8; ESCAPE_BYTES] {
-    let digit = |nibble: u8| {
-        *b"0123456789abcdef"
-            .get(usize::from(nibble))
-            .unwrap_or(&b'?')
-    };
+    let digit = |nibble: u8| *b"0123456789abcdef".get(usize::from(nibble)).unwrap_or(&b'?');
     [b'\\', b'x', digit(byte >> 4), digit(byte & 0xf)]
 }
 
@@ -132,24 +128,12 @@ mod tests {
         let text = String::from_utf8(out.split_off(7)).expect("text is UTF-8");
         assert_eq!(out, b"before|");
         assert!(text.len() <= cap, "{} > {cap}", text.len());
-        (
-            text,
-            repaired[Repair::TextCut as usize],
-            repaired[Repair::TextNotUtf8 as usize],
-        )
+        (text, repaired[Repair::TextCut as usize], repaired[Repair::TextNotUtf8 as usize])
     }
 
     #[test]
     fn utf8_is_kept_as_it_is() {
-        for sent in [
-            "",
-            "/index.php",
-            "Größe",
-            "日本語",
-            "a\0b",
-            "\\xff as sent",
-            "🦀",
-        ] {
+        for sent in ["", "/index.php", "Größe", "日本語", "a\0b", "\\xff as sent", "🦀"] {
             assert_eq!(text(sent.as_bytes(), 255), (sent.to_owned(), 0, 0));
         }
     }
@@ -163,10 +147,7 @@ mod tests {
         // An overlong slash, a surrogate, past U+10FFFF.
         assert_eq!(text(b"\xc0\xaf", 255), ("\\xc0\\xaf".into(), 0, 1));
         assert_eq!(text(b"\xed\xa0\x80", 255), ("\\xed\\xa0\\x80".into(), 0, 1));
-        assert_eq!(
-            text(b"\xf4\x90\x80\x80", 255),
-            ("\\xf4\\x90\\x80\\x80".into(), 0, 1)
-        );
+        assert_eq!(text(b"\xf4\x90\x80\x80", 255), ("\\xf4\\x90\\x80\\x80".into(), 0, 1));
     }
 
     #[test]
@@ -192,11 +173,7 @@ mod tests {
     fn a_long_text_is_read_only_as_far_as_it_is_kept() {
         let mut long = vec![b'x'; 60_000];
         long[59_000] = 0xff;
-        assert_eq!(
-            text(&long, 255),
-            ("x".repeat(255), 1, 0),
-            "the bad byte is past the cut"
-        );
+        assert_eq!(text(&long, 255), ("x".repeat(255), 1, 0), "the bad byte is past the cut");
         // A character that begins at the last position but does not fit.
         let mut edge = vec![b'x'; 254];
         edge.extend_from_slice("日本".as_bytes());
@@ -219,9 +196,6 @@ mod tests {
     #[test]
     fn limits_are_brought_into_range() {
         assert_eq!(TextLimits::default(), TextLimits::new(255, 512));
-        assert_eq!(
-            TextLimits::new(0, usize::MAX),
-            TextLimits::new(TEXT_BYTES_MIN, TEXT_BYTES_MAX)
-        );
+        assert_eq!(TextLimits::new(0, usize::MAX), TextLimits::new(TEXT_BYTES_MIN, TEXT_BYTES_MAX));
     }
 }

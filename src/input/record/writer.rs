@@ -194,12 +194,7 @@ impl RecordWriter {
     /// Starts a tag set of at most `count_max` pairs: the request's, or that of the last timer.
     #[inline(always)]
     pub(in crate::input) fn tag_set(&self, count_max: usize) -> TagSetWriter {
-        TagSetWriter {
-            hasher: self.hasher.tag_set(),
-            count: 0,
-            count_max,
-            text_bytes: 0,
-        }
+        TagSetWriter { hasher: self.hasher.tag_set(), count: 0, count_max, text_bytes: 0 }
     }
 
     /// Whether `set` has room for one more pair with texts of these lengths, as sent; if not,
@@ -212,10 +207,8 @@ impl RecordWriter {
         value_bytes: usize,
     ) -> bool {
         let cap = self.limits.text_bytes;
-        let with = set
-            .text_bytes
-            .saturating_add(name_bytes.min(cap))
-            .saturating_add(value_bytes.min(cap));
+        let with =
+            set.text_bytes.saturating_add(name_bytes.min(cap)).saturating_add(value_bytes.min(cap));
         if usize::from(set.count) >= set.count_max || with > TAGS_TEXT_BYTES_MAX {
             self.count(Repair::TagOverLimit);
             return false;
@@ -233,10 +226,7 @@ impl RecordWriter {
         value: Interned,
     ) {
         set.hasher.add(name.hash, value.hash);
-        let tag = Tag {
-            name: name.number.into(),
-            value: value.number.into(),
-        };
+        let tag = Tag { name: name.number.into(), value: value.number.into() };
         self.body.extend_from_slice(tag.as_bytes());
         set.count = set.count.saturating_add(1);
     }
@@ -305,9 +295,8 @@ impl RecordWriter {
         numbers: &Numbers,
         received_secs: u32,
     ) -> Result<usize, RejectReason> {
-        let texts_at = HEAD_BYTES
-            .saturating_add(self.strings.ends().len())
-            .saturating_add(self.body.len());
+        let texts_at =
+            HEAD_BYTES.saturating_add(self.strings.ends().len()).saturating_add(self.body.len());
         let length = texts_at.saturating_add(self.strings.bytes().len());
         if self.strings.overflow() || length > RECORD_BYTES_MAX {
             return Err(RejectReason::TooLarge);
@@ -346,9 +335,7 @@ impl RecordWriter {
         let length = (self.head.length.get() as usize).saturating_add(bytes);
         let further = u16::try_from(bytes).ok();
         let further = further.filter(|_| length <= RECORD_BYTES_MAX);
-        self.head
-            .further_bytes
-            .set(further.ok_or(RejectReason::TooLarge)?);
+        self.head.further_bytes.set(further.ok_or(RejectReason::TooLarge)?);
         self.head.length.set(low_u32(length));
         Ok(length)
     }

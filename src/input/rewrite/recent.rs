@@ -63,18 +63,12 @@ impl Recent {
             changed: false,
             texts: [0; TEXTS_BYTES],
         };
-        Self {
-            places: vec![empty; PLACES].into_boxed_slice(),
-            hasher,
-        }
+        Self { places: vec![empty; PLACES].into_boxed_slice(), hasher }
     }
 
     #[inline]
     pub(super) fn key(&self, chain: Chain, text: &[u8]) -> Key {
-        Key {
-            hash: self.hasher.hash_bytes(text),
-            chain,
-        }
+        Key { hash: self.hasher.hash_bytes(text), chain }
     }
 
     #[inline]
@@ -83,16 +77,10 @@ impl Recent {
         if place.hash != key.hash || place.chain != key.chain {
             return None;
         }
-        let (sent, rest) = place
-            .texts
-            .split_at_checked(usize::from(place.sent_bytes))?;
+        let (sent, rest) = place.texts.split_at_checked(usize::from(place.sent_bytes))?;
         (sent == text).then_some(Known {
             outcome: place.outcome,
-            made: if place.changed {
-                rest.get(..usize::from(place.made_bytes))
-            } else {
-                None
-            },
+            made: if place.changed { rest.get(..usize::from(place.made_bytes)) } else { None },
         })
     }
 
@@ -133,10 +121,7 @@ const _: () = assert!(PLACES.is_power_of_two() && TEXTS_BYTES <= u16::MAX as usi
 mod tests {
     use super::*;
 
-    const SOME: Outcome = Outcome {
-        tried: 3,
-        matched: 1,
-    };
+    const SOME: Outcome = Outcome { tried: 3, matched: 1 };
 
     fn made(recent: &Recent, chain: u16, text: &[u8]) -> Option<(Outcome, Option<Vec<u8>>)> {
         let known = recent.find(recent.key(Chain(chain), text), text)?;
@@ -149,20 +134,13 @@ mod tests {
         let key = recent.key(Chain(0), b"/user/1");
         assert_eq!(made(&recent, 0, b"/user/1"), None);
         recent.keep(key, b"/user/1", SOME, Some(b"/user/*"));
-        assert_eq!(
-            made(&recent, 0, b"/user/1"),
-            Some((SOME, Some(b"/user/*".to_vec())))
-        );
+        assert_eq!(made(&recent, 0, b"/user/1"), Some((SOME, Some(b"/user/*".to_vec()))));
         assert_eq!(made(&recent, 1, b"/user/1"), None);
         // The hash alone is not enough.
         assert!(recent.find(key, b"/user/2").is_none());
         recent.keep(key, b"/other", Outcome::default(), None);
         assert!(recent.find(key, b"/user/1").is_none());
-        assert!(
-            recent
-                .find(key, b"/other")
-                .is_some_and(|known| known.made.is_none())
-        );
+        assert!(recent.find(key, b"/other").is_some_and(|known| known.made.is_none()));
     }
 
     #[test]
@@ -171,10 +149,7 @@ mod tests {
         assert_eq!(made(&recent, 0, b""), None);
         let key = recent.key(Chain(0), b"");
         recent.keep(key, b"", SOME, Some(b"(none)"));
-        assert_eq!(
-            made(&recent, 0, b""),
-            Some((SOME, Some(b"(none)".to_vec())))
-        );
+        assert_eq!(made(&recent, 0, b""), Some((SOME, Some(b"(none)".to_vec()))));
         let key = recent.key(Chain(0), b"x");
         recent.keep(key, b"x", SOME, Some(b""));
         assert_eq!(made(&recent, 0, b"x"), Some((SOME, Some(Vec::new()))));

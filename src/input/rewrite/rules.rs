@@ -109,11 +109,9 @@ impl NameRules {
                         *place = Some(chain);
                     }
                 }
-                RewriteField::Tag(of, name) => tags.push(TagChain {
-                    of: *of,
-                    name: name.as_bytes().into(),
-                    chain,
-                }),
+                RewriteField::Tag(of, name) => {
+                    tags.push(TagChain { of: *of, name: name.as_bytes().into(), chain })
+                }
             }
         }
         let is_slow = |rule: &Rule| matches!(rule.change, Change::Pattern(..) | Change::Digits(_));
@@ -149,8 +147,7 @@ impl Rewrite for NameRules {
 
     fn tag_chain(&self, of: TagOf, name: &[u8]) -> Option<Chain> {
         let mut tags = self.tags.iter();
-        tags.find(|tag| tag.of == of && *tag.name == *name)
-            .map(|tag| tag.chain)
+        tags.find(|tag| tag.of == of && *tag.name == *name).map(|tag| tag.chain)
     }
 
     fn apply(&mut self, chain: Chain, text: &[u8], fresh: &mut Vec<u8>) -> bool {
@@ -243,10 +240,7 @@ impl Rule {
 
     /// Whether `text` matches; then `out`, which is empty before, has the result.
     fn run(&mut self, text: &str, out: &mut String) -> bool {
-        let mut out = Out {
-            text: out,
-            full: false,
-        };
+        let mut out = Out { text: out, full: false };
         match &self.change {
             Change::Pattern(pattern, template) => {
                 replace_all(&pattern.0, template, &mut self.groups, text, &mut out)

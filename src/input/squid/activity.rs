@@ -199,10 +199,7 @@ mod tests {
             resident_ms: Some(38_024),
         };
         let mut measures = Measures::default();
-        assert_eq!(
-            Packed::all(&measures).collect::<Vec<_>>(),
-            [Packed::NOTHING]
-        );
+        assert_eq!(Packed::all(&measures).collect::<Vec<_>>(), [Packed::NOTHING]);
         measures[1] = known;
         measures[5] = resident;
         let packed: Vec<Packed> = Packed::all(&measures).collect();

@@ -95,32 +95,23 @@ fn sweep(elapsed_us: u64, measures: &Measures) -> [u64; SETS.len()] {
     let run = |it: &Measure| {
         let start = it.start_us.unwrap_or(u64::MAX);
         let total = it.total_us.unwrap_or(u64::MAX);
-        (
-            start.min(elapsed_us),
-            start.saturating_add(total).min(elapsed_us),
-        )
+        (start.min(elapsed_us), start.saturating_add(total).min(elapsed_us))
     };
     let runs = measures.map(|it| run(&it));
     let mut edges = [elapsed_us; 2 * Activity::COUNT + 1];
-    for (edge, at) in edges
-        .iter_mut()
-        .zip(runs.iter().flat_map(|(a, b)| [*a, *b]))
-    {
+    for (edge, at) in edges.iter_mut().zip(runs.iter().flat_map(|(a, b)| [*a, *b])) {
         *edge = at;
     }
     edges.sort_unstable();
     let mut times = [0_u64; SETS.len()];
     let mut begins = 0;
     for ends in edges {
-        let busy = Activity::ALL
-            .iter()
-            .zip(&runs)
-            .fold(0, |busy, (it, (from, to))| {
-                match *from <= begins && ends <= *to && begins < ends {
-                    true => busy | 1 << it.resource() as usize,
-                    false => busy,
-                }
-            });
+        let busy = Activity::ALL.iter().zip(&runs).fold(0, |busy, (it, (from, to))| {
+            match *from <= begins && ends <= *to && begins < ends {
+                true => busy | 1 << it.resource() as usize,
+                false => busy,
+            }
+        });
         if let Some(time) = times.get_mut(busy) {
             *time = time.saturating_add(ends.saturating_sub(begins));
         }
@@ -135,9 +126,7 @@ mod tests {
     use crate::input::squid::line::{Line, parse};
 
     fn sets(line: &str) -> Vec<(&'static str, u64)> {
-        let Ok(Line::Request(it)) = parse(line.as_bytes(), false) else {
-            panic!("{line}")
-        };
+        let Ok(Line::Request(it)) = parse(line.as_bytes(), false) else { panic!("{line}") };
         let mut sets = Vec::new();
         let elapsed_us = it.elapsed_ms * 1000;
         bottlenecks(elapsed_us, &it.activities, it.detail, |set, us| {
@@ -170,10 +159,7 @@ mod tests {
         // The other sample: reads for another request are not part of this one, and nothing is
         // longer than the request.
         assert_eq!(
-            patch(
-                2,
-                "0/1453/1453 1453/1205/1205 -2/-2/-2 -2/-2/-2 -2/-2/-2 -38024/16356/16356"
-            ),
+            patch(2, "0/1453/1453 1453/1205/1205 -2/-2/-2 -2/-2/-2 -2/-2/-2 -38024/16356/16356"),
             [("client", 2_000)]
         );
         let nothing = "-2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2";
@@ -194,22 +180,12 @@ mod tests {
         let today = |members: &str| sets(&format!("sq1 start=1.000 ss=TCP_MISS {members}"));
         assert_eq!(
             today("tr=32 dt=20 pt=4 tt=7"),
-            [
-                ("dns", 20_000),
-                ("server", 7_000),
-                ("client or proxy", 5_000)
-            ]
+            [("dns", 20_000), ("server", 7_000), ("client or proxy", 5_000)]
         );
         assert_eq!(today("tr=3 dt=- pt=- tt=-"), [("client or proxy", 3_000)]);
         // It never answered.
-        assert_eq!(
-            today("tr=9 dt=- pt=- tt=8"),
-            [("server", 8_000), ("client or proxy", 1_000)]
-        );
-        assert_eq!(
-            today("tr=3 dt=2 pt=2 tt=2"),
-            [("dns", 2_000), ("server", 1_000)]
-        );
+        assert_eq!(today("tr=9 dt=- pt=- tt=8"), [("server", 8_000), ("client or proxy", 1_000)]);
+        assert_eq!(today("tr=3 dt=2 pt=2 tt=2"), [("dns", 2_000), ("server", 1_000)]);
         assert_eq!(today("tr=0 dt=- pt=- tt=-"), []);
         assert_eq!(
             sets("1.000 9 c TCP_MISS/200 1 GET http://h/ - DIRECT/h -"),
@@ -220,9 +196,7 @@ mod tests {
     #[test]
     fn sets_are_called_by_what_is_in_them() {
         for (number, set) in SETS.iter().enumerate().skip(1) {
-            let busy = Resource::ALL
-                .iter()
-                .filter(|it| number & 1 << **it as usize != 0);
+            let busy = Resource::ALL.iter().filter(|it| number & 1 << **it as usize != 0);
             assert_eq!(*set, busy.map(|it| it.name()).collect::<Vec<_>>().join("+"));
         }
     }

@@ -78,26 +78,14 @@ impl Log {
     }
 
     fn head(&self, offset: u64) -> io::Result<u32> {
-        let mut head = vec![
-            0;
-            usize::try_from(offset)
-                .unwrap_or(HEAD_BYTES)
-                .min(HEAD_BYTES)
-        ];
+        let mut head = vec![0; usize::try_from(offset).unwrap_or(HEAD_BYTES).min(HEAD_BYTES)];
         self.file.read_exact_at(&mut head, 0)?;
         Ok(crc32fast::hash(&head))
     }
 
     fn position(&self) -> io::Result<Position> {
-        let offset = self
-            .read_bytes
-            .saturating_sub(self.lines.held_bytes() as u64);
-        Ok(Position {
-            device: self.is.0,
-            inode: self.is.1,
-            offset,
-            head: self.head(offset)?,
-        })
+        let offset = self.read_bytes.saturating_sub(self.lines.held_bytes() as u64);
+        Ok(Position { device: self.is.0, inode: self.is.1, offset, head: self.head(offset)? })
     }
 
     /// Finds the log that was read up to `known`, in its place or next to it.

@@ -125,15 +125,11 @@ pub struct Swap<'a> {
 /// # Errors
 /// The reason why it cannot be used.
 pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, BadLine> {
-    let mut words = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|it| !it.is_empty());
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|it| !it.is_empty());
     if line.starts_with(COLLECTOR) && words.next() == Some(COLLECTOR) {
         return collector(words, cut).map(Line::Request);
     }
-    let words = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|it| !it.is_empty());
+    let words = line.split(u8::is_ascii_whitespace).filter(|it| !it.is_empty());
     let mut fields: [&[u8]; FIELDS_MAX] = [&[]; FIELDS_MAX];
     let mut count = 0_usize;
     for word in words {
@@ -143,11 +139,7 @@ pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, BadLine> {
     }
     let fields = fields.get(..count).unwrap_or(&[]);
     match fields {
-        [
-            _,
-            b"SWAPOUT" | b"SWAPIN" | b"RELEASE" | b"CREATE",
-            rest @ ..,
-        ] => match rest.len() {
+        [_, b"SWAPOUT" | b"SWAPIN" | b"RELEASE" | b"CREATE", rest @ ..] => match rest.len() {
             9 => swap(fields).map(Line::Swap),
             11 => Err(BadLine::StoreLogWithoutTimings),
             _ if cut => Err(BadLine::CutOff),
@@ -211,11 +203,9 @@ fn collector<'a>(
     // These Squids only measure the total of the server's side, and the part of it that is the
     // response.
     let server_out = between(server_in, server);
-    for (activity, total_ms) in [
-        (Activity::Dns, dns),
-        (Activity::ServerIn, server_in),
-        (Activity::ServerOut, server_out),
-    ] {
+    for (activity, total_ms) in
+        [(Activity::Dns, dns), (Activity::ServerIn, server_in), (Activity::ServerOut, server_out)]
+    {
         if let Some(known) = request.activities.get_mut(activity as usize) {
             known.total_us = total_ms.map(|ms: u64| ms.saturating_mul(1000));
         }
@@ -274,10 +264,8 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
         0 => {}
         6 if !cut => {
             request.detail = Detail::Starts;
-            for ((activity, known), triple) in Activity::ALL
-                .iter()
-                .zip(&mut request.activities)
-                .zip(triples)
+            for ((activity, known), triple) in
+                Activity::ALL.iter().zip(&mut request.activities).zip(triples)
             {
                 *known = measure(*activity, triple)?;
             }
@@ -324,14 +312,7 @@ fn swap<'a>(fields: &[&'a [u8]]) -> Result<Swap<'a>, BadLine> {
     };
     let (_, object_bytes) = pair(sizes)?;
     let (first_delay_us, total_us) = pair(times)?;
-    Ok(Swap {
-        time_ms: time_ms(time)?,
-        action,
-        mime,
-        object_bytes,
-        first_delay_us,
-        total_us,
-    })
+    Ok(Swap { time_ms: time_ms(time)?, action, mime, object_bytes, first_delay_us, total_us })
 }
 
 /// The field, unless it stands for no value.
@@ -385,6 +366,5 @@ fn time_ms(text: &[u8]) -> Result<u64, BadLine> {
         return Err(BadLine::BadNumber);
     }
     let ms = number(seconds)?.checked_mul(1000);
-    ms.and_then(|ms| ms.checked_add(number(millis).ok()?))
-        .ok_or(BadLine::BadNumber)
+    ms.and_then(|ms| ms.checked_add(number(millis).ok()?)).ok_or(BadLine::BadNumber)
 }

@@ -114,9 +114,7 @@ mod tests {
         let mut long = vec![b'x'; 1 << 20];
         long.extend_from_slice(b"\nnext\n");
         for piece in [1 << 10, 50_000, 2 << 20] {
-            let [(first, ending), next] = &lines(&long, piece)[..] else {
-                panic!()
-            };
+            let [(first, ending), next] = &lines(&long, piece)[..] else { panic!() };
             assert_eq!((first.len(), *ending), (LINE_BYTES_MAX, Ending::TooLong));
             assert_eq!(*next, (b"next".to_vec(), Ending::Whole));
         }

@@ -154,9 +154,7 @@ impl Source {
             return (self.progress.lock().clone(), self.counters.counts());
         };
         let mut progress = mark.progress.clone();
-        progress.merged = progress
-            .merged
-            .saturating_add(left.saturating_sub(mark.pushed));
+        progress.merged = progress.merged.saturating_add(left.saturating_sub(mark.pushed));
         (progress, mark.counts.counts())
     }
 
@@ -192,13 +190,11 @@ impl Source {
         while marks.get(1).is_some_and(|mark| mark.pushed <= left) {
             let passed = marks.pop_front();
             let next = marks.front_mut().zip(passed);
-            next.into_iter()
-                .for_each(|(next, mut passed)| next.moves.absorb(&mut passed.moves));
+            next.into_iter().for_each(|(next, mut passed)| next.moves.absorb(&mut passed.moves));
         }
         if marks.len() >= MARKS_MAX {
             let last = marks.pop_back();
-            last.into_iter()
-                .for_each(|mut last| moves.absorb(&mut last.moves));
+            last.into_iter().for_each(|mut last| moves.absorb(&mut last.moves));
         }
         self.take_moves(&mut moves);
         marks.push_back(Mark {
@@ -288,10 +284,7 @@ impl<R: Rewrite> Decoder<R> {
     /// For lines of the past: each counts as received in the second in which its request ended.
     #[must_use]
     pub fn of_the_past(self) -> Self {
-        Self {
-            has_own_time: true,
-            ..self
-        }
+        Self { has_own_time: true, ..self }
     }
 
     /// Decodes one line from `sender`; returns false if it was unusable.
@@ -349,10 +342,7 @@ impl<R: Rewrite> Decoder<R> {
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         let before = self.requests.lines;
         self.writer.is_counted = self.requests.advance();
-        match self
-            .writer
-            .write(&request, config, ip, received_secs, &mut self.counts, sink)
-        {
+        match self.writer.write(&request, config, ip, received_secs, &mut self.counts, sink) {
             Ok(()) => {
                 counters.requests.add(1);
                 let mut sums = self.source.sums.lock();
@@ -452,14 +442,8 @@ impl<R: Rewrite> Intake<R> {
     fn feed(&mut self, lines: &mut Lines, bytes: &[u8]) -> usize {
         let mut stage = TAKE_LINES.begin();
         let (mut used, secs) = (0_usize, self.clock.unix_secs());
-        let Self {
-            decoder, producer, ..
-        } = self;
-        decoder
-            .source
-            .counters
-            .bytes_received
-            .add(bytes.len() as u64);
+        let Self { decoder, producer, .. } = self;
+        decoder.source.counters.bytes_received.add(bytes.len() as u64);
         lines.feed(bytes, |line, ending| {
             used = used.saturating_add(decoder.take(line, ending, secs, producer).into());
         });
@@ -470,9 +454,7 @@ impl<R: Rewrite> Intake<R> {
     /// Discards an incomplete line that will never end.
     fn end(&mut self, lines: &mut Lines) {
         let secs = self.clock.unix_secs();
-        let Self {
-            decoder, producer, ..
-        } = self;
+        let Self { decoder, producer, .. } = self;
         lines.end(Ending::Cut, &mut |line, ending| {
             decoder.take(line, ending, secs, producer);
         });

@@ -40,10 +40,7 @@ impl Tally {
     #[must_use]
     pub fn at(&self, lines: u64) -> Self {
         let later = self.ahead.iter().filter(|it| it.end > lines);
-        Self {
-            lines,
-            ahead: later.cloned().collect(),
-        }
+        Self { lines, ahead: later.cloned().collect() }
     }
 
     /// Advances by one line; returns whether that line is in history already.
@@ -57,9 +54,7 @@ impl Tally {
     pub fn add(&mut self, more: Range<u64>) {
         let touches = |it: &mut Range<u64>| it.start <= more.end && more.start <= it.end;
         let touched: Vec<_> = self.ahead.extract_if(.., touches).collect();
-        let all = touched
-            .iter()
-            .fold(more, |all, it| all.start.min(it.start)..all.end.max(it.end));
+        let all = touched.iter().fold(more, |all, it| all.start.min(it.start)..all.end.max(it.end));
         self.ahead.push(all);
     }
 }
@@ -152,18 +147,11 @@ mod tests {
             read(&mut decoder, &source, &counters);
         }
         let (files, moves) = followed.reached();
-        assert_eq!(
-            (moved(&moves), files.unwrap().len()),
-            (0, 1),
-            "nothing was merged"
-        );
+        assert_eq!((moved(&moves), files.unwrap().len()), (0, 1), "nothing was merged");
         counters.requests_popped.add(2);
         let (files, moves) = followed.reached();
         let reading = files.unwrap().values().next().unwrap().clone();
-        assert_eq!(
-            (moved(&moves), reading.requests.lines, reading.swaps.lines),
-            (4, 2, 4)
-        );
+        assert_eq!((moved(&moves), reading.requests.lines, reading.swaps.lines), (4, 2, 4));
         assert_eq!(moved(&followed.reached().1), 0, "once");
         for _ in 0..100 {
             read(&mut decoder, &source, &counters);
@@ -184,14 +172,8 @@ mod tests {
         let (files, moves) = followed.reached();
         let reading = files.unwrap().values().next().unwrap().clone();
         assert_eq!(moved(&moves), 0);
-        assert_eq!(
-            (reading.requests.lines, reading.requests.ahead),
-            (4, Vec::from([2..5]))
-        );
-        assert_eq!(
-            (reading.swaps.lines, reading.swaps.ahead),
-            (8, Vec::from([4..9]))
-        );
+        assert_eq!((reading.requests.lines, reading.requests.ahead), (4, Vec::from([2..5])));
+        assert_eq!((reading.swaps.lines, reading.swaps.ahead), (8, Vec::from([4..9])));
         counters.requests_popped.add(3);
         let (files, moves) = followed.reached();
         let reading = files.unwrap().values().next().unwrap().clone();
@@ -213,9 +195,6 @@ mod tests {
         (0..5).for_each(|_| assert!(decoder.take(line, Ending::Whole, 1, &mut block)));
         let mut rest = &block[..];
         let marked = std::iter::from_fn(|| Record::next(&mut rest)).map(|it| it.is_counted());
-        assert_eq!(
-            marked.collect::<Vec<_>>(),
-            [false, true, true, false, false]
-        );
+        assert_eq!(marked.collect::<Vec<_>>(), [false, true, true, false, false]);
     }
 }

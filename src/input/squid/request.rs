@@ -40,11 +40,7 @@ pub(super) struct RequestWriter<R> {
 
 impl<R: Rewrite> RequestWriter<R> {
     pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: R) -> Self {
-        Self {
-            record: RecordWriter::new(limits, hasher),
-            rules,
-            is_counted: false,
-        }
+        Self { record: RecordWriter::new(limits, hasher), rules, is_counted: false }
     }
 
     pub(super) fn publish_counts(&mut self) {
@@ -83,25 +79,16 @@ impl<R: Rewrite> RequestWriter<R> {
         ];
         record.request_tags(rules, tags);
         let elapsed_us = request.elapsed_ms.saturating_mul(1000);
-        let mut timers = Timers {
-            record,
-            rules,
-            name: (b"", None),
-        };
+        let mut timers = Timers { record, rules, name: (b"", None) };
         let activities = || Activity::ALL.iter().zip(&request.activities);
         for (activity, known) in activities() {
             if let Some(us) = known.spent_us() {
                 timers.add(b"activity", activity.name(), us);
             }
         }
-        bottlenecks(
-            elapsed_us,
-            &request.activities,
-            request.detail,
-            |set, us| {
-                timers.add(b"bottleneck", set, us);
-            },
-        );
+        bottlenecks(elapsed_us, &request.activities, request.detail, |set, us| {
+            timers.add(b"bottleneck", set, us);
+        });
         for (activity, known) in activities() {
             if let Some(us) = known.first_byte_us() {
                 timers.add(b"first_byte", activity.name(), us);

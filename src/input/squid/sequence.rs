@@ -70,14 +70,11 @@ impl Sequences {
     /// Runs known to another process.
     #[must_use]
     pub fn restored(known: &[Known]) -> Self {
-        let runs = known.iter().take(RUNS_MAX).map(|known| Run {
-            closed: true,
-            ..Run::new(known.clone())
-        });
-        Self {
-            runs: runs.collect(),
-            lines: 0,
-        }
+        let runs = known
+            .iter()
+            .take(RUNS_MAX)
+            .map(|known| Run { closed: true, ..Run::new(known.clone()) });
+        Self { runs: runs.collect(), lines: 0 }
     }
 
     /// The positions of the runs.
@@ -130,11 +127,7 @@ impl Sequences {
                 let silent = runs.min_by_key(|(_, run)| run.used).map(|(at, _)| at);
                 self.runs.swap_remove(silent.unwrap_or(0));
             }
-            self.runs.push(Run::new(Known {
-                sender,
-                next: number,
-                newest_ms: start_ms,
-            }));
+            self.runs.push(Run::new(Known { sender, next: number, newest_ms: start_ms }));
             self.runs.len().saturating_sub(1)
         });
         let run = self.runs.get_mut(at)?;
@@ -192,10 +185,7 @@ impl Run {
         }
         let gap = number.saturating_sub(self.known.next);
         if number < self.known.next || gap > GAP_MAX {
-            *self = Self::new(Known {
-                next: number,
-                ..self.known.clone()
-            });
+            *self = Self::new(Known { next: number, ..self.known.clone() });
         }
         let gap = number.saturating_sub(self.known.next);
         for skipped in number.saturating_sub(gap.min(RECENT as u64))..number {
@@ -209,9 +199,7 @@ impl Run {
         self.known.next = number.saturating_add(1);
         self.known.newest_ms = self.known.newest_ms.max(start_ms);
         let unnumbered = std::mem::take(&mut self.unnumbered);
-        Arrival::Next {
-            lost: gap.saturating_sub(unnumbered),
-        }
+        Arrival::Next { lost: gap.saturating_sub(unnumbered) }
     }
 }
 
@@ -254,18 +242,10 @@ mod tests {
             assert_eq!(runs.record(sender(1), number, 1000 + number), NEXT);
         }
         for number in 0..5000 {
-            assert_eq!(
-                runs.record(sender(1), number, 9000 + number),
-                NEXT,
-                "{number}"
-            );
+            assert_eq!(runs.record(sender(1), number, 9000 + number), NEXT, "{number}");
         }
         assert_eq!(runs.record(sender(1), 4000, 13_000), Arrival::Repeated);
-        assert_eq!(
-            runs.record(sender(1), 3, 9003),
-            Arrival::Repeated,
-            "long ago"
-        );
+        assert_eq!(runs.record(sender(1), 3, 9003), Arrival::Repeated, "long ago");
         // Another port is another run.
         assert_eq!(runs.record(sender(2), 0, 20_000), NEXT);
         assert_eq!(runs.record(sender(2), 1, 20_000), NEXT);
@@ -314,9 +294,6 @@ mod tests {
         assert_eq!(runs.record(sender(999), u64::MAX, 2000), NEXT);
         assert_eq!(runs.record(sender(999), u64::MAX, 2001), NEXT);
         assert_eq!(runs.record(sender(999), 0, 2002), NEXT);
-        assert_eq!(
-            runs.record(sender(999), 3, u64::MAX),
-            Arrival::Next { lost: 2 }
-        );
+        assert_eq!(runs.record(sender(999), 3, u64::MAX), Arrival::Next { lost: 2 });
     }
 }

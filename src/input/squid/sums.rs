@@ -197,11 +197,7 @@ struct Windowed<S> {
 
 impl<S> Default for Windowed<S> {
     fn default() -> Self {
-        Self {
-            pieces: VecDeque::new(),
-            entries: 0,
-            key: Vec::new(),
-        }
+        Self { pieces: VecDeque::new(), entries: 0, key: Vec::new() }
     }
 }
 
@@ -244,8 +240,7 @@ impl<S: Add> Windowed<S> {
         let pieces = self.pieces.iter();
         let sums = pieces.flat_map(|(piece, sums)| {
             let begin = piece.saturating_mul(secs);
-            sums.iter()
-                .map(move |(key, sum)| (begin, key.clone(), sum.clone()))
+            sums.iter().map(move |(key, sum)| (begin, key.clone(), sum.clone()))
         });
         sums.collect()
     }
@@ -259,11 +254,7 @@ impl<S: Add> Windowed<S> {
         }
         self.entries = entries;
         let at = self.pieces.partition_point(|(number, _)| *number < piece);
-        if self
-            .pieces
-            .get(at)
-            .is_none_or(|(number, _)| *number != piece)
-        {
+        if self.pieces.get(at).is_none_or(|(number, _)| *number != piece) {
             self.pieces.insert(at, (piece, ByKey::default()));
         }
         if let Some((_, sums)) = self.pieces.get_mut(at) {
@@ -358,10 +349,7 @@ impl Sums {
     /// Counts a moved object, which history has already unless it `is_new`.
     pub(super) fn swap(&mut self, swap: &Swap<'_>, secs: u32, is_new: bool) {
         let class = |bytes| SIZES.iter().find(|(below, _)| bytes < *below);
-        let class = swap
-            .object_bytes
-            .and_then(class)
-            .map_or("", |(_, name)| name);
+        let class = swap.object_bytes.and_then(class).map_or("", |(_, name)| name);
         let piece = self.piece(secs);
         let key = [swap.action, class.as_bytes(), swap.mime];
         let moved = Swaps {
@@ -389,9 +377,7 @@ impl Sums {
             return;
         }
         // No server was asked, so nothing was fetched.
-        let fetched = request
-            .fetched_bytes
-            .or(request.peer.is_none().then_some(0));
+        let fetched = request.fetched_bytes.or(request.peer.is_none().then_some(0));
         let saved = fetched.map_or(0, |fetched| {
             let [sent, fetched] =
                 [request.sent_bytes, fetched].map(|it| i64::try_from(it).unwrap_or(i64::MAX));
@@ -424,11 +410,7 @@ impl Sums {
 
     /// Clears all sums.
     pub fn clear(&mut self) {
-        *self = Self {
-            window_secs: self.window_secs,
-            fresh: self.fresh.take(),
-            ..Self::default()
-        };
+        *self = Self { window_secs: self.window_secs, fresh: self.fresh.take(), ..Self::default() };
     }
 }
 
@@ -443,9 +425,7 @@ pub fn swaps<'a>(
         let sums = source.sums.lock();
         sums.swaps.read(sums.piece(secs), &mut all);
     }
-    all.into_iter()
-        .map(|(key, sum)| (shown(&key), sum))
-        .collect()
+    all.into_iter().map(|(key, sum)| (shown(&key), sum)).collect()
 }
 
 /// Savings from revalidation in the window that ends at `secs`, over all sources.

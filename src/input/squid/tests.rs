@@ -74,9 +74,7 @@ fn shown(request: &Plain) -> String {
     let tags = tags.map(|(name, value)| format!("{}={}", text(name), text(value)));
     let (mut activities, mut others) = (Vec::new(), Vec::new());
     for timer in &request.timers {
-        let [(name, value)] = &timer.tags[..] else {
-            panic!("{timer:?}")
-        };
+        let [(name, value)] = &timer.tags[..] else { panic!("{timer:?}") };
         assert_eq!(timer.hit_count, 1);
         let (name, value) = (text(name), text(value).replace(' ', "_"));
         let us = micros(timer.times[0]);
@@ -115,14 +113,9 @@ fn lines_say_what_was_worked_out_by_hand() {
             _ => line.clone(),
         };
         let requests = sent(&source, &[(1, &datagram)]);
-        let [request] = &requests[..] else {
-            panic!("{value}: {:?}", source.example.lock())
-        };
+        let [request] = &requests[..] else { panic!("{value}: {:?}", source.example.lock()) };
         assert_eq!(shown(request), expected, "{place}");
-        assert_eq!(
-            (&request.hostname[..], request.request_count),
-            (&b"proxy"[..], 1)
-        );
+        assert_eq!((&request.hostname[..], request.request_count), (&b"proxy"[..], 1));
         seen += 1;
     }
     assert_eq!(seen, 21);
@@ -142,10 +135,7 @@ fn activities_are_what_the_patch_says_of_them() {
         resident_ms: None,
     };
     let unknown = Measure::default();
-    let unfinished = Measure {
-        start_us: Some(88_567),
-        ..unknown
-    };
+    let unfinished = Measure { start_us: Some(88_567), ..unknown };
     assert_eq!(
         measures(0),
         [
@@ -158,23 +148,11 @@ fn activities_are_what_the_patch_says_of_them() {
             unknown,
         ]
     );
-    let resident = Measure {
-        start_us: None,
-        resident_ms: Some(38_024),
-        ..done(0, 16_356, 16_356)
-    };
+    let resident = Measure { start_us: None, resident_ms: Some(38_024), ..done(0, 16_356, 16_356) };
     let second = measures(1);
     assert_eq!(
         second,
-        [
-            done(0, 1453, 1453),
-            done(1453, 1205, 1205),
-            unknown,
-            unknown,
-            unknown,
-            resident,
-            unknown,
-        ]
+        [done(0, 1453, 1453), done(1453, 1205, 1205), unknown, unknown, unknown, resident, unknown,]
     );
     assert_eq!(resident.spent_us(), None, "it is no part of this request");
     assert_eq!(
@@ -204,21 +182,9 @@ fn swaps_are_what_the_patch_says_of_them() {
     assert_eq!(
         swaps,
         [
-            swap(
-                873_497_945_884,
-                "SWAPOUT",
-                "image/gif",
-                2186,
-                Some((13_240, 13_240))
-            ),
+            swap(873_497_945_884, "SWAPOUT", "image/gif", 2186, Some((13_240, 13_240))),
             swap(873_497_960_924, "RELEASE", "text/html", 53, None),
-            swap(
-                873_497_970_671,
-                "SWAPIN",
-                "text/html",
-                1718,
-                Some((17_709, 17_709))
-            ),
+            swap(873_497_970_671, "SWAPIN", "text/html", 1718, Some((17_709, 17_709))),
         ]
     );
 }
@@ -229,32 +195,20 @@ fn every_line_of_todays_squid_is_what_its_members_say() {
     let source = source(NAMED);
     let log = corpus("udp.log");
     let text = String::from_utf8(log.clone()).unwrap();
-    let datagrams: Vec<(u16, &[u8])> = log
-        .split_inclusive(|byte| *byte == b'\n')
-        .map(|line| (1, line))
-        .collect();
+    let datagrams: Vec<(u16, &[u8])> =
+        log.split_inclusive(|byte| *byte == b'\n').map(|line| (1, line)).collect();
     let requests = sent(&source, &datagrams);
     assert_eq!(requests.len(), 613);
-    assert_eq!(
-        source.counters.lines_lost.get(),
-        0,
-        "one was cut, and the next run is another"
-    );
+    assert_eq!(source.counters.lines_lost.get(), 0, "one was cut, and the next run is another");
     for (line, request) in text.lines().zip(&requests) {
-        let said: BTreeMap<&str, &str> = line
-            .split(' ')
-            .skip(1)
-            .filter_map(|it| it.split_once('='))
-            .collect();
+        let said: BTreeMap<&str, &str> =
+            line.split(' ').skip(1).filter_map(|it| it.split_once('=')).collect();
         let number = |name: &str| said[name].parse::<u64>().ok();
         let tag = |name: &str| {
             let named = request.tags.iter().find(|(it, _)| it == name.as_bytes());
             named.map_or("-", |(_, value)| std::str::from_utf8(value).unwrap())
         };
-        let url = said["url"]
-            .replace("%7C", "|")
-            .replace("%22", "\"")
-            .replace("%7B", "{");
+        let url = said["url"].replace("%7C", "|").replace("%22", "\"").replace("%7B", "{");
         let path = match url.strip_prefix("http://") {
             Some(rest) => rest[rest.find('/').unwrap()..].split('?').next().unwrap(),
             None if said["rm"] == "CONNECT" => "",
@@ -262,17 +216,11 @@ fn every_line_of_todays_squid_is_what_its_members_say() {
         };
         assert_eq!(request.script_name, path.as_bytes(), "{line}");
         assert_eq!(request.status, said["hs"].parse::<u32>().unwrap());
-        assert_eq!(
-            Some(micros(request.times[0])),
-            number("tr").map(|ms| ms * 1000)
-        );
+        assert_eq!(Some(micros(request.times[0])), number("tr").map(|ms| ms * 1000));
         assert_eq!(Some(u64::from(request.document_size)), number("out"));
-        for (name, member) in [
-            ("code", "ss"),
-            ("hierarchy", "sh"),
-            ("method", "rm"),
-            ("mime", "mt"),
-        ] {
+        for (name, member) in
+            [("code", "ss"), ("hierarchy", "sh"), ("method", "rm"), ("mime", "mt")]
+        {
             assert_eq!(tag(name), said[member], "{line}");
         }
         assert_eq!(tag("peer"), said["peer"].replace("-:-", "-"));
@@ -290,12 +238,9 @@ fn every_line_of_todays_squid_is_what_its_members_say() {
         assert_eq!(spent(Activity::ServerIn), number("pt"));
         let server_out = number("pt").zip(number("tt")).map(|(pt, tt)| tt - pt);
         assert_eq!(spent(Activity::ServerOut), server_out);
-        for unknown in [
-            Activity::ClientIn,
-            Activity::ClientOut,
-            Activity::DiskIn,
-            Activity::DiskOut,
-        ] {
+        for unknown in
+            [Activity::ClientIn, Activity::ClientOut, Activity::DiskIn, Activity::DiskOut]
+        {
             assert_eq!(spent(unknown), None);
         }
     }
@@ -307,11 +252,8 @@ fn what_two_formats_say_of_the_same_requests_agrees() {
     let key = |(line, ending): &(Vec<u8>, Ending)| match parse(line, *ending == Ending::Cut) {
         Ok(Line::Request(it)) => {
             let end = it.start_ms + it.elapsed_ms;
-            let texts = [
-                it.code,
-                it.method.unwrap_or_default(),
-                it.mime.as_deref().unwrap_or_default(),
-            ];
+            let texts =
+                [it.code, it.method.unwrap_or_default(), it.mime.as_deref().unwrap_or_default()];
             (end, it.status, it.sent_bytes, texts.concat())
         }
         other => panic!("{other:?}"),
@@ -359,51 +301,27 @@ fn lines_that_cannot_be_used_are_counted_and_the_last_is_shown() {
         let source = source(UDP);
         assert_eq!(sent(&source, &[(1, line)]), []);
         let example = source.example.lock().clone().unwrap();
-        assert_eq!(
-            example.reason,
-            reason.name(),
-            "{:?}",
-            line.escape_ascii().to_string()
-        );
+        assert_eq!(example.reason, reason.name(), "{:?}", line.escape_ascii().to_string());
         assert_eq!(source.counters.lines_invalid.get()[reason as usize], 1);
         assert!(example.line.is_ascii() && example.line.len() <= 4 * 160);
         assert!(!example.line.contains(|c: char| c.is_ascii_control()));
     }
-    assert!(
-        of_today
-            .iter()
-            .all(|(line, _)| parse(line, false) == Err(StoreLogWithoutTimings))
-    );
+    assert!(of_today.iter().all(|(line, _)| parse(line, false) == Err(StoreLogWithoutTimings)));
 }
 
 #[test]
 fn a_line_that_was_cut_anywhere_is_taken_or_counted_and_says_nothing_else() {
     let whole = &lines_of("udp.log")[2].0;
-    let Ok(Line::Request(all)) = parse(whole, false) else {
-        panic!()
-    };
+    let Ok(Line::Request(all)) = parse(whole, false) else { panic!() };
     for length in 0..whole.len() {
         let Ok(Line::Request(it)) = parse(&whole[..length], true) else {
             continue;
         };
-        assert_eq!(
-            (it.start_ms, it.elapsed_ms, it.code),
-            (all.start_ms, all.elapsed_ms, all.code)
-        );
+        assert_eq!((it.start_ms, it.elapsed_ms, it.code), (all.start_ms, all.elapsed_ms, all.code));
         assert!(it.status == all.status || it.status == 0, "{length}");
-        assert!(
-            it.sent_bytes == all.sent_bytes || it.sent_bytes == 0,
-            "{length}"
-        );
-        assert!(
-            it.sequence
-                .is_none_or(|number| Some(number) == all.sequence),
-            "{length}"
-        );
-        assert!(
-            it.method.is_none_or(|it| Some(it) == all.method),
-            "{length}"
-        );
+        assert!(it.sent_bytes == all.sent_bytes || it.sent_bytes == 0, "{length}");
+        assert!(it.sequence.is_none_or(|number| Some(number) == all.sequence), "{length}");
+        assert!(it.method.is_none_or(|it| Some(it) == all.method), "{length}");
         assert!(it.peer.is_none_or(|it| Some(it) == all.peer), "{length}");
         assert!(it.mime.is_none_or(|it| Some(it) == all.mime), "{length}");
     }
@@ -417,21 +335,9 @@ fn datagrams_hold_many_lines_and_each_once() {
     let five = [&lines[..5].concat()[..], b"\0not a line\n"].concat();
     let again = lines[3..8].concat();
     let gap = [lines[11], lines[12]].concat();
-    let requests = sent(
-        &source,
-        &[
-            (1, &five),
-            (1, &again),
-            (1, &gap),
-            (1, b"junk"),
-            (2, lines[0]),
-        ],
-    );
-    assert_eq!(
-        requests.len(),
-        5 + 3 + 2,
-        "the first came once more over another port"
-    );
+    let requests =
+        sent(&source, &[(1, &five), (1, &again), (1, &gap), (1, b"junk"), (2, lines[0])]);
+    assert_eq!(requests.len(), 5 + 3 + 2, "the first came once more over another port");
     let counters = &source.counters;
     assert_eq!(counters.lines_repeated.get(), 2 + 1);
     assert_eq!(counters.lines_lost.get(), 3);
@@ -458,18 +364,11 @@ fn urls_come_apart() {
     ] {
         let place = url::url_parts(url.as_bytes(), false);
         assert_eq!(place.schema, schema.map(str::as_bytes), "{url}");
-        assert_eq!(
-            (place.host, place.path),
-            (host.as_bytes(), path.as_bytes()),
-            "{url}"
-        );
+        assert_eq!((place.host, place.path), (host.as_bytes(), path.as_bytes()), "{url}");
     }
     for (url, host) in [("h.example:443", "h.example"), ("[::1]:443", "[::1]")] {
         let place = url::url_parts(url.as_bytes(), true);
-        assert_eq!(
-            (place.schema, place.host, place.path),
-            (None, host.as_bytes(), &b""[..])
-        );
+        assert_eq!((place.schema, place.host, place.path), (None, host.as_bytes(), &b""[..]));
     }
 }
 

@@ -17,8 +17,7 @@ pub struct UrlParts<'u> {
 pub fn url_parts<'u>(url: &'u [u8], is_connect: bool) -> UrlParts<'u> {
     let until = |text: &'u [u8], ends: &[u8]| {
         let at = text.iter().position(|byte| ends.contains(byte));
-        text.split_at_checked(at.unwrap_or(text.len()))
-            .unwrap_or((text, &[]))
+        text.split_at_checked(at.unwrap_or(text.len())).unwrap_or((text, &[]))
     };
     let host_of = |authority: &'u [u8]| {
         let at = authority.iter().rposition(|byte| *byte == b'@');
@@ -30,11 +29,7 @@ pub fn url_parts<'u>(url: &'u [u8], is_connect: bool) -> UrlParts<'u> {
         }
     };
     if is_connect {
-        return UrlParts {
-            schema: None,
-            host: host_of(url),
-            path: b"",
-        };
+        return UrlParts { schema: None, host: host_of(url), path: b"" };
     }
     let (scheme, rest) = until(url, b":/?#");
     if let [b':', b'/', b'/', rest @ ..] = rest
@@ -48,9 +43,5 @@ pub fn url_parts<'u>(url: &'u [u8], is_connect: bool) -> UrlParts<'u> {
             path: if path.is_empty() { b"/" } else { path },
         };
     }
-    UrlParts {
-        schema: None,
-        host: b"",
-        path: until(url, b"?#").0,
-    }
+    UrlParts { schema: None, host: b"", path: until(url, b"?#").0 }
 }

@@ -98,13 +98,11 @@ fn look_up(address: &str, shutdown: &Shutdown) -> io::Result<Vec<SocketAddr>> {
     }
     let (sender, receiver) = mpsc::channel();
     let name = address.to_owned();
-    thread::Builder::new()
-        .name("stat-lookup".to_owned())
-        .spawn(move || {
-            let found = name.to_socket_addrs().map(Iterator::collect);
-            // Nobody waits for it any more after a stop.
-            let _left = sender.send(found);
-        })?;
+    thread::Builder::new().name("stat-lookup".to_owned()).spawn(move || {
+        let found = name.to_socket_addrs().map(Iterator::collect);
+        // Nobody waits for it any more after a stop.
+        let _left = sender.send(found);
+    })?;
     while !shutdown.requested() {
         match receiver.recv_timeout(LOOK) {
             Err(RecvTimeoutError::Timeout) => {}

@@ -163,10 +163,8 @@ pub fn split(line: &[u8]) -> Result<Line<'_>, BadLine> {
     let rest = line.strip_prefix(b"{\"type\": \"");
     let rest = rest.ok_or(BadLine::NoSample)?;
     let of_type = |it: SampleType| Some((it, rest.strip_prefix(it.name().as_bytes())?));
-    let (sample_type, rest) = SampleType::ALL
-        .into_iter()
-        .find_map(of_type)
-        .ok_or(BadLine::NoSample)?;
+    let (sample_type, rest) =
+        SampleType::ALL.into_iter().find_map(of_type).ok_or(BadLine::NoSample)?;
     let rest = rest.strip_prefix(b"\", \"request\": {");
     let rest = rest.ok_or(BadLine::NoSample)?;
     let rest = rest.strip_suffix(b"}").ok_or(BadLine::CutOff)?;
@@ -193,12 +191,7 @@ fn measures(text: &[u8]) -> Result<(Measures, &[u8]), BadLine> {
     let rest = rest.strip_prefix(PEAK).ok_or(BadLine::CutOff)?;
     let (peak, rest) = memory(rest)?;
     let rest = rest.strip_prefix(b"}").ok_or(BadLine::CutOff)?;
-    let measures = Measures {
-        elapsed,
-        used: used.0,
-        peak: peak.0,
-        wrapped: used.1 || peak.1,
-    };
+    let measures = Measures { elapsed, used: used.0, peak: peak.0, wrapped: used.1 || peak.1 };
     Ok((measures, rest))
 }
 
@@ -279,10 +272,8 @@ impl<'a> Request<'a> {
         };
         if let Some(text) = rest.strip_prefix(b", \"path\": \"") {
             // The closing quote stays: the next part begins after it.
-            let (method, uri) = (
-                memmem::find(text, b"\", \"method\":"),
-                memmem::find(text, b"\", \"uri\":"),
-            );
+            let (method, uri) =
+                (memmem::find(text, b"\", \"method\":"), memmem::find(text, b"\", \"uri\":"));
             let end = method.into_iter().chain(uri).min();
             let end = end.unwrap_or(text.len().saturating_sub(1));
             let (path, behind) = text.split_at_checked(end).unwrap_or((text, b""));
@@ -334,9 +325,7 @@ impl<'a> Frame<'a> {
                 continue;
             };
             let others: [&[u8]; 2] = [b"\", \"scope\": \"", b"\", \"function\": \""];
-            let next = others
-                .into_iter()
-                .filter_map(|next| memmem::find(text, next));
+            let next = others.into_iter().filter_map(|next| memmem::find(text, next));
             let end = next.min().unwrap_or(text.len().saturating_sub(1));
             let (value, behind) = text.split_at_checked(end).unwrap_or((text, b""));
             *member = Some(value);
@@ -435,9 +424,7 @@ fn seconds(text: &[u8]) -> Option<(u64, &[u8])> {
     };
     let mut units = 0_u64;
     for at in 0..10 {
-        let digit = decimals
-            .get(at)
-            .map_or(0, |digit| digit.saturating_sub(b'0'));
+        let digit = decimals.get(at).map_or(0, |digit| digit.saturating_sub(b'0'));
         units = units.saturating_mul(10).saturating_add(digit.into());
     }
     Some((whole.checked_mul(UNITS)?.checked_add(units)?, rest))

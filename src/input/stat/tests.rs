@@ -56,11 +56,9 @@ fn quotes_may_be_there_as_well() {
 #[test]
 fn a_sample_inside_a_uri_is_no_sample() {
     let fake = r#"/x"}, "elapsed": 9.0, "memory": {"used": 1, "peak": 1}, "symbol": {"function": "evil"}, "caller": {"file": "/e"}}"#;
-    for uri in [
-        fake,
-        &format!("/x\", \"method\":POST\", \"uri\":{fake}"),
-        "/?a=\"}, \"type\": \"user\"",
-    ] {
+    for uri in
+        [fake, &format!("/x\", \"method\":POST\", \"uri\":{fake}"), "/?a=\"}, \"type\": \"user\""]
+    {
         let line = format!(
             r#"{{"type": "internal", "request": {{"pid": 1, "elapsed": 0.5, "path": "/a.php", "method":GET", "uri":{uri}"}}, "elapsed": 1.5, "memory": {{"used": 7, "peak": 8}}, "symbol": {{"function": "md5"}}}}"#
         );
@@ -83,10 +81,7 @@ fn numbers_that_cannot_be() {
     };
     let wrapped = line("-1", "1");
     let wrapped = split(wrapped.as_bytes()).unwrap();
-    assert_eq!(
-        (wrapped.used, wrapped.memory_wrapped),
-        (4_294_967_295, true)
-    );
+    assert_eq!((wrapped.used, wrapped.memory_wrapped), (4_294_967_295, true));
     let low = line("-2147483648", "1");
     assert_eq!(split(low.as_bytes()).unwrap().used, 2_147_483_648);
     let beyond = line("-2147483649", "1");
@@ -202,9 +197,7 @@ fn a_connection_is_made_again_and_closed_at_once() {
             thread::sleep(Duration::from_millis(5));
         }
     };
-    wait("nobody is there", &|| {
-        source.counters.connections_failed.get() > 0
-    });
+    wait("nobody is there", &|| source.counters.connections_failed.get() > 0);
     assert!(source.problem.lock().is_some());
     let listener = UnixListener::bind(&path).unwrap();
     let (mut stream, _) = listener.accept().unwrap();

@@ -73,10 +73,7 @@ impl Batch {
 
     fn with_names(names: usize) -> Self {
         let iovecs = (0..BATCH_DATAGRAMS_MAX)
-            .map(|_| libc::iovec {
-                iov_base: ptr::null_mut(),
-                iov_len: BUFFER_BYTES,
-            })
+            .map(|_| libc::iovec { iov_base: ptr::null_mut(), iov_len: BUFFER_BYTES })
             .collect();
         let headers = (0..BATCH_DATAGRAMS_MAX)
             .map(|_| {
@@ -175,10 +172,9 @@ fn sender(name: &Name) -> u128 {
     let [f0, f1, _, _, a, b, c, d, ..] = *name;
     match libc::c_int::from(u16::from_ne_bytes([f0, f1])) {
         libc::AF_INET => Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().to_bits(),
-        libc::AF_INET6 => name
-            .get(8..24)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(0, u128::from_be_bytes),
+        libc::AF_INET6 => {
+            name.get(8..24).and_then(|bytes| bytes.try_into().ok()).map_or(0, u128::from_be_bytes)
+        }
         _ => 0,
     }
 }
@@ -191,9 +187,7 @@ impl Default for Batch {
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch")
-            .field("received", &self.received)
-            .finish_non_exhaustive()
+        f.debug_struct("Batch").field("received", &self.received).finish_non_exhaustive()
     }
 }
 
@@ -306,14 +300,10 @@ mod tests {
         let mut batch = Batch::new();
         from.send(b"before").unwrap();
         assert_eq!(batch.receive(to.as_fd()).unwrap(), 1);
-        to.set_read_timeout(Some(Duration::from_millis(20)))
-            .unwrap();
+        to.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let start = Instant::now();
         assert_eq!(batch.receive(to.as_fd()).unwrap(), 0);
-        assert!(
-            start.elapsed() >= Duration::from_millis(10),
-            "it has to wait"
-        );
+        assert!(start.elapsed() >= Duration::from_millis(10), "it has to wait");
         assert_eq!(batch.datagrams().count(), 0, "no datagram is seen twice");
     }
 

@@ -53,10 +53,7 @@ impl KernelGauge {
     /// The gauge of `socket`, whose counters are `counters`.
     #[must_use]
     pub fn new(socket: &Arc<Socket>, counters: Arc<SocketCounters>) -> Self {
-        Self {
-            socket: Arc::downgrade(socket),
-            counters,
-        }
+        Self { socket: Arc::downgrade(socket), counters }
     }
 
     /// Reads the kernel's figures into the counters. Those of a closed socket stay as they were.
@@ -69,9 +66,7 @@ impl KernelGauge {
         };
         let memory = read(socket.as_fd())?;
         self.counters.kernel_drops.raise_to(memory.drops);
-        self.counters
-            .kernel_queue_bytes
-            .set(u64::from(memory.queued_bytes));
+        self.counters.kernel_queue_bytes.set(u64::from(memory.queued_bytes));
         Ok(())
     }
 }
@@ -93,13 +88,7 @@ pub fn read(socket: BorrowedFd<'_>) -> io::Result<SocketMemory> {
     // SAFETY: the file descriptor is open (borrowed); `to` and `bytes` give an array on this stack,
     // of integers, and its length, which the kernel does not write beyond.
     let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            to,
-            &raw mut bytes,
-        )
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut bytes)
     };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -157,14 +146,7 @@ mod tests {
             let (socket, kept) = overfull(address, 100);
             assert!(kept < 100, "the buffer was to overflow");
             let memory = read(socket.as_fd()).unwrap();
-            assert_eq!(
-                memory,
-                SocketMemory {
-                    drops: 100 - kept,
-                    queued_bytes: 0
-                },
-                "{address}"
-            );
+            assert_eq!(memory, SocketMemory { drops: 100 - kept, queued_bytes: 0 }, "{address}");
         }
     }
 

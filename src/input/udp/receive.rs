@@ -159,10 +159,7 @@ struct Pauses {
 impl Pauses {
     fn new(buffer_bytes: usize) -> Self {
         let lasts = buffer_bytes / 4 / FILLS_BYTES_PER_US;
-        Self {
-            length: Duration::from_micros(lasts as u64).min(PAUSE_MAX),
-            last: None,
-        }
+        Self { length: Duration::from_micros(lasts as u64).min(PAUSE_MAX), last: None }
     }
 
     /// Call this after a batch of `received` datagrams.
@@ -218,8 +215,7 @@ impl<D: Decode> BatchHandler<'_, D> {
             }
             // The reason for rejection is in the decoder's counts.
             let _: Result<u32, _> =
-                self.decoder
-                    .decode(datagram, received_secs, &mut self.producer);
+                self.decoder.decode(datagram, received_secs, &mut self.producer);
         }
         self.counters.batches_received.add(1);
         self.counters.datagrams_received.add(received as u64);

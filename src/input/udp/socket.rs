@@ -159,11 +159,7 @@ fn open_group(
 
 /// Wraps the error of an action for `address`.
 fn at<T>(address: SocketAddr, action: &'static str, done: io::Result<T>) -> Result<T, SocketError> {
-    done.map_err(|source| SocketError::Refused {
-        address,
-        action,
-        source,
-    })
+    done.map_err(|source| SocketError::Refused { address, action, source })
 }
 
 /// Adopts bound sockets from a supervisor: they get the options that [`open`] gives its own.
@@ -188,9 +184,7 @@ pub fn adopt(
         })
     };
     let adopted = sockets.into_iter().map(adopt);
-    adopted
-        .collect::<io::Result<_>>()
-        .map_err(SocketError::ActivatedSockets)
+    adopted.collect::<io::Result<_>>().map_err(SocketError::ActivatedSockets)
 }
 
 /// The buffer that the kernel would grant to a socket, without an address: for when that one is in
@@ -214,11 +208,7 @@ fn set_recv_buffer(socket: &Socket, asked_bytes: usize) -> io::Result<RecvBuffer
         socket.set_recv_buffer_size(bytes)?;
     }
     let kernel_bytes = socket.recv_buffer_size()?;
-    Ok(RecvBuffer {
-        asked_bytes,
-        granted_bytes: kernel_bytes / 2,
-        kernel_bytes,
-    })
+    Ok(RecvBuffer { asked_bytes, granted_bytes: kernel_bytes / 2, kernel_bytes })
 }
 
 /// Whether the two addresses conflict.
@@ -252,10 +242,7 @@ mod tests {
         let start = std::time::Instant::now();
         let mut got = vec![0; sockets.len()];
         while got.iter().sum::<usize>() < all {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "{got:?} of {all}"
-            );
+            assert!(start.elapsed() < Duration::from_secs(60), "{got:?} of {all}");
             for (socket, got) in sockets.iter().zip(&mut got) {
                 let socket = socket.try_clone().unwrap();
                 // The kernel keeps the flag with the socket, not the descriptor.
@@ -287,9 +274,7 @@ mod tests {
             let addresses: HashSet<_> = sockets.iter().map(|socket| socket.address).collect();
             assert_eq!((sockets.len(), addresses.len()), (3, 1));
             assert_ne!(sockets[0].address.port(), 0);
-            let senders: Vec<_> = (0..200)
-                .map(|_| UdpSocket::bind(address).unwrap())
-                .collect();
+            let senders: Vec<_> = (0..200).map(|_| UdpSocket::bind(address).unwrap()).collect();
             for sender in &senders {
                 for _ in 0..2 {
                     sender.send_to(b"x", sockets[0].address).unwrap();
@@ -360,27 +345,15 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_refused() {
         let error = open(&["192.0.2.1:30002".parse().unwrap()], 1, 1 << 16).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                SocketError::Refused {
-                    action: "binding",
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert!(matches!(error, SocketError::Refused { action: "binding", .. }), "{error}");
         assert!(error.to_string().contains("ingest.listen"));
     }
 
     #[test]
     fn the_buffer_is_reported_in_the_measure_it_was_asked_in() {
         let sockets = open(&[any_v4()], 1, 100_000).unwrap();
-        let buffer = RecvBuffer {
-            asked_bytes: 100_000,
-            granted_bytes: 100_000,
-            kernel_bytes: 200_000,
-        };
+        let buffer =
+            RecvBuffer { asked_bytes: 100_000, granted_bytes: 100_000, kernel_bytes: 200_000 };
         assert_eq!(sockets[0].buffer, buffer);
         // More than anyone is granted: as much as there is, and no error.
         let sockets = open(&[any_v4()], 1, usize::MAX).unwrap();

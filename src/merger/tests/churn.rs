@@ -49,10 +49,7 @@ impl World {
         let reports = world::with_own(&world::defaults(window), &own);
         let mut live = world::live(&config, &hasher, reports);
         let aggregates = live.reports.aggregates();
-        assert_eq!(
-            aggregates, 2,
-            "requests, whoever wants extremes, and timers"
-        );
+        assert_eq!(aggregates, 2, "requests, whoever wants extremes, and timers");
         let choice = WatchSettings {
             charted: Some(vec!["by_both".to_owned()]),
             reports_max: 10,
@@ -83,12 +80,7 @@ impl World {
             let mut request = model::Request::named("host", "server", &*script);
             request.request_time = Some(steps as f32 / 64.0);
             let time = steps * 15_625;
-            let sum = Totals {
-                time: time.into(),
-                requests: 1,
-                hits: 2,
-                ..Totals::ZERO
-            };
+            let sum = Totals { time: time.into(), requests: 1, hits: 2, ..Totals::ZERO };
             added.push(("report_by_script_name", script.clone(), sum, 1, time));
             for timer in 0..2 {
                 let group = format!("g{}", (number + timer) % 4);
@@ -135,10 +127,7 @@ impl World {
     /// one.
     fn assert_requests(&self, running: u64) {
         let last = self.sent.last().map_or(0, |it| it.0) + running;
-        let seconds = self
-            .sent
-            .iter()
-            .filter(|(second, _)| second + WINDOW_SECS > last);
+        let seconds = self.sent.iter().filter(|(second, _)| second + WINDOW_SECS > last);
         let expected = seconds.count() as u64 * REQUESTS_A_SECOND;
         let Live { reports, pool, .. } = &self.live;
         let entry = reports.find("report_by_script_name").unwrap();
@@ -149,11 +138,7 @@ impl World {
     /// Every row of a report.
     fn rows(&self, report: &str) -> Rows {
         let Live { reports, pool, .. } = &self.live;
-        let want = Want {
-            keys: true,
-            histograms: true,
-            ..Want::default()
-        };
+        let want = Want { keys: true, histograms: true, ..Want::default() };
         let entry = reports.find(report).unwrap();
         let reading = reports.read(entry, want, pool, 0);
         let row = |row: usize| {
@@ -172,10 +157,7 @@ impl World {
     /// Shortest and longest request of every script, as the native report has them.
     fn extremes(&self) -> BTreeMap<String, (u64, u64)> {
         let Live { reports, pool, .. } = &self.live;
-        let want = Want {
-            keys: true,
-            ..Want::default()
-        };
+        let want = Want { keys: true, ..Want::default() };
         let entry = reports.find("by_script").unwrap();
         let reading = reports.read(entry, want, pool, 0);
         let row = |row: usize| match reading.key(row, 0) {
@@ -205,9 +187,7 @@ impl World {
             if *of == report {
                 let (totals, buckets) = rows.entry(key.clone()).or_default();
                 *totals += sum;
-                *buckets
-                    .entry(BucketLayout::LogLinear.bucket(*time))
-                    .or_default() += samples;
+                *buckets.entry(BucketLayout::LogLinear.bucket(*time)).or_default() += samples;
             }
         }
         rows

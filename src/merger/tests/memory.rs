@@ -93,12 +93,7 @@ impl Sent {
     }
 
     fn of_timer(self) -> Totals {
-        Totals {
-            time: 250_000,
-            hits: self.hits.into(),
-            requests: 1,
-            ..Totals::ZERO
-        }
+        Totals { time: 250_000, hits: self.hits.into(), requests: 1, ..Totals::ZERO }
     }
 }
 
@@ -127,11 +122,7 @@ impl Bounded {
     fn over(memory: usize, window: Duration) -> Self {
         let hasher = Hasher::new();
         let mut live = empty(&hasher, memory, window);
-        let names: Vec<_> = live
-            .reports
-            .iter()
-            .map(|it| it.definition.name.clone())
-            .collect();
+        let names: Vec<_> = live.reports.iter().map(|it| it.definition.name.clone()).collect();
         let choice = WatchSettings {
             charted: Some(names),
             reports_max: 100,
@@ -158,9 +149,7 @@ impl Bounded {
     }
 
     fn send_packet(&mut self, packet: &[u8], sums: (Totals, Totals)) {
-        let taken = self
-            .decoder
-            .decode(packet, 1_700_000_000, &mut self.records);
+        let taken = self.decoder.decode(packet, 1_700_000_000, &mut self.records);
         assert_eq!(taken, Ok(1));
         self.waiting.push(sums);
         if self.waiting.len() == 100 {
@@ -206,11 +195,7 @@ impl Bounded {
 
     fn read(&self, name: &str) -> Reading {
         let entry = self.live.reports.find(name).unwrap();
-        let want = Want {
-            keys: true,
-            quantiles: true,
-            histograms: true,
-        };
+        let want = Want { keys: true, quantiles: true, histograms: true };
         self.live.reports.read(entry, want, &self.live.pool, 0)
     }
 
@@ -280,9 +265,7 @@ impl Bounded {
         }
         self.assert_sums();
         let mut sent = Totals::ZERO;
-        self.sent
-            .iter()
-            .for_each(|(_, requests, _)| sent += requests);
+        self.sent.iter().for_each(|(_, requests, _)| sent += requests);
         assert_eq!(self.gained, sent);
         assert!(!self.is_short(), "nothing is left under (other)");
         let (used, ..) = self.live.reports.memory();
@@ -292,11 +275,7 @@ impl Bounded {
             for name in 0..20 {
                 for _ in 0..=name % 3 {
                     let steps = second * 7 + name;
-                    self.send(Sent {
-                        name,
-                        steps,
-                        hits: 2,
-                    });
+                    self.send(Sent { name, steps, hits: 2 });
                 }
             }
             self.pass(1_000);
@@ -328,11 +307,7 @@ fn send_each_second(seconds: u32, names: impl Fn(u32) -> std::ops::Range<u32>) -
     let mut bounded = Bounded::new(MEMORY);
     for second in 0..seconds {
         for name in names(second) {
-            bounded.send(Sent {
-                name,
-                steps: name % 500,
-                hits: 1,
-            });
+            bounded.send(Sent { name, steps: name % 500, hits: 1 });
         }
         if second % 5 == 0 {
             bounded.assert_sums();
@@ -354,19 +329,11 @@ fn names_without_end() {
 #[test]
 fn names_without_end_over_long_ticks() {
     let mut bounded = Bounded::over(MEMORY, Duration::from_secs(3_600));
-    let well = Sent {
-        name: u32::MAX,
-        steps: 8,
-        hits: 2,
-    };
+    let well = Sent { name: u32::MAX, steps: 8, hits: 2 };
     let names_each = 12_000;
     for minute in 0..3 {
         for name in minute * names_each..(minute + 1) * names_each {
-            bounded.send(Sent {
-                name,
-                steps: 32,
-                hits: 1,
-            });
+            bounded.send(Sent { name, steps: 32, hits: 1 });
             if name % 20 == 0 {
                 bounded.send(well);
             }
@@ -406,18 +373,10 @@ fn names_without_end_that_recur() {
 #[test]
 fn what_comes_often_keeps_its_row() {
     let mut bounded = Bounded::new(2 * MEMORY);
-    let well = Sent {
-        name: 70_000,
-        steps: 32,
-        hits: 1,
-    };
+    let well = Sent { name: 70_000, steps: 32, hits: 1 };
     for _ in 0..100 {
         for name in 0..1_000 {
-            bounded.send(Sent {
-                name,
-                steps: name % 500,
-                hits: 1,
-            });
+            bounded.send(Sent { name, steps: name % 500, hits: 1 });
             if name % 100 == 0 {
                 bounded.send(well);
             }
@@ -451,11 +410,7 @@ fn times_without_end() {
     for second in 0..90 {
         for name in 0..150 {
             for _ in 0..8 {
-                bounded.send(Sent {
-                    name,
-                    steps: any_steps(&mut seed),
-                    hits: 1,
-                });
+                bounded.send(Sent { name, steps: any_steps(&mut seed), hits: 1 });
             }
         }
         if second % 5 == 0 {
@@ -473,11 +428,7 @@ fn times_without_end_in_one_tick() {
     let mut seed = 0;
     for _ in 0..200 {
         for name in 0..300 {
-            bounded.send(Sent {
-                name,
-                steps: any_steps(&mut seed),
-                hits: 1,
-            });
+            bounded.send(Sent { name, steps: any_steps(&mut seed), hits: 1 });
         }
     }
     bounded.assert_sums();
@@ -507,11 +458,7 @@ fn sums_without_end() {
     for _ in 0..2 {
         for number in 0..14_000 {
             bounded.send_packet(&packet, (each, each));
-            bounded.send(Sent {
-                name: number % 300,
-                steps: any_steps(&mut seed),
-                hits: 1,
-            });
+            bounded.send(Sent { name: number % 300, steps: any_steps(&mut seed), hits: 1 });
         }
         bounded.assert_sums();
         bounded.pass(1_000);
@@ -528,11 +475,7 @@ fn what_fits_is_not_folded() {
     for second in 0..130 {
         let names = if second % 20 == 0 { 1_000 } else { 40 };
         for name in 0..names {
-            bounded.send(Sent {
-                name,
-                steps: name % 40,
-                hits: 1,
-            });
+            bounded.send(Sent { name, steps: name % 40, hits: 1 });
         }
         bounded.pass(1_000);
     }
@@ -560,11 +503,7 @@ fn by_chance() {
                 for _ in 0..requests {
                     // Lower names are more frequent.
                     let name = base + next(names).min(next(names));
-                    bounded.send(Sent {
-                        name,
-                        steps: next(times),
-                        hits: next(3) + 1,
-                    });
+                    bounded.send(Sent { name, steps: next(times), hits: next(3) + 1 });
                 }
                 bounded.pass([300, 1_000, 1_700, 9_000][next(4) as usize]);
                 if step % 2 == 0 {

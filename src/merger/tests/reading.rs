@@ -17,11 +17,7 @@ use crate::report::reading::{KeyValue, Reading, Want};
 use crate::report::selection::RowSelection;
 use crate::report::totals::Totals;
 
-const ALL: Want = Want {
-    keys: true,
-    quantiles: true,
-    histograms: true,
-};
+const ALL: Want = Want { keys: true, quantiles: true, histograms: true };
 
 type Rows = BTreeMap<String, (Totals, Vec<Option<f64>>, Vec<(u32, u64)>)>;
 
@@ -35,10 +31,7 @@ fn rows(entry: &Entry, reading: &Reading) -> Rows {
         let keys = (0..entry.definition.keys.len()).map(|at| key(row, at));
         let quantiles = (0..entry.definition.ranks().len()).map(|at| reading.quantile(row, at));
         let histogram = reading.histograms[row].clone();
-        (
-            keys.collect(),
-            (reading.totals[row], quantiles.collect(), histogram),
-        )
+        (keys.collect(), (reading.totals[row], quantiles.collect(), histogram))
     };
     (0..reading.len()).map(row).collect()
 }
@@ -95,12 +88,7 @@ impl ReadLock for Interrupted {
         self.pieces += 1;
         work();
         if self.merges {
-            merge(
-                &mut self.live,
-                &mut self.decoder,
-                &mut self.random,
-                self.now_ms,
-            );
+            merge(&mut self.live, &mut self.decoder, &mut self.random, self.now_ms);
             if self.random.random_range(0..100) == 0 {
                 self.now_ms += 3_000;
                 self.live.advance(self.now_ms);
@@ -133,12 +121,7 @@ fn pieces_are_of_one_moment() {
         held.now_ms += held.random.random_range(0..500);
         held.live.advance(held.now_ms);
         for _ in 0..5 {
-            merge(
-                &mut held.live,
-                &mut held.decoder,
-                &mut held.random,
-                held.now_ms,
-            );
+            merge(&mut held.live, &mut held.decoder, &mut held.random, held.now_ms);
         }
         held.at_once.clear();
         held.read_at_once();
@@ -172,10 +155,7 @@ fn pieces_are_of_one_moment() {
         };
         let from = sums(&selected.from);
         let moment = held.at_once.iter().find(|moment| sums(moment) == from);
-        let all = rows(
-            &entry,
-            moment.unwrap_or_else(|| panic!("{name}: of no one moment")),
-        );
+        let all = rows(&entry, moment.unwrap_or_else(|| panic!("{name}: of no one moment")));
         assert_eq!(selected.total, all.len(), "{name}");
         let some = rows(&entry, &some.reading);
         assert_eq!(some.len(), (all.len() - 1).min(7), "{name}");

@@ -50,10 +50,7 @@ impl Interval {
 impl Exponential {
     /// Creates a point with the histogram's scale and counts.
     pub(super) fn point(&self) -> HistogramPoint {
-        let positive = Buckets {
-            offset: self.offset,
-            counts: self.counts.clone(),
-        };
+        let positive = Buckets { offset: self.offset, counts: self.counts.clone() };
         HistogramPoint {
             scale: self.scale(),
             zero_count: self.zero,
@@ -154,11 +151,7 @@ impl<'a> Bodies<'a> {
         }
         let temporality = if self.is_delta { 1 } else { 2 };
         let mut items = std::mem::take(&mut self.spans);
-        let signal = if items.is_empty() {
-            Signal::Metrics
-        } else {
-            Signal::Traces
-        };
+        let signal = if items.is_empty() { Signal::Metrics } else { Signal::Traces };
         for (metric, kind, points) in self.metrics.iter_mut().filter(|it| !it.2.is_empty()) {
             let points = Some(Points {
                 points: std::mem::take(points),
@@ -173,20 +166,13 @@ impl<'a> Bodies<'a> {
             }
             items.push(metric.encode_to_vec());
         }
-        let scope = Scope {
-            name: "pinbad".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        let scope =
+            Scope { name: "pinbad".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let of_resource = OfResource {
             resource: Some(self.resource.clone()),
-            scopes: vec![OfScope {
-                scope: Some(scope),
-                items,
-            }],
+            scopes: vec![OfScope { scope: Some(scope), items }],
         };
-        let request = Request {
-            resources: vec![of_resource],
-        };
+        let request = Request { resources: vec![of_resource] };
         let mut bytes = request.encode_to_vec();
         if self.is_packed {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
@@ -194,11 +180,7 @@ impl<'a> Bodies<'a> {
             let _ = packed.write_all(&bytes);
             bytes = packed.finish().unwrap_or_default();
         }
-        self.done.push(Body {
-            signal,
-            bytes,
-            points,
-        });
+        self.done.push(Body { signal, bytes, points });
     }
 
     /// Returns all bodies.

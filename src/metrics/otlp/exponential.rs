@@ -146,17 +146,13 @@ mod tests {
                 let (low, high) = layout.ends(bucket);
                 let is_clipped = us < low || us > high || high > 1 << 40;
                 // Wide buckets at the short end are coarser than those of OpenTelemetry.
-                if let (Some(index), false) = (
-                    index(layout, bucket),
-                    is_clipped || high > low + low / 64 + 1,
-                ) {
+                if let (Some(index), false) =
+                    (index(layout, bucket), is_clipped || high > low + low / 64 + 1)
+                {
                     let ((low, _), (_, high)) =
                         (ends(index - 1, SCALE_MAX), ends(index + 1, SCALE_MAX));
                     let secs = us as f64 / 1e6;
-                    assert!(
-                        low < secs && secs <= high,
-                        "{us} us in {layout}: {low} to {high}"
-                    );
+                    assert!(low < secs && secs <= high, "{us} us in {layout}: {low} to {high}");
                 }
             }
             us += us / 97 + 1;
@@ -173,23 +169,15 @@ mod tests {
     fn counts_stay_exact_while_the_scale_falls() {
         let layout = BucketLayout::LogLinear;
         let (mut all, mut added, mut scale) = (Exponential::default(), 0, SCALE_MAX);
-        for (nth, us) in [900_000, 1_000, 3, 40_000_000, 1 << 50, 2_000]
-            .into_iter()
-            .enumerate()
-        {
+        for (nth, us) in [900_000, 1_000, 3, 40_000_000, 1 << 50, 2_000].into_iter().enumerate() {
             let count = 7 + nth as u64;
             all.add(&layout, layout.bucket(us), count);
             added += count;
-            assert!(
-                all.counts.len() <= BUCKETS_MAX && all.scale() <= scale,
-                "{all:?}"
-            );
+            assert!(all.counts.len() <= BUCKETS_MAX && all.scale() <= scale, "{all:?}");
             scale = all.scale();
             assert_eq!(all.counts.iter().sum::<u64>(), added);
             let secs = us as f64 / 1e6;
-            let found = (all.offset..)
-                .zip(&all.counts)
-                .filter(|(_, at)| **at >= count);
+            let found = (all.offset..).zip(&all.counts).filter(|(_, at)| **at >= count);
             let mut found = found.map(|(index, _)| ends(index, scale));
             assert!(
                 found.any(|(low, high)| low * 0.98 < secs && secs <= high * 1.02),

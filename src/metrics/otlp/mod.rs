@@ -229,19 +229,13 @@ fn resource(config: &Config) -> Resource {
     let defaults = defaults.into_iter().map(|(name, is)| (name.to_owned(), is));
     let mut attributes: std::collections::BTreeMap<_, _> = defaults.collect();
     attributes.extend(config.otlp.resource.clone());
-    let attributes = attributes
-        .into_iter()
-        .map(|(name, is)| KeyValue::text(name, is));
-    Resource {
-        attributes: attributes.collect(),
-    }
+    let attributes = attributes.into_iter().map(|(name, is)| KeyValue::text(name, is));
+    Resource { attributes: attributes.collect() }
 }
 
 impl std::fmt::Debug for Pusher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pusher")
-            .field("push", &self.push)
-            .finish_non_exhaustive()
+        f.debug_struct("Pusher").field("push", &self.push).finish_non_exhaustive()
     }
 }
 
@@ -277,10 +271,7 @@ impl Pusher {
         let [points, spans] = &counts.of;
         if points.stopped + spans.stopped > 0 {
             let (points, spans) = (points.stopped, spans.stopped);
-            warn!(
-                points,
-                spans, "Dropped what waited to be pushed, because the daemon stops."
-            );
+            warn!(points, spans, "Dropped what waited to be pushed, because the daemon stops.");
         }
     }
 
@@ -288,10 +279,8 @@ impl Pusher {
     /// interval at that time.
     fn cut(&mut self, last_ms: Option<u64>) {
         let waiting = self.push.counts.lock().waiting_bytes;
-        let (now_ms, mut bodies) = (
-            self.clock.mono_ms(),
-            Bodies::new(&self.resource, self.is_delta, self.is_packed),
-        );
+        let (now_ms, mut bodies) =
+            (self.clock.mono_ms(), Bodies::new(&self.resource, self.is_delta, self.is_packed));
         let all = now_ms >= self.all_ms + ALL_MS;
         let period_ms = if last_ms.is_some() { 1 } else { self.period_ms };
         {
@@ -340,10 +329,7 @@ impl Pusher {
         let outcome = outcome.unwrap_or_else(|problem| Outcome::Later(problem, None));
         let Outcome::Later(problem, after) = &outcome else {
             if self.retry_ms > RETRY_MS {
-                info!(
-                    url = self.url(body.signal),
-                    "The server accepts what is pushed again."
-                );
+                info!(url = self.url(body.signal), "The server accepts what is pushed again.");
             }
             self.retry_ms = RETRY_MS;
             self.ended(&body, &outcome);
@@ -391,10 +377,7 @@ impl Pusher {
         };
         if count > 0 {
             let url = self.url(body.signal);
-            warn!(
-                url,
-                count, problem, "The server refuses points or spans; these are given up."
-            );
+            warn!(url, count, problem, "The server refuses points or spans; these are given up.");
             counts.problem.clone_from(problem);
         }
     }

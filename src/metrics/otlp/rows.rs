@@ -225,21 +225,15 @@ impl Rows {
     }
 
     fn position(&self, report: &Watched) -> Option<usize> {
-        self.reports
-            .iter()
-            .position(|it| it.report.number == report.number)
+        self.reports.iter().position(|it| it.report.number == report.number)
     }
 
     /// Returns the completed interval if it is at least `period_ms` long. `last_ms` ends the last
     /// interval at that time.
     pub(super) fn interval(&self, period_ms: u64, last_ms: Option<u64>) -> Option<Interval> {
-        let end_ms = last_ms.map_or(self.end_ms, |now| {
-            now.max(self.end_ms).max(self.start_ms + 1)
-        });
-        (end_ms >= self.start_ms + period_ms).then_some(Interval {
-            start_ms: self.start_ms,
-            end_ms,
-        })
+        let end_ms = last_ms.map_or(self.end_ms, |now| now.max(self.end_ms).max(self.start_ms + 1));
+        (end_ms >= self.start_ms + period_ms)
+            .then_some(Interval { start_ms: self.start_ms, end_ms })
     }
 
     /// Returns the start of the open interval.
@@ -287,12 +281,8 @@ impl Rows {
                     false => report.start_ms,
                 });
                 for (attributes, row) in report.each(all) {
-                    let mut point = NumberPoint {
-                        start,
-                        time,
-                        attributes,
-                        ..NumberPoint::default()
-                    };
+                    let mut point =
+                        NumberPoint { start, time, attributes, ..NumberPoint::default() };
                     for (metric, measures) in &counters {
                         for (mode, measure) in *measures {
                             let number = measure.of(&row.totals);
@@ -370,10 +360,7 @@ impl RowReader for Rows {
                 let bytes = self.bytes + row_bytes(&key);
                 if self.rows < ROWS_MAX && bytes <= BYTES_MAX {
                     (self.rows, self.bytes) = (self.rows + 1, bytes);
-                    place.insert(Row {
-                        key: key.into(),
-                        ..Row::default()
-                    })
+                    place.insert(Row { key: key.into(), ..Row::default() })
                 } else {
                     self.folded += row.totals.requests;
                     &mut report.other

@@ -58,11 +58,7 @@ impl Server {
             .max_redirects(0)
             .timeout_global(Some(ANSWER_MAX));
         let trusted = ("otlp.ca_file", config.ca_file.as_deref());
-        let headers = config
-            .headers_file
-            .as_deref()
-            .map(read_headers)
-            .transpose()?;
+        let headers = config.headers_file.as_deref().map(read_headers).transpose()?;
         Ok(Arc::new(Self {
             agent: roots::agent(settings, url, trusted, None)?,
             urls: PATHS.map(|path| format!("{base}{path}")),
@@ -109,25 +105,14 @@ fn outcome(answer: &mut Response<ureq::Body>) -> Outcome {
         let said = Status::decode(&*body).map(|it| it.message);
         let said = said.ok().filter(|it| !it.is_empty());
         let said = said.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
-        let line: String = said
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .chars()
-            .take(300)
-            .collect();
+        let line: String = said.lines().next().unwrap_or_default().chars().take(300).collect();
         format!("it answered {status} {line}").trim_end().to_owned()
     };
     match status {
         // If the body of a success cannot be read, it still is a success.
         200..=299 => {
-            let partial = Answer::decode(&*body)
-                .ok()
-                .and_then(|it| it.partial_success);
-            let PartialSuccess {
-                rejected,
-                error_message,
-            } = partial.unwrap_or_default();
+            let partial = Answer::decode(&*body).ok().and_then(|it| it.partial_success);
+            let PartialSuccess { rejected, error_message } = partial.unwrap_or_default();
             Outcome::Taken(u64::try_from(rejected).unwrap_or_default(), error_message)
         }
         429 | 502..=504 => Outcome::Later(said(), after.as_ref().and_then(retry_after)),
@@ -159,14 +144,8 @@ fn read_headers(path: &Path) -> Result<HeaderMap, String> {
     let text = read_secret(path).map_err(|problem| failed(None, &problem))?;
     let text = String::from_utf8(text).map_err(|_| failed(None, "not UTF-8"))?;
     let mut headers = HeaderMap::new();
-    for (at, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-    {
-        let (name, value) = line
-            .split_once(':')
-            .ok_or_else(|| failed(Some(at), "no colon"))?;
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let (name, value) = line.split_once(':').ok_or_else(|| failed(Some(at), "no colon"))?;
         let name = HeaderName::try_from(name.trim());
         let name = name.map_err(|_| failed(Some(at), "not the name of a header"))?;
         let value = HeaderValue::try_from(value.trim());
@@ -189,10 +168,7 @@ mod tests {
         let after = |text: &'static str| retry_after(&HeaderValue::from_static(text));
         assert_eq!(after("7"), Some(Duration::from_secs(7)));
         assert_eq!(after("86400"), Some(RETRY_AFTER_MAX));
-        assert_eq!(
-            after("Wed, 21 Oct 2099 07:28:00 GMT"),
-            Some(RETRY_AFTER_MAX)
-        );
+        assert_eq!(after("Wed, 21 Oct 2099 07:28:00 GMT"), Some(RETRY_AFTER_MAX));
         assert_eq!(after("Wed, 21 Oct 2015 07:28:00 GMT"), None);
         assert_eq!(after("soon"), None);
     }
@@ -201,11 +177,7 @@ mod tests {
     fn headers_are_read_and_what_is_wrong_is_said_without_their_values() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("headers");
-        std::fs::write(
-            &file,
-            "Authorization: Bearer hunter2\n\nX-Scope-OrgID: shop\n",
-        )
-        .unwrap();
+        std::fs::write(&file, "Authorization: Bearer hunter2\n\nX-Scope-OrgID: shop\n").unwrap();
         let headers = read_headers(&file).unwrap();
         assert_eq!(headers["authorization"], "Bearer hunter2");
         assert_eq!(headers["x-scope-orgid"], "shop");

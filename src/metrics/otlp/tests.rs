@@ -16,22 +16,15 @@ use crate::input::otlp::messages::{HistogramPoint, NumberPoint};
 use crate::report::histogram::BucketLayout;
 use crate::telemetry::reading::{Kind, Reading};
 
-const INTERVAL: Interval = Interval {
-    start_ms: 1_000,
-    end_ms: 11_000,
-};
+const INTERVAL: Interval = Interval { start_ms: 1_000, end_ms: 11_000 };
 
 fn resource() -> Resource {
-    Resource {
-        attributes: vec![KeyValue::text("service.name", "pinbad")],
-    }
+    Resource { attributes: vec![KeyValue::text("service.name", "pinbad")] }
 }
 
 fn decoded(bodies: &[Body]) -> Vec<Reference> {
     let bodies = bodies.iter();
-    bodies
-        .map(|it| Reference::decode(&*it.bytes).unwrap())
-        .collect()
+    bodies.map(|it| Reference::decode(&*it.bytes).unwrap()).collect()
 }
 
 #[test]
@@ -39,11 +32,7 @@ fn the_crate_reads_every_field() {
     let resource = resource();
     let mut times = Exponential::default();
     for us in [0, 500, 1_000, 90_000] {
-        times.add(
-            &BucketLayout::LogLinear,
-            BucketLayout::LogLinear.bucket(us),
-            3,
-        );
+        times.add(&BucketLayout::LogLinear, BucketLayout::LogLinear.bucket(us), 3);
     }
     let mut bodies = Bodies::new(&resource, false, false);
     let kind = PointKind::Histogram;
@@ -66,18 +55,9 @@ fn the_crate_reads_every_field() {
     let sizes = "Document sizes";
     let traffic = bodies.metric("pinbad_request_traffic", sizes, "By", PointKind::Sum);
     let waiting = bodies.metric("temp_pool", "Waiting", "", PointKind::Gauge);
-    let point = NumberPoint {
-        time,
-        as_double: Some(0.0),
-        ..NumberPoint::default()
-    };
+    let point = NumberPoint { time, as_double: Some(0.0), ..NumberPoint::default() };
     bodies.point(waiting, &point);
-    let point = NumberPoint {
-        start,
-        time,
-        as_int: Some(0),
-        ..NumberPoint::default()
-    };
+    let point = NumberPoint { start, time, as_int: Some(0), ..NumberPoint::default() };
     bodies.point(traffic, &point);
     let bodies = bodies.end();
     assert_eq!((bodies.len(), bodies[0].points), (1, 3));
@@ -86,10 +66,7 @@ fn the_crate_reads_every_field() {
     let service = &of.resource.as_ref().unwrap().attributes[0];
     assert_eq!(service.key, "service.name");
     let scope = of.scope_metrics[0].scope.as_ref().unwrap();
-    assert_eq!(
-        (&*scope.name, &*scope.version),
-        ("pinbad", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!((&*scope.name, &*scope.version), ("pinbad", env!("CARGO_PKG_VERSION")));
     let metrics = &of.scope_metrics[0].metrics;
     let names: Vec<_> = metrics.iter().map(|it| (&*it.name, &*it.unit)).collect();
     assert_eq!(
@@ -105,11 +82,8 @@ fn the_crate_reads_every_field() {
     };
     assert_eq!(histogram.aggregation_temporality, 2);
     let point = &histogram.data_points[0];
-    let values: Vec<_> = point
-        .attributes
-        .iter()
-        .map(|it| it.value.clone().unwrap().value.unwrap())
-        .collect();
+    let values: Vec<_> =
+        point.attributes.iter().map(|it| it.value.clone().unwrap().value.unwrap()).collect();
     assert_eq!(
         values,
         [
@@ -118,27 +92,13 @@ fn the_crate_reads_every_field() {
             AnyValue::BoolValue(true)
         ]
     );
+    assert_eq!((point.start_time_unix_nano, point.time_unix_nano), (500_000_000, 11_000_000_000));
     assert_eq!(
-        (point.start_time_unix_nano, point.time_unix_nano),
-        (500_000_000, 11_000_000_000)
-    );
-    assert_eq!(
-        (
-            point.count,
-            point.sum,
-            point.zero_count,
-            point.zero_threshold
-        ),
+        (point.count, point.sum, point.zero_count, point.zero_threshold),
         (12, Some(0.75), 3, 0.25)
     );
-    let buckets = Buckets {
-        offset: times.offset,
-        bucket_counts: times.counts.clone(),
-    };
-    assert_eq!(
-        (point.scale, point.positive.as_ref()),
-        (times.scale(), Some(&buckets))
-    );
+    let buckets = Buckets { offset: times.offset, bucket_counts: times.counts.clone() };
+    assert_eq!((point.scale, point.positive.as_ref()), (times.scale(), Some(&buckets)));
     let Some(Data::Sum(sum)) = &metrics[1].data else {
         panic!("{metrics:?}");
     };
@@ -159,10 +119,7 @@ fn bodies_have_2000_points_at_most_and_4_mib() {
     let long = "x".repeat(10_000);
     for nth in 0..4_500 {
         let attributes = vec![KeyValue::text("a", if nth < 4_000 { "" } else { &long })];
-        let point = NumberPoint {
-            attributes,
-            ..NumberPoint::default()
-        };
+        let point = NumberPoint { attributes, ..NumberPoint::default() };
         bodies.point(errors, &point);
     }
     let bodies = bodies.end();
@@ -171,16 +128,10 @@ fn bodies_have_2000_points_at_most_and_4_mib() {
         points.starts_with(&[2_000, 2_000]) && points.iter().sum::<u64>() == 4_500,
         "{points:?}"
     );
-    assert!(
-        points.len() > 3 && bodies.iter().all(|it| it.bytes.len() <= 4 << 20),
-        "{points:?}"
-    );
+    assert!(points.len() > 3 && bodies.iter().all(|it| it.bytes.len() <= 4 << 20), "{points:?}");
     for body in decoded(&bodies) {
         let metrics = &body.resource_metrics[0].scope_metrics[0].metrics;
-        assert_eq!(
-            (metrics.len(), &*metrics[0].name),
-            (1, "pinbad.request.errors")
-        );
+        assert_eq!((metrics.len(), &*metrics[0].name), (1, "pinbad.request.errors"));
     }
 }
 
@@ -203,9 +154,7 @@ fn own_counters_count_from_the_start_or_from_the_last_point() {
             let mut bodies = Bodies::new(&resource, started_ms.is_none(), false);
             own.cut(&groups(merged, empty), &INTERVAL, &mut bodies);
             let decoded = decoded(&bodies.end());
-            let metrics = decoded[0].resource_metrics[0].scope_metrics[0]
-                .metrics
-                .clone();
+            let metrics = decoded[0].resource_metrics[0].scope_metrics[0].metrics.clone();
             let points = metrics.into_iter().flat_map(|it| match it.data {
                 Some(Data::Sum(sum)) => sum.data_points,
                 Some(Data::Gauge(gauge)) => gauge.data_points,

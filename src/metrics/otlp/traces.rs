@@ -147,9 +147,7 @@ impl Traces {
         ];
         attributes.extend(request.schema.map(|schema| text("url.scheme", schema)));
         let tag = |name| request.tags.get(name);
-        let link = tag(TRACE_ID)
-            .and_then(id::<16>)
-            .zip(tag(SPAN_ID).and_then(id::<8>));
+        let link = tag(TRACE_ID).and_then(id::<16>).zip(tag(SPAN_ID).and_then(id::<8>));
         let link = link.map(|(trace_id, span_id)| Link {
             trace_id: trace_id.to_vec(),
             span_id: span_id.to_vec(),

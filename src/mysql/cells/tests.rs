@@ -13,9 +13,7 @@ use datafusion::arrow::datatypes::{Field, Int8Type, Schema, i256};
 use super::*;
 
 fn cells(arrays: Vec<ArrayRef>) -> Vec<Cells> {
-    let fields = arrays
-        .iter()
-        .map(|array| Field::new("c", array.data_type().clone(), true));
+    let fields = arrays.iter().map(|array| Field::new("c", array.data_type().clone(), true));
     let schema = Schema::new(fields.collect::<Vec<_>>());
     let count = arrays.len();
     let batch = RecordBatch::try_new(Arc::new(schema), arrays).unwrap();
@@ -74,11 +72,7 @@ fn text_rows() {
         Arc::new(Float64Array::from(vec![f64::INFINITY, 0.25])),
         Arc::new(StringArray::from(vec![Some("a"), None])),
         Arc::new(dictionary),
-        Arc::new(
-            Decimal128Array::from(vec![-285_714, 5])
-                .with_precision_and_scale(14, 4)
-                .unwrap(),
-        ),
+        Arc::new(Decimal128Array::from(vec![-285_714, 5]).with_precision_and_scale(14, 4).unwrap()),
         Arc::new(
             Decimal256Array::from(vec![i256::from_i128(150), i256::from_i128(0)])
                 .with_precision_and_scale(60, 2)
@@ -132,10 +126,7 @@ fn binary_rows() {
         Arc::new(Int64Array::from(vec![7])),
         Arc::new(Float32Array::from(vec![0.123])),
         Arc::new(StringArray::from(vec!["ж"])),
-        Arc::new(Int32Array::new(
-            vec![1].into(),
-            Some(NullBuffer::new_null(1)),
-        )),
+        Arc::new(Int32Array::new(vec![1].into(), Some(NullBuffer::new_null(1)))),
         Arc::new(TimestampSecondArray::from(vec![1_700_000_000])),
         Arc::new(TimestampSecondArray::from(vec![0])),
     ]);

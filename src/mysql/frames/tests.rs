@@ -4,10 +4,8 @@ use tokio::io::DuplexStream;
 
 use super::*;
 
-const PATIENCE: Patience = Patience {
-    read: Duration::from_secs(60),
-    write: Duration::from_secs(60),
-};
+const PATIENCE: Patience =
+    Patience { read: Duration::from_secs(60), write: Duration::from_secs(60) };
 
 fn frames(budget: usize) -> (Frames, DuplexStream) {
     let (here, there) = tokio::io::duplex(1 << 16);
@@ -74,19 +72,13 @@ async fn what_is_too_large_is_read_to_its_end_and_takes_no_memory() {
     let (mut frames, mut client) = frames(64 << 20);
     let writer = tokio::spawn(async move {
         // Two frames of one packet, and a packet that is fine.
-        client
-            .write_all(&frame(0, &vec![7; FRAME_MAX]))
-            .await
-            .unwrap();
+        client.write_all(&frame(0, &vec![7; FRAME_MAX])).await.unwrap();
         client.write_all(&frame(1, b"end")).await.unwrap();
         client.write_all(&frame(0, b"next")).await.unwrap();
         client
     });
     let refused = read(&mut frames, 1000).await;
-    assert!(
-        matches!(refused, Err(FrameError::TooLarge(1000))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(FrameError::TooLarge(1000))), "{refused:?}");
     frames.restart();
     assert_eq!(read(&mut frames, 1000).await.unwrap(), b"next");
     writer.await.unwrap();
@@ -117,10 +109,7 @@ async fn large_packets_share_a_budget() {
 #[tokio::test]
 async fn an_announced_length_takes_no_memory() {
     let (mut frames, mut client) = frames(1 << 30);
-    client
-        .write_all(&[0xFE, 0xFF, 0xFF, 0, 1, 2, 3])
-        .await
-        .unwrap();
+    client.write_all(&[0xFE, 0xFF, 0xFF, 0, 1, 2, 3]).await.unwrap();
     drop(client);
     let cut = read(&mut frames, 1 << 30).await;
     assert!(matches!(cut, Err(FrameError::Gone(_))), "{cut:?}");
@@ -130,10 +119,7 @@ async fn an_announced_length_takes_no_memory() {
 async fn nobody_waits_for_ever() {
     let (mut frames, mut client) = frames(0);
     client.write_all(&[5, 0, 0]).await.unwrap();
-    assert!(matches!(
-        read(&mut frames, 100).await,
-        Err(FrameError::Late(_))
-    ));
+    assert!(matches!(read(&mut frames, 100).await, Err(FrameError::Late(_))));
     // The client reads nothing.
     frames.packet(|body| body.resize(body.len() + (1 << 17), 0));
     assert!(matches!(frames.flush().await, Err(FrameError::Late(_))));
@@ -143,10 +129,7 @@ async fn nobody_waits_for_ever() {
 async fn frames_count_up() {
     let (mut frames, mut client) = frames(0);
     client.write_all(&frame(1, b"x")).await.unwrap();
-    assert!(matches!(
-        read(&mut frames, 100).await,
-        Err(FrameError::OutOfOrder)
-    ));
+    assert!(matches!(read(&mut frames, 100).await, Err(FrameError::OutOfOrder)));
 }
 
 #[tokio::test]

@@ -5,11 +5,8 @@ use crate::sql::SqlColumn;
 
 fn statements(parameters: usize) -> (Statements, u32) {
     let mut statements = Statements::new(2, Budget::new(1 << 20));
-    let prepared = Prepared {
-        text: "SELECT ?".into(),
-        parameters,
-        columns: Vec::<SqlColumn>::new().into(),
-    };
+    let prepared =
+        Prepared { text: "SELECT ?".into(), parameters, columns: Vec::<SqlColumn>::new().into() };
     let id = statements.add(prepared).unwrap();
     (statements, id)
 }
@@ -85,17 +82,11 @@ fn values_in_pieces() {
     statements.add_long(b"cut", 100);
     let body = [0, 1, ColumnType::MYSQL_TYPE_BLOB as u8, 0];
     let statement = statements.get(id, "x").unwrap();
-    assert_eq!(
-        statement.values(&body).unwrap(),
-        [Literal::Text("заbc".into())]
-    );
+    assert_eq!(statement.values(&body).unwrap(), [Literal::Text("заbc".into())]);
     // They applied to that one execution.
     assert_eq!(statement.values(&body).unwrap_err().code, 1835);
-    for (parameter, text, code) in [
-        (1, &b"x"[..], 1210),
-        (0, &[0; 101], 1153),
-        (0, b"\xFF", 1300),
-    ] {
+    for (parameter, text, code) in [(1, &b"x"[..], 1210), (0, &[0; 101], 1153), (0, b"\xFF", 1300)]
+    {
         statements.add_long(&piece(id, parameter, text), 100);
         let statement = statements.get(id, "x").unwrap();
         assert_eq!(statement.values(&body).unwrap_err().code, code);
@@ -105,10 +96,7 @@ fn values_in_pieces() {
     let statement = statements.get(id, "x").unwrap();
     statement.reset();
     let sent = [0, 1, ColumnType::MYSQL_TYPE_BLOB as u8, 0, 1, b'y'];
-    assert_eq!(
-        statement.values(&sent).unwrap(),
-        [Literal::Text("y".into())]
-    );
+    assert_eq!(statement.values(&sent).unwrap(), [Literal::Text("y".into())]);
 }
 
 #[test]
@@ -138,9 +126,7 @@ fn statements_come_out_of_the_budget() {
         parameters: 0,
         columns: Vec::<SqlColumn>::new().into(),
     };
-    let ids: Vec<u32> = (0..2)
-        .map(|_| statements.add(prepared.clone()).unwrap())
-        .collect();
+    let ids: Vec<u32> = (0..2).map(|_| statements.add(prepared.clone()).unwrap()).collect();
     assert_eq!(statements.add(prepared.clone()).unwrap_err().code, 1041);
     statements.close(ids[0]);
     assert!(statements.add(prepared).is_ok());

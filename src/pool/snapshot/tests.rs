@@ -75,12 +75,7 @@ impl Filled {
                     (id, tags, TimerRow { tags: 0, ..timer })
                 })
                 .collect();
-            let shown = RequestRow {
-                origin: 0,
-                request_tags: 0,
-                first_timer: 0,
-                ..row
-            };
+            let shown = RequestRow { origin: 0, request_tags: 0, first_timer: 0, ..row };
             format!(
                 "{id} {} {} {} {} {} {} {timers:?} {shown:?}",
                 text(origin.hostname),
@@ -138,10 +133,7 @@ fn rows_come_back_as_they_were_and_go_on() {
         filled.pool.clear();
         filled.pool.go_on_from(1 << 40, 1 << 41);
         assert_eq!(filled.pool.strings.len(), 0);
-        assert_eq!(
-            (filled.pool.origins.len(), filled.pool.tag_sets.len()),
-            (0, 0)
-        );
+        assert_eq!((filled.pool.origins.len(), filled.pool.tag_sets.len()), (0, 0));
     }
 }
 
@@ -187,10 +179,7 @@ fn timers_that_a_smaller_pool_did_not_keep_are_not_taken_from_the_next_request()
         (row.timers, after.pool.timers_of(&row).count())
     });
     // Two of the last one's three were left.
-    assert_eq!(
-        timers.collect::<Vec<_>>(),
-        [(2, 2), (0, 0), (1, 1), (2, 2), (3, 3)]
-    );
+    assert_eq!(timers.collect::<Vec<_>>(), [(2, 2), (0, 0), (1, 1), (2, 2), (3, 3)]);
 }
 
 #[test]

@@ -45,13 +45,10 @@ impl SavedSegment {
     pub fn of(segment: &Segment) -> Self {
         let mut runs: Vec<&Arc<Run>> = Vec::new();
         let requests = segment.requests.iter().map(|it| SavedRequest {
-            run: runs
-                .iter()
-                .position(|run| run.number == it.run.number)
-                .unwrap_or_else(|| {
-                    runs.push(&it.run);
-                    runs.len() - 1
-                }),
+            run: runs.iter().position(|run| run.number == it.run.number).unwrap_or_else(|| {
+                runs.push(&it.run);
+                runs.len() - 1
+            }),
             pid: it.pid,
             elapsed: it.elapsed,
             newest: it.newest.load(Ordering::Relaxed),
@@ -68,9 +65,7 @@ impl SavedSegment {
             samples: segment.samples.clone(),
             requests,
             runs: runs.into_iter().map(run).collect(),
-            frames: frames
-                .map(|it| saved([&it.file, &it.scope, &it.function]))
-                .collect(),
+            frames: frames.map(|it| saved([&it.file, &it.scope, &it.function])).collect(),
             texts: segment.texts.iter().map(|it| Box::from(&**it)).collect(),
         }
     }
@@ -78,11 +73,7 @@ impl SavedSegment {
     /// Rebuilds the segment; `None` if it is inconsistent.
     fn segment(self) -> Option<Segment> {
         let runs = self.runs.into_iter().map(|(number, host, zero_us)| {
-            Arc::new(Run {
-                number,
-                host: host.into(),
-                zero_us: AtomicI64::new(zero_us),
-            })
+            Arc::new(Run { number, host: host.into(), zero_us: AtomicI64::new(zero_us) })
         });
         let runs: Vec<_> = runs.collect();
         let requests = self.requests.into_iter().map(|it| {
@@ -103,11 +94,7 @@ impl SavedSegment {
         let has_request = |it: &Sample| (it.request as usize) < requests.len();
         let frame = |texts: [Text; 3]| {
             let [file, scope, function] = texts.map(|it| it.map(Arc::from));
-            Frame {
-                file,
-                scope,
-                function,
-            }
+            Frame { file, scope, function }
         };
         let is_valid = (1..=SEGMENT_SAMPLES).contains(&self.samples.len())
             && self.samples.iter().all(has_request);
@@ -128,9 +115,9 @@ impl Pool {
     /// # Errors
     /// Fails if the segment is inconsistent, or its ids do not follow those of the one before.
     pub fn restore(&mut self, saved: SavedSegment) -> Result<u64, Damage> {
-        let segment = saved.segment().ok_or(Damage(
-            "a segment of samples is empty, too long, or names what it lacks",
-        ))?;
+        let segment = saved
+            .segment()
+            .ok_or(Damage("a segment of samples is empty, too long, or names what it lacks"))?;
         let samples = segment.samples.len();
         if !(self.open.first_id..ID_MAX).contains(&segment.first_id) {
             return Err(Damage("samples in a wrong order"));

@@ -34,9 +34,7 @@ impl Catalog {
     #[must_use]
     pub fn time_limits(&self, report: &str, key: Option<&[String]>) -> Vec<(String, u64)> {
         let mut bytes = Vec::new();
-        key.into_iter()
-            .flatten()
-            .for_each(|text| push_key(&mut bytes, text));
+        key.into_iter().flatten().for_each(|text| push_key(&mut bytes, text));
         let is_total = report == EVERYTHING && key.is_none();
         let concerns = |it: &Objective| {
             let has_all = it.entry.report == report || is_total && it.report.filters.is_empty();

@@ -43,9 +43,7 @@ impl Catalog {
         if let Some(state) = &mut *changes {
             let members = serde_json::to_value(form).ok();
             let members = members.and_then(|form| form.as_object().cloned());
-            state
-                .put(name, &members.unwrap_or_default())
-                .map_err(|error| self.not_kept(&error))?;
+            state.put(name, &members.unwrap_or_default()).map_err(|error| self.not_kept(&error))?;
         }
         match target {
             FormTarget::Report(definition) => {
@@ -154,8 +152,7 @@ impl Catalog {
 
     /// Like `own_name`, for any name by which something can be read, aliases included.
     fn defined_by(&self, name: &str) -> Option<DefinedBy> {
-        self.own_name(name)
-            .or_else(|| StatusTable::aliased(name).map(|_| DefinedBy::BuiltIn))
+        self.own_name(name).or_else(|| StatusTable::aliased(name).map(|_| DefinedBy::BuiltIn))
     }
 
     /// Creates a report whose name is free and fills it from the raw rows, a few at a time so that
@@ -186,10 +183,7 @@ impl Catalog {
 }
 
 fn fixed(name: &str, reason: String) -> QueryError {
-    QueryError::ReportFixed {
-        name: name.to_owned(),
-        reason,
-    }
+    QueryError::ReportFixed { name: name.to_owned(), reason }
 }
 
 impl Catalog {

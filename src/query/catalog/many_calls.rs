@@ -71,10 +71,7 @@ impl Catalog {
         let counted = *self.many_calls.lock();
         let recent = counted.filter(|(at_ms, _)| now_ms.saturating_sub(*at_ms) < COUNT_MS);
         recent.map_or_else(
-            || {
-                self.many_calls(table, None)
-                    .map_or(0, |answer| answer.table.len())
-            },
+            || self.many_calls(table, None).map_or(0, |answer| answer.table.len()),
             |(_, rows)| rows,
         )
     }

@@ -82,11 +82,7 @@ impl Catalog {
             };
             return Err(QueryError::NoHistory(why));
         };
-        Ok(Kept {
-            dataset: Arc::new(Dataset::of(&definition, error_status)),
-            definition,
-            history,
-        })
+        Ok(Kept { dataset: Arc::new(Dataset::of(&definition, error_status)), definition, history })
     }
 
     /// The history, or why there is none.
@@ -114,8 +110,7 @@ impl Catalog {
         let watched = live.reports.watched();
         let kept = watched.iter().filter(|report| report.is_kept);
         let error_status = live.reports.error_status();
-        kept.map(|report| Dataset::of(&report.definition, error_status))
-            .collect()
+        kept.map(|report| Dataset::of(&report.definition, error_status)).collect()
     }
 }
 
@@ -145,9 +140,7 @@ pub(super) struct Steps {
 impl Kept<'_> {
     /// Sums over the span, and over the span before.
     fn add_up(&self, spans: &Spans) -> Vec<Added> {
-        let Self {
-            dataset, history, ..
-        } = self;
+        let Self { dataset, history, .. } = self;
         let coverage = Arc::new(Dataset::coverage());
         let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
         let kept_from = ran.kept_from(&coverage).into_iter();
@@ -159,11 +152,7 @@ impl Kept<'_> {
             let found = plan(moved(&now.span, asked, before));
             match before.end <= asked.start && found.span.end > now.span.start {
                 // Widened itself: there everything is in whole hours or days.
-                true => plan(moved(
-                    &now.span,
-                    &now.span,
-                    &(found.span.start..now.span.start),
-                )),
+                true => plan(moved(&now.span, &now.span, &(found.span.start..now.span.start))),
                 false => found,
             }
         });
@@ -184,9 +173,7 @@ impl Kept<'_> {
 
     /// Likewise for one row, by step.
     fn steps(&self, question: &LineQuestion) -> Steps {
-        let Self {
-            dataset, history, ..
-        } = self;
+        let Self { dataset, history, .. } = self;
         let coverage = Arc::new(Dataset::coverage());
         let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
         let mut step = question.step;
@@ -208,12 +195,7 @@ impl Kept<'_> {
         let (sums, lacking) = chart_lines::read(view, dataset, &plan, asked);
         remarks.extend(lacking);
         let key = dataset.coverage_key();
-        let asked = Asked {
-            key: Some(&key),
-            step,
-            sums: true,
-            histogram_bits: None,
-        };
+        let asked = Asked { key: Some(&key), step, sums: true, histogram_bits: None };
         let mut ran_plan = ReadPlan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
         ran_plan.span = plan.span.clone();
         let (secs, _) = chart_lines::read(ran, &coverage, &ran_plan, asked);
@@ -223,9 +205,7 @@ impl Kept<'_> {
             step,
             resolution: plan.resolution,
             sums,
-            secs: secs
-                .map(|secs| secs.map_or(0, |secs| secs.totals.requests))
-                .collect(),
+            secs: secs.map(|secs| secs.map_or(0, |secs| secs.totals.requests)).collect(),
             remarks,
         }
     }
@@ -237,9 +217,7 @@ impl Catalog {
     /// # Errors
     /// As for [`Catalog::report`].
     pub fn kept_from(&self, name: &str) -> Result<Option<u64>, QueryError> {
-        let Kept {
-            dataset, history, ..
-        } = self.kept(name)?;
+        let Kept { dataset, history, .. } = self.kept(name)?;
         let coverage = Arc::new(Dataset::coverage());
         let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
         let kept_from = ran.kept_from(&coverage).into_iter();
@@ -258,10 +236,7 @@ impl Catalog {
         if is_view && question.columns != Columns::Own {
             return Err(QueryError::unknown_report(name));
         }
-        let other = kept
-            .definition
-            .read_as(&question.columns, &self.defaults)
-            .map(Arc::new);
+        let other = kept.definition.read_as(&question.columns, &self.defaults).map(Arc::new);
         let definition = other.unwrap_or_else(|| Arc::clone(&kept.definition));
         let layout = &definition.layout;
         if layout.is_histogram_view() && spans.before.is_some() {
@@ -318,10 +293,7 @@ impl Catalog {
             key_columns,
             table,
             of_span: Some(OfSpan {
-                spans: Spans {
-                    span,
-                    before: span_before,
-                },
+                spans: Spans { span, before: span_before },
                 resolution_seconds: resolution.secs(),
                 percentile_error: is_log_linear.then(|| error(bits)),
                 partial,
@@ -348,11 +320,7 @@ impl Catalog {
             Whose::Own => kept.steps(question),
             Whose::Fleet(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
         };
-        let Kept {
-            definition,
-            dataset,
-            ..
-        } = kept;
+        let Kept { definition, dataset, .. } = kept;
         let bits = steps.resolution.bucket_bits();
         let spans = steps.sums.into_iter().zip(steps.secs);
         let spans = spans.map(|(sum, secs)| Span {
@@ -398,24 +366,14 @@ impl Catalog {
         };
         let spans = steps.sums.into_iter().zip(steps.secs);
         let columns = spans.map(|(sum, secs)| {
-            let span = Span {
-                definition: &kept.definition,
-                secs,
-                sum: sum.unwrap_or_default(),
-            };
+            let span = Span { definition: &kept.definition, secs, sum: sum.unwrap_or_default() };
             match secs {
                 0 => (None, 0),
                 _ => (span.spread(), span.sum.totals.errors),
             }
         });
         let (columns, errors) = columns.unzip();
-        Ok(Spreads {
-            from: steps.from,
-            step: steps.step,
-            columns,
-            errors,
-            partial: steps.remarks,
-        })
+        Ok(Spreads { from: steps.from, step: steps.step, columns, errors, partial: steps.remarks })
     }
 
     /// The same over a span, unix seconds.
@@ -427,11 +385,7 @@ impl Catalog {
         whose: &Whose,
     ) -> Result<Option<Distribution>, QueryError> {
         let key: Vec<String> = equal.iter().map(|(_, text)| text.clone()).collect();
-        let Kept {
-            definition,
-            dataset,
-            history,
-        } = self.kept(name)?;
+        let Kept { definition, dataset, history } = self.kept(name)?;
         let sum = match whose {
             Whose::Fleet(fleet) => self.fleet_sum(&dataset, fleet, &key, span)?,
             Whose::Own => {
@@ -483,10 +437,7 @@ impl Covered {
     ) -> Self {
         let plan = ReadPlan::new(&view.parts, coverage, span.clone());
         let sums = Sums::read(view.clone(), coverage, &plan);
-        let mut covered = Self {
-            own: Coverage::default(),
-            others: Vec::new(),
-        };
+        let mut covered = Self { own: Coverage::default(), others: Vec::new() };
         for row in sums.rows() {
             let mut texts = key_texts(&row.key);
             let (report, hash) = (texts.next(), texts.next());
@@ -526,19 +477,9 @@ impl Covered {
 
 /// Remarks on requests that were not counted properly.
 pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + use<> {
-    let Coverage {
-        secs: _,
-        missed,
-        histograms_dropped,
-        keys_folded,
-        rows_lost,
-    } = *covered;
+    let Coverage { secs: _, missed, histograms_dropped, keys_folded, rows_lost } = *covered;
     let counts = [
-        (
-            missed,
-            "request could not be counted",
-            "requests could not be counted",
-        ),
+        (missed, "request could not be counted", "requests could not be counted"),
         (
             histograms_dropped,
             "row of a minute has no percentiles (history.memory)",

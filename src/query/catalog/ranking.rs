@@ -133,16 +133,8 @@ impl Catalog {
         let Some(keys) = keys.collect() else {
             return Ok(None);
         };
-        let selection = RowSelection {
-            equal: keys,
-            limit: 1,
-            ..RowSelection::default()
-        };
-        let want = Want {
-            keys: true,
-            quantiles: false,
-            histograms: true,
-        };
+        let selection = RowSelection { equal: keys, limit: 1, ..RowSelection::default() };
+        let want = Want { keys: true, quantiles: false, histograms: true };
         let now_ms = self.clock.unix_ms();
         let refilled = self.refill().map(|refill| {
             let of = &entry.definition;
@@ -159,9 +151,7 @@ impl Catalog {
         };
         let value = |row, column| layout.value(&reading, row, column);
         let (rows, _) = selection.rows(reading.len(), &value);
-        let histogram = rows
-            .first()
-            .map(|row| std::mem::take(&mut reading.histograms[*row]));
+        let histogram = rows.first().map(|row| std::mem::take(&mut reading.histograms[*row]));
         Ok(histogram.map(|histogram| spread(&entry.definition, histogram)))
     }
 }
@@ -173,17 +163,10 @@ pub(super) fn spread(
 ) -> Distribution {
     let bucket = |(bucket, count): (u32, u64)| {
         let (low_us, high_us) = definition.buckets.bounds(bucket);
-        DistributionBucket {
-            low_us,
-            high_us,
-            count,
-        }
+        DistributionBucket { low_us, high_us, count }
     };
     let buckets: Vec<DistributionBucket> = histogram.into_iter().map(bucket).collect();
-    Distribution {
-        count: buckets.iter().map(|bucket| bucket.count).sum(),
-        buckets,
-    }
+    Distribution { count: buckets.iter().map(|bucket| bucket.count).sum(), buckets }
 }
 
 /// A report with rows of its own, as opposed to a histogram view.

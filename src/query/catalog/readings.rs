@@ -199,10 +199,7 @@ mod tests {
         for at in 0..10 {
             readings.keep(of(at, 1000));
         }
-        assert_eq!(
-            names(&readings),
-            ["r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9"]
-        );
+        assert_eq!(names(&readings), ["r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9"]);
         readings.keep(of(4, 1000));
         assert_eq!(names(&readings)[5..], ["r8", "r9", "r4"]);
         // As many of the oldest go as necessary.
@@ -227,10 +224,7 @@ mod tests {
         };
         let read = |of| catalog.reading(of, &RowSelection::default()).unwrap().0;
         let first: Vec<_> = all[..3].iter().map(read).collect();
-        assert!(
-            Arc::ptr_eq(&first[1], &read(&all[1])),
-            "nothing has changed"
-        );
+        assert!(Arc::ptr_eq(&first[1], &read(&all[1])), "nothing has changed");
         assert_eq!(catalog.readings.lock().0.len(), 3);
         let gone = Arc::downgrade(&first[0]);
         drop(first);

@@ -76,12 +76,8 @@ impl Catalog {
     #[must_use]
     pub fn made_at_run_time(&self) -> Vec<(Definition, DefinedBy)> {
         let live = reading(&self.live);
-        let made = live
-            .reports
-            .iter()
-            .filter(|it| it.defined_by.is_droppable());
-        made.map(|it| ((*it.definition).clone(), it.defined_by.clone()))
-            .collect()
+        let made = live.reports.iter().filter(|it| it.defined_by.is_droppable());
+        made.map(|it| ((*it.definition).clone(), it.defined_by.clone())).collect()
     }
 
     /// Watches these reports for alert rules, and that of releases.

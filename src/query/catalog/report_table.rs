@@ -44,10 +44,7 @@ pub(super) fn segments(
 ) -> Box<dyn Table> {
     let chosen = equal.iter().find(|(column, _)| column == "index_value");
     let chosen = chosen.map(|(_, value)| value.as_str());
-    Box::new(Rows {
-        columns: columns(layout).into(),
-        rows: layout.segments(reading, chosen),
-    })
+    Box::new(Rows { columns: columns(layout).into(), rows: layout.segments(reading, chosen) })
 }
 
 /// A report as a table.

@@ -67,12 +67,7 @@ impl Catalog {
         let all = 0..table.columns().len();
         let columns = selection.columns.unwrap_or_else(|| all.collect());
         table.load(&columns, Some(&rows))?;
-        Ok(SelectedRows {
-            answer,
-            rows,
-            total,
-            columns,
-        })
+        Ok(SelectedRows { answer, rows, total, columns })
     }
 
     /// Reads a live report in its own columns.

@@ -24,9 +24,7 @@ impl Catalog {
     pub(super) fn table_summaries(&self) -> Vec<ReportSummary> {
         let reports = self.reports_listed();
         let tables = self.tables.read().clone();
-        let summaries = tables
-            .iter()
-            .map(|table| self.table_summary(table, reports));
+        let summaries = tables.iter().map(|table| self.table_summary(table, reports));
         summaries.collect()
     }
 
@@ -61,10 +59,7 @@ impl Catalog {
 
     /// How far back a table reaches, in seconds; 0 if it is current, or of all time.
     fn table_window(&self, table: &StatusTable) -> f64 {
-        let squid = self
-            .squids()
-            .next()
-            .filter(|_| FixedTable::SQUID.contains(&table.table));
+        let squid = self.squids().next().filter(|_| FixedTable::SQUID.contains(&table.table));
         squid.map_or(0.0, |source| source.sums.lock().window_secs.into())
     }
 
@@ -107,9 +102,7 @@ impl Catalog {
             (FixedTable::StatRequest, Some(profile)) => {
                 profile.recent(None).map_or(0, |it| it.requests.len())
             }
-            (of, _) => self
-                .rows_of(of)
-                .map_or_else(|| table.rows(reports), |rows| rows.len()),
+            (of, _) => self.rows_of(of).map_or_else(|| table.rows(reports), |rows| rows.len()),
         }
     }
 
@@ -117,9 +110,7 @@ impl Catalog {
     pub(super) fn reports_listed(&self) -> usize {
         let live = answering(&self.live);
         let listed = live.reports.iter();
-        listed
-            .filter(|entry| !entry.definition.layout.is_histogram_view())
-            .count()
+        listed.filter(|entry| !entry.definition.layout.is_histogram_view()).count()
     }
 
     /// The table of this name or alias. The answer may leave out rows that do not have the texts

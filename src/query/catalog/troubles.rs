@@ -25,12 +25,7 @@ impl Catalog {
         });
         let mut troubles = self.unready();
         troubles.extend(self.out_of_order());
-        troubles.extend(
-            self.status
-                .shipping
-                .as_ref()
-                .and_then(ShipStatus::why_failing),
-        );
+        troubles.extend(self.status.shipping.as_ref().and_then(ShipStatus::why_failing));
         troubles.extend(lost);
         troubles
     }

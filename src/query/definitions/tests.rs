@@ -22,11 +22,7 @@ fn reports_of_squid_are_ready_made_and_give_way() {
     let ready: Vec<Json> = serde_json::from_str(SQUID).unwrap();
     assert_eq!(all.tables.len(), tables + 2);
     assert_eq!(all.reports.len() + 2, before + ready.len());
-    assert!(
-        all.reports[before..]
-            .iter()
-            .all(|(_, by)| *by == DefinedBy::Source)
-    );
+    assert!(all.reports[before..].iter().all(|(_, by)| *by == DefinedBy::Source));
     all.add_squid(&defaults);
     assert_eq!(all.reports.len() + 2, before + ready.len());
     let mut all = Definitions::new(&[], &defaults).unwrap();
@@ -53,12 +49,7 @@ fn reports_over_samples_are_ready_made_and_give_way() {
         assert_eq!(again.tables[0].samples, table.samples);
         let comment = table.create_table("x", &defaults).comment;
         let again = read_form(&ReportForm::of_comment("x", &comment), &defaults);
-        assert_eq!(
-            again,
-            Ok(FormTarget::Samples(
-                (**table.samples.as_ref().unwrap()).clone()
-            ))
-        );
+        assert_eq!(again, Ok(FormTarget::Samples((**table.samples.as_ref().unwrap()).clone())));
     }
 }
 
@@ -71,10 +62,7 @@ fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
     .unwrap();
     let names: Vec<&str> = all.reports.iter().map(|(it, _)| it.name.as_str()).collect();
     assert_eq!((names.len(), names[0], names[19]), (20, "info", "mine"));
-    assert_eq!(
-        all.reports[19].1,
-        DefinedBy::Configuration("pinbad.toml:1".to_owned())
-    );
+    assert_eq!(all.reports[19].1, DefinedBy::Configuration("pinbad.toml:1".to_owned()));
     let tables: Vec<&str> = all.tables.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(
         tables,
@@ -148,10 +136,8 @@ fn what_is_kept_and_cannot_be_is_left_out_with_a_reason() {
         json!({"name": "stats", "comment": "v2/stats"}),
     ];
     let left_out = all.add_kept(&kept, &defaults);
-    let told: Vec<String> = left_out
-        .iter()
-        .map(|(name, reason)| format!("{name}: {reason}"))
-        .collect();
+    let told: Vec<String> =
+        left_out.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
     for (told, starts) in told.iter().zip([
         "mine: there is already a report called 'mine', defined in pinbad.toml:1",
         "info: there is a built-in report called 'info'",
@@ -164,17 +150,9 @@ fn what_is_kept_and_cannot_be_is_left_out_with_a_reason() {
         assert!(told.starts_with(starts), "{told}");
     }
     assert_eq!(told.len(), 7);
-    let made: Vec<(&str, &DefinedBy)> = all.reports[20..]
-        .iter()
-        .map(|(it, by)| (it.name.as_str(), by))
-        .collect();
-    assert_eq!(
-        made,
-        [
-            ("kept", &DefinedBy::RunTime),
-            ("mine_too", &DefinedBy::RunTime)
-        ]
-    );
+    let made: Vec<(&str, &DefinedBy)> =
+        all.reports[20..].iter().map(|(it, by)| (it.name.as_str(), by)).collect();
+    assert_eq!(made, [("kept", &DefinedBy::RunTime), ("mine_too", &DefinedBy::RunTime)]);
     assert_eq!(all.reports[20].0.comment.as_deref(), Some("tag_info:b"));
     assert_eq!(all.tables[7].name, "stats");
 }
@@ -206,9 +184,6 @@ fn the_examples_of_the_sample_file_are_reports() {
     };
     assert_eq!(of_comment.name, "timers_by_group");
     assert_eq!(native.name, "slow_in_production");
-    assert_eq!(
-        (native.comment.clone(), native.window.as_secs()),
-        (None, 300)
-    );
+    assert_eq!((native.comment.clone(), native.window.as_secs()), (None, 300));
     assert_eq!((native.keys.len(), native.filters.len()), (2, 2));
 }

@@ -33,12 +33,7 @@ impl RawReader {
     /// Returns the next requests after `step.after_id` that match, oldest first.
     #[must_use]
     pub fn follow(&self, search: &RequestSearch, step: FollowStep) -> Followed {
-        let mut walk = Walk {
-            after: step.after_id,
-            last: 0,
-            missed: 0,
-            found: Matches::default(),
-        };
+        let mut walk = Walk { after: step.after_id, last: 0, missed: 0, found: Matches::default() };
         self.catch_up(search, step.sample, &mut walk);
         let ids = walk.after + 1..=walk.after.saturating_add(LOOKED_MAX);
         self.walk(search, ids, CHUNK, |matcher, id| {

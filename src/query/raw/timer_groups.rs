@@ -66,9 +66,7 @@ impl RawReader {
         });
         let all = if narrowed { found } else { ids.end - ids.start };
         let costs = timers.max(found);
-        let sample = Sample {
-            shift: first.shift + Sample::of(costs, search.scanned_max).shift,
-        };
+        let sample = Sample { shift: first.shift + Sample::of(costs, search.scanned_max).shift };
         self.add_timers(ids, sample, &mut sums);
         sums.scanned.narrowed = narrowed;
         sums.scanned.all = sample.shift == 0;
@@ -86,12 +84,7 @@ impl RawReader {
             if std::mem::replace(&mut hold, matcher.hold) != matcher.hold {
                 known.clear();
             }
-            let of = Of {
-                received: row.timestamp,
-                run: None,
-                id,
-                parts: ONE << sample.shift,
-            };
+            let of = Of { received: row.timestamp, run: None, id, parts: ONE << sample.shift };
             for timer in pool.resolve_timers(row) {
                 sums.timers_scanned += 1;
                 let asked = (row.origin, row.request_tags, timer.tags.set);

@@ -32,12 +32,7 @@ pub(super) fn samples(
 ) -> Result<Box<dyn Table>, QueryError> {
     let (unix_us, snapshot) = (profile.unix_us(), profile.snapshot().ok_or_else(busy)?);
     let samples = Samples::new(snapshot, unix_us);
-    Ok(Box::new(Computed {
-        columns,
-        len: samples.len(),
-        source: samples,
-        value: Samples::value,
-    }))
+    Ok(Box::new(Computed { columns, len: samples.len(), source: samples, value: Samples::value }))
 }
 
 /// Returns the next samples after one, oldest first, as rows of table `sample`.
@@ -49,10 +44,7 @@ pub(super) fn follow(
 ) -> Followed {
     let snapshot = profile.pool.lock().behind(step.after_id);
     let all = snapshot.len();
-    let first = snapshot
-        .segments
-        .first()
-        .map_or(step.after_id + 1, |it| it.first_id);
+    let first = snapshot.segments.first().map_or(step.after_id + 1, |it| it.first_id);
     let last = first + all as u64 - 1;
     let (mut rows, mut after_id) = (Vec::new(), step.after_id.max(first - 1));
     let samples = snapshot.segments.iter().flat_map(|segment| {
@@ -125,17 +117,12 @@ pub(super) fn lines(
 ) -> Result<Lines, QueryError> {
     let key = question.key.unwrap_or_default();
     let row = report.keys.iter().zip(key);
-    let row: Vec<_> = row
-        .map(|(key, text)| (*key, Wanted::Equals(text.clone())))
-        .collect();
+    let row: Vec<_> = row.map(|(key, text)| (*key, Wanted::Equals(text.clone()))).collect();
     let recent = profile.recent(Some(report.window)).ok_or_else(busy)?;
     let unix_us = profile.unix_us();
     let now = u64::try_from((recent.now_us + unix_us) / 1_000_000).unwrap_or(0);
     let (step, to) = (question.step.max(1), question.span.end.min(now));
-    let from = question
-        .span
-        .start
-        .max(to.saturating_sub(LINE_POINTS_MAX * step));
+    let from = question.span.start.max(to.saturating_sub(LINE_POINTS_MAX * step));
     let from = from - from % step;
     let us = |secs: u64| i64::try_from(secs.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
     let (from_us, step_us) = (us(from) - unix_us, us(step));

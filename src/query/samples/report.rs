@@ -28,9 +28,7 @@ pub(in crate::query) fn columns(report: &SampleReport) -> Vec<Column> {
         false => (key.name(), ColumnType::Text, Unit::None),
     });
     let columns = keys.chain(MEASURES);
-    columns
-        .map(|(name, column_type, unit)| Column::new(name, column_type, unit))
-        .collect()
+    columns.map(|(name, column_type, unit)| Column::new(name, column_type, unit)).collect()
 }
 
 /// A report over samples.

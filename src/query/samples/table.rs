@@ -26,11 +26,7 @@ impl Samples {
             all += it.samples.len();
             all
         });
-        Self {
-            ends: ends.collect(),
-            segments,
-            unix_us,
-        }
+        Self { ends: ends.collect(), segments, unix_us }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -53,10 +53,7 @@ fn flags(own: &ActiveText, report: &ReportStatus) -> String {
 }
 
 pub(super) fn v2_active(look: &StatusSnapshot) -> Vec<Vec<(&'static str, Value<'static>)>> {
-    (1..)
-        .zip(look.listed())
-        .map(|(id, report)| v2_report(look, id, report))
-        .collect()
+    (1..).zip(look.listed()).map(|(id, report)| v2_report(look, id, report)).collect()
 }
 
 fn v2_report(
@@ -86,9 +83,6 @@ fn v2_report(
         ("timers_aggregated", int(flow.timers_counted)),
         ("ru_utime", float(share.map(|share| share.user_secs))),
         ("ru_stime", float(share.map(|share| share.system_secs))),
-        (
-            "last_tick_time",
-            Value::Float(tick_closed_ms as f64 / 1000.0),
-        ),
+        ("last_tick_time", Value::Float(tick_closed_ms as f64 / 1000.0)),
     ]
 }

@@ -15,9 +15,7 @@ pub(in crate::query) const BUILD: &str = concat!("pinbad ", env!("CARGO_PKG_VERS
 /// decoded but not accepted. Those refused because of their sender are in neither.
 pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
     let sum = |of: fn(RejectReason) -> bool| {
-        let counts = RejectReason::ALL
-            .into_iter()
-            .zip(sockets.datagrams_invalid.get());
+        let counts = RejectReason::ALL.into_iter().zip(sockets.datagrams_invalid.get());
         let counts = counts.filter(|(reason, _)| of(*reason));
         counts.map(|(_, count)| count).sum::<u64>()
     };
@@ -56,10 +54,7 @@ pub(super) fn v2_stats(look: &StatusSnapshot) -> Vec<(&'static str, Value<'stati
         ("udp_recv_packets", int(sockets.datagrams_received.get())),
         ("udp_packet_decode_err", int(undecodable)),
         ("udp_packet_send_total", int(sockets.requests_pushed.get())),
-        (
-            "udp_packet_send_err",
-            int(sockets.requests_overwritten.get()),
-        ),
+        ("udp_packet_send_err", int(sockets.requests_overwritten.get())),
         ("udp_ru_utime", user(look.receivers_cpu)),
         ("udp_ru_stime", system(look.receivers_cpu)),
         ("repacker_recv_packets", int(sockets.requests_decoded.get())),

@@ -49,12 +49,7 @@ fn look() -> StatusSnapshot {
     sockets.requests_invalid.add(&invalid);
     let merge = MergeCounters::default();
     merge.requests_merged.add(100);
-    let cpu = |user_secs, system_secs| {
-        Some(CpuTimes {
-            user_secs,
-            system_secs,
-        })
-    };
+    let cpu = |user_secs, system_secs| Some(CpuTimes { user_secs, system_secs });
     StatusSnapshot {
         reports: vec![
             report("by_script", "report1::min_time=1"),
@@ -98,9 +93,7 @@ fn read(
                 Value::Text(text) => text.into_owned().into(),
             };
             let columns = rows.columns().iter().enumerate();
-            columns
-                .map(|(at, it)| (it.name.clone(), cell(at)))
-                .collect()
+            columns.map(|(at, it)| (it.name.clone(), cell(at))).collect()
         })
         .collect()
 }
@@ -131,10 +124,7 @@ fn active_reports_has_pinbas_texts_and_leaves_views_out() {
     assert_eq!(rows[1]["name"], "./pinba/groups");
     assert_eq!(rows[1]["kind"], "tag");
     assert_eq!(rows[1]["use_cnt"], 1);
-    assert_eq!(
-        rows[1]["flags"],
-        "tagged, indexed, folded by memory, no percentiles"
-    );
+    assert_eq!(rows[1]["flags"], "tagged, indexed, folded by memory, no percentiles");
     assert_eq!(rows[2]["type"], "all requests in one row");
     assert_eq!(rows[2]["flags"], "");
 }
@@ -243,10 +233,7 @@ fn only_tables_of_the_daemons_own_can_be_asked_for() {
         assert_eq!(ask(comment), Ok(FormTarget::Table(table)), "{comment}");
     }
     for comment in ["request", "timer", "timertag", "tag"] {
-        assert!(
-            matches!(ask(comment), Err(FormError::Fixed(_))),
-            "{comment}"
-        );
+        assert!(matches!(ask(comment), Err(FormError::Fixed(_))), "{comment}");
     }
     assert!(matches!(ask("report1"), Ok(FormTarget::Report(_))));
     assert_eq!(StatusTable::aliased("active"), Some("active_reports"));

@@ -65,10 +65,7 @@ impl Allowance {
     /// `part` of `whole` of it.
     pub(in crate::report) fn share(&self, part: usize, whole: usize) -> Self {
         let share = |bytes: usize| (bytes as u128 * part as u128 / whole.max(1) as u128) as usize;
-        Self {
-            all: share(self.all),
-            histograms: share(self.histograms),
-        }
+        Self { all: share(self.all), histograms: share(self.histograms) }
     }
 }
 

@@ -142,9 +142,7 @@ impl Aggregate {
             },
             reports: reports.iter().map(|&(report, _)| report).collect(),
             generations: groups.map(|id| self.groups.generation(id)).collect(),
-            closed: closed
-                .map(|it| (it.head, Arc::downgrade(&it.entries)))
-                .collect(),
+            closed: closed.map(|it| (it.head, Arc::downgrade(&it.entries))).collect(),
             running,
             extremes,
         }
@@ -182,10 +180,7 @@ impl Aggregate {
                 false => self.groups.extremes.of(id),
             };
             let key: Vec<u32> = (0..self.scope.group_keys.len()).map(key_id).collect();
-            bytes += key
-                .iter()
-                .map(|&it| 8 + texts.add(it, strings))
-                .sum::<usize>();
+            bytes += key.iter().map(|&it| 8 + texts.add(it, strings)).sum::<usize>();
             groups.push(SavedGroup {
                 id,
                 key,
@@ -206,9 +201,7 @@ impl AggregateCut {
     fn extremes(&self, id: u32, closed: &[(u64, Extremes)]) -> Vec<(u64, Extremes)> {
         let before = closed.iter().filter(|&&(tick, _)| tick < self.saved.tick);
         let running = self.extremes.binary_search_by_key(&id, |&(group, _)| group);
-        let running = running
-            .ok()
-            .map(|at| (self.saved.tick, self.extremes[at].1));
+        let running = running.ok().map(|at| (self.saved.tick, self.extremes[at].1));
         before.copied().chain(running).collect()
     }
 

@@ -35,9 +35,7 @@ impl ActiveText {
             ("tagged", is_tagged),
             ("indexed", !names.is_empty()),
         ];
-        let flags = flags
-            .into_iter()
-            .filter_map(|(flag, is)| is.then_some(flag));
+        let flags = flags.into_iter().filter_map(|(flag, is)| is.then_some(flag));
         let flags: Vec<&str> = flags.collect();
         Self {
             id: id(definition),

@@ -27,10 +27,7 @@ pub(super) fn parse<'a>(
     }
     let is_on = |bound: &Seconds| bound.us_ceil > 0;
     let (min, max) = (min.filter(is_on), max.filter(is_on));
-    if min
-        .zip(max)
-        .is_some_and(|(min, max)| min.us_ceil > max.us_ceil)
-    {
+    if min.zip(max).is_some_and(|(min, max)| min.us_ceil > max.us_ceil) {
         return wrong(section, "min_time is greater than max_time");
     }
     let min = min.map(|min| Filter::MinTime(min.us_ceil));

@@ -17,11 +17,7 @@ pub struct CommentError {
 }
 
 fn shown(part: &str) -> String {
-    if part.is_empty() {
-        "here".to_owned()
-    } else {
-        format!("'{part}'")
-    }
+    if part.is_empty() { "here".to_owned() } else { format!("'{part}'") }
 }
 
 /// A slice of a COMMENT, and the problem with it.

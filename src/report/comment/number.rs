@@ -35,11 +35,7 @@ impl Seconds {
         if whole.len() > 10 {
             return None;
         }
-        let secs: u128 = if whole.is_empty() {
-            0
-        } else {
-            whole.parse().ok()?
-        };
+        let secs: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
         let mut us = secs * 1_000_000;
         let mut unit = 100_000;
         let mut inexact = false;
@@ -53,10 +49,7 @@ impl Seconds {
             return None;
         }
         let us_floor = u64::try_from(us).ok()?;
-        Some(Self {
-            us_floor,
-            us_ceil: us_floor + u64::from(inexact),
-        })
+        Some(Self { us_floor, us_ceil: us_floor + u64::from(inexact) })
     }
 }
 
@@ -84,9 +77,7 @@ pub(in crate::report) fn add_percentile(list: &mut Vec<f64>, percent: f64) -> Re
         return Err(format!("the percentile {percent} is given twice"));
     }
     if list.len() == PERCENTILES_MAX {
-        return Err(format!(
-            "there may be at most {PERCENTILES_MAX} percentiles"
-        ));
+        return Err(format!("there may be at most {PERCENTILES_MAX} percentiles"));
     }
     list.push(percent);
     Ok(())
@@ -100,9 +91,7 @@ pub(in crate::report) fn add_percentile_text(
     list: &mut Vec<f64>,
     text: &str,
 ) -> Result<(), String> {
-    let decimal = text
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let decimal = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let percent = text.parse().ok().filter(|_| decimal).ok_or(
         "a percentile is a number greater than 0 and at most 100, such as 95 or 99.9".to_owned(),
     )?;

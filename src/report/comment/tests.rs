@@ -31,10 +31,7 @@ fn linear(max_us: u64) -> BucketLayout {
 
 fn names(definition: &Definition) -> String {
     let columns = definition.layout.columns().iter();
-    columns
-        .map(|column| column.column.name.as_str())
-        .collect::<Vec<_>>()
-        .join(" ")
+    columns.map(|column| column.column.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 const SUMS: &str = "req_count req_per_sec req_time_total req_time_percent req_time_per_sec \
@@ -92,29 +89,14 @@ fn base_reports_have_pinbas_columns_in_pinbas_order() {
         let comment = format!("report{number}");
         assert_eq!(built_in, (table, comment.as_str()));
         let definition = read(&comment);
-        assert_eq!(
-            names(&definition),
-            format!("{SUMS} {keys} {REST}"),
-            "{comment}"
-        );
-        let fields: Vec<String> = definition
-            .keys
-            .iter()
-            .map(|key| key.source.to_string())
-            .collect();
+        assert_eq!(names(&definition), format!("{SUMS} {keys} {REST}"), "{comment}");
+        let fields: Vec<String> =
+            definition.keys.iter().map(|key| key.source.to_string()).collect();
         assert_eq!(fields.join(" "), keys);
-        assert!(
-            definition
-                .keys
-                .iter()
-                .all(|key| key.missing == Missing::Empty)
-        );
+        assert!(definition.keys.iter().all(|key| key.missing == Missing::Empty));
         assert_eq!(kind(&definition), (Kind::Base, Level::Request));
         let with_percentiles = read(&format!("{comment}:::90,95,99.9"));
-        assert_eq!(
-            names(&with_percentiles),
-            format!("{SUMS} {keys} {REST} p90 p95 p99_9")
-        );
+        assert_eq!(names(&with_percentiles), format!("{SUMS} {keys} {REST} p90 p95 p99_9"));
         assert_eq!(with_percentiles.percentiles, [90.0, 95.0, 99.9]);
     }
 }
@@ -159,11 +141,7 @@ fn tag_reports_have_pinbas_columns_in_pinbas_order() {
         ("rtagN_report:a::95", "hostname tag1_value"),
     ] {
         let definition = read(comment);
-        assert_eq!(
-            names(&definition),
-            format!("{block} {SUMS} {REST} p95"),
-            "{comment}"
-        );
+        assert_eq!(names(&definition), format!("{block} {SUMS} {REST} p95"), "{comment}");
         assert_eq!(kind(&definition), (Kind::RequestTag, Level::Request));
     }
 }
@@ -209,10 +187,7 @@ fn types_follow_the_original_and_lengths_what_is_kept() {
     assert_eq!(of(&base, "script_name"), ColumnType::Varchar(512));
     assert_eq!(of(&base, "hostname"), ColumnType::Varchar(255));
     assert_eq!(of(&base, "status"), ColumnType::Int);
-    assert_eq!(
-        of(&base, "index_value"),
-        ColumnType::Varchar(10 + 255 + 1 + 512)
-    );
+    assert_eq!(of(&base, "index_value"), ColumnType::Varchar(10 + 255 + 1 + 512));
     assert_eq!(of(&base, "p90"), ColumnType::Float);
     let tag = read("tagN_report2:a,__script_name");
     assert_eq!(of(&tag, "hit_count"), ColumnType::Int);
@@ -237,16 +212,9 @@ fn histogram_views_exist_of_every_kind() {
     });
     for (kind, level) in of_kinds.into_iter().chain([("report18", Level::Request)]) {
         let view = read(&format!("hv.{kind}"));
-        assert_eq!(
-            names(&view),
-            "index_value segment time_value cnt percent",
-            "{kind}"
-        );
+        assert_eq!(names(&view), "index_value segment time_value cnt percent", "{kind}");
         assert!(view.layout.is_histogram_view());
-        assert_eq!(
-            view.layout.segments(&Reading::default(), None).is_empty(),
-            kind != "info"
-        );
+        assert_eq!(view.layout.segments(&Reading::default(), None).is_empty(), kind != "info");
         assert_eq!(view.buckets, linear(10_000_000));
         assert_eq!(view.level, level);
         let report = read(kind);
@@ -278,11 +246,7 @@ fn v1_conditions_become_filters() {
         "tag.env=prod,tag.dc=a=b" => vec![tag("env", "prod"), tag("dc", "a=b")];
         "tag.env=,min_time=2" => vec![Filter::MinTime(2_000_000), tag("env", "")];
     ] {
-        assert_eq!(
-            read(&format!("report1::{conditions}:50")).filters,
-            want,
-            "{conditions}"
-        );
+        assert_eq!(read(&format!("report1::{conditions}:50")).filters, want, "{conditions}");
     }
 }
 
@@ -314,10 +278,7 @@ fn repeated_tags_follow_pinba() {
     assert_eq!(occurrence("tag2_report:a,b"), Some(Occurrence::Last));
     assert_eq!(occurrence("tagN_info:a,b"), Some(Occurrence::First));
     assert_eq!(occurrence("rtag2_info:a,b"), Some(Occurrence::First));
-    assert_eq!(
-        occurrence("v2/timer/60/@a/no_percentiles/no_filters"),
-        Some(Occurrence::First)
-    );
+    assert_eq!(occurrence("v2/timer/60/@a/no_percentiles/no_filters"), Some(Occurrence::First));
 }
 
 #[test]
@@ -340,20 +301,14 @@ fn fields_stand_in_for_the_tags_of_their_names() {
         ("__status", Field::Status),
     ] {
         let definition = read(&format!("tag_info:{name}"));
-        assert_eq!(
-            definition.keys[0].source,
-            KeySource::TimerTagOrField(name.to_owned(), field)
-        );
+        assert_eq!(definition.keys[0].source, KeySource::TimerTagOrField(name.to_owned(), field));
     }
     // Request tags are request tags, and other names with bars are names.
     assert_eq!(
         read("rtag_info:__hostname").keys[0].source,
         KeySource::RequestTag("__hostname".to_owned())
     );
-    assert_eq!(
-        read("tag_info:__host").keys[0].source,
-        KeySource::TimerTag("__host".to_owned())
-    );
+    assert_eq!(read("tag_info:__host").keys[0].source, KeySource::TimerTag("__host".to_owned()));
 }
 
 #[test]
@@ -364,16 +319,11 @@ fn v1_kinds_have_the_keys_of_their_v2_counterparts() {
         keys.sort();
         keys
     };
-    let mut pairs = KINDS
-        .map(|(v1, kind, keys)| (v1.to_owned(), kind, keys.to_owned()))
-        .to_vec();
+    let mut pairs = KINDS.map(|(v1, kind, keys)| (v1.to_owned(), kind, keys.to_owned())).to_vec();
     for (number, (_, keys)) in (1..).zip(BASE) {
-        let keys = keys.split(' ').map(|key| {
-            format!(
-                "~{}",
-                key.trim_end_matches("_name").trim_end_matches("name")
-            )
-        });
+        let keys = keys
+            .split(' ')
+            .map(|key| format!("~{}", key.trim_end_matches("_name").trim_end_matches("name")));
         let keys: Vec<_> = keys.collect();
         pairs.push((format!("report{number}"), "request", keys.join(",")));
     }
@@ -403,10 +353,7 @@ fn v2_windows_and_missing_keys() {
     );
     let definition = read("v2/request/60/~host/p99,hv=0:60000:32768,percentiles=50:75/no_filters");
     assert_eq!(definition.percentiles, [99.0, 50.0, 75.0]);
-    assert_eq!(
-        definition.buckets,
-        BucketLayout::v2(0, 60_000, 32_768).unwrap()
-    );
+    assert_eq!(definition.buckets, BucketLayout::v2(0, 60_000, 32_768).unwrap());
 }
 
 #[test]
@@ -433,10 +380,7 @@ fn active_reports_speak_pinba() {
     assert_eq!(report1.flags, "indexed");
     assert_eq!(text("info").id, "8");
     assert_eq!(text("info").flags, "");
-    assert_eq!(
-        text("report18::min_time=1,tag.a=b").id,
-        "26|min_time=1|tag.a=b"
-    );
+    assert_eq!(text("report18::min_time=1,tag.a=b").id, "26|min_time=1|tag.a=b");
     let tag = text("tagN_report2:a,b:max_time=1:50");
     assert_eq!((tag.id.as_str(), tag.kind), ("35|a|b|max_time=1", "tag"));
     assert_eq!(tag.flags, "conditional, tagged, indexed");

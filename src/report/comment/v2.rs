@@ -137,10 +137,7 @@ fn key<'a>(text: &'a str, level: Level, defaults: &Defaults) -> Result<Key, Wron
             _ => Missing::Empty,
         };
         let source = KeySource::Field(field(name)?);
-        return Ok(Key {
-            missing,
-            ..Key::of(source)
-        });
+        return Ok(Key { missing, ..Key::of(source) });
     }
     let tag = |name| checked(name, tag_name(name, defaults));
     let source = match text.strip_prefix('+') {
@@ -152,19 +149,13 @@ fn key<'a>(text: &'a str, level: Level, defaults: &Defaults) -> Result<Key, Wron
             format!("timer tags are keys in v2/timer only; here: {FIELDS}, +<request tag>");
         return wrong(text, problem);
     }
-    Ok(Key {
-        missing: Missing::SkipEmpty,
-        ..Key::of(source)
-    })
+    Ok(Key { missing: Missing::SkipEmpty, ..Key::of(source) })
 }
 
 fn field(name: &str) -> Result<Field, Wrong<'_>> {
     let mut fields = Field::ALL.into_iter();
     let found = fields.find(|field| field.v2_name() == name);
-    found.map_or_else(
-        || wrong(name, format!("no such field; the fields are {FIELDS}")),
-        Ok,
-    )
+    found.map_or_else(|| wrong(name, format!("no such field; the fields are {FIELDS}")), Ok)
 }
 
 fn histogram(section: &str) -> Result<(Vec<f64>, BucketLayout), Wrong<'_>> {
@@ -192,14 +183,8 @@ fn histogram(section: &str) -> Result<(Vec<f64>, BucketLayout), Wrong<'_>> {
     }
     match (buckets, percentiles.is_empty()) {
         (Some(buckets), false) => Ok((percentiles, buckets)),
-        (None, _) => wrong(
-            section,
-            "percentiles need hv=<min ms>:<max ms>:<buckets> too",
-        ),
-        (_, true) => wrong(
-            section,
-            "hv= needs at least one percentile too, such as p95",
-        ),
+        (None, _) => wrong(section, "percentiles need hv=<min ms>:<max ms>:<buckets> too"),
+        (_, true) => wrong(section, "hv= needs at least one percentile too, such as p95"),
     }
 }
 
@@ -253,6 +238,5 @@ fn filters<'a>(
 
 /// Whether a text is a status as the daemon writes it.
 pub(in crate::report) fn is_status(text: &str) -> bool {
-    text.parse::<u32>()
-        .is_ok_and(|status| status.to_string() == text)
+    text.parse::<u32>().is_ok_and(|status| status.to_string() == text)
 }

@@ -63,12 +63,7 @@ fn views_and_fixed_tables_have_their_keys() {
 
 /// The COMMENT of a statement, unquoted as in MySQL.
 fn comment_of(statement: &str) -> String {
-    let quoted = statement
-        .split_once("COMMENT='")
-        .unwrap()
-        .1
-        .strip_suffix("';")
-        .unwrap();
+    let quoted = statement.split_once("COMMENT='").unwrap().1.strip_suffix("';").unwrap();
     quoted.replace("''", "'").replace("\\\\", "\\")
 }
 
@@ -85,29 +80,20 @@ fn every_statement_makes_the_same_report_again() {
     }
     for definition in reports {
         let statement = report(&definition);
-        let again = match read_comment(
-            &definition.name,
-            &comment_of(&statement),
-            &Defaults::default(),
-        ) {
-            Ok(Comment::Report(again)) => *again,
-            other => panic!("{statement}: {other:?}"),
-        };
+        let again =
+            match read_comment(&definition.name, &comment_of(&statement), &Defaults::default()) {
+                Ok(Comment::Report(again)) => *again,
+                other => panic!("{statement}: {other:?}"),
+            };
         assert_eq!(again, definition, "{statement}");
-        assert_eq!(
-            statement.matches("\n  `").count(),
-            definition.layout.columns().len()
-        );
+        assert_eq!(statement.matches("\n  `").count(), definition.layout.columns().len());
     }
 }
 
 #[test]
 fn long_texts_still_make_a_table_that_can_be() {
-    let defaults = Defaults {
-        script_name_bytes_max: 16_384,
-        text_bytes_max: 4096,
-        ..Defaults::default()
-    };
+    let defaults =
+        Defaults { script_name_bytes_max: 16_384, text_bytes_max: 4096, ..Defaults::default() };
     let tags: Vec<String> = (0..15).map(|at| format!("t{at}")).collect();
     let comment = format!("tagN_report:{}", tags.join(","));
     let Ok(Comment::Report(definition)) = read_comment("t", &comment, &defaults) else {
@@ -139,10 +125,8 @@ fn for_a_mariadb_in_front_the_table_says_where_it_is() {
         "ENGINE=FEDERATED DEFAULT CHARSET=utf8mb4 CONNECTION='mysql://it''s@127.0.0.1:33306/pinba/request';"
     );
     let report = read("tag_report:group::95");
-    let (pinba, federated) = (
-        super::report(&report).pinba(),
-        super::report(&report).federated(server),
-    );
+    let (pinba, federated) =
+        (super::report(&report).pinba(), super::report(&report).federated(server));
     assert_eq!(
         pinba.rsplit_once(") ENGINE").unwrap().0,
         federated.rsplit_once(") ENGINE").unwrap().0

@@ -23,10 +23,7 @@ pub(in crate::report) struct GroupExtremes {
 
 impl GroupExtremes {
     pub(super) fn new(are_kept: bool) -> Self {
-        Self {
-            are_kept,
-            ..Self::default()
-        }
+        Self { are_kept, ..Self::default() }
     }
 
     /// The extremes of a group by closed tick.

@@ -62,10 +62,7 @@ pub(in crate::report) struct Slot {
 
 impl Slot {
     pub(in crate::report) fn totals(&self) -> Totals {
-        Totals {
-            unmeasured: self.unmeasured.into(),
-            ..self.sums.totals()
-        }
+        Totals { unmeasured: self.unmeasured.into(), ..self.sums.totals() }
     }
 
     /// Bytes on the heap.

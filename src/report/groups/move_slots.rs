@@ -31,12 +31,7 @@ impl Groups {
     /// Upper bound of the bytes for closing slot `at`: its entry, and the growth of the group's
     /// histogram.
     pub(in crate::report) fn closing_bytes(&self, at: usize) -> usize {
-        let Slot {
-            group,
-            sums,
-            histogram,
-            ..
-        } = &self.slots[at];
+        let Slot { group, sums, histogram, .. } = &self.slots[at];
         let count = varint::bytes(sums.hits | u64::from(sums.requests));
         let entry = 8 + 9 * varint::bytes(sums.widest()) + histogram.len() * (3 + count);
         let closed = &self.groups[*group as usize].histogram;

@@ -55,11 +55,7 @@ impl Sample {
     #[inline]
     pub(crate) fn new(bucket: u32, count: u32) -> Self {
         let fits = u64::from(count) <= COUNT_MAX;
-        Self(if fits {
-            bucket << COUNT_BITS | count
-        } else {
-            0
-        })
+        Self(if fits { bucket << COUNT_BITS | count } else { 0 })
     }
 
     /// Whether it represents any samples.
@@ -121,9 +117,7 @@ impl Histogram {
     #[inline]
     pub(crate) fn add(&mut self, bucket: u32, count: u64) {
         if let Self::Dense(dense) = self
-            && let Some(has) = dense
-                .counts
-                .get_mut(bucket.wrapping_sub(dense.first) as usize)
+            && let Some(has) = dense.counts.get_mut(bucket.wrapping_sub(dense.first) as usize)
             && let Ok(sum) = u32::try_from(u64::from(*has) + count)
         {
             dense.used += u32::from(*has == 0);
@@ -161,10 +155,7 @@ impl Histogram {
                 }
             }
             Self::Dense(dense) => {
-                let (used, last) = (
-                    dense.used as usize,
-                    dense.first as usize + dense.counts.len(),
-                );
+                let (used, last) = (dense.used as usize, dense.first as usize + dense.counts.len());
                 let is_outside = bucket < dense.first || bucket as usize >= last;
                 let (low, high) = self.span_with(bucket);
                 if is_outside && high - low < (used + 1) * PLACES_PER_BUCKET {
@@ -266,11 +257,7 @@ impl Histogram {
         for (bucket, count) in self.iter() {
             counts[bucket as usize - low] = count as u32;
         }
-        *self = Self::Dense(Dense {
-            counts,
-            first: low as u32,
-            used: self.len() as u32,
-        });
+        *self = Self::Dense(Dense { counts, first: low as u32, used: self.len() as u32 });
     }
 
     /// Makes it sorted; returns false if its counts do not fit.

@@ -28,10 +28,9 @@ impl Rank {
     pub fn percent(percent: f64, rounding: Rounding) -> Option<Self> {
         // Nearest integer number of millionths, so that 99.9 is 99.9 and not the float below it.
         let millionths = (percent * 1e6).round();
-        (1.0..=1e8).contains(&millionths).then_some(Self {
-            millionths: millionths as u32,
-            rounding,
-        })
+        (1.0..=1e8)
+            .contains(&millionths)
+            .then_some(Self { millionths: millionths as u32, rounding })
     }
 
     /// The position (from 1) of the sample at this rank among `count` samples in ascending order.
@@ -65,10 +64,7 @@ impl Ranks {
         let is_mixed = ranks.windows(2).any(|it| it[0].rounding != it[1].rounding);
         let mut ascending: Vec<(usize, Rank)> = ranks.into_iter().enumerate().collect();
         ascending.sort_by_key(|(_, rank)| rank.millionths);
-        Self {
-            ascending,
-            is_mixed,
-        }
+        Self { ascending, is_mixed }
     }
 
     /// Number of ranks.

@@ -51,10 +51,7 @@ fn linear_buckets_give_the_vectors_of_pinba() {
         (&vec![(10_000_000, 1)], down(99.0), 10.0),
     ] {
         let got = quantile(&layout, samples, rank);
-        assert!(
-            (got - want).abs() < 1e-6,
-            "{samples:?} {rank:?}: {got} instead of {want}"
-        );
+        assert!((got - want).abs() < 1e-6, "{samples:?} {rank:?}: {got} instead of {want}");
     }
 }
 
@@ -83,12 +80,7 @@ fn nothing_is_zero_and_too_little_is_the_upper_end() {
     assert_eq!(linear.quantile(down(99.0), 0, []), 0.0);
     assert_eq!(linear.quantile(down(99.0), 10, [(0, 1)]), 10.0);
     assert_eq!(BucketLayout::LogLinear.quantile(down(99.0), 0, []), 0.0);
-    assert_eq!(
-        BucketLayout::v2(100, 200, 100)
-            .unwrap()
-            .quantile(up(99.0), 0, []),
-        0.1
-    );
+    assert_eq!(BucketLayout::v2(100, 200, 100).unwrap().quantile(up(99.0), 0, []), 0.1);
 }
 
 #[test]
@@ -105,11 +97,7 @@ fn ranks_are_exact() {
         (95.0, 0, 1, 1),
         (16.1, 1000, 161, 161),
     ] {
-        assert_eq!(
-            down(percent).target(count),
-            floor,
-            "{percent}% of {count}, down"
-        );
+        assert_eq!(down(percent).target(count), floor, "{percent}% of {count}, down");
         assert_eq!(up(percent).target(count), ceil, "{percent}% of {count}, up");
     }
     for percent in [0.0, -1.0, 100.1, 101.0, f64::NAN, f64::INFINITY, 1e-9] {
@@ -134,10 +122,7 @@ fn log_linear_buckets_are_seamless() {
         next = low + width;
     }
     assert_eq!(next, TIME_US_MAX + 1);
-    assert_eq!(
-        BucketLayout::LogLinear.bucket(u64::MAX),
-        LOG_LINEAR_BUCKETS - 1
-    );
+    assert_eq!(BucketLayout::LogLinear.bucket(u64::MAX), LOG_LINEAR_BUCKETS - 1);
 }
 
 #[test]
@@ -149,14 +134,8 @@ fn log_linear_answers_are_within_a_hundredth_of_the_sample() {
         let us = rng.random_range(0..=TIME_US_MAX) >> rng.random_range(0..51);
         let got = quantile(&BucketLayout::LogLinear, &[(us, 1)], down(50.0)) * 1e6;
         let error = (got - us as f64).abs() / (us as f64).max(1.0);
-        assert!(
-            error <= 1.0 / 128.0 + 1e-12,
-            "seed {seed}: {us} us became {got}"
-        );
-        assert!(
-            us >= 128 || error < 1e-12,
-            "seed {seed}: {us} us is not exact"
-        );
+        assert!(error <= 1.0 / 128.0 + 1e-12, "seed {seed}: {us} us became {got}");
+        assert!(us >= 128 || error < 1e-12, "seed {seed}: {us} us is not exact");
     }
 }
 
@@ -169,11 +148,7 @@ fn percentiles_are_near_the_sample_at_their_rank() {
     let shapes: [fn(&mut StdRng) -> u64; 4] = [
         |rng| rng.random_range(0..2_000_000),
         |rng| {
-            if rng.random_bool(0.7) {
-                rng.random_range(900..1100)
-            } else {
-                5_000_000
-            }
+            if rng.random_bool(0.7) { rng.random_range(900..1100) } else { 5_000_000 }
         },
         // Heavy tail, up to hours: the inverse of a uniform, cubed.
         |rng| ((1.0 / rng.random_range(0.001..1.0_f64)).powi(3) * 40.0) as u64,
@@ -214,16 +189,8 @@ fn many_ranks_in_one_walk_come_in_column_order() {
     ] {
         let ranks = [99.9, 5.0, 100.0, 50.0, 50.5].map(up).to_vec();
         let mut out = vec![-1.0];
-        layout.quantiles(
-            &Ranks::new(ranks.clone()),
-            1000,
-            histogram(&layout, &samples),
-            &mut out,
-        );
-        let alone: Vec<f64> = ranks
-            .iter()
-            .map(|rank| quantile(&layout, &samples, *rank))
-            .collect();
+        layout.quantiles(&Ranks::new(ranks.clone()), 1000, histogram(&layout, &samples), &mut out);
+        let alone: Vec<f64> = ranks.iter().map(|rank| quantile(&layout, &samples, *rank)).collect();
         assert_eq!(out[0], -1.0, "what was there stays");
         assert_eq!(out[1..], alone, "{layout}");
         assert!(out[2] < out[4] && out[4] < out[5] && out[5] < out[1] && out[1] <= out[3]);
@@ -238,14 +205,10 @@ fn ranks_of_both_roundings_mean_the_same_sample_as_alone() {
     let pairs = histogram(&BucketLayout::LogLinear, &samples);
     BucketLayout::LogLinear.quantiles(&Ranks::new(ranks.clone()), 5, pairs, &mut out);
     let alone = ranks.iter();
-    let alone: Vec<f64> = alone
-        .map(|rank| quantile(&BucketLayout::LogLinear, &samples, *rank))
-        .collect();
+    let alone: Vec<f64> =
+        alone.map(|rank| quantile(&BucketLayout::LogLinear, &samples, *rank)).collect();
     assert_eq!(out, alone);
-    assert!(
-        out[2] > out[1],
-        "94 % up is a later sample than 95 % down: {out:?}"
-    );
+    assert!(out[2] > out[1], "94 % up is a later sample than 95 % down: {out:?}");
 }
 
 #[test]
@@ -262,20 +225,14 @@ fn what_the_longest_reaches_is_never_above_it_and_in_its_bucket() {
             let count = 1 + next(if round % 2 == 0 { 4 } else { 200 });
             let most = 10_u64.pow(1 + next(8) as u32);
             let samples: Vec<(u64, u64)> = (0..count).map(|_| (next(most), 1 + next(3))).collect();
-            let sum = samples
-                .iter()
-                .map(|(us, count)| u128::from(us * count))
-                .sum();
+            let sum = samples.iter().map(|(us, count)| u128::from(us * count)).sum();
             let longest = samples.iter().map(|it| it.0).max().unwrap();
             let pairs = histogram(&layout, &samples);
             let ends = |bucket| layout.ends(bucket);
             let reached = BucketLayout::longest_at_least(sum, pairs, ends).unwrap();
             let (low, _) = layout.ends(layout.bucket(longest));
             let reached = (reached * 1e6).round() as u64;
-            assert!(
-                (low..=longest).contains(&reached),
-                "{layout}: {reached}, longest {longest}"
-            );
+            assert!((low..=longest).contains(&reached), "{layout}: {reached}, longest {longest}");
             if samples.len() == 1 && longest < 10_000_000 {
                 assert_eq!(reached, longest, "{layout}: of one time it is that time");
             }
@@ -323,18 +280,9 @@ fn v2_percentiles_do_not_add_the_minimum_again() {
     let layout = BucketLayout::v2(100, 1100, 100).unwrap();
     // Two items in (190, 200] ms, one below, one above.
     let samples = [(1, 1), (195_000, 2), (5_000_000, 1)];
-    for (percent, want) in [
-        (25.0, 0.1),
-        (50.0, 0.195),
-        (75.0, 0.2),
-        (76.0, 1.1),
-        (100.0, 1.1),
-    ] {
+    for (percent, want) in [(25.0, 0.1), (50.0, 0.195), (75.0, 0.2), (76.0, 1.1), (100.0, 1.1)] {
         let got = quantile(&layout, &samples, up(percent));
-        assert!(
-            (got - want).abs() < 1e-9,
-            "p{percent}: {got} instead of {want}"
-        );
+        assert!((got - want).abs() < 1e-9, "p{percent}: {got} instead of {want}");
     }
     // p100 is the upper edge of the highest bucket in use if nothing is above the range.
     let got = quantile(&layout, &[(195_000, 2)], up(100.0));
@@ -343,26 +291,12 @@ fn v2_percentiles_do_not_add_the_minimum_again() {
 
 #[test]
 fn v2_text_has_its_sentinels_last() {
-    let BucketLayout::V2(buckets) = BucketLayout::v2(100, 1100, 100).unwrap() else {
-        panic!()
-    };
+    let BucketLayout::V2(buckets) = BucketLayout::v2(100, 1100, 100).unwrap() else { panic!() };
     let layout = BucketLayout::V2(buckets);
-    let rows = histogram(
-        &layout,
-        &[(1, 4), (95_000, 1), (195_000, 2), (5_000_000, 3)],
-    );
-    assert_eq!(
-        buckets.text(&rows, ":"),
-        "hv=100:1100:100;values=[10:1, 20:2, min:4, max:3]"
-    );
-    assert_eq!(
-        buckets.text(&rows[..1], ":"),
-        "hv=100:1100:100;values=[min:4]"
-    );
-    assert_eq!(
-        buckets.text(&rows[1..3], ": "),
-        "hv=100:1100:100;values=[10: 1, 20: 2]"
-    );
+    let rows = histogram(&layout, &[(1, 4), (95_000, 1), (195_000, 2), (5_000_000, 3)]);
+    assert_eq!(buckets.text(&rows, ":"), "hv=100:1100:100;values=[10:1, 20:2, min:4, max:3]");
+    assert_eq!(buckets.text(&rows[..1], ":"), "hv=100:1100:100;values=[min:4]");
+    assert_eq!(buckets.text(&rows[1..3], ": "), "hv=100:1100:100;values=[10: 1, 20: 2]");
     assert_eq!(buckets.text(&[], ":"), "hv=100:1100:100;values=[]");
 }
 
@@ -388,12 +322,5 @@ fn layouts_that_cannot_be_are_refused() {
     assert!(BucketLayout::v2(0, 60_000, 32_768).is_ok());
     // Even hand-made linear layouts have a bucket for everything.
     assert_eq!(BucketLayout::Linear { max_us: 0, size: 0 }.bucket(5), 0);
-    assert!(
-        BucketLayout::Linear {
-            max_us: u64::MAX,
-            size: 9
-        }
-        .bucket(u64::MAX - 1)
-            < 9
-    );
+    assert!(BucketLayout::Linear { max_us: u64::MAX, size: 9 }.bucket(u64::MAX - 1) < 9);
 }

@@ -33,10 +33,7 @@ impl LayoutBuilder<'_> {
             (Kind::Native, _) => "native/request",
             (kind, _) => kind.name(),
         };
-        ColumnLayout {
-            columns: self.columns(name),
-            view: None,
-        }
+        ColumnLayout { columns: self.columns(name), view: None }
     }
 
     /// The columns of its histogram view, which has linear buckets.
@@ -49,10 +46,7 @@ impl LayoutBuilder<'_> {
                 Level::Packet | Level::Request => Measure::Requests,
             },
         };
-        ColumnLayout {
-            columns: self.columns("hv"),
-            view: Some(view),
-        }
+        ColumnLayout { columns: self.columns("hv"), view: Some(view) }
     }
 
     fn is_v2(&self) -> bool {

@@ -71,12 +71,7 @@ impl Cell {
             }
             _ => return None,
         };
-        Some(Quotient {
-            measure,
-            factor,
-            divisor,
-            of_nothing,
-        })
+        Some(Quotient { measure, factor, divisor, of_nothing })
     }
 }
 

@@ -24,11 +24,7 @@ enum Given {
 use Given::{Other, Status, Text};
 
 fn reading(rows: &[(&[Given], Totals)]) -> Reading {
-    let mut reading = Reading {
-        window_secs: 60.0,
-        covered_secs: 10,
-        ..Reading::default()
-    };
+    let mut reading = Reading { window_secs: 60.0, covered_secs: 10, ..Reading::default() };
     for (keys, totals) in rows {
         reading.keys = keys.len();
         for key in *keys {
@@ -36,10 +32,7 @@ fn reading(rows: &[(&[Given], Totals)]) -> Reading {
                 Text(text) => {
                     let at = u32::try_from(reading.text.len()).unwrap();
                     reading.text.push_str(text);
-                    KeyCell::Text {
-                        at,
-                        len: u32::try_from(text.len()).unwrap(),
-                    }
+                    KeyCell::Text { at, len: u32::try_from(text.len()).unwrap() }
                 }
                 Status(status) => KeyCell::Status(*status),
                 Other => KeyCell::Other,
@@ -150,15 +143,8 @@ fn index_values_are_pinbas() {
         assert_eq!(value, Value::Text(want.into()), "{comment}");
         // The view of the same report finds the row by that text.
         let view = read(&format!("hv.{comment}"));
-        assert!(
-            !view.layout.segments(&reading, Some(want)).is_empty(),
-            "hv.{comment}"
-        );
-        assert!(
-            view.layout
-                .segments(&reading, Some("no such row"))
-                .is_empty()
-        );
+        assert!(!view.layout.segments(&reading, Some(want)).is_empty(), "hv.{comment}");
+        assert!(view.layout.segments(&reading, Some("no such row")).is_empty());
         assert!(view.layout.segments(&reading, None).is_empty());
     }
 }
@@ -166,10 +152,8 @@ fn index_values_are_pinbas() {
 #[test]
 fn base_rows_are_computed_as_pinba_documents_them() {
     let definition = read("report9:::90,99.9");
-    let mut reading = reading(&[
-        (&[Text("/a"), Status(200)], TOTALS),
-        (&[Text("/b"), Status(500)], MORE),
-    ]);
+    let mut reading =
+        reading(&[(&[Text("/a"), Status(200)], TOTALS), (&[Text("/b"), Status(500)], MORE)]);
     reading.ranks = 3;
     reading.quantiles = vec![0.125, 0.5, 0.75, f64::NAN, f64::NAN, f64::NAN];
     assert_eq!(
@@ -202,18 +186,9 @@ fn info_and_rows_of_nothing() {
     let more = definition.read_as(&Columns::Extended(vec![95.0]), &Defaults::default());
     let layout = more.unwrap().layout;
     let added = &layout.columns()[layout.position("traffic_total").unwrap()].column;
-    assert_eq!(
-        (added.column_type, added.unit),
-        (ColumnType::Double, Unit::Kib)
-    );
+    assert_eq!((added.column_type, added.unit), (ColumnType::Double, Unit::Kib));
     // Shares of nothing: 0 in v1, NULL in v2.
-    let none = reading(&[(
-        &[Text("")],
-        Totals {
-            requests: 1,
-            ..Totals::ZERO
-        },
-    )]);
+    let none = reading(&[(&[Text("")], Totals { requests: 1, ..Totals::ZERO })]);
     let v1 = row(&read("report1"), &none, 0);
     assert!(v1.contains(&"req_time_percent=0f".to_owned()), "{v1:?}");
     let v2 = read("v2/request/60/~script/no_percentiles/no_filters");
@@ -251,10 +226,8 @@ fn timer_rows_and_the_row_of_the_others() {
 #[test]
 fn v2_rows_divide_by_the_window_and_count_bytes() {
     let definition = read("v2/request/60/~status,+env/hv=0:100:100,p50/no_filters");
-    let mut reading = reading(&[
-        (&[Status(200), Text("prod")], TOTALS),
-        (&[Status(404), Text("test")], MORE),
-    ]);
+    let mut reading =
+        reading(&[(&[Status(200), Text("prod")], TOTALS), (&[Status(404), Text("test")], MORE)]);
     reading.ranks = 2;
     reading.quantiles = vec![0.1, 0.15, 0.2, 0.25];
     reading.histograms = vec![vec![(0, 2), (7, 17), (BUCKET_MAX, 1)], vec![]];
@@ -294,19 +267,12 @@ fn native_rows_have_what_neither_original_has() {
         r#"{"name": "n", "level": "request", "keys": ["status", "+env"], "percentiles": [99.9]}"#,
     );
     assert!(definition.extremes);
-    let mut reading = reading(&[
-        (&[Status(200), Text("prod")], TOTALS),
-        (&[Other, Other], MORE),
-    ]);
+    let mut reading = reading(&[(&[Status(200), Text("prod")], TOTALS), (&[Other, Other], MORE)]);
     reading.ranks = 2;
     // The middle of the last bucket lies beyond the longest time.
     reading.quantiles = vec![0.1, 0.151, 0.1, 0.2];
     reading.extremes = vec![
-        Extremes {
-            time_min: 10,
-            time_max: 150_000,
-            memory_peak_max: 4096,
-        },
+        Extremes { time_min: 10, time_max: 150_000, memory_peak_max: 4096 },
         Extremes::default(),
     ];
     assert_eq!(
@@ -324,12 +290,8 @@ fn native_rows_have_what_neither_original_has() {
         r#"{"name": "n", "level": "timer",
             "keys": ["script_name", "@group", "@value_min", "@__status", "+x"]}"#,
     );
-    let names: Vec<&str> = timers
-        .layout
-        .columns()
-        .iter()
-        .map(|column| column.column.name.as_str())
-        .collect();
+    let names: Vec<&str> =
+        timers.layout.columns().iter().map(|column| column.column.name.as_str()).collect();
     assert_eq!(
         names.join(" "),
         "script_name timer_group timer_timer_value_min timer___status tag_x \
@@ -384,44 +346,25 @@ fn only_what_is_shown_is_wanted() {
     let report1 = read("report1:::90").layout;
     assert!(keeps_histograms(&report1));
     assert_eq!(report1.want([0, 1]), Want::default());
-    let keys = Want {
-        keys: true,
-        ..Want::default()
-    };
+    let keys = Want { keys: true, ..Want::default() };
     assert_eq!(read("report3").layout.want([14]), keys);
-    let quantiles = Want {
-        quantiles: true,
-        ..Want::default()
-    };
+    let quantiles = Want { quantiles: true, ..Want::default() };
     let median = report1.position("req_time_median").unwrap();
     assert_eq!(report1.want([median]), quantiles);
     let v2 = read("v2/packet/60/no_keys/hv=0:100:100,p50/no_filters").layout;
-    let histograms = Want {
-        histograms: true,
-        ..Want::default()
-    };
+    let histograms = Want { histograms: true, ..Want::default() };
     assert_eq!(v2.want([8]), histograms);
     let without = read("v2/packet/60/no_keys/no_percentiles/no_filters").layout;
     assert!(!keeps_histograms(&without));
     let view = read("hv.report1").layout;
     assert!(keeps_histograms(&view));
-    assert_eq!(
-        view.want([]),
-        Want {
-            histograms: true,
-            ..keys
-        }
-    );
+    assert_eq!(view.want([]), Want { histograms: true, ..keys });
 }
 
 #[test]
 fn sums_past_64_bits_are_still_shown() {
-    let huge = Totals {
-        time: u128::from(u64::MAX) + 1,
-        traffic: 1 << 70,
-        requests: 1,
-        ..Totals::ZERO
-    };
+    let huge =
+        Totals { time: u128::from(u64::MAX) + 1, traffic: 1 << 70, requests: 1, ..Totals::ZERO };
     let definition = read("v2/request/60/~host/no_percentiles/no_filters");
     let reading = reading(&[(&[Text("h")], huge)]);
     let row = row(&definition, &reading, 0).join(" ");

@@ -74,17 +74,11 @@ impl FilterForm {
             Pattern::StartsWith(value) => format!("{key}={value}*"),
         };
         // Lengths were checked when the filter was created.
-        let any_length = Defaults {
-            text_bytes_max: u16::MAX,
-            ..Defaults::default()
-        };
+        let any_length = Defaults { text_bytes_max: u16::MAX, ..Defaults::default() };
         if read_text(&text, Level::Timer, &any_length).as_ref() == Ok(filter) {
             return Self::Text(text);
         }
-        let mut table = FilterTable {
-            key: Some(key),
-            ..FilterTable::default()
-        };
+        let mut table = FilterTable { key: Some(key), ..FilterTable::default() };
         match pattern {
             Pattern::Equals(value) => table.equals = Some(value.clone()),
             Pattern::Differs(value) => table.differs = Some(value.clone()),
@@ -112,9 +106,7 @@ fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, St
             .ok_or_else(|| format!("'{text}': max_time takes =, <= or <, then seconds"))?;
         return max_time(value, exclusive);
     }
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("'{text}': {FILTERS}"))?;
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}': {FILTERS}"))?;
     let (key, pattern) = match (key.strip_suffix('!'), value.strip_suffix('*')) {
         (None, None) => (key, Pattern::Equals(value.to_owned())),
         (None, Some(prefix)) => (key, Pattern::StartsWith(prefix.to_owned())),
@@ -156,13 +148,7 @@ fn read_table(table: &FilterTable, level: Level, defaults: &Defaults) -> Result<
         table.starts_with.clone().map(Pattern::StartsWith),
     ];
     let mut patterns = patterns.into_iter().flatten();
-    match (
-        table.min_time,
-        table.max_time,
-        &table.key,
-        patterns.next(),
-        patterns.next(),
-    ) {
+    match (table.min_time, table.max_time, &table.key, patterns.next(), patterns.next()) {
         (Some(secs), None, None, None, _) => min_time(&secs.to_string(), exclusive),
         (None, Some(secs), None, None, _) => max_time(&secs.to_string(), exclusive),
         (None, None, Some(key), Some(pattern), None) if table.exclusive.is_none() => {
@@ -178,20 +164,12 @@ fn read_table(table: &FilterTable, level: Level, defaults: &Defaults) -> Result<
 
 fn min_time(text: &str, exclusive: bool) -> Result<Filter, String> {
     let seconds = seconds(text)?;
-    Ok(Filter::MinTime(if exclusive {
-        seconds.us_floor + 1
-    } else {
-        seconds.us_ceil
-    }))
+    Ok(Filter::MinTime(if exclusive { seconds.us_floor + 1 } else { seconds.us_ceil }))
 }
 
 fn max_time(text: &str, exclusive: bool) -> Result<Filter, String> {
     let seconds = seconds(text)?;
-    Ok(Filter::TimeBelow(if exclusive {
-        seconds.us_ceil
-    } else {
-        seconds.us_floor + 1
-    }))
+    Ok(Filter::TimeBelow(if exclusive { seconds.us_ceil } else { seconds.us_floor + 1 }))
 }
 
 fn seconds(text: &str) -> Result<Seconds, String> {

@@ -82,8 +82,6 @@ pub(super) fn read_source(
     } else if level == Level::Timer {
         Ok(KeySource::timer_tag(&name))
     } else {
-        Err(format!(
-            "'{text}': timer tags are for reports of level timer only"
-        ))
+        Err(format!("'{text}': timer tags are for reports of level timer only"))
     }
 }

@@ -81,14 +81,13 @@ impl WindowForm {
     pub(super) fn read(&self) -> Result<Duration, String> {
         let allowed = Duration::from_secs(1)..=Duration::from_secs(WINDOW_SECS_MAX);
         let read = parse_duration(&self.0).ok();
-        read.filter(|window| allowed.contains(window))
-            .ok_or_else(|| {
-                format!(
-                    "'{}': a window is a time such as 60s, 15m, 24h or 7d, from 1s to {}d",
-                    self.0.trim(),
-                    WINDOW_SECS_MAX / 86_400
-                )
-            })
+        read.filter(|window| allowed.contains(window)).ok_or_else(|| {
+            format!(
+                "'{}': a window is a time such as 60s, 15m, 24h or 7d, from 1s to {}d",
+                self.0.trim(),
+                WINDOW_SECS_MAX / 86_400
+            )
+        })
     }
 }
 

@@ -82,10 +82,7 @@ fn toml_and_json_say_the_same() {
     );
     assert_eq!(from_toml, from_json);
     let definition = from_json.definition(&Defaults::default()).unwrap();
-    assert_eq!(
-        (definition.kind, definition.level),
-        (Kind::Native, Level::Timer)
-    );
+    assert_eq!((definition.kind, definition.level), (Kind::Native, Level::Timer));
     assert_eq!(definition.window, Duration::from_secs(600));
     assert_eq!(definition.percentiles, [50.0, 99.9]);
     let (field, tag) = (KeySource::Field, KeySource::TimerTag);
@@ -95,11 +92,7 @@ fn toml_and_json_say_the_same() {
         tag("group".to_owned()) => Missing::Empty, Occurrence::First;
         tag("g2".to_owned()) => Missing::Skip, Occurrence::Last;
     ];
-    let keys = keys.map(|(source, missing, occurrence)| Key {
-        source,
-        occurrence,
-        missing,
-    });
+    let keys = keys.map(|(source, missing, occurrence)| Key { source, occurrence, missing });
     assert_eq!(definition.keys, keys);
     assert_eq!(
         definition.filters,
@@ -167,9 +160,8 @@ fn assert_round_trip(definition: &Definition) {
 
 #[test]
 fn every_comment_is_a_form() {
-    let mut comments: Vec<String> = builtin::comments()
-        .map(|(_, comment)| comment.to_owned())
-        .collect();
+    let mut comments: Vec<String> =
+        builtin::comments().map(|(_, comment)| comment.to_owned()).collect();
     for kind in KINDS.iter().filter(|kind| kind.tags != Tags::None) {
         let tags = ["", "a", "a,b", "a,b,__hostname"][kind.tags as usize];
         comments.push(format!("{}:{tags}", kind.name));
@@ -179,9 +171,8 @@ fn every_comment_is_a_form() {
             true => base.clone(),
             false => format!("{base}:"),
         };
-        comments.push(format!(
-            "{open}:min_time=0.5,max_time=1.000001,tag.env=prod*,tag.a=b!:50,99.9"
-        ));
+        comments
+            .push(format!("{open}:min_time=0.5,max_time=1.000001,tag.env=prod*,tag.a=b!:50,99.9"));
         comments.push(format!("{open}:histogram_max_time=60:50"));
     }
     comments.extend(
@@ -220,11 +211,8 @@ fn native_reports_survive_as_a_comment() {
 
 #[test]
 fn windows_and_layouts_are_read() {
-    let window = |text: &str| {
-        define(&format!(
-            r#"{{"name": "n", "level": "packet", "window": {text}}}"#
-        ))
-    };
+    let window =
+        |text: &str| define(&format!(r#"{{"name": "n", "level": "packet", "window": {text}}}"#));
     for (text, secs, shown) in [
         (r#""60s""#, 60.0, "1m"),
         (r#""90s""#, 90.0, "90s"),
@@ -245,10 +233,8 @@ fn windows_and_layouts_are_read() {
         assert_has!(error => "15m"; "{text}");
     }
     let buckets = |text: &str| {
-        define(&format!(
-            r#"{{"name": "n", "level": "packet", "histogram": "{text}"}}"#
-        ))
-        .map(|definition| definition.buckets)
+        define(&format!(r#"{{"name": "n", "level": "packet", "histogram": "{text}"}}"#))
+            .map(|definition| definition.buckets)
     };
     for (text, layout) in cases![
         "log-linear" => BucketLayout::LogLinear;
@@ -266,10 +252,7 @@ fn windows_and_layouts_are_read() {
 
 #[test]
 fn errors_name_the_part() {
-    let nineteen = (1..=19)
-        .map(|tag| format!("\"+t{tag}\""))
-        .collect::<Vec<_>>()
-        .join(",");
+    let nineteen = (1..=19).map(|tag| format!("\"+t{tag}\"")).collect::<Vec<_>>().join(",");
     let nineteen = format!(r#"{{"name": "n", "level": "request", "keys": [{nineteen}]}}"#);
     for (form, want) in cases![
         r#"{"name": "n"}"# => "give either comment, or level";

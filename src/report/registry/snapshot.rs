@@ -37,9 +37,8 @@ impl Reports {
         let aggregates = aggregates.filter_map(|(at, aggregate)| {
             let aggregate = aggregate.as_ref().filter(|it| !it.is_filling)?;
             let of_aggregate = self.entries.iter().filter(|entry| entry.aggregate == at);
-            let reports: Vec<_> = of_aggregate
-                .map(|entry| (entry.report, entry.definition.name.as_str()))
-                .collect();
+            let reports: Vec<_> =
+                of_aggregate.map(|entry| (entry.report, entry.definition.name.as_str())).collect();
             Some(aggregate.cut(at, &reports))
         });
         ReportsCut {
@@ -133,20 +132,12 @@ impl ReportsRestore {
                 None => "it is not defined any more",
                 Some(at) if saved.scope.serves(&self.remaining[at].0) => {
                     let (definition, defined_by) = self.remaining.remove(at);
-                    wanted.push(Wanted {
-                        place,
-                        definition,
-                        defined_by,
-                        rows: Vec::new(),
-                    });
+                    wanted.push(Wanted { place, definition, defined_by, rows: Vec::new() });
                     continue;
                 }
                 Some(_) => "it is defined otherwise now: filled from the raw requests instead",
             };
-            self.not_restored.push(NotRestored {
-                report: name.clone(),
-                reason,
-            });
+            self.not_restored.push(NotRestored { report: name.clone(), reason });
         }
         if !wanted.is_empty() {
             let limit = reports.budget.limit;
@@ -212,8 +203,7 @@ impl ReportsRestore {
     pub fn finish(mut self, reports: &mut Reports, pool: &mut Pool) -> Vec<NotRestored> {
         self.end_aggregate(reports, pool);
         reports.now_ms = self.now_ms;
-        self.remaining
-            .sort_by_key(|(definition, _)| std::cmp::Reverse(definition.keys.len()));
+        self.remaining.sort_by_key(|(definition, _)| std::cmp::Reverse(definition.keys.len()));
         for (definition, by) in self.remaining {
             let mut filling = reports.define(definition.into(), by, pool);
             while let Some(rest) = filling {

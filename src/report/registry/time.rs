@@ -82,9 +82,7 @@ impl Reports {
                 let share = allowance(ticks, all, &self.budget).share(1, due);
                 if share.has(bytes) {
                     let first = self.live().find(|it| it.is_due(now_ms));
-                    first
-                        .into_iter()
-                        .for_each(|it| it.closing = Closing::Writing);
+                    first.into_iter().for_each(|it| it.closing = Closing::Writing);
                     return 0;
                 }
                 self.end_ticks(now_ms, pool, |_, it| !it.is_filling && it.is_due(now_ms));
@@ -170,9 +168,7 @@ fn allowance<'a>(
     let open = half.saturating_sub(open);
     let part = part(&ticks);
     Allowance {
-        all: (part + open)
-            .min(budget.free_for_closed())
-            .max(part.min(budget.little())),
+        all: (part + open).min(budget.free_for_closed()).max(part.min(budget.little())),
         histograms: open.min(budget.free_for_closed()),
     }
 }

@@ -73,11 +73,7 @@ impl WatchSettings {
         let has_room = !made_later || watched < self.reports_max;
         let is_watched =
             is_alerted || (is_charted || is_scraped || is_pushed || is_kept) && has_room;
-        is_watched.then_some(Uses {
-            is_scraped,
-            is_pushed,
-            is_kept,
-        })
+        is_watched.then_some(Uses { is_scraped, is_pushed, is_kept })
     }
 }
 
@@ -207,10 +203,7 @@ pub(super) struct Watch {
 impl Reports {
     /// Starts to log the gains of these reports' groups, until they are taken.
     pub fn watch(&mut self, settings: WatchSettings, pool: &Pool) -> Watchlist {
-        self.watch = Watch {
-            settings,
-            ..Watch::default()
-        };
+        self.watch = Watch { settings, ..Watch::default() };
         self.update_watched(pool);
         self.watch.list.clone()
     }
@@ -284,10 +277,7 @@ impl Reports {
             let aggregate = aggregate.as_mut()?;
             Some((at, aggregate.take_delta_log(is_over, &pool.strings)?))
         });
-        SecondPart {
-            reports: self.watch.list.now(),
-            logs: logs.collect(),
-        }
+        SecondPart { reports: self.watch.list.now(), logs: logs.collect() }
     }
 
     /// Keeps delta logs for the aggregates of watched reports, and for no others. `anew`: with new

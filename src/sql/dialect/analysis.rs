@@ -41,9 +41,7 @@ impl MysqlOperators {
                 true => plan.recompute_schema()?,
                 false => plan,
             };
-            let done = self
-                .expressions(plan)?
-                .transform_data(|plan| self.shape(plan))?;
+            let done = self.expressions(plan)?.transform_data(|plan| self.shape(plan))?;
             changed.set(changed.get() || done.transformed);
             Ok(done)
         })?;
@@ -250,13 +248,7 @@ fn fold<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) ->
 
 /// Groups texts regardless of case; each group shows its first text.
 fn folded(groups: Aggregate) -> Result<Transformed<LogicalPlan>> {
-    let Aggregate {
-        input,
-        mut group_expr,
-        mut aggr_expr,
-        schema,
-        ..
-    } = groups.clone();
+    let Aggregate { input, mut group_expr, mut aggr_expr, schema, .. } = groups.clone();
     let given = grouping_set_to_exprlist(&group_expr)?;
     let given: Vec<Expr> = given.into_iter().cloned().collect();
     for expr in &mut group_expr {
@@ -274,14 +266,9 @@ fn folded(groups: Aggregate) -> Result<Transformed<LogicalPlan>> {
         let first = first_value(given, vec![]);
         let column = |expr: &Expr| Column::new_unqualified(expr.schema_name().to_string());
         // NULL in the row of a total over the column.
-        let text = when(
-            Expr::Column(column(by)).is_not_null(),
-            Expr::Column(column(&first)),
-        );
+        let text = when(Expr::Column(column(by)).is_not_null(), Expr::Column(column(&first)));
         let (qualifier, field) = schema.qualified_field(at);
-        shown[at] = text
-            .end()?
-            .alias_qualified(qualifier.cloned(), field.name());
+        shown[at] = text.end()?.alias_qualified(qualifier.cloned(), field.name());
         if !aggr_expr.contains(&first) {
             aggr_expr.push(first);
         }
@@ -349,10 +336,7 @@ fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
     let plan = LogicalPlanBuilder::from(Arc::clone(rows));
     let plan = plan.aggregate(Vec::<Expr>::new(), [value])?;
     let subquery = Arc::new(plan.project([shown])?.build()?);
-    Ok(Transformed::yes(Expr::ScalarSubquery(Subquery {
-        subquery,
-        ..query
-    })))
+    Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery, ..query })))
 }
 
 /// Sub-queries next to aggregates see columns that are not grouped as those of the first row of
@@ -396,10 +380,7 @@ fn beside_aggregates(shown: Projection) -> Result<Transformed<LogicalPlan>> {
         }
         looked |= plan.transformed;
         query.subquery = Arc::new(plan.data);
-        Ok(Transformed::new_transformed(
-            Expr::ScalarSubquery(query),
-            plan.transformed,
-        ))
+        Ok(Transformed::new_transformed(Expr::ScalarSubquery(query), plan.transformed))
     };
     let names = NamePreserver::new_for_projection();
     let items = shown.expr.iter().map(|expr| {
@@ -410,11 +391,8 @@ fn beside_aggregates(shown: Projection) -> Result<Transformed<LogicalPlan>> {
     if !looked {
         return Ok(Transformed::no(LogicalPlan::Projection(shown)));
     }
-    let groups = Aggregate::try_new(
-        Arc::clone(&groups.input),
-        groups.group_expr.clone(),
-        aggregates,
-    )?;
+    let groups =
+        Aggregate::try_new(Arc::clone(&groups.input), groups.group_expr.clone(), aggregates)?;
     let rows = LogicalPlanBuilder::from(LogicalPlan::Aggregate(groups));
     let rows = match having {
         Some(having) => rows.filter(having)?,

@@ -106,10 +106,7 @@ impl MysqlOperators {
         right: Expr,
         schema: &dyn ExprSchema,
     ) -> Result<(Expr, Expr)> {
-        let (l, r) = (
-            class(&left.get_type(schema)?),
-            class(&right.get_type(schema)?),
-        );
+        let (l, r) = (class(&left.get_type(schema)?), class(&right.get_type(schema)?));
         Ok(match (l, r) {
             (Class::Text, Class::Text) if self.case_insensitive => {
                 (call("__fold", left), call("__fold", right))
@@ -136,10 +133,7 @@ impl MysqlOperators {
 
     /// Converts two sides of a calculation.
     fn calculated(left: Expr, right: Expr, schema: &dyn ExprSchema) -> Result<(Expr, Expr)> {
-        let (l, r) = (
-            class(&left.get_type(schema)?),
-            class(&right.get_type(schema)?),
-        );
+        let (l, r) = (class(&left.get_type(schema)?), class(&right.get_type(schema)?));
         let real = |class: Class| matches!(class, Class::Text | Class::Real);
         let (left, right) = (number(left, l), number(right, r));
         match real(l) || real(r) {
@@ -196,10 +190,9 @@ impl ExprPlanner for MysqlOperators {
                 }
                 (left, right)
             }
-            BinaryOperator::And | BinaryOperator::Or => (
-                Self::condition(left, schema)?,
-                Self::condition(right, schema)?,
-            ),
+            BinaryOperator::And | BinaryOperator::Or => {
+                (Self::condition(left, schema)?, Self::condition(right, schema)?)
+            }
             _ => (left, right),
         };
         if op == BinaryOperator::Spaceship {

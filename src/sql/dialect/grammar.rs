@@ -22,14 +22,9 @@ pub(crate) struct Grammar(pub(crate) Mode);
 
 /// The parser of a statement's tokens.
 pub(crate) fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
-    const GRAMMAR: Grammar = Grammar(Mode {
-        ansi_quotes: false,
-        pipes_as_concat: false,
-        no_backslash_escapes: false,
-    });
-    Parser::new(&GRAMMAR)
-        .with_recursion_limit(DEPTH_MAX)
-        .with_tokens_with_locations(tokens)
+    const GRAMMAR: Grammar =
+        Grammar(Mode { ansi_quotes: false, pipes_as_concat: false, no_backslash_escapes: false });
+    Parser::new(&GRAMMAR).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens)
 }
 
 macro_rules! enabled {
@@ -78,11 +73,7 @@ impl Dialect for Grammar {
     );
 
     // As MySQL has it.
-    enabled!(
-        supports_bang_not_operator,
-        supports_group_by_with_modifier,
-        allow_extract_custom,
-    );
+    enabled!(supports_bang_not_operator, supports_group_by_with_modifier, allow_extract_custom,);
 
     fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         MYSQL.is_table_factor_alias(explicit, kw, parser)

@@ -27,11 +27,8 @@ pub(crate) struct Mode {
 impl Mode {
     /// `ANSI`.
     #[cfg(any(test, fuzzing))]
-    pub(crate) const ANSI: Self = Self {
-        ansi_quotes: true,
-        pipes_as_concat: true,
-        no_backslash_escapes: false,
-    };
+    pub(crate) const ANSI: Self =
+        Self { ansi_quotes: true, pipes_as_concat: true, no_backslash_escapes: false };
 
     /// The mode of a session.
     pub(crate) fn of(session: &Session) -> Self {
@@ -186,10 +183,7 @@ pub(crate) fn tokens(text: &str, mode: Mode) -> Result<Vec<TokenWithSpan>, SqlEr
         .tokenize_with_location()
         .map_err(|error| SqlError::parse(error.to_string()))?;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
-    while tokens
-        .last()
-        .is_some_and(|last| last.token == Token::SemiColon)
-    {
+    while tokens.last().is_some_and(|last| last.token == Token::SemiColon) {
         tokens.pop();
     }
     let mut letters = code.chars();
@@ -343,23 +337,13 @@ mod tests {
     fn escapes() {
         let said = |text: &str, mode: &str| {
             let mut session = Session::new(1, "me@here", false);
-            session
-                .set("sql_mode", Some(mode.to_owned()))
-                .expect("a mode");
-            tokens(text, Mode::of(&session)).expect(text)[0]
-                .token
-                .clone()
+            session.set("sql_mode", Some(mode.to_owned())).expect("a mode");
+            tokens(text, Mode::of(&session)).expect(text)[0].token.clone()
         };
         let text = r"'a\n\'\%\q''b'";
-        assert_eq!(
-            said(text, ""),
-            Token::SingleQuotedString("a\n'\\%q'b".into())
-        );
+        assert_eq!(said(text, ""), Token::SingleQuotedString("a\n'\\%q'b".into()));
         let text = r"'a\n'";
-        assert_eq!(
-            said(text, "NO_BACKSLASH_ESCAPES"),
-            Token::SingleQuotedString(r"a\n".into())
-        );
+        assert_eq!(said(text, "NO_BACKSLASH_ESCAPES"), Token::SingleQuotedString(r"a\n".into()));
         assert_eq!(said("\"a\"", ""), Token::DoubleQuotedString("a".into()));
         assert_eq!(said("\"a\"", "ANSI"), Token::make_word("a", Some('"')));
     }

@@ -46,12 +46,7 @@ impl<'a> Tokens<'a> {
     pub(crate) fn read(text: &'a str, mode: Mode) -> Result<Self, SqlError> {
         let tokens = tokens(text, mode)?;
         nesting::check(&tokens)?;
-        let mut all = Self {
-            text,
-            tokens,
-            parameters: 0,
-            items: Items::new(),
-        };
+        let mut all = Self { text, tokens, parameters: 0, items: Items::new() };
         for at in 0..all.tokens.len() {
             all.one(at, mode)?;
         }

@@ -19,11 +19,7 @@ async fn rows(reply: Reply) -> Result<Vec<String>, SqlError> {
     let Reply::Rows(mut rows) = reply else {
         return Ok(vec!["done".into()]);
     };
-    let names: Vec<_> = rows
-        .columns
-        .iter()
-        .map(|column| column.name.clone())
-        .collect();
+    let names: Vec<_> = rows.columns.iter().map(|column| column.name.clone()).collect();
     let mut lines = vec![names.join("|")];
     while let Some(batch) = rows.next().await {
         let batch = batch?;
@@ -60,36 +56,26 @@ async fn run_script(engine: &Engine, session: &mut Session, script: &str) {
         if block.starts_with('#') {
             continue;
         }
-        if let Some((name, text)) = block
-            .strip_prefix("define ")
-            .and_then(|it| it.split_once(' '))
+        if let Some((name, text)) = block.strip_prefix("define ").and_then(|it| it.split_once(' '))
         {
             defined.push((format!("${name}"), text));
             continue;
         }
         let (kind, rest) = block.split_once('\n').expect(block);
         let (text, wanted) = rest.split_once("\n----").unwrap_or((rest, ""));
-        let text = defined
-            .iter()
-            .fold(text.to_owned(), |text, (name, by)| text.replace(name, by));
+        let text = defined.iter().fold(text.to_owned(), |text, (name, by)| text.replace(name, by));
         let answer = ask(engine, session, &text).await;
         let (found, wanted) = match kind {
-            "query" => (
-                answer.map(|lines| lines[1..].join("\n")),
-                wanted.trim_start_matches('\n'),
-            ),
-            "query names" => (
-                answer.map(|lines| lines.join("\n")),
-                wanted.trim_start_matches('\n'),
-            ),
+            "query" => (answer.map(|lines| lines[1..].join("\n")), wanted.trim_start_matches('\n')),
+            "query names" => {
+                (answer.map(|lines| lines.join("\n")), wanted.trim_start_matches('\n'))
+            }
             "statement ok" => (answer.map(|_| String::new()), ""),
             _ => {
                 let code = kind.strip_prefix("statement error ").expect(block);
                 (
-                    answer.map_or_else(
-                        |error| Ok(error.code.to_string()),
-                        |_| Ok("done".to_owned()),
-                    ),
+                    answer
+                        .map_or_else(|error| Ok(error.code.to_string()), |_| Ok("done".to_owned())),
                     code,
                 )
             }
@@ -108,10 +94,7 @@ async fn scripts_answer_as_they_say() {
         variables: vec![("pinba_port".into(), "30002".into())],
         ..SqlSettings::default()
     };
-    let folding = SqlSettings::from(SqlConfig {
-        case_insensitive: true,
-        ..Config::default().sql
-    });
+    let folding = SqlSettings::from(SqlConfig { case_insensitive: true, ..Config::default().sql });
     for (script, settings) in cases![
         include_str!("tests/values.slt") => SqlSettings::default();
         include_str!("tests/percentiles.slt") => SqlSettings::default();
@@ -124,12 +107,7 @@ async fn scripts_answer_as_they_say() {
         run_script(&engine(settings), &mut session, script).await;
     }
     let mut session = Session::new(5, "me@here", false);
-    run_script(
-        &engine(with_port()),
-        &mut session,
-        include_str!("tests/sessions.slt"),
-    )
-    .await;
+    run_script(&engine(with_port()), &mut session, include_str!("tests/sessions.slt")).await;
     assert!(session.autocommit() && session.in_transaction);
     let results = session.variables.get("character_set_results");
     assert_eq!(results.map(String::as_str), Some("utf8mb4"));
@@ -142,10 +120,7 @@ async fn percentiles_take_no_more_than_they_may() {
     let from = format!("{digits} a, {digits} b, {digits} c, {digits} d, {digits} e");
     let mut session = Session::new(1, "test", false);
     for (memory, fits) in [(1 << 20, false), (64 << 20, true)] {
-        let engine = engine(SqlConfig {
-            memory,
-            ..Config::default().sql
-        });
+        let engine = engine(SqlConfig { memory, ..Config::default().sql });
         let text = format!("SELECT MEDIAN(a.d + b.d) FROM {from}");
         let answer = ask(&engine, &mut session, &text).await;
         assert_eq!(answer.is_ok(), fits, "{answer:?}");
@@ -162,10 +137,7 @@ async fn a_parameter_counts_through_set_statement() {
     let prepared = engine.prepare(&session, text).await.expect("prepared");
     assert_eq!((prepared.parameters, prepared.columns.len()), (1, 1));
     let values = [Literal::Int(7)];
-    let reply = engine
-        .run(&mut session, text, &values)
-        .await
-        .expect("a row");
+    let reply = engine.run(&mut session, text, &values).await.expect("a row");
     assert_eq!(rows(reply).await.expect("rows"), ["a", "7"]);
 }
 
@@ -176,11 +148,7 @@ async fn values_and_preparing() {
     let text = "SELECT ? + 1, ?, a FROM (SELECT 7 a) t WHERE a = ? AND a > ? LIMIT ?";
     let prepared = engine.prepare(&session, text).await.expect("prepared");
     assert_eq!(prepared.parameters, 5);
-    let names: Vec<_> = prepared
-        .columns
-        .iter()
-        .map(|column| column.name.as_str())
-        .collect();
+    let names: Vec<_> = prepared.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["? + 1", "?", "a"]);
     let values = [
         Literal::Int(-2),
@@ -191,27 +159,13 @@ async fn values_and_preparing() {
     ];
     let reply = engine.run(&mut session, text, &values).await.expect("rows");
     assert_eq!(rows(reply).await.expect("rows")[1], "-1|it's \\|7");
-    let few = engine
-        .run(&mut session, text, &values[..2])
-        .await
-        .expect_err("too few");
+    let few = engine.run(&mut session, text, &values[..2]).await.expect_err("too few");
     assert_eq!(few.code, 1210);
     assert_eq!(
-        engine
-            .prepare(&session, "SELECT nope FROM status")
-            .await
-            .expect_err("column")
-            .code,
+        engine.prepare(&session, "SELECT nope FROM status").await.expect_err("column").code,
         1054
     );
-    assert_eq!(
-        engine
-            .prepare(&session, "SELECT 1 FROM nope")
-            .await
-            .expect_err("table")
-            .code,
-        1146
-    );
+    assert_eq!(engine.prepare(&session, "SELECT 1 FROM nope").await.expect_err("table").code, 1146);
 }
 
 #[tokio::test]
@@ -293,10 +247,7 @@ async fn what_grows_when_it_is_written_out_is_refused() {
 
 #[tokio::test]
 async fn texts_take_no_more_than_they_may() {
-    let engine = engine(SqlConfig {
-        memory: 64 << 20,
-        ..Config::default().sql
-    });
+    let engine = engine(SqlConfig { memory: 64 << 20, ..Config::default().sql });
     let mut session = Session::new(5, "me@here", false);
     let many = |each: &str, often: usize| {
         let calls = (0..often).map(|at| each.replace('#', &(900_000 + at).to_string()));
@@ -328,10 +279,7 @@ async fn texts_take_no_more_than_they_may() {
     let columns = "SELECT SUM(LENGTH(REPEAT(column_name, 20000))) FROM information_schema.columns";
     let error = ask(&engine, &mut session, columns).await;
     let error = error.expect_err("two hundred MB");
-    assert!(
-        error.code == 1041 && error.message.contains("sql.memory"),
-        "{error}"
-    );
+    assert!(error.code == 1041 && error.message.contains("sql.memory"), "{error}");
     let few = columns.replace("20000", "100");
     assert!(ask(&engine, &mut session, &few).await.is_ok());
     // The values collected from many rows are counted earlier.
@@ -352,19 +300,14 @@ fn assert_soon(start: Instant) {
 
 #[tokio::test]
 async fn what_takes_too_long_ends_while_it_calculates() {
-    let engine = engine(SqlConfig {
-        time_max: Duration::from_millis(100),
-        ..Config::default().sql
-    });
+    let engine =
+        engine(SqlConfig { time_max: Duration::from_millis(100), ..Config::default().sql });
     let mut session = Session::new(5, "me@here", false);
     // Every column of a table is searched in many megabytes, many times: one batch that takes
     // minutes.
     let looks = (0..10).map(|at| format!("LOCATE(column_name, REPEAT('a', {}))", 1_000_000 + at));
     let looks: Vec<_> = looks.collect();
-    let text = format!(
-        "SELECT SUM({}) FROM information_schema.columns",
-        looks.join(" + ")
-    );
+    let text = format!("SELECT SUM({}) FROM information_schema.columns", looks.join(" + "));
     let start = Instant::now();
     let error = ask(&engine, &mut session, &text).await.expect_err("long");
     assert_eq!(error.code, 1969, "{error}");
@@ -396,10 +339,7 @@ async fn what_takes_too_long_ends_while_it_calculates() {
 
 #[tokio::test]
 async fn planning_takes_a_place() {
-    let engine = engine(SqlConfig {
-        queries_max: 1,
-        ..Config::default().sql
-    });
+    let engine = engine(SqlConfig { queries_max: 1, ..Config::default().sql });
     let mut session = Session::new(5, "me@here", false);
     let place = engine.place().await.expect("a place");
     let error = engine.prepare(&session, "SELECT 1").await;

@@ -106,9 +106,7 @@ fn with_regex<T>(pattern: &str, work: impl FnOnce(&Regex) -> T) -> Option<T> {
     }
     LAST.with_borrow_mut(|last| {
         if last.as_ref().is_none_or(|(of, _)| of != pattern) {
-            *last = compile(pattern)
-                .ok()
-                .map(|regex| (pattern.to_owned(), regex));
+            *last = compile(pattern).ok().map(|regex| (pattern.to_owned(), regex));
         }
         last.as_ref().map(|(_, regex)| work(regex))
     })

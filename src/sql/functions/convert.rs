@@ -45,9 +45,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
 }
 
 fn moment(names: &'static str, returns: Returns) -> FunctionDef {
-    typed(names, (1, 1), returns, |a| {
-        a[0].micros().map(Value::Datetime)
-    })
+    typed(names, (1, 1), returns, |a| a[0].micros().map(Value::Datetime))
 }
 
 /// The integer that a text begins with.

@@ -65,10 +65,8 @@ impl Room {
         let buffers: Vec<Buffer> = buffers
             .iter()
             .map(|buffer| {
-                let owner = Counted {
-                    buffer: buffer.clone(),
-                    _reservation: Arc::clone(&reservation),
-                };
+                let owner =
+                    Counted { buffer: buffer.clone(), _reservation: Arc::clone(&reservation) };
                 Buffer::from(Bytes::from_owner(owner))
             })
             .collect();

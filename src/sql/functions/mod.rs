@@ -132,10 +132,7 @@ struct FunctionDef {
 
 impl FunctionDef {
     fn with_columns(self, kernel: ColumnKernel) -> Self {
-        Self {
-            columns: Some(kernel),
-            ..self
-        }
+        Self { columns: Some(kernel), ..self }
     }
 
     fn identity_for(self, identity: fn(&DataType) -> bool) -> Self {
@@ -192,11 +189,9 @@ fn typed(
     returns: Returns,
     row: impl for<'a> Fn(&'a [Value<'a>]) -> Option<Value<'a>> + Send + Sync + 'static,
 ) -> FunctionDef {
-    def(names, arguments, returns, move |a| {
-        match a.iter().any(Value::is_null) {
-            true => Value::Null,
-            false => row(a).unwrap_or(Value::Null),
-        }
+    def(names, arguments, returns, move |a| match a.iter().any(Value::is_null) {
+        true => Value::Null,
+        false => row(a).unwrap_or(Value::Null),
     })
 }
 
@@ -221,11 +216,7 @@ static ALL: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let named = DEFS.iter().enumerate().flat_map(|(at, def)| {
         def.names.split(' ').map(move |name| {
             let signature = Signature::user_defined(Volatility::Immutable);
-            let function = Function {
-                name,
-                at,
-                signature,
-            };
+            let function = Function { name, at, signature };
             (name, Arc::new(ScalarUDF::from(function)))
         })
     });
@@ -311,10 +302,7 @@ impl ScalarUDFImpl for Function {
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let fields = args.arg_fields.iter();
         let types: Vec<DataType> = fields.map(|field| field.data_type().clone()).collect();
-        let known = ArgumentInfo {
-            types: &types,
-            values: args.scalar_arguments,
-        };
+        let known = ArgumentInfo { types: &types, values: args.scalar_arguments };
         let returns = match (self.def().returns)(&known) {
             _ if self.is_identity(&types) => types[0].clone(),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => DataType::Utf8View,

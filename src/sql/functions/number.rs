@@ -31,9 +31,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         nullable("__times", (2, 2), |_| None::<i64>).with_columns(|a| checked(a, numeric::mul)),
         typed("__div_int", (2, 2), whole_type, divide_whole),
         typed("__mod mod", (2, 2), arithmetic_type, remainder),
-        typed("__neg", (1, 1), arithmetic_type, |a| {
-            Some(negate(a[0].number()))
-        }),
+        typed("__neg", (1, 1), arithmetic_type, |a| Some(negate(a[0].number()))),
         typed("__number", (1, 1), arithmetic_type, |a| Some(a[0].number()))
             // Histograms too: PERCENTILE takes them.
             .identity_for(|given| is_number(given) || *given == DataType::Binary),
@@ -76,9 +74,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         of_real("tan", f64::tan),
         of_real("asin", f64::asin),
         of_real("acos", f64::acos),
-        strict("atan", (1, 2), |a| {
-            a[0].real().atan2(a.get(1).map_or(1.0, Value::real))
-        }),
+        strict("atan", (1, 2), |a| a[0].real().atan2(a.get(1).map_or(1.0, Value::real))),
         of_real("degrees", f64::to_degrees),
         of_real("radians", f64::to_radians),
         nullable("pi", (0, 0), |_| std::f64::consts::PI),

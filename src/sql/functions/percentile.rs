@@ -79,16 +79,14 @@ impl Percentile {
             Some(ScalarValue::Float64(Some(secs))) if self.name == APDEX && secs > 0.0 => {
                 Ok(Wanted::Apdex((secs * 1e6).round() as u64))
             }
-            _ if self.name == APDEX => Err(self
-                .wrong("seconds that satisfy must be a constant above 0")
-                .into()),
+            _ if self.name == APDEX => {
+                Err(self.wrong("seconds that satisfy must be a constant above 0").into())
+            }
             Some(ScalarValue::Float64(Some(part))) if (0.0..=whole).contains(&part) => {
                 Ok(Wanted::Part(part / whole))
             }
             _ => Err(self
-                .wrong(&format!(
-                    "the fraction must be a constant from 0 to {whole}"
-                ))
+                .wrong(&format!("the fraction must be a constant from 0 to {whole}"))
                 .into()),
         }
     }
@@ -216,11 +214,7 @@ impl Values {
             let rank = enough.clamp(1, count) - 1;
             return Some(self.at(if self.from_above { last - rank } else { rank }));
         }
-        let part = if self.from_above {
-            1.0 - self.part
-        } else {
-            self.part
-        };
+        let part = if self.from_above { 1.0 - self.part } else { self.part };
         // Counted from 1 and weighted as in MariaDB, so that the digits are the same.
         let place = 1.0 + part * last as f64;
         let below = place.floor() as usize;
@@ -243,10 +237,7 @@ impl Accumulator for Values {
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let lists = states[0].as_list::<i32>();
-        lists
-            .iter()
-            .flatten()
-            .try_for_each(|values| self.add(&values))
+        lists.iter().flatten().try_for_each(|values| self.add(&values))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {

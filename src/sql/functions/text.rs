@@ -7,9 +7,7 @@ use super::{FunctionDef, MANY, TEXT_MAX, nullable, of_text, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
-        strict("concat __concat", (1, MANY), |a| {
-            joined(a.iter().map(Value::to_text))
-        }),
+        strict("concat __concat", (1, MANY), |a| joined(a.iter().map(Value::to_text))),
         nullable("concat_ws", (2, MANY), |a| {
             let parts = a[1..].iter().filter(|part| !part.is_null());
             let parts = parts.flat_map(|part| [a[0].to_text(), part.to_text()]);
@@ -39,9 +37,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         strict("substring_index", (3, 3), |a| {
             substring_index(&a[0].to_text(), &a[1].to_text(), a[2].int())
         }),
-        strict("locate", (2, 3), |a| {
-            locate(&a[0], &a[1], a.get(2).map_or(1, Value::int))
-        }),
+        strict("locate", (2, 3), |a| locate(&a[0], &a[1], a.get(2).map_or(1, Value::int))),
         strict("instr", (2, 2), |a| locate(&a[1], &a[0], 1)),
         of_text("upper ucase", str::to_uppercase),
         of_text("lower lcase __lower", str::to_lowercase),
@@ -50,9 +46,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         strict("rtrim", (1, 2), |a| trimmed(a, false, true)),
         of_text("length octet_length", |text| text.len() as i64),
         of_text("bit_length", |text| text.len() as i64 * 8),
-        of_text("char_length character_length", |text| {
-            text.chars().count() as i64
-        }),
+        of_text("char_length character_length", |text| text.chars().count() as i64),
         strict("replace", (3, 3), |a| {
             let (text, from, to) = (a[0].to_text(), a[1].to_text(), a[2].to_text());
             if from.is_empty() {
@@ -126,9 +120,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             let found = set.split(',').position(|one| one == wanted);
             position(found.filter(|_| !set.is_empty()))
         }),
-        strict("strcmp", (2, 2), |a| {
-            a[0].to_text().cmp(&a[1].to_text()) as i64
-        }),
+        strict("strcmp", (2, 2), |a| a[0].to_text().cmp(&a[1].to_text()) as i64),
         nullable("quote", (1, 1), |a| match a[0].is_null() {
             true => "NULL".to_owned(),
             false => {
@@ -217,9 +209,7 @@ fn substring_index(text: &str, by: &str, count: i64) -> String {
 
 fn locate(what: &Value<'_>, text: &Value<'_>, from: i64) -> i64 {
     let (what, text) = (what.to_text(), text.to_text());
-    let skip = usize::try_from(from)
-        .ok()
-        .and_then(|from| from.checked_sub(1));
+    let skip = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
     let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
     let start = skip.and_then(|skip| starts.nth(skip));
     let found = start.and_then(|start| Some(start + text[start..].find(what.as_ref())?));

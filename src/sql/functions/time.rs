@@ -41,20 +41,14 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         strict("date_format time_format", (2, 3), |a| {
             Some(formatted(a[0].date_time()?, &a[1].to_text()))
         }),
-        strict("__extract", (2, 2), |a| {
-            extract(&a[0].to_text(), a[1].date_time()?)
-        }),
+        strict("__extract", (2, 2), |a| extract(&a[0].to_text(), a[1].date_time()?)),
         of_moment("year", |at| i64::from(at.year())),
         of_moment("quarter", |at| i64::from(at.month().div_ceil(3))),
         of_moment("month", |at| i64::from(at.month())),
         of_moment("day dayofmonth", |at| i64::from(at.day())),
         of_moment("dayofyear", |at| i64::from(at.ordinal())),
-        of_moment("dayofweek", |at| {
-            i64::from(at.weekday().number_from_sunday())
-        }),
-        of_moment("weekday", |at| {
-            i64::from(at.weekday().num_days_from_monday())
-        }),
+        of_moment("dayofweek", |at| i64::from(at.weekday().number_from_sunday())),
+        of_moment("weekday", |at| i64::from(at.weekday().num_days_from_monday())),
         of_clock("hour", |at| at.hour()),
         of_clock("minute", |at| at.minute()),
         of_clock("second", |at| at.second()),
@@ -76,9 +70,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             first.checked_add_months(Months::new(1))?.pred_opt()
         }),
         of_moment("to_days", days),
-        of_moment("to_seconds", |at| {
-            days(at) * 86_400 + i64::from(at.num_seconds_from_midnight())
-        }),
+        of_moment("to_seconds", |at| days(at) * 86_400 + i64::from(at.num_seconds_from_midnight())),
         strict("from_days", (1, 1), |a| {
             let days = i32::try_from(a[0].int().checked_sub(365)?).ok()?;
             NaiveDate::from_num_days_from_ce_opt(days)
@@ -88,22 +80,16 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             let days = a[1].int().checked_sub(1).filter(|days| *days >= 0)?;
             first.checked_add_signed(TimeDelta::try_days(days)?)
         }),
-        strict("datediff", (2, 2), |a| {
-            Some(days(a[0].date_time()?) - days(a[1].date_time()?))
-        }),
+        strict("datediff", (2, 2), |a| Some(days(a[0].date_time()?) - days(a[1].date_time()?))),
         strict("timestampdiff", (3, 3), |a| {
             difference(&a[0].to_text(), a[1].date_time()?, a[2].date_time()?)
         }),
         typed("timestampadd", (3, 3), seconds_type, |a| {
             added(&a[2], &a[1].to_text(), &a[0].to_text())
         }),
-        typed("__date_add", (3, 3), added_type, |a| {
-            added(&a[0], &a[1].to_text(), &a[2].to_text())
-        }),
+        typed("__date_add", (3, 3), added_type, |a| added(&a[0], &a[1].to_text(), &a[2].to_text())),
         strict("time_to_sec", (1, 1), |a| seconds(&a[0])),
-        strict("sec_to_time", (1, 1), |a| {
-            clock_text(a[0].int().clamp(-3_020_399, 3_020_399))
-        }),
+        strict("sec_to_time", (1, 1), |a| clock_text(a[0].int().clamp(-3_020_399, 3_020_399))),
         strict("time", (1, 1), |a| Some(clock_text(seconds(&a[0])?.abs()))),
         typed("str_to_date", (2, 2), read_type, |a| {
             read(&a[0].to_text(), &a[1].to_text()).map(Value::Datetime)

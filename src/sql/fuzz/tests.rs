@@ -131,9 +131,8 @@ fn texts(seed: u64, count: usize) -> Vec<String> {
             }
             _ => {
                 let piece = |random: &mut StdRng| {
-                    let words: Vec<&str> = known[random.random_range(0..known.len())]
-                        .split(' ')
-                        .collect();
+                    let words: Vec<&str> =
+                        known[random.random_range(0..known.len())].split(' ').collect();
                     let start = random.random_range(0..words.len());
                     let end = random.random_range(start..words.len());
                     words[start..=end].join(" ")
@@ -152,9 +151,8 @@ fn texts(seed: u64, count: usize) -> Vec<String> {
 fn statements_of_users_are_fit() {
     for statement in STATEMENTS {
         let fit = fuzz_text(statement);
-        let is_query = !["SHOW", "SET", "/*!40001 SELECT"]
-            .iter()
-            .any(|start| statement.starts_with(start));
+        let is_query =
+            !["SHOW", "SET", "/*!40001 SELECT"].iter().any(|start| statement.starts_with(start));
         assert!(fit > 0 || !is_query, "{statement}");
     }
 }
@@ -175,10 +173,7 @@ fn no_text_does_harm() {
 #[test]
 fn no_text_that_is_run_does_harm() {
     let mut pools = Pools::new(2_000, 5_000);
-    let options = TrafficOptions {
-        timers: 2,
-        ..TrafficOptions::default()
-    };
+    let options = TrafficOptions { timers: 2, ..TrafficOptions::default() };
     pools.fill(&options, 200);
     let limits = SqlConfig {
         threads: 2,
@@ -187,10 +182,8 @@ fn no_text_that_is_run_does_harm() {
         ..Config::default().sql
     };
     let engine = Engine::new(pools.catalog, limits.into()).expect("threads");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let run = |text: &str| match runtime.block_on(fuzz_run(&engine, text)) {
         Ok(answered) => answered,
         Err(harm) => panic!("{harm}"),
@@ -248,10 +241,7 @@ fn neither_does_much_of_one_thing() {
             let start = Instant::now();
             let _ = fuzz_text(&text);
             let took = start.elapsed();
-            assert!(
-                took < Duration::from_secs(120),
-                "{took:?} of {before}{piece}"
-            );
+            assert!(took < Duration::from_secs(120), "{took:?} of {before}{piece}");
         }
     }
 }

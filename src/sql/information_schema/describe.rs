@@ -58,9 +58,7 @@ pub(in crate::sql) struct TableInfo {
 /// The tables of a database, by name.
 pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo> {
     let names = tables::names(catalog, database);
-    let tables = names
-        .iter()
-        .filter_map(|name| table(catalog, database, name));
+    let tables = names.iter().filter_map(|name| table(catalog, database, name));
     tables.collect()
 }
 
@@ -69,10 +67,9 @@ pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo
 pub(in crate::sql) fn listed_row(database: &str, table: TableInfo, row_bytes: usize) -> Vec<Cell> {
     let (kind, temporary) = match database {
         DATABASE => (row!["SYSTEM VIEW", "MEMORY", 11_i64, "Fixed"], "Y"),
-        performance_schema::DATABASE => (
-            row!["BASE TABLE", "PERFORMANCE_SCHEMA", 10_i64, "Fixed"],
-            "N",
-        ),
+        performance_schema::DATABASE => {
+            (row!["BASE TABLE", "PERFORMANCE_SCHEMA", 10_i64, "Fixed"], "N")
+        }
         _ => (row!["BASE TABLE", "PINBA", 10_i64, "Dynamic"], "N"),
     };
     let (rows, bytes) = (table.rows, table.rows.saturating_mul(row_bytes));
@@ -151,11 +148,7 @@ fn of_instruments(name: &str) -> Option<TableInfo> {
         key: "",
     });
     let lines = table.columns.iter().map(|column| {
-        let null = if column.required {
-            "NOT NULL"
-        } else {
-            "DEFAULT NULL"
-        };
+        let null = if column.required { "NOT NULL" } else { "DEFAULT NULL" };
         format!("  `{}` {} {null}", column.name, column.declared)
     });
     let lines: Vec<String> = lines.collect();

@@ -65,9 +65,9 @@ fn rows(catalog: &Catalog, settings: &SqlSettings, name: &str) -> Vec<Vec<Cell>>
         "SCHEMATA" => tables::database_names(catalog)
             .map(|database| layout::row_of(name, row![database]))
             .collect(),
-        "TABLES" => all()
-            .map(|(database, table)| describe::listed_row(database, table, 0))
-            .collect(),
+        "TABLES" => {
+            all().map(|(database, table)| describe::listed_row(database, table, 0)).collect()
+        }
         "COLUMNS" => all()
             .flat_map(|(database, table)| {
                 let columns = table.columns.into_iter().enumerate();
@@ -135,10 +135,7 @@ fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Ve
         column.data_type(),
     ]);
     values.extend(row![column.length(), octets, precision, scale]);
-    values.extend(row![
-        is_text.then_some("utf8mb4"),
-        is_text.then_some(COLLATION)
-    ]);
+    values.extend(row![is_text.then_some("utf8mb4"), is_text.then_some(COLLATION)]);
     values.extend(row![column.column_type.as_str(), column.key]);
     layout::row_of("COLUMNS", values)
 }

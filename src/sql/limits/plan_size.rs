@@ -166,8 +166,5 @@ fn weight(expr: &Expr, known: &Weights) -> Weight {
         full = full.saturating_add(CONSTANT);
         written = written.saturating_add(CONSTANT);
     }
-    Weight {
-        full,
-        grown: full.saturating_sub(written),
-    }
+    Weight { full, grown: full.saturating_sub(written) }
 }

@@ -57,9 +57,7 @@ impl Visitor for Count {
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         let tables = query.with.iter().flat_map(|with| &with.cte_tables);
         self.0.push(Level {
-            names: tables
-                .map(|table| (table.alias.name.value.to_lowercase(), None))
-                .collect(),
+            names: tables.map(|table| (table.alias.name.value.to_lowercase(), None)).collect(),
             tables: without_from(&query.body),
         });
         ControlFlow::Continue(())

@@ -134,8 +134,6 @@ fn switch(value: &str, column: &str, row: usize) -> Result<bool, SqlError> {
     match value.to_ascii_uppercase().as_str() {
         "YES" => Ok(true),
         "NO" => Ok(false),
-        _ => Err(SqlError::truncated(format!(
-            "Data truncated for column '{column}' at row {row}"
-        ))),
+        _ => Err(SqlError::truncated(format!("Data truncated for column '{column}' at row {row}"))),
     }
 }

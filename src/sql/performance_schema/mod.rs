@@ -32,9 +32,7 @@ pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
 
 /// The kind of events that a table is about.
 fn kind_of(table: &str) -> Option<Kind> {
-    Kind::ALL
-        .into_iter()
-        .find(|kind| table.contains(kind.word()))
+    Kind::ALL.into_iter().find(|kind| table.contains(kind.word()))
 }
 
 /// Which events of its kind a table has.
@@ -60,23 +58,16 @@ pub(super) fn table(name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         Some(statement) => statement.summary(),
         None => Arc::new(Summary::read()),
     };
-    let shown = VirtualTable {
-        rows: rows::of(table, &summary),
-        ..table.table()
-    };
+    let shown = VirtualTable { rows: rows::of(table, &summary), ..table.table() };
     shown.provider(table.name).map(Some)
 }
 
 /// Counters of SHOW STATUS for instruments and threads beyond the limits.
 pub(super) fn status() -> impl Iterator<Item = (String, String)> {
     let classes = registry().map(|it| it.lost()).unwrap_or_default();
-    let classes = classes
-        .into_iter()
-        .map(|(class, lost)| (format!("{class}_classes"), lost));
-    let others = [
-        ("digest".to_owned(), digests::lost()),
-        ("thread_instances".to_owned(), thread::lost()),
-    ];
+    let classes = classes.into_iter().map(|(class, lost)| (format!("{class}_classes"), lost));
+    let others =
+        [("digest".to_owned(), digests::lost()), ("thread_instances".to_owned(), thread::lost())];
     let all = classes.chain(others);
     all.map(|(what, lost)| (format!("Performance_schema_{what}_lost"), lost.to_string()))
 }

@@ -104,9 +104,7 @@ impl Rows<'_> {
         all: impl IntoIterator<Item = T>,
         value: impl Fn(&T, &str) -> Cell,
     ) -> Vec<Vec<Cell>> {
-        let rows = all
-            .into_iter()
-            .map(|one| self.row(|column| value(&one, column)));
+        let rows = all.into_iter().map(|one| self.row(|column| value(&one, column)));
         rows.collect()
     }
 
@@ -163,8 +161,7 @@ impl Rows<'_> {
             "RETURNED_SQLSTATE" => error.map(|error| error.1).into(),
             "MESSAGE_TEXT" => {
                 let text = error.map(|error| error.2.as_str());
-                text.map(|text| &text[..text.floor_char_boundary(128)])
-                    .into()
+                text.map(|text| &text[..text.floor_char_boundary(128)]).into()
             }
             "ERRORS" => u64::from(error.is_some()).into(),
             "ROWS_SENT" => statement.map(|it| it.rows_sent).into(),
@@ -262,9 +259,9 @@ impl Rows<'_> {
                     let stage = stage.as_ref().and_then(instrument);
                     stage.map(|stage| stage.name).into()
                 }
-                "PROCESSLIST_INFO" => statement
-                    .as_ref()
-                    .map_or(NULL, |recorded| self.event(recorded, "SQL_TEXT")),
+                "PROCESSLIST_INFO" => {
+                    statement.as_ref().map_or(NULL, |recorded| self.event(recorded, "SQL_TEXT"))
+                }
                 "INSTRUMENTED" | "HISTORY" => yes(true),
                 "CONNECTION_TYPE" => client.map(|it| it.protocol).into(),
                 "THREAD_OS_ID" => thread.os_id().into(),

@@ -20,11 +20,8 @@ pub(in crate::sql) struct Setting {
 }
 
 /// The variables that SET NAMES sets.
-const CHARSETS: [&str; 3] = [
-    "character_set_client",
-    "character_set_connection",
-    "character_set_results",
-];
+const CHARSETS: [&str; 3] =
+    ["character_set_client", "character_set_connection", "character_set_results"];
 
 impl Reader<'_> {
     /// Reads after SET.
@@ -55,10 +52,8 @@ impl Reader<'_> {
             }
             let charset = (!charset.eq_ignore_ascii_case("default")).then_some(charset);
             let value = charset.map(|charset| Expr::Identifier(Ident::new(charset)));
-            let settings = CHARSETS.map(|name| Setting {
-                name: name.to_owned(),
-                value: value.clone(),
-            });
+            let settings =
+                CHARSETS.map(|name| Setting { name: name.to_owned(), value: value.clone() });
             return Ok(settings.into());
         }
         if self.words("PASSWORD") || self.words("ROLE") || self.words("DEFAULT ROLE") {

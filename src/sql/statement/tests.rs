@@ -16,16 +16,10 @@ fn small_statements() {
         assert!(matches!(is(query), Statement::Query(_)), "{query}");
     }
     assert_eq!(is("use `pinba` ;"), Statement::Use("pinba".into()));
-    assert_eq!(
-        is("START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */"),
-        Statement::Begin
-    );
+    assert_eq!(is("START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */"), Statement::Begin);
     assert_eq!(is("COMMIT "), Statement::End);
     assert_eq!(is("ROLLBACK TO SAVEPOINT sp"), Statement::Nothing);
-    assert_eq!(
-        is("LOCK TABLES `t` READ /*!32311 LOCAL */"),
-        Statement::Nothing
-    );
+    assert_eq!(is("LOCK TABLES `t` READ /*!32311 LOCAL */"), Statement::Nothing);
     for plan in ["explain select 1", "DESC FORMAT=JSON (SELECT 1)"] {
         assert!(matches!(is(plan), Statement::Explain(_)), "{plan}");
     }
@@ -68,10 +62,7 @@ fn settings() {
     let Statement::SetFor(settings, statement) = is(text) else {
         panic!("{text}");
     };
-    assert_eq!(
-        set(settings),
-        ["@@max_statement_time 5", "@@sql_select_limit 3"]
-    );
+    assert_eq!(set(settings), ["@@max_statement_time 5", "@@sql_select_limit 3"]);
     assert!(matches!(*statement, Statement::Query(_)));
 }
 

@@ -61,10 +61,8 @@ pub(super) const TIMER_TAG: [Read; 3] = [
     |it| it.strings(&it.pairs.values),
 ];
 
-pub(super) const TAG: [Read; 2] = [
-    |it| it.ints([&it.pairs.ids, &[]], |id| id),
-    |it| it.strings(&it.pairs.names),
-];
+pub(super) const TAG: [Read; 2] =
+    [|it| it.ints([&it.pairs.ids, &[]], |id| id), |it| it.strings(&it.pairs.names)];
 
 pub(super) const REQUEST_TAG: [Read; 3] = [
     |it| it.ints([&it.pairs.ids, &[]], |id| id),
@@ -75,11 +73,7 @@ pub(super) const REQUEST_TAG: [Read; 3] = [
 pub(super) const SQUID_ACTIVITY: [Read; 7] = [
     |it| it.ints([&it.pairs.ids, &[]], |id| id),
     |it| it.words(0, |(activity, _)| (*activity as usize, activity.name())),
-    |it| {
-        it.words(Activity::COUNT, |(_, known)| {
-            (known.state() as usize, known.state().name())
-        })
-    },
+    |it| it.words(Activity::COUNT, |(_, known)| (known.state() as usize, known.state().name())),
     |it| it.doubles(|of| Some(of.start_us? as f64 / 1e6)),
     |it| it.doubles(|of| Some(of.first_delay_us? as f64 / 1e6)),
     |it| it.doubles(|of| Some(of.total_us? as f64 / 1e6)),
@@ -153,9 +147,7 @@ impl Pairs {
 impl<'a> Piece<'a> {
     fn ids(&self) -> Values {
         let id = |row: &u32| (self.first + u64::from(*row)).cast_signed();
-        Values::Array(Arc::new(Int64Array::from_iter_values(
-            self.rows.iter().map(id),
-        )))
+        Values::Array(Arc::new(Int64Array::from_iter_values(self.rows.iter().map(id))))
     }
 
     fn ints<T: Copy>(&self, of: [&[T]; 2], shown: impl Fn(T) -> i64) -> Values {
@@ -214,8 +206,7 @@ impl<'a> Piece<'a> {
         let (pool, sets) = (self.pool, self.requests.map(|it| it.request_tags));
         Values::Texts(gather(self.rows, sets, |set| {
             let number = 2 + 2 * set as usize;
-            self.texts
-                .place(number, || Some(tags_text(pool.tags(set).pairs())))
+            self.texts.place(number, || Some(tags_text(pool.tags(set).pairs())))
         }))
     }
 

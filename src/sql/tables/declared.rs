@@ -52,9 +52,5 @@ pub(super) fn declared(field: &FieldRef) -> Option<Declared<'_>> {
     let (table, column) = (parts.next()?, parts.next()?);
     let sql_type = SqlType::named(parts.next()?)?;
     // A cast keeps the metadata but changes the type.
-    (*field.data_type() == sql_type.kept()).then_some(Declared {
-        table,
-        column,
-        sql_type,
-    })
+    (*field.data_type() == sql_type.kept()).then_some(Declared { table, column, sql_type })
 }

@@ -102,10 +102,7 @@ impl Filter {
         let tests = tests.collect::<Result<Vec<_>>>()?;
         let columns = tests.iter().flat_map(|(test, _)| &test.columns);
         let columns: BTreeSet<usize> = columns.copied().collect();
-        Ok(Self {
-            columns: columns.into_iter().collect(),
-            tests,
-        })
+        Ok(Self { columns: columns.into_iter().collect(), tests })
     }
 
     /// Whether there are no tests, so that every row passes.
@@ -150,9 +147,7 @@ impl Filter {
                 let arrays = columns.into_iter().map(|it| texts.array(it.clone()));
                 let arrays: Vec<ArrayRef> = arrays.collect::<Result<_>>()?;
                 // A constant reads no column.
-                let count = arrays
-                    .first()
-                    .map_or(last as usize + 1, |array| array.len());
+                let count = arrays.first().map_or(last as usize + 1, |array| array.len());
                 let passes = test.passes(arrays, count)?;
                 rows.retain(|&row| passes.value(row as usize));
             }

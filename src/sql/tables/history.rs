@@ -189,9 +189,7 @@ impl TableProvider for HistoryTable {
             schema: Arc::clone(&schema),
         });
         let times = filters.iter().filter_map(|it| times(it, &self.schema));
-        let times = times.fold(0..u64::MAX, |all, of| {
-            all.start.max(of.start)..all.end.min(of.end)
-        });
+        let times = times.fold(0..u64::MAX, |all, of| all.start.max(of.start)..all.end.min(of.end));
         let mut reads = scan.reads(&RowsSnapshot::of(&self.history, &self.dataset), &times);
         let mut asked = filters.iter().filter_map(resolution);
         if asked.any(|other| Some(other) != scan.resolution) {
@@ -203,15 +201,9 @@ impl TableProvider for HistoryTable {
             && let Some(order) = scan.order()
         {
             let wanted = scan.wanted.clone().in_batches_of(ORDERED_BATCH_ROWS);
-            let scan = Arc::new(Scan {
-                wanted,
-                ..Scan::clone(&scan)
-            });
-            let all: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(Ordered {
-                scan,
-                reads,
-                order: order.clone(),
-            })];
+            let scan = Arc::new(Scan { wanted, ..Scan::clone(&scan) });
+            let all: Vec<Arc<dyn PartitionStream>> =
+                vec![Arc::new(Ordered { scan, reads, order: order.clone() })];
             let exec = StreamingTableExec::try_new(schema, all, None, [order], false, limit)?;
             return Ok(Arc::new(exec));
         }
@@ -363,39 +355,30 @@ impl Scan {
             Rows::InMemory(rows) => self.wanted.of_memory(rows, &read.times)?,
         };
         let (scan, resolution) = (Arc::clone(self), read.resolution);
-        Ok(Box::new(
-            stored.map(move |batch| scan.shown(&batch?, resolution)),
-        ))
+        Ok(Box::new(stored.map(move |batch| scan.shown(&batch?, resolution))))
     }
 
     /// Converts a batch of a file's columns to the table's.
     fn shown(&self, stored: &RecordBatch, of: Resolution) -> io::Result<RecordBatch> {
         let rows = stored.num_rows();
         let shown = self.resolution.unwrap_or(of);
-        let arrays = self
-            .schema
-            .fields()
-            .iter()
-            .map(|field| match field.name().as_str() {
-                RESOLUTION => {
-                    let names =
-                        StringViewArray::from_iter_values(std::iter::repeat_n(shown.name(), rows));
-                    Ok(Arc::new(names) as ArrayRef)
-                }
-                TIME if shown != of => {
-                    let secs = shown.secs().cast_signed();
-                    let times = stored.column(0).as_primitive::<TimestampSecondType>();
-                    let begins: TimestampSecondArray =
-                        times.unary(|time| time - time.rem_euclid(secs));
-                    Ok(Arc::new(begins) as ArrayRef)
-                }
-                name => {
-                    let array = stored.column_by_name(name);
-                    array
-                        .cloned()
-                        .ok_or_else(|| io::Error::other(format!("no column {name}")))
-                }
-            });
+        let arrays = self.schema.fields().iter().map(|field| match field.name().as_str() {
+            RESOLUTION => {
+                let names =
+                    StringViewArray::from_iter_values(std::iter::repeat_n(shown.name(), rows));
+                Ok(Arc::new(names) as ArrayRef)
+            }
+            TIME if shown != of => {
+                let secs = shown.secs().cast_signed();
+                let times = stored.column(0).as_primitive::<TimestampSecondType>();
+                let begins: TimestampSecondArray = times.unary(|time| time - time.rem_euclid(secs));
+                Ok(Arc::new(begins) as ArrayRef)
+            }
+            name => {
+                let array = stored.column_by_name(name);
+                array.cloned().ok_or_else(|| io::Error::other(format!("no column {name}")))
+            }
+        });
         let arrays = arrays.collect::<io::Result<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&self.schema);
@@ -426,11 +409,7 @@ impl PartitionStream for Share {
             Some(_) => ORDERED_BYTES,
             None => BATCH_BYTES,
         });
-        let (scan, reads, order) = (
-            Arc::clone(&self.scan),
-            self.reads.clone(),
-            self.order.clone(),
-        );
+        let (scan, reads, order) = (Arc::clone(&self.scan), self.reads.clone(), self.order.clone());
         let batches = reads.into_iter().flat_map(move |read| {
             let opened = scan.batches(&read).and_then(|batches| {
                 let (Some(order), Rows::InMemory(_)) = (&order, &read.rows) else {

@@ -57,11 +57,7 @@ pub(super) fn databases(
     let databases = MemoryCatalogProvider::new();
     for name in database_names(catalog) {
         let (catalog, settings) = (Arc::clone(catalog), settings.clone());
-        let database = Database {
-            name,
-            catalog,
-            settings,
-        };
+        let database = Database { name, catalog, settings };
         databases.register_schema(name, Arc::new(database))?;
     }
     let all = MemoryCatalogProviderList::new();
@@ -72,11 +68,7 @@ pub(super) fn databases(
 /// The names of all databases, in order.
 pub(super) fn database_names(catalog: &Catalog) -> impl Iterator<Item = &'static str> + use<> {
     let history = catalog.has_history().then_some(history::DATABASE);
-    let others = [
-        information_schema::DATABASE,
-        performance_schema::DATABASE,
-        DATABASE,
-    ];
+    let others = [information_schema::DATABASE, performance_schema::DATABASE, DATABASE];
     history.into_iter().chain(others)
 }
 

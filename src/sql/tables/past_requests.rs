@@ -48,12 +48,7 @@ pub(super) fn batches(
         view: Arc::clone(view),
         shown: scan.columns.to_vec(),
         schema: Arc::clone(&scan.schema),
-        conditions: scan
-            .conditions
-            .iter()
-            .chain(&scan.filters)
-            .cloned()
-            .collect(),
+        conditions: scan.conditions.iter().chain(&scan.filters).cloned().collect(),
     };
     let mut reader = Reader::new(at, wanted, partition, scan.pieces());
     Ok(batches_of(move || {

@@ -9,11 +9,7 @@ pub(super) struct Ranges(Vec<(i64, i64)>);
 impl Ranges {
     /// The numbers from `low` to `high`, inclusive; none if `low` is above `high`.
     pub(super) fn between(low: i64, high: i64) -> Self {
-        Self(if low <= high {
-            vec![(low, high)]
-        } else {
-            Vec::new()
-        })
+        Self(if low <= high { vec![(low, high)] } else { Vec::new() })
     }
 
     /// These numbers.
@@ -67,10 +63,7 @@ impl Ranges {
 
     /// The number of integers in it.
     pub(super) fn count(&self) -> u64 {
-        let lengths = self
-            .0
-            .iter()
-            .map(|&(low, high)| high.abs_diff(low).saturating_add(1));
+        let lengths = self.0.iter().map(|&(low, high)| high.abs_diff(low).saturating_add(1));
         lengths.fold(0, u64::saturating_add)
     }
 
@@ -81,10 +74,7 @@ impl Ranges {
         };
         let share = high.abs_diff(low) / parts as u64 + 1;
         let from = low.saturating_add_unsigned(share * at as u64);
-        self.and(&Self::between(
-            from,
-            from.saturating_add_unsigned(share - 1),
-        ))
+        self.and(&Self::between(from, from.saturating_add_unsigned(share - 1)))
     }
 }
 

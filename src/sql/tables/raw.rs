@@ -43,10 +43,7 @@ impl FixedTable {
 
     /// Whether one row of the pool, or one name, yields any number of rows.
     pub(super) const fn is_of_pairs(self) -> bool {
-        matches!(
-            self,
-            Self::TimerTag | Self::RequestTag | Self::Tag | Self::SquidActivity
-        )
+        matches!(self, Self::TimerTag | Self::RequestTag | Self::Tag | Self::SquidActivity)
     }
 
     /// Whether its rows are read by timer id.

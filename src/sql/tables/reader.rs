@@ -215,11 +215,7 @@ impl Reader {
         let all = first.len() + second.len();
         let (mut rows, mut pairs) = (0, 0);
         while rows < all && pairs < HOLD_PAIRS {
-            let row = if self.scan.reverse {
-                all - 1 - rows
-            } else {
-                rows
-            };
+            let row = if self.scan.reverse { all - 1 - rows } else { rows };
             let set = first.get(row).or_else(|| second.get(row - first.len()));
             let tags = set.map(|&set| pool.tag_sets.pairs(set));
             for (name, value) in tags.into_iter().flatten() {
@@ -249,10 +245,7 @@ impl Reader {
             _ => (ids.clone(), 0..0),
         };
         // Slots of rows that are no longer held may have been reused.
-        let held = pool
-            .requests
-            .slices(requests)
-            .zip(pool.timers.slices(timers));
+        let held = pool.requests.slices(requests).zip(pool.timers.slices(timers));
         let (requests, timers) = held.ok_or_else(expired)?;
         let mut names = rows.iter().map(|&row| self.pairs.names[row as usize]);
         if table == FixedTable::Tag && !names.all(|name| pool.strings.is_timer_tag(name)) {

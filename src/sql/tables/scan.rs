@@ -281,10 +281,7 @@ impl ExecutionPlan for Scan {
 
     /// Drops the filters of an earlier run.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self {
-            filters: Vec::new(),
-            ..(*self).clone()
-        }))
+        Ok(Arc::new(Self { filters: Vec::new(), ..(*self).clone() }))
     }
 
     fn execute(
@@ -322,10 +319,7 @@ impl ExecutionPlan for Scan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        let scan = Self {
-            fetch: limit,
-            ..self.clone()
-        };
+        let scan = Self { fetch: limit, ..self.clone() };
         self.past.is_none().then(|| Arc::new(scan) as _)
     }
 
@@ -367,11 +361,7 @@ impl ExecutionPlan for Scan {
         if self.fetch.is_some() {
             return unsupported;
         }
-        let tags = [
-            FixedTable::TimerTag,
-            FixedTable::RequestTag,
-            FixedTable::SquidActivity,
-        ];
+        let tags = [FixedTable::TimerTag, FixedTable::RequestTag, FixedTable::SquidActivity];
         let has_ties = matches!(&self.table.rows_of, RowsOf::Pool(of) if tags.contains(of));
         let mut reverse = None;
         for sort in order {

@@ -21,19 +21,13 @@ struct Asked {
 
 impl Asked {
     fn new(pools: &Pools, threads: usize) -> Self {
-        let limits = SqlConfig {
-            threads,
-            ..Config::default().sql
-        };
+        let limits = SqlConfig { threads, ..Config::default().sql };
         Self::with(pools, limits)
     }
 
     fn with(pools: &Pools, limits: SqlConfig) -> Self {
         let engine = Engine::new(std::sync::Arc::clone(&pools.catalog), limits.into()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { engine, runtime }
     }
 
@@ -55,9 +49,7 @@ impl Asked {
 
     /// The answer as a table of text.
     fn shown(&self, text: &str) -> String {
-        let rows = self
-            .try_rows(text)
-            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        let rows = self.try_rows(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         pretty_format_batches(&rows).unwrap().to_string()
     }
 
@@ -111,9 +103,7 @@ fn many_seconds_are_tested() {
     let mut pools = Pools::new(2_000, 5_000);
     pools.fill(&traffic(), 1_000);
     let asked = Asked::new(&pools, 2);
-    let seconds: Vec<String> = (0..2_000)
-        .map(|n| (1_700_000_000 + 2 * n).to_string())
-        .collect();
+    let seconds: Vec<String> = (0..2_000).map(|n| (1_700_000_000 + 2 * n).to_string()).collect();
     let text = format!(
         "SELECT count(*), min(timestamp % 2) FROM request WHERE timestamp IN ({})",
         seconds.join(", ")
@@ -146,10 +136,8 @@ fn few_rows_are_looked_at_for_few() {
         "SELECT count(*) FROM request WHERE timestamp BETWEEN 1700000100 AND 1700000101".to_owned() =>
             1, 200;
     ] {
-        let (plan, found, rows_read) = asked
-            .runtime
-            .block_on(asked.engine.rows_read(&text))
-            .unwrap();
+        let (plan, found, rows_read) =
+            asked.runtime.block_on(asked.engine.rows_read(&text)).unwrap();
         assert_eq!(found, rows, "{text}\n{plan}");
         assert!(rows_read <= most, "{rows_read} rows for {text}\n{plan}");
     }
@@ -185,56 +173,24 @@ fn what_takes_too_long_ends() {
 fn limits_are_named() {
     let mut pools = Pools::new(20_000, 60_000);
     pools.fill(&traffic(), 20_000);
-    let limits = SqlConfig {
-        rows_max: 1_000,
-        memory: 1 << 20,
-        threads: 2,
-        ..Config::default().sql
-    };
+    let limits =
+        SqlConfig { rows_max: 1_000, memory: 1 << 20, threads: 2, ..Config::default().sql };
     let asked = Asked::with(&pools, limits);
     let error = |text: &str| asked.try_rows(text).unwrap_err();
     let long = error("SELECT id FROM request");
-    assert!(
-        long.code == 1104 && long.message.contains("1000 rows (sql.rows_max)"),
-        "{long}"
-    );
+    assert!(long.code == 1104 && long.message.contains("1000 rows (sql.rows_max)"), "{long}");
     let large = error("SELECT * FROM timertag ORDER BY value, timer_id");
-    assert!(
-        large.code == 1041 && large.message.contains("(sql.memory)"),
-        "{large}"
-    );
-    assert_eq!(
-        asked.lines("SELECT count(*) FROM request"),
-        ["| 20000 |"],
-        "it is given back"
-    );
-    let limits = SqlConfig {
-        queries_max: 1,
-        ..Config::default().sql
-    };
+    assert!(large.code == 1041 && large.message.contains("(sql.memory)"), "{large}");
+    assert_eq!(asked.lines("SELECT count(*) FROM request"), ["| 20000 |"], "it is given back");
+    let limits = SqlConfig { queries_max: 1, ..Config::default().sql };
     let asked = Asked::with(&pools, limits);
     asked.runtime.block_on(async {
         let mut session = Session::new(1, "test@localhost", false);
-        let held = asked
-            .engine
-            .run(&mut session, "SELECT * FROM timer", &[])
-            .await
-            .unwrap();
-        let refused = asked
-            .engine
-            .run(&mut session, "SELECT 1", &[])
-            .await
-            .unwrap_err();
-        assert!(
-            refused.code == 1040 && refused.message.contains("sql.queries_max"),
-            "{refused}"
-        );
+        let held = asked.engine.run(&mut session, "SELECT * FROM timer", &[]).await.unwrap();
+        let refused = asked.engine.run(&mut session, "SELECT 1", &[]).await.unwrap_err();
+        assert!(refused.code == 1040 && refused.message.contains("sql.queries_max"), "{refused}");
         drop(held);
-        asked
-            .engine
-            .run(&mut session, "SELECT 1", &[])
-            .await
-            .unwrap();
+        asked.engine.run(&mut session, "SELECT 1", &[]).await.unwrap();
     });
 }
 
@@ -296,11 +252,7 @@ fn reports_are_read_by_columns() {
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
         let again = asked.lines(&format!("SELECT count(*) FROM {name}"));
         assert_eq!(again, [format!("| {count} |")], "{name}");
-        let table = pools
-            .catalog
-            .report(name, &ReportQuestion::default())
-            .unwrap()
-            .table;
+        let table = pools.catalog.report(name, &ReportQuestion::default()).unwrap().table;
         assert_eq!(count, table.len(), "{name}");
         let Some(batch) = rows.first() else {
             continue;
@@ -313,11 +265,7 @@ fn reports_are_read_by_columns() {
             };
             let values = (0..table.len()).map(|row| table.value(row, at));
             let one_by_one = array(data_type, values).unwrap();
-            assert_eq!(
-                &of_numbers(data_type, numbers).unwrap(),
-                &one_by_one,
-                "{name} {column:?}"
-            );
+            assert_eq!(&of_numbers(data_type, numbers).unwrap(), &one_by_one, "{name} {column:?}");
             fast += 1;
         }
     }
@@ -333,10 +281,7 @@ fn a_report_is_read_once() {
     let text = "SELECT a.script_name, a.req_count = b.req_count, b.req_time_median IS NULL FROM report_by_script_name a \
                 JOIN report_by_script_name b ON a.script_name = b.script_name";
     let lines = asked.lines(text);
-    assert!(
-        lines.len() > 5 && lines.iter().all(|line| line.contains("1 | 0")),
-        "{lines:?}"
-    );
+    assert!(lines.len() > 5 && lines.iter().all(|line| line.contains("1 | 0")), "{lines:?}");
 }
 
 #[test]
@@ -360,13 +305,7 @@ fn columns_are_what_they_were_declared_as() {
     let types: Vec<SqlType> = shown.iter().map(|column| column.sql_type).collect();
     assert_eq!(
         types[..5],
-        [
-            SqlType::BigInt,
-            SqlType::Int,
-            SqlType::Float,
-            SqlType::Varchar(512),
-            SqlType::Text
-        ]
+        [SqlType::BigInt, SqlType::Int, SqlType::Float, SqlType::Varchar(512), SqlType::Text]
     );
     let origins: Vec<_> = shown.iter().map(|column| column.origin.clone()).collect();
     let of = |column: &str| Some(("request".to_owned(), column.to_owned()));
@@ -397,17 +336,11 @@ fn orders_are_right() {
             "SELECT x.id FROM (SELECT id FROM request ORDER BY id DESC LIMIT 20) x ORDER BY x.id LIMIT 5" =>
                 1981, 1985;
         ] {
-            let rows = asked
-                .try_rows(text)
-                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            let rows = asked.try_rows(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             let ids: Vec<i64> = rows
                 .iter()
                 .flat_map(|batch| {
-                    let ids = batch
-                        .column(0)
-                        .as_any()
-                        .downcast_ref::<Int64Array>()
-                        .unwrap();
+                    let ids = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap();
                     ids.values().to_vec()
                 })
                 .collect();

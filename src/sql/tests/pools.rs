@@ -58,9 +58,7 @@ impl Pools {
     pub(crate) fn receive<'a>(&mut self, packets: impl IntoIterator<Item = &'a [u8]>) {
         let mut records = Vec::new();
         for packet in packets {
-            self.decoder
-                .decode(packet, self.unix_secs, &mut records)
-                .expect("a valid packet");
+            self.decoder.decode(packet, self.unix_secs, &mut records).expect("a valid packet");
         }
         let mut live = self.catalog.live().write();
         live.advance(self.now_ms);
@@ -72,9 +70,8 @@ impl Pools {
         let mut traffic = Traffic::new(options);
         let mut left = packets;
         while left > 0 {
-            let some: Vec<Vec<u8>> = (0..left.min(100))
-                .map(|_| traffic.packet().to_vec())
-                .collect();
+            let some: Vec<Vec<u8>> =
+                (0..left.min(100)).map(|_| traffic.packet().to_vec()).collect();
             left -= some.len();
             self.receive(some.iter().map(Vec::as_slice));
             self.unix_secs += 1;

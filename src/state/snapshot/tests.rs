@@ -130,23 +130,15 @@ impl Process {
     }
 
     fn write_cut(&self, cut: Cut) -> Vec<u8> {
-        let subject = Subject {
-            live: &self.live,
-            profile: None,
-            clock: &self.clock,
-            stop: &Shutdown::new(),
-        };
+        let subject =
+            Subject { live: &self.live, profile: None, clock: &self.clock, stop: &Shutdown::new() };
         write(subject, cut, Vec::new()).unwrap().0
     }
 
     /// Everything that can be queried, as text.
     fn shown(&self) -> Vec<String> {
         let live = self.live.read();
-        let want = Want {
-            keys: true,
-            quantiles: true,
-            histograms: true,
-        };
+        let want = Want { keys: true, quantiles: true, histograms: true };
         let mut shown: Vec<_> = live
             .reports
             .iter()
@@ -204,10 +196,7 @@ fn everything_comes_back_bit_for_bit_and_goes_on_alike() {
             assert_eq!(after.shown(), before.shown(), "step {step}");
         }
     }
-    assert_eq!(
-        after.live.read().pool.strings.len(),
-        before.live.read().pool.strings.len()
-    );
+    assert_eq!(after.live.read().pool.strings.len(), before.live.read().pool.strings.len());
 }
 
 #[test]
@@ -227,10 +216,7 @@ fn a_wall_clock_that_was_set_back_loses_nothing() {
     let contents = inspect(&before.write()[..]).unwrap();
     let day_back = before.clock.unix_ms() - 86_400_000;
     assert_eq!(contents.mono_now(day_back), before.now_ms);
-    assert_eq!(
-        contents.mono_now(u64::MAX),
-        before.now_ms + MOMENT_MAX - before.clock.unix_ms()
-    );
+    assert_eq!(contents.mono_now(u64::MAX), before.now_ms + MOMENT_MAX - before.clock.unix_ms());
 }
 
 #[test]
@@ -243,11 +229,7 @@ fn another_configuration_takes_what_fits() {
         reports.map(|it| it.definition.name.clone()).collect()
     };
     // Fewer raw rows do not affect reports.
-    let fewer = Limits {
-        requests: 100,
-        timers: 50,
-        ..PLAN
-    };
+    let fewer = Limits { requests: 100, timers: 50, ..PLAN };
     let (after, restored) = before.next(&bytes, fewer, 0).unwrap();
     assert_eq!(restored.left_out, []);
     let reports = names(&before).len();
@@ -255,10 +237,7 @@ fn another_configuration_takes_what_fits() {
     assert!(after.live.read().pool.requests.len() <= 100);
     // With more rows per report, keys under `(other)` get rows of their own, and sums stay the
     // same.
-    let wider = Limits {
-        rows_max: 1_000,
-        ..PLAN
-    };
+    let wider = Limits { rows_max: 1_000, ..PLAN };
     let (after, _) = before.next(&bytes, wider, 0).unwrap();
     let folded = |process: &Process| {
         let live = process.live.read();
@@ -269,10 +248,7 @@ fn another_configuration_takes_what_fits() {
     assert_eq!(folded(&after), 0);
     // With too little memory, aggregates are left out, named, and filled from raw rows as far as
     // there is room.
-    let poor = Limits {
-        memory: 1 << 20,
-        ..PLAN
-    };
+    let poor = Limits { memory: 1 << 20, ..PLAN };
     let (after, _) = before.next(&bytes, poor, 0).unwrap();
     assert_eq!(names(&after), names(&before));
     let (used, limit, _) = after.live.read().reports.memory();
@@ -312,13 +288,7 @@ fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
 /// readers of each part are tested.
 #[test]
 fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
-    let small = Limits {
-        requests: 150,
-        timers: 400,
-        rows_max: 10,
-        memory: 16 << 20,
-        ..PLAN
-    };
+    let small = Limits { requests: 150, timers: 400, rows_max: 10, memory: 16 << 20, ..PLAN };
     let mut before = Process::start(small);
     for step in 0..3 {
         before.send(step * 100);
@@ -428,11 +398,7 @@ impl Process {
     /// The sums of every report, in total and in each row.
     fn sums(&self) -> BTreeMap<String, (Totals, BTreeMap<String, u64>)> {
         let live = self.live.read();
-        let want = Want {
-            keys: true,
-            quantiles: false,
-            histograms: false,
-        };
+        let want = Want { keys: true, quantiles: false, histograms: false };
         let reports = live.reports.iter().map(|entry| {
             let reading = live.reports.read(entry, want, &live.pool, 0);
             let keys = 0..entry.definition.keys.len();
@@ -440,10 +406,7 @@ impl Process {
                 let keys: Vec<_> = keys.clone().map(|at| reading.key(row, at)).collect();
                 (format!("{keys:?}"), reading.totals[row].requests)
             });
-            (
-                entry.definition.name.clone(),
-                (reading.grand, rows.collect()),
-            )
+            (entry.definition.name.clone(), (reading.grand, rows.collect()))
         });
         reports.collect()
     }
@@ -453,13 +416,8 @@ impl Process {
 /// a later group.
 #[test]
 fn names_that_fold_while_it_is_written() {
-    let plan = Limits {
-        requests: 20_000,
-        timers: 20_000,
-        rows_max: 20_000,
-        memory: 6 << 20,
-        ..PLAN
-    };
+    let plan =
+        Limits { requests: 20_000, timers: 20_000, rows_max: 20_000, memory: 6 << 20, ..PLAN };
     let mut process = Process::start(plan);
     for _ in 0..20 {
         process.send_names(0, 1_000);
@@ -471,18 +429,9 @@ fn names_that_fold_while_it_is_written() {
     let live = Arc::clone(&process.live);
     let clock = ManualClock::new(1_700_000_000_000);
     clock.advance_ms(process.now_ms);
-    let file = Meanwhile {
-        bytes: Vec::new(),
-        process: &mut process,
-        name: 6_000,
-    };
+    let file = Meanwhile { bytes: Vec::new(), process: &mut process, name: 6_000 };
     let cut = Cut::of(&live.read(), (&Counters::new(1), &[]), None);
-    let subject = Subject {
-        live: &live,
-        profile: None,
-        clock: &clock,
-        stop: &Shutdown::new(),
-    };
+    let subject = Subject { live: &live, profile: None, clock: &clock, stop: &Shutdown::new() };
     let (file, _) = write(subject, cut, file).unwrap();
     let Meanwhile { bytes, name, .. } = file;
     assert!(name >= 8_000, "ticks ended meanwhile: {name}");
@@ -518,10 +467,8 @@ fn what_lines_of_squid_add_up_to_comes_back_to_their_source() {
         {"count": 2, "bytes": 3, "timed": 0, "first_delay_us": 0, "total_us": 0}]]});
     let saved = serde_json::from_value(saved).unwrap();
     before.sums.lock().restore(saved);
-    let bytes = Process::start(PLAN).write_with(&Counters {
-        squids: vec![before],
-        ..Counters::new(1)
-    });
+    let bytes =
+        Process::start(PLAN).write_with(&Counters { squids: vec![before], ..Counters::new(1) });
     let mut live = PLAN.live(&Hasher::new(), Vec::new());
     let squids = [Arc::clone(&other), Arc::clone(&same)];
     restore(&bytes[..], &mut live, definitions(), &squids, None, 0).unwrap();
@@ -533,10 +480,7 @@ fn what_lines_of_squid_add_up_to_comes_back_to_their_source() {
 /// Groups that became one on their way back are one in the next snapshot.
 #[test]
 fn what_folds_on_its_way_back_can_be_written_again() {
-    let little = Limits {
-        memory: 3 << 20,
-        ..PLAN
-    };
+    let little = Limits { memory: 3 << 20, ..PLAN };
     let mut process = Process::start(PLAN);
     for step in 0..30 {
         process.send_names(step * 100, 200);

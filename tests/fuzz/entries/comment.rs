@@ -26,11 +26,7 @@ pub fn comment(bytes: &[u8]) {
             return;
         }
         Ok(Comment::Fixed(table)) => {
-            assert!(
-                ddl::fixed("r", table, &defaults)
-                    .pinba()
-                    .contains(table.comment())
-            );
+            assert!(ddl::fixed("r", table, &defaults).pinba().contains(table.comment()));
             return;
         }
         Ok(Comment::Report(definition)) => *definition,
@@ -38,9 +34,7 @@ pub fn comment(bytes: &[u8]) {
     // As HTTP shows it: a report of the same rows, and with the same columns if it was not in
     // Pinba's layout.
     let shown = ReportForm::from(&definition);
-    let again = shown
-        .definition(&defaults)
-        .expect("what is shown is a report");
+    let again = shown.definition(&defaults).expect("what is shown is a report");
     assert_eq!(again.keys, definition.keys, "{shown:?}");
     assert_eq!(again.filters, definition.filters, "{shown:?}");
     assert_eq!(again.percentiles, definition.percentiles, "{shown:?}");

@@ -42,11 +42,7 @@ pub fn http(bytes: &[u8]) {
         }
         "application/x-ndjson" => {
             let mut lines = body.split(|byte| *byte == b'\n');
-            assert!(
-                lines.all(|line| line.is_empty() || json(line).is_ok()),
-                "{}",
-                shown()
-            );
+            assert!(lines.all(|line| line.is_empty() || json(line).is_ok()), "{}", shown());
         }
         _ => {}
     }

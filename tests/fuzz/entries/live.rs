@@ -64,16 +64,10 @@ pub(super) fn with_reports(requests: usize) -> Live {
 /// Reads all reports, as a front end would, and gives what they counted; the rows of each make up
 /// its sum.
 pub(super) fn read_all(live: &Live) -> u64 {
-    let want = Want {
-        keys: true,
-        quantiles: true,
-        histograms: true,
-    };
+    let want = Want { keys: true, quantiles: true, histograms: true };
     let mut counted = 0;
     for entry in live.reports.iter() {
-        let reading = live
-            .reports
-            .read(entry, want, &live.pool, 1_700_000_000_000);
+        let reading = live.reports.read(entry, want, &live.pool, 1_700_000_000_000);
         let rows: u64 = reading.totals.iter().map(|row| row.requests).sum();
         let name = &entry.definition.name;
         assert!(rows >= reading.grand.requests, "rows of {name}");
@@ -92,10 +86,7 @@ pub(crate) fn catalog() -> Catalog {
     let mut decoder = Decoder::new(TextLimits::default(), hasher());
     let mut records = Vec::new();
     for number in 0..40_u32 {
-        let script = format!(
-            "/{}",
-            ["a", "b\"\\\n", "<é>", "a,b;c", ""][number as usize % 5]
-        );
+        let script = format!("/{}", ["a", "b\"\\\n", "<é>", "a,b;c", ""][number as usize % 5]);
         let mut sent = model::Request::named(format!("h{}", number % 9), "s", script);
         sent.request_time = Some(number as f32 / 7.0);
         sent.status = Some(200 + number % 4 * 100);

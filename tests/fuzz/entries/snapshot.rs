@@ -27,11 +27,7 @@ const REQUESTS: usize = 64;
 
 /// Any bytes as the file.
 pub fn snapshot(bytes: &[u8]) {
-    let file = if bytes.starts_with(&MAGIC) {
-        bytes.to_vec()
-    } else {
-        packed(bytes)
-    };
+    let file = if bytes.starts_with(&MAGIC) { bytes.to_vec() } else { packed(bytes) };
     let Ok((mut live, now_ms)) = restored(&file, 1_000) else {
         return;
     };
@@ -63,14 +59,7 @@ fn restored(file: &[u8], away_ms: u64) -> Result<(Live, u64), ReadError> {
     let now_ms = contents.mono_now(contents.unix_ms + away_ms);
     let mut live = live::empty(REQUESTS);
     let profile = Profile::new(Vec::new(), REQUESTS, Arc::new(ManualClock::new(0)));
-    snapshot::restore(
-        file,
-        &mut live,
-        live::definitions(),
-        &[],
-        Some(&profile),
-        now_ms,
-    )?;
+    snapshot::restore(file, &mut live, live::definitions(), &[], Some(&profile), now_ms)?;
     let _read = profile.recent(None).map(|it| it.requests.len());
     Ok((live, now_ms))
 }
@@ -82,12 +71,7 @@ fn written(live: Live, now_ms: u64) -> (Live, Vec<u8>) {
     let shared = Arc::new(RwLock::new(live));
     let after = Some(HistoryFrom::Minute(1_700_000_040));
     let cut = Cut::of(&shared.read(), (&Counters::new(1), &[]), after);
-    let subject = Subject {
-        live: &shared,
-        profile: None,
-        clock: &clock,
-        stop: &Shutdown::new(),
-    };
+    let subject = Subject { live: &shared, profile: None, clock: &clock, stop: &Shutdown::new() };
     let (file, _) = snapshot::write(subject, cut, Vec::new()).expect("memory takes all");
     assert_eq!(clock.mono_ms(), now_ms);
     let live = Arc::into_inner(shared).expect("nobody else has it");

@@ -29,16 +29,9 @@ pub fn stat(stream: &[u8]) {
         assert!(snapshot.len() >= taken.min(64));
         for segment in &snapshot.segments {
             for sample in &segment.samples {
-                let _shown = (
-                    segment.request(sample),
-                    segment.symbol(sample),
-                    segment.caller(sample),
-                );
-                let _shown = (
-                    segment.arguments(sample),
-                    segment.opcode(sample),
-                    sample.line(),
-                );
+                let _shown =
+                    (segment.request(sample), segment.symbol(sample), segment.caller(sample));
+                let _shown = (segment.arguments(sample), segment.opcode(sample), sample.line());
             }
         }
         drop(snapshot);

@@ -71,11 +71,8 @@ impl Server {
             ..Config::default().sql
         };
         let engine = Engine::new(Arc::new(live::catalog()), limits.into()).expect("threads");
-        let limits = MySqlConfig {
-            packet_max: 1 << 20,
-            memory: 1 << 20,
-            ..Config::default().mysql
-        };
+        let limits =
+            MySqlConfig { packet_max: 1 << 20, memory: 1 << 20, ..Config::default().mysql };
         let settings = MySqlSettings {
             login_max: Duration::from_secs(20),
             ..MySqlSettings::new(Access::open(), None, limits)

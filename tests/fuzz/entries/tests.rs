@@ -6,10 +6,8 @@ use std::path::PathBuf;
 #[track_caller]
 fn run(target: &str, entry: fn(&[u8])) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder.join(target))
-        .unwrap()
-        .map(|file| file.unwrap().path())
-        .collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder.join(target)).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty(), "{target} has no corpus");
     for file in files {

@@ -34,26 +34,15 @@ fn packets_from_elsewhere_are_counted_and_not_looked_at() {
     let answer = await_condition("all are counted by source", || {
         let answer = program.site.json("/api/v1/sources");
         let rows = answer["sources"].as_array().unwrap();
-        let all: u64 = rows
-            .iter()
-            .map(|row| row["datagrams"].as_u64().unwrap())
-            .sum();
+        let all: u64 = rows.iter().map(|row| row["datagrams"].as_u64().unwrap()).sum();
         if all == 44 { Ok(answer) } else { Err(answer) }
     });
     assert_eq!(answer["other"]["datagrams"], 0);
     for row in answer["sources"].as_array().unwrap() {
         let address = row["address"].as_str().unwrap();
-        let refused = if ["127.0.0.1", "127.1.2.3"].contains(&address) {
-            0
-        } else {
-            11
-        };
+        let refused = if ["127.0.0.1", "127.1.2.3"].contains(&address) { 0 } else { 11 };
         assert!(sources.contains(&address), "{row}");
-        assert_eq!(
-            (&row["datagrams"], &row["refused"]),
-            (&11.into(), &refused.into()),
-            "{row}"
-        );
+        assert_eq!((&row["datagrams"], &row["refused"]), (&11.into(), &refused.into()), "{row}");
         assert_eq!(row["bytes"], packet.len() * 10 + 1, "{row}");
     }
     let top = program.site.json("/api/v1/sources?limit=1");
@@ -75,10 +64,7 @@ fn a_source_that_sends_too_much_leaves_the_others_theirs() {
     }
     let status = sender.at_rest();
     status.assert_accounted();
-    assert_eq!(
-        status.reason("datagrams_invalid", "source_rate_exceeded"),
-        900
-    );
+    assert_eq!(status.reason("datagrams_invalid", "source_rate_exceeded"), 900);
     assert_eq!(status.count("requests_merged"), 150);
     clock.advance_ms(500);
     for _ in 0..100 {
@@ -100,10 +86,6 @@ fn sources_that_nobody_wants_counted_are_not() {
     await_condition("the source is counted", || {
         let answer = counted.site.json("/api/v1/sources");
         let row = &answer["sources"][0];
-        if row["address"] == "::1" && row["datagrams"] == 10 {
-            Ok(())
-        } else {
-            Err(answer)
-        }
+        if row["address"] == "::1" && row["datagrams"] == 10 { Ok(()) } else { Err(answer) }
     });
 }

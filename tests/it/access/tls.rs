@@ -13,16 +13,13 @@ impl Certified {
         let dir = tempfile::tempdir().unwrap();
         let mut root = CertificateParams::new(Vec::<String>::new()).unwrap();
         root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        root.distinguished_name
-            .push(DnType::CommonName, dir.path().to_str().unwrap());
+        root.distinguished_name.push(DnType::CommonName, dir.path().to_str().unwrap());
         let root_key = KeyPair::generate().unwrap();
         let root_pem = root.self_signed(&root_key).unwrap().pem();
         let names = ["localhost", "127.0.0.1", "stats.example"];
         let leaf = CertificateParams::new(names.map(str::to_owned)).unwrap();
         let leaf_key = KeyPair::generate().unwrap();
-        let leaf = leaf
-            .signed_by(&leaf_key, &Issuer::new(root, root_key))
-            .unwrap();
+        let leaf = leaf.signed_by(&leaf_key, &Issuer::new(root, root_key)).unwrap();
         for (name, pem) in [
             ("root.pem", root_pem),
             ("cert.pem", leaf.pem()),
@@ -44,12 +41,7 @@ impl Certified {
     /// curl, which trusts this root and no other.
     fn curl(&self, to: SocketAddr, target: &str, more: &[&str]) -> Said {
         run(Command::new("curl")
-            .args([
-                "--silent",
-                "--show-error",
-                "--cacert",
-                &self.path("root.pem"),
-            ])
+            .args(["--silent", "--show-error", "--cacert", &self.path("root.pem")])
             .args(more)
             .arg(format!("https://{to}{target}")))
     }
@@ -64,30 +56,15 @@ fn over_tls_there_is_http_and_without_it_nothing() {
     let program = Program::start(&["serve", "--config", &configured.config], &[&cert, &key]);
     let http = program.site.http;
     let kim = format!("kim:{PASSWORD}");
-    for version in [
-        &[][..],
-        &["--tls-max", "1.2"],
-        &["--tlsv1.3"],
-        &["--http1.1"],
-    ] {
-        let said = certified.curl(
-            http,
-            "/api/v1/reports",
-            &[version, &["--user", &kim]].concat(),
-        );
+    for version in [&[][..], &["--tls-max", "1.2"], &["--tlsv1.3"], &["--http1.1"]] {
+        let said = certified.curl(http, "/api/v1/reports", &[version, &["--user", &kim]].concat());
         assert_eq!(said.code, Some(0), "{version:?}: {said:?}");
         let body: Json = serde_json::from_str(&said.out).unwrap();
         assert!(body["reports"].as_array().unwrap().len() > 10, "{body}");
     }
     let resolve = format!("stats.example:{}:127.0.0.1", http.port());
     let by_name = run(Command::new("curl")
-        .args([
-            "--silent",
-            "--cacert",
-            &certified.path("root.pem"),
-            "--resolve",
-            &resolve,
-        ])
+        .args(["--silent", "--cacert", &certified.path("root.pem"), "--resolve", &resolve])
         .args(["--user", &kim, "--write-out", "%{http_code}"])
         .arg(format!("https://stats.example:{}/healthz", http.port())));
     assert!(
@@ -97,21 +74,10 @@ fn over_tls_there_is_http_and_without_it_nothing() {
     let stranger = certified.curl(http, "/api/v1/reports", &["--include"]);
     assert!(stranger.out.starts_with("HTTP/1.1 401"), "{stranger:?}");
     let other_root = Certified::new();
-    assert_eq!(
-        other_root.curl(http, "/", &[]).code,
-        Some(60),
-        "not trusted"
-    );
-    assert_ne!(
-        certified.curl(http, "/", &["--tls-max", "1.1"]).code,
-        Some(0)
-    );
+    assert_eq!(other_root.curl(http, "/", &[]).code, Some(60), "not trusted");
+    assert_ne!(certified.curl(http, "/", &["--tls-max", "1.1"]).code, Some(0));
     // In the clear: closed, with at most the alert of TLS before.
-    for text in [
-        "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        "\r\n\r\n",
-        "\0\0\0\0\0\0",
-    ] {
+    for text in ["GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", "\r\n\r\n", "\0\0\0\0\0\0"] {
         let mut stream = connect(http);
         stream.write_all(text.as_bytes()).unwrap();
         let mut reply = Vec::new();
@@ -119,10 +85,7 @@ fn over_tls_there_is_http_and_without_it_nothing() {
         assert!(ended.is_ok() || reply.is_empty(), "{ended:?}");
         assert!(reply.len() <= 7, "{:?}", String::from_utf8_lossy(&reply));
     }
-    assert_eq!(
-        certified.curl(http, "/healthz", &["--user", &kim]).code,
-        Some(0)
-    );
+    assert_eq!(certified.curl(http, "/healthz", &["--user", &kim]).code, Some(0));
 }
 
 /// A renewed certificate, a new user and a new secret need no restart; files that cannot be used
@@ -136,14 +99,8 @@ fn sighup_takes_new_certificates_and_secrets() {
     let http = program.site.http;
     let ask = |trusted: &Certified, password: &str| {
         let user = format!("kim:{password}");
-        let more = [
-            "--user",
-            user.as_str(),
-            "--write-out",
-            "%{http_code}",
-            "--output",
-            "/dev/null",
-        ];
+        let more =
+            ["--user", user.as_str(), "--write-out", "%{http_code}", "--output", "/dev/null"];
         let said = trusted.curl(http, "/healthz", &more);
         said.out
     };
@@ -152,30 +109,18 @@ fn sighup_takes_new_certificates_and_secrets() {
         await_condition("it reads the configuration anew", || {
             let log = program.log();
             let lines = log.iter().filter(|line| line["message"] == message);
-            if lines.count() == times {
-                Ok(())
-            } else {
-                Err(log)
-            }
+            if lines.count() == times { Ok(()) } else { Err(log) }
         });
     };
-    assert_eq!(
-        (ask(&old, PASSWORD), ask(&new, PASSWORD)),
-        ("200".into(), "000".into())
-    );
-    let (done, refused) = (
-        "Reloaded the configuration.",
-        "Cannot reload the configuration: the old one stays.",
-    );
+    assert_eq!((ask(&old, PASSWORD), ask(&new, PASSWORD)), ("200".into(), "000".into()));
+    let (done, refused) =
+        ("Reloaded the configuration.", "Cannot reload the configuration: the old one stays.");
     std::fs::copy(new.path("cert.pem"), old.path("cert.pem")).unwrap();
     let password = configured.dir.path().join("password");
     std::fs::write(&password, "another-password").unwrap();
     reloads(refused, 1);
     // The key is still that of the old one, and so everything is as it was.
-    assert_eq!(
-        (ask(&old, PASSWORD), ask(&new, PASSWORD)),
-        ("200".into(), "000".into())
-    );
+    assert_eq!((ask(&old, PASSWORD), ask(&new, PASSWORD)), ("200".into(), "000".into()));
     std::fs::copy(new.path("key.pem"), old.path("key.pem")).unwrap();
     reloads(done, 1);
     let log = program.log();
@@ -184,10 +129,7 @@ fn sighup_takes_new_certificates_and_secrets() {
     assert!(certificates.contains(&old.path("cert.pem")), "{reloaded}");
     assert_eq!(reloaded["users_read"], 3, "{reloaded}");
     assert_eq!(ask(&old, "another-password"), "000");
-    assert_eq!(
-        (ask(&new, "another-password"), ask(&new, PASSWORD)),
-        ("200".into(), "401".into())
-    );
+    assert_eq!((ask(&new, "another-password"), ask(&new, PASSWORD)), ("200".into(), "401".into()));
     // Without the secret the new certificate is not taken either.
     std::fs::remove_file(&password).unwrap();
     std::fs::copy(older.path("cert.pem"), old.path("cert.pem")).unwrap();
@@ -195,10 +137,7 @@ fn sighup_takes_new_certificates_and_secrets() {
     // A line for each of the three users that have it.
     reloads(refused, 4);
     assert_eq!(
-        (
-            ask(&new, "another-password"),
-            ask(&older, "another-password")
-        ),
+        (ask(&new, "another-password"), ask(&older, "another-password")),
         ("200".into(), "000".into())
     );
 }
@@ -219,19 +158,13 @@ fn large_answers_cross_tls_whole() {
             let said = certified.curl(http, "/api/v1/reports/report_by_script_name?limit=0", &[]);
             let body: Json = serde_json::from_str(&said.out).map_err(|_| said.err.clone())?;
             let rows = body["rows"].as_array().unwrap().len() as u64;
-            if rows == at_least {
-                Ok(said.out)
-            } else {
-                Err(rows.to_string())
-            }
+            if rows == at_least { Ok(said.out) } else { Err(rows.to_string()) }
         })
     };
     let mut body = String::new();
     for from in (0..5000).step_by(100) {
         for script in requests(from) {
-            socket
-                .send_to(&request("h", "s", &script).encode_to_vec(), to)
-                .unwrap();
+            socket.send_to(&request("h", "s", &script).encode_to_vec(), to).unwrap();
         }
         if from % 1000 == 900 {
             body = rows(from + 100);
@@ -290,10 +223,7 @@ fn a_certificate_that_is_its_own_authority_is_trusted_by_name() {
     let log = program.log();
     let ready = log.iter().find(|line| line["message"] == "Ready.").unwrap();
     let ends = |name: &str, end: &str| ready[name].as_str().unwrap().ends_with(end);
-    assert!(
-        ends("http", " with TLS") && ends("mysql", " without TLS"),
-        "{ready}"
-    );
+    assert!(ends("http", " with TLS") && ends("mysql", " without TLS"), "{ready}");
     let told = log.iter().any(|line| line.to_string().contains("CA:TRUE"));
     assert!(told, "{log:?}");
     let port = program.site.http.port();
@@ -304,11 +234,7 @@ fn a_certificate_that_is_its_own_authority_is_trusted_by_name() {
             .args(["--ca-file", &path(trusted)]))
     };
     let said = query("127.0.0.1", "cert.pem");
-    assert_eq!(
-        (said.code, said.out.trim()),
-        (Some(0), "one\r\n1"),
-        "{said:?}"
-    );
+    assert_eq!((said.code, said.out.trim()), (Some(0), "one\r\n1"), "{said:?}");
     // Its name counts, and so does that it is the very certificate.
     let said = query("localhost", "cert.pem");
     assert_eq!(said.code, Some(1), "{said:?}");

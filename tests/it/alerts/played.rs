@@ -23,12 +23,7 @@ fn with_past(dir: &Path, rule: &str) -> Here {
 
 fn started(dir: &Path, rule: &str, clock: &Arc<ManualClock>) -> Here {
     let history = format!("history.dir={}", dir.display());
-    let settings = [
-        &history,
-        "history.free_min=0",
-        "history.flush_period=60s",
-        rule,
-    ];
+    let settings = [&history, "history.free_min=0", "history.flush_period=60s", rule];
     let clock = Arc::<ManualClock>::clone(clock) as Arc<dyn Clock>;
     Here::with_clock(&settings, clock)
 }
@@ -124,11 +119,7 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
         totals.collect::<Vec<_>>()
     };
     let expected: [(Json, Json); 2] = [(240.into(), 8.into()), (120.into(), 8.into())];
-    await_until(
-        "all of it is counted",
-        || totals(&here),
-        |it| *it == expected,
-    );
+    await_until("all of it is counted", || totals(&here), |it| *it == expected);
     // Seconds without requests are covered when their end is seen.
     await_until(
         "twelve minutes are covered",
@@ -136,23 +127,15 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
         |covered| covered.is_some_and(|it| (700..=721).contains(&it)),
     );
     let shop = &rows(&here)[0];
-    assert_eq!(
-        (&shop["name"], &shop["exact"]),
-        (&"shop".into(), &true.into())
-    );
+    assert_eq!((&shop["name"], &shop["exact"]), (&"shop".into(), &true.into()));
     // Of 240 requests 24 may be bad.
     let left = shop["budget_left"].as_f64().unwrap();
     assert!((left - (1.0 - 8.0 / 24.0)).abs() < 1e-9, "{shop}");
-    assert_eq!(
-        shop["burn"][0]["state"], "unknown",
-        "half an hour is lacking"
-    );
+    assert_eq!(shop["burn"][0]["state"], "unknown", "half an hour is lacking");
     let metrics = here.site.get("/metrics").body;
     assert_has!(metrics => "pinbad_slo_budget_left{slo=\"shop\"} 0.6666");
     assert_has!(metrics => "pinbad_slo_burn{slo=\"shop\",window=\"1h\"} 0.3333");
-    let sql = here
-        .site
-        .sql("SELECT slo, objective, total, bad, exact, state FROM slo");
+    let sql = here.site.sql("SELECT slo, objective, total, bad, exact, state FROM slo");
     let expected_rows = json!([["shop", 90, 240, 8, 1, "ok"], ["a", 99.5, 120, 8, 0, "ok"]]);
     assert_eq!(sql, expected_rows);
     let page = here.site.get("/alerts").body;
@@ -160,11 +143,7 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
     here.stop();
     // What history has by the minute.
     let again = started(dir.path(), slo, &clock);
-    await_until(
-        "the budget goes on",
-        || totals(&again),
-        |it| *it == expected,
-    );
+    await_until("the budget goes on", || totals(&again), |it| *it == expected);
     again.stop();
 }
 
@@ -188,17 +167,11 @@ fn a_budget_that_burns_fires() {
     let fired = || here.site.json("/api/v1/alerts")["rows"].clone();
     let rows = await_until("it fires", fired, |rows| rows[0]["state"] == "firing");
     let row = &rows[0];
-    assert_eq!(
-        (&row["alert"], &row["severity"]),
-        (&"shop".into(), &"page".into())
-    );
+    assert_eq!((&row["alert"], &row["severity"]), (&"shop".into(), &"page".into()));
     // A quarter of the requests where one of a hundred may be bad.
     assert_eq!(row["value"], 25.0);
     assert_eq!(rows.as_array().unwrap().len(), 1, "a page hides the ticket");
     let burn = &here.site.json("/api/v1/slos")["rows"][0]["burn"];
-    assert_eq!(
-        (&burn[0]["state"], &burn[2]["state"]),
-        (&"firing".into(), &"unknown".into())
-    );
+    assert_eq!((&burn[0]["state"], &burn[2]["state"]), (&"firing".into(), &"unknown".into()));
     here.stop();
 }

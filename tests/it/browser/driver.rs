@@ -94,27 +94,15 @@ impl Browser {
     #[track_caller]
     pub(super) fn get(&self, command: &str) -> Json {
         let url = format!("{}{command}", self.session);
-        self.run(
-            command,
-            ureq::http::Request::get(&url).body(String::new()).unwrap(),
-        )
+        self.run(command, ureq::http::Request::get(&url).body(String::new()).unwrap())
     }
 
     #[track_caller]
     pub(super) fn run(&self, command: &str, request: ureq::http::Request<String>) -> Json {
         let mut response = self.agent.run(request).unwrap();
-        let text = response
-            .body_mut()
-            .with_config()
-            .limit(1 << 28)
-            .read_to_string()
-            .unwrap();
+        let text = response.body_mut().with_config().limit(1 << 28).read_to_string().unwrap();
         let answer: Json = serde_json::from_str(&text).unwrap();
-        assert!(
-            response.status().is_success(),
-            "{command}: {}",
-            answer["value"]
-        );
+        assert!(response.status().is_success(), "{command}: {}", answer["value"]);
         answer["value"].clone()
     }
 
@@ -166,16 +154,9 @@ impl Browser {
             let url = format!("{}/element/{id}/click", self.session);
             let request =
                 ureq::http::Request::post(&url).header("content-type", "application/json");
-            let mut response = self
-                .agent
-                .run(request.body("{}".to_owned()).unwrap())
-                .unwrap();
+            let mut response = self.agent.run(request.body("{}".to_owned()).unwrap()).unwrap();
             let said = response.body_mut().read_to_string().unwrap();
-            if response.status().is_success() {
-                Ok(())
-            } else {
-                Err(said)
-            }
+            if response.status().is_success() { Ok(()) } else { Err(said) }
         });
     }
 
@@ -194,10 +175,7 @@ impl Browser {
     #[track_caller]
     pub(super) fn text(&self, css: &str) -> String {
         self.find(css);
-        let text = self.js(&format!(
-            "return document.querySelector({}).innerText",
-            json!(css)
-        ));
+        let text = self.js(&format!("return document.querySelector({}).innerText", json!(css)));
         text.as_str().unwrap_or_default().to_owned()
     }
 
@@ -205,14 +183,9 @@ impl Browser {
     pub(super) fn picture(&self, name: &str) -> PathBuf {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
         std::fs::create_dir_all(&folder).unwrap();
-        let shot = self.cdp(
-            "Page.captureScreenshot",
-            &json!({"captureBeyondViewport": true}),
-        );
+        let shot = self.cdp("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
         let data = shot["data"].as_str().unwrap();
-        let bytes = base64::engine::general_purpose::STANDARD
-            .decode(data)
-            .unwrap();
+        let bytes = base64::engine::general_purpose::STANDARD.decode(data).unwrap();
         let file = folder.join(format!("{name}.png"));
         std::fs::write(&file, bytes).unwrap();
         file
@@ -223,9 +196,8 @@ impl Browser {
     pub(super) fn assert_quiet(&self) {
         let log = self.post("/se/log", &json!({"type": "browser"}));
         let bad = log.as_array().unwrap().iter();
-        let bad: Vec<&Json> = bad
-            .filter(|line| line["level"] != "DEBUG" && line["level"] != "INFO")
-            .collect();
+        let bad: Vec<&Json> =
+            bad.filter(|line| line["level"] != "DEBUG" && line["level"] != "INFO").collect();
         assert!(bad.is_empty(), "{}: {bad:#?}", self.target());
     }
 }

@@ -37,9 +37,7 @@ fn walk(site: &Site, set: &str, targets: &[String]) {
                 for (what, script) in [("layout", LAYOUT), ("faint", FAINT), ("unnamed", UNNAMED)] {
                     let wrong = browser.js(script);
                     if wrong != json!([]) {
-                        all.push(format!(
-                            "{what} of {target}, {width}, {scheme}: {wrong:.400}"
-                        ));
+                        all.push(format!("{what} of {target}, {width}, {scheme}: {wrong:.400}"));
                     }
                 }
             }
@@ -160,11 +158,7 @@ fn long_names_and_comparisons_fit_too() {
 #[test]
 fn a_first_visit_leads_to_a_packet() {
     let here = Here::start(&[]);
-    walk(
-        &here.site,
-        "empty",
-        &owned(&["/", "/requests", "/timers", "/daemon"]),
-    );
+    walk(&here.site, "empty", &owned(&["/", "/requests", "/timers", "/daemon"]));
     let browser = Browser::start(&here.site);
     browser.open("/");
     let start = browser.text(".start");
@@ -193,10 +187,7 @@ fn a_page_has_one_zone() {
     assert_eq!(sent.status, 200, "{sent:?}");
     here.site.at_rest(1);
     let browser = Browser::start(&here.site);
-    browser.cdp(
-        "Emulation.setTimezoneOverride",
-        &json!({"timezoneId": "Asia/Tokyo"}),
-    );
+    browser.cdp("Emulation.setTimezoneOverride", &json!({"timezoneId": "Asia/Tokyo"}));
     browser.open("/requests");
     let clock = || browser.text("#found tbody time");
     let received = clock();

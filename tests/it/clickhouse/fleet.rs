@@ -170,21 +170,10 @@ fn compare_reports(fleet: &Here, everything: &Here, asked: &str, before: &str) {
                 true => ("", "&key.dc=ams"),
                 false => (more, ""),
             };
-            let sort = if more.contains("sort=") {
-                ""
-            } else {
-                "&sort=-req_count"
-            };
+            let sort = if more.contains("sort=") { "" } else { "&sort=-req_count" };
             let path = format!("/api/v1/reports/{report}?{asked}{more}{key}{sort}{compare}");
-            let path = path.replacen(
-                "&limit=0",
-                if more.contains("limit=") {
-                    ""
-                } else {
-                    "&limit=0"
-                },
-                1,
-            );
+            let path =
+                path.replacen("&limit=0", if more.contains("limit=") { "" } else { "&limit=0" }, 1);
             let here = everything.site.json(&path);
             let there = fleet.site.json(&format!("{path}&fleet=true"));
             let sorted = |answer: &Json| {
@@ -209,10 +198,7 @@ fn compare_reports(fleet: &Here, everything: &Here, asked: &str, before: &str) {
         }
     }
     let info = |here: &Here, more: &str| {
-        here.site.json(&format!(
-            "/api/v1/info?{}{more}",
-            asked.replace("&limit=0", "")
-        ))
+        here.site.json(&format!("/api/v1/info?{}{more}", asked.replace("&limit=0", "")))
     };
     let [here, there] = [info(everything, ""), info(fleet, "&fleet=true")];
     for name in ["req_count", "time_total", "ru_utime_total", "from", "to"] {
@@ -234,11 +220,9 @@ fn rates(answer: &Json) {
 /// Series of a row, and of all rows.
 fn compare_lines(fleet: &Here, everything: &Here, span: &std::ops::Range<u64>) {
     for metric in "req_count p95 errors time_avg p99_9 memory_avg".split(' ') {
-        for (step, key) in [
-            (60, ""),
-            (300, "&script_name=%2F%C3%A4%0A"),
-            (120, "&script_name=%2Fnone"),
-        ] {
+        for (step, key) in
+            [(60, ""), (300, "&script_name=%2F%C3%A4%0A"), (120, "&script_name=%2Fnone")]
+        {
             let path = format!(
                 "/api/v1/reports/report_by_script_name/series?metric={metric}&from={}&to={}&step={step}{key}",
                 // From before the last hour in memory: of the history.
@@ -277,20 +261,13 @@ fn compare_members(members: &[Here; 3], asked: &str) {
     };
     let fra = requests(&report(two, "")) + requests(&report(three, ""));
     assert!(fra > 0);
-    for more in [
-        "&dc=fra",
-        "&fleet=true&collector=two,th%27r%5Cee",
-        "&dc=fra,nowhere",
-    ] {
+    for more in ["&dc=fra", "&fleet=true&collector=two,th%27r%5Cee", "&dc=fra,nowhere"] {
         assert_eq!(requests(&report(one, more)), fra, "{more}");
     }
     let said = report(one, "&dc=fra,nowhere")["partial"].to_string();
     assert_has!(said => "nowhere", "has shipped nothing");
     let nobody = report(one, "&dc=fra&collector=one");
-    assert_eq!(
-        (requests(&nobody), nobody["covered_seconds"].as_u64()),
-        (0, Some(0))
-    );
+    assert_eq!((requests(&nobody), nobody["covered_seconds"].as_u64()), (0, Some(0)));
 }
 
 /// Without `from` and `to` it is the window, up to the newest minute that all have shipped; and so
@@ -300,23 +277,15 @@ fn from_and_to(here: &Here, clock: &ManualClock) {
     let ask = |more: &str| {
         let path = format!("/api/v1/reports/report_by_script_name?fleet=true{more}");
         let answer = here.site.json(&path);
-        [
-            answer["from"].as_u64().unwrap(),
-            answer["to"].as_u64().unwrap(),
-        ]
+        [answer["from"].as_u64().unwrap(), answer["to"].as_u64().unwrap()]
     };
     assert_eq!(ask(""), [newest - 900, newest]);
     assert_eq!(ask("&from=-5m"), [newest - 300, newest]);
     assert_eq!(ask("&to=-10m"), [newest - 4_200, newest - 600]);
-    let line = here
-        .site
-        .json("/api/v1/reports/info/series?fleet=true&metric=req_count");
+    let line = here.site.json("/api/v1/reports/info/series?fleet=true&metric=req_count");
     assert_eq!(line["from"], newest - 300);
     assert_eq!(line["points"].as_array().unwrap().len(), 5);
-    let later = format!(
-        "/api/v1/reports/info?fleet=true&from={newest}&to={}",
-        newest + 120
-    );
+    let later = format!("/api/v1/reports/info?fleet=true&from={newest}&to={}", newest + 120);
     let said = here.site.json(&later)["partial"].to_string();
     assert!(said.contains("are shipped later"), "{said}");
 }
@@ -342,16 +311,9 @@ fn pages(here: &Here, span: &std::ops::Range<u64>) {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let row = get(&format!(
-        "/reports/report_by_script_name/row?script_name=%2Fonly&{time}&fleet=true"
-    ));
-    for part in [
-        "This daemon only",
-        "past-traffic",
-        "spread-svg",
-        "class=\"line c",
-        "fleet=true",
-    ] {
+    let row =
+        get(&format!("/reports/report_by_script_name/row?script_name=%2Fonly&{time}&fleet=true"));
+    for part in ["This daemon only", "past-traffic", "spread-svg", "class=\"line c", "fleet=true"] {
         assert!(row.contains(part), "{part}: {row}");
     }
     let overview = get(&format!("/?{time}&fleet=true"));
@@ -388,17 +350,13 @@ fn one_is_down(one: &Here, two: &Here, clock: &ManualClock) {
         })
     };
     let metric = "metric=req_count&";
-    for query in [
-        "reports/report_by_script_name?",
-        "info?",
-        &format!("reports/info/series?{metric}"),
-    ] {
+    for query in
+        ["reports/report_by_script_name?", "info?", &format!("reports/info/series?{metric}")]
+    {
         let late = lists(query);
         assert!(late.contains("th'r") && late.contains("\"fra\""), "{late}");
         let (_, since) = late.split_once("since ").unwrap();
-        let since = chrono::DateTime::parse_from_rfc3339(since)
-            .unwrap()
-            .timestamp() as u64;
+        let since = chrono::DateTime::parse_from_rfc3339(since).unwrap().timestamp() as u64;
         assert!(since <= down + 60 && since + 600 >= down, "{late}: {down}");
     }
     // Who asks for others alone is not told.
@@ -414,26 +372,17 @@ fn one_is_down(one: &Here, two: &Here, clock: &ManualClock) {
 /// answers meanwhile.
 fn clickhouse_fails(one: &Here, far: &Path, clickhouse: ClickHouse, clock: &Arc<ManualClock>) {
     let fails = |part: &str| {
-        for path in [
-            "reports/report_by_script_name?percentiles=95&",
-            "info?",
-            "reports/info/series?",
-        ] {
-            let said = one
-                .site
-                .get(&format!("/api/v1/{path}fleet=true"))
-                .problem(503);
+        for path in
+            ["reports/report_by_script_name?percentiles=95&", "info?", "reports/info/series?"]
+        {
+            let said = one.site.get(&format!("/api/v1/{path}fleet=true")).problem(503);
             assert_has!(said => part, "the fleet cannot be queried");
         }
-        let page = one
-            .site
-            .get("/reports/report_by_script_name?from=-1h&fleet=true");
+        let page = one.site.get("/reports/report_by_script_name?from=-1h&fleet=true");
         assert_eq!(page.status, 503);
         let here = "href=\"/reports/report_by_script_name?from=-1h\"";
         assert_has!(page.body => part, here);
-        let local = one
-            .site
-            .get("/api/v1/reports/report_by_script_name?from=-1h");
+        let local = one.site.get("/api/v1/reports/report_by_script_name?from=-1h");
         assert_eq!(local.status, 200);
     };
     std::fs::write(far.join("fault-select"), "refuse").unwrap();

@@ -66,11 +66,7 @@ fn is_faultless(dir: &Path) -> bool {
 /// left.
 fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64) {
     let (port, mut clickhouse, mut rounds) = (first.port, Some(first), 0);
-    let words = [
-        "slow lose cut refuse",
-        "torn full full readonly lose",
-        "cut lose torn slow",
-    ];
+    let words = ["slow lose cut refuse", "torn full full readonly lose", "cut lose torn slow"];
     while !over.load(Ordering::SeqCst) {
         faults(dir, words[rounds % words.len()]);
         rounds += 1;
@@ -97,12 +93,8 @@ fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64
 /// The test that is the daemon with such clocks.
 const PACED: &str = "clickhouse::killed::the_daemon_with_a_clock_that_runs";
 
-const SETTINGS: [&str; 4] = [
-    "ingest.recv_buffer=8MB",
-    "reports.memory=32MiB",
-    "series.memory=8MiB",
-    "clickhouse.dc=ams",
-];
+const SETTINGS: [&str; 4] =
+    ["ingest.recv_buffer=8MB", "reports.memory=32MiB", "series.memory=8MiB", "clickhouse.dc=ams"];
 
 #[test]
 #[ignore = "a child of a test"]

@@ -1,10 +1,7 @@
 //! Shipping where something is not as it should be: disks are full, tables are changed by hand or
 //! older, a certificate is nobody's, two hosts have one name, a unit comes again when nobody
 //! remembers it, retention takes what was not shipped.
-#![expect(
-    clippy::print_stdout,
-    reason = "what could not be tried is for whoever runs the tests"
-)]
+#![expect(clippy::print_stdout, reason = "what could not be tried is for whoever runs the tests")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,9 +44,7 @@ fn until(here: &Here, clock: &ManualClock, what: &str, is: impl Fn(&Json) -> boo
 }
 
 fn says(status: &Json, what: &str) -> bool {
-    status["error"]
-        .as_str()
-        .is_some_and(|error| error.contains(what))
+    status["error"].as_str().is_some_and(|error| error.contains(what))
 }
 
 /// A certificate for this name that is its own authority: its path, with the key beside it.
@@ -180,10 +175,7 @@ fn full_disks_there_and_here_lose_nothing() {
     let (port, clock) = (clickhouse.port, new_clock());
     let mut sent = Sent::default();
     let here = start(&home, port, &clock, &[]);
-    for (word, name) in [
-        ("full", "NOT_ENOUGH_SPACE"),
-        ("readonly", "TABLE_IS_READ_ONLY"),
-    ] {
+    for (word, name) in [("full", "NOT_ENOUGH_SPACE"), ("readonly", "TABLE_IS_READ_ONLY")] {
         faults(far.path(), &format!("{word} ").repeat(1_000));
         minutes(&here, &clock, 6, &mut sent);
         let shipped = until(&here, &clock, "it is tried again", |it| {
@@ -198,9 +190,7 @@ fn full_disks_there_and_here_lose_nothing() {
         // What waits is on disk; that it is on its way can no longer be.
         faults(far.path(), &"full ".repeat(1_000));
         minutes(&here, &clock, 6, &mut sent);
-        until(&here, &clock, "it fails there", |it| {
-            says(it, "NOT_ENOUGH_SPACE")
-        });
+        until(&here, &clock, "it fails there", |it| says(it, "NOT_ENOUGH_SPACE"));
         std::fs::write(place.path().join("filler"), vec![1; 16 << 20]).unwrap_err();
         faults(far.path(), "");
         let shipped = until(&here, &clock, "it fails here", |it| says(it, "cursor"));
@@ -216,12 +206,7 @@ fn full_disks_there_and_here_lose_nothing() {
 
 /// The statements that break the tables, those that mend them, the start of the engine's error
 /// message, and whether rows are set aside until then.
-type Break = (
-    &'static [&'static str],
-    &'static [&'static str],
-    &'static str,
-    bool,
-);
+type Break = (&'static [&'static str], &'static [&'static str], &'static str, bool);
 
 const BREAKS: [Break; 7] = cases![
     &["ALTER TABLE pinba.rollup RENAME COLUMN memory_peak_max TO kept"] =>
@@ -259,9 +244,7 @@ fn what_the_engine_refuses_is_set_aside_and_what_passes_waits() {
     let here = start(home.path(), port, &clock, &[]);
     let mut sent = Sent::default();
     minutes(&here, &clock, 8, &mut sent);
-    until(&here, &clock, "tables are there", |it| {
-        it["rows_shipped"] != 0 && it["error"].is_null()
-    });
+    until(&here, &clock, "tables are there", |it| it["rows_shipped"] != 0 && it["error"].is_null());
     for (breaks, mends, name, is_refused) in BREAKS {
         for change in breaks {
             match change.starts_with("readonly") {
@@ -272,9 +255,7 @@ fn what_the_engine_refuses_is_set_aside_and_what_passes_waits() {
         minutes(&here, &clock, 4, &mut sent);
         let is_named = |refused: &Json| {
             let refused = refused.as_array().unwrap();
-            refused
-                .iter()
-                .any(|it| it["error"].as_str().unwrap().contains(name))
+            refused.iter().any(|it| it["error"].as_str().unwrap().contains(name))
         };
         match is_refused {
             true => {
@@ -296,9 +277,7 @@ fn what_the_engine_refuses_is_set_aside_and_what_passes_waits() {
         }
         let _was_none = std::fs::remove_file(far.path().join("settings"));
         // Within ten minutes.
-        until(&here, &clock, "all is taken", |it| {
-            it["rows_refused"] == 0 && it["error"].is_null()
-        });
+        until(&here, &clock, "all is taken", |it| it["rows_refused"] == 0 && it["error"].is_null());
     }
     let before = settle(here, home.path(), port, &clock, &[]);
     assert_same(&clickhouse, &[home.path()], before);
@@ -313,12 +292,7 @@ fn older_and_newer_tables_are_shipped_into() {
     let Some(clickhouse) = ClickHouse::start(far.path(), 0) else {
         return;
     };
-    let lacking = [
-        "`has_histogram`",
-        "`histogram`",
-        "`ru_stime_total_us`",
-        "`timers.tags`",
-    ];
+    let lacking = ["`has_histogram`", "`histogram`", "`ru_stime_total_us`", "`timers.tags`"];
     let statements = print_tables(&[]);
     let tables = statements.iter().filter(|it| it.starts_with("CREATE"));
     for statement in tables.filter(|it| !it.contains("VIEW")) {
@@ -377,10 +351,7 @@ fn views_do_not_add_up_two_definitions_of_a_name() {
     assert_eq!(rows, [json!({"hostname": "h", "requests": counts[1]})]);
     let all =
         "SELECT toUInt32(sum(req_count)) AS requests FROM pinba.rollup FINAL WHERE report = 'mine'";
-    assert_eq!(
-        clickhouse.query(all),
-        [json!({"requests": counts[0] + counts[1]})]
-    );
+    assert_eq!(clickhouse.query(all), [json!({"requests": counts[0] + counts[1]})]);
 }
 
 /// Two hosts have one name, and the same minutes and keys. What one of them sent comes again when
@@ -404,9 +375,7 @@ fn two_hosts_with_one_name_are_told_apart_and_a_late_repetition_changes_nothing(
     let here = start(homes[0].path(), port, &first_clock, &more);
     faults(far.path(), &"lose@rollup torn@rollup ".repeat(1_000));
     minutes(&here, &first_clock, 16, &mut sent[0]);
-    until(&here, &first_clock, "answers are lost", |it| {
-        it["failures"].as_u64() > Some(3)
-    });
+    until(&here, &first_clock, "answers are lost", |it| it["failures"].as_u64() > Some(3));
     here.stop();
     faults(far.path(), "");
     let stored = || clickhouse.query("SELECT toUInt32(count()) AS rows FROM pinba.rollup FINAL");
@@ -418,11 +387,7 @@ fn two_hosts_with_one_name_are_told_apart_and_a_late_repetition_changes_nothing(
     let here = start(homes[0].path(), port, &first_clock, &more);
     // The minutes in which both ran.
     let before = START_SECS + 420;
-    drain(
-        &here,
-        &first_clock,
-        pinbad::clock::Clock::unix_ms(&*first_clock) / 1_000,
-    );
+    drain(&here, &first_clock, pinbad::clock::Clock::unix_ms(&*first_clock) / 1_000);
     let [first, second] = [&homes[0], &homes[1]].map(tempfile::TempDir::path);
     here.stop();
     assert_same(&clickhouse, &[first, second], before);

@@ -21,12 +21,7 @@ pub(crate) struct PacedClock {
 impl PacedClock {
     pub(crate) fn new(begin_ms: u64, wall_pace: u64, mono_pace: u64) -> Self {
         let machine = SystemClock::new();
-        Self {
-            machine,
-            begin_ms,
-            wall_pace,
-            mono_pace,
-        }
+        Self { machine, begin_ms, wall_pace, mono_pace }
     }
 }
 

@@ -135,9 +135,7 @@ impl Collector {
                     "HTTP/1.1 {answer}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
                 );
                 // Who has gone does not hear it.
-                let _ = reader
-                    .get_mut()
-                    .write_all(&[answer.as_bytes(), &text].concat());
+                let _ = reader.get_mut().write_all(&[answer.as_bytes(), &text].concat());
             }
         });
         collector

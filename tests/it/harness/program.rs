@@ -39,11 +39,7 @@ impl Program {
         for setting in all_settings(settings) {
             command.args(["--set", setting]);
         }
-        let mut child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap());
         let log = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&log);
@@ -63,21 +59,13 @@ impl Program {
         let (udp, http, mysql) = addresses;
         let mut site = Site::new(udp, http);
         site.mysql = mysql;
-        Self {
-            site,
-            child,
-            log,
-            reader: Some(reader),
-        }
+        Self { site, child, log, reader: Some(reader) }
     }
 
     /// Memory of it that is in RAM, bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmRSS:"))
-            .unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         let kib = line.split_whitespace().nth(1).unwrap();
         kib.parse::<u64>().unwrap() * 1024
     }
@@ -121,9 +109,8 @@ impl Program {
     /// Waits for its end: how it ended and how long that took.
     pub(crate) fn wait(&mut self) -> (ExitStatus, Duration) {
         let start = Instant::now();
-        let status = await_condition("the program ends", || {
-            self.child.try_wait().unwrap().ok_or(())
-        });
+        let status =
+            await_condition("the program ends", || self.child.try_wait().unwrap().ok_or(()));
         let took = start.elapsed();
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();
@@ -174,9 +161,7 @@ pub(crate) fn clean(mut command: Command) -> Command {
         }
     }
     // Whatever folder this machine has for a daemon that is installed.
-    command
-        .env_remove("STATE_DIRECTORY")
-        .env("PINBAD_DATA_DIR", "");
+    command.env_remove("STATE_DIRECTORY").env("PINBAD_DATA_DIR", "");
     command.stdin(Stdio::null());
     command
 }
@@ -218,11 +203,7 @@ pub(crate) fn run_within(patience: Duration, command: &mut Command) -> Said {
         }
         std::thread::sleep(GLANCE);
     };
-    Said {
-        code: status.code(),
-        out: out.join().unwrap(),
-        err: err.join().unwrap(),
-    }
+    Said { code: status.code(), out: out.join().unwrap(), err: err.join().unwrap() }
 }
 
 fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<String> {

@@ -32,11 +32,8 @@ impl<'a> Sender<'a> {
     /// So many sources for each of the addresses.
     pub(crate) fn with_sources(site: &'a Site, to: &[SocketAddr], sources: usize) -> Self {
         let status = site.status();
-        let granted = status
-            .sockets()
-            .iter()
-            .map(|socket| socket.count("recv_buffer_granted_bytes"))
-            .min();
+        let granted =
+            status.sockets().iter().map(|socket| socket.count("recv_buffer_granted_bytes")).min();
         let from = |to: SocketAddr| SocketAddr::new(to.ip(), 0);
         Self {
             site,

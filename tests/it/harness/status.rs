@@ -70,14 +70,8 @@ impl Status {
             assert_eq!(of_sockets, self.count(name), "{name}: {self:?}");
         }
         // What Pinba calls these.
-        assert_eq!(
-            self.count("lost_tmp_records"),
-            self.count("requests_overwritten")
-        );
-        assert_eq!(
-            self.count("invalid_packets"),
-            self.count("datagrams_invalid")
-        );
+        assert_eq!(self.count("lost_tmp_records"), self.count("requests_overwritten"));
+        assert_eq!(self.count("invalid_packets"), self.count("datagrams_invalid"));
     }
 }
 

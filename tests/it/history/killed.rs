@@ -247,8 +247,5 @@ fn under_load_old_files_make_room() {
     });
     here.stop();
     let verified = inspect::verify(&dir).unwrap();
-    assert!(
-        verified.problems.is_empty() && verified.uncounted.is_empty(),
-        "{verified:?}"
-    );
+    assert!(verified.problems.is_empty() && verified.uncounted.is_empty(), "{verified:?}");
 }

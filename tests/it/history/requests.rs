@@ -69,10 +69,7 @@ pub(super) fn publish_at(dir: &Path, unix_ms: u64) {
     let clock = Arc::new(ManualClock::new(unix_ms));
     let settings = settings(dir, &[]);
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let here = Here::with_clock(
-        &settings,
-        Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>,
-    );
+    let here = Here::with_clock(&settings, Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>);
     pass(&here.site, &clock, 60_000);
     // What a hundred kills left is a million requests.
     await_condition_for(Duration::from_mins(10), "all is published", || {
@@ -104,11 +101,7 @@ fn kills_and_restarts_leave_each_request_there_once() {
     let (mut must, mut may) = (BTreeSet::new(), BTreeSet::new());
     for life in 0..6 {
         let mut program = Program::serve(&settings);
-        let kept = || {
-            of_history(&program.site)["raw_requests_kept"]
-                .as_u64()
-                .unwrap_or(0)
-        };
+        let kept = || of_history(&program.site)["raw_requests_kept"].as_u64().unwrap_or(0);
         let written = send(&program.site, &mut numbers, 300);
         await_until("a flush", kept, |now| *now >= 300);
         must.extend(written);
@@ -138,11 +131,7 @@ fn kills_and_restarts_leave_each_request_there_once() {
     let twice = scripts.iter().filter(|(_, count)| **count > 1).count();
     assert_eq!(twice, 0, "{scripts:?}");
     let there: BTreeSet<i64> = scripts.into_keys().collect();
-    assert_eq!(
-        must.difference(&there).count(),
-        0,
-        "what was flushed is there"
-    );
+    assert_eq!(must.difference(&there).count(), 0, "what was flushed is there");
     assert!(there.is_subset(&must.union(&may).copied().collect()));
     let timers = rows(&dir, "timer");
     for timer in &timers {
@@ -176,9 +165,7 @@ fn of_many_requests_the_tail_is_kept_and_the_weights_say_how_many_there_were() {
     let errors = requests.iter().filter(|row| int(row, "status") == 500);
     let errors: Vec<f64> = errors.map(weight).collect();
     assert!((errors.iter().sum::<f64>() - 900.0).abs() < 1e-6 && errors.len() == 900);
-    let slow = requests
-        .iter()
-        .filter(|row| int(row, "req_time_us") > 899_000);
+    let slow = requests.iter().filter(|row| int(row, "req_time_us") > 899_000);
     let slow: Vec<f64> = slow.map(weight).collect();
     assert_eq!(slow, [1.0; 9]);
 }

@@ -1,9 +1,6 @@
 //! History where things go wrong: a disk that takes nothing, a clock that is wrong, too little
 //! memory, files of a newer program.
-#![expect(
-    clippy::print_stdout,
-    reason = "what could not be tried is for whoever runs the tests"
-)]
+#![expect(clippy::print_stdout, reason = "what could not be tried is for whoever runs the tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,9 +74,7 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     });
     assert_eq!(count(&history, "rows_lost"), 0, "{history}");
     let flushes = count(&of_history(&site), "flushes");
-    until(&site, "two flushes", |it| {
-        count(it, "flushes") > flushes + 1
-    });
+    until(&site, "two flushes", |it| count(it, "flushes") > flushes + 1);
     let sent = send(0);
     let log = program.log();
     let said = "Cannot write history: it stays in memory, and is tried again.";
@@ -94,14 +89,8 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     let history = until(&site, "it is off", |it| it["off"].is_string());
     let off = history["off"].as_str().unwrap();
     assert!(off.starts_with("history.dir: cannot"), "{off}");
-    site.send((0..100).map(|n| request("h", "s", &format!("/{n}"))))
-        .assert_accounted();
-    assert!(
-        inspect::verify(&place.path().join("history"))
-            .unwrap()
-            .problems
-            .is_empty()
-    );
+    site.send((0..100).map(|n| request("h", "s", &format!("/{n}")))).assert_accounted();
+    assert!(inspect::verify(&place.path().join("history")).unwrap().problems.is_empty());
     // It goes on by itself, and nothing is lost.
     assert!(mount(&["-o", "remount,rw", at]));
     until(&site, "it is on", |it| it["off"].is_null());
@@ -127,9 +116,7 @@ fn a_damaged_manifest_switches_history_off_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(START_MS));
     let send = |here: &Here| {
-        here.site
-            .send((0..30).map(|n| request("h", "s", &format!("/{n}"))))
-            .assert_accounted();
+        here.site.send((0..30).map(|n| request("h", "s", &format!("/{n}")))).assert_accounted();
         pass(&here.site, &clock, 1_000);
     };
     let here = start(dir.path(), &clock);
@@ -144,15 +131,9 @@ fn a_damaged_manifest_switches_history_off_and_nothing_else() {
     let here = start(dir.path(), &clock);
     send(&here);
     let ready = here.site.get("/readyz");
-    assert_eq!(
-        (ready.status, ready.json()["status"].as_str()),
-        (200, Some("ready"))
-    );
+    assert_eq!((ready.status, ready.json()["status"].as_str()), (200, Some("ready")));
     let detail = ready.json()["detail"].as_str().unwrap().to_owned();
-    assert!(
-        detail.starts_with("history is off: history.dir: "),
-        "{detail}"
-    );
+    assert!(detail.starts_with("history is off: history.dir: "), "{detail}");
     assert!(detail.contains("is damaged"), "{detail}");
     assert_has!(here.site.get("/daemon").body => "No history is written");
     let refused = here.site.get("/api/v1/info?from=-1h");
@@ -200,11 +181,7 @@ fn a_disk_that_others_have_filled_gets_room_by_old_files() {
     let clock = Arc::new(ManualClock::new(START_MS));
     published_day(&dir, &clock);
     let setting = format!("history.dir={}", dir.display());
-    let settings = [
-        &setting,
-        "history.flush_period=1s",
-        "history.free_min=64KiB",
-    ];
+    let settings = [&setting, "history.flush_period=1s", "history.free_min=64KiB"];
     let fill = |name: &str| {
         fs::write(place.path().join(name), vec![1; 8 << 20]).unwrap_err();
     };
@@ -221,10 +198,7 @@ fn a_disk_that_others_have_filled_gets_room_by_old_files() {
         program.wait();
         fill("more");
         program = Program::serve(&settings);
-        program
-            .site
-            .send([request("web", "shop", "/x")])
-            .assert_accounted();
+        program.site.send([request("web", "shop", "/x")]).assert_accounted();
     }
 }
 
@@ -297,8 +271,7 @@ fn what_found_no_memory_is_said_in_answers() {
     };
     let here = start();
     for _ in 0..3 {
-        here.site
-            .send((0..12_000).map(|n| request("web", "shop", &format!("/script/{n}"))));
+        here.site.send((0..12_000).map(|n| request("web", "shop", &format!("/script/{n}"))));
         pass(&here.site, &clock, 1_000);
     }
     let partial = |here: &Here, report: &str| {
@@ -354,8 +327,7 @@ fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
     let setting = format!("history.dir={}", dir.path().display());
     let mut program = Program::serve(&[&setting, "history.flush_period=1s"]);
     let site = &program.site;
-    site.send((0..100).map(|n| request("h", "s", &format!("/{n}"))))
-        .assert_accounted();
+    site.send((0..100).map(|n| request("h", "s", &format!("/{n}")))).assert_accounted();
     assert_eq!(site.json("/api/v1/info")["req_count"], 100);
     let off = of_history(site)["off"].to_string();
     assert!(off.contains("has format 7"), "{off}");
@@ -439,10 +411,7 @@ fn a_file_that_is_back_lacks_nothing() {
         let here = start(dir.path(), &clock);
         let (known, said) = answered(&here.site);
         assert_eq!(known, 20, "{said}");
-        assert!(
-            !said.contains("missing") && !said.contains("lost"),
-            "{said}"
-        );
+        assert!(!said.contains("missing") && !said.contains("lost"), "{said}");
         here.stop();
     }
 }
@@ -455,12 +424,7 @@ fn a_damaged_piece_is_named_when_a_reader_meets_it() {
     let first = &first_of_two(dir.path(), &clock);
     let mut bytes = fs::read(first).unwrap();
     // Behind the mark at the beginning, and the length and checksum of the first block.
-    bytes
-        .iter_mut()
-        .skip(40)
-        .step_by(97)
-        .take(60)
-        .for_each(|it| *it ^= 4);
+    bytes.iter_mut().skip(40).step_by(97).take(60).for_each(|it| *it ^= 4);
     fs::write(first, &bytes).unwrap();
     let here = start(dir.path(), &clock);
     let site = &here.site;
@@ -469,10 +433,7 @@ fn a_damaged_piece_is_named_when_a_reader_meets_it() {
     let refused = site.post("/api/v1/sql", &query);
     let name = first.file_name().unwrap().to_str().unwrap();
     let said = refused.problem(503);
-    assert!(
-        said.starts_with(&format!("{name} could not be read: ")),
-        "{said}"
-    );
+    assert!(said.starts_with(&format!("{name} could not be read: ")), "{said}");
     let history = until(site, "it is set aside", |it| {
         clock.advance_ms(1_000);
         count(it, "pieces_damaged") == 1

@@ -14,10 +14,7 @@ fn reports_are_made_filled_from_what_is_there_and_dropped() {
     let rows = site.rows("mine");
     assert_eq!(
         rows,
-        site.rows("configured")
-            .iter()
-            .map(|row| with_p95(row, &rows))
-            .collect::<Vec<_>>()
+        site.rows("configured").iter().map(|row| with_p95(row, &rows)).collect::<Vec<_>>()
     );
     // What comes later counts too.
     let mut packet = request("h", "s", "/x");
@@ -33,10 +30,7 @@ fn reports_are_made_filled_from_what_is_there_and_dropped() {
         ("{\"name\": 1}", "name"),
         ("{\"comment\": \"report1\"}", "name"),
         ("{\"name\": \"x\"}", "comment"),
-        (
-            "{\"name\": \"x\", \"comment\": \"tag_info:\"}",
-            "exactly 1 tag name",
-        ),
+        ("{\"name\": \"x\", \"comment\": \"tag_info:\"}", "exactly 1 tag name"),
         ("{\"name\": \"x\", \"comment\": \"report1:\"}", "colon"),
         ("{\"name\": \"x\", \"comment\": \"nonsense\"}", "nonsense"),
         ("{\"name\": \"x\", \"colour\": \"red\"}", "colour"),
@@ -54,14 +48,9 @@ fn reports_are_made_filled_from_what_is_there_and_dropped() {
     assert_eq!(dropped.status, 200, "{dropped:?}");
     site.get("/api/v1/reports/mine").problem(404);
     site.delete("/api/v1/reports/mine").problem(404);
-    for (fixed, part) in [
-        ("report_by_status", "built"),
-        ("info", "built"),
-        ("configured", "--set"),
-    ] {
-        let detail = site
-            .delete(&format!("/api/v1/reports/{fixed}"))
-            .problem(409);
+    for (fixed, part) in [("report_by_status", "built"), ("info", "built"), ("configured", "--set")]
+    {
+        let detail = site.delete(&format!("/api/v1/reports/{fixed}")).problem(409);
         assert!(detail.contains(part), "{fixed}: {detail}");
     }
     assert!(!site.rows("configured").is_empty());
@@ -71,10 +60,7 @@ fn reports_are_made_filled_from_what_is_there_and_dropped() {
 /// The row of a report without the percentile, with that of its fellow.
 fn with_p95(row: &Json, rows: &[Json]) -> Json {
     let mut row = row.clone();
-    let fellow = rows
-        .iter()
-        .find(|other| other["tag_value"] == row["tag_value"])
-        .unwrap();
+    let fellow = rows.iter().find(|other| other["tag_value"] == row["tag_value"]).unwrap();
     assert!(fellow["p95"].as_f64().unwrap() >= 0.0, "{fellow}");
     row["p95"] = fellow["p95"].clone();
     row

@@ -13,10 +13,7 @@ use super::traffic::read;
 use super::world::{Plan, World};
 
 fn plan() -> Plan {
-    Plan {
-        reports: 0,
-        ..Plan::default()
-    }
+    Plan { reports: 0, ..Plan::default() }
 }
 
 /// A request to this script.
@@ -55,25 +52,14 @@ impl World {
     }
 
     fn reading(&self, name: &str) -> Reading {
-        let want = Want {
-            keys: true,
-            quantiles: true,
-            histograms: true,
-        };
+        let want = Want { keys: true, quantiles: true, histograms: true };
         let entry = self.live.reports.find(name).expect("it was made");
         self.live.reports.read(entry, want, &self.live.pool, 0)
     }
 
     /// (keys, requests) of every row, sorted.
     fn rows(&self, name: &str) -> Vec<(Vec<String>, u64)> {
-        let keys = self
-            .live
-            .reports
-            .find(name)
-            .expect("it was made")
-            .definition
-            .keys
-            .len();
+        let keys = self.live.reports.find(name).expect("it was made").definition.keys.len();
         let reading = self.reading(name);
         let text = |row, key| match reading.key(row, key) {
             KeyValue::Text(text) => text.to_owned(),
@@ -120,14 +106,7 @@ fn a_report_filled_from_raw_rows_covers_their_span() {
 
 #[test]
 fn a_report_made_without_raw_rows_covers_what_it_has_seen() {
-    let mut world = World::new(
-        1,
-        Plan {
-            request_rows: 0,
-            timer_rows: 0,
-            ..plan()
-        },
-    );
+    let mut world = World::new(1, Plan { request_rows: 0, timer_rows: 0, ..plan() });
     world.advance(0);
     world.send(&[request("/a")]);
     world.advance(10_000);
@@ -184,21 +163,12 @@ fn a_status_that_a_tag_gave_is_let_go_once() {
     assert_eq!(world.rows("r"), [row(&["teapot"], 1)]);
     world.advance(10_000);
     assert!(world.rows("r").is_empty());
-    assert!(
-        world.live.pool.strings.find(b"teapot").is_some(),
-        "the raw row still has it"
-    );
+    assert!(world.live.pool.strings.find(b"teapot").is_some(), "the raw row still has it");
 }
 
 #[test]
 fn a_key_leaves_the_other_row_with_everything_it_has() {
-    let mut world = World::new(
-        1,
-        Plan {
-            rows_max: 1,
-            ..plan()
-        },
-    );
+    let mut world = World::new(1, Plan { rows_max: 1, ..plan() });
     let by_script = "report_by_script_name";
     world.advance(0);
     world.send(&[request("/first")]);
@@ -207,23 +177,14 @@ fn a_key_leaves_the_other_row_with_everything_it_has() {
     let mut elsewhere = request("/second");
     elsewhere.hostname = Some(b"elsewhere".to_vec());
     world.send(&[request("/second"), elsewhere]);
-    assert_eq!(
-        world.rows(by_script),
-        [row(&["/first"], 1), row(&["OTHER"], 2)]
-    );
+    assert_eq!(world.rows(by_script), [row(&["/first"], 1), row(&["OTHER"], 2)]);
     world.advance(30_000);
     assert_eq!(world.rows(by_script), [row(&["/second"], 2)]);
 }
 
 #[test]
 fn expiry_of_rows_that_were_evicted_spares_the_timers_of_others() {
-    let mut world = World::new(
-        1,
-        Plan {
-            request_rows: 2,
-            ..plan()
-        },
-    );
+    let mut world = World::new(1, Plan { request_rows: 2, ..plan() });
     let mut timed = request("/");
     timed.add_timer(1, 0.5, &[("a", "b")]);
     // A full pool drops the rows of the first two ticks long before their time; the third is still

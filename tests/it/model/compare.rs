@@ -45,28 +45,15 @@ pub(super) fn compare(
     plan: &Plan,
 ) -> Result<(), String> {
     let entry = live.reports.find(&report.name).ok_or("is not there")?;
-    let want = Want {
-        keys: true,
-        quantiles: true,
-        histograms: true,
-    };
+    let want = Want { keys: true, quantiles: true, histograms: true };
     let reading = live.reports.read(entry, want, &live.pool, 0);
     let shape = &entry.definition.layout;
-    same(
-        "window",
-        reading.window_secs,
-        report.window_ms as f64 / 1000.0,
-    )?;
+    same("window", reading.window_secs, report.window_ms as f64 / 1000.0)?;
     same("covered_seconds", reading.covered_secs, covered)?;
     same("rows()", live.reports.rows(entry), reading.len())?;
     let mut grand = Row::default();
     rows.values().for_each(|row| grand.merge(row));
-    let whole = Whole {
-        report,
-        grand,
-        covered,
-        tight: plan.memory_bytes < AMPLE_MEMORY,
-    };
+    let whole = Whole { report, grand, covered, tight: plan.memory_bytes < AMPLE_MEMORY };
     if whole.tight {
         whole.totals_are_right(&reading, rows)?;
         if report.keys.is_empty() && !report.view {
@@ -91,27 +78,15 @@ pub(super) fn compare(
             .ok_or_else(|| format!("row {key:?} should not be there, or not twice"))?;
         own_rows.push((row, key, expected));
     }
-    same(
-        "rows of their own",
-        own_rows.len(),
-        rows.len().min(plan.rows_max),
-    )?;
+    same("rows of their own", own_rows.len(), rows.len().min(plan.rows_max))?;
     same("(other) is there", other.is_some(), !rest.is_empty())?;
     let mut folded = Row::default();
     rest.values().for_each(|row| folded.merge(row));
     if report.view {
         return whole.segments(shape, &reading, &own_rows);
     }
-    let names: Vec<&str> = shape
-        .columns()
-        .iter()
-        .map(|c| c.column.name.as_str())
-        .collect();
-    let expected: Vec<&str> = report
-        .columns
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let names: Vec<&str> = shape.columns().iter().map(|c| c.column.name.as_str()).collect();
+    let expected: Vec<&str> = report.columns.iter().map(|(name, _)| name.as_str()).collect();
     if names != expected {
         return Err(format!("columns are {names:?}, should be {expected:?}"));
     }
@@ -120,13 +95,7 @@ pub(super) fn compare(
         whole.columns(shape, &reading, *row, &key, expected)?;
     }
     if let Some(row) = other {
-        whole.columns(
-            shape,
-            &reading,
-            row,
-            &vec![None; report.keys.len()],
-            &folded,
-        )?;
+        whole.columns(shape, &reading, row, &vec![None; report.keys.len()], &folded)?;
     }
     Ok(())
 }
@@ -153,11 +122,7 @@ fn sum_of(totals: &Totals, measure: Measure) -> u128 {
 
 fn same_sums(what: &str, got: &Totals, expected: &Row) -> Result<(), String> {
     MEASURES.into_iter().try_for_each(|measure| {
-        same(
-            &format!("{what} of {measure:?}"),
-            sum_of(got, measure),
-            expected.sum(measure),
-        )
+        same(&format!("{what} of {measure:?}"), sum_of(got, measure), expected.sum(measure))
     })
 }
 
@@ -178,21 +143,14 @@ impl Whole<'_> {
             // A request whose timers have several keys counts once in each of their rows, and once
             // where they are folded.
             let once_in_other = self.report.of_timers && measure == Measure::Requests;
-            if if once_in_other {
-                got > expected
-            } else {
-                got != expected
-            } {
-                return Err(format!(
-                    "total of {measure:?} is {got}, should be {expected}"
-                ));
+            if if once_in_other { got > expected } else { got != expected } {
+                return Err(format!("total of {measure:?} is {got}, should be {expected}"));
             }
         }
         for row in (0..reading.len()).filter(|&row| !reading.is_other(row)) {
             let key = key_texts(reading, row, self.report.keys.len());
-            let most = expected
-                .get(&key)
-                .ok_or_else(|| format!("row {key:?} should not be there"))?;
+            let most =
+                expected.get(&key).ok_or_else(|| format!("row {key:?} should not be there"))?;
             let too_much = MEASURES
                 .into_iter()
                 .find(|&measure| sum_of(&reading.totals[row], measure) > most.sum(measure));
@@ -299,16 +257,8 @@ impl Whole<'_> {
         reading: &Reading,
         rows: &[(usize, Vec<String>, Row)],
     ) -> Result<(), String> {
-        let names: Vec<&str> = shape
-            .columns()
-            .iter()
-            .map(|c| c.column.name.as_str())
-            .collect();
-        same(
-            "columns",
-            names,
-            vec!["index_value", "segment", "time_value", "cnt", "percent"],
-        )?;
+        let names: Vec<&str> = shape.columns().iter().map(|c| c.column.name.as_str()).collect();
+        same("columns", names, vec!["index_value", "segment", "time_value", "cnt", "percent"])?;
         let indexed: Vec<(String, &Row)> = rows
             .iter()
             .map(|(_, key, row)| {
@@ -317,11 +267,7 @@ impl Whole<'_> {
             })
             .collect();
         if !self.report.keys.is_empty() {
-            same(
-                "a view of no row",
-                shape.segments(reading, None).is_empty(),
-                true,
-            )?;
+            same("a view of no row", shape.segments(reading, None).is_empty(), true)?;
             let nobody = shape.segments(reading, Some("nobody is called that"));
             same("a view of an unknown row", nobody.is_empty(), true)?;
         }
@@ -354,18 +300,10 @@ impl Whole<'_> {
         }
         let segments = shape.segments(reading, Some(index));
         same("segments", segments.len() as u64, size)?;
-        let all = if self.report.of_timers {
-            row.hits
-        } else {
-            row.requests.into()
-        };
+        let all = if self.report.of_timers { row.hits } else { row.requests.into() };
         for (at, &count) in counts.iter().enumerate() {
             let value = |column: usize| segments[at][column].clone();
-            let percent = if all == 0 {
-                0.0
-            } else {
-                100.0 * count as f64 / all as f64
-            };
+            let percent = if all == 0 { 0.0 } else { 100.0 * count as f64 / all as f64 };
             let edge = at as f64 * (max_us as f64 / 1e6) / size as f64;
             match self.report.keys.is_empty() {
                 true => is(value(0) == Value::Null, "NULL"),
@@ -389,11 +327,7 @@ fn extreme(us: Option<&u64>) -> u128 {
 }
 
 fn is(right: bool, should: impl std::fmt::Debug) -> Result<(), String> {
-    if right {
-        Ok(())
-    } else {
-        Err(format!("{should:?}"))
-    }
+    if right { Ok(()) } else { Err(format!("{should:?}")) }
 }
 
 fn is_text(got: &Value<'_>, should: &str) -> Result<(), String> {

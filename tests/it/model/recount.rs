@@ -103,11 +103,7 @@ impl Row {
     /// is sorted.
     fn around(&self, below: impl Fn(u64) -> bool, same: impl Fn(u64) -> bool) -> (u64, u64) {
         let sum = |test: &dyn Fn(u64) -> bool| {
-            self.samples
-                .iter()
-                .filter(|(us, _)| test(**us))
-                .map(|(_, n)| n)
-                .sum()
+            self.samples.iter().filter(|(us, _)| test(**us)).map(|(_, n)| n).sum()
         };
         (sum(&below), sum(&same))
     }
@@ -170,24 +166,13 @@ fn key_of(report: &Report, seen: &Seen, timer: Option<&SeenTimer>) -> Option<Vec
     if !passes {
         return None;
     }
-    report
-        .keys
-        .iter()
-        .map(|key| value_of(key, seen, timer))
-        .collect()
+    report.keys.iter().map(|key| value_of(key, seen, timer)).collect()
 }
 
 fn value_of(key: &Key, seen: &Seen, timer: Option<&SeenTimer>) -> Option<String> {
     let tag = |tags: &[(String, String)], wanted: &str| {
-        let mut values = tags
-            .iter()
-            .filter(|(name, _)| name == wanted)
-            .map(|(_, v)| v.clone());
-        if key.last {
-            values.next_back()
-        } else {
-            values.next()
-        }
+        let mut values = tags.iter().filter(|(name, _)| name == wanted).map(|(_, v)| v.clone());
+        if key.last { values.next_back() } else { values.next() }
     };
     let field = |field| Some(field_of(seen, field)).filter(|value| !value.is_empty());
     let found = match &key.source {
@@ -274,11 +259,7 @@ fn place(percent: &str, count: u64, up: bool) -> u64 {
     let millionths: u128 = format!("{whole}{decimals:0<6}").parse().expect("a number");
     let product = u128::from(count) * millionths;
     let all = 100_000_000;
-    let place = if up {
-        product.div_ceil(all)
-    } else {
-        product / all
-    };
+    let place = if up { product.div_ceil(all) } else { product / all };
     (place as u64).max(1)
 }
 
@@ -306,11 +287,7 @@ pub(super) fn quantile(row: &Row, layout: Layout, percent: &str, up: bool) -> Qu
             Quantile::Exact(width * (own as f64 + 1.0 - (passed - place) as f64 / has as f64))
         }
         // Spec 8.7, without adding the minimum twice, and with coarse groups as wide as they are.
-        Layout::V2 {
-            min_ms,
-            max_ms,
-            buckets,
-        } => {
+        Layout::V2 { min_ms, max_ms, buckets } => {
             let group = |us: u64| v2_group(us, min_ms, max_ms, buckets);
             let (own, units) = match group(sample) {
                 V2Group::Min => return Quantile::Exact(min_ms as f64 / 1e3),
@@ -363,19 +340,12 @@ fn v2_group(us: u64, min_ms: u64, max_ms: u64, buckets: u64) -> V2Group {
 
 /// Spec 8.7: the histogram as text.
 pub(super) fn histogram_text(row: &Row, layout: Layout, gap: &str) -> String {
-    let Layout::V2 {
-        min_ms,
-        max_ms,
-        buckets,
-    } = layout
-    else {
+    let Layout::V2 { min_ms, max_ms, buckets } = layout else {
         panic!("only hv= has a text");
     };
     let mut counts: BTreeMap<V2Group, u64> = BTreeMap::new();
     for (&us, &count) in &row.samples {
-        *counts
-            .entry(v2_group(us, min_ms, max_ms, buckets))
-            .or_default() += count;
+        *counts.entry(v2_group(us, min_ms, max_ms, buckets)).or_default() += count;
     }
     let mut parts = Vec::new();
     for (group, count) in &counts {
@@ -388,8 +358,5 @@ pub(super) fn histogram_text(row: &Row, layout: Layout, gap: &str) -> String {
             parts.push(format!("{name}{gap}{count}"));
         }
     }
-    format!(
-        "hv={min_ms}:{max_ms}:{buckets};values=[{}]",
-        parts.join(", ")
-    )
+    format!("hv={min_ms}:{max_ms}:{buckets};values=[{}]", parts.join(", "))
 }

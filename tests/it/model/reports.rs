@@ -89,15 +89,8 @@ pub(super) enum Filter {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Layout {
     LogLinear,
-    Linear {
-        max_us: u64,
-        size: u64,
-    },
-    V2 {
-        min_ms: u64,
-        max_ms: u64,
-        buckets: u64,
-    },
+    Linear { max_us: u64, size: u64 },
+    V2 { min_ms: u64, max_ms: u64, buckets: u64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,20 +218,13 @@ fn request_columns() -> Columns {
 fn memory_columns() -> Columns {
     vec![
         column("memory_footprint_total", Cell::Kib(Measure::Memory)),
-        column(
-            "memory_footprint_percent",
-            Cell::Percent(Measure::Memory, false),
-        ),
+        column("memory_footprint_percent", Cell::Percent(Measure::Memory, false)),
         column("req_time_median", Cell::Quantile(0)),
     ]
 }
 
 fn field(field: Field) -> Key {
-    Key {
-        source: Source::Field(field),
-        last: false,
-        missing: Missing::Empty,
-    }
+    Key { source: Source::Field(field), last: false, missing: Missing::Empty }
 }
 
 const PERCENTILES: [&str; 8] = ["50", "90", "95", "99", "99.9", "100", "1", "0.5"];
@@ -307,25 +293,11 @@ fn three(
 }
 
 fn counted(name: &str, measure: Measure, v2: bool) -> [(String, Cell); 3] {
-    three(
-        format!("{name}_count"),
-        name,
-        Cell::Whole(measure),
-        measure,
-        1.0,
-        v2,
-    )
+    three(format!("{name}_count"), name, Cell::Whole(measure), measure, 1.0, v2)
 }
 
 fn timed(name: &str, measure: Measure, v2: bool) -> [(String, Cell); 3] {
-    three(
-        format!("{name}_total"),
-        name,
-        Cell::Seconds(measure),
-        measure,
-        1e6,
-        v2,
-    )
+    three(format!("{name}_total"), name, Cell::Seconds(measure), measure, 1e6, v2)
 }
 
 /// A report of any kind.

@@ -60,16 +60,8 @@ pub(super) struct Traffic {
 }
 
 /// Names of timer tags; each has a `__` name or two among it.
-pub(super) const TIMER_TAGS: [&str; 8] = [
-    "group",
-    "server",
-    "op",
-    "__hostname",
-    "__schema",
-    "__status",
-    "hit_count",
-    "env",
-];
+pub(super) const TIMER_TAGS: [&str; 8] =
+    ["group", "server", "op", "__hostname", "__schema", "__status", "hit_count", "env"];
 /// Names of request tags.
 pub(super) const REQUEST_TAGS: [&str; 4] = ["env", "role", "host", "status"];
 pub(super) const HOSTS: [&str; 4] = ["web-1", "web-2", "0x", "1web"];

@@ -96,10 +96,7 @@ impl World {
     pub(super) fn new(seed: u64, plan: Plan) -> Self {
         let mut dice = Dice(seed);
         let history = Duration::from_secs(plan.history_secs);
-        let defaults = Defaults {
-            raw_window: history,
-            ..Defaults::default()
-        };
+        let defaults = Defaults { raw_window: history, ..Defaults::default() };
         let settings = Settings {
             history_ms: plan.history_secs * 1000,
             histogram_max_secs: defaults.histogram_max_secs,
@@ -150,10 +147,7 @@ impl World {
             known.push(report);
         }
         engine.define_at_start(definitions, &pool, now_ms);
-        let known = known.into_iter().map(|report| Known {
-            report,
-            ids: vec![(1, u64::MAX)],
-        });
+        let known = known.into_iter().map(|report| Known { report, ids: vec![(1, u64::MAX)] });
         Self {
             traffic: Traffic::new(plan.variety),
             decoder: Decoder::new(TextLimits::default(), hasher),
@@ -192,22 +186,14 @@ impl World {
     pub(super) fn decode(&mut self, datagram: &[u8], block: &mut Vec<u8>) {
         let taken = self.decoder.decode(datagram, 1_700_000_000, block);
         let requests = read(datagram).len();
-        assert_eq!(
-            taken.unwrap_or(0) as usize,
-            requests,
-            "requests of a datagram"
-        );
+        assert_eq!(taken.unwrap_or(0) as usize, requests, "requests of a datagram");
     }
 
     /// Merges what was read from the datagrams in `block`.
     pub(super) fn merge(&mut self, block: &[u8], seen: Vec<Seen>) {
         let timers: usize = seen.iter().map(|seen| seen.timers.len()).sum();
         let merged = self.live.merge(block, self.now_ms);
-        assert_eq!(
-            merged,
-            (seen.len() as u64, timers as u64),
-            "requests and timers merged"
-        );
+        assert_eq!(merged, (seen.len() as u64, timers as u64), "requests and timers merged");
         for mut one in seen {
             one.id = self.next_id();
             one.merged_ms = self.now_ms;
@@ -293,10 +279,7 @@ impl World {
             }
         }
         if next != self.next_id() {
-            return Err(format!(
-                "live with requests up to {next} of {}",
-                self.next_id()
-            ));
+            return Err(format!("live with requests up to {next} of {}", self.next_id()));
         }
         ids.push((next, u64::MAX));
         self.reports.push(Known { report, ids });
@@ -306,10 +289,7 @@ impl World {
     /// A report that found others to share with knows what they know.
     fn joined(&mut self, report: Report) -> Result<(), String> {
         let mut candidates: Vec<Vec<(u64, u64)>> = Vec::new();
-        let sharing = self
-            .reports
-            .iter()
-            .filter(|known| known.report.might_share(&report));
+        let sharing = self.reports.iter().filter(|known| known.report.might_share(&report));
         for known in sharing {
             if !candidates.contains(&known.ids) {
                 candidates.push(known.ids.clone());
@@ -319,10 +299,7 @@ impl World {
             candidates.push(vec![(1, u64::MAX)]);
         }
         let mut why = format!("{} shares with nobody", report.name);
-        self.reports.push(Known {
-            report,
-            ids: Vec::new(),
-        });
+        self.reports.push(Known { report, ids: Vec::new() });
         let at = self.reports.len() - 1;
         for ids in candidates {
             self.reports[at].ids = ids;
@@ -396,10 +373,7 @@ impl World {
         for _ in 0..8192 / 64 {
             block.clear();
             for _ in 0..64 {
-                assert_eq!(
-                    self.decoder.decode(&datagram, 1_700_000_000, &mut block),
-                    Ok(1)
-                );
+                assert_eq!(self.decoder.decode(&datagram, 1_700_000_000, &mut block), Ok(1));
             }
             let seen = (0..64).flat_map(|_| read(&datagram)).collect();
             self.merge(&block, seen);
@@ -417,12 +391,7 @@ impl World {
         self.advance(HELD_MS);
         for entry in self.live.reports.iter() {
             let rows = usize::from(entry.definition.keys.is_empty());
-            assert_eq!(
-                self.live.reports.rows(entry),
-                rows,
-                "rows of {}",
-                entry.definition.name
-            );
+            assert_eq!(self.live.reports.rows(entry), rows, "rows of {}", entry.definition.name);
         }
         let pool = &self.live.pool;
         (pool.strings.len(), pool.origins.len(), pool.tag_sets.len())
@@ -465,6 +434,5 @@ fn define(report: &Report, defaults: &Defaults) -> Definition {
             ReportForm::from_members(&report.name, members).expect("a form")
         }
     };
-    form.definition(defaults)
-        .unwrap_or_else(|error| panic!("{:?}: {error}", report.given))
+    form.definition(defaults).unwrap_or_else(|error| panic!("{:?}: {error}", report.given))
 }

@@ -20,22 +20,15 @@ fn batch() {
     let tables = ask("SHOW TABLES");
     assert!(tables.starts_with("Tables_in_pinba\n"), "{tables}");
     for table in "request timer timertag tag info report_by_script_name".split(' ') {
-        assert!(
-            tables.lines().any(|line| line == table),
-            "{table} in {tables}"
-        );
+        assert!(tables.lines().any(|line| line == table), "{table} in {tables}");
     }
     let described = ask("DESCRIBE request");
     assert!(described.contains("req_time\tfloat\t"), "{described}");
     let created = ask("SHOW CREATE TABLE report_by_script_name\\G");
     assert!(created.contains("ENGINE=PINBA"), "{created}");
     let status = ask("\\s");
-    for told in [
-        "Server version:\t\t10.11.",
-        "-MariaDB-pinba",
-        "Protocol version:\t10",
-        "Uptime:",
-    ] {
+    for told in ["Server version:\t\t10.11.", "-MariaDB-pinba", "Protocol version:\t10", "Uptime:"]
+    {
         assert!(status.contains(told), "{told} in {status}");
     }
     let types = fine(tool("mariadb", shop.mysql).args([
@@ -45,13 +38,7 @@ fn batch() {
         "-e",
         "SELECT req_time, hostname, id FROM request LIMIT 1",
     ]));
-    for told in [
-        "FLOAT",
-        "VAR_STRING",
-        "Decimals:   31",
-        "Org_table:  `request`",
-        "PRI_KEY",
-    ] {
+    for told in ["FLOAT", "VAR_STRING", "Decimals:   31", "Org_table:  `request`", "PRI_KEY"] {
         assert!(types.out.contains(told), "{told} in {}", types.out);
     }
 }
@@ -115,20 +102,13 @@ fn show_and_admin() {
 fn dump() {
     let shop = Shop::open();
     let definitions = fine(tool("mariadb-dump", shop.mysql).args(["--no-data", "pinba"])).out;
-    for told in [
-        "CREATE TABLE `request`",
-        "CREATE TABLE `report_by_script_name`",
-        "ENGINE=PINBA",
-    ] {
+    for told in ["CREATE TABLE `request`", "CREATE TABLE `report_by_script_name`", "ENGINE=PINBA"] {
         assert!(definitions.contains(told), "{told} in {definitions}");
     }
     for options in [&["--single-transaction"][..], &[]] {
-        let data = fine(
-            tool("mariadb-dump", shop.mysql)
-                .args(options)
-                .args(["pinba", "request", "tag"]),
-        )
-        .out;
+        let data =
+            fine(tool("mariadb-dump", shop.mysql).args(options).args(["pinba", "request", "tag"]))
+                .out;
         assert!(data.contains("INSERT INTO `request` VALUES"), "{data}");
         assert!(data.contains("'/каталог.php'"), "{data}");
         assert!(data.contains("-- Dump completed"), "{data}");

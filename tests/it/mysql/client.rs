@@ -23,17 +23,9 @@ pub(super) struct Client {
 /// A packet that answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    Ok {
-        status: u16,
-    },
-    End {
-        status: u16,
-    },
-    Err {
-        code: u16,
-        state: String,
-        message: String,
-    },
+    Ok { status: u16 },
+    End { status: u16 },
+    Err { code: u16, state: String, message: String },
     Other(Vec<u8>),
 }
 
@@ -41,19 +33,9 @@ pub(super) enum Answer {
 #[derive(Debug)]
 #[allow(dead_code, reason = "shown when a test fails")]
 pub(super) enum Outcome {
-    Done {
-        status: u16,
-    },
-    Failed {
-        code: u16,
-        state: String,
-        message: String,
-    },
-    Rows {
-        columns: Vec<Column>,
-        rows: Vec<Vec<u8>>,
-        status: u16,
-    },
+    Done { status: u16 },
+    Failed { code: u16, state: String, message: String },
+    Rows { columns: Vec<Column>, rows: Vec<Vec<u8>>, status: u16 },
 }
 
 /// A column definition.
@@ -88,15 +70,9 @@ impl Client {
     /// Only greeted.
     pub(super) fn greeted(to: SocketAddr) -> Self {
         let stream = TcpStream::connect(to).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_mins(5)))
-            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(5))).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut client = Self {
-            stream,
-            greeting: Vec::new(),
-            deprecate_eof: false,
-        };
+        let mut client = Self { stream, greeting: Vec::new(), deprecate_eof: false };
         client.greeting = client.read().1;
         client
     }
@@ -125,11 +101,7 @@ impl Client {
     pub(super) fn salt(&self) -> Vec<u8> {
         let after = self.greeting.iter().position(|byte| *byte == 0).unwrap() + 5;
         let second = after + 8 + 1 + 2 + 1 + 2 + 2 + 1 + 10;
-        [
-            &self.greeting[after..after + 8],
-            &self.greeting[second..second + 12],
-        ]
-        .concat()
+        [&self.greeting[after..after + 8], &self.greeting[second..second + 12]].concat()
     }
 
     pub(super) fn send(&mut self, number: u8, body: &[u8]) {
@@ -210,16 +182,8 @@ impl Client {
     pub(super) fn outcome(&mut self) -> Outcome {
         let count = match self.answer() {
             Answer::Ok { status } => return Outcome::Done { status },
-            Answer::Err {
-                code,
-                state,
-                message,
-            } => {
-                return Outcome::Failed {
-                    code,
-                    state,
-                    message,
-                };
+            Answer::Err { code, state, message } => {
+                return Outcome::Failed { code, state, message };
             }
             Answer::Other(body) => usize::from(body[0]),
             Answer::End { .. } => panic!("an end without a beginning"),
@@ -241,22 +205,10 @@ impl Client {
             let short = body.len() < 9;
             match Self::understood(&body) {
                 Answer::End { status } if short => {
-                    return Outcome::Rows {
-                        columns,
-                        rows,
-                        status,
-                    };
+                    return Outcome::Rows { columns, rows, status };
                 }
-                Answer::Err {
-                    code,
-                    state,
-                    message,
-                } if body[0] == 0xFF => {
-                    return Outcome::Failed {
-                        code,
-                        state,
-                        message,
-                    };
+                Answer::Err { code, state, message } if body[0] == 0xFF => {
+                    return Outcome::Failed { code, state, message };
                 }
                 _ => rows.push(body),
             }
@@ -277,8 +229,7 @@ impl Client {
     pub(super) fn table(&mut self, text: &str) -> Vec<Vec<String>> {
         let cell = |cell: Option<String>| cell.unwrap_or_else(|| "NULL".to_owned());
         let rows = self.rows(text).into_iter();
-        rows.map(|row| row.into_iter().map(cell).collect())
-            .collect()
+        rows.map(|row| row.into_iter().map(cell).collect()).collect()
     }
 
     /// The first cell of the only row.
@@ -410,10 +361,7 @@ pub(super) fn texts(row: &[u8]) -> Vec<Option<String>> {
                 rest = after;
                 continue;
             }
-            0xFC => (
-                usize::from(u16::from_le_bytes([after[0], after[1]])),
-                &after[2..],
-            ),
+            0xFC => (usize::from(u16::from_le_bytes([after[0], after[1]])), &after[2..]),
             length => (usize::from(length), after),
         };
         let (text, after) = after.split_at(length);

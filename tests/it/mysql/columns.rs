@@ -59,14 +59,9 @@ fn every_front_end_shows_the_declared_columns() {
         assert_eq!(told_names, names(columns), "{table}");
         let told_null: Vec<bool> = told.iter().map(|it| it.flags & NOT_NULL == 0).collect();
         assert_eq!(told_null, nullable, "{table}");
-        let reply = site.post(
-            "/api/v1/sql",
-            &serde_json::json!({"query": all}).to_string(),
-        );
+        let reply = site.post("/api/v1/sql", &serde_json::json!({"query": all}).to_string());
         let types = reply.json()["columns"].as_array().unwrap().clone();
-        let types = types
-            .iter()
-            .map(|it| it["type"].as_str().unwrap().to_owned());
+        let types = types.iter().map(|it| it["type"].as_str().unwrap().to_owned());
         let declared = columns.iter().map(|it| it.column_type.name().into_owned());
         assert!(types.eq(declared), "{table}: {}", reply.body);
 

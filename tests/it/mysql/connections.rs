@@ -61,19 +61,12 @@ fn who_does_not_log_in_is_sent_away() {
     };
     let counters = Arc::<MySqlCounters>::default();
     let service = MySql::new(engine, settings, Arc::clone(&counters));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let bound = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"));
     let listener = bound.unwrap();
     let address = listener.local_addr().unwrap();
-    runtime.spawn(pinbad::mysql::serve(
-        listener,
-        service,
-        std::future::pending(),
-    ));
+    runtime.spawn(pinbad::mysql::serve(listener, service, std::future::pending()));
     let connect = || {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -95,11 +88,9 @@ fn who_does_not_log_in_is_sent_away() {
         assert!(start.elapsed() < PATIENCE, "it is let in for ever");
         std::thread::sleep(Duration::from_millis(5));
     }
-    await_condition("their places are free", || {
-        match counters.mysql_connections_open.get() {
-            0 => Ok(()),
-            open => Err(open),
-        }
+    await_condition("their places are free", || match counters.mysql_connections_open.get() {
+        0 => Ok(()),
+        open => Err(open),
     });
     assert_eq!(counters.mysql_connections.get(), 3);
     here.stop();
@@ -154,10 +145,7 @@ fn queries_and_connections_can_be_killed() {
     assert_eq!(victim.try_read(), None);
     // An idle one is closed; oneself can be, too.
     let mut idle = Client::connect(shop.mysql);
-    assert!(matches!(
-        killer.query(&format!("KILL {}", idle.id())),
-        Outcome::Done { .. }
-    ));
+    assert!(matches!(killer.query(&format!("KILL {}", idle.id())), Outcome::Done { .. }));
     assert_eq!(idle.try_read(), None);
     let own = format!("KILL {}", killer.id());
     assert_eq!(killer.refused(&own).0, 1927);
@@ -194,20 +182,14 @@ fn a_slow_client_holds_up_nobody() {
     let _count = slow.read();
     let mut quick = Client::connect(shop.mysql);
     for _ in 0..20 {
-        assert_eq!(
-            quick.rows("SELECT req_count FROM info"),
-            [[Some("12".to_owned())]]
-        );
+        assert_eq!(quick.rows("SELECT req_count FROM info"), [[Some("12".to_owned())]]);
     }
     // When it goes on, all is there.
     let Outcome::Rows { rows, .. } = slow.rest_of(3) else {
         panic!("no rows");
     };
     assert_eq!(rows.len(), 12 * 12 * 12 * 12);
-    assert!(
-        rows.iter()
-            .all(|row| texts(row)[2].as_ref().is_some_and(|x| x.len() == 250))
-    );
+    assert!(rows.iter().all(|row| texts(row)[2].as_ref().is_some_and(|x| x.len() == 250)));
     slow.assert_alive();
 }
 
@@ -221,11 +203,7 @@ fn stopping_does_not_wait_for_clients() {
     await_running(&shop, before);
     let start = Instant::now();
     shop.here.stop();
-    assert!(
-        start.elapsed() < Duration::from_secs(60),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
     assert!(matches!(busy.answer(), Answer::Err { code: 1053, .. }));
     assert_eq!(idle.try_read(), None);
 }
@@ -235,13 +213,7 @@ fn an_address_that_is_taken_is_an_error_that_names_the_setting() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let setting = format!("mysql.listen={}", taken.local_addr().unwrap());
     let mut command = crate::harness::pinbad();
-    command.args([
-        "serve",
-        "--set",
-        "ingest.listen=127.0.0.1:0",
-        "--set",
-        "http.listen=",
-    ]);
+    command.args(["serve", "--set", "ingest.listen=127.0.0.1:0", "--set", "http.listen="]);
     let said = run(command.args(["--set", &setting]));
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_has!(said.err => "mysql.listen: cannot listen on 127.0.0.1:");

@@ -22,10 +22,7 @@ fn site() -> Site {
     let config = config.to_str().unwrap();
     let program = Program::start(&["serve", "--config", config], &[MYSQL]);
     fill(&program.site);
-    let server = format!(
-        "--federated=mysql://pinboard@{}",
-        program.site.mysql.unwrap()
-    );
+    let server = format!("--federated=mysql://pinboard@{}", program.site.mysql.unwrap());
     let printed = run(pinbad().args(["tables", "--config", config, &server]));
     assert_eq!(printed.code, Some(0), "{printed:?}");
     let mariadb = MariaDb::start(&["--plugin-load-add=ha_federatedx"]);
@@ -47,10 +44,7 @@ fn the_tables_of_the_recipe_and_what_pinboard_runs() {
     // Every table that was printed is one.
     let tables = site.ask("SHOW TABLES");
     for table in "request timer tag timertag info status report_by_script_name".split(' ') {
-        assert!(
-            tables.lines().any(|line| line == table),
-            "{table} in {tables}"
-        );
+        assert!(tables.lines().any(|line| line == table), "{table} in {tables}");
         site.ask(&format!("SELECT * FROM {table} LIMIT 1"));
     }
     assert_eq!(site.ask("SELECT count(*) FROM request"), "count(*)\n12\n");
@@ -98,10 +92,7 @@ fn the_tables_of_the_recipe_and_what_pinboard_runs() {
          FROM ipm_pinba_report_by_hostname_90_95_99",
     );
     let report = site.ask("SELECT hostname, req_count, p90 > 0 FROM ipm_report ORDER BY hostname");
-    assert_eq!(
-        report,
-        "hostname\treq_count\tp90 > 0\nweb1\t4\t1\nweb2\t4\t1\nweb3\t4\t1\n"
-    );
+    assert_eq!(report, "hostname\treq_count\tp90 > 0\nweb1\t4\t1\nweb2\t4\t1\nweb3\t4\t1\n");
     assert_eq!(
         site.ask("SELECT count(*), sum(hit_count) FROM ipm_pinba_tag_info_group_server_name"),
         "count(*)\tsum(hit_count)\n4\t36\n"
@@ -135,14 +126,9 @@ fn the_tables_of_the_recipe_and_what_pinboard_runs() {
          WHERE status >= 500 GROUP BY server_name, hostname, script_name, status LIMIT 25",
     );
     // A write is refused, and says why.
-    let said = site
-        .mariadb
-        .try_sql("INSERT INTO pinboard.tag (id, name) VALUES (99, 'x')");
+    let said = site.mariadb.try_sql("INSERT INTO pinboard.tag (id, name) VALUES (99, 'x')");
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(
-        said.err.contains("1290") || said.err.contains("read"),
-        "{said:?}"
-    );
+    assert!(said.err.contains("1290") || said.err.contains("read"), "{said:?}");
     assert_eq!(site.ask("SELECT count(*) FROM tag"), "count(*)\n2\n");
 }
 

@@ -38,29 +38,19 @@ struct Viewer {
 
 impl Viewer {
     fn of(shop: &Shop) -> Self {
-        let board = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/config/grafana/pinbad-mysql.json"
-        );
+        let board = concat!(env!("CARGO_MANIFEST_DIR"), "/config/grafana/pinbad-mysql.json");
         let board = std::fs::read_to_string(board).unwrap();
         Self {
             board: serde_json::from_str(&board).unwrap(),
             client: Client::connect(shop.mysql),
-            now: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap()
-                .as_secs(),
+            now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs(),
         }
     }
 
     /// A time range as the dashboard sees it: the values of its variables, in their order.
     fn variables(&mut self, span: &Range<u64>) -> Vec<(String, Vec<String>)> {
         let list = self.board["templating"]["list"].as_array().unwrap();
-        let list: Vec<Json> = list
-            .iter()
-            .filter(|it| it["type"] == "query")
-            .cloned()
-            .collect();
+        let list: Vec<Json> = list.iter().filter(|it| it["type"] == "query").cloned().collect();
         let mut values = Vec::new();
         for variable in list {
             let query = expanded(variable["query"].as_str().unwrap(), span, &values);
@@ -98,10 +88,7 @@ fn expanded(statement: &str, span: &Range<u64>, variables: &[(String, Vec<String
         text = text.replace(&format!("${{{name}:raw}}"), &values.join(","));
     }
     text = text.replace("$__interval", "15s");
-    let Range {
-        start: from,
-        end: to,
-    } = span;
+    let Range { start: from, end: to } = span;
     while let Some((before, rest)) = text.split_once("$__") {
         let (name, rest) = rest.split_once('(').unwrap();
         let mut depth = 1;
@@ -146,10 +133,8 @@ fn check(shown: &BTreeMap<String, Rows>, is_past: bool) {
     assert!(one("Requests/s") > 0.0);
     let rows = |title: &str| &shown[title];
     let scripts = rows("Scripts by total time table");
-    let counts: Vec<_> = scripts
-        .iter()
-        .map(|row| (row[0].as_deref().unwrap(), number(&row[1])))
-        .collect();
+    let counts: Vec<_> =
+        scripts.iter().map(|row| (row[0].as_deref().unwrap(), number(&row[1]))).collect();
     assert_eq!(counts, [("/каталог.php", 6.0), ("/index.php", 6.0)]);
     for row in scripts {
         let (median, mean) = (number(&row[5]), number(&row[4]));
@@ -169,9 +154,7 @@ fn check(shown: &BTreeMap<String, Rows>, is_past: bool) {
         assert_eq!(row.len(), if is_past { 5 } else { 6 });
     }
     let of_scripts = rows("95th percentile of the scripts that take the most time timeseries");
-    let slowest = of_scripts
-        .iter()
-        .filter(|row| row[1].as_deref() == Some("/каталог.php"));
+    let slowest = of_scripts.iter().filter(|row| row[1].as_deref() == Some("/каталог.php"));
     let slowest = slowest.map(|row| number(&row[2])).fold(0.0, f64::max);
     assert!((1.35..1.6).contains(&slowest), "{of_scripts:?}");
     let slow = "Slowest requests: live, as far back as the raw pool reaches; of the past, those that history keeps table";
@@ -213,10 +196,7 @@ fn the_dashboard_shows_the_past_where_there_is_one() {
             let span = now - days * 86_400..now + 60;
             check(&viewer.panels(&span), has_past);
             let variables: BTreeMap<_, _> = viewer.variables(&span).into_iter().collect();
-            assert_eq!(
-                variables["past"],
-                [if has_past { "/* past */" } else { "#" }]
-            );
+            assert_eq!(variables["past"], [if has_past { "/* past */" } else { "#" }]);
             assert_eq!(variables["server"].len(), 2);
             let resolution = match days {
                 1 => "finest",
@@ -239,10 +219,6 @@ fn the_dashboard_shows_annotations() {
     }
     let target = &viewer.board["annotations"]["list"][0]["target"];
     let query = expanded(target["rawSql"].as_str().unwrap(), &(now - 3_600..now), &[]);
-    let row = [
-        (now - 60).to_string(),
-        "deployed".to_owned(),
-        "a,b".to_owned(),
-    ];
+    let row = [(now - 60).to_string(), "deployed".to_owned(), "a,b".to_owned()];
     assert_eq!(viewer.client.rows(&query), [row.map(Some)]);
 }

@@ -20,9 +20,8 @@ use crate::harness::{Here, Program};
 /// A conversation that touches every reader of the wire: login, statements, prepared ones with
 /// values, long data, a change of user.
 fn conversation() -> Vec<Vec<u8>> {
-    let mut login = (0x200_u32 | 0x8000 | 0x8 | 0x8_0000 | 0x1_0000 | 0x10_0000)
-        .to_le_bytes()
-        .to_vec();
+    let mut login =
+        (0x200_u32 | 0x8000 | 0x8 | 0x8_0000 | 0x1_0000 | 0x10_0000).to_le_bytes().to_vec();
     login.extend_from_slice(&[0, 0, 0, 1, 45]);
     login.extend_from_slice(&[0; 23]);
     login.extend_from_slice(b"fuzz\0\0pinba\0mysql_native_password\0");
@@ -38,10 +37,7 @@ fn conversation() -> Vec<Vec<u8>> {
     vec![
         packet(1, &login),
         packet(0, b"\x03SELECT req_count FROM info"),
-        packet(
-            0,
-            b"\x16SELECT script_name FROM report_by_script_name WHERE req_count > 0",
-        ),
+        packet(0, b"\x16SELECT script_name FROM report_by_script_name WHERE req_count > 0"),
         packet(0, &[24, 1, 0, 0, 0, 0, 0, b'x']),
         packet(0, &execute),
         packet(0, b"\x04info\0%"),
@@ -58,19 +54,12 @@ fn conversation() -> Vec<Vec<u8>> {
 
 fn in_memory(here: &Here) -> (tokio::runtime::Runtime, Arc<MySql>) {
     let engine = Engine::new(Arc::clone(here.catalog()), SqlSettings::default()).unwrap();
-    let limits = MySqlConfig {
-        packet_max: 1 << 20,
-        memory: 1 << 20,
-        ..Config::default().mysql
-    };
+    let limits = MySqlConfig { packet_max: 1 << 20, memory: 1 << 20, ..Config::default().mysql };
     let settings = MySqlSettings {
         login_max: Duration::from_secs(20),
         ..MySqlSettings::new(Access::open(), None, limits)
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let counters = Arc::default();
     (runtime, Arc::new(MySql::new(engine, settings, counters)))
 }
@@ -81,16 +70,8 @@ fn a_conversation_cut_at_every_byte() {
     let (runtime, service) = in_memory(&here);
     let whole = conversation().concat();
     let answers = runtime.block_on(service.converse(&whole));
-    assert!(
-        answers.len() > 1000,
-        "all of it is answered: {}",
-        answers.len()
-    );
-    assert_eq!(
-        answers[answers.len() - 7..],
-        [0, 0, 0, 2, 0, 0, 0],
-        "the ping, last"
-    );
+    assert!(answers.len() > 1000, "all of it is answered: {}", answers.len());
+    assert_eq!(answers[answers.len() - 7..], [0, 0, 0, 2, 0, 0, 0], "the ping, last");
     for end in 0..whole.len() {
         let cut = runtime.block_on(service.converse(&whole[..end]));
         // What was answered so far is the same, but for the salt and the number of the connection.
@@ -145,11 +126,7 @@ fn random_frames_never_panic_hang_or_leak() {
     assert_eq!(service.connections(), 0);
     let whole = conversation().concat();
     let answers = runtime.block_on(service.converse(&whole));
-    assert_eq!(
-        answers[answers.len() - 7..],
-        [0, 0, 0, 2, 0, 0, 0],
-        "served as before"
-    );
+    assert_eq!(answers[answers.len() - 7..], [0, 0, 0, 2, 0, 0, 0], "served as before");
 }
 
 #[test]
@@ -159,15 +136,11 @@ fn random_bytes_over_a_socket_leave_the_daemon_as_it_was() {
     let mut random = StdRng::seed_from_u64(11);
     for _ in 0..300 {
         let mut stream = TcpStream::connect(mysql).unwrap();
-        let bytes: Vec<u8> = (0..random.random_range(0..2000))
-            .map(|_| random.random())
-            .collect();
+        let bytes: Vec<u8> = (0..random.random_range(0..2000)).map(|_| random.random()).collect();
         // It may be closed before all is sent.
         let _sent = stream.write_all(&bytes);
         let _half = stream.shutdown(std::net::Shutdown::Write);
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut heard = Vec::new();
         match stream.read_to_end(&mut heard) {
             Ok(_) => {}

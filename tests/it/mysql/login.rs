@@ -37,8 +37,7 @@ impl Guarded {
         let mut ca = CertificateParams::default();
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // One named like its issuer would be taken for one that signed itself.
-        ca.distinguished_name
-            .push(DnType::CommonName, "an authority for tests");
+        ca.distinguished_name.push(DnType::CommonName, "an authority for tests");
         std::fs::write(path("ca.pem"), ca.self_signed(&ca_key).unwrap().pem()).unwrap();
         let key = KeyPair::generate().unwrap();
         let host = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -108,18 +107,11 @@ impl Sha2 {
         body.extend_from_slice(&[0; 23]);
         client.send(1, &body);
         let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_file(guarded.path("ca.pem")).unwrap())
-            .unwrap();
-        let config = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        roots.add(CertificateDer::from_pem_file(guarded.path("ca.pem")).unwrap()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         let host = ServerName::from(to.ip());
         let tls = ClientConnection::new(Arc::new(config), host).unwrap();
-        let mut sha2 = Self {
-            stream: StreamOwned::new(tls, client.stream),
-            number: 2,
-        };
+        let mut sha2 = Self { stream: StreamOwned::new(tls, client.stream), number: 2 };
         let proof = proof(&salt);
         body.extend_from_slice(user.as_bytes());
         body.extend_from_slice(&[0, u8::try_from(proof.len()).unwrap()]);
@@ -160,10 +152,7 @@ fn who_has_a_wrong_password_or_none_is_not_let_in() {
     let guarded = Guarded::start("");
     let mysql = guarded.program.site.mysql.unwrap();
     let denied = |user: &str, answer: Answer| {
-        assert!(
-            matches!(answer, Answer::Err { code: 1045, .. }),
-            "{user}: {answer:?}"
-        );
+        assert!(matches!(answer, Answer::Err { code: 1045, .. }), "{user}: {answer:?}");
     };
     for user in ["kim", "lee", "old", "nobody"] {
         denied(user, Client::greeted(mysql).log_in(user, &[], 0));
@@ -200,11 +189,7 @@ fn users_with_and_without_tls() {
     let guarded = Guarded::start("");
     let password = format!("-p{PASSWORD}");
     let (ca, mysql) = (guarded.path("ca.pem"), guarded.program.site.mysql.unwrap());
-    for tls in [
-        &["--skip-ssl"][..],
-        &["--ssl"],
-        &["--ssl-ca", &ca, "--ssl-verify-server-cert"],
-    ] {
+    for tls in [&["--skip-ssl"][..], &["--ssl"], &["--ssl-ca", &ca, "--ssl-verify-server-cert"]] {
         let said = fine(
             guarded
                 .tool(
@@ -320,20 +305,15 @@ fn names_cannot_be_guessed_over_tls() {
         let (mut client, answer) = guess(user);
         assert_eq!(answer, SAY_IT, "{user}");
         let said = String::from_utf8_lossy(&client.say(b"wrong\0")).replace(user, "...");
-        assert!(
-            said.ends_with("'...'@'127.0.0.1' (using password: YES)"),
-            "{said}"
-        );
+        assert!(said.ends_with("'...'@'127.0.0.1' (using password: YES)"), "{said}");
         // Who does not even say one.
         assert_eq!(guess(user).1, SAY_IT, "{user}");
     }
     let site = &guarded.program.site;
     site.log_in(&basic("kim", PASSWORD));
-    await_condition("all six are counted", || {
-        match site.status().count("logins_failed") {
-            6 => Ok(()),
-            failed => Err(failed),
-        }
+    await_condition("all six are counted", || match site.status().count("logins_failed") {
+        6 => Ok(()),
+        failed => Err(failed),
     });
     // Ten at once, then one a second, whoever is named.
     let held_back = (0..100).find_map(|n| {
@@ -404,10 +384,7 @@ fn a_name_without_a_proof_ends_nobody_elses_connection() {
             }
             stranger.command(12, &victim.to_le_bytes());
             let answer = stranger.answer();
-            assert!(
-                matches!(answer, Answer::Err { code: 1095, .. }),
-                "{answer:?}"
-            );
+            assert!(matches!(answer, Answer::Err { code: 1095, .. }), "{answer:?}");
         }
         // All that come from there without a proof are one.
         stranger.query(&format!("KILL QUERY {}", nameless.id()));
@@ -420,10 +397,7 @@ fn a_name_without_a_proof_ends_nobody_elses_connection() {
     // Its own goes, whatever it is called.
     let other = guarded.log_in("lee");
     let mut same = guarded.log_in("lee");
-    assert!(matches!(
-        same.query(&format!("KILL {}", other.id())),
-        Outcome::Done { .. }
-    ));
+    assert!(matches!(same.query(&format!("KILL {}", other.id())), Outcome::Done { .. }));
 }
 
 /// A user that is taken out, or has another role or secret, is sent away from where it is logged
@@ -432,15 +406,11 @@ fn a_name_without_a_proof_ends_nobody_elses_connection() {
 fn who_is_not_what_it_was_is_sent_away() {
     let guarded = Guarded::start("");
     let mysql = guarded.program.site.mysql.unwrap();
-    let (mut kim, mut lee, mut old) = (
-        guarded.log_in("kim"),
-        guarded.log_in("lee"),
-        guarded.log_in("old"),
-    );
+    let (mut kim, mut lee, mut old) =
+        (guarded.log_in("kim"), guarded.log_in("lee"), guarded.log_in("old"));
     let config = std::fs::read_to_string(guarded.path("pinbad.toml")).unwrap();
-    let config = config
-        .replace("role = \"admin\"", "role = \"read\"")
-        .replace("\"lee\"", "\"ann\"");
+    let config =
+        config.replace("role = \"admin\"", "role = \"read\"").replace("\"lee\"", "\"ann\"");
     std::fs::write(guarded.path("pinbad.toml"), config).unwrap();
     old.assert_alive();
     guarded.program.signal("HUP");
@@ -453,8 +423,5 @@ fn who_is_not_what_it_was_is_sent_away() {
     let mut nobody = Client::greeted(mysql);
     let proof = proof(&nobody);
     let answer = nobody.log_in("lee", &proof, 0);
-    assert!(
-        matches!(answer, Answer::Err { code: 1045, .. }),
-        "{answer:?}"
-    );
+    assert!(matches!(answer, Answer::Err { code: 1045, .. }), "{answer:?}");
 }

@@ -30,16 +30,7 @@ fn five_statements_mean_what_they_mean_in_mysql() {
     send(&program.site, 100);
     let timers = client.table("SELECT * FROM performance_timers");
     let names: Vec<_> = timers.iter().map(|row| &*row[0]).collect();
-    assert_eq!(
-        names,
-        [
-            "CYCLE",
-            "NANOSECOND",
-            "MICROSECOND",
-            "MILLISECOND",
-            "THREAD_CPU"
-        ]
-    );
+    assert_eq!(names, ["CYCLE", "NANOSECOND", "MICROSECOND", "MILLISECOND", "THREAD_CPU"]);
     assert_eq!(timers[1][1], "1000000000");
 
     let stuck =
@@ -48,9 +39,7 @@ fn five_statements_mean_what_they_mean_in_mysql() {
 
     let status = client.table("SHOW STATUS LIKE \"%performance%\"");
     let status: BTreeMap<_, _> = status.iter().map(|row| (&*row[0], &*row[1])).collect();
-    let lost: u64 = status["Performance_schema_stage_classes_lost"]
-        .parse()
-        .unwrap();
+    let lost: u64 = status["Performance_schema_stage_classes_lost"].parse().unwrap();
     assert!(lost > 0, "{status:?}");
     assert_eq!(status["Performance_schema_file_classes_lost"], "0");
     let stages = client.number("SELECT count(*) FROM setup_instruments WHERE name LIKE 'stage/%'");
@@ -76,10 +65,7 @@ fn five_statements_mean_what_they_mean_in_mysql() {
     let sums = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT/1e12 FROM events_stages_summary_global_by_event_name ORDER BY 3 DESC";
     let sums = client.table(sums);
     assert_eq!(sums.len(), 3, "one row for each, whatever it counted");
-    let decoded = sums
-        .iter()
-        .find(|row| row[0] == "stage/receive/decode batch")
-        .unwrap();
+    let decoded = sums.iter().find(|row| row[0] == "stage/receive/decode batch").unwrap();
     assert!(decoded[1].parse::<u64>().unwrap() > 0, "{sums:?}");
     let seconds: Vec<f64> = sums.iter().map(|row| row[2].parse().unwrap()).collect();
     assert!(seconds.is_sorted_by(|a, b| a >= b), "{sums:?}");
@@ -87,10 +73,8 @@ fn five_statements_mean_what_they_mean_in_mysql() {
 
 #[test]
 fn instruments_and_consumers_are_switched_events_and_sums_truncated() {
-    let program = Program::serve(&[
-        MYSQL,
-        "instruments.enabled=['stage/%=counted', 'statement/%']",
-    ]);
+    let program =
+        Program::serve(&[MYSQL, "instruments.enabled=['stage/%=counted', 'statement/%']"]);
     let mut client = schema(&program);
     send(&program.site, 50);
     let decode = "EVENT_NAME = 'stage/receive/decode batch'";
@@ -118,10 +102,7 @@ fn instruments_and_consumers_are_switched_events_and_sums_truncated() {
     send(&program.site, 50);
     let zero = "SELECT count(*) > 5, sum(COUNT_STAR), sum(MAX_TIMER_WAIT) FROM events_stages_summary_global_by_event_name";
     assert_eq!(client.table(zero), [["1", "0", "0"]]);
-    assert_eq!(
-        client.number("SELECT count(*) FROM events_stages_history_long"),
-        0
-    );
+    assert_eq!(client.number("SELECT count(*) FROM events_stages_history_long"), 0);
     assert!(client.number("SELECT count(*) FROM events_stages_history") > 0);
     // A consumer governs those below.
     client.assert_done("TRUNCATE events_statements_history_long");
@@ -132,14 +113,8 @@ fn instruments_and_consumers_are_switched_events_and_sums_truncated() {
     client.assert_done("UPDATE setup_consumers SET enabled = 'YES'");
     client.table("SELECT 'seen'");
     let texts = client.table("SELECT SQL_TEXT FROM events_statements_history_long");
-    assert!(
-        texts.contains(&vec!["SELECT 'seen'".to_owned()]),
-        "{texts:?}"
-    );
-    assert!(
-        !texts.contains(&vec!["SELECT 'unseen'".to_owned()]),
-        "{texts:?}"
-    );
+    assert!(texts.contains(&vec!["SELECT 'seen'".to_owned()]), "{texts:?}");
+    assert!(!texts.contains(&vec!["SELECT 'unseen'".to_owned()]), "{texts:?}");
     for (statement, code) in [
         ("UPDATE setup_instruments SET name = 'x'", 1683),
         ("UPDATE setup_instruments SET enabled = 'MAYBE'", 1265),
@@ -187,12 +162,7 @@ fn statements_have_texts_digests_errors_and_rows() {
     let own = "SELECT t.PROCESSLIST_COMMAND, t.TYPE, t.NAME, e.END_EVENT_ID FROM threads t
         JOIN events_statements_current e ON e.THREAD_ID = t.THREAD_ID
         WHERE e.SQL_TEXT LIKE 'SELECT t.PROCESSLIST_COMMAND%' AND t.PROCESSLIST_ID = connection_id()";
-    let wanted = [
-        "Query",
-        "FOREGROUND",
-        "thread/pinbad/mysql/connection",
-        "NULL",
-    ];
+    let wanted = ["Query", "FOREGROUND", "thread/pinbad/mysql/connection", "NULL"];
     assert_eq!(client.table(own), [wanted]);
     // HTTP's routes are statements too, and what they run is within them.
     let over_http = program.site.get("/api/v1/sql?query=SELECT%20'over%20http'");
@@ -201,11 +171,7 @@ fn statements_have_texts_digests_errors_and_rows() {
         JOIN events_statements_history o ON o.THREAD_ID = i.THREAD_ID AND o.EVENT_ID = i.NESTING_EVENT_ID
         WHERE i.SQL_TEXT = 'SELECT ''over http'''";
     let wanted = ["statement/http/api/v1/sql", "STATEMENT"];
-    await_until(
-        "the answer has been sent",
-        || client.table(nested),
-        |found| *found == [wanted],
-    );
+    await_until("the answer has been sent", || client.table(nested), |found| *found == [wanted]);
 }
 
 /// In one statement both are of one moment, whatever happens and is switched meanwhile.
@@ -228,15 +194,9 @@ fn sums_of_threads_are_the_global_ones_under_load() {
         });
         let mut dice = 1_u64;
         for _ in 0..20 {
-            dice = dice
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695);
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
             let yes = |bit: u32| {
-                if dice >> (40 + bit) & 1 == 1 {
-                    "YES"
-                } else {
-                    "NO"
-                }
+                if dice >> (40 + bit) & 1 == 1 { "YES" } else { "NO" }
             };
             let what = ["wait/%", "stage/%", "statement/%", "%"][(dice >> 60) as usize % 4];
             let switch = format!(
@@ -279,35 +239,18 @@ fn a_merger_that_stands_still_is_found() {
         let held = here.catalog().live().read();
         let found = (0..100).any(|_| client.number(stuck) > 0);
         drop(held);
-        if found {
-            Ok(())
-        } else {
-            Err("it does not wait")
-        }
+        if found { Ok(()) } else { Err("it does not wait") }
     });
 }
 
 /// The program where functions of the C library are others.
 fn on_another_machine(dir: &std::path::Path, functions: &str) -> std::process::Command {
     let (source, library) = (dir.join("other.c"), dir.join("other.so"));
-    let headers = [
-        "fcntl.h",
-        "stdarg.h",
-        "string.h",
-        "sys/syscall.h",
-        "time.h",
-        "unistd.h",
-    ];
+    let headers = ["fcntl.h", "stdarg.h", "string.h", "sys/syscall.h", "time.h", "unistd.h"];
     let headers = headers.map(|it| format!("#include <{it}>\n")).concat();
-    std::fs::write(
-        &source,
-        format!("#define _GNU_SOURCE\n{headers}{functions}\n"),
-    )
-    .unwrap();
+    std::fs::write(&source, format!("#define _GNU_SOURCE\n{headers}{functions}\n")).unwrap();
     let mut compile = std::process::Command::new("cc");
-    compile
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&library, &source]);
+    compile.args(["-shared", "-fPIC", "-o"]).args([&library, &source]);
     let compiled = run(&mut compile);
     assert_eq!(compiled.code, Some(0), "{compiled:?}");
     let mut command = pinbad();
@@ -354,12 +297,7 @@ fn a_disk_that_stands_still_is_found() {
     let text = "int fsync(int fd) { sleep(3); return syscall(SYS_fsync, fd); }";
     let command = on_another_machine(dir.path(), text);
     let state = format!("state.dir={}", dir.path().join("state").display());
-    let settings = [
-        MYSQL,
-        &state,
-        "state.snapshot_period=1s",
-        "instruments.enabled=['wait/%']",
-    ];
+    let settings = [MYSQL, &state, "state.snapshot_period=1s", "instruments.enabled=['wait/%']"];
     let program = Program::start_as(command, &["serve"], &settings);
     let mut client = schema(&program);
     let stuck = "SELECT EVENT_NAME, OPERATION FROM events_waits_current
@@ -367,11 +305,7 @@ fn a_disk_that_stands_still_is_found() {
     await_condition("the snapshot is seen to wait for the disk", || {
         let found = client.table(stuck);
         let wanted = ["wait/io/file/state/sync", "sync"];
-        if found == [wanted] {
-            Ok(())
-        } else {
-            Err(found)
-        }
+        if found == [wanted] { Ok(()) } else { Err(found) }
     });
 }
 
@@ -394,11 +328,7 @@ fn a_reader_that_stands_still_is_found() {
         |found| *found == wanted,
     );
     drop(reader);
-    await_until(
-        "it has ended",
-        || client.table(stuck),
-        |found| found.is_empty(),
-    );
+    await_until("it has ended", || client.table(stuck), |found| found.is_empty());
 }
 
 /// The instruments on the page, in `/metrics` and in `pinbad doctor`.
@@ -407,11 +337,7 @@ fn page_metrics_and_doctor_show_where_the_time_goes() {
     let program = Program::serve(&[MYSQL]);
     send(&program.site, 100);
     let page = program.site.get("/daemon/inside").body;
-    for wanted in [
-        "Stages and waits",
-        "stage/merge/merge block",
-        "Slowest statements",
-    ] {
+    for wanted in ["Stages and waits", "stage/merge/merge block", "Slowest statements"] {
         assert!(page.contains(wanted), "{wanted} in {page}");
     }
     // Pools of memory are those of the memory plan.
@@ -450,11 +376,7 @@ fn page_metrics_and_doctor_show_where_the_time_goes() {
     let udp = program.site.udp[0].to_string();
     let addresses = ["--http", &http, "--mysql", &mysql, "--udp", &udp];
     let beside = run(pinbad().arg("doctor").args(addresses));
-    assert_eq!(
-        beside.out.matches("pinbad serves at").count(),
-        3,
-        "{beside:?}"
-    );
+    assert_eq!(beside.out.matches("pinbad serves at").count(), 3, "{beside:?}");
     let nobody = run(pinbad().args(["doctor", "--running", "http://127.0.0.1:1"]));
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
 }
@@ -470,24 +392,16 @@ fn columns_are_those_of_mariadb() {
         "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE FROM information_schema.COLUMNS
         WHERE TABLE_SCHEMA = 'performance_schema' ORDER BY TABLE_NAME, ORDINAL_POSITION";
     let theirs = mariadb.sql(columns);
-    let theirs: Vec<Vec<&str>> = theirs
-        .lines()
-        .map(|line| line.split('\t').collect())
-        .collect();
+    let theirs: Vec<Vec<&str>> = theirs.lines().map(|line| line.split('\t').collect()).collect();
     let ours = client.table(columns);
     let tables = client.table("SHOW TABLES");
     assert_eq!(tables.len(), 26);
     for table in tables {
         let of = |row: &[&str]| row[0] == table[0];
-        let theirs: Vec<String> = theirs
-            .iter()
-            .filter(|row| of(row))
-            .map(|row| row.join(" "))
-            .collect();
+        let theirs: Vec<String> =
+            theirs.iter().filter(|row| of(row)).map(|row| row.join(" ")).collect();
         // MariaDB has a timer more in that place, and not that one.
-        let theirs = theirs
-            .into_iter()
-            .map(|row| row.replace("'TICK'", "'THREAD_CPU'"));
+        let theirs = theirs.into_iter().map(|row| row.replace("'TICK'", "'THREAD_CPU'"));
         let theirs: Vec<String> = theirs.collect();
         let ours = ours.iter().filter(|row| row[0] == table[0]);
         let ours: Vec<String> = ours.map(|row| row.join(" ")).collect();

@@ -49,17 +49,9 @@ fn grafana() {
         "SELECT `timestamp` DIV 60 * 60 AS \"time\", count(*) AS value, script_name AS metric FROM request \
          WHERE `timestamp` >= 1 AND `timestamp` <= 4000000000 GROUP BY 1, 3 ORDER BY 1",
     );
-    let sum: i32 = groups
-        .iter()
-        .map(|row| row[1].parse::<i32>().unwrap())
-        .sum();
+    let sum: i32 = groups.iter().map(|row| row[1].parse::<i32>().unwrap()).sum();
     assert_eq!(sum, 12, "{groups:?}");
-    assert!(
-        groups
-            .iter()
-            .all(|row| row[0].parse::<u64>().unwrap() % 60 == 0),
-        "{groups:?}"
-    );
+    assert!(groups.iter().all(|row| row[0].parse::<u64>().unwrap() % 60 == 0), "{groups:?}");
     // $__timeFilter, $__timeGroup, $__time over a moment.
     let moments = ask(
         "SELECT UNIX_TIMESTAMP(FROM_UNIXTIME(timestamp)) DIV 60 * 60 AS \"time\", max(req_time) AS value FROM request \
@@ -176,23 +168,14 @@ fn autocommit_transactions_and_resets() {
         other => panic!("{text}: {other:?}"),
     };
     assert_eq!(status("SELECT 1"), AUTOCOMMIT);
-    assert_eq!(
-        status("START TRANSACTION READ ONLY"),
-        AUTOCOMMIT | IN_TRANSACTION
-    );
-    assert_eq!(
-        status("SELECT req_count FROM info"),
-        AUTOCOMMIT | IN_TRANSACTION
-    );
+    assert_eq!(status("START TRANSACTION READ ONLY"), AUTOCOMMIT | IN_TRANSACTION);
+    assert_eq!(status("SELECT req_count FROM info"), AUTOCOMMIT | IN_TRANSACTION);
     assert_eq!(status("COMMIT "), AUTOCOMMIT);
     assert_eq!(status("SET AUTOCOMMIT = 0") & AUTOCOMMIT, 0);
     assert_eq!(status("SELECT @@autocommit") & AUTOCOMMIT, 0);
     // A change of user, or a reset, begins anew.
     client.command(17, b"other\0\0pinba\0\x2d\0mysql_native_password\0");
-    assert!(matches!(
-        client.outcome(),
-        Outcome::Done { status: AUTOCOMMIT }
-    ));
+    assert!(matches!(client.outcome(), Outcome::Done { status: AUTOCOMMIT }));
     assert_eq!(client.value("SELECT @@autocommit"), "1");
     assert_eq!(client.value("SELECT USER()"), "other@127.0.0.1");
     client.assert_done("SET @kept := 7");
@@ -223,15 +206,9 @@ fn several_statements_in_one_text() {
         panic!("no rows");
     };
     assert_eq!(status, AUTOCOMMIT | MORE_RESULTS);
-    assert_eq!(
-        texts(&rows[0]),
-        [Some("2".to_owned()), Some(";".to_owned())]
-    );
+    assert_eq!(texts(&rows[0]), [Some("2".to_owned()), Some(";".to_owned())]);
     // The first that fails is the last that is run.
-    assert!(matches!(
-        client.outcome(),
-        Outcome::Failed { code: 1054, .. }
-    ));
+    assert!(matches!(client.outcome(), Outcome::Failed { code: 1054, .. }));
     client.assert_alive();
     // The last of several says that nothing follows.
     client.command(3, b"SELECT 1;SELECT 2;");
@@ -269,15 +246,7 @@ fn columns_of_every_type() {
     };
     let told: Vec<_> = columns
         .iter()
-        .map(|column| {
-            (
-                column.kind,
-                column.charset,
-                column.length,
-                column.flags,
-                column.decimals,
-            )
-        })
+        .map(|column| (column.kind, column.charset, column.length, column.flags, column.decimals))
         .collect();
     assert_eq!(
         told,
@@ -297,14 +266,8 @@ fn columns_of_every_type() {
     );
     let names = |at: usize| {
         let column = &columns[at];
-        [
-            &column.schema,
-            &column.table,
-            &column.org_table,
-            &column.name,
-            &column.org_name,
-        ]
-        .map(String::as_str)
+        [&column.schema, &column.table, &column.org_table, &column.name, &column.org_name]
+            .map(String::as_str)
     };
     assert_eq!(names(2), ["pinba", "r", "request", "status", "status"]);
     assert_eq!(names(1)[2..], ["request", "h", "hostname"]);
@@ -316,10 +279,7 @@ fn columns_of_every_type() {
     else {
         panic!("no rows");
     };
-    let kinds: Vec<_> = columns
-        .iter()
-        .map(|column| (column.kind, column.decimals))
-        .collect();
+    let kinds: Vec<_> = columns.iter().map(|column| (column.kind, column.decimals)).collect();
     assert_eq!(kinds, [(8, 0), (246, 0), (246, 4), (5, 31)]);
     // Texts come in the charset that was asked for last, and so do their lengths.
     for (charset, collation, length) in
@@ -404,17 +364,10 @@ fn reports_are_made_and_dropped() {
     assert_eq!(client.refused(make).0, 1050);
     // It is a report like any other, and knows what is in the pool.
     let made = "SELECT count(*) FROM slow_tags";
-    crate::harness::await_until(
-        "the report is filled",
-        || client.value(made),
-        |rows| *rows == "2",
-    );
+    crate::harness::await_until("the report is filled", || client.value(made), |rows| *rows == "2");
     assert_eq!(shop.site().rows("slow_tags").len(), 2);
     let listed = "SELECT ENGINE, TABLE_TYPE, TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_NAME = 'slow_tags'";
-    assert_eq!(
-        client.table(listed),
-        [["PINBA", "BASE TABLE", "tag_info:group"]]
-    );
+    assert_eq!(client.table(listed), [["PINBA", "BASE TABLE", "tag_info:group"]]);
     let shown = &client.table("SHOW CREATE TABLE slow_tags")[0][1];
     assert!(
         shown.starts_with("CREATE TABLE `slow_tags` (\n  `") && shown.contains("ENGINE=PINBA"),
@@ -452,32 +405,17 @@ fn variables_and_status_of_pinba() {
         ("pinba_stats_gathering_period", "10000"),
     ] {
         let row = [name.to_owned(), set.to_owned()];
-        assert!(
-            variables.iter().any(|variable| **variable == row),
-            "{name}: {variables:?}"
-        );
+        assert!(variables.iter().any(|variable| **variable == row), "{name}: {variables:?}");
     }
-    for name in [
-        "pinba_port",
-        "pinba_temp_pool_size",
-        "pinba_tag_report_timeout",
-    ] {
-        assert!(
-            variables.iter().any(|variable| variable[0] == name),
-            "{name}: {variables:?}"
-        );
+    for name in ["pinba_port", "pinba_temp_pool_size", "pinba_tag_report_timeout"] {
+        assert!(variables.iter().any(|variable| variable[0] == name), "{name}: {variables:?}");
     }
     assert_eq!(client.value("SELECT @@pinba_stats_history"), "600");
     let limits = "SELECT @@max_allowed_packet, @@wait_timeout, @@have_ssl";
     assert_eq!(client.table(limits), [["1048576", "100", "DISABLED"]]);
-    for show in [
-        "SHOW STATUS LIKE 'pinba%'",
-        "SHOW GLOBAL STATUS LIKE 'Pinba%'",
-    ] {
+    for show in ["SHOW STATUS LIKE 'pinba%'", "SHOW GLOBAL STATUS LIKE 'Pinba%'"] {
         let status = client.table(show);
-        let merged = status
-            .iter()
-            .find(|row| row[0].eq_ignore_ascii_case("pinba_requests_merged"));
+        let merged = status.iter().find(|row| row[0].eq_ignore_ascii_case("pinba_requests_merged"));
         assert_eq!(merged.map(|row| &*row[1]), Some("12"), "{status:?}");
     }
     let counted = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'PINBA_DATAGRAMS_ACCEPTED'";

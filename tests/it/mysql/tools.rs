@@ -18,9 +18,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A script of `tests/clients`.
 pub(super) fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/clients")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
 
 /// A tool of MariaDB, asking this daemon; options of the machine are not read.
@@ -28,12 +26,7 @@ pub(crate) fn tool(name: &str, mysql: SocketAddr) -> Command {
     let mut command = Command::new(name);
     command
         .arg("--no-defaults")
-        .args([
-            "-h",
-            &mysql.ip().to_string(),
-            "-P",
-            &mysql.port().to_string(),
-        ])
+        .args(["-h", &mysql.ip().to_string(), "-P", &mysql.port().to_string()])
         .env("HOME", "/nonexistent")
         .env("LC_ALL", "C.UTF-8");
     command
@@ -56,12 +49,6 @@ pub(super) fn assert_ok(command: &mut Command, mysql: SocketAddr) {
 #[track_caller]
 pub(crate) fn fine(command: &mut Command) -> Said {
     let said = run_within(PATIENCE, command);
-    assert_eq!(
-        said.code,
-        Some(0),
-        "{command:?}\n{}\n{}",
-        said.out,
-        said.err
-    );
+    assert_eq!(said.code, Some(0), "{command:?}\n{}\n{}", said.out, said.err);
     said
 }

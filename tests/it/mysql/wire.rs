@@ -24,10 +24,7 @@ fn greetings_differ_and_claim_what_is_served() {
     for client in [&first, &second] {
         let salt = client.salt();
         assert_eq!(salt.len(), 20);
-        assert!(
-            salt.iter()
-                .all(|byte| byte.is_ascii_graphic() && *byte != b'$')
-        );
+        assert!(salt.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'$'));
     }
 }
 
@@ -37,12 +34,7 @@ fn columns_are_told_as_they_are() {
     let mut client = Client::connect(shop.mysql);
     let outcome = client
         .query("SELECT script_name, req_count, req_time_total AS t FROM report_by_script_name");
-    let Outcome::Rows {
-        columns,
-        rows,
-        status,
-    } = outcome
-    else {
+    let Outcome::Rows { columns, rows, status } = outcome else {
         panic!("{outcome:?}");
     };
     assert_eq!(status, AUTOCOMMIT);
@@ -56,10 +48,7 @@ fn columns_are_told_as_they_are() {
     }
     assert_eq!((script.kind, script.charset, script.decimals), (253, 45, 0));
     assert!(script.length >= 4 * 255, "{script:?}");
-    assert_eq!(
-        (count.kind == 3 || count.kind == 8, count.charset),
-        (true, 63)
-    );
+    assert_eq!((count.kind == 3 || count.kind == 8, count.charset), (true, 63));
     assert_eq!((total.kind, total.charset, total.decimals), (4, 63, 31));
     assert_eq!((&*total.name, &*total.org_name), ("t", "req_time_total"));
     // What the statement calls the table, whatever it calls the column.
@@ -78,11 +67,7 @@ fn columns_are_told_as_they_are() {
             panic!("{statement}");
         };
         assert_eq!(
-            [
-                &*columns[0].name,
-                &*columns[0].table,
-                &*columns[0].org_table
-            ],
+            [&*columns[0].name, &*columns[0].table, &*columns[0].org_table],
             ["x", table, org_table],
             "{statement}"
         );
@@ -98,10 +83,7 @@ fn every_command_is_answered() {
     client.command(9, b"");
     let (_, line) = client.read();
     let line = String::from_utf8(line).unwrap();
-    assert!(
-        line.starts_with("Uptime: ") && line.contains("Threads: 1 "),
-        "{line}"
-    );
+    assert!(line.starts_with("Uptime: ") && line.contains("Threads: 1 "), "{line}");
     // Databases.
     for name in ["pinba", "PINBA", "information_schema"] {
         client.command(2, name.as_bytes());
@@ -134,15 +116,10 @@ fn every_command_is_answered() {
     // Reset, and what is not known or not done.
     client.command(31, b"");
     assert!(matches!(client.answer(), Answer::Ok { .. }));
-    for command in [
-        0, 5, 6, 7, 8, 10, 11, 13, 15, 16, 18, 19, 20, 21, 29, 30, 32, 99, 250, 255,
-    ] {
+    for command in [0, 5, 6, 7, 8, 10, 11, 13, 15, 16, 18, 19, 20, 21, 29, 30, 32, 99, 250, 255] {
         client.command(command, b"x");
         let answer = client.answer();
-        assert!(
-            matches!(answer, Answer::Err { code: 1047, .. }),
-            "{command}: {answer:?}"
-        );
+        assert!(matches!(answer, Answer::Err { code: 1047, .. }), "{command}: {answer:?}");
     }
     client.send(0, b"");
     assert!(matches!(client.answer(), Answer::Err { code: 1047, .. }));
@@ -161,12 +138,7 @@ fn every_command_is_answered() {
 fn answers_end_as_the_client_asked() {
     let shop = Shop::open();
     // What was not offered is not heard: SESSION_TRACK would add a byte to every OK.
-    for capabilities in [
-        0,
-        DEPRECATE_EOF,
-        SESSION_TRACK,
-        DEPRECATE_EOF | SESSION_TRACK,
-    ] {
+    for capabilities in [0, DEPRECATE_EOF, SESSION_TRACK, DEPRECATE_EOF | SESSION_TRACK] {
         let mut client = Client::with_capabilities(shop.mysql, capabilities);
         client.command(14, b"");
         assert_eq!(client.read().1, [0, 0, 0, 2, 0, 0, 0]);
@@ -184,12 +156,7 @@ fn prepared_statements() {
     let text = "SELECT req_count, req_time_total FROM report_by_script_name ORDER BY script_name";
     let (id, parameters, columns) = client.prepare(text).unwrap();
     assert_eq!((parameters, columns.len()), (0, 2));
-    let Outcome::Rows {
-        columns: again,
-        rows,
-        ..
-    } = client.execute(id, &[])
-    else {
+    let Outcome::Rows { columns: again, rows, .. } = client.execute(id, &[]) else {
         panic!("no rows");
     };
     assert_eq!(again, columns);
@@ -199,11 +166,9 @@ fn prepared_statements() {
     assert_eq!(rows[0][2..10], 6_i64.to_le_bytes());
     assert_eq!(rows[0][10..], 2.625_f32.to_le_bytes());
     // The same error as in text.
-    for (wrong, code) in [
-        ("SELECT nope FROM info", 1054),
-        ("SELECT * FROM nope", 1146),
-        ("SELEC", 1064),
-    ] {
+    for (wrong, code) in
+        [("SELECT nope FROM info", 1054), ("SELECT * FROM nope", 1146), ("SELEC", 1064)]
+    {
         assert_eq!(client.prepare(wrong).unwrap_err().0, code, "{wrong}");
     }
     // Long data for a statement that is not there: no answer, and nothing is out of step.
@@ -217,38 +182,23 @@ fn prepared_statements() {
     ] {
         client.command(command, body);
         let answer = client.answer();
-        assert!(
-            matches!(answer, Answer::Err { code: 1243, .. }),
-            "{command}: {answer:?}"
-        );
+        assert!(matches!(answer, Answer::Err { code: 1243, .. }), "{command}: {answer:?}");
         client.command(command, b"");
         let answer = client.answer();
-        assert!(
-            matches!(answer, Answer::Err { code: 1835, .. }),
-            "{command}: {answer:?}"
-        );
+        assert!(matches!(answer, Answer::Err { code: 1835, .. }), "{command}: {answer:?}");
     }
     client.command(28, &[&id.to_le_bytes()[..], &[1, 0, 0, 0]].concat());
     assert!(matches!(client.answer(), Answer::Err { code: 1421, .. }));
     // Close has no answer; two packets in one write are two commands.
     let close = [&[5, 0, 0, 0, 25][..], &id.to_le_bytes()].concat();
-    client
-        .stream
-        .write_all(&[&close[..], &[1, 0, 0, 0, 14]].concat())
-        .unwrap();
+    client.stream.write_all(&[&close[..], &[1, 0, 0, 0, 14]].concat()).unwrap();
     assert!(matches!(client.answer(), Answer::Ok { .. }));
-    assert!(matches!(
-        client.execute(id, &[]),
-        Outcome::Failed { code: 1243, .. }
-    ));
+    assert!(matches!(client.execute(id, &[]), Outcome::Failed { code: 1243, .. }));
     // RESET_CONNECTION forgets them all.
     let (id, ..) = client.prepare(text).unwrap();
     client.command(31, b"");
     client.answer();
-    assert!(matches!(
-        client.execute(id, &[]),
-        Outcome::Failed { code: 1243, .. }
-    ));
+    assert!(matches!(client.execute(id, &[]), Outcome::Failed { code: 1243, .. }));
 }
 
 #[test]
@@ -270,19 +220,13 @@ fn too_large_packets_are_refused_and_the_connection_goes_on() {
     let mut client = Client::connect(shop.mysql);
     client.command(3, &vec![b' '; 70_000]);
     let answer = client.answer();
-    assert!(
-        matches!(answer, Answer::Err { code: 1153, .. }),
-        "{answer:?}"
-    );
+    assert!(matches!(answer, Answer::Err { code: 1153, .. }), "{answer:?}");
     client.assert_alive();
     // Of several frames.
     client.send(0, &vec![3; 0xFF_FFFF]);
     client.send(1, b"the end");
     let answer = client.answer();
-    assert!(
-        matches!(answer, Answer::Err { code: 1153, .. }),
-        "{answer:?}"
-    );
+    assert!(matches!(answer, Answer::Err { code: 1153, .. }), "{answer:?}");
     client.assert_alive();
 }
 
@@ -294,10 +238,7 @@ fn many_statements_in_one_packet_cost_nothing() {
     let mut client = Client::connect(shop.mysql);
     let before = shop.site().status().count("mysql_statements");
     let (code, message) = client.refused(&"a;".repeat(1 << 20));
-    assert!(
-        code == 1153 && message.contains("sql.text_max"),
-        "{code} {message}"
-    );
+    assert!(code == 1153 && message.contains("sql.text_max"), "{code} {message}");
     let mut single = Client::with_capabilities(shop.mysql, 0);
     assert_eq!(single.refused(&"DO 1;".repeat(100_000)).0, 1064);
     assert_eq!(shop.site().status().count("mysql_statements"), before);
@@ -330,19 +271,11 @@ fn what_a_client_sets_has_an_end() {
         });
         assert_eq!(refused, Some((if own { 3 } else { 0 }, 1210)));
     }
-    assert_eq!(
-        client
-            .refused(&format!("SET @{} = 1", "x".repeat(900_000)))
-            .0,
-        1059
-    );
+    assert_eq!(client.refused(&format!("SET @{} = 1", "x".repeat(900_000))).0, 1059);
     // A name that is nobody's is kept for as long as the connection is there.
     let mut stranger = Client::greeted(shop.mysql);
     let answer = stranger.log_in(&"x".repeat(60_000), &[], 0);
-    assert!(
-        matches!(answer, Answer::Err { code: 1470, .. }),
-        "{answer:?}"
-    );
+    assert!(matches!(answer, Answer::Err { code: 1470, .. }), "{answer:?}");
     client.assert_alive();
 }
 

@@ -22,11 +22,8 @@ impl Watcher {
     /// Starts the watcher. Every total must lie between the previous one and the number sent so
     /// far.
     fn start(dir: &Path, sent: &Arc<AtomicU64>) -> Self {
-        let mut child = python("watcher.py", dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            python("watcher.py", dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let found = Arc::new(Mutex::new(Vec::new()));
         let (all, sent) = (Arc::clone(&found), Arc::clone(sent));
@@ -121,10 +118,7 @@ fn others_read_the_same_from_the_files() {
             false => Err(files),
         }
     });
-    let ours = ask(
-        &here.site,
-        &format!("limit=0&sort=script_name&from={START_SECS}"),
-    );
+    let ours = ask(&here.site, &format!("limit=0&sort=script_name&from={START_SECS}"));
     let ours = sums(&ours);
     assert_eq!(ours, recount(&sent, 0..u64::MAX));
     // Rows that came late to an hour are in a further file of it.
@@ -146,11 +140,7 @@ fn others_read_the_same_from_the_files() {
         let Some(rows) = said[reader].as_array() else {
             // Without it nobody need install 180 MB.
             assert_eq!((reader, &said[reader]), ("clickhouse", &Json::Null));
-            writeln!(
-                std::io::stderr(),
-                "ClickHouse read nothing: there is no chdb"
-            )
-            .unwrap();
+            writeln!(std::io::stderr(), "ClickHouse read nothing: there is no chdb").unwrap();
             continue;
         };
         let rows = rows.iter();

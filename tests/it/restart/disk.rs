@@ -42,26 +42,14 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
         let log = program.log();
         let message =
             |line: &serde_json::Value| line["message"].as_str().unwrap_or_default().to_owned();
-        let mut last = log
-            .iter()
-            .map(message)
-            .filter(|it| it.starts_with("The last "));
+        let mut last = log.iter().map(message).filter(|it| it.starts_with("The last "));
         let (last, expected) = (last.next().unwrap_or_default(), lasts.next().unwrap());
         assert_eq!(last.is_empty(), expected.is_empty(), "{last}");
         assert!(last.starts_with(expected), "{last}");
-        assert_eq!(
-            status.count("requests_merged"),
-            50,
-            "it took up the old one"
-        );
+        assert_eq!(status.count("requests_merged"), 50, "it took up the old one");
         program.site.send([packet(1)]);
         program.signal("TERM");
-        assert_eq!(
-            program.wait().0.code(),
-            Some(1),
-            "{how}: {:?}",
-            program.log()
-        );
+        assert_eq!(program.wait().0.code(), Some(1), "{how}: {:?}", program.log());
         let log = program.log();
         assert!(
             log.iter().any(|line| line["level"] == "ERROR"
@@ -103,11 +91,7 @@ fn when_there_is_room_again_it_keeps_again() {
         sender.at_rest().count("requests_merged")
     };
     let snapshot = |program: &Program, what: &str, is: &dyn Fn(&Json) -> bool| {
-        await_until(
-            what,
-            || program.site.status().0["snapshot"].clone(),
-            |snapshot| is(snapshot),
-        )
+        await_until(what, || program.site.status().0["snapshot"].clone(), |snapshot| is(snapshot))
     };
     let metric = |program: &Program, name: &str| -> f64 {
         let text = program.site.get("/metrics").body;
@@ -121,10 +105,7 @@ fn when_there_is_room_again_it_keeps_again() {
 
     for (round, how) in (1..).zip(["full", "read-only", "full"]) {
         if how == "full" {
-            assert!(
-                std::fs::write(&filler, vec![1; 1 << 20]).is_err(),
-                "it was to be full"
-            );
+            assert!(std::fs::write(&filler, vec![1; 1 << 20]).is_err(), "it was to be full");
         } else {
             assert!(mount(&["-o", "remount,ro", at]));
         }
@@ -147,21 +128,13 @@ fn when_there_is_room_again_it_keeps_again() {
         }
         let written = |it: &Json| it["written"].as_u64().unwrap();
         let before = written(&program.site.status().0["snapshot"]);
-        let said = snapshot(&program, "it is written again", &|it| {
-            written(it) > before + 1
-        });
+        let said = snapshot(&program, "it is written again", &|it| written(it) > before + 1);
         assert_eq!(said["error"], Json::Null, "{how}");
         assert!(metric(&program, "pinbad_snapshot_timestamp_seconds ") > 1.7e9);
-        assert_eq!(
-            program.site.post("/api/v1/reports", &report("kept")).status,
-            201
-        );
+        assert_eq!(program.site.post("/api/v1/reports", &report("kept")).status, 201);
         assert_eq!(program.site.delete("/api/v1/reports/kept").status, 200);
     }
-    assert_eq!(
-        program.site.post("/api/v1/reports", &report("kept")).status,
-        201
-    );
+    assert_eq!(program.site.post("/api/v1/reports", &report("kept")).status, 201);
     let errors = program.log();
     let errors = errors.iter().filter(|line| line["level"] == "ERROR");
     let all = errors

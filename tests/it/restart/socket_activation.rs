@@ -132,12 +132,7 @@ fn ten_restarts_under_load_lose_nothing() {
     assert_eq!(status.count("kernel_drops"), 0, "{status:?}");
     assert_eq!(status.count("requests_overwritten"), 0);
     assert_eq!(status.count("requests_merged"), packets);
-    assert!(
-        status
-            .sockets()
-            .iter()
-            .all(|it| it.0["handed_over"] == true)
-    );
+    assert!(status.sockets().iter().all(|it| it.0["handed_over"] == true));
     recount(&program.site, packets, kinds.len() as u64);
     #[cfg(feature = "sql")]
     {
@@ -177,10 +172,7 @@ fn recount(site: &Site, packets: u64, kinds: u64) {
         let (count, time_us) = by_script[row["script_name"].as_str().unwrap()];
         assert_eq!(row["req_count"], count, "{row}");
         let time = row["req_time_total"].as_f64().unwrap();
-        assert!(
-            (time - time_us as f64 / 1e6).abs() < 1e-6,
-            "{row}: {time_us}"
-        );
+        assert!((time - time_us as f64 / 1e6).abs() < 1e-6, "{row}: {time_us}");
     }
     let info = site.json("/api/v1/info");
     assert_eq!(info["req_count"], packets);
@@ -221,20 +213,14 @@ fn sockets_that_were_handed_over_take_the_place_of_all_and_are_told_by_name_or_p
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_has!(said.err => "LISTEN_FDS", "FileDescriptorName");
     // Not for us: nothing is taken.
-    let said = run(pinbad()
-        .args(["check"])
-        .envs([("LISTEN_FDS", "3"), ("LISTEN_PID", "1")]));
+    let said = run(pinbad().args(["check"]).envs([("LISTEN_FDS", "3"), ("LISTEN_PID", "1")]));
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
 /// systemd's own tool: it holds the socket, and starts the program when the first packet comes.
 #[test]
 fn systemd_hands_over_the_socket_with_the_packets_that_woke_it() {
-    if Command::new("systemd-socket-activate")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
+    if Command::new("systemd-socket-activate").arg("--version").output().is_err() {
         println!("left out: there is no systemd-socket-activate");
         return;
     }
@@ -294,11 +280,7 @@ fn drops_between_two_processes_are_counted() {
                 let status = program.site.status();
                 let quiet = status.0["sockets"][0]["kernel_queue_bytes"] == 0;
                 let came = status.count("datagrams_received");
-                if quiet && came > 0 {
-                    Ok(())
-                } else {
-                    Err(status)
-                }
+                if quiet && came > 0 { Ok(()) } else { Err(status) }
             });
             // What is taken is counted when this one, which comes behind it, is there.
             let last = model::Request::named("web", "shop", "/last").encode_to_vec();

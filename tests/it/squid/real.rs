@@ -97,12 +97,7 @@ impl Squid {
             squid
         };
         let made = run(squid().arg("-z"));
-        assert_eq!(
-            made.code,
-            Some(0),
-            "squid, which Debian has as a package: {}",
-            made.err
-        );
+        assert_eq!(made.code, Some(0), "squid, which Debian has as a package: {}", made.err);
         let server = squid().stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let _server = Running(server.unwrap());
         await_condition("squid listens", || TcpStream::connect(address).map(drop));
@@ -119,10 +114,7 @@ impl Squid {
     }
 
     fn get(&self, url: &str) -> Vec<u8> {
-        self.say(
-            &format!("GET {url} HTTP/1.0\r\nUser-Agent: a test\r\n\r\n"),
-            u64::MAX,
-        )
+        self.say(&format!("GET {url} HTTP/1.0\r\nUser-Agent: a test\r\n\r\n"), u64::MAX)
     }
 }
 
@@ -168,11 +160,7 @@ fn real_squid_arrives_with_its_own_times_and_codes() {
     let own = await_condition("Squid has logged all", || {
         let own = own_log();
         let mut all = ["TCP_TUNNEL", "NONE_NONE/400"].iter();
-        if all.all(|it| own.contains(it)) {
-            Ok(own)
-        } else {
-            Err(own)
-        }
+        if all.all(|it| own.contains(it)) { Ok(own) } else { Err(own) }
     });
     let mut expected: Vec<String> = own
         .lines()
@@ -194,18 +182,11 @@ fn real_squid_arrives_with_its_own_times_and_codes() {
         "TCP_TUNNEL",
         "NONE_NONE",
     ] {
-        assert!(
-            expected.iter().any(|line| line.contains(code)),
-            "{code} in {expected:#?}"
-        );
+        assert!(expected.iter().any(|line| line.contains(code)), "{code} in {expected:#?}");
     }
     for (at, host) in ["by-udp", "by-tcp", "by-file"].into_iter().enumerate() {
         let source = received(site, at, expected.len() as u64);
-        assert_eq!(
-            source.count("requests"),
-            expected.len() as u64,
-            "{source:?}"
-        );
+        assert_eq!(source.count("requests"), expected.len() as u64, "{source:?}");
         let mut came: Vec<String> = requests(site, host)
             .iter()
             .map(|row| {
@@ -214,12 +195,7 @@ fn real_squid_arrives_with_its_own_times_and_codes() {
                 let text = |name: &str| tags[name].as_str().unwrap_or("-").to_owned();
                 let ms = (row["req_time"].as_f64().unwrap() * 1000.0).round();
                 let bytes = (row["doc_size"].as_f64().unwrap() * 1024.0).round();
-                format!(
-                    "{} {} {ms} {bytes} {}",
-                    text("code"),
-                    row["status"],
-                    text("method")
-                )
+                format!("{} {} {ms} {bytes} {}", text("code"), row["status"], text("method"))
             })
             .collect();
         came.sort();
@@ -286,11 +262,7 @@ fn a_restart_loses_what_squid_drops_and_says_how_much() {
         more(50);
         let here = start();
         let before = taken(&here.site, 1);
-        await_until(
-            "Squid has connected again",
-            || taken(&here.site, 1),
-            |now| *now > before,
-        );
+        await_until("Squid has connected again", || taken(&here.site, 1), |now| *now > before);
         more(50);
         here
     });

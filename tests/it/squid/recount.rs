@@ -34,20 +34,10 @@ fn a_capture_comes_to_the_same_by_every_way() {
             .iter()
             .map(|row| {
                 let tags = row["tags"].as_str().unwrap();
-                let who = if host == "by-file" {
-                    "client=127.0.0.1"
-                } else {
-                    ""
-                };
+                let who = if host == "by-file" { "client=127.0.0.1" } else { "" };
                 assert_eq!(tags.contains("client"), !who.is_empty(), "{tags}");
-                [
-                    "server_name",
-                    "script_name",
-                    "status",
-                    "req_time",
-                    "doc_size",
-                ]
-                .map(|it| row[it].clone())
+                ["server_name", "script_name", "status", "req_time", "doc_size"]
+                    .map(|it| row[it].clone())
             })
             .collect();
         seen.push(rows);
@@ -95,10 +85,7 @@ fn recount(site: &Site, lines: &[Vec<u8>]) {
     for row in &rows {
         let (count, ms, bytes) = by_script[row["script_name"].as_str().unwrap()];
         assert_eq!(row["req_count"], count, "{row}");
-        assert!(
-            (number(row, "req_time_total") * 1000.0 - ms as f64).abs() < 0.01,
-            "{row} {ms}"
-        );
+        assert!((number(row, "req_time_total") * 1000.0 - ms as f64).abs() < 0.01, "{row} {ms}");
         // In KiB, as Pinba has it.
         assert!(
             (number(row, "traffic_total") * 1024.0 - bytes as f64).abs() < 512.0,
@@ -110,34 +97,19 @@ fn recount(site: &Site, lines: &[Vec<u8>]) {
         let counts: BTreeMap<String, u64> = rows
             .iter()
             .map(|row| {
-                (
-                    row["tag_code"].as_str().unwrap().to_owned(),
-                    row["req_count"].as_u64().unwrap(),
-                )
+                (row["tag_code"].as_str().unwrap().to_owned(), row["req_count"].as_u64().unwrap())
             })
             .collect();
-        if counts == by_code {
-            Ok(counts)
-        } else {
-            Err(counts)
-        }
+        if counts == by_code { Ok(counts) } else { Err(counts) }
     });
     assert_eq!(codes["TCP_MEM_HIT"], 3 * 515);
     let activities = await_condition("the activities add up", || {
         let rows = site.rows("squid_activities");
-        let found = rows
-            .iter()
-            .find(|row| row["timer_activity"] == "server_in")
-            .cloned();
-        found
-            .filter(|row| row["hit_count"] == server_in.0)
-            .ok_or(rows)
+        let found = rows.iter().find(|row| row["timer_activity"] == "server_in").cloned();
+        found.filter(|row| row["hit_count"] == server_in.0).ok_or(rows)
     });
     let total = activities["timer_value"].as_f64();
-    assert!(
-        (total.unwrap() * 1000.0 - f64::from(server_in.1 as u32)).abs() < 0.01,
-        "{activities}"
-    );
+    assert!((total.unwrap() * 1000.0 - f64::from(server_in.1 as u32)).abs() < 0.01, "{activities}");
 }
 
 /// The reports of where time went and of what was saved are what the lines add up to.
@@ -153,11 +125,8 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
         let all = ms("tr");
         let dns = ms("dt").min(all);
         let server = ms("tt").min(all - dns);
-        for (set, ms) in [
-            ("dns", dns),
-            ("server", server),
-            ("client or proxy", all - dns - server),
-        ] {
+        for (set, ms) in [("dns", dns), ("server", server), ("client or proxy", all - dns - server)]
+        {
             if ms > 0 {
                 *sets.entry((code.clone(), set.to_owned())).or_default() += 3 * ms;
             }
@@ -167,16 +136,9 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
         };
         let host = rest.split(['/', ':']).next().unwrap().to_owned();
         // Of the one that was cut nothing is left of the type.
-        let mime = said
-            .get("mt")
-            .filter(|it| **it != "-")
-            .unwrap_or(&"")
-            .to_string();
+        let mime = said.get("mt").filter(|it| **it != "-").unwrap_or(&"").to_string();
         if code == "TCP_MISS" {
-            misses
-                .entry((host, mime))
-                .or_default()
-                .extend([all as f64; 3]);
+            misses.entry((host, mime)).or_default().extend([all as f64; 3]);
         } else if code.contains("IMS") || code.contains("REFRESH") {
             let row = asked.entry([host, mime, code]).or_default();
             let saved =
@@ -192,22 +154,13 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
     assert_eq!(rows.len(), sets.len(), "{rows:#?}");
     for row in &rows {
         let name = |name: &str| row[name].as_str().unwrap().to_owned();
-        near(
-            &row["timer_value"],
-            sets[&(name("tag_code"), name("timer_bottleneck"))] as f64,
-        );
+        near(&row["timer_value"], sets[&(name("tag_code"), name("timer_bottleneck"))] as f64);
     }
-    for report in [
-        "squid_bottlenecks",
-        "squid_bottlenecks_by_server",
-        "squid_bottlenecks_by_peer",
-    ] {
+    for report in ["squid_bottlenecks", "squid_bottlenecks_by_server", "squid_bottlenecks_by_peer"]
+    {
         let rows = site.rows(report);
         let times = rows.iter().map(|row| row["timer_value"].as_f64().unwrap());
-        near(
-            &times.sum::<f64>().into(),
-            sets.values().sum::<u64>() as f64,
-        );
+        near(&times.sum::<f64>().into(), sets.values().sum::<u64>() as f64);
     }
     let rows = site.rows("squid_savings");
     assert_eq!(rows.len(), asked.len(), "{rows:#?}");
@@ -226,10 +179,7 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
         times.sort_by(f64::total_cmp);
         assert_eq!(row["miss_count"], times.len(), "{row}");
         if times.len() < 10 {
-            assert!(
-                row["miss_median"].is_null() && row["saved_time"].is_null(),
-                "{row}"
-            );
+            assert!(row["miss_median"].is_null() && row["saved_time"].is_null(), "{row}");
             continue;
         }
         let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);

@@ -21,9 +21,8 @@ fn samples_are_a_table_of_sql() {
     let query = "SELECT function, COUNT(*) FROM sample GROUP BY function ORDER BY 1";
     let rows = here.site.sql(query);
     let rows = rows.as_array().unwrap().iter();
-    let rows: BTreeMap<_, _> = rows
-        .map(|row| (row[0].as_str().map(str::to_owned), row[1].as_u64().unwrap()))
-        .collect();
+    let rows: BTreeMap<_, _> =
+        rows.map(|row| (row[0].as_str().map(str::to_owned), row[1].as_u64().unwrap())).collect();
     assert_eq!(rows, counted);
     let described = here.site.sql("SHOW CREATE TABLE sample").to_string();
     assert!(described.contains("`caller_function`"), "{described}");
@@ -45,10 +44,7 @@ fn reports_over_samples_are_read_and_made_like_others() {
                 .as_array()
                 .unwrap()
                 .clone();
-            let samples: u64 = rows
-                .iter()
-                .map(|row| row["samples"].as_u64().unwrap())
-                .sum();
+            let samples: u64 = rows.iter().map(|row| row["samples"].as_u64().unwrap()).sum();
             match samples {
                 1_053 => Ok(rows),
                 other => Err(other),
@@ -67,34 +63,23 @@ fn reports_over_samples_are_read_and_made_like_others() {
             "{row}"
         );
     }
-    let percent: f64 = types
-        .iter()
-        .filter_map(|row| row["samples_percent"].as_f64())
-        .sum();
+    let percent: f64 = types.iter().filter_map(|row| row["samples_percent"].as_f64()).sum();
     assert!((percent - 100.0).abs() < 1e-6);
     let functions = rows("profile_functions");
     assert!(
-        functions
-            .iter()
-            .any(|row| row["function"] == "{main}" && row["file"] == "/app/args.php")
+        functions.iter().any(|row| row["function"] == "{main}" && row["file"] == "/app/args.php")
     );
     assert!(functions.iter().any(|row| row["function"] == "(idle)"));
     let user = all.iter().filter(|it| it["type"] == "user").count() as u64;
     let mine = site.json("/api/v1/reports/mine?limit=0");
-    let counted: u64 = mine["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row["samples"].as_u64().unwrap())
-        .sum();
+    let counted: u64 =
+        mine["rows"].as_array().unwrap().iter().map(|row| row["samples"].as_u64().unwrap()).sum();
     assert_eq!(counted, user);
     let one = site.json("/api/v1/reports/profile_functions?function=md5&columns=function,samples");
     assert_eq!(one["rows"][0]["function"], "md5", "{one}");
     // Over time: the steps of a row together are the row, those of all rows the report.
     let series = |report: &str, rest: &str| {
-        site.json(&format!(
-            "/api/v1/reports/{report}/series?metric=samples&from=-15m&{rest}"
-        ))
+        site.json(&format!("/api/v1/reports/{report}/series?metric=samples&from=-15m&{rest}"))
     };
     let all_steps = |report: &str, rest: &str, samples: u64| {
         await_condition("the second of the last sample is complete", || {
@@ -130,20 +115,12 @@ fn reports_over_samples_are_read_and_made_like_others() {
     // Its page: numbers, charts, and the way to the profile.
     let folder = "/reports/profile_functions";
     let page = site.get(&format!("{folder}/row?{row}")).body;
-    for part in [
-        "Samples per second",
-        "Processes in it at once",
-        "Memory in use",
-        "/profile?function=md5",
-    ] {
+    for part in
+        ["Samples per second", "Processes in it at once", "Memory in use", "/profile?function=md5"]
+    {
         assert!(page.contains(part), "{part}: {page}");
     }
-    for (chart, status) in [
-        ("traffic", 200),
-        ("share", 200),
-        ("errors", 404),
-        ("spread", 404),
-    ] {
+    for (chart, status) in [("traffic", 200), ("share", 200), ("errors", 404), ("spread", 404)] {
         let picture = site.get(&format!("{folder}/{chart}.svg?{row}"));
         assert_eq!(picture.status, status, "{chart}");
     }
@@ -176,14 +153,10 @@ fn reports_over_samples_are_read_and_made_like_others() {
         assert!(problem.contains(part), "{problem}");
     }
     // Requests: each is one of (pid, start).
-    let requests = site.json("/api/v1/reports/stat_request?limit=0")["rows"]
-        .as_array()
-        .unwrap()
-        .clone();
-    let mut keys: Vec<_> = all
-        .iter()
-        .map(|it| (it["pid"].to_string(), it["request_elapsed"].to_string()))
-        .collect();
+    let requests =
+        site.json("/api/v1/reports/stat_request?limit=0")["rows"].as_array().unwrap().clone();
+    let mut keys: Vec<_> =
+        all.iter().map(|it| (it["pid"].to_string(), it["request_elapsed"].to_string())).collect();
     keys.sort();
     keys.dedup();
     assert_eq!(requests.len(), keys.len());
@@ -217,27 +190,16 @@ fn the_profile_is_a_page_with_boxes_and_a_text_for_flame_graphs() {
     let text = |path: &str| site.get(path).body;
     extension.accept().write(&corpus("stat-samples.ndjson"));
     received(site, 1_053);
-    let busy = samples(site)
-        .iter()
-        .filter(|it| it["type"] != "memory")
-        .count();
+    let busy = samples(site).iter().filter(|it| it["type"] != "memory").count();
     let folded = await_condition("all samples are in it", || {
         let folded = text("/profile?format=folded");
-        let counts = folded
-            .lines()
-            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap());
-        if counts.sum::<usize>() == busy {
-            Ok(folded)
-        } else {
-            Err(folded)
-        }
+        let counts =
+            folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap());
+        if counts.sum::<usize>() == busy { Ok(folded) } else { Err(folded) }
     });
     let md5 = folded.lines().find(|line| line.contains(";md5 ")).unwrap();
     assert!(md5.starts_with("/app/"), "{md5}");
-    assert!(
-        folded.lines().any(|line| line.contains(";burn;line 3 ")),
-        "{folded}"
-    );
+    assert!(folded.lines().any(|line| line.contains(";burn;line 3 ")), "{folded}");
     // The tables below count as the reports do.
     let page = text("/profile");
     for (report, table) in [("profile_callers", 2), ("profile_lines", 3)] {
@@ -264,9 +226,7 @@ fn the_profile_is_a_page_with_boxes_and_a_text_for_flame_graphs() {
     let row = text("/reports/report_by_script_name/row?script_name=/app/args.php");
     assert!(row.contains("/profile?script="), "{row}");
     let keys = "hostname=web1&script_name=/app/args.php";
-    let row = text(&format!(
-        "/reports/report_by_hostname_and_script/row?{keys}"
-    ));
+    let row = text(&format!("/reports/report_by_hostname_and_script/row?{keys}"));
     assert!(row.contains("/profile?host=web1&amp;script="), "{row}");
     let page = text("/profile?host=web1&script=/app/args.php");
     assert_has!(page =>
@@ -285,10 +245,7 @@ fn samples_are_followed_as_they_come() {
     player.write((line(1.0, "/a", "before") + "\n").as_bytes());
     received(site, 1);
     // Behind the sample of before, those of a function, and the end after three.
-    let url = format!(
-        "http://{}/api/v1/stream/samples?after_id=0&limit=3&function=md5",
-        site.http
-    );
+    let url = format!("http://{}/api/v1/stream/samples?after_id=0&limit=3&function=md5", site.http);
     let following = std::thread::spawn(move || {
         let mut answer = ureq::get(&url).call().unwrap();
         answer.body_mut().read_to_string().unwrap()
@@ -305,12 +262,7 @@ fn samples_are_followed_as_they_come() {
         .collect();
     let seen: Vec<_> = rows
         .iter()
-        .map(|row| {
-            (
-                row["id"].as_u64().unwrap(),
-                row["function"].as_str().unwrap(),
-            )
-        })
+        .map(|row| (row["id"].as_u64().unwrap(), row["function"].as_str().unwrap()))
         .collect();
     assert_eq!(seen, [(2, "md5"), (4, "md5"), (6, "md5")]);
     assert_eq!(rows[0]["uri"], "/a?\"b\"");

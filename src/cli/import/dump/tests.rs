@@ -9,11 +9,9 @@ fn read(text: &str) -> Vec<(String, String, String)> {
     statements(text.as_bytes())
         .into_iter()
         .map(|table| match table.body {
-            Body::Options { engine, comment } => (
-                table.name,
-                engine.unwrap_or_default(),
-                comment.unwrap_or_default(),
-            ),
+            Body::Options { engine, comment } => {
+                (table.name, engine.unwrap_or_default(), comment.unwrap_or_default())
+            }
             other => (table.name, format!("{other:?}"), String::new()),
         })
         .collect()
@@ -109,11 +107,7 @@ fn options_in_any_order_and_names_of_every_kind() {
     ] {
         let read = read(statement);
         assert_eq!(read.len(), 1, "{statement}");
-        assert_eq!(
-            (read[0].0.as_str(), read[0].2.as_str()),
-            (name, comment),
-            "{statement}"
-        );
+        assert_eq!((read[0].0.as_str(), read[0].2.as_str()), (name, comment), "{statement}");
         assert!(read[0].1.eq_ignore_ascii_case("pinba"), "{statement}");
     }
 }
@@ -170,26 +164,11 @@ Create Table: CREATE TABLE `s` (
 fn what_is_not_whole_is_said_so() {
     assert_reads(
         "CREATE TABLE a LIKE b; CREATE TABLE c (x int) ENGINE=PINBA COMMENT='report1'; CREATE TABLE d (x",
-        &[
-            ("a", "Like", ""),
-            ("c", "PINBA", "report1"),
-            ("d", "Cut", ""),
-        ],
+        &[("a", "Like", ""), ("c", "PINBA", "report1"), ("d", "Cut", "")],
     );
-    assert_reads(
-        "CREATE TABLE a (x int) ENGINE=PINBA COMMENT='repo",
-        &[("a", "Cut", "")],
-    );
-    for nothing in [
-        "",
-        "CREATE",
-        "CREATE TABLE",
-        "CREATE TABLE a",
-        "/*",
-        "'",
-        "--",
-        "\u{0}\u{1}PK",
-    ] {
+    assert_reads("CREATE TABLE a (x int) ENGINE=PINBA COMMENT='repo", &[("a", "Cut", "")]);
+    for nothing in ["", "CREATE", "CREATE TABLE", "CREATE TABLE a", "/*", "'", "--", "\u{0}\u{1}PK"]
+    {
         assert_reads(nothing, &[]);
     }
 }

@@ -29,50 +29,27 @@ fn mean_ms<'a>(requests: impl Iterator<Item = &'a (Duration, Request)>) -> f64 {
 fn the_rate_is_right_over_a_day_and_follows_the_wave() {
     let day = play(50.0, DAY.as_secs());
     let expected = 50 * DAY.as_secs() as usize;
-    assert!(
-        day.len().abs_diff(expected) < expected / 50,
-        "{} of {expected}",
-        day.len()
-    );
-    let in_minute = |minute| {
-        day.iter()
-            .filter(|(at, _)| at.as_secs() / 60 == minute)
-            .count()
-    };
-    assert!(
-        in_minute(2) > 2 * in_minute(7),
-        "noon {} night {}",
-        in_minute(2),
-        in_minute(7)
-    );
+    assert!(day.len().abs_diff(expected) < expected / 50, "{} of {expected}", day.len());
+    let in_minute = |minute| day.iter().filter(|(at, _)| at.as_secs() / 60 == minute).count();
+    assert!(in_minute(2) > 2 * in_minute(7), "noon {} night {}", in_minute(2), in_minute(7));
 }
 
 #[test]
 fn one_minute_shows_everything() {
     let minute = play(RATE_DEFAULT, 60);
     let different = |of: fn(&Request) -> Vec<u8>| {
-        minute
-            .iter()
-            .map(|(_, request)| of(request))
-            .collect::<HashSet<_>>()
-            .len()
+        minute.iter().map(|(_, request)| of(request)).collect::<HashSet<_>>().len()
     };
     assert_eq!(different(|request| request.hostname().to_vec()), HOSTS_ALL);
     assert_eq!(different(|request| request.server_name().to_vec()), 3);
     assert!(different(|request| request.script_name().to_vec()) >= 38);
     assert!(different(|request| request.status().to_string().into_bytes()) >= 6);
-    let words: HashSet<_> = minute
-        .iter()
-        .flat_map(|(_, request)| &request.dictionary)
-        .collect();
+    let words: HashSet<_> = minute.iter().flat_map(|(_, request)| &request.dictionary).collect();
     for word in "env production staging release group server operation mysql memcached redis http \
          select insert db-main db-replica-2"
         .split(' ')
     {
-        assert!(
-            words.contains(&word.as_bytes().to_vec()),
-            "{word} is missing"
-        );
+        assert!(words.contains(&word.as_bytes().to_vec()), "{word} is missing");
     }
 }
 
@@ -86,16 +63,10 @@ fn the_regression_shows_in_its_script_and_its_database_only() {
             request.script_name() == path.as_bytes() && in_phase(*at, REGRESSION) == slow
         })
     };
-    let (slow, normal) = (
-        mean_ms(of(SLOW_SCRIPT, true)),
-        mean_ms(of(SLOW_SCRIPT, false)),
-    );
+    let (slow, normal) = (mean_ms(of(SLOW_SCRIPT, true)), mean_ms(of(SLOW_SCRIPT, false)));
     assert!(slow > 2.0 * normal, "{slow} ms and {normal} ms");
     let other = mean_ms(of("/cart/view.php", true)) / mean_ms(of("/cart/view.php", false));
-    assert!(
-        (0.8..1.25).contains(&other),
-        "another script is {other} times as slow"
-    );
+    assert!((0.8..1.25).contains(&other), "another script is {other} times as slow");
 
     // The timers single out the one slow server.
     let mut seconds: HashMap<&[u8], f32> = HashMap::new();
@@ -108,10 +79,7 @@ fn the_regression_shows_in_its_script_and_its_database_only() {
             start += *count as usize;
         }
     }
-    assert!(
-        seconds[&b"db-replica-2"[..]] > 5.0 * seconds[&b"db-replica-1"[..]],
-        "{seconds:?}"
-    );
+    assert!(seconds[&b"db-replica-2"[..]] > 5.0 * seconds[&b"db-replica-1"[..]], "{seconds:?}");
 }
 
 #[test]
@@ -134,27 +102,16 @@ fn a_slow_host_a_careless_release_and_an_outage_can_be_found() {
     let minutes = play(200.0, 240);
     let of_host = |host: &'static str| {
         let is_it = move |it: &&(Duration, Request)| it.1.hostname() == host.as_bytes();
-        mean_ms(
-            minutes
-                .iter()
-                .filter(is_it)
-                .filter(|it| it.1.status() < 500),
-        )
+        mean_ms(minutes.iter().filter(is_it).filter(|it| it.1.status() < 500))
     };
     let others = ["web-01", "web-02", "web-04"].map(of_host);
     let slowest = others.into_iter().fold(0.0, f64::max);
-    assert!(
-        of_host(SLOW_HOST) > 1.4 * slowest,
-        "{} {others:?}",
-        of_host(SLOW_HOST)
-    );
+    assert!(of_host(SLOW_HOST) > 1.4 * slowest, "{} {others:?}", of_host(SLOW_HOST));
 
     let word =
         |request: &Request, word: &str| request.dictionary.iter().any(|it| it == word.as_bytes());
     let of_release = |release: &'static str| {
-        let reviews = minutes
-            .iter()
-            .filter(|it| it.1.script_name() == CARELESS_SCRIPT.as_bytes());
+        let reviews = minutes.iter().filter(|it| it.1.script_name() == CARELESS_SCRIPT.as_bytes());
         mean_ms(reviews.filter(move |it| word(&it.1, release)))
     };
     let (before, after) = (of_release("2024.48.3"), of_release(CARELESS_RELEASE));
@@ -178,11 +135,7 @@ fn requests_are_plausible_and_fit_a_datagram() {
     let mut seen = HashSet::new();
     for (_, request) in play(150.0, 120) {
         let packet = request.encode_to_vec();
-        assert!(
-            (120..1400).contains(&packet.len()),
-            "{} bytes",
-            packet.len()
-        );
+        assert!((120..1400).contains(&packet.len()), "{} bytes", packet.len());
         assert_eq!(Request::decode(&*packet).unwrap(), request);
         assert!(request.ru_utime() + request.ru_stime() < request.request_time());
         // CPU time of timers is part of that of the request.
@@ -193,10 +146,7 @@ fn requests_are_plausible_and_fit_a_datagram() {
             assert!(parts.iter().sum::<f32>() <= whole, "{request:?}");
         }
         let waited: f32 = request.timer_value.iter().sum();
-        assert!(
-            waited <= request.request_time(),
-            "{waited} s in {request:?}"
-        );
+        assert!(waited <= request.request_time(), "{waited} s in {request:?}");
         assert!(request.timer_hit_count.iter().all(|hits| *hits > 0));
         assert_eq!(request.timer_hit_count.len(), request.timer_ru_utime.len());
         seen.insert(request.script_name);
@@ -216,9 +166,7 @@ fn taken_and_left(pause: Duration) -> (u64, u64) {
     let asked = shutdown.clone();
     let demo = thread::spawn(move || run(target, 500.0, &asked).unwrap());
     let mut buffer = [0; 2048];
-    daemon
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    daemon.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     for _ in 0..50 {
         let bytes = daemon.recv(&mut buffer).unwrap();
         assert!(Request::decode(&buffer[..bytes]).is_ok());
@@ -234,9 +182,7 @@ fn taken_and_left(pause: Duration) -> (u64, u64) {
 fn runs_until_it_is_told_to_stop() {
     // It goes on while nobody listens for a while. A tenth of a second is enough unless the machine
     // is busy with something else.
-    let mut pauses = [100, 1_000, 10_000, 30_000]
-        .map(Duration::from_millis)
-        .into_iter();
+    let mut pauses = [100, 1_000, 10_000, 30_000].map(Duration::from_millis).into_iter();
     let refused = pauses.any(|pause| {
         let counts = taken_and_left(pause);
         assert!(counts.0 >= 50, "{counts:?}");

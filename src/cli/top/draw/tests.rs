@@ -15,11 +15,8 @@ use crate::cli::top::poll::{Page, Update};
 use crate::cli::top::stats::Sample;
 use crate::cli::top::{timers, views};
 
-const NAMES: [&str; 3] = [
-    "/catalog/search.php",
-    "/checkout/pay.php",
-    "/\u{1b}[2J\u{9b}31m\u{202e}日本",
-];
+const NAMES: [&str; 3] =
+    ["/catalog/search.php", "/checkout/pay.php", "/\u{1b}[2J\u{9b}31m\u{202e}日本"];
 
 fn model() -> Model {
     let mut model = Model::new("http://127.0.0.1:30080", None, None, Duration::from_secs(1));
@@ -43,10 +40,8 @@ fn model() -> Model {
                 "ru_utime_total": 1, "ru_stime_total": 0.5, "memory_footprint_total": 123_456, "traffic_per_sec": 620})
         })
         .collect();
-    let page = Page {
-        about: Vec::new(),
-        tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))],
-    };
+    let page =
+        Page { about: Vec::new(), tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))] };
     model.take(Update::Page(0, Ok(page)));
     model
 }
@@ -114,20 +109,15 @@ fn no_size_is_too_small_and_the_table_stays_longest() {
         }
     }
     let lines = text(&drawn(&mut model(), 40, 4, true));
-    assert!(
-        lines[1].contains("/\\x1b[2J") || lines[2].contains("/\\x1b[2J"),
-        "{lines:?}"
-    );
+    assert!(lines[1].contains("/\\x1b[2J") || lines[2].contains("/\\x1b[2J"), "{lines:?}");
     assert!(text(&drawn(&mut model(), 40, 1, true))[0].contains("/\\x1b[2J"));
 }
 
 #[test]
 fn without_colours_there_are_none_and_the_selection_shows_all_the_same() {
     let mut failing = model();
-    let lost = ClientError::Unreachable {
-        url: "http://h".to_owned(),
-        problem: "refused".to_owned(),
-    };
+    let lost =
+        ClientError::Unreachable { url: "http://h".to_owned(), problem: "refused".to_owned() };
     failing.take(Update::Lost(lost));
     for model in [&mut model(), &mut failing] {
         let plain = drawn(model, 80, 24, false);
@@ -136,12 +126,7 @@ fn without_colours_there_are_none_and_the_selection_shows_all_the_same() {
         assert_eq!(plain.content.iter().find(coloured), None);
         let selected = plain.cell((0, 7)).unwrap();
         assert!(selected.modifier.contains(Modifier::REVERSED));
-        assert!(
-            drawn(model, 80, 24, true)
-                .content
-                .iter()
-                .any(|cell| coloured(&cell))
-        );
+        assert!(drawn(model, 80, 24, true).content.iter().any(|cell| coloured(&cell)));
     }
     assert!(
         text(&drawn(&mut failing, 80, 24, false))[1].starts_with("No answer: http://h: refused")
@@ -164,13 +149,7 @@ fn nothing_that_a_terminal_would_execute_is_drawn() {
             std::slice::from_ref(&request),
         ),
     ];
-    model.take(Update::Page(
-        model.query().serial,
-        Ok(Page {
-            about: Vec::new(),
-            tables,
-        }),
-    ));
+    model.take(Update::Page(model.query().serial, Ok(Page { about: Vec::new(), tables })));
     let check = |model: &mut Model| {
         let lines = text(&drawn(model, 200, 40, true));
         let acts = |c: char| c.is_control() || c == '\u{202e}';
@@ -180,10 +159,7 @@ fn nothing_that_a_terminal_would_execute_is_drawn() {
     assert!(check(&mut model).contains("\\x1b[2J\\x07\\u{9b}x\\u{202e}\\n"));
     press(&mut model, '\t');
     press(&mut model, '\r');
-    let page = Page {
-        about: views::about(&request),
-        tables: vec![timers::of_request(&request)],
-    };
+    let page = Page { about: views::about(&request), tables: vec![timers::of_request(&request)] };
     model.take(Update::Page(model.query().serial, Ok(page)));
     assert!(check(&mut model).contains("tags  \\x1b[2J"));
     model.take(Update::Page(model.query().serial, Err("gone".to_owned())));
@@ -198,10 +174,8 @@ fn the_selected_row_stays_in_sight() {
     let rows: Vec<_> = (0..500)
         .map(|at| json!({"script_name": format!("/{at:03}"), "req_time_total": 1000 - at}))
         .collect();
-    let page = Page {
-        about: Vec::new(),
-        tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))],
-    };
+    let page =
+        Page { about: Vec::new(), tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))] };
     model.take(Update::Page(0, Ok(page)));
     let mut seen = |keys: &[KeyCode]| {
         for key in keys {
@@ -209,13 +183,8 @@ fn the_selected_row_stays_in_sight() {
         }
         let buffer = drawn(&mut model, 80, 24, false);
         let lines = text(&buffer);
-        let selected_style = (7..23).find(|row| {
-            buffer
-                .cell((0, *row))
-                .unwrap()
-                .modifier
-                .contains(Modifier::REVERSED)
-        });
+        let selected_style = (7..23)
+            .find(|row| buffer.cell((0, *row)).unwrap().modifier.contains(Modifier::REVERSED));
         lines[usize::from(selected_style.expect("the selection is in sight"))][..4].to_owned()
     };
     assert_eq!(seen(&[]), "/000");

@@ -17,10 +17,7 @@ fn scripts(rows: &[(&str, u64)]) -> Page {
         .iter()
         .map(|(name, count)| json!({"script_name": name, "req_count": count, "req_time_total": count}))
         .collect();
-    Page {
-        about: Vec::new(),
-        tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))],
-    }
+    Page { about: Vec::new(), tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))] }
 }
 
 fn show(model: &mut Model, page: Page) {
@@ -61,19 +58,9 @@ fn one_goes_down_to_a_request_and_back() {
         crate::cli::top::timers::added_up(&requests, None),
         views::slowest("slowest".to_owned(), &Vec::new(), &requests),
     ];
-    model.take(Update::Page(
-        query.serial,
-        Ok(Page {
-            about: Vec::new(),
-            tables,
-        }),
-    ));
+    model.take(Update::Page(query.serial, Ok(Page { about: Vec::new(), tables })));
     press(&mut model, "\r");
-    assert_eq!(
-        model.query().serial,
-        query.serial,
-        "there is no timer to open"
-    );
+    assert_eq!(model.query().serial, query.serial, "there is no timer to open");
     press(&mut model, "\t");
     press(&mut model, "\r");
     assert_eq!(model.query().location, Location::Request(7));
@@ -81,10 +68,7 @@ fn one_goes_down_to_a_request_and_back() {
     model.take(Update::Page(0, Ok(scripts(&[("/c", 2), ("/b\u{1b}", 9)]))));
     press(&mut model, "\u{1b}");
     press(&mut model, "\u{1b}");
-    assert_eq!(
-        (model.path().len(), selected(&model).as_str()),
-        (1, "/b\\x1b")
-    );
+    assert_eq!((model.path().len(), selected(&model).as_str()), (1, "/b\\x1b"));
     press(&mut model, "\u{1b}");
     assert_eq!(model.path(), ["scripts"]);
     assert!(!press(&mut model, "q"));
@@ -100,10 +84,7 @@ fn a_filter_is_typed_kept_and_dropped() {
     press(&mut model, "bx");
     press(&mut model, "\u{8}");
     press(&mut model, "\r");
-    assert!(
-        !model.typing && model.path().len() == 1,
-        "Enter ends the typing"
-    );
+    assert!(!model.typing && model.path().len() == 1, "Enter ends the typing");
     assert_eq!((selected(&model).as_str(), model.query().all), ("/b", true));
     press(&mut model, "\u{1b}");
     assert_eq!(model.view().table().unwrap().rows().len(), 2);
@@ -130,11 +111,7 @@ fn sorts_tabs_and_pace_are_part_of_the_wish() {
     press(&mut model, ">");
     assert_eq!(model.query().sort.as_deref(), Some("-error_count"));
     press(&mut model, ">");
-    assert_eq!(
-        (model.query().sort, model.query().all),
-        (None, true),
-        "worked out here"
-    );
+    assert_eq!((model.query().sort, model.query().all), (None, true), "worked out here");
     model.press(KeyCode::Left.into());
     assert_eq!(model.query().location, Location::Reports);
     press(&mut model, "\t");
@@ -182,20 +159,12 @@ fn a_daemon_that_is_gone_leaves_what_was_there() {
     model.take(Update::Page(0, Err("no such report".to_owned())));
     assert_eq!(model.view().refused.as_deref(), Some("no such report"));
     show(&mut model, scripts(&[("/a", 2)]));
-    assert_eq!(
-        (model.view().refused.as_deref(), &model.lost),
-        (None, &None)
-    );
+    assert_eq!((model.view().refused.as_deref(), &model.lost), (None, &None));
 }
 
 #[test]
 fn timers_are_grouped_by_one_tag_after_the_other() {
-    let mut model = Model::new(
-        "http://h:1",
-        Some("r"),
-        Some("+count"),
-        Duration::from_secs(1),
-    );
+    let mut model = Model::new("http://h:1", Some("r"), Some("+count"), Duration::from_secs(1));
     assert_eq!(model.path(), ["reports", "report r"]);
     press(&mut model, "5");
     let request =

@@ -62,9 +62,7 @@ fn names(batches: &[RecordBatch], id: &str) -> Vec<Name> {
         let column = batch.column_by_name(name).unwrap();
         column.as_primitive::<Int64Type>().values().to_vec()
     };
-    let names = batches
-        .iter()
-        .flat_map(|batch| of(batch, "run").into_iter().zip(of(batch, id)));
+    let names = batches.iter().flat_map(|batch| of(batch, "run").into_iter().zip(of(batch, id)));
     names.collect()
 }
 
@@ -80,18 +78,12 @@ fn check(at: &RequestsSnapshot, all: &BTreeMap<Name, model::Request>, at_step: &
     for name in names(&timers, "request_id") {
         *of_requests.entry(name).or_default() += 1;
     }
-    let expected = all
-        .iter()
-        .map(|(name, sent)| (*name, sent.timer_value.len()));
+    let expected = all.iter().map(|(name, sent)| (*name, sent.timer_value.len()));
     assert_eq!(of_requests, expected.collect(), "{at_step}");
     let (tags, _) = read(at, &wanted(REQUEST_TAG, None));
     let tagged: BTreeSet<Name> = names(&tags, "request_id").into_iter().collect();
     let expected = all.iter().filter(|(_, sent)| !sent.tag_name.is_empty());
-    assert_eq!(
-        tagged,
-        expected.map(|(name, _)| *name).collect(),
-        "{at_step}"
-    );
+    assert_eq!(tagged, expected.map(|(name, _)| *name).collect(), "{at_step}");
 }
 
 #[test]
@@ -288,17 +280,9 @@ fn live_tables_are_shown_with_all_their_columns() {
         });
         let schema = datafusion::arrow::datatypes::Schema::new(fields.collect::<Vec<_>>());
         let view = View::live(table, &schema);
-        let shown: Vec<&str> = view
-            .schema
-            .fields()
-            .iter()
-            .map(|it| it.name().as_str())
-            .collect();
+        let shown: Vec<&str> = view.schema.fields().iter().map(|it| it.name().as_str()).collect();
         let names = live.iter().map(|column| column.name.as_str());
-        assert_eq!(
-            shown,
-            names.chain(further.iter().copied()).collect::<Vec<_>>()
-        );
+        assert_eq!(shown, names.chain(further.iter().copied()).collect::<Vec<_>>());
     }
 }
 
@@ -310,20 +294,14 @@ fn live_tables_are_shown_with_all_their_columns() {
 fn slowest_of_a_day() {
     let rows = std::env::var("PINBAD_ROWS").map_or(50_000_000, |rows| rows.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let parts: Vec<Arc<Part>> = (0..24)
-        .map(|hour| hour_of(dir.path(), hour, rows / 24))
-        .collect();
+    let parts: Vec<Arc<Part>> = (0..24).map(|hour| hour_of(dir.path(), hour, rows / 24)).collect();
     let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
     println!("{rows} rows in {bytes} bytes");
     let at = RequestsSnapshot::new(&parts, None);
     for round in 0..5 {
         let begun = std::time::Instant::now();
         let (slowest, looked_at) = slowest(&at, &format!("web{:02}", round * 3));
-        println!(
-            "{:?}, {looked_at} rows looked at: {:?}",
-            begun.elapsed(),
-            slowest.first()
-        );
+        println!("{:?}, {looked_at} rows looked at: {:?}", begun.elapsed(), slowest.first());
     }
 }
 
@@ -352,10 +330,7 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
             memory_peak: random.random_range(8..64) << 18,
             rusage: match random.random_range(0..8) {
                 0 => Rusage::Span(0),
-                _ => Rusage::Times([
-                    random.random_range(0..40_000),
-                    random.random_range(0..4_000),
-                ]),
+                _ => Rusage::Times([random.random_range(0..40_000), random.random_range(0..4_000)]),
             },
             timers: 4,
             status: 200,
@@ -371,10 +346,7 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
         path,
         resolution: crate::history::Resolution::Minute,
         span: begin..begin + 3_600,
-        sections: vec![crate::history::Section {
-            dataset: Arc::new(Dataset::raw(REQUEST)),
-            rows,
-        }],
+        sections: vec![crate::history::Section { dataset: Arc::new(Dataset::raw(REQUEST)), rows }],
         bytes,
         rolled: false,
         written: begin,

@@ -37,10 +37,7 @@ const STEPS: &[(i64, Step)] = &[
 ];
 
 fn keep() -> Retention {
-    Retention {
-        secs: [14 * DAY, u64::MAX, u64::MAX],
-        ..FOR_EVER
-    }
+    Retention { secs: [14 * DAY, u64::MAX, u64::MAX], ..FOR_EVER }
 }
 
 fn second(minute: i64) -> u64 {
@@ -536,9 +533,7 @@ fn a_stop_leaves_everything_as_it_was() {
     let stop = Shutdown::new();
     stop.request();
     let mut unless_stopped = |_: &mut Store| StoreError::unless_stopped(&stop);
-    let error = store
-        .publish_due(NOON + HOUR, &mut unless_stopped)
-        .unwrap_err();
+    let error = store.publish_due(NOON + HOUR, &mut unless_stopped).unwrap_err();
     assert!(matches!(error, StoreError::Stopped));
     assert_eq!(listing(dir.path()), before);
     check(&store, &gained.rows, Resolution::Minute);

@@ -64,10 +64,7 @@ fn what_is_too_old_goes() {
 fn a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, model) = two_days(dir.path());
-    let keep = Retention {
-        secs: [30 * HOUR, 40 * DAY, 400 * DAY],
-        ..FOR_EVER
-    };
+    let keep = Retention { secs: [30 * HOUR, 40 * DAY, 400 * DAY], ..FOR_EVER };
     store.retention = keep;
     let right = NOON + 45 * HOUR;
     let clock = ManualClock::new(right * 1_000);
@@ -137,13 +134,8 @@ fn when_the_disk_is_full_old_files_go_and_then_history_pauses() {
     let dir = tempfile::tempdir().unwrap();
     drop(two_days(dir.path()));
     let faults = Faults::default();
-    let keep = Retention {
-        free_min: 1_000_000,
-        ..FOR_EVER
-    };
-    let disk = Disk {
-        faults: faults.clone(),
-    };
+    let keep = Retention { free_min: 1_000_000, ..FOR_EVER };
+    let disk = Disk { faults: faults.clone() };
     let mut store = Store::open_on(disk, dir.path(), keep).unwrap();
     let before = files(&store).0;
     faults.set_free(1_000_000 - 10_000);
@@ -174,9 +166,7 @@ fn on_a_disk_without_a_free_byte_old_files_go() {
     let (store, mut model) = two_days(dir.path());
     drop(store);
     let faults = Faults::default();
-    let disk = Disk {
-        faults: faults.clone(),
-    };
+    let disk = Disk { faults: faults.clone() };
     faults.set_full(true);
     let mut store = Store::open_on(disk, dir.path(), FOR_EVER).unwrap();
     assert_eq!(store.run(), 2);

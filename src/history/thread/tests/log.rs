@@ -35,9 +35,7 @@ impl Writer {
 fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(dir.join("pending")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let mut logs: Vec<_> = paths
-        .filter(|path| path.extension() == Some("log".as_ref()))
-        .collect();
+    let mut logs: Vec<_> = paths.filter(|path| path.extension() == Some("log".as_ref())).collect();
     logs.sort();
     logs
 }
@@ -92,12 +90,7 @@ fn a_log_says_which_lines_of_a_file_it_has() {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
         let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
         history.keep_log(1 << 20, vec!["f".to_owned()]);
-        let writer = Writer::new(
-            history.clone(),
-            once(store, &history),
-            clock,
-            Duration::ZERO,
-        );
+        let writer = Writer::new(history.clone(), once(store, &history), clock, Duration::ZERO);
         (history, writer)
     };
     // One more request and two more swaps each time, as a file's source counts them.
@@ -114,15 +107,9 @@ fn a_log_says_which_lines_of_a_file_it_has() {
         history.take(0, 0, reached, |running| {
             let mut key = Vec::new();
             push_key(&mut key, "/x");
-            let totals = Totals {
-                requests: 1,
-                ..Totals::ZERO
-            };
+            let totals = Totals { requests: 1, ..Totals::ZERO };
             let sum = Sum::of(totals, None);
-            let gain = Gain {
-                sum,
-                ..Gain::default()
-            };
+            let gain = Gain { sum, ..Gain::default() };
             running.add(&dataset(), NOON, &key, false, &gain);
         });
     };
@@ -130,30 +117,21 @@ fn a_log_says_which_lines_of_a_file_it_has() {
         let files = writer.store.as_ref().unwrap().files();
         files.get("f").cloned().unwrap_or_default()
     };
-    let tally = |lines, ahead: &[Range<u64>]| Tally {
-        lines,
-        ahead: ahead.to_vec(),
-    };
+    let tally = |lines, ahead: &[Range<u64>]| Tally { lines, ahead: ahead.to_vec() };
     let (history, mut writer) = start();
     read(&history, &Reading::default(), 1);
     writer.write_log();
     assert_eq!(logs(dir.path()).len(), 0, "no position on disk yet");
     assert!(writer.flush());
     let begun_at = known(&writer);
-    assert_eq!(
-        (&begun_at.requests, &begun_at.swaps),
-        (&tally(1, &[]), &tally(2, &[]))
-    );
+    assert_eq!((&begun_at.requests, &begun_at.swaps), (&tally(1, &[]), &tally(2, &[])));
     read(&history, &begun_at, 1);
     read(&history, &begun_at, 2);
     writer.write_log();
     read(&history, &begun_at, 3);
     drop(writer);
     let (history, writer) = start();
-    assert_eq!(
-        (found(&history), known(&writer).requests),
-        (3, tally(1, &[1..3]))
-    );
+    assert_eq!((found(&history), known(&writer).requests), (3, tally(1, &[1..3])));
     assert_eq!(known(&writer).swaps, tally(2, &[2..6]));
     // Killed after a flush that has not reached them.
     let (history, mut writer) = (history, writer);
@@ -162,20 +140,14 @@ fn a_log_says_which_lines_of_a_file_it_has() {
     assert!(writer.flush());
     drop(writer);
     let (history, mut writer) = start();
-    assert_eq!(
-        (found(&history), known(&writer).requests),
-        (4, tally(2, &[1..3]))
-    );
+    assert_eq!((found(&history), known(&writer).requests), (4, tally(2, &[1..3])));
     // It goes on behind them, also in the log.
     let begun_at = known(&writer);
     read(&history, &begun_at, 2);
     writer.write_log();
     drop(writer);
     let (history, writer) = start();
-    assert_eq!(
-        (found(&history), known(&writer).requests),
-        (5, tally(2, &[1..4]))
-    );
+    assert_eq!((found(&history), known(&writer).requests), (5, tally(2, &[1..4])));
     drop(writer);
     // What another process followed stays with what it has of it.
     let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
@@ -221,9 +193,7 @@ fn a_log_that_cannot_be_opened_is_there_at_the_next_try() {
     drop(writer);
     let log = logs(dir.path()).remove(0);
     faults.set_unreadable(Some(&log));
-    let disk = Disk {
-        faults: faults.clone(),
-    };
+    let disk = Disk { faults: faults.clone() };
     let error = Store::open_on(disk, dir.path(), KEEP).unwrap_err();
     assert!(error.to_string().contains("1.log"), "{error}");
     faults.set_unreadable(None);
@@ -250,10 +220,7 @@ fn a_torn_end_is_cut_and_counted() {
     for len in (0..whole.len()).step_by(5) {
         fs::write(&log, &whole[..len]).unwrap();
         let (history, _) = logging(dir.path(), &faults, 1 << 20);
-        let records = ends
-            .iter()
-            .filter(|&&end| end > 0 && end <= len as u64)
-            .count();
+        let records = ends.iter().filter(|&&end| end > 0 && end <= len as u64).count();
         assert_eq!(found(&history), records as u64, "{len} bytes");
         let torn = len as u64 - ends[records];
         assert_eq!(history.status().count("log_bytes_torn"), torn);
@@ -403,26 +370,16 @@ fn rows_come_back_as_they_were() {
     let dir = tempfile::tempdir().unwrap();
     let faults = Faults::default();
     let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
-    let dataset = Arc::new(Dataset {
-        extremes: true,
-        ..(*dataset()).clone()
-    });
+    let dataset = Arc::new(Dataset { extremes: true, ..(*dataset()).clone() });
     let mut key = Vec::new();
     push_key(&mut key, "/x");
     history.add(|running| {
         for (us, is_other) in [(10, false), (2_000_000, false), (77, true)] {
-            let totals = Totals {
-                requests: 1,
-                time: u128::from(u64::MAX),
-                ..Totals::ZERO
-            };
+            let totals = Totals { requests: 1, time: u128::from(u64::MAX), ..Totals::ZERO };
             let mut histogram = crate::report::histogram::Histogram::new();
             histogram.add(dataset.buckets.bucket(us), 1);
-            let extremes = crate::report::reading::Extremes {
-                time_min: us,
-                time_max: us,
-                memory_peak_max: 3,
-            };
+            let extremes =
+                crate::report::reading::Extremes { time_min: us, time_max: us, memory_peak_max: 3 };
             let sum = Sum::of(totals, Some(histogram));
             running.add(&dataset, NOON, &key, is_other, &Gain { sum, extremes });
         }

@@ -25,11 +25,7 @@ use crate::input::squid::{Positions, Progress, Reading, Tally};
 /// The name of the file.
 const FILE: &str = "access.log";
 
-const FOR_EVER: Retention = Retention {
-    secs: [u64::MAX; 3],
-    size_max: u64::MAX,
-    free_min: 0,
-};
+const FOR_EVER: Retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
 
 /// Times and keys with their requests.
 type Sums = BTreeMap<(u64, Vec<u8>), u64>;
@@ -112,10 +108,7 @@ impl World {
     }
 
     fn of_packets(seed: u64) -> Self {
-        Self {
-            packets: Some(Packets::default()),
-            ..Self::new(seed)
-        }
+        Self { packets: Some(Packets::default()), ..Self::new(seed) }
     }
 
     fn now(&self) -> u64 {
@@ -126,10 +119,7 @@ impl World {
     fn start(&mut self) -> Result<(), StoreError> {
         let faults = self.faults.clone();
         let mut store = Store::open_on(Disk { faults }, self.dir.path(), FOR_EVER)?;
-        let all = ShipKinds {
-            rollups: true,
-            requests: true,
-        };
+        let all = ShipKinds { rollups: true, requests: true };
         let shipping = store.ship(all)?;
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
         let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
@@ -153,14 +143,8 @@ impl World {
             None => known.progress.merged,
             Some(_) => self.lines,
         };
-        self.life = Some(Life {
-            history,
-            writer,
-            shipping,
-            process,
-            read,
-            ahead: known.requests.ahead,
-        });
+        self.life =
+            Some(Life { history, writer, shipping, process, read, ahead: known.requests.ahead });
         Ok(())
     }
 
@@ -185,14 +169,8 @@ impl World {
         life.process.merge(now as u32, &sent);
         life.ahead.retain(|it| it.end > read.end);
         let reading = Reading {
-            progress: Progress {
-                merged: read.end,
-                ..Progress::default()
-            },
-            requests: Tally {
-                lines: read.end,
-                ahead: life.ahead.clone(),
-            },
+            progress: Progress { merged: read.end, ..Progress::default() },
+            requests: Tally { lines: read.end, ahead: life.ahead.clone() },
             swaps: Tally::default(),
         };
         let reached = Reached {
@@ -215,14 +193,8 @@ impl World {
         };
         life.history.take(0, 0, reached, |running| {
             for line in fresh {
-                let totals = Totals {
-                    requests: 1,
-                    ..Totals::ZERO
-                };
-                let gain = Gain {
-                    sum: Sum::of(totals, None),
-                    ..Gain::default()
-                };
+                let totals = Totals { requests: 1, ..Totals::ZERO };
+                let gain = Gain { sum: Sum::of(totals, None), ..Gain::default() };
                 let minute = Resolution::Minute.begin(now);
                 running.add(&dataset(), minute, &keyed(line), false, &gain);
             }
@@ -318,10 +290,7 @@ impl World {
             return false;
         };
         assert!(matches!(shipment.units, ShipmentRows::Pieces(..)));
-        let names = Identity {
-            collector: "a".to_owned(),
-            dc: "b".to_owned(),
-        };
+        let names = Identity { collector: "a".to_owned(), dc: "b".to_owned() };
         if life.shipping.begin(&shipment, &names).is_err() {
             return false;
         }
@@ -480,8 +449,7 @@ fn runs() -> u64 {
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let set = std::env::var(name).ok();
-    set.and_then(|number| number.parse().ok())
-        .unwrap_or(otherwise)
+    set.and_then(|number| number.parse().ok()).unwrap_or(otherwise)
 }
 
 /// Runs a third of the seeds; returns how many rows were restored from a log.
@@ -501,10 +469,7 @@ fn each_line_is_there_once(of: u64, world: fn(u64) -> World) -> u64 {
         kills += killed;
         restored += back;
     }
-    println!(
-        "{} runs, {kills} kills, {restored} rows back from the log",
-        runs()
-    );
+    println!("{} runs, {kills} kills, {restored} rows back from the log", runs());
     assert!(kills > runs());
     restored
 }

@@ -243,10 +243,7 @@ mod tests {
 
     #[test]
     fn levels_follow_the_logarithm_of_the_count() {
-        assert_eq!(
-            [1, 9, 99, 999, 5_000].map(|count| level(count, 999, 16)),
-            [2, 6, 11, 16, 16]
-        );
+        assert_eq!([1, 9, 99, 999, 5_000].map(|count| level(count, 999, 16)), [2, 6, 11, 16, 16]);
         assert_eq!(level(1, 1, 16), 16);
         assert_eq!(level(1, 1_000_000, 16), 1);
     }
@@ -261,29 +258,21 @@ mod tests {
         let map = HeatMap {
             from: 1_700_000_000,
             step: 30,
-            edges_us: (0..=rows as u64)
-                .map(|row| (100 << (row / 4)) | (row % 4))
-                .collect(),
+            edges_us: (0..=rows as u64).map(|row| (100 << (row / 4)) | (row % 4)).collect(),
             columns: (0..COLUMNS_MAX).map(column).collect(),
             errors: (0..COLUMNS_MAX).map(|at| at % 7 * at).collect(),
             total: 1,
             partial: Vec::new(),
         };
         let address = |from: u64, to: u64| {
-            format!(
-                "/requests?from={from}&to={to}&script_name={}",
-                "%2F".repeat(512)
-            )
+            format!("/requests?from={from}&to={to}&script_name={}", "%2F".repeat(512))
         };
         for theme in [Theme::Page, Theme::Dark] {
             let limits = [("a".to_owned(), 800), ("b".to_owned(), 99_999_999)];
             let svg = heat(("x", "t"), theme, &map, &[], &limits, (&address, true));
             let svg = svg.into_string();
             assert!(svg.len() < 100_000, "{}", svg.len());
-            assert!(
-                (1..=16).contains(&svg.matches("<path class=\"h").count()),
-                "{svg}"
-            );
+            assert!((1..=16).contains(&svg.matches("<path class=\"h").count()), "{svg}");
             assert_eq!(svg.matches("fill=\"url(#x-gap)\"").count(), 12);
             // A line at 800 us; the other limit is above the map. Errors are in four levels.
             assert_eq!(svg.matches("<line class=\"limit\"").count(), 1);

@@ -91,16 +91,8 @@ mod tests {
 
     #[test]
     fn histograms_count_everything_once() {
-        let bucket = |low_us, high_us, count| DistributionBucket {
-            low_us,
-            high_us,
-            count,
-        };
-        let buckets = [
-            bucket(0, 1, 3),
-            bucket(1000, 1008, 5),
-            bucket(1 << 40, (1 << 40) + 9, 2),
-        ];
+        let bucket = |low_us, high_us, count| DistributionBucket { low_us, high_us, count };
+        let buckets = [bucket(0, 1, 3), bucket(1000, 1008, 5), bucket(1 << 40, (1 << 40) + 9, 2)];
         let svg = histogram("x", Theme::Page, "t", &buckets, &[("p50", 0.001)]).into_string();
         assert!(svg.contains("10 values in"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
@@ -110,11 +102,7 @@ mod tests {
     #[test]
     fn the_last_tick_is_not_cut_at_the_edge() {
         let cut = |low_us: u64| {
-            let bucket = DistributionBucket {
-                low_us,
-                high_us: low_us * 3,
-                count: 1,
-            };
+            let bucket = DistributionBucket { low_us, high_us: low_us * 3, count: 1 };
             let svg = histogram("x", Theme::Page, "t", &[bucket], &[]).into_string();
             let ticks = svg.split("<text class=\"tick\" x=\"").skip(1);
             let below =

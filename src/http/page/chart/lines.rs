@@ -143,11 +143,7 @@ impl Chart {
     /// A description of the chart in words.
     fn described(&self) -> String {
         let described = |line: &Line| {
-            let name = format!(
-                "{}{}",
-                line.name,
-                if line.is_before { " before" } else { "" }
-            );
+            let name = format!("{}{}", line.name, if line.is_before { " before" } else { "" });
             let least = known(&line.points).fold(f64::INFINITY, f64::min);
             let most = known(&line.points).fold(f64::NEG_INFINITY, f64::max);
             let newest = line.now.or_else(|| known(&line.points).next_back());
@@ -185,12 +181,7 @@ fn path(
             verb = 'L';
         }
         for at in run {
-            let _ = write!(
-                data,
-                "{verb}{} {}",
-                coordinate(x(at)),
-                coordinate(y(points[at]))
-            );
+            let _ = write!(data, "{verb}{} {}", coordinate(x(at)), coordinate(y(points[at])));
             verb = 'L';
         }
         let _ = match area {
@@ -231,9 +222,7 @@ fn marks(marks: &[Mark], x: impl Fn(f64) -> f64, theme: Theme) -> Markup {
 pub(in crate::http::page) fn ticks_to_now(span: &Range<f64>) -> Vec<(f64, String)> {
     let now = span.end;
     let span = span.end - span.start;
-    let steps = [
-        5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0,
-    ];
+    let steps = [5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0];
     let step = steps.into_iter().find(|step| span / step <= 4.5);
     let step = step.unwrap_or(span / 4.0);
     let count = (span / step + 1e-9).floor() as usize;
@@ -268,15 +257,8 @@ mod tests {
                 now: None,
             }],
             span: 0.0..40.0,
-            ticks: vec![
-                (0.0, "10:00".into()),
-                (5.0, "10:01".into()),
-                (40.0, "now".into()),
-            ],
-            marks: vec![Mark {
-                time: 20.0,
-                text: "<i>".into(),
-            }],
+            ticks: vec![(0.0, "10:00".into()), (5.0, "10:01".into()), (40.0, "now".into())],
+            marks: vec![Mark { time: 20.0, text: "<i>".into() }],
             is_live: true,
             over: "",
             can_zoom: true,
@@ -285,24 +267,13 @@ mod tests {
 
     #[test]
     fn lines_stay_inside_and_gaps_are_gaps() {
-        let svg = chart(vec![0.0, 1.0, f64::NAN, 0.5, 0.25])
-            .svg("x", Theme::Light)
-            .into_string();
+        let svg = chart(vec![0.0, 1.0, f64::NAN, 0.5, 0.25]).svg("x", Theme::Light).into_string();
         let line = svg.split("class=\"line").nth(1).unwrap();
-        let path = line
-            .split(" d=\"")
-            .nth(1)
-            .unwrap()
-            .split('"')
-            .next()
-            .unwrap();
+        let path = line.split(" d=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(path.matches('M').count(), 2, "{path}");
         assert_eq!(path.matches('L').count(), 2, "{path}");
         assert!(path.starts_with(&format!("M{LEFT} {BOTTOM}")), "{path}");
-        for y in path
-            .split(['M', 'L'])
-            .filter_map(|point| point.split(' ').nth(1))
-        {
+        for y in path.split(['M', 'L']).filter_map(|point| point.split(' ').nth(1)) {
             let y: f64 = y.parse().unwrap();
             assert!((f64::from(TOP)..=f64::from(BOTTOM)).contains(&y), "{y}");
         }

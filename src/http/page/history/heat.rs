@@ -103,14 +103,10 @@ impl History<'_> {
     ) -> Markup {
         let report = self.source.listed(self.report).ok();
         let conditions = report.map(|report| Conditions::of(&report.definition, self.keys));
-        let Conditions {
-            requests, timers, ..
-        } = conditions.unwrap_or_default();
+        let Conditions { requests, timers, .. } = conditions.unwrap_or_default();
         let of_timers = matches!(self.counted, Counted::Timers);
         let path = if of_timers { "/timers" } else { "/requests" };
-        let tags = timers
-            .iter()
-            .map(|(name, value)| (format!("t.{name}"), value.clone()));
+        let tags = timers.iter().map(|(name, value)| (format!("t.{name}"), value.clone()));
         let tags: Vec<(String, String)> = tags.filter(|_| of_timers).collect();
         let memory = self.source.memory_from().filter(|_| self.time.is_now());
         let address = |from: u64, to: u64| {

@@ -52,9 +52,7 @@ fn run(at: usize, measures: &Measures, time_us: u64) -> Option<(u64, u64, u64)> 
         let is_in_turn = IN_TURN.iter().any(|it| *it as usize == at);
         (is_in_turn && known.total_us.is_some()).then(|| before.sum())
     })?;
-    let end = known
-        .total_us
-        .map_or(time_us, |total| start.saturating_add(total));
+    let end = known.total_us.map_or(time_us, |total| start.saturating_add(total));
     let first = start.saturating_add(known.first_delay_us.unwrap_or(0));
     Some((start, first.min(end), end.max(start)))
 }
@@ -80,9 +78,7 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
     let sets: Vec<TimerDetail> = timers.iter().filter(is_set).cloned().collect();
     let palette = Palette::of(&sets, Some("bottleneck"));
     let busy_us = sets.iter().map(|timer| timer.value_us).sum();
-    let runs: Vec<_> = (0..measures.len())
-        .map(|at| run(at, measures, time_us))
-        .collect();
+    let runs: Vec<_> = (0..measures.len()).map(|at| run(at, measures, time_us)).collect();
     let ends = runs.iter().flatten().map(|(_, _, end)| *end);
     let whole_us = ends.chain([time_us, 1]).max().unwrap_or(1);
     let has_starts = measures.iter().any(|it| it.start_us.is_some());
@@ -171,18 +167,9 @@ mod tests {
                 None,
             ]
         );
-        let page = waterfall(
-            111_000,
-            &patch,
-            &[timer(111_000, &[("bottleneck", "proxy")])],
-        );
+        let page = waterfall(111_000, &patch, &[timer(111_000, &[("bottleneck", "proxy")])]);
         let page = page.into_string();
-        for part in [
-            "Squid's own clock",
-            "in memory for 38.0 s",
-            "unfinished",
-            "100 %",
-        ] {
+        for part in ["Squid's own clock", "in memory for 38.0 s", "unfinished", "100 %"] {
             assert!(page.contains(part), "{part}: {page}");
         }
     }
@@ -191,14 +178,7 @@ mod tests {
     fn without_starts_they_stand_in_turn() {
         let today = measures("sq1 start=1.000 tr=32 ss=TCP_MISS dt=20 pt=4 tt=7");
         let runs: Vec<_> = (0..7).filter_map(|at| run(at, &today, 32_000)).collect();
-        assert_eq!(
-            runs,
-            [
-                (20_000, 20_000, 23_000),
-                (23_000, 23_000, 27_000),
-                (0, 0, 20_000)
-            ]
-        );
+        assert_eq!(runs, [(20_000, 20_000, 23_000), (23_000, 23_000, 27_000), (0, 0, 20_000)]);
         let timers = [
             timer(20_000, &[("activity", "dns")]),
             timer(20_000, &[("bottleneck", "dns")]),

@@ -27,19 +27,14 @@ impl<'a> Palette<'a> {
     pub(super) fn of(timers: &'a [TimerDetail], by: Option<&'a str>) -> Self {
         let tags = || timers.iter().flat_map(|timer| &timer.tags);
         let group = tags().find(|(name, _)| name == "group");
-        let group = group
-            .or_else(|| tags().next())
-            .map(|(name, _)| name.as_str());
+        let group = group.or_else(|| tags().next()).map(|(name, _)| name.as_str());
         let tag = by.or(group).unwrap_or_default();
         let bars = bars(timers, Some(tag));
         let part = |(at, bar): (usize, &Bar<'a>)| {
             let value = bar.tags.first().map(|(_, value)| *value);
             (value, at.min(COLOURS), bar.value_us)
         };
-        Self {
-            tag,
-            parts: bars.iter().enumerate().map(part).collect(),
-        }
+        Self { tag, parts: bars.iter().enumerate().map(part).collect() }
     }
 
     /// The colour for these tags.
@@ -104,19 +99,11 @@ mod tests {
         timers.push(timer(1000, &[("op", "y")]));
         let palette = Palette::of(&timers, None);
         assert_eq!(palette.tag, "group");
-        assert_eq!(
-            palette.colour(&[("op", "y")]),
-            0,
-            "the heaviest has no group"
-        );
+        assert_eq!(palette.colour(&[("op", "y")]), 0, "the heaviest has no group");
         assert_eq!(palette.colour(&[("group", "f")]), 1);
         assert_eq!(palette.colour(&[("group", "d")]), COLOURS);
         let bar = palette.shares(6_200, 3_100).into_string();
-        for part in [
-            "without group",
-            "3 others",
-            "outside timers <b>3.10 ms</b> 50.0 %",
-        ] {
+        for part in ["without group", "3 others", "outside timers <b>3.10 ms</b> 50.0 %"] {
             assert!(bar.contains(part), "{part}: {bar}");
         }
         // Side by side, not one over the other.

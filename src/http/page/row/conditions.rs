@@ -27,15 +27,8 @@ pub(in crate::http::page) struct Conditions {
 }
 
 /// Request fields and bounds that a search accepts by name.
-const FIELDS: [&str; 7] = [
-    "hostname",
-    "server_name",
-    "script_name",
-    "schema",
-    "status",
-    "min_time",
-    "max_time",
-];
+const FIELDS: [&str; 7] =
+    ["hostname", "server_name", "script_name", "schema", "status", "min_time", "max_time"];
 
 impl Conditions {
     /// From a report's definition and the keys of a row, in column order.

@@ -13,11 +13,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::*;
 use crate::limits::{BODY_SPANS_MAX, SPAN_ATTRIBUTES_MAX};
 
-type Decoded = (
-    Vec<(super::super::span::Resource, Vec<super::super::span::Span>)>,
-    u64,
-    u64,
-);
+type Decoded = (Vec<(super::super::span::Resource, Vec<super::super::span::Span>)>, u64, u64);
 
 fn decode(form: super::super::Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
     let (keys, hasher) = (Keys::new(&["tenant".to_owned()]), Hasher::with_seed(5));
@@ -80,11 +76,7 @@ fn some_span(dice: &mut StdRng) -> trace::Span {
     trace::Span {
         trace_id: id(16, dice),
         span_id: id(8, dice),
-        parent_span_id: if dice.random() {
-            id(8, dice)
-        } else {
-            Vec::new()
-        },
+        parent_span_id: if dice.random() { id(8, dice) } else { Vec::new() },
         name: "GET /x".to_owned(),
         kind: dice.random_range(0..7),
         start_time_unix_nano: start,
@@ -98,10 +90,9 @@ fn some_span(dice: &mut StdRng) -> trace::Span {
             )],
             ..trace::span::Event::default()
         }],
-        status: dice.random::<bool>().then(|| trace::Status {
-            code: dice.random_range(0..3),
-            ..trace::Status::default()
-        }),
+        status: dice
+            .random::<bool>()
+            .then(|| trace::Status { code: dice.random_range(0..3), ..trace::Status::default() }),
         flags: [0, 0x100, 0x300][dice.random_range(0..3)],
         ..trace::Span::default()
     }
@@ -109,21 +100,14 @@ fn some_span(dice: &mut StdRng) -> trace::Span {
 
 fn some_request(dice: &mut StdRng) -> Reference {
     let resource_spans = (0..dice.random_range(0..3)).map(|_| trace::ResourceSpans {
-        resource: Some(Resource {
-            attributes: some_attributes(dice),
-            ..Resource::default()
-        }),
+        resource: Some(Resource { attributes: some_attributes(dice), ..Resource::default() }),
         scope_spans: vec![trace::ScopeSpans {
-            spans: (0..dice.random_range(0..4))
-                .map(|_| some_span(dice))
-                .collect(),
+            spans: (0..dice.random_range(0..4)).map(|_| some_span(dice)).collect(),
             ..trace::ScopeSpans::default()
         }],
         ..trace::ResourceSpans::default()
     });
-    Reference {
-        resource_spans: resource_spans.collect(),
-    }
+    Reference { resource_spans: resource_spans.collect() }
 }
 
 /// Encodes a request as OTLP's JSON.
@@ -179,11 +163,8 @@ fn both_forms_tell_the_same_and_every_span_is_counted() {
     let (mut spans, mut refused) = (0, 0);
     for _ in 0..2_000 {
         let request = some_request(&mut dice);
-        let sent: usize = request
-            .resource_spans
-            .iter()
-            .map(|it| it.scope_spans[0].spans.len())
-            .sum();
+        let sent: usize =
+            request.resource_spans.iter().map(|it| it.scope_spans[0].spans.len()).sum();
         let decoded = decode(super::super::Form::Protobuf, &request.encode_to_vec()).unwrap();
         let json = as_json(&request).to_string();
         assert_eq!(
@@ -257,22 +238,14 @@ fn what_is_no_body_is_refused_by_reason() {
     let mut value = common::AnyValue::default();
     for _ in 0..40 {
         let values = vec![value];
-        value = common::AnyValue {
-            value: Some(AnyValue::ArrayValue(ArrayValue { values })),
-        };
+        value = common::AnyValue { value: Some(AnyValue::ArrayValue(ArrayValue { values })) };
     }
     let mut span = some_span(&mut StdRng::seed_from_u64(1));
-    span.attributes = vec![KeyValue {
-        key: "tenant".to_owned(),
-        value: Some(value),
-        ..KeyValue::default()
-    }];
+    span.attributes =
+        vec![KeyValue { key: "tenant".to_owned(), value: Some(value), ..KeyValue::default() }];
     let mut request = Reference::default();
     request.resource_spans.push(trace::ResourceSpans {
-        scope_spans: vec![trace::ScopeSpans {
-            spans: vec![span],
-            ..trace::ScopeSpans::default()
-        }],
+        scope_spans: vec![trace::ScopeSpans { spans: vec![span], ..trace::ScopeSpans::default() }],
         ..trace::ResourceSpans::default()
     });
     assert_eq!(decode(P, &request.encode_to_vec()).unwrap().1, 1);
@@ -293,10 +266,7 @@ fn what_is_too_much_is_counted() {
     // A list of many empty spans: 3 bytes each.
     let empty = vec![json!({}); BODY_SPANS_MAX + 3];
     let body = body(json!({}), empty.into()).to_string();
-    assert_eq!(
-        world.take_bytes(body.as_bytes()),
-        Ok(BODY_SPANS_MAX as u64 + 3)
-    );
+    assert_eq!(world.take_bytes(body.as_bytes()), Ok(BODY_SPANS_MAX as u64 + 3));
     assert_eq!(world.refused(SpanRefusal::TooMany), 3);
     assert_eq!(world.refused(SpanRefusal::TraceId), BODY_SPANS_MAX as u64);
 }

@@ -20,13 +20,7 @@ fn server(trace: u64, id: u64, parent: u64) -> Json {
 }
 
 fn query(trace: u64, id: u64, parent: u64) -> Json {
-    span(
-        trace,
-        (id, parent),
-        3,
-        (1, 10),
-        json!({"db.system": "mysql", "db.operation": "SELECT"}),
-    )
+    span(trace, (id, parent), 3, (1, 10), json!({"db.system": "mysql", "db.operation": "SELECT"}))
 }
 
 #[test]
@@ -50,16 +44,10 @@ fn what_php_sends_leaves_with_its_last_body() {
 #[test]
 fn what_comes_late_twice_or_without_its_request_is_counted() {
     let mut world = World::new("");
-    world.take(
-        json!({}),
-        json!([server(1, 1, 0), query(1, 2, 1), query(1, 2, 1)]),
-    );
+    world.take(json!({}), json!([server(1, 1, 0), query(1, 2, 1), query(1, 2, 1)]));
     world.pass(6_000);
     assert_eq!(world.left_out(LeftOut::Duplicate), 1);
-    world.take(
-        json!({}),
-        json!([server(1, 1, 0), query(1, 3, 1), query(2, 3, 1)]),
-    );
+    world.take(json!({}), json!([server(1, 1, 0), query(1, 3, 1), query(2, 3, 1)]));
     assert_eq!(world.left_out(LeftOut::Duplicate), 2);
     world.pass(59_999);
     assert_eq!(world.left_out(LeftOut::LateChild), 0);
@@ -79,42 +67,16 @@ fn what_comes_late_twice_or_without_its_request_is_counted() {
 #[test]
 fn who_has_lost_its_parent_goes_with_the_only_request() {
     let mut world = World::new("");
-    world.take(
-        php(),
-        json!([query(1, 2, 77), query(1, 3, 2), server(1, 1, 0)]),
-    );
+    world.take(php(), json!([query(1, 2, 77), query(1, 3, 2), server(1, 1, 0)]));
     // The span below the first is of the same class.
     assert_eq!(world.requests()[0].timers.len(), 1);
     assert_eq!(world.left_out(LeftOut::Nested), 1);
     assert_eq!(world.counters.spans_parent_guessed.get(), 2);
-    world.take(
-        php(),
-        json!([
-            query(2, 2, 77),
-            server(2, 1, 0),
-            server(2, 5, 0),
-            query(2, 6, 5)
-        ]),
-    );
+    world.take(php(), json!([query(2, 2, 77), server(2, 1, 0), server(2, 5, 0), query(2, 6, 5)]));
     assert_eq!(world.left_out(LeftOut::Orphan), 1);
-    assert_eq!(
-        world
-            .requests()
-            .iter()
-            .map(|it| it.timers.len())
-            .collect::<Vec<_>>(),
-        [1, 0, 1]
-    );
+    assert_eq!(world.requests().iter().map(|it| it.timers.len()).collect::<Vec<_>>(), [1, 0, 1]);
     // A cycle has no parent either.
-    world.take(
-        php(),
-        json!([
-            query(3, 2, 3),
-            query(3, 3, 2),
-            query(3, 4, 4),
-            server(3, 1, 0)
-        ]),
-    );
+    world.take(php(), json!([query(3, 2, 3), query(3, 3, 2), query(3, 4, 4), server(3, 1, 0)]));
     assert_eq!(world.counters.spans_parent_guessed.get(), 5);
 }
 
@@ -171,20 +133,13 @@ fn resources_and_traces_do_not_mix() {
 fn the_oldest_traces_give_way() {
     let mut world = World::new("");
     let long = json!({"name": "x".repeat(4_000)});
-    world.take(
-        json!({}),
-        json!([server(1, 1, 0), query(1, 2, 1), query(2, 1, 9)]),
-    );
+    world.take(json!({}), json!([server(1, 1, 0), query(1, 2, 1), query(2, 1, 9)]));
     for number in 0..400 {
         let spans = (1..=50).map(|id| span(10 + number, (id, 99), 3, (0, 1), long.clone()));
         world.take(json!({}), spans.collect());
         assert!(world.counters.waiting_bytes.get() <= SPANS_WAITING_BYTES_MAX as u64);
     }
-    assert_eq!(
-        world.requests()[0].timers.len(),
-        1,
-        "a request is not lost so"
-    );
+    assert_eq!(world.requests()[0].timers.len(), 1, "a request is not lost so");
     let pushed_out = world.left_out(LeftOut::PushedOut);
     assert!(pushed_out > 1 && pushed_out % 50 == 1, "{pushed_out}");
     world.finish();
@@ -195,13 +150,7 @@ fn some_trace(dice: &mut StdRng, trace: u64) -> Vec<(u64, Json)> {
     let mut spans = Vec::new();
     for resource in 0..dice.random_range(1..4) {
         let base = resource * 1_000;
-        let mut root = span(
-            trace,
-            (base + 1, 0),
-            2,
-            (0, 10_000),
-            json!({"name": "GET /n"}),
-        );
+        let mut root = span(trace, (base + 1, 0), 2, (0, 10_000), json!({"name": "GET /n"}));
         if resource > 0 {
             root["parentSpanId"] = json!(format!("{:016x}", 2));
             root["flags"] = json!(0x301);
@@ -281,9 +230,8 @@ fn naive(spans: &[(u64, Json)]) -> Vec<Joined> {
 #[test]
 fn in_any_order_and_any_pieces_it_is_the_naive_join() {
     let mut dice = StdRng::seed_from_u64(40);
-    let mut spans: Vec<(u64, Json)> = (1..150)
-        .flat_map(|trace| some_trace(&mut dice, trace))
-        .collect();
+    let mut spans: Vec<(u64, Json)> =
+        (1..150).flat_map(|trace| some_trace(&mut dice, trace)).collect();
     let expected = naive(&spans);
     for _ in 0..3 {
         spans.shuffle(&mut dice);
@@ -297,10 +245,7 @@ fn in_any_order_and_any_pieces_it_is_the_naive_join() {
                 by_resource.entry(*resource).or_default().push(span.clone());
             }
             for (resource, spans) in by_resource {
-                world.take(
-                    json!({"service.name": format!("s{resource}")}),
-                    spans.into(),
-                );
+                world.take(json!({"service.name": format!("s{resource}")}), spans.into());
             }
             world.pass(1);
         }
@@ -330,9 +275,7 @@ fn whatever_comes_adds_up() {
     let mut dice = StdRng::seed_from_u64(41);
     for _ in 0..20 {
         let mut world = World::new("internal = true");
-        let mut spans: Vec<_> = (1..20)
-            .flat_map(|trace| some_trace(&mut dice, trace))
-            .collect();
+        let mut spans: Vec<_> = (1..20).flat_map(|trace| some_trace(&mut dice, trace)).collect();
         spans.retain(|_| dice.random_range(0..4) > 0);
         let twice = spans[..spans.len() / 4].to_vec();
         spans.extend(twice);

@@ -20,11 +20,8 @@ fn names_of_today_come_before_those_of_yesterday_and_both_are_known() {
         "http.response_content_length": "1234", "http.host": "old.example:8080", "http.scheme": "http",
     });
     let root = |of: &Json| json!([span(1, (1, 0), 2, (0, 1500), of.clone())]);
-    let shown = one(
-        "",
-        json!({"service.name": "shop", "deployment.environment": "prod"}),
-        root(&old),
-    );
+    let shown =
+        one("", json!({"service.name": "shop", "deployment.environment": "prod"}), root(&old));
     let expected = Shown {
         host: "10.1.2.3".to_owned(),
         server: "old.example".to_owned(),
@@ -54,10 +51,7 @@ fn names_of_today_come_before_those_of_yesterday_and_both_are_known() {
         (&*shown.host, &*shown.server, &*shown.script),
         ("web1", "new.example", "users/{id}")
     );
-    assert_eq!(
-        (shown.status, shown.bytes, shown.schema.as_deref()),
-        (200, 99, Some("https"))
-    );
+    assert_eq!((shown.status, shown.bytes, shown.schema.as_deref()), (200, 99, Some("https")));
     assert_eq!(one("name = 'fixed'", host, root(&both)).host, "fixed");
     // An empty text counts as absent; the URL supplies scheme and host, the service is the last
     // resort.
@@ -66,32 +60,16 @@ fn names_of_today_come_before_those_of_yesterday_and_both_are_known() {
     let shown = one("", json!({"service.name": "shop"}), root(&url));
     assert_eq!((&*shown.server, &*shown.script), ("[::1]", "POST"));
     assert_eq!(shown.schema.as_deref(), Some("https"));
-    let shown = one(
-        "",
-        json!({"service.name": "shop"}),
-        root(&json!({"name": "HTTP x"})),
-    );
-    assert_eq!(
-        (&*shown.server, &*shown.script, shown.schema),
-        ("shop", "x", None)
-    );
+    let shown = one("", json!({"service.name": "shop"}), root(&json!({"name": "HTTP x"})));
+    assert_eq!((&*shown.server, &*shown.script, shown.schema), ("shop", "x", None));
 }
 
 #[test]
 fn errors_have_a_status_and_say_what_was_thrown() {
-    let mut failed = span(
-        1,
-        (1, 0),
-        2,
-        (0, 9),
-        json!({"name": "job", "error.type": "500"}),
-    );
+    let mut failed = span(1, (1, 0), 2, (0, 9), json!({"name": "job", "error.type": "500"}));
     failed["status"] = json!({"code": 2, "message": "no"});
     let shown = |span: &Json| one("", json!({}), json!([span]));
-    assert_eq!(
-        (shown(&failed).status, &*shown(&failed).tags),
-        (500, "exception.type=500")
-    );
+    assert_eq!((shown(&failed).status, &*shown(&failed).tags), (500, "exception.type=500"));
     let thrown = |name: &str, kind: &str| json!({"name": name, "attributes": attributes(&json!({"exception.type": kind}))});
     failed["events"] = json!([
         thrown("exception", "First"),
@@ -115,10 +93,7 @@ fn chosen_attributes_become_tags() {
         json!({"zone": "eu", "tenant": "of the resource"}),
         json!([span(1, (1, 0), 5, (0, 9), of)]),
     );
-    assert_eq!(
-        shown.tags,
-        "http.request.method=PUT,tenant=acme,zone=eu,url.scheme=https"
-    );
+    assert_eq!(shown.tags, "http.request.method=PUT,tenant=acme,zone=eu,url.scheme=https");
 }
 
 #[test]
@@ -150,16 +125,10 @@ fn timers_say_which_system_was_asked_for_what() {
     for (at, (kind, of, _)) in cases.iter().enumerate() {
         let at = at as u64;
         // The last one is sent first.
-        spans.insert(
-            0,
-            span(1, (1 + at, 100), *kind, (10 * at, 5 + at), of.clone()),
-        );
+        spans.insert(0, span(1, (1 + at, 100), *kind, (10 * at, 5 + at), of.clone()));
     }
     let shown = one("internal = true", json!({}), spans.into());
-    let expected = cases
-        .iter()
-        .zip(5..)
-        .map(|((_, _, tags), us)| ((*tags).to_owned(), 1, us));
+    let expected = cases.iter().zip(5..).map(|((_, _, tags), us)| ((*tags).to_owned(), 1, us));
     assert_eq!(shown.timers, expected.collect::<Vec<_>>());
 }
 
@@ -171,22 +140,12 @@ fn timers_lie_inside_of_their_request_and_too_many_are_added_up() {
         span(1, (1 + at, 9_999), 3, (from, us), of)
     };
     let root = || span(1, (9_999, 0), 2, (100, 1_000), json!({}));
-    let shown = one(
-        "",
-        json!({}),
-        json!([
-            root(),
-            get(0, 50, 100),
-            get(1, 1_000, 500),
-            get(2, 2_000, 5)
-        ]),
-    );
+    let shown =
+        one("", json!({}), json!([root(), get(0, 50, 100), get(1, 1_000, 500), get(2, 2_000, 5)]));
     let times: Vec<_> = shown.timers.iter().map(|(_, _, us)| *us).collect();
     assert_eq!(times, [50, 100, 0]);
     let mut world = World::new("");
-    let spans = (0..1_500)
-        .map(|at| get(at, 100 + at % 7, 3))
-        .chain([root()]);
+    let spans = (0..1_500).map(|at| get(at, 100 + at % 7, 3)).chain([root()]);
     world.take(json!({}), spans.collect());
     world.finish();
     let timers = &world.requests()[0].timers;

@@ -26,10 +26,7 @@ pub(super) fn all() -> Vec<(String, Vec<u8>)> {
         .collect();
     files.sort();
     let name = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
-    files
-        .iter()
-        .map(|path| (name(path), std::fs::read(path).unwrap()))
-        .collect()
+    files.iter().map(|path| (name(path), std::fs::read(path).unwrap())).collect()
 }
 
 pub(super) fn named(name: &str) -> Vec<u8> {
@@ -96,35 +93,16 @@ fn made() -> Vec<(&'static str, Vec<u8>, Fate)> {
     lz4.extend_from_slice(&[0xf0; 40]);
     let deeper = {
         let mut inner = good_nested("/nested").encode_to_vec();
-        let unread = RawField {
-            number: 18,
-            wire_type: 2,
-            value: sized(b"\xff no message"),
-        };
+        let unread = RawField { number: 18, wire_type: 2, value: sized(b"\xff no message") };
         put_field(&mut inner, &unread);
         let mut packet = good().encode_to_vec();
-        put_field(
-            &mut packet,
-            &RawField {
-                number: 18,
-                wire_type: 2,
-                value: sized(&inner),
-            },
-        );
+        put_field(&mut packet, &RawField { number: 18, wire_type: 2, value: sized(&inner) });
         packet
     };
     vec![
         ("spec-vector", vector(), Taken(1)),
-        (
-            "good-packed",
-            repacked(&good_bytes, 1000).unwrap(),
-            Taken(1),
-        ),
-        (
-            "good-packed-and-not-mixed",
-            repacked(&good_bytes, 2).unwrap(),
-            Taken(1),
-        ),
+        ("good-packed", repacked(&good_bytes, 1000).unwrap(), Taken(1)),
+        ("good-packed-and-not-mixed", repacked(&good_bytes, 2).unwrap(), Taken(1)),
         ("good-nested", nested(|_| {}), Taken(3)),
         ("good-nested-deeper-unread", deeper, Taken(2)),
         (
@@ -165,16 +143,8 @@ fn made() -> Vec<(&'static str, Vec<u8>, Fate)> {
             followed_by(b"\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"),
             Refused(RejectReason::BadVarint),
         ),
-        (
-            "refused-field-number-0",
-            followed_by(b"\x00\x01"),
-            Refused(RejectReason::BadKey),
-        ),
-        (
-            "refused-wire-type-7",
-            followed_by(b"\x57\x01"),
-            Refused(RejectReason::BadKey),
-        ),
+        ("refused-field-number-0", followed_by(b"\x00\x01"), Refused(RejectReason::BadKey)),
+        ("refused-wire-type-7", followed_by(b"\x57\x01"), Refused(RejectReason::BadKey)),
         (
             "refused-key-of-33-bits",
             followed_by(b"\x80\x80\x80\x80\x10\x01"),
@@ -190,11 +160,7 @@ fn made() -> Vec<(&'static str, Vec<u8>, Fate)> {
             followed_by(b"\xc3\x01\xcc\x01"),
             Refused(RejectReason::BadGroup),
         ),
-        (
-            "refused-group-not-open",
-            followed_by(b"\xc4\x01"),
-            Refused(RejectReason::BadGroup),
-        ),
+        ("refused-group-not-open", followed_by(b"\xc4\x01"), Refused(RejectReason::BadGroup)),
         (
             "refused-no-script-name",
             changed(|packet| packet.script_name = None),
@@ -260,11 +226,7 @@ fn made() -> Vec<(&'static str, Vec<u8>, Fate)> {
             }),
             Repaired(&[Repair::TimerWithoutTags]),
         ),
-        (
-            "mended-v9-to-v16-times",
-            changed(all_times_bad),
-            Repaired(&[Repair::TimeZeroed; 8]),
-        ),
+        ("mended-v9-to-v16-times", changed(all_times_bad), Repaired(&[Repair::TimeZeroed; 8])),
         (
             "mended-text-cut",
             changed(|packet| packet.hostname = Some(vec![b'h'; 300])),
@@ -286,11 +248,7 @@ fn made_packets_show_what_their_names_say() {
         if write {
             std::fs::write(&path, &packet).unwrap();
         }
-        assert_eq!(
-            std::fs::read(&path).unwrap_or_default(),
-            packet,
-            "{name}: the file differs"
-        );
+        assert_eq!(std::fs::read(&path).unwrap_or_default(), packet, "{name}: the file differs");
         let outcome = decode(&packet);
         let counts = outcome.counts;
         match fate {
@@ -325,15 +283,10 @@ fn every_refusal_that_a_socket_can_bring_has_a_packet() {
         }
     }
     for reason in RejectReason::ALL {
-        let cannot_come = matches!(
-            reason,
-            RejectReason::TooLong | RejectReason::TooLarge | RejectReason::NoLine
-        ) || reason.is_unread();
-        assert!(
-            shown[reason as usize] || cannot_come,
-            "no packet for {}",
-            reason.name()
-        );
+        let cannot_come =
+            matches!(reason, RejectReason::TooLong | RejectReason::TooLarge | RejectReason::NoLine)
+                || reason.is_unread();
+        assert!(shown[reason as usize] || cannot_come, "no packet for {}", reason.name());
     }
 }
 
@@ -355,10 +308,7 @@ fn records_hold_what_prost_decodes() {
             Verdict::Taken { requests, .. } => assert_eq!(outcome.requests, requests, "{name}"),
             Verdict::Refused(reason) => assert_eq!(outcome.result, Err(reason), "{name}"),
             Verdict::Undecodable => {
-                assert!(
-                    outcome.result.is_err_and(RejectReason::is_malformed),
-                    "{name}"
-                );
+                assert!(outcome.result.is_err_and(RejectReason::is_malformed), "{name}");
             }
         }
     }
@@ -368,15 +318,10 @@ fn records_hold_what_prost_decodes() {
 fn packets_of_php_are_taken_whole() {
     for (name, packet) in all().iter().filter(|(name, _)| name.starts_with("php-")) {
         let (request, counts) = decode_one(packet);
-        assert!(
-            !request.hostname.is_empty() && !request.script_name.is_empty(),
-            "{name}"
-        );
+        assert!(!request.hostname.is_empty() && !request.script_name.is_empty(), "{name}");
         let repaired: u64 = counts.repaired.iter().sum();
-        let odd = matches!(
-            name.as_str(),
-            "php-names-too-long" | "php-cyrillic-and-a-value-not-utf8"
-        );
+        let odd =
+            matches!(name.as_str(), "php-names-too-long" | "php-cyrillic-and-a-value-not-utf8");
         assert_eq!(repaired > 0, odd, "{name}: {:?}", counts.repaired);
     }
 }
@@ -393,17 +338,12 @@ fn the_vector_of_the_specification() {
     assert_eq!(request.script_name, b"/a");
     assert_eq!(request.schema.as_deref(), Some(&b"http"[..]));
     assert_eq!((request.request_count, request.document_size), (1, 2048));
-    assert_eq!(
-        (request.memory_peak, request.memory_footprint),
-        (1_048_576, 4_194_304)
-    );
+    assert_eq!((request.memory_peak, request.memory_footprint), (1_048_576, 4_194_304));
     assert_eq!(request.status, 200);
     assert_eq!(request.times, [0.25, 0.01, 0.002]);
     assert_eq!(request.times.map(micros), [250_000, 10_000, 2_000]);
     assert_eq!(request.tags, [tag("env", "prod")]);
-    let [timer] = &request.timers[..] else {
-        panic!("one timer")
-    };
+    let [timer] = &request.timers[..] else { panic!("one timer") };
     assert_eq!(timer.hit_count, 2);
     assert_eq!(timer.times.map(micros), [100_000, 30_000, 10_000]);
     assert_eq!(timer.tags, [tag("group", "db"), tag("op", "read")]);

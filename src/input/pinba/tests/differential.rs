@@ -12,19 +12,13 @@ use super::*;
 use crate::dice::Dice;
 
 fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|value| value.parse().ok())
-        .unwrap_or(default)
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 /// Most cases start from small packets: they decode fastest, and mutations mostly hit something
 /// relevant.
 fn base_packets() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-    let mut packets: Vec<_> = corpus::all()
-        .into_iter()
-        .map(|(_, packet)| packet)
-        .collect();
+    let mut packets: Vec<_> = corpus::all().into_iter().map(|(_, packet)| packet).collect();
     let mut nested = good();
     nested.requests = vec![good_nested("/a"), good_nested("/b")];
     packets.push(good().encode_to_vec());
@@ -79,29 +73,14 @@ fn rearrange(packet: &mut Vec<u8>, dice: &mut Dice) {
                 2 => sized(b"unknown"),
                 _ => vec![7; 4],
             };
-            let field = RawField {
-                number,
-                wire_type,
-                value,
-            };
+            let field = RawField { number, wire_type, value };
             let at = dice.index(fields.len() + 1);
             let field = if dice.once_in(3) {
                 // The same in a group of its own number plus one.
                 let mut group = Vec::new();
                 put_field(&mut group, &field);
-                put_field(
-                    &mut group,
-                    &RawField {
-                        number: 25,
-                        wire_type: 4,
-                        value: vec![],
-                    },
-                );
-                RawField {
-                    number: 25,
-                    wire_type: 3,
-                    value: group,
-                }
+                put_field(&mut group, &RawField { number: 25, wire_type: 4, value: vec![] });
+                RawField { number: 25, wire_type: 3, value: group }
             } else {
                 field
             };
@@ -118,24 +97,14 @@ fn pack(packet: &mut Vec<u8>, dice: &mut Dice) {
     }
     if dice.once_in(4) {
         let value = sized(&vec![0; dice.index(6)]);
-        put_field(
-            packet,
-            &RawField {
-                number: *dice.pick(&PACKABLE),
-                wire_type: 2,
-                value,
-            },
-        );
+        put_field(packet, &RawField { number: *dice.pick(&PACKABLE), wire_type: 2, value });
     }
 }
 
 fn case(dice: &mut Dice, small: &[Vec<u8>], large: &[Vec<u8>]) -> Vec<u8> {
     let base = if dice.once_in(200) { large } else { small };
-    let mut packet = if dice.once_in(3) {
-        odd(dice).encode_to_vec()
-    } else {
-        dice.pick(base).clone()
-    };
+    let mut packet =
+        if dice.once_in(3) { odd(dice).encode_to_vec() } else { dice.pick(base).clone() };
     if dice.once_in(8) {
         for _ in 0..=dice.index(3) {
             let mut nested = odd(dice).encode_to_vec();
@@ -143,24 +112,13 @@ fn case(dice: &mut Dice, small: &[Vec<u8>], large: &[Vec<u8>]) -> Vec<u8> {
                 let deeper = odd(dice).encode_to_vec();
                 put_field(
                     &mut nested,
-                    &RawField {
-                        number: 18,
-                        wire_type: 2,
-                        value: sized(&deeper),
-                    },
+                    &RawField { number: 18, wire_type: 2, value: sized(&deeper) },
                 );
             }
             if dice.once_in(8) {
                 flip_bits(&mut nested, dice);
             }
-            put_field(
-                &mut packet,
-                &RawField {
-                    number: 18,
-                    wire_type: 2,
-                    value: sized(&nested),
-                },
-            );
+            put_field(&mut packet, &RawField { number: 18, wire_type: 2, value: sized(&nested) });
         }
     }
     for _ in 0..dice.index(3) {
@@ -180,10 +138,7 @@ fn case(dice: &mut Dice, small: &[Vec<u8>], large: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-#[expect(
-    clippy::print_stderr,
-    reason = "a failure of another run is found again by its seed"
-)]
+#[expect(clippy::print_stderr, reason = "a failure of another run is found again by its seed")]
 fn mutated_packets_are_taken_as_prost_and_the_rules_say() {
     let seed = from_environment("PINBAD_SEED", 0x5eed_0001);
     let cases = from_environment("PINBAD_CASES", 200_000);
@@ -211,10 +166,7 @@ fn mutated_packets_are_taken_as_prost_and_the_rules_say() {
     let taken = tallies.iter().sum::<u64>();
     eprintln!("seed {seed}: {cases} cases, {taken} taken");
     // The mutations must leave enough of both kinds to be meaningful.
-    assert!(
-        taken > cases / 5 && taken < cases * 4 / 5,
-        "{taken} of {cases} were taken"
-    );
+    assert!(taken > cases / 5 && taken < cases * 4 / 5, "{taken} of {cases} were taken");
 }
 
 #[test]
@@ -222,23 +174,14 @@ fn every_truncation_of_every_packet_agrees() {
     let (small, large) = base_packets();
     let limits = TextLimits::default();
     let mut decoder = Decoder::new(limits, hasher());
-    for packet in small
-        .iter()
-        .chain(&large)
-        .filter(|packet| packet.len() < 10_000)
-    {
+    for packet in small.iter().chain(&large).filter(|packet| packet.len() < 10_000) {
         // Long ones are cut at every byte near their ends and now and then in between.
         let step = packet.len() / 1500 + 1;
         let middle = (100..packet.len().saturating_sub(100)).step_by(step);
         let ends =
             (0..packet.len().min(100)).chain(packet.len().saturating_sub(100)..=packet.len());
         for len in middle.chain(ends) {
-            compare(
-                &mut decoder,
-                limits,
-                &packet[..len],
-                &format_args!("first {len} bytes"),
-            );
+            compare(&mut decoder, limits, &packet[..len], &format_args!("first {len} bytes"));
         }
     }
 }
@@ -288,14 +231,7 @@ fn groups_go_as_deep_as_in_prost() {
             let mut nested = good_nested("/nested").encode_to_vec();
             nested.extend_from_slice(&groups);
             let mut packet = good().encode_to_vec();
-            put_field(
-                &mut packet,
-                &RawField {
-                    number: 18,
-                    wire_type: 2,
-                    value: sized(&nested),
-                },
-            );
+            put_field(&mut packet, &RawField { number: 18, wire_type: 2, value: sized(&nested) });
             compare(&mut decoder, limits, &packet, &format!("{what}, nested"));
         }
     }

@@ -38,15 +38,9 @@ fn every_reason_has_a_number_and_a_name_of_its_own() {
         assert_eq!(*repair as usize, number);
     }
     let names = RejectReason::ALL.iter().map(|reason| reason.name());
-    assert_eq!(
-        names.collect::<std::collections::HashSet<_>>().len(),
-        RejectReason::COUNT
-    );
+    assert_eq!(names.collect::<std::collections::HashSet<_>>().len(), RejectReason::COUNT);
     let names = Repair::ALL.iter().map(|repair| repair.name());
-    assert_eq!(
-        names.collect::<std::collections::HashSet<_>>().len(),
-        Repair::COUNT
-    );
+    assert_eq!(names.collect::<std::collections::HashSet<_>>().len(), Repair::COUNT);
 }
 
 /// The published wire contract matches the code: numbers, names, types and labels, in order.
@@ -60,15 +54,8 @@ fn the_proto_file_describes_the_model() {
         .filter(|line| line.ends_with(';'))
         .map(|line| {
             let words: Vec<_> = line.trim_end_matches(';').split_whitespace().collect();
-            let [label, kind, name, "=", number] = words[..] else {
-                panic!("{line}")
-            };
-            (
-                label.into(),
-                kind.into(),
-                name.into(),
-                number.parse().unwrap(),
-            )
+            let [label, kind, name, "=", number] = words[..] else { panic!("{line}") };
+            (label.into(), kind.into(), name.into(), number.parse().unwrap())
         })
         .collect();
 
@@ -77,20 +64,8 @@ fn the_proto_file_describes_the_model() {
     let mut lines = model.lines().map(str::trim);
     while let Some(line) = lines.next() {
         if let Some(attribute) = line.strip_prefix("#[prost(") {
-            let number = attribute
-                .split("tag = \"")
-                .nth(1)
-                .unwrap()
-                .split('"')
-                .next()
-                .unwrap();
-            let name = lines
-                .next()
-                .unwrap()
-                .trim_start_matches("pub ")
-                .split(':')
-                .next()
-                .unwrap();
+            let number = attribute.split("tag = \"").nth(1).unwrap().split('"').next().unwrap();
+            let name = lines.next().unwrap().trim_start_matches("pub ").split(':').next().unwrap();
             let kind = attribute.split([',', ' ']).next().unwrap();
             let kind = if kind == "bytes" { "string" } else { kind };
             let kind = if kind == "message" { "Request" } else { kind };

@@ -126,26 +126,12 @@ pub(super) fn repacked(message: &[u8], piece: usize) -> Option<Vec<u8>> {
         if piece == 0 {
             let wire_type = if is_float { 5 } else { 0 };
             for value in elements {
-                put_field(
-                    &mut out,
-                    &RawField {
-                        number,
-                        wire_type,
-                        value,
-                    },
-                );
+                put_field(&mut out, &RawField { number, wire_type, value });
             }
         } else {
             for piece in elements.chunks(piece) {
                 let value = sized(&piece.concat());
-                put_field(
-                    &mut out,
-                    &RawField {
-                        number,
-                        wire_type: 2,
-                        value,
-                    },
-                );
+                put_field(&mut out, &RawField { number, wire_type: 2, value });
             }
         }
     }
@@ -212,18 +198,10 @@ pub(super) fn odd(dice: &mut Dice) -> model::NestedRequest {
         f32::MIN_POSITIVE,
     ];
     let text = |dice: &mut Dice| {
-        if dice.once_in(20) {
-            vec![b'x'; dice.index(700)]
-        } else {
-            dice.pick(&TEXTS).to_vec()
-        }
+        if dice.once_in(20) { vec![b'x'; dice.index(700)] } else { dice.pick(&TEXTS).to_vec() }
     };
     let time = |dice: &mut Dice| {
-        if dice.once_in(3) {
-            *dice.pick(&TIMES)
-        } else {
-            0.05
-        }
+        if dice.once_in(3) { *dice.pick(&TIMES) } else { 0.05 }
     };
     let number = |dice: &mut Dice| (dice.next() >> dice.index(64)) as u32;
     let mut request = model::NestedRequest::named(text(dice), text(dice), text(dice));

@@ -99,30 +99,17 @@ fn fields_are_rewritten_before_anything_is_hashed() {
     assert_eq!(request.script_name, b"/a");
     assert_eq!(request.server_name, b"example.org");
     let host = format!("host \\xff of any length {}", "h".repeat(400));
-    assert_eq!(
-        request.hostname,
-        &host.as_bytes()[..255],
-        "repaired and cut like any text"
-    );
+    assert_eq!(request.hostname, &host.as_bytes()[..255], "repaired and cut like any text");
     assert_eq!(outcome.counts.repaired_by(Repair::TextNotUtf8), 1);
     assert_eq!(outcome.counts.repaired_by(Repair::TextCut), 1);
     let h = hasher();
     assert_eq!(
         request.identity_hash,
-        h.hash_identity(
-            &request.hostname,
-            b"example.org",
-            b"/a",
-            Some(b"https"),
-            200
-        )
+        h.hash_identity(&request.hostname, b"example.org", b"/a", Some(b"https"), 200)
     );
     // Two scripts that the rules map to one are one.
     packet.script_name = Some(b"/a?id=2".to_vec());
-    assert_eq!(
-        ruled(&packet).0.requests[0].identity_hash,
-        request.identity_hash
-    );
+    assert_eq!(ruled(&packet).0.requests[0].identity_hash, request.identity_hash);
 }
 
 #[test]
@@ -136,19 +123,11 @@ fn tag_values_are_rewritten_under_their_name_only() {
     let request = &outcome.requests[0];
     assert_eq!(request.tags, [tag("user", "+"), tag("order", "17")]);
     assert_eq!(request.timers[0].tags, [tag("user", "*"), tag("op", "get")]);
-    assert_eq!(
-        request.timers[1].tags,
-        [tag("user", "*"), tag("order", "17")]
-    );
+    assert_eq!(request.timers[1].tags, [tag("user", "*"), tag("order", "17")]);
     let asked = |chain, value: &str| (chain, value.to_owned());
     assert_eq!(
         rules.asked_for_values,
-        [
-            asked(USER_OF_REQUEST, "17"),
-            asked(ORDER, "17"),
-            asked(USER, "17"),
-            asked(USER, "18")
-        ],
+        [asked(USER_OF_REQUEST, "17"), asked(ORDER, "17"), asked(USER, "17"), asked(USER, "18")],
         "under `order` the word is the same for request and timer, and so are the rules"
     );
     let h = hasher();
@@ -176,10 +155,7 @@ fn each_name_and_each_value_is_asked_for_once_a_request() {
 /// A record that rules make too large is refused alone, and the decoder goes on.
 #[test]
 fn a_record_that_rules_make_too_large_is_refused_and_counted() {
-    let rules = Rules {
-        long: vec![b'x'; 255],
-        ..Rules::default()
-    };
+    let rules = Rules { long: vec![b'x'; 255], ..Rules::default() };
     let mut decoder = Decoder::with_rules(TextLimits::default(), hasher(), rules);
     let mut nested = good_nested("/nested");
     for number in 0..2000 {
@@ -190,10 +166,7 @@ fn a_record_that_rules_make_too_large_is_refused_and_counted() {
     packet.requests = vec![nested];
     let outcome = decode_with(&mut decoder, &packet.encode_to_vec());
     assert_eq!(outcome.result, Ok(1));
-    assert_eq!(
-        outcome.counts.requests_invalid_by(RejectReason::TooLarge),
-        1
-    );
+    assert_eq!(outcome.counts.requests_invalid_by(RejectReason::TooLarge), 1);
 
     let alone = packet.requests.pop().unwrap().encode_to_vec();
     let outcome = decode_with(&mut decoder, &alone);
@@ -244,27 +217,16 @@ fn configured_rules_change_the_named_tag_of_request_or_timer_only() {
     let mut packet = model::Request::named("db-17", "s", "db-17");
     packet.add_tag("server", "db-17");
     packet.add_tag("db-17", "server");
-    packet.add_timer(
-        1,
-        1.0,
-        &[("server", "db-17"), ("host", "db-17"), ("server", "db-18")],
-    );
-    packet.add_timer(
-        1,
-        1.0,
-        &[("host", "db-17"), ("db-17", "server"), ("server", "server")],
-    );
+    packet.add_timer(1, 1.0, &[("server", "db-17"), ("host", "db-17"), ("server", "db-18")]);
+    packet.add_timer(1, 1.0, &[("host", "db-17"), ("db-17", "server"), ("server", "server")]);
     let before = decode(&packet.encode_to_vec()).requests.remove(0);
 
     let rule =
         |field: &str| format!("[[rewrite]]\nfield = '{field}'\npattern = '\\d+'\nreplace = '*'\n");
     let of_timers = with(&rule("@server"), &packet).requests.remove(0);
     let mut expected = before.clone();
-    expected.timers[0].tags = vec![
-        tag("server", "db-*"),
-        tag("host", "db-17"),
-        tag("server", "db-*"),
-    ];
+    expected.timers[0].tags =
+        vec![tag("server", "db-*"), tag("host", "db-17"), tag("server", "db-*")];
     expected.timers[0].tags_hash = of_timers.timers[0].tags_hash;
     assert_ne!(of_timers.timers[0].tags_hash, before.timers[0].tags_hash);
     assert_eq!(of_timers, expected);
@@ -294,11 +256,7 @@ fn the_cap_holds_for_what_rules_make_and_not_for_what_they_see() {
     let outcome = decode_with(&mut decoder, &packet.encode_to_vec());
     assert_eq!(outcome.requests[0].script_name, &long.as_bytes()[..23]);
     assert_eq!(outcome.requests[0].tags, [tag("t", "short")]);
-    assert_eq!(
-        outcome.counts.repaired,
-        [0; Repair::COUNT],
-        "nothing of the names was lost"
-    );
+    assert_eq!(outcome.counts.repaired, [0; Repair::COUNT], "nothing of the names was lost");
 
     // Longer than the limit: cut at a character, and counted.
     let mut decoder = configured(
@@ -309,10 +267,7 @@ fn the_cap_holds_for_what_rules_make_and_not_for_what_they_see() {
     let mut packet = model::Request::named("h", "s", "/");
     packet.add_tag("t", "1234567890abcde");
     let outcome = decode_with(&mut decoder, &packet.encode_to_vec());
-    assert_eq!(
-        outcome.requests[0].hostname,
-        b"0123456789012345678901234567890"
-    );
+    assert_eq!(outcome.requests[0].hostname, b"0123456789012345678901234567890");
     let cut = "1234567890abcde1234567890abcdeé";
     assert_eq!(cut.len(), 32);
     assert_eq!(outcome.requests[0].tags, [tag("t", cut)]);
@@ -330,10 +285,7 @@ fn what_is_not_utf8_is_made_so_before_rules_see_it() {
     assert_eq!(outcome.counts.repaired_by(Repair::TextNotUtf8), 1);
     // A rule that changes nothing counts nothing twice.
     let outcome = with("[[rewrite]]\nfield = 'script_name'\ncut = '#'\n", &packet);
-    assert_eq!(
-        outcome.requests[0].script_name,
-        "/caf\\xe9/ä?x=\\xff".as_bytes()
-    );
+    assert_eq!(outcome.requests[0].script_name, "/caf\\xe9/ä?x=\\xff".as_bytes());
     assert_eq!(outcome.counts.repaired_by(Repair::TextNotUtf8), 1);
 }
 
@@ -351,10 +303,8 @@ fn rules_without_effect_leave_every_byte_as_it_is() {
     let mut empty = configured("", TextLimits::default());
     let mut ruled = configured(&of_no_effect, TextLimits::default());
     let mut requests = 0;
-    let mut packets: Vec<Vec<u8>> = super::corpus::all()
-        .into_iter()
-        .map(|(_, packet)| packet)
-        .collect();
+    let mut packets: Vec<Vec<u8>> =
+        super::corpus::all().into_iter().map(|(_, packet)| packet).collect();
     packets.push(good().encode_to_vec());
     for (round, packet) in packets.iter().chain(&packets).enumerate() {
         let mut blocks = [Vec::new(), Vec::new(), Vec::new()];

@@ -25,11 +25,7 @@ fn one(change: impl FnOnce(&mut model::Request)) -> (Plain, DecodeCounts) {
 
 /// Bytes as the field of a nested request.
 fn nested_field(message: &[u8]) -> RawField {
-    RawField {
-        number: 18,
-        wire_type: 2,
-        value: sized(message),
-    }
+    RawField { number: 18, wire_type: 2, value: sized(message) }
 }
 
 /// A change that breaks a rule, and the reason for refusal.
@@ -73,11 +69,7 @@ fn v0_wrong_wire_types_are_refused_for_every_field() {
         };
         for wire_type in (0..=5).filter(|wire_type| !right.contains(wire_type)) {
             let mut packet = good().encode_to_vec();
-            let field = RawField {
-                number,
-                wire_type,
-                value: vec![1; 8],
-            };
+            let field = RawField { number, wire_type, value: vec![1; 8] };
             put_field(&mut packet, &field);
             assert_eq!(
                 decode(&packet).result,
@@ -146,10 +138,7 @@ fn v1_to_v6_of_a_nested_request_lose_that_one_alone() {
             breaks(&mut packet.requests[1]);
         }));
         assert_eq!(outcome.result, Ok(3));
-        assert!(
-            script("/index.php")(&outcome.requests[0]),
-            "the outer one first"
-        );
+        assert!(script("/index.php")(&outcome.requests[0]), "the outer one first");
         assert!(script("/a")(&outcome.requests[1]) && script("/c")(&outcome.requests[2]));
         assert_eq!(outcome.counts.requests_decoded, 4);
         assert_eq!(outcome.counts.requests_invalid_by(reason), 1);
@@ -186,19 +175,14 @@ fn v2_to_v6_of_the_outer_request_leave_the_nested_ones() {
 
 #[test]
 fn v2_counts_of_request_tag_names_and_values_must_agree() {
-    let breakers: [fn(&mut model::Request); 2] = [
-        |packet| packet.tag_name.push(0),
-        |packet| packet.tag_value.clear(),
-    ];
+    let breakers: [fn(&mut model::Request); 2] =
+        [|packet| packet.tag_name.push(0), |packet| packet.tag_value.clear()];
     assert_refused(RejectReason::RequestTagCounts, &breakers);
 }
 
 #[test]
 fn v3_a_dictionary_must_be_there_if_timers_or_tags_are() {
-    assert_refused(
-        RejectReason::NoDictionary,
-        &[|packet| packet.dictionary.clear()],
-    );
+    assert_refused(RejectReason::NoDictionary, &[|packet| packet.dictionary.clear()]);
     let bare = |tags: bool| {
         let mut packet = model::Request::named("h", "s", "/");
         if tags {
@@ -210,15 +194,8 @@ fn v3_a_dictionary_must_be_there_if_timers_or_tags_are() {
         decode(&packet.encode_to_vec()).result
     };
     assert_eq!(bare(true), Err(RejectReason::NoDictionary));
-    assert_eq!(
-        bare(false),
-        Err(RejectReason::NoDictionary),
-        "also a timer that has no tags"
-    );
-    assert_eq!(
-        decode(&model::Request::named("h", "s", "/").encode_to_vec()).result,
-        Ok(1)
-    );
+    assert_eq!(bare(false), Err(RejectReason::NoDictionary), "also a timer that has no tags");
+    assert_eq!(decode(&model::Request::named("h", "s", "/").encode_to_vec()).result, Ok(1));
 }
 
 #[test]
@@ -271,14 +248,8 @@ fn v7_a_timer_without_hits_is_skipped_with_its_tags() {
     assert_eq!(request.timers.len(), 2);
     assert_eq!(request.timers[0].times[0], 0.2);
     assert_eq!(request.timers[0].times[1], 0.04, "its own rusage");
-    assert_eq!(
-        request.timers[0].tags,
-        [(b"group".to_vec(), b"cache".to_vec())]
-    );
-    assert_eq!(
-        request.timers[1].tags[1],
-        (b"op".to_vec(), b"write".to_vec())
-    );
+    assert_eq!(request.timers[0].tags, [(b"group".to_vec(), b"cache".to_vec())]);
+    assert_eq!(request.timers[1].tags[1], (b"op".to_vec(), b"write".to_vec()));
     assert_eq!(counts.repaired_by(Repair::TimerWithoutHits), 1);
 }
 
@@ -312,16 +283,8 @@ fn times(sent: f32) -> ([u32; 4], u64) {
     // Other times are unchanged.
     assert_eq!(request.times[2], 0.002);
     assert_eq!(timer.times[1], 0.04);
-    let times = [
-        request.times[0],
-        request.times[1],
-        timer.times[0],
-        timer.times[2],
-    ];
-    (
-        times.map(f32::to_bits),
-        counts.repaired_by(Repair::TimeZeroed),
-    )
+    let times = [request.times[0], request.times[1], timer.times[0], timer.times[2]];
+    (times.map(f32::to_bits), counts.repaired_by(Repair::TimeZeroed))
 }
 
 #[test]
@@ -344,11 +307,7 @@ fn v13_times_past_2147483647_s_become_zero() {
     assert_eq!(times(2_147_483_648.0), ([0; 4], 4));
     assert_eq!(times(f32::MAX), ([0; 4], 4));
     let last = 2_147_483_520.0_f32;
-    assert_eq!(
-        times(last),
-        ([last.to_bits(); 4], 0),
-        "the last float before"
-    );
+    assert_eq!(times(last), ([last.to_bits(); 4], 0), "the last float before");
 }
 
 #[test]
@@ -376,10 +335,7 @@ fn missing_rusage_of_timers_is_zero() {
     assert_eq!(rusage, [0.03, 0.0, 0.0]);
     assert!(request.timers.iter().all(|timer| timer.times[2] == 0.0));
     // More than there are timers: the rest is ignored.
-    assert_eq!(
-        one(|packet| packet.timer_ru_utime.push(9.0)).0.timers.len(),
-        3
-    );
+    assert_eq!(one(|packet| packet.timer_ru_utime.push(9.0)).0.timers.len(), 3);
 }
 
 #[test]
@@ -429,21 +385,13 @@ fn numbers_and_keys_may_be_longer_than_needed() {
 
 #[test]
 fn packed_and_unpacked_are_the_same() {
-    for name in [
-        "spec-vector",
-        "php-many-timers",
-        "php-client-class-all-setters",
-    ] {
+    for name in ["spec-vector", "php-many-timers", "php-client-class-all-setters"] {
         let packet = corpus::named(name);
         let (unpacked, _) = decode_one(&packet);
         for piece in [1, 3, 1000] {
             let packed = repacked(&packet, piece).unwrap();
             assert_ne!(packed, packet);
-            assert_eq!(
-                decode_one(&packed).0,
-                unpacked,
-                "{name} in pieces of {piece}"
-            );
+            assert_eq!(decode_one(&packed).0, unpacked, "{name} in pieces of {piece}");
         }
     }
 }
@@ -454,9 +402,7 @@ fn a_word_that_is_name_and_value_at_once_is_one_word() {
     packet.add_tag("same", "same");
     packet.add_timer(1, 1.0, &[("same", "same"), ("same", "other")]);
     let mut block = Vec::new();
-    decoder()
-        .decode(&packet.encode_to_vec(), 1, &mut block)
-        .unwrap();
+    decoder().decode(&packet.encode_to_vec(), 1, &mut block).unwrap();
     let record = Record::next(&mut block.as_slice()).unwrap();
     assert_eq!(record.string_count(), 2);
 }
@@ -469,11 +415,7 @@ fn words_that_nothing_uses_stay_out() {
     });
     assert_eq!(request.tags.len(), 1);
     // `read_all` has checked that every word is used.
-    assert_eq!(
-        counts.repaired,
-        [0; Repair::COUNT],
-        "what is not used is not repaired either"
-    );
+    assert_eq!(counts.repaired, [0; Repair::COUNT], "what is not used is not repaired either");
 }
 
 /// Texts of all lengths around the 16 bytes that are handled at once, with a bad byte at each
@@ -509,10 +451,7 @@ fn words_are_mended_wherever_the_bad_byte_is() {
                 let (name, value) = &request.tags[0];
                 let text = if at_end == 0 { value } else { name };
                 assert_eq!(*text, expected);
-                assert_eq!(
-                    counts.repaired_by(Repair::TextNotUtf8),
-                    u64::from(bad.is_some())
-                );
+                assert_eq!(counts.repaired_by(Repair::TextNotUtf8), u64::from(bad.is_some()));
             }
         }
     }
@@ -536,17 +475,12 @@ fn hashes_are_those_that_anyone_can_recompute() {
     let h = hasher();
     let expected = h.hash_identity(b"web-1", b"example.org", b"/index.php", Some(b"https"), 200);
     assert_eq!(request.identity_hash, expected);
-    assert_eq!(
-        request.tags_hash,
-        h.hash_tags([(&b"env"[..], &b"prod"[..])])
-    );
+    assert_eq!(request.tags_hash, h.hash_tags([(&b"env"[..], &b"prod"[..])]));
     let of_timer = h.hash_tags([(&b"group"[..], &b"db"[..]), (&b"op"[..], &b"read"[..])]);
     assert_eq!(request.timers[0].tags_hash, of_timer);
     assert_eq!(
         of_timer,
-        hasher()
-            .clone()
-            .hash_tags([(&b"group"[..], &b"db"[..]), (&b"op"[..], &b"read"[..]),])
+        hasher().clone().hash_tags([(&b"group"[..], &b"db"[..]), (&b"op"[..], &b"read"[..]),])
     );
 }
 

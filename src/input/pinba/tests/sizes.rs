@@ -19,11 +19,7 @@ fn least() -> Vec<u8> {
 }
 
 fn packed(number: u32, elements: &[u8]) -> RawField {
-    RawField {
-        number,
-        wire_type: 2,
-        value: sized(elements),
-    }
+    RawField { number, wire_type: 2, value: sized(elements) }
 }
 
 /// Decodes, and checks the limit on growth.
@@ -62,11 +58,7 @@ fn a_thousand_nested_requests() {
 #[test]
 fn as_many_nested_requests_as_fit() {
     let mut packet = least();
-    let nested = RawField {
-        number: 18,
-        wire_type: 2,
-        value: sized(&least()),
-    };
+    let nested = RawField { number: 18, wire_type: 2, value: sized(&least()) };
     let mut count = 1;
     while packet.len() + 30 <= UDP_PAYLOAD_BYTES_MAX {
         put_field(&mut packet, &nested);
@@ -114,11 +106,7 @@ fn a_full_datagram_of_timers() {
     assert_eq!(result, Ok(1));
     let record = Record::next(&mut block.as_slice()).unwrap();
     assert_eq!(record.timers().count(), timers);
-    assert!(
-        block.len() > packet.len() * 37 / 10,
-        "this is nearly the worst: {}",
-        block.len()
-    );
+    assert!(block.len() > packet.len() * 37 / 10, "this is nearly the worst: {}", block.len());
 }
 
 /// The worst case for words: each is used once and each of its bytes becomes four.
@@ -131,11 +119,7 @@ fn a_full_datagram_of_words_that_are_not_utf8() {
         while packet.len() + indexes.len() + length + 20 <= UDP_PAYLOAD_BYTES_MAX {
             put_field(
                 &mut packet,
-                &RawField {
-                    number: 15,
-                    wire_type: 2,
-                    value: sized(&vec![0xff; length]),
-                },
+                &RawField { number: 15, wire_type: 2, value: sized(&vec![0xff; length]) },
             );
             put_varint(&mut indexes, words);
             words += 1;
@@ -150,11 +134,7 @@ fn a_full_datagram_of_words_that_are_not_utf8() {
         };
         put_field(&mut packet, &packed(20, &list(&mut names.iter().copied())));
         put_field(&mut packet, &packed(21, &list(&mut values.into_iter())));
-        assert!(
-            packet.len() <= UDP_PAYLOAD_BYTES_MAX,
-            "{length}: {}",
-            packet.len()
-        );
+        assert!(packet.len() <= UDP_PAYLOAD_BYTES_MAX, "{length}: {}", packet.len());
         let (result, counts, block) = decode_bounded(&packet);
         assert_eq!(result, Ok(1), "{length}");
         let record = Record::next(&mut block.as_slice()).unwrap();
@@ -175,12 +155,7 @@ fn a_full_datagram_of_one_text() {
         let mut packet = least();
         packet.splice(
             0..2,
-            RawField {
-                number: 1,
-                wire_type: 2,
-                value: sized(&vec![byte; room]),
-            }
-            .value,
+            RawField { number: 1, wire_type: 2, value: sized(&vec![byte; room]) }.value,
         );
         packet.insert(0, 0x0a);
         assert_eq!(packet.len(), UDP_PAYLOAD_BYTES_MAX);
@@ -200,10 +175,7 @@ fn a_full_datagram_of_numbers_without_timers() {
         let room = UDP_PAYLOAD_BYTES_MAX - packet.len() - 5;
         put_field(&mut packet, &packed(number, &vec![0; room]));
         let (result, _, _) = decode_bounded(&packet);
-        assert!(
-            result.is_err_and(|reason| !reason.is_malformed()),
-            "field {number}: {result:?}"
-        );
+        assert!(result.is_err_and(|reason| !reason.is_malformed()), "field {number}: {result:?}");
     }
     let mut packet = least();
     while packet.len() + 2 <= UDP_PAYLOAD_BYTES_MAX {
@@ -297,9 +269,8 @@ fn full_datagrams_of_random_fields_stay_within_bounds() {
         put_field(&mut packet, &packed(11, &vec![0; timers * 4]));
         put_field(&mut packet, &packed(12, &vec![per_timer as u8; timers]));
         for number in [13, 14] {
-            let list: Vec<u8> = (0..timers * per_timer)
-                .map(|_| dice.index(words + 1) as u8)
-                .collect();
+            let list: Vec<u8> =
+                (0..timers * per_timer).map(|_| dice.index(words + 1) as u8).collect();
             put_field(&mut packet, &packed(number, &list));
         }
         assert!(packet.len() <= UDP_PAYLOAD_BYTES_MAX);
@@ -323,10 +294,7 @@ fn a_sink_without_room_is_counted() {
     let mut decoder = decoder();
     let packet = good().encode_to_vec();
     let mut sink = Few(0, Vec::new());
-    assert_eq!(
-        decoder.decode(&packet, 1, &mut sink),
-        Err(RejectReason::TooLarge)
-    );
+    assert_eq!(decoder.decode(&packet, 1, &mut sink), Err(RejectReason::TooLarge));
     let counts = decoder.take_counts();
     assert_eq!(counts.datagrams_invalid_by(RejectReason::TooLarge), 1);
     assert_eq!(counts.requests_decoded, 0);
@@ -343,10 +311,7 @@ fn a_sink_without_room_is_counted() {
     assert_eq!(plain::read_all(&sink.1).len(), 1);
 
     let mut sink = Few(0, Vec::new());
-    assert_eq!(
-        decoder.decode(&packet, 1, &mut sink),
-        Err(RejectReason::TooLarge)
-    );
+    assert_eq!(decoder.decode(&packet, 1, &mut sink), Err(RejectReason::TooLarge));
     assert_eq!(decoder.take_counts().requests_decoded, 0);
 }
 
@@ -392,23 +357,13 @@ fn buffers_never_grow() {
     let full = |number: u32, bytes: &[u8]| {
         let mut packet = least();
         while packet.len() + bytes.len() + 8 <= DATAGRAM_BYTES_MAX {
-            put_field(
-                &mut packet,
-                &RawField {
-                    number,
-                    wire_type: 2,
-                    value: sized(bytes),
-                },
-            );
+            put_field(&mut packet, &RawField { number, wire_type: 2, value: sized(bytes) });
         }
         packet
     };
-    for (number, bytes) in [
-        (10, vec![0; 60_000]),
-        (11, vec![0; 60_000]),
-        (15, vec![]),
-        (18, least()),
-    ] {
+    for (number, bytes) in
+        [(10, vec![0; 60_000]), (11, vec![0; 60_000]), (15, vec![]), (18, least())]
+    {
         block.clear();
         let _ = decoder.decode(&full(number, &bytes), 1, &mut block);
     }
@@ -421,12 +376,8 @@ fn buffers_never_grow() {
 fn damaged_records_end_the_iteration() {
     let mut block = Vec::new();
     let mut decoder = decoder();
-    decoder
-        .decode(&good().encode_to_vec(), 1, &mut block)
-        .unwrap();
-    decoder
-        .decode(&corpus::named("spec-vector"), 1, &mut block)
-        .unwrap();
+    decoder.decode(&good().encode_to_vec(), 1, &mut block).unwrap();
+    decoder.decode(&corpus::named("spec-vector"), 1, &mut block).unwrap();
     let look = |block: &[u8]| {
         let mut rest = block;
         let mut records = 0;
@@ -434,10 +385,7 @@ fn damaged_records_end_the_iteration() {
             records += 1;
             let texts = record.hostname().len() + record.server_name().len();
             let texts = texts + record.script_name().len() + record.schema().map_or(0, <[u8]>::len);
-            let tags = record
-                .timers()
-                .take(1000)
-                .flat_map(|timer| timer.tags.iter());
+            let tags = record.timers().take(1000).flat_map(|timer| timer.tags.iter());
             let words: usize = tags
                 .chain(record.request_tags().iter())
                 .map(|(name, value)| record.string(name).len() + record.string(value).len())

@@ -34,10 +34,7 @@ fn made(rules: &mut NameRules, text: &str) -> String {
 fn counts(rules: &mut NameRules, counters: &RuleCounters) -> Vec<(u64, u64)> {
     rules.publish_counts();
     let counts = counters.counts();
-    counts
-        .iter()
-        .map(|counts| (counts.tried, counts.matched))
-        .collect()
+    counts.iter().map(|counts| (counts.tried, counts.matched)).collect()
 }
 
 #[test]
@@ -73,11 +70,7 @@ fn each_form_makes_of_a_text_what_its_entry_says() {
             // Twice: computed, and perhaps cached.
             for round in 0..2 {
                 let expected = (text != expected).then(|| (*expected).to_owned());
-                assert_eq!(
-                    changed(&mut rules, text),
-                    expected,
-                    "{entry}: {text:?} ({round})"
-                );
+                assert_eq!(changed(&mut rules, text), expected, "{entry}: {text:?} ({round})");
             }
         }
     }
@@ -122,11 +115,7 @@ fn fields_and_tags_have_rules_of_their_own() {
     assert_eq!(rules.chains.len(), 3);
     assert!(rules.has_tag_chains());
     assert!(rules.field_chain(TextField::Hostname).is_some());
-    for field in [
-        TextField::ServerName,
-        TextField::ScriptName,
-        TextField::Schema,
-    ] {
+    for field in [TextField::ServerName, TextField::ScriptName, TextField::Schema] {
         assert_eq!(rules.field_chain(field), None);
     }
     for (of, name, has) in [
@@ -138,11 +127,7 @@ fn fields_and_tags_have_rules_of_their_own() {
         (TagOf::Timer, "Server", false),
         (TagOf::Timer, "", false),
     ] {
-        assert_eq!(
-            rules.tag_chain(of, name.as_bytes()).is_some(),
-            has,
-            "{of:?} {name}"
-        );
+        assert_eq!(rules.tag_chain(of, name.as_bytes()).is_some(), has, "{of:?} {name}");
     }
     let (none, _) = super::tests::rules("");
     assert!(!none.has_tag_chains());
@@ -177,11 +162,7 @@ fn texts_that_share_a_place_among_the_recent_ones_do_not_mix() {
     for round in 0..3 {
         for number in 0..5000 {
             let text = format!("/{number}");
-            assert_eq!(
-                changed(&mut rules, &text),
-                Some(format!("/<{number}>")),
-                "round {round}"
-            );
+            assert_eq!(changed(&mut rules, &text), Some(format!("/<{number}>")), "round {round}");
         }
     }
     assert_eq!(counts(&mut rules, &counters), [(15_000, 15_000)]);
@@ -204,10 +185,7 @@ fn results_end_at_the_cap_with_a_whole_character() {
         assert_eq!(made.len(), bytes, "{entry}");
     }
     // The cut part is gone: no shorter text is appended after it.
-    let (mut rules, _) = script(&[
-        "pattern = '^'\nreplace = 'x'",
-        "pattern = '$'\nreplace = '!'",
-    ]);
+    let (mut rules, _) = script(&["pattern = '^'\nreplace = 'x'", "pattern = '$'\nreplace = '!'"]);
     let made = made(&mut rules, &long);
     assert_eq!(made.len(), TEXT_BYTES_MAX);
     assert!(made.ends_with("ä!") && made.starts_with("xä"));
@@ -234,10 +212,6 @@ fn no_text_holds_a_receiver_up() {
         let start = std::time::Instant::now();
         changed(&mut rules, &text);
         // Some milliseconds, unoptimized; a backtracking engine takes years.
-        assert!(
-            start.elapsed().as_secs() < 60,
-            "{pattern}: {:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed().as_secs() < 60, "{pattern}: {:?}", start.elapsed());
     }
 }

@@ -26,47 +26,23 @@ fn what_asking_saves_is_measured_by_misses_of_its_like() {
         format!("sq1 start=1.000 tr={ms} ss={code} out=500 mt=text/css url=http://h/x {more}")
     };
     for ms in 1..=9 {
-        take(
-            &source,
-            &line("TCP_MISS", ms, "bs=400 peer=1.2.3.4:80"),
-            1000,
-        );
+        take(&source, &line("TCP_MISS", ms, "bs=400 peer=1.2.3.4:80"), 1000);
     }
-    take(
-        &source,
-        &line("TCP_REFRESH_UNMODIFIED", 2, "bs=0 peer=1.2.3.4:80"),
-        1000,
-    );
-    take(
-        &source,
-        &line("TCP_REFRESH_UNMODIFIED", 3, "bs=- peer=1.2.3.4:80"),
-        1000,
-    );
+    take(&source, &line("TCP_REFRESH_UNMODIFIED", 2, "bs=0 peer=1.2.3.4:80"), 1000);
+    take(&source, &line("TCP_REFRESH_UNMODIFIED", 3, "bs=- peer=1.2.3.4:80"), 1000);
     take(&source, &line("TCP_IMS_HIT", 1, "bs=- peer=-:-"), 1000);
     take(&source, &line("TCP_HIT", 1, "bs=- peer=-:-"), 1000);
     let read = |secs| savings([&*source].into_iter(), secs);
-    let [ims, refresh] = &read(1000)[..] else {
-        panic!()
-    };
+    let [ims, refresh] = &read(1000)[..] else { panic!() };
     assert_eq!(ims.key, ["h", "text/css", "TCP_IMS_HIT"]);
     assert_eq!((ims.answers.known, ims.answers.saved_bytes), (1, 500));
     assert_eq!((ims.misses, ims.miss_median_ms), (9, None), "too few");
     let it = &refresh.answers;
     assert_eq!(
-        (
-            it.count,
-            it.time_ms,
-            it.sent_bytes,
-            it.known,
-            it.saved_bytes
-        ),
+        (it.count, it.time_ms, it.sent_bytes, it.known, it.saved_bytes),
         (2, 5, 1000, 1, 500)
     );
-    take(
-        &source,
-        &line("TCP_MISS", 100, "bs=400 peer=1.2.3.4:80"),
-        1239,
-    );
+    take(&source, &line("TCP_MISS", 100, "bs=400 peer=1.2.3.4:80"), 1239);
     assert_eq!(read(1239)[0].miss_median_ms, Some(5.5));
     assert_eq!(read(1240), [], "the misses alone are left");
     source.sums.lock().clear();
@@ -76,18 +52,13 @@ fn what_asking_saves_is_measured_by_misses_of_its_like() {
 #[test]
 fn swaps_add_up_by_action_size_and_type() {
     let source = source(900);
-    for line in std::fs::read_to_string("tests/corpus/squid/patch-store.log")
-        .unwrap()
-        .lines()
-    {
+    for line in std::fs::read_to_string("tests/corpus/squid/patch-store.log").unwrap().lines() {
         take(&source, line, 5000);
         take(&source, line, 5000);
     }
     let rows = swaps([&*source].into_iter(), 5000);
-    let shown: Vec<String> = rows
-        .iter()
-        .map(|(key, it)| format!("{} {it:?}", key.join("|")))
-        .collect();
+    let shown: Vec<String> =
+        rows.iter().map(|(key, it)| format!("{} {it:?}", key.join("|"))).collect();
     assert_eq!(
         shown,
         [
@@ -115,15 +86,10 @@ fn sums_of_a_snapshot_go_on_and_leave_the_window() {
     let after = source(240);
     // Lines may have come by then.
     take(&after, asked, 1_105);
-    saved
-        .into_iter()
-        .for_each(|it| after.sums.lock().restore(it));
+    saved.into_iter().for_each(|it| after.sums.lock().restore(it));
     take(&before, asked, 1_105);
     let all = |source: &Source, secs| {
-        (
-            swaps([source].into_iter(), secs),
-            savings([source].into_iter(), secs),
-        )
+        (swaps([source].into_iter(), secs), savings([source].into_iter(), secs))
     };
     for secs in [1_105, 1_245, 1_300] {
         assert_eq!(all(&after, secs), all(&before, secs), "{secs}");
@@ -134,9 +100,7 @@ fn sums_of_a_snapshot_go_on_and_leave_the_window() {
     let entries = |source: &Source| source.sums.lock().swaps.entries;
     for _ in 0..10 {
         let saved = before.sums.lock().save("here");
-        saved
-            .into_iter()
-            .for_each(|it| after.sums.lock().restore(it));
+        saved.into_iter().for_each(|it| after.sums.lock().restore(it));
     }
     assert!(entries(&after) <= ENTRIES_MAX && entries(&after) > entries(&before));
 }
@@ -145,23 +109,12 @@ fn sums_of_a_snapshot_go_on_and_leave_the_window() {
 fn there_is_an_end_to_keys() {
     let source = source(900);
     for number in 0..2 * ENTRIES_MAX {
-        take(
-            &source,
-            &format!("1.000 SWAPIN 200 1 1 1 t/{number} 1/1 GET u 2/2"),
-            1,
-        );
-        take(
-            &source,
-            &format!("sq1 start=1.000 tr={number} ss=TCP_MISS url=http://h/"),
-            1,
-        );
+        take(&source, &format!("1.000 SWAPIN 200 1 1 1 t/{number} 1/1 GET u 2/2"), 1);
+        take(&source, &format!("sq1 start=1.000 tr={number} ss=TCP_MISS url=http://h/"), 1);
     }
     let rows = swaps([&*source].into_iter(), 1);
     assert_eq!(rows.len(), ENTRIES_MAX + 1);
-    assert_eq!(
-        rows.iter().map(|(_, it)| it.count).sum::<u64>(),
-        2 * ENTRIES_MAX as u64
-    );
+    assert_eq!(rows.iter().map(|(_, it)| it.count).sum::<u64>(), 2 * ENTRIES_MAX as u64);
     assert_eq!(rows[0].0, ["(other)"; 3]);
     let entries = source.sums.lock().answers.entries;
     assert!(entries <= ENTRIES_MAX + 1, "{entries}");

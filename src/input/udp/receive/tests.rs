@@ -74,10 +74,7 @@ fn mix(host: &str) -> Vec<(Vec<u8>, Expected)> {
         largest.dictionary.push(vec![b'w'; 200]);
     }
     let rest = 65_507 - largest.encoded_len();
-    largest.dictionary.push(vec![
-        b'w';
-        rest.saturating_sub(if rest > 129 { 3 } else { 2 })
-    ]);
+    largest.dictionary.push(vec![b'w'; rest.saturating_sub(if rest > 129 { 3 } else { 2 })]);
     let largest = largest.encode_to_vec();
     assert_eq!(largest.len(), 65_507);
 
@@ -110,11 +107,7 @@ impl Drop for StopAtEnd<'_> {
 fn wait(counters: &Counters, mut reached: impl FnMut(&SocketCounters) -> bool) {
     let start = std::time::Instant::now();
     while !reached(&counters.total()) {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "lost: {:?}",
-            counters.total()
-        );
+        assert!(start.elapsed() < Duration::from_secs(60), "lost: {:?}", counters.total());
         thread::yield_now();
     }
 }
@@ -154,9 +147,7 @@ fn drain(consumer: &mut Consumer, by_host: &mut [u64; 2]) {
         while let Some(record) = Record::next(&mut rest) {
             assert_eq!(record.received_secs(), SECOND);
             assert_eq!(record.server_name(), b"example.org");
-            let host = HOSTS
-                .iter()
-                .position(|host| host.as_bytes() == record.hostname());
+            let host = HOSTS.iter().position(|host| host.as_bytes() == record.hostname());
             by_host[host.unwrap()] += 1;
             requests += 1;
         }
@@ -256,14 +247,8 @@ fn twenty_thousand_mixed_datagrams_are_all_accounted_for() {
     let (counters, sent, by_host) = run_mix(100_000, 20_000, true);
     let total = assert_all_counted(&counters, sent);
     assert_eq!(total.requests_overwritten.get(), 0);
-    assert_eq!(
-        by_host.iter().sum::<u64>(),
-        sent.decoded - sent.requests_invalid
-    );
-    assert_eq!(
-        by_host[0], by_host[1],
-        "every kind was sent from both as often"
-    );
+    assert_eq!(by_host.iter().sum::<u64>(), sent.decoded - sent.requests_invalid);
+    assert_eq!(by_host[0], by_host[1], "every kind was sent from both as often");
     let by = |reason: RejectReason| total.datagrams_invalid.get()[reason as usize];
     assert_eq!(by(RejectReason::Empty), sent_of_kind(6));
     assert_eq!(by(RejectReason::TimerCounts), sent_of_kind(7));
@@ -287,10 +272,7 @@ fn a_ring_that_overflows_loses_requests_but_no_count() {
     assert!(total.requests_overwritten.get() > 0);
     let kept: u64 = by_host.iter().sum();
     assert_eq!(kept, total.requests_popped.get());
-    assert_eq!(
-        kept + total.requests_overwritten.get(),
-        sent.decoded - sent.requests_invalid
-    );
+    assert_eq!(kept + total.requests_overwritten.get(), sent.decoded - sent.requests_invalid);
 }
 
 #[test]
@@ -311,15 +293,7 @@ fn what_the_kernel_dropped_stands_beside_what_was_received() {
         let decoder = Decoder::new(TextLimits::default(), Hasher::new());
         let to = &sockets[0];
         scope.spawn(|| {
-            run(
-                to,
-                None,
-                decoder,
-                producer,
-                &counters.sockets[0],
-                &clock,
-                &shutdown,
-            );
+            run(to, None, decoder, producer, &counters.sockets[0], &clock, &shutdown);
         });
         wait(&counters, |now| {
             now.kernel_drops.get() > 0
@@ -328,10 +302,7 @@ fn what_the_kernel_dropped_stands_beside_what_was_received() {
     });
     let counts = counters.total();
     assert_eq!(counts.recv_buffer_asked_bytes.get(), 1);
-    assert!(
-        counts.recv_buffer_granted_bytes.get() > 1,
-        "the kernel has a least size"
-    );
+    assert!(counts.recv_buffer_granted_bytes.get() > 1, "the kernel has a least size");
 }
 
 #[test]
@@ -344,15 +315,7 @@ fn a_stop_is_heeded_without_traffic() {
     let producer = producers.remove(0);
     thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            run(
-                &sockets[0],
-                None,
-                decoder,
-                producer,
-                &counters.sockets[0],
-                &clock,
-                &shutdown,
-            );
+            run(&sockets[0], None, decoder, producer, &counters.sockets[0], &clock, &shutdown);
         });
         // It may be waiting already, or not yet.
         thread::sleep(Duration::from_millis(20));
@@ -414,10 +377,7 @@ fn pauses_are_for_packets_that_come_fast() {
     // Linux' default: a quarter of it, at half a kilobyte a microsecond.
     assert_eq!(Pauses::new(212_992).length, Duration::from_micros(104));
     assert_eq!(Pauses::new(0).length, Duration::ZERO);
-    let mut pauses = Pauses {
-        length: Duration::from_millis(40),
-        last: None,
-    };
+    let mut pauses = Pauses { length: Duration::from_millis(40), last: None };
     let mut now = Instant::now();
     assert!(!pauses.due(1, now), "the first for a long time");
     assert!(!pauses.due(BATCH_DATAGRAMS_MAX, now), "more is waiting");

@@ -77,11 +77,7 @@ fn counts_are_those_of_a_recount() {
     for batch in 0..2000_u64 {
         let mut sent = Vec::new();
         for _ in 0..random.random_range(1..=64) {
-            let network = if random.random_bool(0.9) {
-                10 << 24
-            } else {
-                11 << 24
-            };
+            let network = if random.random_bool(0.9) { 10 << 24 } else { 11 << 24 };
             // Few sources send most datagrams.
             let hosts = random.random_range(1..600);
             let host: u32 = random.random_range(0..hosts);
@@ -110,12 +106,7 @@ fn counts_are_those_of_a_recount() {
     counted.values().for_each(|counts| all += *counts);
     assert_eq!(sum(&list, other), all);
     for source in &list {
-        assert_eq!(
-            source.counts,
-            counted[&bits(source.address)],
-            "{}",
-            source.address
-        );
+        assert_eq!(source.counts, counted[&bits(source.address)], "{}", source.address);
     }
     assert_eq!(list.len(), counted.len());
     let (top, rest) = sources.list(3, 2000);
@@ -166,14 +157,7 @@ fn a_source_has_its_rate_and_a_second_of_it_at_once() {
     let (list, _) = sources.list(10, 11_000);
     assert_eq!(list[0].counts.datagrams, 100_001);
     assert_eq!(list[0].counts.refused, 100_001 - u64::from(passed));
-    assert_eq!(
-        list[1].counts,
-        Counts {
-            datagrams: 500,
-            bytes: 500,
-            refused: 0
-        }
-    );
+    assert_eq!(list[1].counts, Counts { datagrams: 500, bytes: 500, refused: 0 });
 }
 
 /// Receivers that create rows at the same time lose nothing.

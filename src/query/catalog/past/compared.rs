@@ -140,10 +140,7 @@ impl Table for Compared {
         let mut sides: [Option<Vec<usize>>; 2] = [None, None];
         if let Some(rows) = rows {
             let pairs = || rows.iter().map(|row| self.rows[*row]);
-            let (now, before) = (
-                pairs().filter_map(|row| row.0),
-                pairs().filter_map(|row| row.1),
-            );
+            let (now, before) = (pairs().filter_map(|row| row.0), pairs().filter_map(|row| row.1));
             sides = [Some(now.collect()), Some(before.collect())];
         }
         let [now, before] = sides;

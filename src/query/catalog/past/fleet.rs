@@ -62,10 +62,7 @@ impl Catalog {
         fleet: &Fleet,
         question: &LineQuestion,
     ) -> Result<Steps, QueryError> {
-        let step = question
-            .step
-            .max(1)
-            .next_multiple_of(Resolution::Minute.secs());
+        let step = question.step.max(1).next_multiple_of(Resolution::Minute.secs());
         let Range { start, end } = outwards(&question.span);
         let rows = self.fleet_rows(dataset, fleet, &(start - start % step..end))?;
         let points = Points {
@@ -134,10 +131,9 @@ impl Catalog {
         }
         let dcs: Vec<&String> = collectors.iter().map(|it| &it.dc).collect();
         let names: Vec<&String> = collectors.iter().map(|it| &it.collector).collect();
-        for (what, asked, known) in [
-            ("data centre", &fleet.dcs, dcs),
-            ("collector", &fleet.collectors, names),
-        ] {
+        for (what, asked, known) in
+            [("data centre", &fleet.dcs, dcs), ("collector", &fleet.collectors, names)]
+        {
             let strange = asked.iter().filter(|name| !known.contains(name));
             remarks.extend(strange.map(|name| {
                 format!("{what} {name:?} has shipped nothing in this span and the 7 days before it")
@@ -165,13 +161,9 @@ impl Catalog {
             let secs = own.first().map_or(0, |own| own.coverage.secs);
             if it.until < end {
                 let since = rfc3339(it.until);
-                late.push(format!(
-                    "{name} is late: it has shipped nothing since {since}"
-                ));
+                late.push(format!("{name} is late: it has shipped nothing since {since}"));
             } else if secs == 0 {
-                remarks.push(format!(
-                    "{name} has not counted this report as it is defined here"
-                ));
+                remarks.push(format!("{name} has not counted this report as it is defined here"));
             } else if secs + SHORT_SECS < end.saturating_sub(span.start) {
                 let all = end - span.start;
                 remarks.push(format!("{name} counted for {secs} of {all} s"));

@@ -25,26 +25,18 @@ impl Catalog {
         let kept = watched.iter().filter(|report| report.is_kept);
         let reports = kept.map(|report| report.definition.clone()).collect();
         let taken = importer.take(reports, lines, name, covered_to);
-        taken
-            .map(|taken| shown(&taken))
-            .map_err(|error| match error {
-                ImportError::NoEntry => QueryError::NoHistory(error.to_string()),
-                ImportError::Unreadable(_) | ImportError::NotWritten(_) => {
-                    QueryError::NotKept(error.to_string())
-                }
-                ImportError::Stopping => QueryError::Busy(error.to_string()),
-            })
+        taken.map(|taken| shown(&taken)).map_err(|error| match error {
+            ImportError::NoEntry => QueryError::NoHistory(error.to_string()),
+            ImportError::Unreadable(_) | ImportError::NotWritten(_) => {
+                QueryError::NotKept(error.to_string())
+            }
+            ImportError::Stopping => QueryError::Busy(error.to_string()),
+        })
     }
 }
 
 /// Counts of a piece to return, in addition to its size.
-const COUNTS: [&str; 5] = [
-    "requests",
-    "swaps",
-    "lines_repeated",
-    "lines_lost",
-    "lines_invalid",
-];
+const COUNTS: [&str; 5] = ["requests", "swaps", "lines_repeated", "lines_lost", "lines_invalid"];
 
 fn shown(taken: &ImportResult) -> Json {
     let known = if taken.is_known { taken.lines } else { 0 };

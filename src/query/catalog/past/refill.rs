@@ -54,10 +54,7 @@ impl Refill {
         let end = lost.iter().map(|lost| lost.end).max()?;
         let parts = history.view(|_| ()).parts;
         let next = parts.iter().map(|part| part.number() + 1).max()?;
-        let lost = lost.iter().map(|lost| Lost {
-            below: lost.below.min(next),
-            ..*lost
-        });
+        let lost = lost.iter().map(|lost| Lost { below: lost.below.min(next), ..*lost });
         let lost: Vec<Lost> = lost.collect();
         let coverage = Arc::new(Dataset::coverage());
         let mut rows = UnflushedRows::default();
@@ -68,10 +65,7 @@ impl Refill {
             let dataset = Arc::new(Dataset::of(report, error_status));
             let own = dataset.coverage_key();
             for lost in &lost {
-                let lost = Lost {
-                    start: lost.start.max(end.saturating_sub(window)),
-                    ..*lost
-                };
+                let lost = Lost { start: lost.start.max(end.saturating_sub(window)), ..*lost };
                 copy(&parts, &dataset, lost, &mut rows, |_| true);
                 copy(&parts, &coverage, lost, &mut rows, |key| *key == *own);
             }
@@ -102,8 +96,7 @@ impl Refill {
     #[must_use]
     pub fn lost(&self, now: u64) -> Vec<Lost> {
         let lost = self.lost.iter().copied();
-        lost.filter(|lost| now.saturating_sub(self.window_secs) < lost.end)
-            .collect()
+        lost.filter(|lost| now.saturating_sub(self.window_secs) < lost.end).collect()
     }
 
     /// Adds the rows of the minutes inside the window of `of` to a live reading with keys, and with
@@ -126,9 +119,8 @@ impl Refill {
             rows.insert(key, (live.is_other(row), gain(live, row)));
         }
         self.rows.rows(&dataset, span.clone(), |row| {
-            let (_, gain) = rows
-                .entry(row.key.to_vec())
-                .or_insert_with(|| (row.is_other, Gain::default()));
+            let (_, gain) =
+                rows.entry(row.key.to_vec()).or_insert_with(|| (row.is_other, Gain::default()));
             gain.add(&row.gain);
         });
         let mut covered = live.covered_secs;
@@ -170,9 +162,7 @@ fn gain(live: &Reading, row: usize) -> Gain {
     let known = pairs.filter(|pairs| !pairs.is_empty() || is_empty);
     let histogram = known.map(|pairs| {
         let mut histogram = Histogram::new();
-        pairs
-            .iter()
-            .for_each(|&(bucket, count)| histogram.add(bucket, count));
+        pairs.iter().for_each(|&(bucket, count)| histogram.add(bucket, count));
         histogram
     });
     Gain {
@@ -256,11 +246,7 @@ impl Catalog {
         want: Want,
         as_of_ms: u64,
     ) -> Option<Reading> {
-        let all = Want {
-            keys: true,
-            quantiles: false,
-            histograms: want.has_histograms(),
-        };
+        let all = Want { keys: true, quantiles: false, histograms: want.has_histograms() };
         let live = read::read(held, entry, all, as_of_ms)?;
         let mut added = None;
         held.unlocked(|| added = Some(refill.add_to(&live, of, &entry.definition, want)));

@@ -42,18 +42,11 @@ impl Catalog {
         rules: &[Arc<Rule>],
         span: &Range<u64>,
     ) -> Result<Json, QueryError> {
-        let (short, long): (Vec<_>, Vec<_>) = rules
-            .iter()
-            .cloned()
-            .partition(|it| it.entry.window < MINUTE);
+        let (short, long): (Vec<_>, Vec<_>) =
+            rules.iter().cloned().partition(|it| it.entry.window < MINUTE);
         let mut partial: Vec<String> = short
             .iter()
-            .map(|it| {
-                format!(
-                    "{}: history has minutes, and its window is shorter",
-                    it.entry.name
-                )
-            })
+            .map(|it| format!("{}: history has minutes, and its window is shorter", it.entry.name))
             .collect();
         let mut reports: Vec<&str> = long.iter().map(|it| it.entry.report.as_str()).collect();
         reports.sort_unstable();
@@ -74,11 +67,7 @@ impl Catalog {
                 partial.push(format!("timed out: nothing from {minute} on was evaluated"));
                 break;
             }
-            let mut gain = Gain {
-                unix: minute,
-                secs: MINUTE,
-                ..Gain::default()
-            };
+            let mut gain = Gain { unix: minute, secs: MINUTE, ..Gain::default() };
             for (report, dataset, view, ran) in &kept {
                 let plan = ReadPlan::new(&view.parts, dataset, minute..minute + MINUTE);
                 if plan.resolution != Resolution::Minute || plan.span != (minute..minute + MINUTE) {
@@ -89,8 +78,7 @@ impl Catalog {
                 gain.covered_secs = gain.covered_secs.max(covered.min(MINUTE));
                 if covered > 0 {
                     let sums = Sums::read(view.clone(), dataset, &plan);
-                    gain.reports
-                        .push(gained(report, &sums, &long, &mut partial));
+                    gain.reports.push(gained(report, &sums, &long, &mut partial));
                     for rule in &long {
                         let Some(objective) = rule.objective() else {
                             continue;
@@ -145,10 +133,7 @@ fn counted(objective: &Objective, sums: &Sums) -> Count {
 
 /// The gain of a report in a minute.
 fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<String>) -> ReportGain {
-    let mut gain = ReportGain {
-        report: report.to_owned(),
-        ..ReportGain::default()
-    };
+    let mut gain = ReportGain { report: report.to_owned(), ..ReportGain::default() };
     // The same in each minute.
     let ids = RandomState::with_seeds(1, 2, 3, 4);
     let mut places = Vec::new();
@@ -191,11 +176,7 @@ impl Found {
         let id = (rule.entry.name.clone(), event.key.clone());
         if event.phase == Some(Phase::Firing) {
             let key = event.key.as_deref().unwrap_or_default();
-            let key = rule
-                .keys
-                .iter()
-                .cloned()
-                .zip(key_texts(key).map(Json::from));
+            let key = rule.keys.iter().cloned().zip(key_texts(key).map(Json::from));
             let key: Map<String, Json> = key.collect();
             let row = json!({
                 "alert": rule.entry.name, "report": rule.entry.report, "key": key, "started": event.unix,

@@ -73,15 +73,11 @@ impl Catalog {
         let columns = self.past_columns();
         let bytes = |row: &Shown| row.iter().map(text_bytes).sum();
         let mut first = First::of(order, search.limit, TAGS_BYTES_MAX, bytes);
-        first.find(&at, (span, question), &mut partial, |batch, row| {
-            shown(batch, row, &columns)
-        });
+        first.find(&at, (span, question), &mut partial, |batch, row| shown(batch, row, &columns));
         let (mut rows, mut is_full) = first.finish();
         let is_weighed = |(_, row): &(Key, Shown)| row.last() != Some(&Value::Float(1.0));
         if is_sample(&at) || rows.iter().any(is_weighed) {
-            partial.push(format!(
-                "{SAMPLED}; each row says how many it represents (weight)"
-            ));
+            partial.push(format!("{SAMPLED}; each row says how many it represents (weight)"));
         }
         let mut timers = Vec::new();
         if search.timers {
@@ -204,30 +200,21 @@ impl Catalog {
         let columns = 0..row.columns().len();
         let mut shown: Shown = columns.map(|at| row.value(0, at).into_owned()).collect();
         shown.extend([Value::Int(run.cast_signed()), Value::Float(1.0)]);
-        Ok(RequestDetail {
-            row: self.past_table(vec![shown]),
-            ..detail
-        })
+        Ok(RequestDetail { row: self.past_table(vec![shown]), ..detail })
     }
 
     /// The columns of a row: their names in files, and conversions.
     fn past_columns(&self) -> Vec<(&'static str, Form)> {
         let live = FixedTable::Request.columns(&self.defaults);
-        let live = live
-            .iter()
-            .filter_map(|column| of_live(REQUEST, &column.name));
-        live.chain([(RUN, Form::Same), ("weight", Form::Same)])
-            .collect()
+        let live = live.iter().filter_map(|column| of_live(REQUEST, &column.name));
+        live.chain([(RUN, Form::Same), ("weight", Form::Same)]).collect()
     }
 
     fn past_table(&self, rows: Vec<Shown>) -> Box<dyn Table> {
         let mut columns = FixedTable::Request.columns(&self.defaults);
         columns.push(Column::new("run", ColumnType::BigInt, Unit::None));
         columns.push(Column::new("weight", ColumnType::Double, Unit::Count));
-        Box::new(Rows {
-            columns: columns.into(),
-            rows,
-        })
+        Box::new(Rows { columns: columns.into(), rows })
     }
 }
 
@@ -241,22 +228,11 @@ pub(super) fn is_sample(at: &RequestsSnapshot) -> bool {
 
 /// The conditions on a request.
 fn conditions((span, question): (&Range<u64>, &RequestQuestion)) -> Vec<Expr> {
-    let RequestSearch {
-        since,
-        until,
-        min_time_us,
-        max_time_us,
-        texts,
-        numbers,
-        tags,
-        ..
-    } = &question.search;
+    let RequestSearch { since, until, min_time_us, max_time_us, texts, numbers, tags, .. } =
+        &question.search;
     let at_least = |name, least: u64| ident(name).gt_eq(lit(clipped(least)));
     let at_most = |name, most: u64| ident(name).lt_eq(lit(clipped(most)));
-    let mut all = vec![
-        at_least(RECEIVED, span.start),
-        ident(RECEIVED).lt(lit(clipped(span.end))),
-    ];
+    let mut all = vec![at_least(RECEIVED, span.start), ident(RECEIVED).lt(lit(clipped(span.end)))];
     all.extend(since.map(|since| at_least(RECEIVED, since)));
     all.extend(until.map(|until| at_most(RECEIVED, until)));
     all.extend(min_time_us.map(|min| at_least(TIME, min)));
@@ -399,10 +375,7 @@ fn timers_of(
         if bytes >= TIMERS_BYTES_MAX {
             break;
         }
-        let is_now = memory
-            .unpublished
-            .as_ref()
-            .is_some_and(|now| now.run == name.run);
+        let is_now = memory.unpublished.as_ref().is_some_and(|now| now.run == name.run);
         let known = in_memory.remove(&name.id).filter(|_| is_now);
         let mut of_request = known.unwrap_or_else(|| {
             let mut found = Vec::new();
@@ -453,11 +426,7 @@ fn of_request(
     of: RequestName,
     each: impl FnMut(&RecordBatch, usize),
 ) -> io::Result<()> {
-    let named = [
-        is(RUN, of.run),
-        is(OF_REQUEST, of.id),
-        is(RECEIVED, of.received),
-    ];
+    let named = [is(RUN, of.run), is(OF_REQUEST, of.id), is(RECEIVED, of.received)];
     each_row(&mut reader(at, table, named), each)
 }
 
@@ -474,9 +443,7 @@ fn shown(batch: &RecordBatch, row: usize, columns: &[(&'static str, Form)]) -> S
     let values = columns.iter().map(|(name, form)| match form {
         Form::Seconds => number(name).map_or(Value::Null, |us| Value::Micros(us.cast_unsigned())),
         Form::Kib => number(name).map_or(Value::Null, |bytes| Value::Float(bytes as f64 / 1024.0)),
-        _ => batch
-            .column_by_name(name)
-            .map_or(Value::Null, |array| value(array, row)),
+        _ => batch.column_by_name(name).map_or(Value::Null, |array| value(array, row)),
     });
     values.collect()
 }

@@ -82,14 +82,7 @@ impl PastTable {
 
     /// Reads the histograms of some rows.
     fn load_rows(&mut self, rows: &[usize], keeps: bool) -> Result<(), QueryError> {
-        let Self {
-            definition,
-            sums,
-            reading,
-            bits,
-            loaded,
-            ..
-        } = self;
+        let Self { definition, sums, reading, bits, loaded, .. } = self;
         let mut missing = rows.to_vec();
         missing.retain(|row| !loaded[*row]);
         if keeps && reading.histograms.is_empty() {

@@ -81,10 +81,8 @@ fn requests_of(
     search: &TimerSearch,
     partial: &mut Vec<String>,
 ) -> (HashMap<(i64, i64), Found>, Scanned) {
-    let question = RequestQuestion {
-        search: search.requests.clone(),
-        ..RequestQuestion::default()
-    };
+    let question =
+        RequestQuestion { search: search.requests.clone(), ..RequestQuestion::default() };
     let cost = |(origin, timers): &Found| {
         let keys = origin.keys.iter().flatten().map(String::len);
         let texts = origin.script_name.len() + keys.sum::<usize>();
@@ -103,10 +101,7 @@ fn requests_of(
             known.insert(Arc::clone(&origin));
             origin
         });
-        (
-            origin,
-            int(batch, "timers_cnt", row).cast_unsigned() as usize,
-        )
+        (origin, int(batch, "timers_cnt", row).cast_unsigned() as usize)
     });
     let (found, is_full) = first.finish();
     let name = |key: &Key| key.name(Order::Shuffled);
@@ -141,10 +136,7 @@ impl Origin {
             }
             KeySource::TimerTag(_) => None,
         });
-        Self {
-            script_name: field(&Field::ScriptName),
-            keys: keys.collect(),
-        }
+        Self { script_name: field(&Field::ScriptName), keys: keys.collect() }
     }
 }
 

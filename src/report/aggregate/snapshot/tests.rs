@@ -26,10 +26,7 @@ fn a_histogram_has_samples_of_requests_only() {
     let saved = SavedAggregate {
         scope: Scope {
             level: crate::report::definition::Level::Request,
-            ticks: Ticks {
-                tick_ms: 1_000,
-                count: 60,
-            },
+            ticks: Ticks { tick_ms: 1_000, count: 60 },
             buckets: BucketLayout::LogLinear,
             extremes: false,
             filters: Vec::new(),
@@ -41,16 +38,8 @@ fn a_histogram_has_samples_of_requests_only() {
         reports: Vec::new(),
     };
     let mut restore = AggregateRestore::begin(saved, Vec::new(), 4_000, budget.limit).unwrap();
-    let group = SavedGroup {
-        id: 0,
-        key: Vec::new(),
-        rows: Vec::new(),
-        extremes: Vec::new(),
-    };
-    let memory = &mut Memory {
-        pool: &mut pool,
-        budget: &mut budget,
-    };
+    let group = SavedGroup { id: 0, key: Vec::new(), rows: Vec::new(), extremes: Vec::new() };
+    let memory = &mut Memory { pool: &mut pool, budget: &mut budget };
     let groups = SavedPart::Groups(SavedStrings::default(), vec![group]);
     restore.take(groups, memory).unwrap();
     let head = |tick: u64| TickHead {
@@ -58,10 +47,7 @@ fn a_histogram_has_samples_of_requests_only() {
         ..TickHead::new(tick)
     };
     let tick = |requests, histogram: Vec<(u32, u64)>| {
-        let totals = Totals {
-            requests,
-            ..Totals::ZERO
-        };
+        let totals = Totals { requests, ..Totals::ZERO };
         let mut writer = TickLogWriter::default();
         writer.pairs(0, &totals, histogram.len(), histogram.into_iter());
         writer.finish(head(3))

@@ -76,10 +76,7 @@ fn times_count_among_the_filters() {
     };
     for (count, is_too_many) in [(31, false), (32, true)] {
         let v1 = format!("report1::{},min_time=1", tags(count, "tag."));
-        let v2 = format!(
-            "v2/request/60/~script/no_percentiles/{},max_time=1",
-            tags(count, "+")
-        );
+        let v2 = format!("v2/request/60/~script/no_percentiles/{},max_time=1", tags(count, "+"));
         for comment in [v1, v2] {
             let read = parse("r", &comment, &Defaults::default());
             let is_refused = read.is_err_and(|error| error.problem.contains("at most 32"));

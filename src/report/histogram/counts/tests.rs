@@ -51,11 +51,7 @@ fn counts_like_a_map_in_any_shape() {
         let counts = [1_000, 1 << 17, 1 << 31][round % 3];
         let mut parts = vec![Histogram::new()];
         for step in 0..600 {
-            let bucket = if next(40) == 0 {
-                next(width * 3 + 1)
-            } else {
-                next(width) + width
-            };
+            let bucket = if next(40) == 0 { next(width * 3 + 1) } else { next(width) + width };
             let bucket = bucket.min(u64::from(BUCKET_MAX)) as u32;
             if step > 300 && next(3) > 0 {
                 let Some((&bucket, &count)) = model.range(bucket..).next() else {
@@ -89,11 +85,7 @@ fn counts_like_a_map_in_any_shape() {
             assert!(all.heap_bytes() <= before + most, "round {round}");
         }
         let pairs: Vec<_> = histogram.iter().collect();
-        assert_eq!(
-            pairs,
-            model.into_iter().collect::<Vec<_>>(),
-            "round {round}"
-        );
+        assert_eq!(pairs, model.into_iter().collect::<Vec<_>>(), "round {round}");
         histogram.clear();
         assert_eq!((histogram.len(), histogram.iter().next()), (0, None));
     }

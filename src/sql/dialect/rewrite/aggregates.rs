@@ -72,10 +72,7 @@ pub(super) fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
     let has_aggregate = |expr| Visit::visit(expr, &mut FindAggregate { inside: 0 }).is_break();
     let in_items = select.projection.iter().filter_map(item_expr);
     let in_orders = orders.iter().map(|order| &order.expr);
-    in_items
-        .chain(in_orders)
-        .chain(select.having.iter())
-        .any(has_aggregate)
+    in_items.chain(in_orders).chain(select.having.iter()).any(has_aggregate)
 }
 
 /// The DataFusion name of one of MySQL's aggregates.
@@ -99,9 +96,7 @@ pub(super) fn rewrite(
     let meant = standard_name(name);
     call_of.name = ObjectName::from(vec![ident(meant)]);
     let FunctionArguments::List(list) = &mut call_of.args else {
-        return Err(SqlError::parse(format!(
-            "{name}(SELECT ...) is not a function call"
-        )));
+        return Err(SqlError::parse(format!("{name}(SELECT ...) is not a function call")));
     };
     let mut within = std::mem::take(&mut call_of.within_group);
     if !within.is_empty() && !meant.contains("percentile") {
@@ -131,9 +126,7 @@ pub(super) fn rewrite(
         "percentile" | "percentile_cont" | "percentile_disc" | "approx_percentile_cont" => {
             let mut all = unnamed(list)?;
             let order = within.pop();
-            let from_above = order
-                .as_ref()
-                .is_some_and(|order| order.options.asc == Some(false));
+            let from_above = order.as_ref().is_some_and(|order| order.options.asc == Some(false));
             if name == "median" {
                 all.push(number(0.5));
             }
@@ -203,9 +196,6 @@ pub(super) fn rewrite(
 /// Wraps each argument in a call of another function.
 fn wrap(list: &mut FunctionArgumentList, name: &str) -> Result<(), SqlError> {
     let all = unnamed(list)?;
-    list.args = all
-        .into_iter()
-        .map(|expr| argument(call(name, vec![expr])))
-        .collect();
+    list.args = all.into_iter().map(|expr| argument(call(name, vec![expr]))).collect();
     Ok(())
 }

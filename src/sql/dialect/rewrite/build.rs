@@ -67,19 +67,12 @@ pub(super) fn take(expr: &mut Expr) -> Expr {
 
 /// Negates an expression, in parentheses.
 pub(super) fn not(expr: Expr) -> Expr {
-    Expr::UnaryOp {
-        op: UnaryOperator::Not,
-        expr: Box::new(Expr::Nested(Box::new(expr))),
-    }
+    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(expr))) }
 }
 
 /// A binary operation.
 pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp {
-        left: Box::new(left),
-        op,
-        right: Box::new(right),
-    }
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 /// `CASE WHEN condition THEN then ELSE otherwise END`.
@@ -88,10 +81,7 @@ pub(super) fn case(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
         case_token: AttachedToken::empty(),
         end_token: AttachedToken::empty(),
         operand: None,
-        conditions: vec![CaseWhen {
-            condition,
-            result: then,
-        }],
+        conditions: vec![CaseWhen { condition, result: then }],
         else_result: Some(Box::new(otherwise)),
     }
 }

@@ -29,11 +29,7 @@ const WINDOWS: &str = "cume_dist dense_rank lag lead ntile percent_rank rank row
 
 /// The error for an unknown function.
 fn unknown(name: &str, context: &Context<'_>) -> SqlError {
-    let database = context
-        .session
-        .database
-        .as_deref()
-        .map(|name| format!("{name}."));
+    let database = context.session.database.as_deref().map(|name| format!("{name}."));
     let database = database.unwrap_or_default();
     SqlError::no_such_function(format!("FUNCTION {database}{name} does not exist"))
 }
@@ -60,14 +56,12 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
             return Err(unknown(&name, context));
         }
         let made = aggregates::rewrite(call_of, &name, context)?;
-        return Ok(
-            match context.session.number::<u64>("group_concat_max_len") {
-                Some(bytes) if name == "group_concat" => {
-                    call("__left_bytes", vec![made, number(bytes)])
-                }
-                _ => made,
-            },
-        );
+        return Ok(match context.session.number::<u64>("group_concat_max_len") {
+            Some(bytes) if name == "group_concat" => {
+                call("__left_bytes", vec![made, number(bytes)])
+            }
+            _ => made,
+        });
     }
     let mut arguments = plain_arguments(&mut call_of, &name)?;
     let count = arguments.len();
@@ -103,11 +97,7 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
         }
         ("nullif", 2) => {
             let (first, second) = (next(), next());
-            case(
-                binary(context.copies.of(&first)?, BinaryOperator::Eq, second),
-                null(),
-                first,
-            )
+            case(binary(context.copies.of(&first)?, BinaryOperator::Eq, second), null(), first)
         }
         ("isnull", 1) => Expr::IsNull(Box::new(next())),
         ("interval", 2..) => {
@@ -184,15 +174,11 @@ fn of_session(name: &str, arguments: usize, context: &Context<'_>) -> Option<Exp
 /// Takes the arguments if they are plain expressions.
 fn plain_arguments(call_of: &mut Function, name: &str) -> Result<Vec<Expr>, SqlError> {
     let FunctionArguments::List(list) = &mut call_of.args else {
-        return Err(SqlError::parse(format!(
-            "{name}(SELECT ...) is not a function call"
-        )));
+        return Err(SqlError::parse(format!("{name}(SELECT ...) is not a function call")));
     };
     let within = !call_of.within_group.is_empty();
     if within || !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
-        return Err(SqlError::parse(format!(
-            "{name}() is not an aggregate function"
-        )));
+        return Err(SqlError::parse(format!("{name}() is not an aggregate function")));
     }
     unnamed(list)
 }

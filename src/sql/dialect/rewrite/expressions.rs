@@ -73,12 +73,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         | Expr::IsNotFalse(inner)
         | Expr::IsUnknown(inner)
         | Expr::IsNotUnknown(inner) => as_condition(inner),
-        Expr::Between {
-            expr: inner,
-            negated,
-            low,
-            high,
-        } => {
+        Expr::Between { expr: inner, negated, low, high } => {
             let inner = take(inner);
             let both = binary(
                 binary(context.copies.of(&inner)?, BinaryOperator::GtEq, take(low)),
@@ -91,34 +86,18 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
             };
         }
         Expr::InList { .. } => rewrite_in(expr, context)?,
-        Expr::Like {
-            negated,
-            expr: inner,
-            pattern,
-            escape_char,
-            ..
-        } => {
+        Expr::Like { negated, expr: inner, pattern, escape_char, .. } => {
             let (inner, pattern) = (take(inner), take(pattern));
             *expr = like(inner, pattern, escape_char.take(), *negated, context)?;
         }
-        Expr::RLike {
-            negated,
-            expr: inner,
-            pattern,
-            ..
-        } => {
+        Expr::RLike { negated, expr: inner, pattern, .. } => {
             let matches = regexp(take(inner), take(pattern), context)?;
             *expr = match negated {
                 true => not(matches),
                 false => matches,
             };
         }
-        Expr::Case {
-            operand,
-            conditions,
-            else_result,
-            ..
-        } => {
+        Expr::Case { operand, conditions, else_result, .. } => {
             let operand = operand.take();
             for when in conditions.iter_mut() {
                 if let Some(operand) = &operand {
@@ -134,32 +113,20 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
             }
         }
         Expr::Cast {
-            expr: inner,
-            data_type,
-            kind: CastKind::Cast | CastKind::DoubleColon,
-            ..
+            expr: inner, data_type, kind: CastKind::Cast | CastKind::DoubleColon, ..
         } => *expr = cast(take(inner), &data_type.to_string())?,
-        Expr::Convert {
-            expr: inner,
-            data_type,
-            ..
-        } => {
+        Expr::Convert { expr: inner, data_type, .. } => {
             *expr = match data_type {
                 Some(data_type) => cast(take(inner), &data_type.to_string())?,
                 // CONVERT(x USING utf8mb4): all texts are utf8mb4.
                 None => call("__text", vec![take(inner)]),
             };
         }
-        Expr::Extract {
-            field, expr: inner, ..
-        } => *expr = call("__extract", vec![text(field.to_string()), take(inner)]),
+        Expr::Extract { field, expr: inner, .. } => {
+            *expr = call("__extract", vec![text(field.to_string()), take(inner)])
+        }
         Expr::Position { expr: what, r#in } => *expr = call("locate", vec![take(what), take(r#in)]),
-        Expr::Substring {
-            expr: inner,
-            substring_from,
-            substring_for,
-            ..
-        } => {
+        Expr::Substring { expr: inner, substring_from, substring_for, .. } => {
             let mut arguments = vec![take(inner)];
             match (substring_from.take(), &substring_for) {
                 (Some(from), _) => arguments.push(*from),
@@ -169,12 +136,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
             arguments.extend(substring_for.take().map(|take| *take));
             *expr = call("substring", arguments);
         }
-        Expr::Trim {
-            trim_where,
-            trim_what,
-            expr: inner,
-            ..
-        } => {
+        Expr::Trim { trim_where, trim_what, expr: inner, .. } => {
             let name = match trim_where {
                 Some(TrimWhereField::Leading) => "ltrim",
                 Some(TrimWhereField::Trailing) => "rtrim",
@@ -190,14 +152,10 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         Expr::Prefixed { value: inner, .. } => *expr = take(inner),
         Expr::Overlay { .. } => return Err(SqlError::not_supported("OVERLAY; use INSERT()")),
         Expr::MatchAgainst { .. } => {
-            return Err(SqlError::not_supported(
-                "MATCH ... AGAINST; use LIKE or REGEXP",
-            ));
+            return Err(SqlError::not_supported("MATCH ... AGAINST; use LIKE or REGEXP"));
         }
         Expr::JsonAccess { .. } | Expr::CompoundFieldAccess { .. } => {
-            return Err(SqlError::not_supported(
-                "looking into a value with -> or []",
-            ));
+            return Err(SqlError::not_supported("looking into a value with -> or []"));
         }
         _ => {}
     }
@@ -268,21 +226,14 @@ fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
 
 /// `(a, b) IN ((1, 2), (3, 4))`.
 fn rewrite_in(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
-    let Expr::InList {
-        expr: inner,
-        list,
-        negated,
-    } = expr
-    else {
+    let Expr::InList { expr: inner, list, negated } = expr else {
         return Ok(());
     };
     let Expr::Tuple(_) = **inner else {
         return Ok(());
     };
     if list.len() > TUPLES_MAX {
-        return Err(SqlError::not_supported(format!(
-            "IN with more than {TUPLES_MAX} rows"
-        )));
+        return Err(SqlError::not_supported(format!("IN with more than {TUPLES_MAX} rows")));
     }
     let mut any: Option<Expr> = None;
     for row in list.iter_mut() {

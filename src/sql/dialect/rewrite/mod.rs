@@ -41,12 +41,8 @@ pub(crate) fn rewrite(
     context: &Context<'_>,
 ) -> Result<ColumnNames, SqlError> {
     tables::check(tree)?;
-    let mut rewriter = Rewriter {
-        items,
-        context,
-        names: ColumnNames::new(),
-        local: HashSet::new(),
-    };
+    let mut rewriter =
+        Rewriter { items, context, names: ColumnNames::new(), local: HashSet::new() };
     match VisitMut::visit(tree, &mut rewriter) {
         ControlFlow::Continue(()) => Ok(rewriter.names),
         ControlFlow::Break(error) => Err(error),
@@ -107,11 +103,7 @@ impl VisitorMut for Rewriter<'_> {
         let Value::Placeholder(name) = &value.value else {
             return ControlFlow::Continue(());
         };
-        to_flow(
-            self.context
-                .value(name)
-                .map(|known| value.value = names::literal(known)),
-        )
+        to_flow(self.context.value(name).map(|known| value.value = names::literal(known)))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -166,13 +158,7 @@ impl Rewriter<'_> {
 
     fn table(&mut self, table: &mut TableFactor) -> Result<(), SqlError> {
         match table {
-            TableFactor::Table {
-                name,
-                alias,
-                args,
-                index_hints,
-                ..
-            } => {
+            TableFactor::Table { name, alias, args, index_hints, .. } => {
                 index_hints.clear();
                 if let Some(alias) = alias {
                     lower_alias(alias);
@@ -212,10 +198,7 @@ impl Rewriter<'_> {
                 }
                 Ok(())
             }
-            TableFactor::NestedJoin {
-                alias: None,
-                table_with_joins,
-            } => {
+            TableFactor::NestedJoin { alias: None, table_with_joins } => {
                 for join in &mut table_with_joins.joins {
                     lower_join(&mut join.join_operator);
                 }

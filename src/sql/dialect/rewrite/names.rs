@@ -46,10 +46,7 @@ pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnN
         .get(&select.select_token.0.span.start.column)
         .filter(|written| written.len() == select.projection.len());
     let is_star = |item: &SelectItem| {
-        matches!(
-            item,
-            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
-        )
+        matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
     };
     let all = select.projection.iter().any(is_star);
     let mut taken = HashSet::new();
@@ -76,10 +73,7 @@ pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnN
         if !taken.insert(internal.clone()) || (is_column && all) {
             internal = format!("{internal}{MARK}{at}");
         }
-        *item = SelectItem::ExprWithAlias {
-            expr: take(expr),
-            alias: ident(internal.as_str()),
-        };
+        *item = SelectItem::ExprWithAlias { expr: take(expr), alias: ident(internal.as_str()) };
         names.entry(internal).or_insert(name);
     }
 }

@@ -138,18 +138,16 @@ fn roll_up(group_by: &mut GroupByExpr) -> Result<(), SqlError> {
     };
     match modifiers.as_slice() {
         [] => Ok(()),
-        [GroupByWithModifier::Rollup] if expressions.len() > ROLLUP_MAX => Err(
-            SqlError::not_supported(format!("WITH ROLLUP of more than {ROLLUP_MAX} columns")),
-        ),
+        [GroupByWithModifier::Rollup] if expressions.len() > ROLLUP_MAX => {
+            Err(SqlError::not_supported(format!("WITH ROLLUP of more than {ROLLUP_MAX} columns")))
+        }
         [GroupByWithModifier::Rollup] => {
             modifiers.clear();
             let sets = expressions.drain(..).map(|expr| vec![expr]).collect();
             expressions.push(Expr::Rollup(sets));
             Ok(())
         }
-        _ => Err(SqlError::not_supported(
-            "GROUP BY ... WITH anything but ROLLUP",
-        )),
+        _ => Err(SqlError::not_supported("GROUP BY ... WITH anything but ROLLUP")),
     }
 }
 
@@ -229,12 +227,7 @@ const KEPT: Value = Value::Placeholder(String::new());
 
 impl<'a> Loosen<'a> {
     fn new(grouped: &'a [Expr], aliases: &'a HashMap<String, Expr>) -> Self {
-        Self {
-            grouped,
-            aliases,
-            inside: 0,
-            kept: Vec::new(),
-        }
+        Self { grouped, aliases, inside: 0, kept: Vec::new() }
     }
 
     fn is_grouped(&self, expr: &Expr) -> bool {
@@ -272,8 +265,7 @@ impl VisitorMut for Loosen<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if self.inside == 0 && (is_aggregate_call(expr) || self.is_grouped(expr)) {
-            self.kept
-                .push(std::mem::replace(expr, Expr::Value(KEPT.into())));
+            self.kept.push(std::mem::replace(expr, Expr::Value(KEPT.into())));
         }
         ControlFlow::Continue(())
     }

@@ -18,11 +18,7 @@ fn made(text: &str) -> Result<String, SqlError> {
     let mut session = Session::new(7, "me@here", false);
     session.set_own("x", Literal::Int(-7))?;
     session.set("sql_mode", Some("A".into()))?;
-    let values = [
-        Literal::Int(5),
-        Literal::Text("a'b\\\n".into()),
-        Literal::Float(2.0),
-    ];
+    let values = [Literal::Int(5), Literal::Text("a'b\\\n".into()), Literal::Float(2.0)];
     let context = Context::new(&session, &settings, Some(&values));
     let mut query = query(text)?;
     rewrite(&mut *query, &Items::new(), &context)?;

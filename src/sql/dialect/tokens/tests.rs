@@ -10,10 +10,7 @@ fn read(text: &str) -> Tokens<'_> {
 fn left(text: &str) -> String {
     let tokens = read(text).tokens.into_iter();
     let tokens = tokens.filter(|token| !matches!(token.token, Token::Whitespace(_)));
-    tokens
-        .map(|token| token.token.to_string())
-        .collect::<Vec<_>>()
-        .join(" ")
+    tokens.map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -51,12 +48,9 @@ fn items_are_kept_as_they_were_written() {
 
 #[test]
 fn what_is_too_deep_is_refused() {
-    for (piece, what) in [
-        ("(", "nested"),
-        ("1+", "operators"),
-        ("NOT ", "operators"),
-        ("- ", "operators"),
-    ] {
+    for (piece, what) in
+        [("(", "nested"), ("1+", "operators"), ("NOT ", "operators"), ("- ", "operators")]
+    {
         let text = format!("SELECT {}1", piece.repeat(100_000));
         let error = Tokens::read(&text, Mode::default()).expect_err("too deep");
         assert!(error.message.contains(what), "{}", error.message);

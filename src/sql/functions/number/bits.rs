@@ -12,10 +12,7 @@ pub(super) fn word(of: &Value<'_>) -> u64 {
 
 /// A shift; by 64 or more the result is 0.
 pub(super) fn shift(value: u64, by: u64, how: fn(u64, u32) -> Option<u64>) -> u64 {
-    u32::try_from(by)
-        .ok()
-        .and_then(|by| how(value, by))
-        .unwrap_or(0)
+    u32::try_from(by).ok().and_then(|by| how(value, by)).unwrap_or(0)
 }
 
 /// CONV: converts an integer from one base to another.

@@ -41,9 +41,9 @@ pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Option<Value<'a
         Some((value, scale)) => {
             let kept = match rounding {
                 Rounding::Nearest => rescale(value, scale, wanted),
-                Rounding::Down => 10_i128
-                    .checked_pow(u32::from(scale.abs_diff(wanted)))
-                    .map(|by| value / by),
+                Rounding::Down => {
+                    10_i128.checked_pow(u32::from(scale.abs_diff(wanted))).map(|by| value / by)
+                }
             };
             // Dropped digits before the point become zeros.
             let kept = kept.and_then(|kept| rescale(kept, wanted, wanted.max(0)));

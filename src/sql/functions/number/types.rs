@@ -12,10 +12,7 @@ pub(super) fn is_number(given: &DataType) -> bool {
 
 fn is_whole(given: &DataType) -> bool {
     given.is_integer()
-        || matches!(
-            given,
-            DataType::Boolean | DataType::Timestamp(..) | DataType::Date32
-        )
+        || matches!(given, DataType::Boolean | DataType::Timestamp(..) | DataType::Date32)
 }
 
 /// Precision and scale; `None` for types calculated as doubles.
@@ -75,9 +72,7 @@ pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
     let Some(digits) = digits else {
         return DataType::Float64;
     };
-    let whole = digits
-        .iter()
-        .map(|(all, after)| i16::from(*all) - i16::from(*after));
+    let whole = digits.iter().map(|(all, after)| i16::from(*all) - i16::from(*after));
     let scale = digits.iter().map(|(_, after)| *after).max().unwrap_or(0);
     let all = whole.max().unwrap_or(0) + i16::from(scale);
     DataType::Decimal128(u8::try_from(all).unwrap_or(38).min(38), scale)

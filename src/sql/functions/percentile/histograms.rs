@@ -39,12 +39,7 @@ pub(super) struct Histograms {
 
 impl Histograms {
     pub(super) fn new(buckets: BucketLayout, wanted: Wanted) -> Self {
-        Self {
-            all: Histogram::new(),
-            wanted,
-            buckets,
-            bits: LOG_LINEAR_BITS,
-        }
+        Self { all: Histogram::new(), wanted, buckets, bits: LOG_LINEAR_BITS }
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<()> {
@@ -135,12 +130,7 @@ enum Group {
 
 impl Groups {
     pub(super) fn new(buckets: BucketLayout, wanted: Wanted) -> Self {
-        Self {
-            buckets,
-            wanted,
-            groups: Vec::new(),
-            bytes: 0,
-        }
+        Self { buckets, wanted, groups: Vec::new(), bytes: 0 }
     }
 
     fn add(&mut self, group: usize, bytes: &[u8]) -> Result<()> {
@@ -277,11 +267,7 @@ mod tests {
             let bits = [4, 6][random.random_range(0..2)];
             let bytes = histogram::encode(&times, &BucketLayout::LogLinear, bits);
             let bytes = Some(bytes).filter(|_| random.random_bool(0.9));
-            (
-                random.random_range(0..GROUPS),
-                bytes,
-                random.random_bool(0.8),
-            )
+            (random.random_range(0..GROUPS), bytes, random.random_bool(0.8))
         });
         rows.collect()
     }
@@ -302,9 +288,8 @@ mod tests {
             let wanted = [Wanted::Part(0.95), Wanted::Apdex(500_000)][round % 2];
             let new = || Groups::new(BucketLayout::LogLinear, wanted);
             let (mut merged, mut parts) = (new(), [new(), new()]);
-            let mut alone: Vec<_> = (0..GROUPS)
-                .map(|_| Histograms::new(BucketLayout::LogLinear, wanted))
-                .collect();
+            let mut alone: Vec<_> =
+                (0..GROUPS).map(|_| Histograms::new(BucketLayout::LogLinear, wanted)).collect();
             for step in 0..4 {
                 let count = random.random_range(0..60);
                 let rows = rows(&mut random, count);
@@ -319,18 +304,16 @@ mod tests {
                     merged.merge_batch(&states, &groups, GROUPS).unwrap();
                 } else {
                     let part = &mut parts[step % 2];
-                    part.update_batch(&[values], &groups, Some(&wanted), GROUPS)
-                        .unwrap();
+                    part.update_batch(&[values], &groups, Some(&wanted), GROUPS).unwrap();
                 }
             }
             for part in &mut parts {
                 part.groups.resize_with(GROUPS, Group::default);
                 // In two portions, as a sorted aggregation takes them.
                 let first = random.random_range(0..=GROUPS);
-                for (emit, groups) in [
-                    (EmitTo::First(first), 0..first),
-                    (EmitTo::All, first..GROUPS),
-                ] {
+                for (emit, groups) in
+                    [(EmitTo::First(first), 0..first), (EmitTo::All, first..GROUPS)]
+                {
                     let states = part.state(emit).unwrap();
                     let groups: Vec<usize> = groups.collect();
                     merged.merge_batch(&states, &groups, GROUPS).unwrap();
@@ -339,10 +322,8 @@ mod tests {
             }
             merged.groups.resize_with(GROUPS, Group::default);
             let found = merged.evaluate(EmitTo::All).unwrap();
-            let found: Vec<_> = found
-                .as_primitive::<datafusion::arrow::datatypes::Float64Type>()
-                .iter()
-                .collect();
+            let found: Vec<_> =
+                found.as_primitive::<datafusion::arrow::datatypes::Float64Type>().iter().collect();
             let expected: Vec<_> = alone.iter().map(Histograms::answer).collect();
             assert_eq!(found, expected, "round {round}");
         }
@@ -367,14 +348,8 @@ mod tests {
         let rows = rows(&mut random, 10_000);
         let (values, ..) = arrays(&rows);
         let each: Vec<usize> = (0..rows.len()).collect();
-        let stored: usize = rows
-            .iter()
-            .flat_map(|(_, bytes, _)| bytes)
-            .map(Vec::len)
-            .sum();
-        groups
-            .update_batch(&[values], &each, None, rows.len())
-            .unwrap();
+        let stored: usize = rows.iter().flat_map(|(_, bytes, _)| bytes).map(Vec::len).sum();
+        groups.update_batch(&[values], &each, None, rows.len()).unwrap();
         let beside = groups.size() - stored;
         assert!(beside < 64 * rows.len(), "{beside}");
         let error = groups.update_batch(

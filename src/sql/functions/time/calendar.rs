@@ -20,10 +20,7 @@ pub(super) fn week(date: NaiveDate, mode: i64) -> (i32, i64) {
     };
     // The day whose year is that of the week: the first, or the middle one.
     let days = if full { 0 } else { 3 } - i64::from(weekday);
-    let by = |days| {
-        date.checked_add_signed(TimeDelta::days(days))
-            .unwrap_or(date)
-    };
+    let by = |days| date.checked_add_signed(TimeDelta::days(days)).unwrap_or(date);
     let number = |day: NaiveDate| i64::from(day.ordinal0()) / 7 + 1;
     let decisive = by(days);
     match decisive.year() {

@@ -32,14 +32,8 @@ pub(crate) fn shown(micros: i64, name: &str) -> Option<i64> {
 pub(super) fn unix(shown: i64, name: &str) -> Option<i64> {
     let at = date_time(shown)?;
     let offset = match name.eq_ignore_ascii_case("SYSTEM") {
-        true => chrono::Local
-            .offset_from_local_datetime(&at)
-            .earliest()?
-            .fix(),
-        false => zone(name)?
-            .offset_from_local_datetime(&at)
-            .earliest()?
-            .fix(),
+        true => chrono::Local.offset_from_local_datetime(&at).earliest()?.fix(),
+        false => zone(name)?.offset_from_local_datetime(&at).earliest()?.fix(),
     };
     shown.checked_sub(i64::from(offset.local_minus_utc()) * SECOND)
 }

@@ -112,10 +112,7 @@ pub(crate) struct Builder {
 impl Builder {
     /// For arrays of this type, one that functions return.
     pub(crate) fn new(data_type: &DataType) -> Self {
-        Self {
-            data_type: data_type.clone(),
-            array: make_builder(data_type, 0),
-        }
+        Self { data_type: data_type.clone(), array: make_builder(data_type, 0) }
     }
 
     /// Adds a value, converted to the type of the array.
@@ -156,9 +153,7 @@ impl Builder {
             }
             DataType::Timestamp(..) => self.number::<TimestampMicrosecondType>(value.micros()),
             DataType::Date32 => {
-                let days = value
-                    .micros()
-                    .map(|micros| micros.div_euclid(86_400_000_000));
+                let days = value.micros().map(|micros| micros.div_euclid(86_400_000_000));
                 self.number::<Date32Type>(days.and_then(|days| i32::try_from(days).ok()));
             }
             _ => self.of::<NullBuilder>().append_null(),

@@ -48,11 +48,7 @@ pub(crate) fn parse_datetime(text: &str) -> Option<i64> {
     if known == 6
         && let Some(fraction) = rest.strip_prefix('.')
     {
-        let digits: String = fraction
-            .chars()
-            .take_while(char::is_ascii_digit)
-            .take(6)
-            .collect();
+        let digits: String = fraction.chars().take_while(char::is_ascii_digit).take(6).collect();
         micros = format!("{digits:0<6}").parse().unwrap_or(0);
     }
     let date = NaiveDate::from_ymd_opt(i32::try_from(parts[0]).ok()?, parts[1], parts[2])?;
@@ -83,15 +79,9 @@ mod tests {
 
     #[test]
     fn moments() {
-        let moment = |text| {
-            Value::Datetime(parse_datetime(text).expect("a moment"))
-                .to_text()
-                .into_owned()
-        };
-        assert_eq!(
-            moment("2026-11-21 10:00:01.5"),
-            "2026-11-21 10:00:01.500000"
-        );
+        let moment =
+            |text| Value::Datetime(parse_datetime(text).expect("a moment")).to_text().into_owned();
+        assert_eq!(moment("2026-11-21 10:00:01.5"), "2026-11-21 10:00:01.500000");
         assert_eq!(moment("2026-11-21T10:00"), "2026-11-21 10:00:00");
         assert_eq!(moment("20261121"), "2026-11-21 00:00:00");
         assert_eq!(moment("26-1-2"), "2026-01-02 00:00:00");

@@ -78,9 +78,8 @@ fn six_digits(value: f64) -> f64 {
 }
 
 /// Powers of ten in the range printed without an exponent, each adding a digit before the point.
-const POWERS: [f64; 14] = [
-    1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8,
-];
+const POWERS: [f64; 14] =
+    [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];
 /// Powers of ten.
 const TENS: [u64; SIX_DIGITS + 1] = {
     let mut powers = [1; SIX_DIGITS + 1];
@@ -129,11 +128,7 @@ impl<'a> Prefix<'a> {
                 end = digits(power);
             }
         }
-        Self {
-            all: &text[..end],
-            whole: &text[..whole],
-            fraction: &text[point..fraction],
-        }
+        Self { all: &text[..end], whole: &text[..whole], fraction: &text[point..fraction] }
     }
 
     /// Converts to a double, 0 if there is no number.
@@ -209,9 +204,7 @@ mod tests {
             if !(1e-6..1e9).contains(&value.abs()) {
                 continue;
             }
-            let long: f64 = format!("{:.5e}", f64::from(value))
-                .parse()
-                .expect("a number");
+            let long: f64 = format!("{:.5e}", f64::from(value)).parse().expect("a number");
             let long = text_of(|to| put_double(to, long));
             assert_eq!(text_of(|to| put_float(to, value)), long, "{value:e}");
         }

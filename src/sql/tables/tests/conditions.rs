@@ -11,19 +11,10 @@ struct Ground {
     texts: &'static [(&'static str, &'static [&'static str])],
 }
 
-const HOSTS: &[&str] = &[
-    "web-004.fra1.dc.example.net",
-    "web-001.fra1.dc.example.net",
-    "web",
-    "",
-];
+const HOSTS: &[&str] = &["web-004.fra1.dc.example.net", "web-001.fra1.dc.example.net", "web", ""];
 
-const SERVERS: &[&str] = &[
-    "www.shop.example.com",
-    "blog.shop.example.com",
-    "shop.example.com",
-    "x",
-];
+const SERVERS: &[&str] =
+    &["www.shop.example.com", "blog.shop.example.com", "shop.example.com", "x"];
 
 const SCHEMAS: &[&str] = &["https", "http", "ftp"];
 
@@ -55,11 +46,7 @@ const GROUNDS: [Ground; 5] = [
     },
     Ground {
         table: "timer",
-        ints: &[
-            ("id", 750, 1_850),
-            ("request_id", 250, 610),
-            ("hit_count", 0, 4),
-        ],
+        ints: &[("id", 750, 1_850), ("request_id", 250, 610), ("hit_count", 0, 4)],
         floats: &[("value", 0.01)],
         texts: &[],
     },
@@ -67,10 +54,7 @@ const GROUNDS: [Ground; 5] = [
         table: "timertag",
         ints: &[("timer_id", 750, 1_850), ("tag_id", 0, 60)],
         floats: &[],
-        texts: &[(
-            "value",
-            &["mysql", "www", "db-01", "memcache", "server-0001"],
-        )],
+        texts: &[("value", &["mysql", "www", "db-01", "memcache", "server-0001"])],
     },
     Ground {
         table: "tag",
@@ -82,10 +66,7 @@ const GROUNDS: [Ground; 5] = [
         table: "request_tag",
         ints: &[("request_id", 250, 610)],
         floats: &[],
-        texts: &[
-            ("name", &["env", "release"]),
-            ("value", &["staging", "production", "p"]),
-        ],
+        texts: &[("name", &["env", "release"]), ("value", &["staging", "production", "p"])],
     },
 ];
 
@@ -145,9 +126,8 @@ fn conditions_in_the_scan_are_those_above_it() {
         let mut found = 0;
         for round in 0..100 {
             let ground = &GROUNDS[round % GROUNDS.len()];
-            let conditions: Vec<String> = (0..1 + dice.index(3))
-                .map(|_| condition(&mut dice, ground))
-                .collect();
+            let conditions: Vec<String> =
+                (0..1 + dice.index(3)).map(|_| condition(&mut dice, ground)).collect();
             let all = conditions.join(" AND ");
             let table = ground.table;
             let pushed = asked.lines(&format!("SELECT * FROM {table} WHERE {all}"));
@@ -155,11 +135,7 @@ fn conditions_in_the_scan_are_those_above_it() {
                 format!("SELECT * FROM {table} WHERE CASE WHEN {all} THEN 1 ELSE 0 END = 1");
             assert_eq!(pushed, asked.lines(&above), "{table} WHERE {all}");
             let count = asked.lines(&format!("SELECT count(*) FROM {table} WHERE {all}"));
-            assert_eq!(
-                count,
-                [format!("| {} |", pushed.len())],
-                "{table} WHERE {all}"
-            );
+            assert_eq!(count, [format!("| {} |", pushed.len())], "{table} WHERE {all}");
             found += usize::from(!pushed.is_empty());
         }
         assert!(found > 30, "{found}");

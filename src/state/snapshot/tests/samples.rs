@@ -40,11 +40,7 @@ fn samples_of_functions_come_back() {
                 let request = segment.request(sample);
                 let texts = (segment.symbol(sample), segment.caller(sample));
                 let time = request.run.time_us(sample.elapsed);
-                format!(
-                    "{id} {time} {:?} {:?} {texts:?} {sample:?}",
-                    request.key(),
-                    request.path
-                )
+                format!("{id} {time} {:?} {:?} {texts:?} {sample:?}", request.key(), request.path)
             })
         });
         of.collect::<Vec<_>>()

@@ -8,17 +8,12 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
     use Measure::{Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic};
     let of_timers = level == 2;
     let mut form = serde_json::Map::new();
-    form.insert(
-        "level".into(),
-        ["packet", "request", "timer"][level as usize].into(),
-    );
+    form.insert("level".into(), ["packet", "request", "timer"][level as usize].into());
     let mut keys = Vec::new();
     let mut key_forms: Vec<serde_json::Value> = Vec::new();
     if level > 0 {
-        let mut sources: Vec<(String, Source)> = FIELDS
-            .iter()
-            .map(|f| (f.v1_name().to_owned(), Source::Field(*f)))
-            .collect();
+        let mut sources: Vec<(String, Source)> =
+            FIELDS.iter().map(|f| (f.v1_name().to_owned(), Source::Field(*f))).collect();
         let request_tags = REQUEST_TAGS.iter();
         sources
             .extend(request_tags.map(|t| (format!("+{t}"), Source::RequestTag((*t).to_owned()))));
@@ -27,11 +22,7 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
             sources
                 .extend(timer_tags.map(|t| (format!("@{t}"), Source::TimerTag((*t).to_owned()))));
         }
-        let count = if dice.once_in(8) {
-            dice.within(1, 12)
-        } else {
-            dice.within(1, 3)
-        };
+        let count = if dice.once_in(8) { dice.within(1, 12) } else { dice.within(1, 3) };
         for _ in 0..count.min(sources.len() as u64) {
             let at = dice.below(sources.len() as u64) as usize;
             let (text, source) = sources.remove(at);
@@ -53,18 +44,10 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
                     table["occurrence"] = "last".into();
                 }
                 key_forms.push(table);
-                keys.push(Key {
-                    source,
-                    last,
-                    missing,
-                });
+                keys.push(Key { source, last, missing });
             } else {
                 key_forms.push(text.into());
-                keys.push(Key {
-                    source,
-                    last: false,
-                    missing,
-                });
+                keys.push(Key { source, last: false, missing });
             }
         }
         form.insert("keys".into(), key_forms.into());
@@ -136,14 +119,8 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
     if dice.once_in(8) {
         let of_status = |how| Filter::Of(Source::Field(Status), how);
         match dice.once_in(2) {
-            true => filter(
-                "status=5*".into(),
-                of_status(Comparison::Begins("5".to_owned())),
-            ),
-            false => filter(
-                "status!=200".into(),
-                of_status(Comparison::IsNot("200".to_owned())),
-            ),
+            true => filter("status=5*".into(), of_status(Comparison::Begins("5".to_owned()))),
+            false => filter("status!=200".into(), of_status(Comparison::IsNot("200".to_owned()))),
         }
     }
     if !texts.is_empty() {
@@ -151,9 +128,7 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
     }
     let percentiles = some_percentiles(dice, 0);
     if !percentiles.is_empty() {
-        let numbers = percentiles
-            .iter()
-            .map(|p| p.parse::<f64>().expect("a number"));
+        let numbers = percentiles.iter().map(|p| p.parse::<f64>().expect("a number"));
         form.insert("percentiles".into(), numbers.collect::<Vec<_>>().into());
     }
     let mut window_ms = settings.history_ms;
@@ -165,10 +140,7 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
     let mut layout = Layout::LogLinear;
     match dice.below(4) {
         0 => {
-            layout = Layout::Linear {
-                max_us: 5_000_000,
-                size: 50,
-            };
+            layout = Layout::Linear { max_us: 5_000_000, size: 50 };
             form.insert("histogram".into(), "linear=5:50".into());
         }
         1 => {
@@ -187,14 +159,7 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
     if of_timers {
         columns.extend(counted("hit", Hits, false));
         let total = "timer_value".to_owned();
-        columns.extend(three(
-            total,
-            "timer_value",
-            Cell::Seconds(Time),
-            Time,
-            1e6,
-            false,
-        ));
+        columns.extend(three(total, "timer_value", Cell::Seconds(Time), Time, 1e6, false));
         columns.push(column("timer_value_min", Cell::Min));
         columns.push(column("timer_value_max", Cell::Max));
         columns.push(column("timer_median", Cell::Quantile(0)));
@@ -211,14 +176,7 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
         cpu(&mut columns);
         for (name, measure) in [("traffic", Traffic), ("memory_footprint", Memory)] {
             let total = format!("{name}_total");
-            columns.extend(three(
-                total,
-                name,
-                Cell::Whole(measure),
-                measure,
-                1.0,
-                false,
-            ));
+            columns.extend(three(total, name, Cell::Whole(measure), measure, 1.0, false));
         }
         columns.push(column("memory_peak_max", Cell::PeakMax));
     }

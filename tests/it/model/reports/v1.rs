@@ -11,10 +11,7 @@ fn base_kind(number: usize) -> (&'static [Field], &'static [Result<usize, &'stat
         4 => (&[Server, Script], &[Ok(0), Err("/"), Ok(1)]),
         5 => (&[Host, Script], &[Ok(0), Err("/"), Ok(1)]),
         6 => (&[Host, Server], &[Ok(0), Err("/"), Ok(1)]),
-        7 => (
-            &[Host, Server, Script],
-            &[Ok(0), Err(":"), Ok(1), Err("/"), Ok(2)],
-        ),
+        7 => (&[Host, Server, Script], &[Ok(0), Err(":"), Ok(1), Err("/"), Ok(2)]),
         8 => (&[Status], &[Ok(0)]),
         9 => (&[Script, Status], &[Ok(1), Err(":"), Ok(0)]),
         10 => (&[Server, Status], &[Ok(1), Ok(0)]),
@@ -24,14 +21,8 @@ fn base_kind(number: usize) -> (&'static [Field], &'static [Result<usize, &'stat
         14 => (&[Script, Schema], &[Ok(1), Err(":"), Ok(0)]),
         15 => (&[Server, Schema], &[Ok(1), Err(":"), Ok(0)]),
         16 => (&[Host, Schema], &[Ok(1), Err(":"), Ok(0)]),
-        17 => (
-            &[Host, Script, Schema],
-            &[Ok(2), Err("/"), Ok(0), Err("/"), Ok(1)],
-        ),
-        _ => (
-            &[Host, Status, Schema],
-            &[Ok(1), Err(":"), Ok(2), Err("/"), Ok(0)],
-        ),
+        17 => (&[Host, Script, Schema], &[Ok(2), Err("/"), Ok(0), Err("/"), Ok(1)]),
+        _ => (&[Host, Status, Schema], &[Ok(1), Err(":"), Ok(2), Err("/"), Ok(0)]),
     }
 }
 
@@ -68,11 +59,7 @@ fn v1_conditions(dice: &mut Dice) -> (String, Vec<Filter>, Option<u64>) {
     }
     if dice.once_in(4) {
         // Never below the minimum, which is an error.
-        let (text, us) = if filters.is_empty() {
-            *dice.pick(&TIMES)
-        } else {
-            ("10", 10_000_000)
-        };
+        let (text, us) = if filters.is_empty() { *dice.pick(&TIMES) } else { ("10", 10_000_000) };
         texts.push(format!("max_time={text}"));
         filters.push(Filter::Below(us + 1));
     }
@@ -116,15 +103,7 @@ fn v1_comment(kind: &str, view: bool, params: &str, conditions: &str, pct: &[&st
 
 /// `info` (0) or a base report, plain: as they are there from the start.
 pub(in crate::model) fn built_in(number: usize, settings: &Settings) -> Report {
-    let mut report = base(
-        number,
-        String::new(),
-        Vec::new(),
-        None,
-        Vec::new(),
-        false,
-        settings,
-    );
+    let mut report = base(number, String::new(), Vec::new(), None, Vec::new(), false, settings);
     report.name = match number {
         0 => "info".to_owned(),
         number => BASE_TABLES[number - 1].to_owned(),
@@ -192,43 +171,22 @@ fn base(
 pub(super) fn any_base(dice: &mut Dice, settings: &Settings) -> Report {
     let (conditions, filters, range) = v1_conditions(dice);
     let view = dice.once_in(4);
-    let percentiles = if view {
-        Vec::new()
-    } else {
-        some_percentiles(dice, 0)
-    };
+    let percentiles = if view { Vec::new() } else { some_percentiles(dice, 0) };
     let number = dice.below(19) as usize;
-    base(
-        number,
-        conditions,
-        filters,
-        range,
-        percentiles,
-        view,
-        settings,
-    )
+    base(number, conditions, filters, range, percentiles, view, settings)
 }
 
 /// Any of the nine timer-tag kinds and the six request-tag kinds.
 pub(super) fn any_tag(dice: &mut Dice, settings: &Settings) -> Report {
     let of_timers = !dice.once_in(3);
-    tag(
-        dice.below(if of_timers { 9 } else { 6 }),
-        of_timers,
-        dice,
-        settings,
-    )
+    tag(dice.below(if of_timers { 9 } else { 6 }), of_timers, dice, settings)
 }
 
 /// Spec 5.2 and 5.4. `form`: info, report or report2 in threes; one, two or N tags in each.
 fn tag(form: u64, of_timers: bool, dice: &mut Dice, settings: &Settings) -> Report {
     let (conditions, filters, range) = v1_conditions(dice);
     let view = dice.once_in(5);
-    let percentiles = if view {
-        Vec::new()
-    } else {
-        some_percentiles(dice, 0)
-    };
+    let percentiles = if view { Vec::new() } else { some_percentiles(dice, 0) };
     let (shape, many) = (form / 3, form % 3);
     let tags = match many {
         0 => 1,
@@ -332,7 +290,5 @@ pub(in crate::model) fn every_tag_kind(dice: &mut Dice, settings: &Settings) -> 
     let timers = (0..9).map(|form| (form, true));
     let requests = (0..6).map(|form| (form, false));
     let all: Vec<_> = timers.chain(requests).collect();
-    all.into_iter()
-        .map(|(form, of_timers)| tag(form, of_timers, dice, settings))
-        .collect()
+    all.into_iter().map(|(form, of_timers)| tag(form, of_timers, dice, settings)).collect()
 }

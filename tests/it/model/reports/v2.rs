@@ -3,17 +3,9 @@
 use super::*;
 
 pub(super) fn some_hv(dice: &mut Dice) -> (String, Layout) {
-    let (min_ms, max_ms, buckets) = *dice.pick(&[
-        (0, 1000, 100),
-        (0, 60_000, 32_768),
-        (100, 5000, 250),
-        (0, 10_000, 7),
-    ]);
-    let layout = Layout::V2 {
-        min_ms,
-        max_ms,
-        buckets,
-    };
+    let (min_ms, max_ms, buckets) =
+        *dice.pick(&[(0, 1000, 100), (0, 60_000, 32_768), (100, 5000, 250), (0, 10_000, 7)]);
+    let layout = Layout::V2 { min_ms, max_ms, buckets };
     (format!("hv={min_ms}:{max_ms}:{buckets}"), layout)
 }
 
@@ -32,10 +24,8 @@ pub(super) fn any_v2(kind: u64, dice: &mut Dice, settings: &Settings) -> Report 
     let mut keys = Vec::new();
     let mut key_texts = Vec::new();
     if kind > 0 {
-        let mut sources: Vec<(String, Source)> = FIELDS
-            .iter()
-            .map(|f| (format!("~{}", f.v2_name()), Source::Field(*f)))
-            .collect();
+        let mut sources: Vec<(String, Source)> =
+            FIELDS.iter().map(|f| (format!("~{}", f.v2_name()), Source::Field(*f))).collect();
         let request_tags = REQUEST_TAGS.iter();
         sources
             .extend(request_tags.map(|t| (format!("+{t}"), Source::RequestTag((*t).to_owned()))));
@@ -56,11 +46,7 @@ pub(super) fn any_v2(kind: u64, dice: &mut Dice, settings: &Settings) -> Report 
                 _ => Missing::SkipEmpty,
             };
             key_texts.push(text);
-            keys.push(Key {
-                source,
-                last: false,
-                missing,
-            });
+            keys.push(Key { source, last: false, missing });
         }
     }
     let (mut histogram, mut layout, mut percentiles) =
@@ -97,10 +83,7 @@ pub(super) fn any_v2(kind: u64, dice: &mut Dice, settings: &Settings) -> Report 
             _ => ("~status", Status, "200"),
         };
         filter_texts.push(format!("{name}={value}"));
-        filters.push(Filter::Of(
-            Source::Field(source),
-            Comparison::Is(value.to_owned()),
-        ));
+        filters.push(Filter::Of(Source::Field(source), Comparison::Is(value.to_owned())));
     }
     if dice.once_in(5) {
         let (name, value) = (*dice.pick(&REQUEST_TAGS), *dice.pick(&VALUES));
@@ -113,10 +96,8 @@ pub(super) fn any_v2(kind: u64, dice: &mut Dice, settings: &Settings) -> Report 
     if of_timers && dice.once_in(4) {
         let (name, value) = (*dice.pick(&["group", "op", "env"]), *dice.pick(&VALUES));
         filter_texts.push(format!("@{name}={value}"));
-        filters.push(Filter::Of(
-            Source::TimerTag(name.to_owned()),
-            Comparison::Is(value.to_owned()),
-        ));
+        filters
+            .push(Filter::Of(Source::TimerTag(name.to_owned()), Comparison::Is(value.to_owned())));
     }
     if filter_texts.is_empty() {
         filter_texts.push("no_filters".to_owned());

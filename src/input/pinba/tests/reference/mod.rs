@@ -93,23 +93,12 @@ pub(in crate::input::pinba) fn decode_with<R: Rewrite>(
         }
         Err(reason) => {
             assert_eq!(counts.datagrams_invalid_by(reason), 1);
-            assert_eq!(
-                counts.requests_decoded, 0,
-                "a refused datagram counts no requests"
-            );
-            assert_eq!(
-                counts.repaired,
-                [0; Repair::COUNT],
-                "a refused datagram counts no mending"
-            );
+            assert_eq!(counts.requests_decoded, 0, "a refused datagram counts no requests");
+            assert_eq!(counts.repaired, [0; Repair::COUNT], "a refused datagram counts no mending");
             assert!(block.is_empty(), "a refused datagram leaves nothing behind");
         }
     }
-    Outcome {
-        result,
-        requests,
-        counts,
-    }
+    Outcome { result, requests, counts }
 }
 
 /// Fails with the packet in hexadecimal if the two disagree about it. Returns whether it was
@@ -130,14 +119,7 @@ pub(in crate::input::pinba) fn compare(
                 && (*reason == RejectReason::Lz4Header) == has_header
         }
         (Err(reason), Verdict::Refused(expected)) => reason == expected,
-        (
-            Ok(_),
-            Verdict::Taken {
-                requests,
-                refused,
-                repaired,
-            },
-        ) => {
+        (Ok(_), Verdict::Taken { requests, refused, repaired }) => {
             let mut invalid = [0; RejectReason::COUNT];
             for reason in refused {
                 invalid[*reason as usize] += 1;

@@ -15,11 +15,7 @@ pub(in crate::input::pinba) enum Verdict {
     /// A message of which nothing is accepted.
     Refused(RejectReason),
     /// These requests are accepted; the others are refused for these reasons.
-    Taken {
-        requests: Vec<Plain>,
-        refused: Vec<RejectReason>,
-        repaired: [u64; Repair::COUNT],
-    },
+    Taken { requests: Vec<Plain>, refused: Vec<RejectReason>, repaired: [u64; Repair::COUNT] },
 }
 
 pub(in crate::input::pinba) fn judge(
@@ -65,11 +61,7 @@ pub(in crate::input::pinba) fn judge(
     if requests.is_empty() {
         return Verdict::Refused(refused[0]);
     }
-    Verdict::Taken {
-        requests,
-        refused,
-        repaired,
-    }
+    Verdict::Taken { requests, refused, repaired }
 }
 
 fn timer_counts_agree(request: &model::NestedRequest) -> bool {
@@ -90,17 +82,10 @@ fn check(request: &model::NestedRequest) -> Result<(), RejectReason> {
         return Err(RejectReason::NoDictionary);
     }
     let indexes = request.tag_name.iter().chain(&request.tag_value);
-    if indexes
-        .copied()
-        .any(|index| index as usize >= request.dictionary.len())
-    {
+    if indexes.copied().any(|index| index as usize >= request.dictionary.len()) {
         return Err(RejectReason::RequestTagIndex);
     }
-    let pairs: u128 = request
-        .timer_tag_count
-        .iter()
-        .map(|count| u128::from(*count))
-        .sum();
+    let pairs: u128 = request.timer_tag_count.iter().map(|count| u128::from(*count)).sum();
     if pairs != request.timer_tag_name.len() as u128
         || pairs != request.timer_tag_value.len() as u128
     {
@@ -116,26 +101,12 @@ fn convert(
     repaired: &mut [u64; Repair::COUNT],
 ) -> Plain {
     let cap = limits.text_bytes;
-    let hostname = text(
-        request.hostname.as_ref().expect("required"),
-        cap,
-        Some(repaired),
-    );
-    let server_name = text(
-        request.server_name.as_ref().expect("required"),
-        cap,
-        Some(repaired),
-    );
+    let hostname = text(request.hostname.as_ref().expect("required"), cap, Some(repaired));
+    let server_name = text(request.server_name.as_ref().expect("required"), cap, Some(repaired));
     let script_cap = limits.script_name_bytes;
-    let script_name = text(
-        request.script_name.as_ref().expect("required"),
-        script_cap,
-        Some(repaired),
-    );
-    let schema = request
-        .schema
-        .as_ref()
-        .map(|schema| text(schema, cap, Some(repaired)));
+    let script_name =
+        text(request.script_name.as_ref().expect("required"), script_cap, Some(repaired));
+    let schema = request.schema.as_ref().map(|schema| text(schema, cap, Some(repaired)));
     let status = request.status.unwrap_or(0);
 
     let mut used = vec![false; request.dictionary.len()];
@@ -156,11 +127,7 @@ fn convert(
                     bytes += sent[0] + sent[1];
                     let mut word = |index: usize| {
                         let first = !std::mem::replace(&mut used[index], true);
-                        text(
-                            &request.dictionary[index],
-                            cap,
-                            first.then_some(&mut *repaired),
-                        )
+                        text(&request.dictionary[index], cap, first.then_some(&mut *repaired))
                     };
                     let tag = (word(name), word(value));
                     tags.push(tag);
@@ -187,12 +154,7 @@ fn convert(
             let times = [request.timer_value[timer], ru_utime, ru_stime].map(|t| time(t, repaired));
             let tags = tags_of(names, values, 8192, repaired);
             let tags_hash = hash(hasher, &tags);
-            timers.push(PlainTimer {
-                hit_count: *hit_count,
-                times,
-                tags,
-                tags_hash,
-            });
+            timers.push(PlainTimer { hit_count: *hit_count, times, tags, tags_hash });
         }
     }
 
@@ -223,10 +185,7 @@ fn convert(
 }
 
 fn hash(hasher: &Hasher, tags: &[PlainTag]) -> u64 {
-    hasher.hash_tags(
-        tags.iter()
-            .map(|(name, value)| (name.as_slice(), value.as_slice())),
-    )
+    hasher.hash_tags(tags.iter().map(|(name, value)| (name.as_slice(), value.as_slice())))
 }
 
 /// V9 to V17.

@@ -112,11 +112,7 @@ impl Floor {
                 .expect("the function is one of columns that there are"),
         };
         let condition = DynamicFilterPhysicalExpr::new(columns, number(true));
-        Self {
-            condition: Arc::new(condition),
-            first,
-            key: None,
-        }
+        Self { condition: Arc::new(condition), first, key: None }
     }
 
     fn raise(&mut self, key: Key) {
@@ -147,14 +143,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
         cost_max: usize,
         cost: C,
     ) -> Self {
-        Self {
-            order,
-            limit,
-            cost,
-            cost_max,
-            floor: Floor::new(order),
-            found: Vec::new(),
-        }
+        Self { order, limit, cost, cost_max, floor: Floor::new(order), found: Vec::new() }
     }
 
     /// Searches within the time limit; returns remarks on unreadable or unread data.
