@@ -75,7 +75,7 @@ pub struct Live {
 /// Runs once, at the turn of a minute, whose first unix second it gets.
 type AtTurn = Box<dyn FnOnce(&Live, u64) + Send>;
 
-/// What waits for it: see [`Live::on_minute`].
+/// The caller of [`Live::on_minute`] that waits, if there is one.
 #[derive(Default)]
 struct OnMinute(Mutex<Option<AtTurn>>);
 

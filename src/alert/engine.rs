@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::objective::{Budget, Count, Objective, verdict};
 use super::rule::{Rule, Truth, Window};
-use super::state::{Episode, Event, Moment, Phase, RowKey, RuleState};
+use super::state::{Episode, Event, Now, Phase, RowKey, RuleState};
 use super::windows::{ReportGain, Room, RowGain, Windows};
 use crate::report::row_key::{key_texts, push_key};
 
@@ -179,7 +179,7 @@ impl Engine {
             let is_covered = is_fed && now <= end_of_lost + gain.covered_secs.max(passed);
             let covered = if is_covered { gain.covered_secs.min(passed) } else { 0 };
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
-            let moment = Moment { unix, passed };
+            let time = Now { unix, passed };
             let mut events = Vec::new();
             for budget in budgets.iter_mut() {
                 (now - passed..now).for_each(|second| budget.pass(second + 1));
@@ -199,7 +199,7 @@ impl Engine {
                     };
                     is_paged |= truth == Truth::True;
                     let judged = [(&[][..], truth, value)];
-                    state.evaluate(rule, moment, &Window::default(), &judged, &mut events);
+                    state.evaluate(rule, time, &Window::default(), &judged, &mut events);
                     events.drain(..).for_each(|event| each(rule, &event));
                 }
             }
@@ -209,9 +209,9 @@ impl Engine {
                 if !windows.pass(covered, now.is_multiple_of(windows.step), room) {
                     continue;
                 }
-                let moment = Moment { unix, passed: windows.step };
+                let time = Now { unix, passed: windows.step };
                 windows.judge(rules, states, |at, state, window, judged| {
-                    state.evaluate(&rules[at], moment, window, judged, &mut events);
+                    state.evaluate(&rules[at], time, window, judged, &mut events);
                     events.drain(..).for_each(|event| each(&rules[at], &event));
                 });
             }

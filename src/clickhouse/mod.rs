@@ -30,7 +30,7 @@ pub(crate) static INSTRUMENTS: [&Instrument; 2] = [&shipper::SHIP, &server::ANSW
 /// Checks whether the secret and the certificates of a configuration can be used.
 ///
 /// # Errors
-/// What cannot.
+/// The reason why it cannot.
 pub fn check(config: &ClickHouseConfig) -> Result<(), String> {
     let is_configured = !config.url.is_empty();
     let server = is_configured.then(|| server::Server::of(config));

@@ -45,7 +45,7 @@ pub enum ShippedRows {
     Requests,
 }
 
-/// What a point of a sum counts.
+/// The meaning of a point of a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtlpTemporality {
     /// Since the start.

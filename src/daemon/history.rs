@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::config::{Config, KeptRequests, ShippedRows};
 use crate::delta::Second;
 use crate::history::import::Importer;
-use crate::history::{History, MinuteRows, Parts, Requests, Retention, ShipKinds, Store, Writer};
+use crate::history::{History, MinuteRollup, Parts, Requests, Retention, ShipKinds, Store, Writer};
 use crate::input::rewrite::RuleCounters;
 use crate::input::squid::Source;
 use crate::merger::SharedLive;
@@ -169,7 +169,7 @@ impl OpenHistory {
 
     /// The taker of each second's rows.
     pub(super) fn minute_rows(&self, config: &Config) -> Option<TakeRows> {
-        let mut minutes = MinuteRows::new(self.history.clone()?, config.reports.error_status);
+        let mut minutes = MinuteRollup::new(self.history.clone()?, config.reports.error_status);
         Some(Box::new(move |second: &Second, missed, read: ReadRows<'_>| {
             minutes.take_rows(second, missed, read);
         }))

@@ -14,7 +14,7 @@ use crate::pool::activities::ACTIVITY_ROW_BYTES;
 use crate::pool::dimensions::Origins;
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
-use crate::query::catalog::changes;
+use crate::query::catalog::report_set;
 use crate::query::status::Status;
 use crate::report::registry::time;
 use crate::state::{annotations, files, snapshot};
@@ -35,8 +35,8 @@ pub fn all() -> Vec<&'static Instrument> {
         &merger::EXPIRE_ROWS,
         &time::CLOSE_TICK,
         &time::EXPIRE_GROUPS,
-        &changes::BACK_FILL,
-        &changes::CHANGES,
+        &report_set::BACK_FILL,
+        &report_set::CHANGES,
         &delta::QUEUE,
         &delta::TAKE_SECOND,
         &series::READ,

@@ -9,7 +9,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::dice::Dice;
-use crate::history::{History, MinuteRows, Parts};
+use crate::history::{History, MinuteRollup, Parts};
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::squid::sums::Swaps;
@@ -157,7 +157,7 @@ struct World {
     fold: Fold,
     metrics: Metrics,
     history: History,
-    minute_rows: MinuteRows,
+    minute_rows: MinuteRollup,
     seen: Seen,
     expected: Gains,
     made: Vec<Made>,
@@ -225,7 +225,7 @@ impl World {
             series,
             fold,
             metrics,
-            minute_rows: MinuteRows::new(history.clone(), 500),
+            minute_rows: MinuteRollup::new(history.clone(), 500),
             history,
             seen: Seen::default(),
             expected: Gains::new(),

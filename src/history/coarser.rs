@@ -10,7 +10,7 @@ use super::pending::PendingWriter;
 use super::{Dataset, Gain, Resolution, Row};
 
 /// A piece with the sums of rows in a coarser resolution.
-pub(super) struct CoarserRows {
+pub(super) struct CoarserRollup {
     to: PendingWriter,
     resolution: Resolution,
     /// The sum of the current key and time.
@@ -18,7 +18,7 @@ pub(super) struct CoarserRows {
     written: Result<(), StoreError>,
 }
 
-impl CoarserRows {
+impl CoarserRollup {
     /// Writes rows of `resolution` to a piece.
     pub(super) fn new(to: PendingWriter, resolution: Resolution) -> Self {
         Self { to, resolution, row: None, written: Ok(()) }

@@ -171,7 +171,7 @@ impl Manifest {
         while let Some(line) = lines.next() {
             match checked(line) {
                 Some(line) => {
-                    manifest.apply(serde_json::from_slice(line).map_err(bad)?).map_err(damaged)?
+                    manifest.apply(serde_json::from_slice(line).map_err(bad)?).map_err(damaged)?;
                 }
                 None if lines.any(|line| checked(line).is_some()) => {
                     return Err(damaged(

@@ -19,9 +19,9 @@ use crate::report::totals::Totals;
 /// was stopped.
 const SECS_MAX: u64 = 3_600;
 
-/// Adds up the gains of rows.
+/// Rolls seconds up into the running minutes.
 #[derive(Debug)]
-pub struct MinuteRows {
+pub struct MinuteRollup {
     history: History,
     error_status: u32,
     swaps: Arc<Dataset>,
@@ -29,7 +29,7 @@ pub struct MinuteRows {
     datasets: HashMap<u64, Arc<Dataset>>,
 }
 
-impl MinuteRows {
+impl MinuteRollup {
     /// Adds to the memory of `history`. A status from `error_status` on is an
     /// error.
     #[must_use]

@@ -65,7 +65,7 @@ pub(crate) use self::dataset::digest;
 pub use self::dataset::{Coverage, Dataset};
 pub use self::disk::StoreError;
 pub use self::handle::{History, View};
-pub use self::minutes::MinuteRows;
+pub use self::minutes::MinuteRollup;
 pub use self::part::{Part, Parts, Section};
 pub use self::requests::Requests;
 pub use self::resolution::Resolution;

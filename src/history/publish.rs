@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::coarser::CoarserRows;
+use super::coarser::CoarserRollup;
 use super::disk::{READ_TRIES, StoreError, damaged, failed, unreadable};
 use super::merged::{Merged, Source};
 use super::parquet;
@@ -186,7 +186,7 @@ impl Store {
         let datasets = datasets(pieces.iter());
         let mut sums = None;
         if let Some(coarser) = resolution.coarser() {
-            sums = Some(CoarserRows::new(self.create_piece(coarser)?, coarser));
+            sums = Some(CoarserRollup::new(self.create_piece(coarser)?, coarser));
         }
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in &datasets {

@@ -1,18 +1,18 @@
 //! Tracks what ClickHouse has of this store, and keeps data until it has it.
 //!
 //! ```text
-//!   pieces, by number    7  8  9 | 10 11          a cut: of pieces below `below` the rows of minutes before `minute`;
+//!   pieces, by number    7  8  9 | 10 11          a position: of pieces below `below` the rows of minutes before `minute`;
 //!              10:01     x  x  . |  .  .          of those below `whole` all rows
 //!              10:02     .  x  x |  .  .
 //!   ---- minute: 10:03 ----------+
 //!              10:03     .  .  . |  .  .
 //! ```
 //!
-//! The rows of a cut that are not in the previous one are a shipment: the rows of each minute so
-//! far, summed by key. Later ones are in a later shipment, under another number. Pieces never
-//! change and each has a unique number, so both cuts define forever what a shipment contains, and
-//! it can be sent again after any failure. They are written to `cursor` before the first byte is
-//! sent, and again when everything is accepted.
+//! The rows up to a position that are not up to the previous one are a shipment: the rows of each
+//! minute so far, summed by key. Later ones are in a later shipment, under another number. Pieces
+//! never change and each has a unique number, so both positions define forever what a shipment
+//! contains, and it can be sent again after any failure. They are written to `cursor` before the
+//! first byte is sent, and again when everything is accepted.
 //!
 //! A piece published before it is shipped is hard-linked in the folder `unshipped`, so publishing
 //! never waits for ClickHouse. Retention removes those pieces like files, and counts what ClickHouse
@@ -36,7 +36,7 @@ use super::pending::PendingFile;
 use crate::instruments::Instrument;
 use crate::state::files;
 
-use self::shipment::Cut;
+use self::shipment::ShipPosition;
 pub use self::shipment::{Shipment, ShipmentRows, Unread};
 
 mod shipment;
@@ -90,10 +90,10 @@ struct Cursor {
     begin: u64,
     /// Files below this one are shipped.
     files: u64,
-    /// The cut that is shipped.
-    done: Cut,
-    /// The cut being shipped.
-    sending: Option<Cut>,
+    /// The position up to which rows are shipped.
+    done: ShipPosition,
+    /// The position up to which rows are being shipped.
+    sending: Option<ShipPosition>,
     /// The names it is shipped under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sending_as: Option<Identity>,
@@ -317,7 +317,7 @@ impl Shipping {
         inner.open_kept()?;
         let pieces = inner.pieces(&parts);
         let cursor = &inner.cursor;
-        if let Some(to) = cursor.sending.or_else(|| cut(&cursor.done, &pieces, now)) {
+        if let Some(to) = cursor.sending.or_else(|| next_position(&cursor.done, &pieces, now)) {
             let units = ShipmentRows::Pieces(cursor.done, to);
             return Ok(Some(Shipment::of(units, pieces.values())));
         }
@@ -488,10 +488,14 @@ impl Inner {
     }
 }
 
-/// The next cut beyond `done`, if there is anything to ship.
-fn cut(done: &Cut, pieces: &BTreeMap<u64, Arc<Part>>, now: u64) -> Option<Cut> {
+/// The next position beyond `done`, if there is anything to ship.
+fn next_position(
+    done: &ShipPosition,
+    pieces: &BTreeMap<u64, Arc<Part>>,
+    now: u64,
+) -> Option<ShipPosition> {
     let over = Resolution::Minute.begin(now.saturating_sub(FINAL_SECS));
-    let mut to = Cut { number: done.number + 1, minute: over.max(done.minute), ..*done };
+    let mut to = ShipPosition { number: done.number + 1, minute: over.max(done.minute), ..*done };
     let (mut bytes, mut more) = (0, false);
     for (place, (number, part)) in pieces.range(done.below..).enumerate() {
         bytes += part.bytes;

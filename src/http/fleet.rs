@@ -6,7 +6,7 @@
 
 use super::error::Problem;
 use super::params::Params;
-use super::span::Span;
+use super::time_range::Span;
 use crate::query::catalog::Catalog;
 use crate::query::question::{Fleet, When, Whose};
 

@@ -33,7 +33,7 @@ mod params;
 mod request_checks;
 mod routes;
 mod settings;
-mod span;
+mod time_range;
 
 #[cfg(test)]
 mod tests;

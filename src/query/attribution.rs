@@ -12,8 +12,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::answer::ReportAnswer;
 use super::error::QueryError;
-use super::read_model::ReportAnswer;
 use crate::report::layout::OTHER;
 use crate::value::{Unit, Value};
 

@@ -3,7 +3,7 @@
 //!
 //! A question takes the lock of [`Live`](crate::merger::Live) for reading, copies what it needs
 //! into its own table and releases it; formulas run later, without the lock. Changes to the set of
-//! reports are serialized here (`changes`); `status_tables` answers for the tables on the daemon
+//! reports are serialized here (`report_set`); `status_tables` answers for the tables on the daemon
 //! itself.
 
 use std::collections::HashMap;
@@ -11,15 +11,17 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::error::QueryError;
-use super::question::{ReportQuestion, RequestQuestion, Spans, When, Whose, shipped_until};
-use super::raw::RawReader;
-use super::read_model::{
-    Distribution, FollowStep, Followed, ReportAnswer, ReportSummary, RequestDetail, RequestPage,
-    RequestSearch, TimerGroups, TimerSearch,
+use super::answer::{
+    Distribution, Followed, ReportAnswer, ReportSummary, RequestDetail, RequestPage,
 };
+use super::error::QueryError;
+use super::question::{
+    FollowStep, ReportQuestion, RequestQuestion, RequestSearch, Spans, When, Whose, shipped_until,
+};
+use super::raw::RawReader;
 use super::status::Status;
 use super::tables::StatusTable;
+use super::timer_groups::{TimerGroups, TimerSearch};
 use crate::alert::Alerts;
 use crate::clock::Clock;
 use crate::history::import::Importer;
@@ -38,28 +40,27 @@ use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
 mod alerts;
-mod attributed;
-pub(crate) mod changes;
+mod changes;
+mod common_columns;
 mod many_calls;
 #[cfg_attr(not(feature = "sql"), path = "catalog/no_past.rs")]
 pub(crate) mod past;
-mod ranking;
+mod read_report;
 mod readings;
 mod reconfigure;
 mod releases;
-mod report_table;
-mod selected;
+pub(crate) mod report_set;
 mod status_tables;
 mod troubles;
 
-use changes::CHANGES;
 use past::refill::Refill;
 use readings::Readings;
+use report_set::CHANGES;
 
-pub use ranking::RANKED_ROWS_MAX;
+pub use common_columns::RANKED_ROWS_MAX;
+pub use read_report::SelectedRows;
 pub use readings::READINGS_BYTES_MAX;
 pub use reconfigure::Reconfigured;
-pub use selected::SelectedRows;
 
 /// Silence of the merger in milliseconds after which the daemon is not ready.
 const MERGER_SILENT_MS_MAX: u64 = 5_000;
@@ -88,7 +89,7 @@ pub struct Catalog {
     /// The last reading of each report, valid until something changes.
     readings: Mutex<Readings>,
     /// Rankings recently shown on pages.
-    rankings: Mutex<Vec<ranking::Ranked>>,
+    rankings: Mutex<Vec<common_columns::Ranked>>,
     /// The size of table `many_calls`.
     many_calls: Mutex<many_calls::Counted>,
     annotations: Annotations,

@@ -15,7 +15,7 @@ pub mod table;
 
 pub mod question;
 
-pub mod read_model;
+pub mod answer;
 
 pub mod attribution;
 
@@ -23,7 +23,7 @@ pub mod heatmap;
 
 pub mod raw;
 
-mod timer_groups;
+pub mod timer_groups;
 
 mod samples;
 

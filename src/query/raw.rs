@@ -8,12 +8,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::answer::{RequestDetail, RequestPage, TimerDetail};
 use super::error::QueryError;
-use super::question::RequestQuestion;
-use super::read_model::{
-    NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
-};
+use super::question::{NumberField, RequestQuestion, RequestSearch};
 use super::table::{Rows, Table};
+use crate::config::rewrite::TextField;
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;

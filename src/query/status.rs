@@ -66,7 +66,7 @@ pub struct Status {
     pub profile: Option<Arc<Profile>>,
     /// The past on disk; `None` without `history.dir`.
     pub history: Option<History>,
-    /// What had been lost at some moments of the last minutes: monotonic milliseconds and number,
+    /// The losses at some moments of the last minutes: monotonic milliseconds and number,
     /// oldest first.
     pub losses: Mutex<VecDeque<(u64, u64)>>,
     /// Certificates of the front ends, once these have started.

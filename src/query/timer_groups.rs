@@ -8,8 +8,9 @@
 use ahash::AHashMap;
 use std::cmp::Reverse;
 
+use super::answer::{Scanned, TimerDetail};
+use super::question::RequestSearch;
 use super::raw::Slowest;
-use super::read_model::{RequestSearch, Scanned, TimerDetail};
 use crate::pool::resolved::Timer;
 use crate::report::definition::KeySource;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};

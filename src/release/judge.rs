@@ -235,7 +235,7 @@ struct Measure {
     shown: fn(&Cell) -> f64,
     /// Variance of `test`, times the number of requests.
     variance: fn(&Cell) -> f64,
-    /// What it is when it grew, and when it fell.
+    /// Its names when it grew, and when it fell.
     words: [&'static str; 2],
     is_time: bool,
 }

@@ -16,7 +16,7 @@ pub const NO_CHANGE: &str = "no notable change";
 /// Too few requests, or too short a past.
 pub const NOT_ENOUGH: &str = "not enough to judge";
 
-/// What a finding is, beside slower and faster; a status follows the last.
+/// Kinds of findings beside slower and faster; a status follows the last.
 pub(super) const MORE: &str = "more errors";
 pub(super) const FEWER: &str = "fewer errors";
 pub(super) const STATUS: &str = "status ";

@@ -32,8 +32,8 @@ use super::tables;
 use super::variables;
 use crate::config::suggest;
 use crate::instruments::digests;
+use crate::query::answer::ReportSummary;
 use crate::query::error::QueryError;
-use crate::query::read_model::ReportSummary;
 use crate::report::comment::FixedTable;
 use crate::report::native::ReportForm;
 

@@ -141,7 +141,7 @@ impl Cut {
     }
 }
 
-/// What a snapshot is written from, beside its [`Cut`].
+/// The sources of a snapshot, beside its [`Cut`].
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Rows and reports.

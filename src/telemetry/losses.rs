@@ -11,7 +11,7 @@ use super::Counters;
 /// Shortest time between two lines, milliseconds.
 const APART_MS: u64 = 60_000;
 
-/// What was lost, by its reason.
+/// The kinds of losses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Lost {
     kernel_drops: u64,
@@ -44,7 +44,7 @@ impl Lost {
 #[derive(Debug)]
 pub struct LossLog {
     counters: Counters,
-    /// What has been logged.
+    /// The losses that have been logged.
     told: Lost,
     told_ms: Option<u64>,
 }

@@ -7,8 +7,7 @@ use pinbad::clock::SystemClock;
 use pinbad::config::Config;
 use pinbad::daemon::Daemon;
 use pinbad::input::pinba::model;
-use pinbad::query::question::{ReportQuestion, RequestQuestion};
-use pinbad::query::read_model::RequestSearch;
+use pinbad::query::question::{ReportQuestion, RequestQuestion, RequestSearch};
 use pinbad::query::table::Table;
 use prost::Message as _;
 

@@ -53,7 +53,7 @@ fn a_thousand_rules_over_a_hundred_thousand_rows() {
     );
 }
 
-/// What the series thread does for rows that it has not seen: which rules select them.
+/// The work of the series thread for rows that it has not seen: which rules select them.
 #[test]
 #[ignore = "for measuring: in a release build"]
 #[expect(clippy::print_stderr, reason = "what it measures")]

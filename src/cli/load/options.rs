@@ -31,7 +31,7 @@ pub enum SummaryFormat {
     Json,
 }
 
-/// What the packets hold.
+/// Contents of the packets.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "What is sent")]
 pub struct TrafficOptions {
@@ -123,7 +123,7 @@ pub struct LoadOptions {
     /// How to print the totals
     #[arg(long, value_enum, default_value_t = SummaryFormat::Text)]
     pub format: SummaryFormat,
-    /// What the packets hold.
+    /// Contents of the packets.
     #[command(flatten)]
     pub traffic: TrafficOptions,
 }

@@ -16,7 +16,7 @@ use crate::delta::Reader;
 use crate::history::dataset::Coverage;
 use crate::history::part::Parts;
 use crate::history::requests::Kept;
-use crate::history::{Dataset, History, MinuteRows, Requests, UnflushedRows};
+use crate::history::{Dataset, History, MinuteRollup, Requests, UnflushedRows};
 use crate::input::record::{Hasher, Record};
 use crate::merger::{Live, SharedLive};
 use crate::pool::Pool;
@@ -50,7 +50,7 @@ pub(super) struct Counting {
     pub(super) hasher: Hasher,
     live: SharedLive,
     deltas: Reader,
-    minutes: MinuteRows,
+    minutes: MinuteRollup,
     rows: History,
     /// Raw requests, if they are kept.
     requests: Option<Requests>,
@@ -107,7 +107,7 @@ impl Counting {
             requests: Requests::new(keep, ROWS_BYTES / 8, error_status, run, &live, false),
             live,
             deltas,
-            minutes: MinuteRows::new(rows.clone(), error_status),
+            minutes: MinuteRollup::new(rows.clone(), error_status),
             rows,
             kept: Vec::new(),
         }

@@ -14,9 +14,9 @@ use crate::history::requests::for_shipping::TakeRequest;
 use crate::history::{Dataset, Row};
 use crate::shutdown::Shutdown;
 
-/// Some rows of the pieces: see [`shipping`](super).
+/// How far the pieces are shipped: see [`shipping`](super).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cut {
+pub struct ShipPosition {
     /// The number of the shipment.
     pub number: u32,
     pub(super) below: u64,
@@ -24,9 +24,9 @@ pub struct Cut {
     pub(super) whole: u64,
 }
 
-impl Cut {
-    /// Returns the time before which the cut has the rows of a piece. Raw requests are not added
-    /// up, so it has all of a piece's or none.
+impl ShipPosition {
+    /// Returns the time up to which the rows of a piece are covered. Raw requests are not added
+    /// up, so it covers all of a piece's or none.
     fn upper(&self, piece: &Part) -> u64 {
         match piece.number() {
             number if number >= self.below => 0,
@@ -35,7 +35,7 @@ impl Cut {
         }
     }
 
-    /// Whether the cut has all rows of a piece.
+    /// Whether all rows of a piece are covered.
     pub(super) fn covers(&self, part: &Part) -> bool {
         self.upper(part) >= part.span.end
     }
@@ -45,8 +45,8 @@ impl Cut {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShipmentRows {
-    /// The rows of the second cut that are not in the first.
-    Pieces(Cut, Cut),
+    /// The rows up to the second position that are not up to the first.
+    Pieces(ShipPosition, ShipPosition),
     /// The rows of the published file with this number.
     File(u64),
 }

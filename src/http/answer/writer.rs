@@ -23,7 +23,7 @@ pub(in crate::http) trait Cells {
     }
 }
 
-/// What became of a value.
+/// The fate of a value.
 pub(in crate::http) enum Put<'a> {
     /// It is written.
     Done,

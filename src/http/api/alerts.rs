@@ -21,7 +21,7 @@ use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
 use crate::http::request_checks::{JsonBody, members};
-use crate::http::span::{END, Span};
+use crate::http::time_range::{END, Span};
 use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;

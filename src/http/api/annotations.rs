@@ -14,7 +14,7 @@ use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
 use crate::http::request_checks::{JsonBody, members};
-use crate::http::span::{END, Span};
+use crate::http::time_range::{END, Span};
 use crate::query::error::QueryError;
 use crate::state::StateError;
 use crate::state::annotations::{ANNOTATION_BYTES_MAX, Annotation};

@@ -13,7 +13,7 @@ use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;
-use crate::http::span::Span;
+use crate::http::time_range::Span;
 use crate::query::attribution::{Attribution, Change, MEASURES, Measure};
 use crate::query::catalog::Catalog;
 use crate::value::Unit;

@@ -19,11 +19,11 @@ use crate::http::answer::writer::{Member, RowWriter};
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::{self, Params};
-use crate::http::span::Span;
+use crate::http::time_range::Span;
 use crate::input::squid::activity::{Activity, Measures};
+use crate::query::answer::{RequestDetail, RequestPage, TimerDetail};
 use crate::query::catalog::Catalog;
-use crate::query::question::{RequestName, RequestQuestion, Spans, When};
-use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
+use crate::query::question::{RequestName, RequestQuestion, RequestSearch, Spans, When};
 use crate::value::Value;
 
 /// Rows in an answer without `limit`.

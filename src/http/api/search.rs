@@ -2,10 +2,11 @@
 //!
 //! All bounds are inclusive.
 
+use crate::config::rewrite::TEXT_FIELDS;
 use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
 use crate::profile::definition::{SampleKey, Wanted};
-use crate::query::read_model::{NUMBER_FIELDS, RequestSearch, TEXT_FIELDS};
+use crate::query::question::{NUMBER_FIELDS, RequestSearch};
 
 /// The parameter `timers`: whether rows come with their timers.
 pub(in crate::http) fn with_timers(params: &mut Params) -> Result<bool, Problem> {

@@ -16,12 +16,12 @@ use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;
-use crate::http::span::Span;
+use crate::http::time_range::Span;
 use crate::profile::report::METRICS;
+use crate::query::answer::ReportSummary;
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::question::{LineQuestion, Whose};
-use crate::query::read_model::{ReportSummary, SampleQuestion};
+use crate::query::question::{LineQuestion, SampleQuestion, Whose};
 use crate::query::tables::SAMPLES;
 use crate::series::{Lines, Metric, Series};
 

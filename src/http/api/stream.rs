@@ -30,8 +30,9 @@ use crate::http::concurrency_limit::Permit;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::definition::{SampleKey, Wanted};
+use crate::query::answer::Followed;
 use crate::query::catalog::Catalog;
-use crate::query::read_model::{FollowStep, Followed, RequestSearch};
+use crate::query::question::{FollowStep, RequestSearch};
 
 /// Most rows a second for one client, and the largest `rate`.
 const RATE_MAX: u64 = 20_000;

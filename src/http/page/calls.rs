@@ -18,7 +18,7 @@ use super::timers::{given_conditions, searched};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::query::read_model::{TimerGroup, TimerGroups, TimerSearch};
+use crate::query::timer_groups::{TimerGroup, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 use crate::value::Value;
 

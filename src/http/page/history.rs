@@ -23,8 +23,7 @@ use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::report::METRICS;
 use crate::query::catalog::Catalog;
-use crate::query::question::LineQuestion;
-use crate::query::read_model::SampleQuestion;
+use crate::query::question::{LineQuestion, SampleQuestion};
 use crate::series::{Coverage, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
 

@@ -24,7 +24,7 @@ use crate::http::error::Problem;
 use crate::http::params::link;
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::read_model::RequestSearch;
+use crate::query::question::RequestSearch;
 use crate::query::table::Table;
 use crate::series::EVERYTHING;
 

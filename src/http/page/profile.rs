@@ -18,7 +18,7 @@ use crate::http::api::search::sample_conditions;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::definition::{SampleKey, Wanted};
-use crate::query::read_model::ReportAnswer;
+use crate::query::answer::ReportAnswer;
 use crate::value::Value;
 
 /// Rows of a table.

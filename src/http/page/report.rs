@@ -14,7 +14,7 @@ use super::render::View;
 use super::table::{Listing, conditions, table};
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, owned};
-use crate::query::read_model::{ReportAnswer, ReportSummary};
+use crate::query::answer::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::query::tables::{KIND, SAMPLES};
 

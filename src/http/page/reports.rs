@@ -10,7 +10,7 @@ use super::render::View;
 use super::table::{Head, pager, table};
 use crate::http::error::Problem;
 use crate::http::params::encode;
-use crate::query::read_model::ReportSummary;
+use crate::query::answer::ReportSummary;
 
 /// Reports on one page.
 const LIMIT: usize = 200;

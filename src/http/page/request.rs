@@ -20,7 +20,7 @@ use super::table::{Head, pager, table};
 use super::time::Time;
 use crate::http::error::Problem;
 use crate::http::params::id;
-use crate::query::read_model::{RequestDetail, TimerDetail};
+use crate::query::answer::{RequestDetail, TimerDetail};
 
 mod activities;
 mod palette;

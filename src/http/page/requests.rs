@@ -15,12 +15,12 @@ use super::render::View;
 use super::table::{Head, ROWS_DEFAULT, ROWS_MAX, conditions, table};
 use super::time::Time;
 use super::timer_groups::searched;
+use crate::config::rewrite::TEXT_FIELDS;
 use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::query::error::QueryError;
-use crate::query::question::{RequestName, RequestQuestion, When};
-use crate::query::read_model::{RequestSearch, TEXT_FIELDS};
+use crate::query::question::{RequestName, RequestQuestion, RequestSearch, When};
 use crate::query::table::Table;
 
 /// Most raw rows searched for the slowest.

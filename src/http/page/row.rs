@@ -24,10 +24,12 @@ use super::{profile, timers};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, pairs};
+use crate::query::answer::{Distribution, ReportSummary};
 use crate::query::error::QueryError;
-use crate::query::read_model::{Distribution, ReportSummary, RequestSearch, TimerSearch};
+use crate::query::question::RequestSearch;
 use crate::query::table::Table;
 use crate::query::tables::SAMPLES;
+use crate::query::timer_groups::TimerSearch;
 
 pub(super) mod conditions;
 

@@ -15,10 +15,10 @@ use crate::clock::rfc3339;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{KEY_PREFIX, Params, Rounding, encode, link, moment, owned, pairs};
-use crate::http::span::{Span, Zone};
+use crate::http::time_range::{Span, Zone};
+use crate::query::answer::OfSpan;
 use crate::query::catalog::Catalog;
-use crate::query::question::{OfSpan, ReportQuestion, Spans, Whose};
-use crate::query::read_model::RequestSearch;
+use crate::query::question::{ReportQuestion, RequestSearch, Spans, Whose};
 use crate::report::definition::Columns;
 use crate::series::EVERYTHING;
 

@@ -18,10 +18,11 @@ use super::table::table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{link, pairs};
+use crate::query::answer::Scanned;
 use crate::query::error::QueryError;
-use crate::query::question::When;
-use crate::query::read_model::{RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch};
+use crate::query::question::{RequestSearch, When};
 use crate::query::table::Rows;
+use crate::query::timer_groups::{TimerGroup, TimerGroups, TimerSearch};
 use crate::report::definition::KeySource;
 use crate::value::{Column, ColumnType, Unit, Value};
 

@@ -22,7 +22,7 @@ use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{Params, pairs};
-use crate::query::read_model::{SlowTimer, TimerGroups, TimerSearch};
+use crate::query::timer_groups::{SlowTimer, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 
 /// Most raw rows searched.
@@ -279,7 +279,7 @@ fn make_report(params: &Params, keys: &[String], time: &Time) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::read_model::TimerGroup;
+    use crate::query::timer_groups::TimerGroup;
 
     fn given(query: &str) -> Params {
         Params::of_form(Some(query)).unwrap()

@@ -4,11 +4,13 @@ use axum::http::HeaderMap;
 use serde_json::{Value as Json, json};
 
 use super::harness::{Server, catalog, script_and_status};
+use crate::config::rewrite::TextField;
 use crate::http::HttpSettings;
 use crate::http::api::requests::parse;
 use crate::http::params::Params;
-use crate::query::question::When;
-use crate::query::read_model::{NumberField, RequestSearch, Scanned, TextField, TimerSearch};
+use crate::query::answer::Scanned;
+use crate::query::question::{NumberField, RequestSearch, When};
+use crate::query::timer_groups::TimerSearch;
 use crate::report::definition::{Field, KeySource};
 
 #[test]

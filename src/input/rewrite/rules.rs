@@ -110,7 +110,7 @@ impl NameRules {
                     }
                 }
                 RewriteField::Tag(of, name) => {
-                    tags.push(TagChain { of: *of, name: name.as_bytes().into(), chain })
+                    tags.push(TagChain { of: *of, name: name.as_bytes().into(), chain });
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::telemetry::counter::{Cell, Counter, CounterBy, counters};
 use crate::telemetry::reading::Reading;
 
 counters! {
-    /// What came of one `[[squid]]` source. Its thread alone writes them.
+    /// Counters of one `[[squid]]` source. Its thread alone writes them.
     SquidCounters;
 
     /// Lines received. Each is a request, a swap, repeated or invalid.

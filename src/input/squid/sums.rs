@@ -115,7 +115,7 @@ pub struct Answers {
 /// Some of the sums of a source, in a snapshot.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SavedSums {
-    /// What the source is read from.
+    /// The place that the source is read from.
     pub from: String,
     swaps: Vec<SavedSum<Swaps>>,
     answers: Vec<SavedSum<Answers>>,

@@ -5,7 +5,7 @@ use crate::telemetry::counter::{Cell, Counter, CounterBy, Gauge, counters};
 use crate::telemetry::reading::Reading;
 
 counters! {
-    /// What came of one `[[stat]]` source. Its thread counts bytes and connections, the profile
+    /// Counters of one `[[stat]]` source. Its thread counts bytes and connections, the profile
     /// thread lines.
     StatCounters;
 

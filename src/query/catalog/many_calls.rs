@@ -1,9 +1,10 @@
 //! Table `many_calls`: timer hits with the same tag value per request, by script.
 
 use super::Catalog;
+use crate::query::answer::ReportAnswer;
 use crate::query::error::QueryError;
-use crate::query::read_model::{ReportAnswer, TimerGroup, TimerSearch};
 use crate::query::tables::{Row, StatusTable, int, text};
+use crate::query::timer_groups::{TimerGroup, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 use crate::value::Value;
 

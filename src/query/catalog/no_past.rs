@@ -10,13 +10,10 @@ use super::Catalog;
 use crate::alert::objective::{Count, Objective};
 use crate::alert::rule::Rule;
 use crate::alert::thread::Past;
+use crate::query::answer::{Distribution, PastLines, ReportAnswer, RequestDetail, RequestPage};
 use crate::query::error::QueryError;
-use crate::query::question::{
-    LineQuestion, PastLines, ReportQuestion, RequestQuestion, Spans, Whose,
-};
-use crate::query::read_model::{
-    Distribution, ReportAnswer, RequestDetail, RequestPage, TimerGroups, TimerSearch,
-};
+use crate::query::question::{LineQuestion, ReportQuestion, RequestQuestion, Spans, Whose};
+use crate::query::timer_groups::{TimerGroups, TimerSearch};
 use crate::report::Entry;
 use crate::report::definition::Definition;
 use crate::report::read::ReadLock;

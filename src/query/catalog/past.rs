@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use self::compared::Compared;
 use self::table::PastTable;
-use super::ranking::spread;
-use super::report_table::segments;
+use super::common_columns::spread;
+use super::read_report::segments;
 use super::{Catalog, key_columns};
 use crate::clock::rfc3339;
 use crate::history::chart_lines::{self, Asked};
@@ -29,11 +29,9 @@ use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
 use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
+use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer};
 use crate::query::error::QueryError;
-use crate::query::question::{
-    LineQuestion, OfSpan, PastLines, ReportQuestion, Spans, Whose, moved,
-};
-use crate::query::read_model::{Distribution, ReportAnswer};
+use crate::query::question::{LineQuestion, ReportQuestion, Spans, Whose, moved};
 use crate::query::table::Table;
 use crate::report::definition::{Columns, Definition};
 use crate::report::gain::Sum;

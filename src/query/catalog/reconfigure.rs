@@ -6,7 +6,7 @@
 //! the configured one is refused.
 
 use super::Catalog;
-use super::changes::CHANGES;
+use super::report_set::CHANGES;
 use crate::merger::{reading, writing};
 use crate::query::definitions::Definitions;
 use crate::query::tables::StatusTable;

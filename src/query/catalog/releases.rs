@@ -1,6 +1,6 @@
 //! Table `releases`, and the report that releases are counted from.
 
-use super::changes::CHANGES;
+use super::report_set::CHANGES;
 use super::{Catalog, answering};
 use crate::query::error::QueryError;
 use crate::query::tables::{Row, float, int, text};

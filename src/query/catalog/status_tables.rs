@@ -8,8 +8,9 @@ use std::sync::Arc;
 use super::{Catalog, alerts, answering, releases};
 use crate::input::squid::{Source, sums};
 use crate::profile::definition::{SampleKey, SampleReport, Wanted};
+use crate::query::answer::{Followed, ReportAnswer, ReportSummary};
 use crate::query::error::QueryError;
-use crate::query::read_model::{FollowStep, Followed, ReportAnswer, ReportSummary, SampleQuestion};
+use crate::query::question::{FollowStep, SampleQuestion};
 use crate::query::samples;
 use crate::query::tables::{
     KIND, ReportStatus, Row, SAMPLES, StatusSnapshot, StatusTable, annotation, squid,

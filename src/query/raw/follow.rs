@@ -10,7 +10,8 @@
 //! [`COUNTED_MAX`] rows; rows that are older, or have left the pool, count as if they matched.
 
 use super::{CHUNK, Look, Matches, RawReader, answering};
-use crate::query::read_model::{FollowStep, Followed, RequestSearch};
+use crate::query::answer::Followed;
+use crate::query::question::{FollowStep, RequestSearch};
 
 /// Rows copied under one hold of the lock, which takes a few hundred microseconds.
 const SHOWN: usize = 128;

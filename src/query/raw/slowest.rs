@@ -6,7 +6,8 @@
 
 use super::{CHUNK, Look, RawReader, Slowest, show};
 use crate::input::record::micros;
-use crate::query::read_model::{RequestPage, RequestSearch, Scanned};
+use crate::query::answer::{RequestPage, Scanned};
+use crate::query::question::RequestSearch;
 
 impl RawReader {
     /// The slowest of the newest `scanned_max` requests, as far as they match.

@@ -16,8 +16,8 @@ use crate::pool::requests::RequestRow;
 use crate::pool::resolved::PoolTags;
 use crate::pool::rows::first_from;
 use crate::pool::strings::NONE;
-use crate::query::read_model::{RequestSearch, TimerGroups, TimerSearch};
-use crate::query::timer_groups::{ONE, Of, Place, TimerSums};
+use crate::query::question::RequestSearch;
+use crate::query::timer_groups::{ONE, Of, Place, TimerGroups, TimerSearch, TimerSums};
 use crate::report::definition::{Field, KeySource};
 use crate::report::field_string;
 

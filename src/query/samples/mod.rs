@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 pub(super) use self::report::columns;
 use self::table::Samples;
+use super::answer::Followed;
 use super::error::QueryError;
-use super::read_model::{FollowStep, Followed, SampleQuestion};
+use super::question::{FollowStep, SampleQuestion};
 use super::table::{Computed, Table};
 use crate::profile::Profile;
 use crate::profile::definition::{SampleKey, SampleReport, Wanted};

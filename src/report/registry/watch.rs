@@ -77,7 +77,7 @@ impl WatchSettings {
     }
 }
 
-/// What a report is watched for, beside charts and alerts.
+/// The readers of a report, beside charts and alerts.
 struct Uses {
     is_scraped: bool,
     is_pushed: bool,

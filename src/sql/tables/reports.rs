@@ -13,9 +13,9 @@ use datafusion::logical_expr::{Expr, Operator};
 use parking_lot::Mutex;
 
 use super::scan::Scan;
+use crate::query::answer::ReportAnswer;
 use crate::query::catalog::Catalog;
 use crate::query::question::ReportQuestion;
-use crate::query::read_model::ReportAnswer;
 use crate::report::definition::Columns;
 use crate::report::layout::Numbers;
 use crate::report::reading::ANSWER_ROW_BYTES;

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round, ticks};
 use crate::http::page::formatting;
-use crate::query::read_model::DistributionBucket;
+use crate::query::answer::DistributionBucket;
 
 /// Bars per doubling of time.
 const BARS_A_DOUBLING: f64 = 4.0;

@@ -128,7 +128,7 @@ impl History<'_> {
     }
 }
 
-/// What an objective allows, for the legend: drawn as a line if it is in the map.
+/// The limit of an objective, for the legend: drawn as a line if it is in the map.
 fn limit_text(map: &HeatMap, name: &str, us: u64) -> String {
     let limit = formatting::secs(us as f64 / 1e6);
     let what = match (map.edges_us.first(), map.edges_us.last()) {

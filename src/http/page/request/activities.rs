@@ -11,7 +11,7 @@ use super::track;
 use crate::http::page::formatting;
 use crate::http::page::table::{Head, table};
 use crate::input::squid::activity::{Activity, Measure, Measures, State};
-use crate::query::read_model::TimerDetail;
+use crate::query::answer::TimerDetail;
 
 /// The activities that current Squids log, in order of occurrence.
 const IN_TURN: [Activity; 3] = [Activity::Dns, Activity::ServerOut, Activity::ServerIn];

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::{Bar, bars, track};
 use crate::http::page::formatting::{self, Name, visible};
-use crate::query::read_model::TimerDetail;
+use crate::query::answer::TimerDetail;
 
 /// Values with a colour of their own; the style sheet has as many. All others share one more.
 const COLOURS: usize = 4;

@@ -12,7 +12,7 @@ use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::page::formatting::visible;
 use crate::http::params::Params;
-use crate::query::read_model::RequestSearch;
+use crate::query::question::RequestSearch;
 use crate::report::layout::OTHER;
 
 /// Search conditions.
@@ -78,7 +78,7 @@ impl Conditions {
         Ok(search)
     }
 
-    /// What was left out, for the page.
+    /// The conditions that were left out, for the page.
     pub(in crate::http::page) fn note(&self) -> Markup {
         html! {
             @if !self.left_out.is_empty() {

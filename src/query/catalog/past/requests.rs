@@ -22,6 +22,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use self::first::{First, Key, Order};
 use super::{Catalog, Covered};
 use crate::clock::rfc3339;
+use crate::config::rewrite::TEXT_FIELDS;
 use crate::history::Dataset;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::requests::condition::physical;
@@ -29,12 +30,12 @@ use crate::history::requests::read::{Reader, RequestsSnapshot, Wanted};
 use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
 use crate::pool::resolved::{Rusage, Timer};
+use crate::query::answer::{RequestDetail, RequestPage, TimerDetail};
 use crate::query::error::QueryError;
-use crate::query::question::{RequestName, RequestQuestion};
-use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
-use crate::query::read_model::{
-    NUMBER_FIELDS, NumberField, RequestDetail, RequestPage, RequestSearch, TEXT_FIELDS, TimerDetail,
+use crate::query::question::{
+    NUMBER_FIELDS, NumberField, RequestName, RequestQuestion, RequestSearch,
 };
+use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::table::{Rows, Table};
 use crate::report::comment::FixedTable;
 use crate::value::text::numbered;

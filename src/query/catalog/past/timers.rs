@@ -21,10 +21,10 @@ use super::requests::{
 };
 use crate::history::requests::TIMER;
 use crate::history::requests::read::RequestsSnapshot;
+use crate::query::answer::Scanned;
 use crate::query::error::QueryError;
 use crate::query::question::RequestQuestion;
-use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
-use crate::query::timer_groups::{ONE, Of, Place, TimerSums};
+use crate::query::timer_groups::{ONE, Of, Place, TimerGroups, TimerSearch, TimerSums};
 use crate::report::definition::{Field, KeySource};
 
 /// Bytes of texts of a request that take no more than a timer.

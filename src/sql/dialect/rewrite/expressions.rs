@@ -123,7 +123,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
             };
         }
         Expr::Extract { field, expr: inner, .. } => {
-            *expr = call("__extract", vec![text(field.to_string()), take(inner)])
+            *expr = call("__extract", vec![text(field.to_string()), take(inner)]);
         }
         Expr::Position { expr: what, r#in } => *expr = call("locate", vec![take(what), take(r#in)]),
         Expr::Substring { expr: inner, substring_from, substring_for, .. } => {

@@ -8,10 +8,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Catalog, columns, key_columns, report_table};
+use super::read_report::answer;
+use super::{Catalog, columns, key_columns};
 use crate::merger::{Live, answering};
+use crate::query::answer::{Distribution, DistributionBucket, ReportAnswer};
 use crate::query::error::QueryError;
-use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
 use crate::report::definition::{Columns, Definition};
 use crate::report::reading::{Reading, Want};
 use crate::report::selection::RowSelection;
@@ -37,7 +38,7 @@ pub(super) struct Ranked {
 
 impl Ranked {
     fn answer(&self) -> ReportAnswer {
-        report_table::answer(&self.definition, &self.reading, &[], self.as_of_ms)
+        answer(&self.definition, &self.reading, &[], self.as_of_ms)
     }
 }
 

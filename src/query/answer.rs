@@ -1,36 +1,15 @@
-//! Types of questions about the present, and of their answers.
+//! Answers of the catalog.
 //!
-//! [`Catalog`](super::catalog::Catalog) answers over pools, reports and counters; front ends call
-//! it from threads that may block. Each call takes a consistent view, copies or shares what it
-//! needs and releases every lock before it returns: no answer refers to anything that ingest
-//! writes. The front end bounds the number of concurrent calls.
+//! An answer owns, or shares without locks, all it shows: nothing in it refers to anything that
+//! ingest writes, so a slow client holds memory and never a lock.
 
-use std::ops::Range;
-
-use super::question::{OfSpan, RequestName};
+use super::question::{RequestName, Spans};
 use super::table::Table;
-pub use super::timer_groups::{
-    HitsPerRequest, SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch,
-};
-pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::squid::activity::Measures;
 use crate::pool::resolved::Timer;
-use crate::profile::report::SampleMetric;
 use crate::report::DefinedBy;
+use crate::series::Lines;
 use crate::value::Column;
-
-/// A question about metrics of a row in a report over samples.
-#[derive(Debug, Clone)]
-pub struct SampleQuestion<'a> {
-    /// A text for each key; `None` for the total.
-    pub key: Option<&'a [String]>,
-    /// The metrics, one line each.
-    pub metrics: &'a [&'static SampleMetric],
-    /// Unix seconds.
-    pub span: Range<u64>,
-    /// Seconds from point to point.
-    pub step: u64,
-}
 
 /// One report in the list of reports.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,70 +78,29 @@ impl ReportAnswer {
     }
 }
 
-/// A search for raw requests. All conditions must hold; all bounds are inclusive.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequestSearch {
-    /// Most rows.
-    pub limit: usize,
-    /// Only ids smaller than this, for the next page.
-    pub before_id: Option<u64>,
-    /// `timestamp` at least this, whole unix seconds.
-    pub since: Option<u64>,
-    /// `timestamp` at most this, whole unix seconds.
-    pub until: Option<u64>,
-    /// `req_time` at least this, microseconds.
-    pub min_time_us: Option<u64>,
-    /// `req_time` at most this, microseconds.
-    pub max_time_us: Option<u64>,
-    /// Text columns and the exact text they must show; an absent schema equals the empty text.
-    pub texts: Vec<(TextField, String)>,
-    /// Integer columns with the number they must show.
-    pub numbers: Vec<(NumberField, u64)>,
-    /// Request tags, by name and value: the first tag of that name must have that value.
-    pub tags: Vec<(String, String)>,
-    /// Whether timers are wanted too; a page then ends early if they are very many.
-    pub timers: bool,
+/// Additional parts of an answer about a span.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfSpan {
+    /// The spans, widened to whole minutes, or to hours or days where no minutes are kept any more.
+    pub spans: Spans,
+    /// The coarsest resolution used.
+    pub resolution_seconds: u64,
+    /// Relative error of percentiles; `None` if the report has buckets of its own.
+    pub percentile_error: Option<f64>,
+    /// Missing data, for people.
+    pub partial: Vec<String>,
 }
 
-impl RequestSearch {
-    /// Whether any request of its time could fail to match.
-    #[must_use]
-    pub fn narrows(&self) -> bool {
-        let of_any_time = Self { before_id: None, since: None, until: None, ..self.clone() };
-        of_any_time.has_conditions()
-    }
-
-    /// Whether any request could fail to match.
-    #[must_use]
-    pub fn has_conditions(&self) -> bool {
-        let all = Self { limit: self.limit, timers: self.timers, ..Self::default() };
-        *self != all
-    }
+/// Points of lines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PastLines {
+    /// The lines; their step is as requested, or larger where no finer rows are kept.
+    pub lines: Lines,
+    /// The coarsest resolution used.
+    pub resolution_seconds: u64,
+    /// Missing data, for people.
+    pub partial: Vec<String>,
 }
-
-/// An integer column of table `request` that can be searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NumberField {
-    /// `req_count` as shown: 0 in a packet is 1.
-    ReqCount,
-    /// `timers_cnt`
-    TimersCnt,
-    /// `status`
-    Status,
-    /// `tags_cnt`
-    TagsCnt,
-    /// `timestamp`, unix seconds.
-    Timestamp,
-}
-
-/// Names of these columns, indexed by `NumberField as usize`.
-pub const NUMBER_FIELDS: [(&str, NumberField); 5] = [
-    ("req_count", NumberField::ReqCount),
-    ("timers_cnt", NumberField::TimersCnt),
-    ("status", NumberField::Status),
-    ("tags_cnt", NumberField::TagsCnt),
-    ("timestamp", NumberField::Timestamp),
-];
 
 /// Some raw requests, the newest or the slowest first.
 #[derive(Debug)]
@@ -222,22 +160,6 @@ pub struct Scanned {
     /// Approximate number of requests of which these are a uniform sample; `None` if they are not a
     /// sample.
     pub sample_of: Option<u64>,
-}
-
-/// One step of a reader that follows the requests as they are merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FollowStep {
-    /// The reader's position: only requests with larger ids are read.
-    pub after_id: u64,
-    /// Most rows.
-    pub rows_max: usize,
-    /// No further row once their texts reach this many bytes.
-    pub bytes_max: usize,
-    /// Whether timers are wanted too.
-    pub timers: bool,
-    /// Whether a sample is enough: then it continues after the latest request in any case, and
-    /// nothing counts as missed.
-    pub sample: bool,
 }
 
 /// The result of a step.

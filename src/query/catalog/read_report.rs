@@ -1,16 +1,18 @@
-//! Reads selected rows of a report. The selection is built once the report's columns are known, and
-//! only those rows are read.
+//! Reads a report: whole, or the rows that a selection picks once the columns are known; and its
+//! reading as a table.
 
 use std::sync::Arc;
 
-use super::report_table::answer;
 use super::{Catalog, columns, key_columns};
+use crate::query::answer::ReportAnswer;
 use crate::query::error::QueryError;
 use crate::query::question::{ReportQuestion, When};
-use crate::query::read_model::ReportAnswer;
+use crate::query::table::{Rows, Table};
 use crate::report::definition::{Columns, Definition};
+use crate::report::layout::{ColumnLayout, Numbers};
+use crate::report::reading::Reading;
 use crate::report::selection::RowSelection;
-use crate::value::Column;
+use crate::value::{Column, Value};
 
 /// The rows of a report that were selected.
 #[derive(Debug)]
@@ -103,5 +105,69 @@ impl Catalog {
         let now_ms = self.clock.unix_ms();
         let answer = answer(definition, &reading, &question.equal, now_ms);
         Some((answer, total))
+    }
+}
+
+/// A reading as an answer; of a histogram view the row with these texts.
+pub(super) fn answer(
+    definition: &Arc<Definition>,
+    reading: &Arc<Reading>,
+    equal: &[(String, String)],
+    as_of_ms: u64,
+) -> ReportAnswer {
+    let layout = &definition.layout;
+    ReportAnswer {
+        window_seconds: reading.window_secs,
+        covered_seconds: reading.covered_secs,
+        as_of_ms,
+        key_columns: key_columns(layout).collect(),
+        table: match layout.is_histogram_view() {
+            true => segments(layout, reading, equal),
+            false => Box::new(ReportTable {
+                columns: columns(layout),
+                reading: Arc::clone(reading),
+                definition: Arc::clone(definition),
+            }),
+        },
+        of_span: None,
+        remarks: Vec::new(),
+    }
+}
+
+/// The segments of the row of a histogram view with these texts.
+pub(super) fn segments(
+    layout: &ColumnLayout,
+    reading: &Reading,
+    equal: &[(String, String)],
+) -> Box<dyn Table> {
+    let chosen = equal.iter().find(|(column, _)| column == "index_value");
+    let chosen = chosen.map(|(_, value)| value.as_str());
+    Box::new(Rows { columns: columns(layout).into(), rows: layout.segments(reading, chosen) })
+}
+
+/// A report as a table.
+#[derive(Debug)]
+struct ReportTable {
+    columns: Vec<Column>,
+    reading: Arc<Reading>,
+    definition: Arc<Definition>,
+}
+
+impl Table for ReportTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.reading.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        self.definition.layout.value(&self.reading, row, column)
+    }
+
+    fn numbers(&self, column: usize, rows: &[usize]) -> Option<Numbers> {
+        let layout = &self.definition.layout;
+        layout.numbers(&self.reading, column, rows)
     }
 }
