@@ -1,9 +1,9 @@
 //! Raw timers grouped by any tags: question, answer, and summation, for timers in memory (`raw`)
 //! and in the past (`catalog`).
 //!
-//! Bounds: the rows (later keys share one row), the names of tags, and the single timers shown. A
-//! request that stands for several counts as several; percentiles come from the same buckets as in
-//! reports.
+//! Bounds: the rows, the memory of rows until it is known which are the largest, the names of tags,
+//! and the single timers shown. A request that stands for several counts as several; percentiles
+//! come from the same buckets as in reports.
 
 use ahash::AHashMap;
 use std::cmp::Reverse;
@@ -26,7 +26,8 @@ pub struct TimerSearch {
     pub by: Vec<KeySource>,
     /// Most requests and timers to read; if there are more, a sample stands for all.
     pub scanned_max: usize,
-    /// Most rows; further keys are added to [`TimerGroups::other`].
+    /// Most rows: those with the most time, or the most hits for [`per_request`](Self::per_request);
+    /// all others are added up in [`TimerGroups::other`].
     pub groups_max: usize,
     /// Number of single timers to show, those with the longest time per hit.
     pub slowest_max: usize,
@@ -37,9 +38,9 @@ pub struct TimerSearch {
 /// Raw timers summed up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TimerGroups {
-    /// One for each combination of keys, in no particular order.
+    /// One for each combination of keys, those with the most time or hits first.
     pub rows: Vec<TimerGroup>,
-    /// The sum of keys without a row.
+    /// The sum of keys without a row, without the number of requests: one may have several of them.
     pub other: Option<TimerGroup>,
     /// The timers with the longest time per hit, longest first.
     pub slowest: Vec<SlowTimer>,
@@ -59,6 +60,11 @@ pub const TAG_NAMES_MAX: usize = 200;
 
 /// Most names of tags that are counted: more than one packet can bring.
 const NAMES_COUNTED_MAX: usize = 20_000;
+
+/// Bytes of rows that are held until it is known which are the largest; further keys have no row.
+pub const HELD_BYTES_MAX: usize = 8 << 20;
+/// Bytes of a row without its keys and histograms, with its place in the table of keys.
+const ROW_BYTES: usize = 512;
 
 /// Raw timers with the same keys.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -206,8 +212,20 @@ impl Row {
         })
     }
 
+    /// Adds the sums of another row.
+    fn merge(&mut self, other: Self) {
+        self.group.is_measured |= other.group.is_measured;
+        self.group.max_us = self.group.max_us.max(other.group.max_us);
+        for (sum, more) in self.sums.iter_mut().zip(other.sums) {
+            *sum += more;
+        }
+        for (bucket, parts) in other.buckets {
+            let counted = self.buckets.entry(bucket).or_default();
+            *counted = counted.saturating_add(parts);
+        }
+    }
+
     fn finish(mut self, ranks: &Ranks) -> TimerGroup {
-        self.close();
         self.group.per_request = self.per_request();
         let mut buckets: Vec<(u32, u64)> = self.buckets.into_iter().collect();
         buckets.sort_unstable();
@@ -251,6 +269,8 @@ pub(super) struct TimerSums<'a> {
     pub(super) search: &'a TimerSearch,
     /// The first one holds keys without a row.
     rows: Vec<Row>,
+    /// Bytes of all of them.
+    held: usize,
     places: AHashMap<Vec<Option<String>>, usize>,
     /// Among equals the newest, and among those of a request the first.
     slowest: Slowest<(u64, Of, Reverse<u64>), SlowTimer>,
@@ -268,6 +288,7 @@ impl<'a> TimerSums<'a> {
         Self {
             search,
             rows: vec![Row::new(search, Vec::new())],
+            held: 0,
             places: AHashMap::new(),
             slowest: Slowest::new(search.slowest_max),
             tag_names: Vec::new(),
@@ -339,9 +360,12 @@ impl<'a> TimerSums<'a> {
         if let Some(at) = self.places.get(&keys) {
             return Some(*at);
         }
-        if self.rows.len() > self.search.groups_max {
+        let bytes = keys.iter().flatten().map(String::len).sum::<usize>();
+        let bytes = ROW_BYTES + 2 * (bytes + keys.len() * size_of::<Option<String>>());
+        if self.held + bytes > HELD_BYTES_MAX {
             return Some(0);
         }
+        self.held += bytes;
         self.rows.push(Row::new(self.search, keys.clone()));
         let at = self.rows.len() - 1;
         self.places.insert(keys, at);
@@ -397,15 +421,81 @@ impl<'a> TimerSums<'a> {
         let rank = |percent| Rank::percent(percent, Rounding::Up);
         let ranks = [50.0, 95.0, 99.0].into_iter().filter_map(rank);
         let ranks = Ranks::new(ranks.collect());
-        let mut rows = self.rows.into_iter().map(|row| row.finish(&ranks));
+        let mut rows = self.rows;
+        rows.iter_mut().for_each(Row::close);
+        let mut other = rows.remove(0);
+        let partial = (other.sums[1] > 0).then(|| {
+            format!(
+                "there are more than {} different keys: the timers of those beyond are in (other), however long they took",
+                rows.len()
+            )
+        });
+        let is_by_hits = self.search.per_request;
+        rows.sort_by_cached_key(|row| {
+            let [_, _, hits, time, _] = row.sums;
+            (Reverse(if is_by_hits { hits } else { time }), row.group.keys.clone())
+        });
+        let most = self.search.groups_max.min(rows.len());
+        rows.drain(most..).for_each(|row| other.merge(row));
+        let other = other.finish(&ranks);
         TimerGroups {
-            other: rows.next().filter(|group| group.timers > 0),
-            rows: rows.collect(),
+            other: (other.timers > 0).then_some(TimerGroup { requests: 0, ..other }),
+            rows: rows.into_iter().map(|row| row.finish(&ranks)).collect(),
             slowest: self.slowest.finish(),
             tag_names,
             scanned: self.scanned,
             timers_scanned: self.timers_scanned,
-            partial: Vec::new(),
+            partial: partial.into_iter().collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::resolved::Rusage;
+
+    /// A row for each value of tag `q`: its hits, and its time in microseconds.
+    fn summed(search: &TimerSearch, timers: impl Iterator<Item = (String, u64)>) -> TimerGroups {
+        let mut sums = TimerSums::new(search);
+        for (id, (value, value_us)) in timers.enumerate() {
+            let of = Of { received: 1, run: None, id: id as u64, parts: ONE };
+            let place = sums.place([("q", value.as_str())].into_iter(), |_| None);
+            let rusage = Rusage::Times([0, 0]);
+            let timer = Timer { id: 0, hit_count: 1, value_us, rusage, tags: () };
+            sums.add(place, of, timer, |_| unreachable!("none is to be shown"));
+        }
+        sums.finish()
+    }
+
+    fn shown(groups: &TimerGroups) -> Vec<(&str, u64)> {
+        groups.rows.iter().map(|it| (it.keys[0].as_deref().unwrap(), it.value_us)).collect()
+    }
+
+    #[test]
+    fn the_rows_with_the_most_time_stay_whenever_they_came() {
+        let by = vec![KeySource::TimerTag("q".to_owned())];
+        let search = TimerSearch { by, groups_max: 2, ..TimerSearch::default() };
+        let light = (0..5).map(|at| (format!("light {at}"), 10 + at));
+        let heavy = [("heavy".to_owned(), 400), ("heavy".to_owned(), 400)];
+        let groups = summed(&search, light.chain(heavy));
+        assert_eq!(shown(&groups), [("heavy", 800), ("light 4", 14)]);
+        let other = groups.other.unwrap();
+        assert_eq!((other.timers, other.value_us, other.max_us), (4, 10 + 11 + 12 + 13, 13));
+        assert_eq!(groups.partial, [""; 0]);
+        let by_hits = TimerSearch { per_request: true, groups_max: 1, ..search.clone() };
+        let often = ["a", "b", "b"].into_iter().zip([9, 1, 1]);
+        let groups = summed(&by_hits, often.map(|(value, us)| (value.to_owned(), us)));
+        assert_eq!(shown(&groups), [("b", 2)]);
+    }
+
+    #[test]
+    fn keys_beyond_the_memory_of_rows_are_in_one() {
+        let by = vec![KeySource::TimerTag("q".to_owned())];
+        let search = TimerSearch { by, groups_max: 1, ..TimerSearch::default() };
+        let keys = HELD_BYTES_MAX / ROW_BYTES;
+        let groups = summed(&search, (0..keys).map(|at| (at.to_string(), 1)));
+        assert_eq!(groups.other.unwrap().value_us + 1, keys as u64);
+        assert!(groups.partial[0].contains("different keys"), "{:?}", groups.partial);
     }
 }

@@ -47,7 +47,8 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
         let [p50, p95, p99] = row.quantiles.map(Value::Float);
         let share = Value::Float(100.0 * row.value_us as f64 / all_us.max(1) as f64);
         let [time, max] = [row.value_us, row.max_us].map(Value::Micros);
-        let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(count);
+        let [hits, timers] = [row.hits, row.timers].map(count);
+        let requests = if row.requests > 0 { count(row.requests) } else { Value::Null };
         let cpu = match row.is_measured {
             true => Value::Micros(row.cpu_us),
             false => Value::Null,
@@ -158,14 +159,14 @@ pub(super) fn small_table(
         };
         find(view, search)
     };
-    let (tag, mut groups) = match find_by_tag(search) {
+    let (tag, groups) = match find_by_tag(search) {
         Err(QueryError::RawDataOff) => return Ok(None),
         found => found?,
     };
-    groups.other = None;
     let mut ranking = ranking(&groups, &[&tag]);
     let sort = Sort::largest(column);
-    let (rows, _) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
+    let other = groups.rows.len();
+    let (rows, _) = ranking.choose(&|_, row| row < other, &sort, (0, ROWS))?;
     let address = |more: [(&str, &str); 2]| {
         let more = more.into_iter().chain(pairs(conditions));
         link("/timers", more.chain(view.time.pairs()))

@@ -22,15 +22,15 @@ use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{Params, pairs};
-use crate::query::timer_groups::{SlowTimer, TimerGroups, TimerSearch};
+use crate::query::timer_groups::{HELD_BYTES_MAX, SlowTimer, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 
 /// Most raw rows searched.
 const SEARCHED_MAX: usize = 300_000;
 /// Most keys.
 const KEYS_MAX: usize = 6;
-/// Most bytes of one search: each row's keys, kept twice, and a histogram bucket per timer.
-pub(super) const SUMS_BYTES: usize = GROUPS_MAX * KEYS_MAX * 2 * 512 + SEARCHED_MAX * 40;
+/// Most bytes of one search: its rows, and a histogram bucket per timer.
+pub(super) const SUMS_BYTES: usize = HELD_BYTES_MAX + SEARCHED_MAX * 40;
 /// Longest single timers shown.
 const SLOWEST: usize = 10;
 /// Parameters that are not conditions.

@@ -52,8 +52,13 @@ impl Catalog {
             for name in names.into_iter().take(TAGS_MAX) {
                 let tag = KeySource::TimerTag(name.clone());
                 search.by = vec![KeySource::Field(Field::ScriptName), tag];
-                let groups = raw.timer_groups(&search).rows;
-                rows.extend(groups.iter().filter_map(|group| row(&name, group)));
+                let groups = raw.timer_groups(&search);
+                rows.extend(groups.rows.iter().filter_map(|group| row(&name, group)));
+                if groups.other.is_some() {
+                    remarks.push(format!(
+                        "of tag {name:?} only the {ROWS_MAX} pairs of script and value with the most hits are here"
+                    ));
+                }
             }
         }
         if named.is_none() {

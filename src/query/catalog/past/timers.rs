@@ -69,7 +69,7 @@ impl Catalog {
             partial.insert(0, format!("{SAMPLED}, so these numbers are estimates"));
         }
         let mut groups = sums.finish();
-        groups.partial = partial;
+        groups.partial.splice(0..0, partial);
         Ok(groups)
     }
 }
