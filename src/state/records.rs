@@ -26,11 +26,11 @@ use crate::value::text::counted;
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
 /// The version of everything that follows. A daemon reads only this one, and those before, which
-/// are the same but do not know where history goes on, or samples, or spans either: a snapshot is
-/// for the next start, not for archiving. Each two differ by two bits, so that no flipped one turns
-/// one into the other.
-const VERSION: u32 = 14;
-const VERSIONS_BEFORE: [u32; 3] = [8, 11, 13];
+/// are the same but do not know which statuses are errors, where history goes on, samples or spans:
+/// a snapshot is for the next start, not for archiving. Each two differ by two bits, so that no
+/// flipped one turns one into the other.
+const VERSION: u32 = 16;
+const VERSIONS_BEFORE: [u32; 4] = [8, 11, 13, 14];
 
 /// Most bytes in one record: several times the longest run of rows or groups.
 const RECORD_BYTES_MAX: usize = 4 << 20;

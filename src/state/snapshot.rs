@@ -73,6 +73,8 @@ pub enum Record {
     Samples(SavedSegment),
     /// Where history goes on; absent if that is not known.
     HistoryFrom(HistoryFrom),
+    /// `reports.error_status`; absent in older files.
+    ErrorStatus(u32),
 }
 
 /// The rows of history that a snapshot lacks, because they were counted later.
@@ -244,6 +246,7 @@ pub fn write<W: Write>(subject: Subject<'_>, cut: Cut, to: W) -> Result<(W, Writ
     if let Some(from) = cut.history_from {
         writer.records.record(&Record::HistoryFrom(from))?;
     }
+    writer.records.record(&Record::ErrorStatus(cut.reports.error_status))?;
     for saved in cut.sums {
         writer.records.record(&Record::SquidSums(saved))?;
     }
@@ -426,6 +429,7 @@ impl Restoring<'_> {
             Record::Samples(saved) => {
                 self.profile.map_or(Ok(()), |it| it.restore(saved))?;
             }
+            Record::ErrorStatus(status) => self.reports.counts_other_errors(status, reports),
             // Inspected before.
             Record::HistoryFrom(_) | Record::End(_) => {}
         }

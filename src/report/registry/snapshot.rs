@@ -26,6 +26,8 @@ pub struct ReportsCut {
     removals: u64,
     /// Keys that had overflowed before.
     pub overflowed: u64,
+    /// Requests with this status or a higher one were counted as errors.
+    pub error_status: u32,
 }
 
 impl Reports {
@@ -45,6 +47,7 @@ impl Reports {
             aggregates: aggregates.collect(),
             removals: self.removals,
             overflowed: self.memory().2,
+            error_status: self.error_status,
         }
     }
 
@@ -97,6 +100,8 @@ pub struct ReportsRestore {
     current: Option<AggregateRestore>,
     /// Reports that were not restored.
     not_restored: Vec<NotRestored>,
+    /// Whether other requests were counted as errors.
+    has_other_errors: bool,
     now_ms: u64,
 }
 
@@ -110,8 +115,14 @@ impl ReportsRestore {
             remaining: definitions,
             current: None,
             not_restored: Vec::new(),
+            has_other_errors: false,
             now_ms,
         }
+    }
+
+    /// Leaves out all that was counted with another `reports.error_status`.
+    pub fn counts_other_errors(&mut self, error_status: u32, reports: &Reports) {
+        self.has_other_errors = error_status != reports.error_status;
     }
 
     /// Starts the next aggregate.
@@ -130,6 +141,9 @@ impl ReportsRestore {
             let at = self.remaining.iter().position(|(it, _)| it.name == *name);
             let reason = match at {
                 None => "it is not defined any more",
+                Some(_) if self.has_other_errors => {
+                    "reports.error_status is another now: filled from the raw requests instead"
+                }
                 Some(at) if saved.scope.serves(&self.remaining[at].0) => {
                     let (definition, defined_by) = self.remaining.remove(at);
                     wanted.push(Wanted { place, definition, defined_by, rows: Vec::new() });

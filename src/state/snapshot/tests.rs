@@ -284,6 +284,28 @@ fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
     assert_eq!(live.reports.usage(entry).flow.requests_offered, raw);
 }
 
+/// Errors counted by another limit are no errors: the log says so, and raw rows are counted anew.
+#[test]
+fn reports_with_other_errors_are_filled_from_raw_rows() {
+    let before = busy();
+    let bytes = before.write();
+    let mut reader = RecordsReader::new(&bytes[..]).unwrap();
+    let mut writer = RecordsWriter::new(Vec::new()).unwrap();
+    while reader.advance().unwrap() {
+        match reader.record().unwrap() {
+            Record::ErrorStatus(500) => writer.record(&Record::ErrorStatus(400)).unwrap(),
+            _ => writer.bytes(reader.bytes()).unwrap(),
+        }
+    }
+    let (after, restored) = before.next(&writer.finish().unwrap(), PLAN, 0).unwrap();
+    assert_eq!(restored.left_out.len(), definitions().len());
+    assert!(restored.left_out[0].reason.contains("error_status"), "{:?}", restored.left_out);
+    let live = after.live.read();
+    let info = live.reports.iter().next().unwrap();
+    let counted = live.reports.usage(info).flow.requests_offered;
+    assert_eq!(counted, live.pool.requests.len() as u64);
+}
+
 /// Any content gives an error, or a daemon that works. The checksums are corrected, so that the
 /// readers of each part are tested.
 #[test]
