@@ -4,7 +4,6 @@
 //! histograms of its rows.
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::Dataset;
@@ -22,6 +21,8 @@ pub(crate) type Line = Vec<Option<Sum>>;
 pub(crate) struct Asked<'a> {
     /// One key, or `None` for the total.
     pub(crate) key: Option<&'a [u8]>,
+    /// Start of the first step, unix seconds: not after that of the span.
+    pub(crate) from: u64,
     /// Seconds of a step.
     pub(crate) step: u64,
     /// Whether sums are wanted.
@@ -37,11 +38,11 @@ pub(crate) fn read(
     plan: &ReadPlan,
     asked: Asked<'_>,
 ) -> (Line, Vec<String>) {
-    let count = (plan.span.end - plan.span.start).div_ceil(asked.step) as usize;
+    let count = (plan.span.end - asked.from).div_ceil(asked.step) as usize;
     let (units, mut lacking) = ReadUnit::all(from, dataset, plan, asked.key);
     let empty = || (empty_line(count), Vec::new());
     let done = on_all_processors(units.len(), empty, |unit, (line, lacking)| {
-        if let Err(error) = add(&units[unit], dataset, &plan.span, asked, line) {
+        if let Err(error) = add(&units[unit], dataset, asked, line) {
             lacking.push(units[unit].unread(&error));
         }
     });
@@ -66,17 +67,11 @@ fn empty_line(count: usize) -> Line {
 }
 
 /// Adds the rows of a unit.
-fn add(
-    unit: &ReadUnit,
-    dataset: &Dataset,
-    span: &Range<u64>,
-    asked: Asked<'_>,
-    line: &mut Line,
-) -> io::Result<()> {
+fn add(unit: &ReadUnit, dataset: &Dataset, asked: Asked<'_>, line: &mut Line) -> io::Result<()> {
     let mut runs = Vec::new();
     let want = Want { sums: asked.sums, histograms: false };
     unit.rows(dataset, want, &mut |place, row| {
-        let point = ((row.time - span.start) / asked.step) as usize;
+        let point = ((row.time - asked.from) / asked.step) as usize;
         let is_wanted = asked.key.is_none_or(|wanted| wanted == row.key);
         if let Some(sum) = line.get_mut(point).filter(|_| is_wanted) {
             sum.get_or_insert_default().totals += &row.gain.sum.totals;

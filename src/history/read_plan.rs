@@ -37,7 +37,8 @@ impl ReadPlan {
         Self::of_span(&parts, span, Resolution::Day)
     }
 
-    /// Likewise for rows by `step`; the step is made longer where finer rows are gone.
+    /// Likewise for rows by `step`, of which the first and the last may lie partly outside; the step
+    /// is made longer where finer rows are gone.
     pub(crate) fn of_steps(
         parts: &[Arc<Part>],
         dataset: &Dataset,
@@ -62,8 +63,7 @@ impl ReadPlan {
         let fits = |resolution: &Resolution| step.is_multiple_of(resolution.secs());
         let coarsest = Resolution::ALL.into_iter().rfind(fits);
         let coarsest = coarsest.unwrap_or(Resolution::Minute);
-        let minutes = outwards(asked, Resolution::Minute);
-        let span = minutes.start - minutes.start % *step..minutes.end;
+        let span = outwards(asked, Resolution::Minute);
         Self::of_span(&parts, widened(&parts, span), coarsest)
     }
 

@@ -38,7 +38,7 @@ pub enum Per {
 }
 
 /// All metrics except percentiles. Sums of times cover all requests (or timers), so time per second
-/// is the average number of concurrent ones. Traffic, memory and errors are 0 in timer reports.
+/// is the average number of concurrent ones. Timers have no traffic, memory and errors.
 static NAMED: [Named; 16] = [
     ("req_count", "requests", &[Requests], Per::All),
     ("req_per_sec", "requests/s", &[Requests], Per::Second),
@@ -104,6 +104,10 @@ impl Metric {
             Self::Percentile(percent) => return span.percentile(*percent),
             Self::Named((_, unit, measures, per)) => (*unit, measures, per),
         };
+        let is_of_requests = matches!(measures[0], Traffic | Memory | Errors);
+        if is_of_requests && span.definition.level == Level::Timer {
+            return None;
+        }
         let sum = measures.iter().map(|it| it.of(totals)).sum::<u128>() as f64;
         let sum = match measures[0].unit() {
             value::Unit::Seconds => sum / 1e6,

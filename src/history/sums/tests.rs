@@ -182,8 +182,11 @@ impl Model {
         let key = self.random.random_range(0..9);
         let key = (self.random.random_range(0..3) > 0 && at != 2).then(|| key_of(&dataset, key));
         let bits = plan.resolution.bucket_bits();
+        let from = plan.span.start - plan.span.start % step;
+        let summed = ReadPlan::new(&view.parts, &dataset, asked.clone());
+        assert_eq!(plan.span, summed.span, "lines have the requests that sums have");
         let ask = |sums, histogram_bits| {
-            let question = Asked { key: key.as_deref(), step, sums, histogram_bits };
+            let question = Asked { key: key.as_deref(), from, step, sums, histogram_bits };
             let (line, lacking) = chart_lines::read(view.clone(), &dataset, &plan, question);
             assert_eq!(lacking, [""; 0]);
             line
@@ -196,7 +199,7 @@ impl Model {
         for request in &self.all {
             let is_it = key.as_ref().is_none_or(|key| *key == key_of(&dataset, request.key));
             if request.dataset == at && is_it && plan.span.contains(&request.minute) {
-                let point = (request.minute - plan.span.start) / step;
+                let point = (request.minute - from) / step;
                 expected[point as usize].push(request.us);
             }
         }

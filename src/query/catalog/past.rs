@@ -184,8 +184,10 @@ impl Kept<'_> {
 
         let key = question.key.as_ref().map(|texts| key_of(texts));
         let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
+        let from = plan.span.start - plan.span.start % step;
         let asked = Asked {
             key: key.as_deref(),
+            from,
             step,
             sums: !question.metrics.iter().all(Metric::is_percentile),
             histogram_bits: wants_histograms.then(|| plan.resolution.bucket_bits()),
@@ -193,13 +195,13 @@ impl Kept<'_> {
         let (sums, lacking) = chart_lines::read(view, dataset, &plan, asked);
         remarks.extend(lacking);
         let key = dataset.coverage_key();
-        let asked = Asked { key: Some(&key), step, sums: true, histogram_bits: None };
+        let asked = Asked { key: Some(&key), from, step, sums: true, histogram_bits: None };
         let mut ran_plan = ReadPlan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
         ran_plan.span = plan.span.clone();
         let (secs, _) = chart_lines::read(ran, &coverage, &ran_plan, asked);
         let secs = secs.into_iter();
         Steps {
-            from: plan.span.start,
+            from,
             step,
             resolution: plan.resolution,
             sums,
@@ -392,6 +394,7 @@ impl Catalog {
                 let key = key_of(&key);
                 let asked = Asked {
                     key: (!dataset.keys.is_empty()).then_some(&*key),
+                    from: plan.span.start,
                     step: plan.span.end - plan.span.start,
                     sums: false,
                     histogram_bits: Some(plan.resolution.bucket_bits()),
