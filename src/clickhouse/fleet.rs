@@ -66,8 +66,8 @@ pub(crate) struct FleetRows {
 pub(crate) struct Points<'a> {
     /// One key, or `None` for the total.
     pub(crate) key: Option<&'a [String]>,
-    /// Seconds of a step.
-    pub(crate) step: u64,
+    /// Start of the first step, unix seconds, and the seconds of each.
+    pub(crate) steps: (u64, u64),
     pub(crate) has_histograms: bool,
 }
 
@@ -212,8 +212,8 @@ impl FleetRows {
     }
 
     /// The index of a minute's step.
-    fn point(&self, step: u64) -> String {
-        format!("intDiv(toUnixTimestamp(t) - {}, {step})", self.span.start)
+    fn point((from, step): (u64, u64)) -> String {
+        format!("intDiv(toUnixTimestamp(t) - {from}, {step})")
     }
 
     /// Sums by key; their histograms are requested on demand.
@@ -232,7 +232,7 @@ impl FleetRows {
 
     /// The gain of one row, or of the total, in each step.
     pub(crate) fn line(&self, points: Points<'_>) -> Result<Vec<Option<Sum>>, String> {
-        let point = self.point(points.step);
+        let point = Self::point(points.steps);
         let histogram = match points.has_histograms {
             true => HISTOGRAM,
             false => "false AS known",
@@ -243,7 +243,7 @@ impl FleetRows {
         });
         let columns = format!("{point} AS point, {}, {histogram}", *SUMS);
         let query = self.rollup(&columns, &of_key, "point");
-        let mut line: Vec<Option<Sum>> = self.steps(points.step).map(|_| None).collect();
+        let mut line: Vec<Option<Sum>> = self.steps(points.steps).map(|_| None).collect();
         self.select(&query, &mut |found: Found| {
             if let Some(sum) = line.get_mut(found.point as usize) {
                 *sum = Some(Sum::of(found.totals(), found.histogram(&self.dataset)));
@@ -253,21 +253,21 @@ impl FleetRows {
         Ok(line)
     }
 
-    fn steps(&self, step: u64) -> Range<u64> {
-        0..(self.span.end - self.span.start).div_ceil(step)
+    fn steps(&self, (from, step): (u64, u64)) -> Range<u64> {
+        0..(self.span.end - from).div_ceil(step)
     }
 
     /// Seconds of each step in which a pinbad counted: for each minute, those of the one that
     /// counted longest.
-    pub(crate) fn secs(&self, step: u64) -> Result<Vec<u64>, String> {
+    pub(crate) fn secs(&self, steps: (u64, u64)) -> Result<Vec<u64>, String> {
         let query = format!(
             "SELECT {} AS point, sum(most) AS secs FROM (SELECT t, max(secs) AS most FROM (SELECT t, dc, collector, store, \
              sum(seconds) AS secs FROM {} FINAL {} GROUP BY t, dc, collector, store) GROUP BY t) GROUP BY point",
-            self.point(step),
+            Self::point(steps),
             COVERAGE.name,
             self.own()
         );
-        let mut secs: Vec<u64> = self.steps(step).map(|_| 0).collect();
+        let mut secs: Vec<u64> = self.steps(steps).map(|_| 0).collect();
         self.select(&query, &mut |ran: Ran| {
             if let Some(secs) = secs.get_mut(ran.point as usize) {
                 *secs = ran.secs;

@@ -44,7 +44,7 @@ impl Catalog {
             let of_span = || -> Result<Added, String> {
                 Ok(Added {
                     resolution: Resolution::Minute,
-                    covered_secs: rows.secs(span_secs(&span))?.iter().sum(),
+                    covered_secs: rows.secs(all(&span))?.iter().sum(),
                     remarks: self.fleet_remarks(&rows, fleet, dataset)?,
                     sums: rows.sums()?,
                     span: span.clone(),
@@ -63,20 +63,21 @@ impl Catalog {
         question: &LineQuestion,
     ) -> Result<Steps, QueryError> {
         let step = question.step.max(1).next_multiple_of(Resolution::Minute.secs());
-        let Range { start, end } = outwards(&question.span);
-        let rows = self.fleet_rows(dataset, fleet, &(start - start % step..end))?;
+        let span = outwards(&question.span);
+        let from = span.start - span.start % step;
+        let rows = self.fleet_rows(dataset, fleet, &span)?;
         let points = Points {
             key: question.key.as_deref(),
-            step,
+            steps: (from, step),
             has_histograms: question.metrics.iter().any(Metric::is_percentile),
         };
         let steps = || -> Result<Steps, String> {
             Ok(Steps {
-                from: rows.span().start,
+                from,
                 step,
                 resolution: Resolution::Minute,
                 sums: rows.line(points)?,
-                secs: rows.secs(step)?,
+                secs: rows.secs((from, step))?,
                 remarks: self.fleet_remarks(&rows, fleet, dataset)?,
             })
         };
@@ -92,11 +93,8 @@ impl Catalog {
         span: &Range<u64>,
     ) -> Result<Option<Sum>, QueryError> {
         let rows = self.fleet_rows(dataset, fleet, &outwards(span))?;
-        let line = rows.line(Points {
-            key: Some(key),
-            step: span_secs(rows.span()),
-            has_histograms: true,
-        });
+        let line =
+            rows.line(Points { key: Some(key), steps: all(rows.span()), has_histograms: true });
         let line = line.map_err(|problem| away(&problem))?;
         Ok(line.into_iter().flatten().next())
     }
@@ -190,6 +188,7 @@ fn outwards(span: &Range<u64>) -> Range<u64> {
     minute.begin(span.start)..span.end.next_multiple_of(minute.secs())
 }
 
-fn span_secs(span: &Range<u64>) -> u64 {
-    (span.end - span.start).max(1)
+/// One step, which is the whole span.
+fn all(span: &Range<u64>) -> (u64, u64) {
+    (span.start, (span.end - span.start).max(1))
 }
