@@ -23,6 +23,7 @@ use crate::config::SloEntry;
 use crate::limits::SLO_PERIOD_SECS_MAX;
 use crate::report::definition::{Definition, Field, Filter, KeySource, Pattern};
 use crate::report::totals::Totals;
+use crate::value::text::micros;
 
 /// Denominator of [`SloEntry::budget`]: the budget is the number of bad requests allowed in this
 /// many.
@@ -235,10 +236,10 @@ impl Objective {
         };
         let good = match self.slow_from_us {
             None => "are not errors".to_owned(),
-            Some(us) => format!("take less than {} s and are not errors", us as f64 / 1e6),
+            Some(us) => format!("take less than {} and are not errors", micros(us)),
         };
         let (percent, report, period) = (self.percent(), &entry.report, secs(entry.period));
-        format!("{percent}% of the requests of {report}{rows} {good}, over {period}")
+        format!("{percent} % of the requests of {report}{rows} {good}, over {period}")
     }
 
     /// Describes the burn rates of a severity, and names those that cannot be reached.

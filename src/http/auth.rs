@@ -99,8 +99,7 @@ pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result
         None => "without credentials one may only read here".to_owned(),
     };
     let needed = needed.name();
-    let why =
-        format!("{method} needs the role {needed:?} of a [[user]] of the configuration; {who}");
+    let why = format!("this needs the role {needed:?} of a [[user]] of the configuration; {who}");
     Err(Problem::new(StatusCode::FORBIDDEN, why))
 }
 

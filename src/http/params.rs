@@ -87,7 +87,13 @@ impl Params {
             let named = |name: &str| keys.iter().position(|key| *key == name);
             let bare = name.strip_prefix(KEY_PREFIX).unwrap_or(name);
             let Some(key) = named(name).or_else(|| named(bare)) else {
-                let known = self.known.iter().chain(keys).copied();
+                // A key named like a parameter is told from it by the prefix.
+                let named = |key: &&str| match self.known.contains(key) {
+                    true => format!("{KEY_PREFIX}{key}"),
+                    false => (*key).to_owned(),
+                };
+                let named: Vec<String> = keys.iter().map(named).collect();
+                let known = self.known.iter().copied().chain(named.iter().map(String::as_str));
                 if all.iter().all(|column| column.name != bare) {
                     return Err(unknown(name, known));
                 }
@@ -426,6 +432,14 @@ mod tests {
         );
         let body = Params::parse(Some("x=1")).unwrap().finish().unwrap_err().body();
         assert!(body.contains("there are none here"), "{body}");
+    }
+
+    #[test]
+    fn keys_named_like_parameters_are_accepted_with_a_prefix() {
+        let mut params = Params::parse(Some("limit=1&key.limit=2&nope=3")).unwrap();
+        params.number("limit").unwrap();
+        let problem = params.keys(&["limit", "host"], &[]).unwrap_err();
+        assert_eq!(problem.detail(), "nope: unknown parameter; accepted: limit, key.limit, host");
     }
 
     #[test]

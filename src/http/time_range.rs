@@ -162,7 +162,9 @@ impl Span {
             (from, to) = (from / 60 * 60, to / 60 * 60);
         }
         if from >= to {
-            return Err(Problem::parameter("from", "is not before to"));
+            let is_ahead = is_open && from > now.cast_unsigned();
+            let why = if is_ahead { "is in the future" } else { "is not before to" };
+            return Err(Problem::parameter("from", why));
         }
         let span = from..to;
         let compare = self.compare.as_ref().map(|text| {
@@ -509,6 +511,8 @@ mod tests {
         assert_eq!(minutes("from=-30s&compare=-1h").span, now - 30..now);
         for (query, part) in [
             ("from=now", "is not before to"),
+            ("from=2030-01-01", "from: is in the future"),
+            ("from=2030-01-01&to=now", "is not before to"),
             ("from=x", "RFC 3339"),
             ("to=-1d&from=-1h", "is not before to"),
             ("compare=-1w", "needs from"),

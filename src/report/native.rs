@@ -446,8 +446,8 @@ pub fn check_name(name: &str) -> Result<(), FormError> {
     } else {
         let shown: String = name.chars().take(NAME_BYTES_MAX + 1).collect();
         let problem = format!(
-            "name '{shown}': a report's name has 1 to {NAME_BYTES_MAX} letters, digits, '_', '-' or '.', \
-             and starts with a letter, a digit or '_'"
+            "name '{shown}': a report's name has 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, '_', '-' and '.', \
+             and does not start with '-' or '.'"
         );
         Err(FormError::Whole("name", problem))
     }

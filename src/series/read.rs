@@ -10,6 +10,7 @@ use super::history::{COARSE_SECS, Slot};
 use super::metric::{Metric, Span};
 use super::{READ, REPORTS_MAX, Series};
 use crate::report::gain::Sum;
+use crate::report::layout::OTHER;
 use crate::report::row_key::push_key;
 use crate::report::{TOTAL_ID, Watched};
 use crate::telemetry::reading::{Group, Place, readings};
@@ -247,10 +248,14 @@ impl Series {
             report.is_some_and(|it| it.rows.contains_key(&row))
         };
         if row != TOTAL_ID && !is_kept() {
-            return Err(format!(
-                "no such row of report {name:?} is kept: it had no request in the last hour, or takes too little \
-                 time to have room in series.memory"
-            ));
+            let why = match key.iter().any(|text| text == OTHER) {
+                true => "charts and heat maps keep the keys of (other) apart",
+                false => {
+                    "it had no request in the last hour, or since the report was made, or takes too \
+                     little time to have room in series.memory"
+                }
+            };
+            return Err(format!("no such row of report {name:?} is kept: {why}"));
         }
         Ok((report, row))
     }

@@ -232,6 +232,41 @@ fn pages_follow_the_second_until_they_are_paused() {
 }
 
 #[test]
+fn a_page_says_what_is_gone() {
+    let here = Here::start(&[]);
+    let mut nameless = hostile_request("/a");
+    nameless.add_timer(1, 0.5, &[("server", "db")]);
+    here.site.send([nameless]);
+    let form = r#"{"name": "short_lived", "level": "request", "keys": ["hostname"]}"#;
+    assert_eq!(here.site.post("/api/v1/reports", form).status, 201);
+    let browser = Browser::start(&here.site);
+    // The name of a row stands before its bar.
+    browser.open("/timers?by=group");
+    let behind = browser.js(
+        "const cells = [...document.querySelectorAll('#timers th.key')].filter((it) => it.textContent === 'without');
+         return cells.map((it) => {
+           const range = document.createRange();
+           range.selectNodeContents(it.lastChild);
+           const { left, top, width, height } = range.getBoundingClientRect();
+           return document.elementFromPoint(left + width / 2, top + height / 2).closest('.bar') !== null;
+         })",
+    );
+    assert_eq!(behind, json!([false]));
+    browser.open("/reports/short_lived");
+    assert_eq!(here.site.ask("DELETE", "/api/v1/reports/short_lived", None).status, 200);
+    await_until(
+        "the page says that the report is gone",
+        || browser.text("#troubles"),
+        |text| text.contains("There is no report called"),
+    );
+    browser.open("/");
+    await_until("it is live", || browser.text("#tick"), |text| text.contains("last 5 s"));
+    here.stop();
+    await_until("it is not", || browser.text("#tick"), |text| text.starts_with("not live"));
+    assert_eq!(browser.js("return document.querySelector('[data-away]') !== null"), true);
+}
+
+#[test]
 fn reports_are_made_and_dropped_and_themes_are_remembered() {
     let here = Here::start(&[]);
     let browser = Browser::start(&here.site);

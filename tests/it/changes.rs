@@ -129,7 +129,7 @@ fn a_change_is_told_apart_by_its_keys() {
 
     let here = Here::start(&[]);
     let page = here.site.get("/changes");
-    assert!(page.body.contains("Nothing to compare with: "), "{page:?}");
+    assert!(page.body.contains("Nothing to compare with. No history is kept"), "{page:?}");
     here.site.get("/api/v1/changes").problem(404);
     here.stop();
 }
@@ -233,7 +233,7 @@ fn a_heat_map_shows_what_is_too_long_and_what_failed() {
     assert_lacks!(row("b") => "class=\"limit\"", ">errors</text>");
     // Nothing in the overview takes that long.
     let page = site.get("/?span=5m").body;
-    assert_has!(page => "dashed: all allows 10.5 s, which is above");
+    assert_has!(page => "dashed: all allows 10.5 s, above the map");
     assert_lacks!(page => "<line class=\"limit\"");
     let dark = "/reports/report_by_script_name/heat.svg?theme=dark&span=5m&script_name=%2Fa";
     let picture = site.get(dark).body;

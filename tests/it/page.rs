@@ -304,6 +304,43 @@ fn tables_of_the_daemon_itself_tell_what_is_now() {
     here.stop();
 }
 
+/// Its figures, its search and all that it leads to are of the requests without the text.
+#[test]
+fn a_row_of_the_empty_key_is_of_that_key_alone() {
+    let here = Here::start(&[]);
+    let site = &here.site;
+    let mut secure = request("web", "", "/a");
+    secure.schema = Some("https".into());
+    secure.add_timer(1, 0.25, &[("group", "of-https")]);
+    let mut plain = request("web", "shop", "/b");
+    plain.request_time = Some(0.0);
+    plain.add_timer(1, 0.25, &[("", "x"), ("group", "")]);
+    plain.add_tag("env", "");
+    site.send([secure, plain]);
+    let row = site.get("/reports/report_by_schema/row?schema=").body;
+    assert_has!(row => "<title>(empty) \u{b7} pinbad</title>", "href=\"/requests/2\"");
+    assert_lacks!(row => "href=\"/requests/1\"", "of-https", "Not part of this search");
+    let links = links(&row).into_iter();
+    let searches: Vec<String> =
+        links.filter(|it| ["/requests?", "/timers?"].iter().any(|to| it.starts_with(to))).collect();
+    assert!(searches.len() > 2, "{row}");
+    for search in searches {
+        let page = site.get(&search).body;
+        assert_has!(page => "/requests/2"; "{search}");
+        assert_lacks!(page => "/requests/1", "of-https"; "{search}");
+    }
+    // A form without JavaScript sends the fields that were left empty.
+    let all = site.get("/requests?schema=&script_name=&sort=-timestamp").body;
+    assert_has!(all => "/requests/1", "/requests/2");
+    let table = site.get("/reports/report_by_schema?schema=&q=").body;
+    assert_has!(table => "row?schema=\"");
+    assert_lacks!(table => "row?schema=https");
+    let one = site.get("/requests/2").body;
+    assert_has!(one => "tag.env=%28empty%29", "schema=%28empty%29", "<b>0</b>;");
+    assert_has!(site.get("/requests/1").body => "server_name=%28empty%29");
+    here.stop();
+}
+
 #[test]
 fn a_cell_of_a_live_heat_map_leads_to_requests_in_memory() {
     let here = Here::start(&[]);

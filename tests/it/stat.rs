@@ -334,6 +334,19 @@ fn whoever_reads_the_sender_does_not_wait() {
 }
 
 #[test]
+fn pages_say_that_a_source_cannot_be_reached() {
+    let here = Here::start(&["stat=[{stream='unix:///nowhere/at-all',name='web1'}]"]);
+    let said = "No samples come from unix:///nowhere/at-all: ";
+    await_condition("the profile says so", || {
+        let page = here.site.get("/profile").body;
+        page.contains(said).then_some(()).ok_or(page)
+    });
+    let daemon = here.site.get("/daemon").body;
+    assert_has!(daemon => said, "Healthy? <span class=\" bad\">No</span>");
+    here.stop();
+}
+
+#[test]
 fn without_an_entry_there_is_nothing_of_it() {
     let here = Here::start(&[]);
     let status = here.site.status();

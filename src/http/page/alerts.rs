@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Line};
 use super::columns::Show;
-use super::formatting::{count, roughly, visible};
+use super::formatting::{MINUS, Name, count, named, number, roughly, visible};
 use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, section, table};
@@ -22,6 +22,8 @@ use crate::report::definition::Level;
 const COURSE_POINTS: usize = 360;
 /// Maximum number of alerts, and of objectives, with a chart; firing ones come first.
 const CHARTS_MAX: usize = 12;
+/// Maximum number of characters of a name in a heading.
+const NAME_CHARS: usize = 60;
 
 /// `GET /alerts`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -69,7 +71,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
         @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.since) {
             p.problem {
                 a href="/alerts" { (firing.len()) @if firing.len() == 1 { " alert fires" } @else { " alerts fire" } }
-                ": " (visible(&longest.rule.entry.name)) " (" (row_name(longest)) ") since " (view.time.moment(longest.episode.since))
+                ": " (visible(&longest.rule.entry.name)) " on " (row_name(longest)) " since " (view.time.moment(longest.episode.since))
                 @if firing.len() > 1 { ", the longest" }
             }
         }
@@ -104,7 +106,7 @@ fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
 }
 
 fn row_name(alert: &Alert) -> String {
-    let texts = alert.key_texts().map(|(_, text)| visible(text));
+    let texts = alert.key_texts().map(|(_, text)| cut(named(text)));
     match &alert.key {
         None => "further rows".to_owned(),
         Some(key) if key.is_empty() => "all requests".to_owned(),
@@ -112,8 +114,20 @@ fn row_name(alert: &Alert) -> String {
     }
 }
 
+/// Cuts a name that is too long for a heading in the middle.
+fn cut(name: String) -> String {
+    let count = name.chars().count();
+    if count <= NAME_CHARS {
+        return name;
+    }
+    let half = NAME_CHARS / 2;
+    let start: String = name.chars().take(half).collect();
+    let end: String = name.chars().skip(count - half).collect();
+    format!("{start}\u{2026}{end}")
+}
+
 fn row(view: &View<'_>, alert: &Alert) -> Markup {
-    let (episode, entry, row) = (&alert.episode, &alert.rule.entry, row_name(alert));
+    let (episode, entry) = (&alert.episode, &alert.rule.entry);
     let path = alert.link.strip_prefix(view.app.settings.alerts.page());
     let class = (episode.phase == Phase::Firing && alert.silenced_by.is_none()).then_some("bad");
     html! {
@@ -121,7 +135,10 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
         td.key { (view.time.moment(episode.since)) }
         td.key { (visible(&entry.name)) }
         td.key { (visible(&entry.severity)) }
-        td.key.text { a href=(path.unwrap_or_default()) { (row) } }
+        td.key.text { a href=(path.unwrap_or_default()) {
+            @if alert.key_texts().next().is_none() { (row_name(alert)) }
+            @for (_, text) in alert.key_texts() { span.pair { (Name(text)) } " " }
+        } }
         td { (episode.value.map(|it| alert.value_text(it)).unwrap_or_default()) }
         td.key { (visible(&alert.rule.threshold())) }
         td.key.text {
@@ -200,8 +217,14 @@ fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     Some(chart.figure(&format!("slo-{at}"), "/api/v1/slos"))
 }
 
+/// A part of a budget, of which many times the whole may be gone.
 fn percent(part: f64) -> String {
-    format!("{} %", shown(part * 100.0))
+    let percent = part * 100.0;
+    let text = match percent.abs() < 1_000.0 {
+        true => shown(percent).replace('-', &MINUS.to_string()),
+        false => number(percent),
+    };
+    format!("{text} %")
 }
 
 fn rules(rules: &[(Arc<Rule>, usize)]) -> Markup {
@@ -240,4 +263,23 @@ fn receivers(alerts: &Alerts) -> Markup {
         }
     });
     section("Receivers", "Since the start", heads, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAME_CHARS, cut, percent};
+
+    #[test]
+    fn long_names_leave_room_for_the_chart() {
+        assert_eq!(cut("/a".to_owned()), "/a");
+        let name = cut("/x".to_owned() + &"\u{439}".repeat(500) + ".php");
+        assert_eq!(name.chars().count(), NAME_CHARS + 1);
+        assert!(name.starts_with("/x") && name.ends_with(".php"), "{name}");
+    }
+
+    #[test]
+    fn budgets_look_like_other_numbers() {
+        let texts = [0.853, -0.5, -163.912].map(percent);
+        assert_eq!(texts, ["85.3 %", "\u{2212}50 %", "\u{2212}16,391 %"]);
+    }
 }

@@ -42,7 +42,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (form(view, &params, &query.report))
         div #changes data-live {
             @match &found {
-                Err(why) => p.note { "Nothing to compare with: " (visible(why)) },
+                Err(why) => p.note { "Nothing to compare with. " (visible(&frame::sentence(why))) },
                 Ok(found) if found.covered_secs.contains(&0) => (too_early(view, &params, &query.report, found)),
                 Ok(found) => {
                     (remarks(&found.partial, time))
@@ -211,7 +211,7 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
         }
     };
     if found.other != Change::default() {
-        rows.push(total("(other)", &found.other));
+        rows.push(total("all others", &found.other));
     }
     if !keys.is_empty() && !rows.is_empty() {
         rows.push(total("all", &found.all));

@@ -10,6 +10,19 @@ pub(super) use crate::value::text::{
     roughly, roughly_many, secs, short, visible,
 };
 
+/// The empty text as pages show it, and as their fields accept it: forms send fields left empty.
+pub(super) const EMPTY: &str = "(empty)";
+
+/// A text from a packet, or the words for an empty one.
+pub(super) fn or_empty(text: &str) -> &str {
+    if text.is_empty() { EMPTY } else { text }
+}
+
+/// A name from a packet, as text of a title.
+pub(super) fn named(name: &str) -> String {
+    visible(or_empty(name))
+}
+
 /// A name from a packet, as text of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'a>(pub(super) &'a str);
@@ -17,7 +30,7 @@ pub(super) struct Name<'a>(pub(super) &'a str);
 impl Render for Name<'_> {
     fn render(&self) -> Markup {
         if self.0.is_empty() {
-            return html! { span.none { "(empty)" } };
+            return html! { span.none { (EMPTY) } };
         }
         let shown = visible(self.0);
         // Isolated, so that right-to-left text stays inside its own place.
@@ -85,11 +98,16 @@ pub(super) fn tags<'a>(tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Ma
 
 /// Tags as one text, which may wrap between them.
 pub(super) fn pairs(text: &str) -> Markup {
-    let shown = visible(text);
     html! {
-        @for (at, pair) in shown.split(',').enumerate() {
+        @for (at, pair) in text.split(',').enumerate() {
             @if at > 0 { "," wbr; }
-            span.pair { (pair) }
+            span.pair {
+                @match pair.split_once('=') {
+                    Some((name, value)) if name.is_empty() || value.is_empty() => { (named(name)) "=" (named(value)) }
+                    None if text.is_empty() => {}
+                    _ => (Name(pair)),
+                }
+            }
         }
     }
 }
@@ -119,6 +137,17 @@ mod tests {
         assert_has!(page => "<span>/var/www/&lt;b&gt;/html/shop</span>/index.php</bdi>");
         let wide = "\u{5e97}".repeat(30);
         assert_eq!(end_of(&wide).unwrap().1.chars().count(), END / 2);
+    }
+
+    #[test]
+    fn tags_are_cut_and_empty_ones_are_said() {
+        let page = |text| pairs(text).into_string();
+        assert_eq!(page(""), "<span class=\"pair\"></span>");
+        let pair = |text| format!("<span class=\"pair\">{text}</span>");
+        let empty = format!("{},<wbr>{}", pair("(empty)=b"), pair("a=(empty)"));
+        assert_eq!(page("=b,a="), empty);
+        let long = "<bdi class=\"cut\"><span>release=aaaa</span>aaaaaaaaaa</bdi>";
+        assert_eq!(page("release=aaaaaaaaaaaaaa"), pair(long));
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub(super) fn problem(
 }
 
 /// A text of the API as a sentence.
-fn sentence(text: &str) -> String {
+pub(super) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     // Names stay as they are: "from: is not before to".
     let begins = text

@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::columns::{Column, Show, columns};
 use super::formatting::{self, visible};
 use super::instruments;
+use super::profile;
 use super::render::View;
 use super::table::{Head, bar, narrow_table, table};
 use crate::http::error::Problem;
@@ -145,6 +146,7 @@ impl<'a> Look<'a> {
                 ));
             }
         }
+        problems.extend(profile::problems(&self.status));
         problems.extend(instruments::stuck());
         problems
     }

@@ -12,10 +12,9 @@
   const theme = store.get("theme");
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
 
-  // Three digits, thousands apart. What the browser has for it takes longer to wake up than a page to load.
+  // Three digits, thousands apart. Intl takes longer to wake up than a page to load.
   const number = (value) => String(Number(value.toPrecision(3))).replace(/^\d{4,}/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
 
-  // "1 error/s", "0.33 errors/s".
   const rate = (value, one) => number(value) + " " + one + (number(value) === "1" ? "" : "s") + "/s";
   const secs = (value) => value < 0.9995 ? number(value * 1000) + " ms" : number(value) + " s";
 
@@ -43,8 +42,10 @@
     looked = performance.now();
     try {
       const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-      if (!answer.ok) return;
+      if (!answer.ok && answer.status !== 404) return;
       const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+      // Its report was dropped.
+      if (!answer.ok) return document.getElementById("troubles").replaceChildren(next.querySelector(".problem"));
       for (const part of document.querySelectorAll("[data-live]")) {
         const other = next.getElementById(part.id);
         if (!other || inUse(part)) continue;
@@ -63,24 +64,38 @@
   // How long after it was asked for a page is as good as new.
   const FRESH_MS = 900;
 
+  // How long without an event a page is live.
+  const LATE_MS = 4000;
+
   function live(button, tick) {
     let events = null;
     let again = 0;
+    let late = 0;
     // In parts: a phone has room for the first only.
     const say = (...parts) => {
-      if (!tick) return;
+      delete root.dataset.away;
       const part = (text, at) => Object.assign(document.createElement("span"), { textContent: (at ? " \u00b7 " : "") + text });
       tick.replaceChildren(...parts.map(part));
     };
+    function wait() {
+      clearTimeout(late);
+      late = setTimeout(() => {
+        say("not live: the daemon is busy or away");
+        root.dataset.away = "";
+      }, LATE_MS);
+    }
     function stop() {
       clearTimeout(again);
+      clearTimeout(late);
       if (events) events.close();
       events = null;
     }
     function start() {
       stop();
+      wait();
       events = new EventSource("/events");
       events.addEventListener("second", (event) => {
+        wait();
         const now = JSON.parse(event.data);
         const parts = [];
         if (now.req_per_sec !== undefined) parts.push(rate(now.req_per_sec, "request"));
@@ -94,10 +109,7 @@
         if (performance.now() - (past ? looked : 0) > due && document.querySelector("[data-live]")) refresh();
       });
       events.onerror = () => {
-        if (events && events.readyState === EventSource.CLOSED) {
-          say("not live: the daemon is busy or away");
-          again = setTimeout(start, 5000);
-        }
+        if (events && events.readyState === EventSource.CLOSED) again = setTimeout(start, 5000);
       };
     }
     function show(paused) {

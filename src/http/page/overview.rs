@@ -100,7 +100,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             (numbers(&all, source, time))
             @match &mut scripts {
                 Ok(scripts) if !scripts.table().is_empty() => (leaders(scripts, first.0, time)?),
-                Ok(_) if time.spans.is_none() => (start(source)),
+                Ok(_) if time.spans.is_none() => (start(view)),
                 _ => {},
             }
         }
@@ -109,7 +109,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             (history.spans(|span| address(Some(span), order.0)))
             div.charts.four { (history.figures()) }
         }
-        (frame::views("Top by", &lead, &choices))
+        div #top-by data-live { (frame::views("Top by", &lead, &choices)) }
         div.panels.top {
             (panel(&mut scripts, first, order, time)?)
             @if !time.whose.is_fleet() && let Some(table) = small_table(view, &RequestSearch::default(), timer_order(order), &[])? {
@@ -199,8 +199,8 @@ fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, P
 }
 
 /// Instructions while there is nothing to see.
-fn start(source: &Catalog) -> Markup {
-    let status = source.status();
+fn start(view: &View<'_>) -> Markup {
+    let status = view.source.status();
     let received = status.get("datagrams_received").and_then(Json::as_u64);
     let sockets = status.get("sockets").and_then(Json::as_array);
     let sockets = sockets.into_iter().flatten();
@@ -231,8 +231,9 @@ fn start(source: &Catalog) -> Markup {
                 }
                 p.send {
                     button type="button" data-send { "Send a test packet" }
+                    span { (view.needs_admin()) }
                     span #sent role="status" {}
-                    noscript { "A test packet: " code { "curl -X POST -H 'content-type: application/json' http://HOST/api/v1/test-packet" } }
+                    noscript { "A test packet: " code { "curl -X POST -H 'content-type: application/json' http://HOST/api/v1/test-packet" } ", where HOST is the host and port in this page's address." }
                 }
                 p.note { "For a full screen at once: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
             } @else {

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, PreEscaped, html};
+use serde_json::{Map, Value as Json};
 
 use super::formatting::{self, visible};
 use super::ranking::Ranking;
@@ -122,6 +123,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
         (conditions("Samples with", shown, "/profile", &params))
         div #profile data-live {
+            @for problem in problems(&view.source.status()) { p.problem { (visible(&problem)) } }
             p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
                 " in the " (super::frame::span_of(boxes.covered_seconds, boxes.window_seconds)) }
@@ -139,6 +141,15 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
     };
     view.page("/profile", &title, &main)
+}
+
+/// The sources that send no samples, each with its reason.
+pub(super) fn problems(status: &Map<String, Json>) -> impl Iterator<Item = String> {
+    let sources = status.get("stats").and_then(Json::as_array);
+    sources.into_iter().flatten().filter_map(|source| {
+        let text = |name: &str| source[name].as_str();
+        Some(format!("No samples come from {}: {}", text("stream")?, text("problem")?))
+    })
 }
 
 /// A condition in the form.

@@ -86,6 +86,12 @@ impl View<'_> {
         Ok(frame::page(&self.time, &control, section, title, main, &absent))
     }
 
+    /// Where there are users: the role that changes need, beside what makes them.
+    pub(super) fn needs_admin(&self) -> Markup {
+        let is_open = self.app.settings.access.has_no_users();
+        html! { @if !is_open { " This needs the role " code { "admin" } "." } }
+    }
+
     /// The first parameter in the path of the route.
     pub(super) fn name(&self) -> &str {
         self.path.first().map_or("", String::as_str)

@@ -20,7 +20,7 @@ use crate::query::tables::{KIND, SAMPLES};
 
 /// `GET /reports/{name}`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
-    let mut params = view.form()?;
+    let mut params = view.params()?;
     let (source, name) = (view.source, view.name());
     let report = source.listed(name)?;
     let path = &format!("/reports/{}", encode(name));

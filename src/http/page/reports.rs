@@ -50,7 +50,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (pager(offset, shown.len(), reports.len(), LIMIT, |offset| {
             params.link("/reports", &[("offset", Some(offset))])
         }))
-        (form(definition.as_deref()))
+        (form(definition.as_deref(), &view.needs_admin()))
     };
     view.page("/reports", "Reports", &main)
 }
@@ -85,17 +85,18 @@ fn row(view: &View<'_>, report: &ReportSummary) -> Markup {
     }
 }
 
-/// The form. `filled` is a definition in the native form, as JSON.
-fn form(filled: Option<&str>) -> Markup {
+/// The form. `filled` is a definition in the native form, as JSON; `needs` says which role may use
+/// it.
+fn form(filled: Option<&str>, needs: &Markup) -> Markup {
     html! {
         section aria-labelledby="make-h" {
             h2 #make-h { "Create a report" }
             p.note {
-                "By the COMMENT of a Pinba table (" code { "tag_info:group" } ", " code { "v2/request/60/~script,~status" } "), or in the native form as JSON ("
-                code { "{\"level\": \"timer\", \"keys\": [\"@group\", \"script_name\"]}" } "). It starts with what is in memory, and can be dropped here again."
+                "By the COMMENT of a Pinba table (" code { "tag_info:group" } ", " code { "v2/request/60/~script,~status/no_percentiles/no_filters" } "), or in the native form as JSON ("
+                code { "{\"level\": \"timer\", \"keys\": [\"@group\", \"script_name\"]}" } "). It starts with what is in memory, and can be dropped here again." (needs)
             }
             noscript { p.problem { "Without JavaScript this page cannot create or drop reports. From a shell: "
-                code { "curl -H 'content-type: application/json' -d '{\"name\": \"by_group\", \"comment\": \"tag_info:group::50,99.9\"}' http://HOST/api/v1/reports" } } }
+                code { "curl -H 'content-type: application/json' -d '{\"name\": \"by_group\", \"comment\": \"tag_info:group::50,99.9\"}' http://HOST/api/v1/reports" } ", where HOST is the host and port in this page's address." } }
             form #make hidden {
                 label { "Name " input name="name" required pattern="[A-Za-z0-9_][A-Za-z0-9_.\\-]*" maxlength="64" size="24" autocomplete="off"; }
                 label { "COMMENT or JSON "
@@ -103,6 +104,26 @@ fn form(filled: Option<&str>) -> Markup {
                 button type="submit" { "Create report" }
                 p #made role="status" {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::definition::Defaults;
+    use crate::report::native::read_comment;
+
+    #[test]
+    fn the_examples_of_the_form_are_accepted() {
+        let page = form(None, &html! {}).into_string();
+        let page = page.split("<noscript>").next().unwrap().replace("&quot;", "\"");
+        let examples = page.split("<code>").skip(1).map(|it| it.split("</code>").next().unwrap());
+        let examples: Vec<&str> = examples.collect();
+        assert_eq!(examples.len(), 3);
+        for example in examples {
+            let read = read_comment("x", example, &Defaults::default());
+            assert!(read.is_ok(), "{example}: {read:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use maud::{Markup, Render, html};
 
-use super::formatting::{self, Name, visible};
+use super::formatting::{self, Name, named, or_empty};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
@@ -67,7 +67,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             ul.tags {
                 @for (name, value) in &tags {
                     @let search = format!("tag.{name}");
-                    li { a href=(time.link("/requests", [(search.as_str(), value.as_str())])) { (Name(name)) " = " (Name(value)) } }
+                    li { a href=(time.link("/requests", [(search.as_str(), or_empty(value))])) { (Name(name)) " = " (Name(value)) } }
                 }
             }
         }
@@ -76,7 +76,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             None => (waterfall(&address, time_us, &timers, by.as_deref(), offset)),
         }
     };
-    let title = format!("#{id} {}", visible(&script));
+    let title = format!("#{id} {}", named(&script));
     view.page("/requests", &title, &main)
 }
 
@@ -88,9 +88,10 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
             @for (at, column) in request.columns.iter().enumerate() {
                 @let (name, value) = (column.name.as_str(), request.plain(&column.name));
                 @let shown = request.shown(column, 0);
-                @if !value.is_empty() && (value != "1" || !ONE.contains(&name)) {
+                @let is_linked = LINKED.contains(&name);
+                @if (is_linked || !value.is_empty()) && (value != "1" || !ONE.contains(&name)) {
                     div { dt { (column.title) } dd.big[at < 2] {
-                        @if LINKED.contains(&name) { a href=(time.link("/requests", [(name, value.as_str())])) { (shown) } } @else { (shown) }
+                        @if is_linked { a href=(time.link("/requests", [(name, or_empty(&value))])) { (shown) } } @else { (shown) }
                     } }
                 }
             }
@@ -101,7 +102,7 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
         p.about {
             a href=(time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
             " \u{b7} "
-            a href=(time.link("/requests", [("script_name", script), ("sort", "-req_time")])) { "Its slowest requests" }
+            a href=(time.link("/requests", [("script_name", or_empty(script)), ("sort", "-req_time")])) { "Its slowest requests" }
         }
     }
 }
@@ -177,7 +178,8 @@ fn waterfall(
     let ends = bars.iter().map(|bar| bar.start_us + bar.value_us);
     let whole_us = ends.max().unwrap_or(1).max(time_us).max(1);
     let palette = Palette::of(timers, by);
-    let share = |us: u64| 100.0 * us as f64 / time_us.max(1) as f64;
+    // Nothing has a share of no time.
+    let share = |us: u64| formatting::percent(100.0 * us as f64 / time_us as f64);
     let mut heads = vec![
         Head::number("#").class("aside"),
         Head::text(html! { @if let Some(tag) = by { (Name(tag)) } @else { "Tags" } }),
@@ -204,7 +206,7 @@ fn waterfall(
             @if by.is_some() { td.aside { (formatting::count(bar.timers as u64)) } }
             td.aside { (formatting::count(bar.hits)) }
             td { (formatting::micros(bar.value_us)) }
-            td { (formatting::percent(share(bar.value_us))) }
+            td { @if time_us > 0 { (share(bar.value_us)) } @else { span.none { (formatting::UNKNOWN) } } }
             td.aside { @match bar.ru_us { Some(us) => (formatting::micros(us)), None => span.none { (formatting::UNKNOWN) } } }
             td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
         }
@@ -222,7 +224,7 @@ fn waterfall(
                     @if by.is_some() { "The bars stand end to end from longest to shortest" }
                     @else { "A packet says how long each timer ran, not when it began: the bars stand end to end in the order they were sent" }
                 }
-                ". Timers cover " b { (formatting::micros(sum_us)) } " of " b { (formatting::micros(time_us)) } " (" (formatting::percent(share(sum_us))) ")"
+                ". Timers cover " b { (formatting::micros(sum_us)) } " of " b { (formatting::micros(time_us)) } @if time_us > 0 { " (" (share(sum_us)) ")" }
                 @if sum_us > time_us { "; that is more than the request took: some ran inside others, or side by side" }
                 "."
             }
@@ -351,6 +353,9 @@ mod tests {
         assert_has!(page => "150 %", "more than the request took");
         assert_has!(page => "&lt;b&gt;");
         assert_lacks!(page => "<b>b");
+        let page = waterfall(&address, 0, &timers, None, 0).into_string();
+        assert_has!(page => "cover <b>1.50 s</b> of <b>0</b>;");
+        assert_lacks!(page => " %");
         let page = waterfall(&address, 3_000_000, &timers, None, 0).into_string();
         assert_has!(page => "50.0 %");
         assert_lacks!(page => "more than");

@@ -12,6 +12,7 @@ use super::formatting;
 use super::frame::hidden_fields;
 use super::ranking::{Ranking, remarks};
 use super::render::View;
+use super::row::conditions::read_conditions;
 use super::table::{Head, ROWS_DEFAULT, ROWS_MAX, conditions, table};
 use super::time::Time;
 use super::timer_groups::searched;
@@ -111,7 +112,7 @@ impl Found {
 pub(super) fn search_of(view: &View<'_>, params: &mut Params) -> Result<RequestSearch, Problem> {
     let mut search = search::range(params)?;
     view.time.narrow(&mut search);
-    search::conditions(params, &mut search)?;
+    read_conditions(params, &mut search)?;
     Ok(search)
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use maud::{Markup, html};
 
 use super::chart::{self, Theme};
-use super::formatting::{self, Name, visible};
+use super::formatting::{self, Name, named, visible};
 use super::frame;
 use super::history::{self, Counted, History};
 use super::ranking::{Ranking, remarks};
@@ -117,7 +117,7 @@ impl Row {
 
     /// The keys as the title of a window.
     fn title(&self) -> String {
-        let values: Vec<String> = self.keys.iter().map(|(_, value)| visible(value)).collect();
+        let values: Vec<String> = self.keys.iter().map(|(_, value)| named(value)).collect();
         match values.is_empty() {
             true => "all requests".to_owned(),
             false => values.join(" \u{b7} "),
@@ -240,6 +240,7 @@ impl Row {
             true => None,
             false => small_table(view, &search, ("time", "total time"), &conditions.requests)?,
         };
+        let timer_groups = timer_groups.map(|table| html! { (table) (conditions.note()) });
         let slowest = self.slowest(view, search, &conditions)?;
         let slowest = html! { (view.time.only_here()) (slowest) };
         Ok((timer_groups, slowest))

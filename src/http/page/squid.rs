@@ -24,11 +24,15 @@ const ROWS_READ: usize = 2_000;
 const SETS: usize = 6;
 
 /// Names of key columns for people.
-const KEYS: [(&str, &str); 4] = [
+const KEYS: [(&str, &str); 8] = [
     ("server_name", "Origin"),
     ("tag_code", "Result code"),
     ("timer_bottleneck", "Bottleneck"),
     ("timer_unfinished", "Activity"),
+    ("mime", "Type"),
+    ("code", "Result code"),
+    ("action", "Action"),
+    ("size_class", "Size"),
 ];
 
 /// `GET /squid`
@@ -164,7 +168,7 @@ fn sums(
             let sort = Sort::largest(sort);
             let (rows, _) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
             let cells = ranking.cells(&rows, &ranking.columns, &sort, |_, _| None);
-            Some((ranking.heads(&ranking.columns, None), cells))
+            Some((heads(&ranking, &ranking.columns), cells))
         }
         Err(_) => None,
     };

@@ -313,7 +313,7 @@ impl Time {
                         (self.form(path, params, sort))
                     }
                 }
-                @if self.spans.is_some() && can_compare(path) {
+                @if self.spans.is_some() && can_compare(path) && (self.why_not.is_none() || self.whose.is_fleet()) {
                     span { "Compare with" }
                     @for (text, other) in COMPARED {
                         a href=(address(from, self.get("to"), other)) aria-current=[current(compared == other)] { (text) }

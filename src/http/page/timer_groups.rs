@@ -11,7 +11,7 @@ use std::sync::Arc;
 use maud::{Markup, html};
 
 use super::columns::columns;
-use super::formatting::{self, visible};
+use super::formatting::{self, or_empty, visible};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::table::table;
@@ -91,7 +91,11 @@ pub(super) const fn count(count: u64) -> Value<'static> {
 /// The requests that were searched, in words.
 pub(super) fn searched(searched: &Scanned) -> String {
     let requests = formatting::count(searched.requests);
+    let is_one = searched.sample_of.is_none() && searched.requests == 1;
     let place = match (searched.kept, searched.narrowed) {
+        (true, false) if is_one => "that is kept",
+        (true, true) if is_one => "that is kept and matches",
+        (false, true) if is_one => "in memory that matches",
         (true, false) => "that are kept",
         (true, true) => "that are kept and match",
         (false, false) => "in memory",
@@ -175,7 +179,7 @@ pub(super) fn small_table(
     let columns = ranking.columns_named("time share p50 p95 hits");
     let cells = ranking.cells(&rows, &columns, &sort, |row, _| {
         let value = groups.rows[row].keys.first()?.as_deref()?;
-        Some(address([("by", &tag), (&narrowed, value)]))
+        Some(address([("by", &tag), (&narrowed, or_empty(value))]))
     });
     let by = format!("-{column}");
     let caption = html! {

@@ -10,11 +10,12 @@
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Name, Scale, visible};
+use super::formatting::{self, Name, Scale, or_empty, visible};
 use super::frame::hidden_fields;
 use super::ranking::remarks;
 use super::render::View;
 use super::requests::{received, search_of};
+use super::row::conditions::read_empty;
 use super::table::{Head, Listing, conditions, table};
 use super::time::{NAMES, Time};
 use super::timer_groups::{self, GROUPS_MAX, USUAL_TAG};
@@ -41,7 +42,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = added(view.form()?);
     let keys = keys(&params)?;
     let requests = search_of(view, &mut params)?;
-    let tags = params.prefixed("t.NAME");
+    let mut tags = params.prefixed("t.NAME");
+    tags.iter_mut().for_each(|(_, value)| read_empty(value));
     params.text("by");
     let listing = Listing::take(&mut params)?;
     params.finish()?;
@@ -160,9 +162,9 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
 
 /// The timers that were searched, in words.
 pub(super) fn searched(groups: &TimerGroups) -> String {
-    let timers = formatting::count(groups.timers_scanned);
+    let timers = formatting::counted(groups.timers_scanned, "timer");
     let requests = timer_groups::searched(&groups.scanned);
-    format!("{timers} timers of {requests}")
+    format!("{timers} of {requests}")
 }
 
 fn rows(
@@ -219,7 +221,7 @@ fn narrowed(params: &Params, key: &str, value: &str) -> String {
         KeySource::RequestTag(tag) => format!("tag.{tag}"),
         KeySource::TimerTag(tag) | KeySource::TimerTagOrField(tag, _) => format!("t.{tag}"),
     };
-    params.link("/timers", &[(&name, Some(value))])
+    params.link("/timers", &[(&name, Some(or_empty(value)))])
 }
 
 /// The longest single timers.

@@ -100,6 +100,10 @@ pub(in crate::http::page) fn heat(
             lines.push(us);
         }
     }
+    // A few rows may lie between two round times.
+    if lines.is_empty() {
+        lines.push(bottom_us as f64);
+    }
     let mut limits: Vec<u64> = limits.iter().map(|it| it.1).collect();
     limits.retain(|us| (bottom_us..=top_us).contains(us));
     limits.sort_unstable();
@@ -246,6 +250,21 @@ mod tests {
         assert_eq!([1, 9, 99, 999, 5_000].map(|count| level(count, 999, 16)), [2, 6, 11, 16, 16]);
         assert_eq!(level(1, 1, 16), 16);
         assert_eq!(level(1, 1_000_000, 16), 1);
+    }
+
+    #[test]
+    fn a_single_row_of_cells_has_a_label() {
+        let map = HeatMap {
+            step: 30,
+            edges_us: vec![500_000, 520_000],
+            columns: vec![Some(vec![1])],
+            errors: vec![0],
+            total: 1,
+            ..HeatMap::default()
+        };
+        let address = |_: u64, _: u64| String::new();
+        let svg = heat(("x", "t"), Theme::Page, &map, &[], &[], (&address, true));
+        assert!(svg.into_string().contains(">500 ms</text>"));
     }
 
     #[test]

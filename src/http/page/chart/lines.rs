@@ -135,8 +135,16 @@ impl Chart {
     /// The value of a line in the legend: the current one, or the highest.
     fn said(&self, line: &Line) -> Option<f64> {
         match self.is_live {
-            true => line.now.or_else(|| known(&line.points).next_back()),
+            true => self.newest(line),
             false => known(&line.points).reduce(f64::max),
+        }
+    }
+
+    /// The current value of a line: that of the time `over`, if there is one, or the newest point.
+    fn newest(&self, line: &Line) -> Option<f64> {
+        match self.over {
+            "" => line.now.or_else(|| known(&line.points).next_back()),
+            _ => line.now,
         }
     }
 
@@ -146,10 +154,10 @@ impl Chart {
             let name = format!("{}{}", line.name, if line.is_before { " before" } else { "" });
             let least = known(&line.points).fold(f64::INFINITY, f64::min);
             let most = known(&line.points).fold(f64::NEG_INFINITY, f64::max);
-            let newest = line.now.or_else(|| known(&line.points).next_back());
-            let Some(newest) = newest else {
+            if least > most {
                 return format!("{name}: no data. ");
-            };
+            }
+            let newest = self.newest(line).unwrap_or(f64::NAN);
             let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
             let word = if self.is_live { "now" } else { "at the end" };
             format!("{name}: {word} {newest}, between {least} and {most}. ")
@@ -285,6 +293,18 @@ mod tests {
         assert_has!(svg => ">now<", ">10:01<");
         assert_lacks!(svg => ">10:00<");
         assert!(svg.contains(">0.5 s<") && svg.contains(">1 s<"), "{svg}");
+    }
+
+    #[test]
+    fn a_legend_says_nothing_older_than_its_seconds() {
+        let legend = |over, now| {
+            let mut chart = Chart { over, ..chart(vec![0.25, f64::NAN]) };
+            chart.lines[0].now = now;
+            chart.figure("x", "/").into_string()
+        };
+        assert_has!(legend("", None) => "<b>250 ms</b>");
+        assert_has!(legend("last 5 s:", Some(0.5)) => "<b>500 ms</b>");
+        assert_has!(legend("last 5 s:", None) => "<b>\u{2013}</b>", "now \u{2013}, between 250 ms");
     }
 
     #[test]

@@ -88,7 +88,9 @@ impl History<'_> {
         let key = self.key();
         let (from, whose) = ((self.source, self.series), &self.time.whose);
         let map = heatmap::read(from, self.report, key.as_deref(), &span, whose)?;
-        Ok((map, ticks))
+        let is_empty_now = map.total == 0 && self.time.spans.is_none();
+        let why = self.series.why_not(self.report, key.as_deref()).filter(|_| is_empty_now);
+        why.map_or(Ok((map, ticks)), Err)
     }
 
     /// Draws a heat map whose columns link to the requests or timers of their time.
@@ -132,8 +134,8 @@ impl History<'_> {
 fn limit_text(map: &HeatMap, name: &str, us: u64) -> String {
     let limit = formatting::secs(us as f64 / 1e6);
     let what = match (map.edges_us.first(), map.edges_us.last()) {
-        (_, Some(top)) if us > *top => ", which is above",
-        (Some(bottom), _) if us < *bottom => ", which is below",
+        (_, Some(top)) if us > *top => ", above the map",
+        (Some(bottom), _) if us < *bottom => ", below the map",
         _ => "",
     };
     format!("dashed: {} allows {limit}{what}", visible(name))

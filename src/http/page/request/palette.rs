@@ -49,7 +49,10 @@ impl<'a> Palette<'a> {
     pub(super) fn shares(&self, time_us: u64, sum_us: u64) -> Markup {
         let whole_us = time_us.max(sum_us).max(1);
         let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
-        let share = |us: u64| formatting::percent(100.0 * us as f64 / time_us.max(1) as f64);
+        let share = |us: u64| match time_us {
+            0 => String::new(),
+            _ => formatting::percent(100.0 * us as f64 / time_us as f64),
+        };
         let named = self.parts.iter().take(COLOURS);
         let others: u64 = self.parts.iter().skip(COLOURS).map(|(_, _, us)| us).sum();
         let mut legend: Vec<(Markup, usize, u64)> = named

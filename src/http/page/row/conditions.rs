@@ -1,16 +1,17 @@
 //! Converts the keys of a row to a search for raw requests and raw timers.
 //!
 //! The report's definition, in the native form, says what each key column counts by, in order.
-//! Conditions that a search lacks (an empty key, the overflow row, a filter with `!=` or a prefix)
-//! are left out, and the page says so.
+//! Conditions that a search lacks (an empty key that is not a text of the request, the overflow
+//! row, a filter with `!=` or a prefix) are left out, and the page says so.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
+use crate::config::rewrite::TEXT_FIELDS;
 use crate::http::answer::json::bare;
 use crate::http::api::search;
 use crate::http::error::Problem;
-use crate::http::page::formatting::visible;
+use crate::http::page::formatting::{EMPTY, or_empty, visible};
 use crate::http::params::Params;
 use crate::query::question::RequestSearch;
 use crate::report::layout::OTHER;
@@ -56,8 +57,9 @@ impl Conditions {
 
     /// Adds a condition in the terms of the native form; `shown` names it if it is left out.
     fn add(&mut self, source: &str, shown: &str, value: &str) {
-        let pair = |name: &str| (name.to_owned(), value.to_owned());
-        if value.is_empty() || value == OTHER {
+        let pair = |name: &str| (name.to_owned(), or_empty(value).to_owned());
+        let is_text = TEXT_FIELDS.iter().any(|(name, _)| *name == source);
+        if value.is_empty() && !is_text || value == OTHER {
             self.left_out.push(shown.to_owned());
         } else if FIELDS.contains(&source) {
             self.requests.push(pair(source));
@@ -74,7 +76,7 @@ impl Conditions {
     pub(in crate::http::page) fn search(&self) -> Result<RequestSearch, Problem> {
         let mut params = Params::from_pairs(self.requests.clone());
         let mut search = RequestSearch::default();
-        search::conditions(&mut params, &mut search)?;
+        read_conditions(&mut params, &mut search)?;
         Ok(search)
     }
 
@@ -87,6 +89,24 @@ impl Conditions {
                 }
             }
         }
+    }
+}
+
+/// Parses the conditions of a page, on which `(empty)` is the empty text.
+pub(in crate::http::page) fn read_conditions(
+    params: &mut Params,
+    search: &mut RequestSearch,
+) -> Result<(), Problem> {
+    search::conditions(params, search)?;
+    let texts = search.texts.iter_mut().map(|(_, text)| text);
+    texts.chain(search.tags.iter_mut().map(|(_, text)| text)).for_each(read_empty);
+    Ok(())
+}
+
+/// Clears a text that stands for the empty one.
+pub(in crate::http::page) fn read_empty(text: &mut String) {
+    if text == EMPTY {
+        text.clear();
     }
 }
 
@@ -128,5 +148,17 @@ mod tests {
             r#"{"key":"+a","equals":"b*"}"#,
         ];
         assert_eq!(conditions.left_out, left_out);
+    }
+
+    #[test]
+    fn an_empty_text_is_a_condition() {
+        let definition = json!({"keys": ["schema", "+env", "hostname"]});
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let keys = [pair("schema", ""), pair("tag_env", ""), pair("hostname", OTHER)];
+        let conditions = Conditions::of(&definition, &keys);
+        assert_eq!(conditions.requests, [pair("schema", EMPTY)]);
+        assert_eq!(conditions.left_out, ["tag_env", "hostname"]);
+        let search = conditions.search().unwrap();
+        assert_eq!(search.texts.iter().map(|it| it.1.as_str()).collect::<Vec<_>>(), [""]);
     }
 }

@@ -78,7 +78,7 @@ impl Catalog {
         let (mut rows, mut is_full) = first.finish();
         let is_weighed = |(_, row): &(Key, Shown)| row.last() != Some(&Value::Float(1.0));
         if is_sample(&at) || rows.iter().any(is_weighed) {
-            partial.push(format!("{SAMPLED}; each row says how many it represents (weight)"));
+            partial.push(format!("{SAMPLED}; each row says how many it represents"));
         }
         let mut timers = Vec::new();
         if search.timers {
