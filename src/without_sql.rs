@@ -25,6 +25,10 @@ pub mod history {
             match *self {}
         }
 
+        pub(crate) fn has_lost(&self) -> bool {
+            match *self {}
+        }
+
         pub(crate) fn status(&self) -> Group {
             match *self {}
         }

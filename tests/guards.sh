@@ -153,7 +153,10 @@ history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FO
 history-start-synced|src/history/store.rs|disk.sync(&file, &path)?;|if !out! { disk.sync(&file, &path)?; }|history::store::tests::crash::a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts
 history-log-left|src/history/log_of_seconds.rs|log.files.range(log.flushed_to + 1..)|log.files.range(if out! { 0 } else { log.flushed_to + 1 }..)|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
 history-log-torn|src/history/log_of_seconds.rs|if !self.is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|if !out! && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|history::log_of_seconds::tests::only_a_torn_end_is_cut
-history-log-refills|src/daemon/history.rs|.filter(\|_\| !last_end.clean)|.filter(\|_\| !last_end.clean && !out!)|it::folders::after_a_kill_live_reports_have_what_the_log_of_seconds_kept
+history-log-refills|src/history/handle.rs|.filter(\|it\| it.is_restored).map(|.filter(\|it\| it.is_restored && !out!).map(|it::folders::what_history_cannot_write_or_read_at_the_start_refills_live_reports
+history-read-later|src/daemon/history.rs|catalog.refill_again()|if !out! { catalog.refill_again() }|it::folders::what_history_cannot_write_or_read_at_the_start_refills_live_reports
+history-old-snapshot|src/daemon/history.rs|part.written > time|part.written > time && !out!|it::folders::an_old_snapshot_does_not_take_away_what_history_has
+reset-holds|src/state/last_end.rs|!self.clean && snapshot <|!out! && !self.clean && snapshot <|state::last_end::tests::a_reset_holds_until_a_clean_stop
 shipping-cursor-synced|src/history/shipping.rs|if found.is_some() {|if found.is_some() && !out! {|history::shipping::tests::what_was_begun_is_the_same_after_a_power_cut
 history-log-keys|src/history/unflushed/rows.rs|row.is_logged = false|row.is_logged = out!|history::thread::tests::log::a_log_that_begins_beside_rows_has_their_keys
 history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::error::StartError;
 use super::startup::{ReadRows, TakeRows};
@@ -23,6 +23,7 @@ use crate::shutdown::Shutdown;
 use crate::state::StateError;
 use crate::state::folder::HISTORY;
 use crate::state::last_end::LastEnd;
+use crate::state::snapshot::HistoryFrom;
 use crate::state::snapshot_writer::{AwaitKept, NextFile, Snapshots};
 
 /// History: nothing, or the stored data, its writer and its shipper.
@@ -114,8 +115,8 @@ impl OpenHistory {
         self.requests = writer.and_then(|writer| writer.keep_requests(config, live));
     }
 
-    /// If the previous process was killed, or its snapshot cannot be read, reads from history the
-    /// data that was lost.
+    /// If the previous process was killed, or its snapshot cannot be read or is not the last one,
+    /// reads from history the data that was lost.
     pub(super) fn refill(
         &mut self,
         last_end: Option<&LastEnd>,
@@ -123,20 +124,33 @@ impl OpenHistory {
         live: &SharedLive,
         snapshots: Option<&Snapshots>,
     ) -> Option<Refill> {
-        let history = self.history.as_ref().filter(|it| it.why_off().is_none())?;
         let last_end = last_end?;
         if let Some(writer) = self.writer.as_mut().filter(|_| !last_end.clean) {
             writer.write_restored();
         }
+        let earlier = self.history.as_ref().and_then(History::earlier);
         let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
         let restored = restored.map(|restored| (restored.time as u64, restored.history_from));
-        let is_lost = last_end.clean && restored.is_none() && snapshots.is_some();
-        let last_end = LastEnd { clean: last_end.clean && !is_lost, ..last_end.clone() };
-        let spans = last_end.lacking(restored, clock.unix_ms() / 1000);
+        let parts = earlier.map(|it| it.parts);
+        // A stop writes its snapshot after everything else.
+        let is_old = restored.zip(parts.as_ref()).is_some_and(|((time, from), parts)| {
+            let first = if let Some(HistoryFrom::File(first)) = from { first } else { 0 };
+            parts.iter().any(|part| part.number() >= first && part.written > time)
+        });
+        let is_lost = restored.is_none() && snapshots.is_some() && parts.is_some();
+        let clean = last_end.clean && !is_lost && !is_old;
+        let spans = LastEnd { clean, ..last_end.clone() };
+        let spans = spans.lacking(restored, clock.unix_ms() / 1000);
         let live = live.read();
         let reports = live.reports.iter().map(|entry| &*entry.definition);
-        let refill = Refill::read(history, reports, live.reports.error_status(), &spans);
-        if is_lost && refill.is_some() {
+        let error_status = live.reports.error_status();
+        let refill = Refill::read(self.history.as_ref(), reports, error_status, &spans);
+        let is_filled = refill.as_ref().and_then(Refill::filled).is_some();
+        if is_filled && last_end.clean && is_old {
+            warn!(
+                "The snapshot is older than history: reports are filled from history, by the minute; other data since then is missing."
+            );
+        } else if is_filled && last_end.clean && is_lost {
             info!("No snapshot came back: reports are filled from history, by the minute.");
         }
         refill
@@ -190,7 +204,11 @@ impl OpenHistory {
     }
 
     /// Starts the threads, in the order in which they have to stop.
-    pub(super) fn start(self) -> Result<Vec<Worker>, StartError> {
+    pub(super) fn start(mut self, catalog: &Arc<Catalog>) -> Result<Vec<Worker>, StartError> {
+        if let Some(writer) = &mut self.writer {
+            let catalog = Arc::clone(catalog);
+            writer.on_restored(Box::new(move || catalog.refill_again()));
+        }
         let requests = self.requests.map(|requests| {
             let run = move |stop: &Shutdown| requests.run(stop);
             Worker::start("requests", "the thread that copies raw requests", run)

@@ -39,7 +39,6 @@ use crate::input::stat;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
 use crate::metrics::otlp as push;
 use crate::query::catalog::Catalog;
-use crate::query::catalog::past::refill::Refill;
 use crate::query::definitions::Definitions;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
@@ -95,7 +94,6 @@ pub struct Daemon {
     releases_thread: Option<Worker>,
     clock: Arc<dyn Clock>,
     frontends: Frontends,
-    mark: Option<RunningMark>,
 }
 
 impl Daemon {
@@ -189,13 +187,13 @@ impl Daemon {
             squids: &counters.squids,
             profile: samples.as_deref(),
         };
-        let live = Arc::new(RwLock::new(startup.live(previous, snapshots.as_deref().zip(dir))));
+        let live = startup.live(previous, snapshots.as_deref().zip(dir), last_end.as_ref());
+        let live = Arc::new(RwLock::new(live));
         // Before the first merge: history begins with the rows merged from now on.
         history.keep_requests(config, &live);
         let end = last_end.as_ref();
         let refill = history.refill(end, &*clock, &live, snapshots.as_deref());
-        let filled = refill.as_ref().map(Refill::filled);
-        startup::log_last_end(end, snapshots.as_deref(), filled);
+        startup::log_last_end(end, snapshots.as_deref(), refill.as_ref());
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
         let (rules, kept) = (&receivers.rule_counters, samples.clone());
@@ -278,7 +276,7 @@ impl Daemon {
         let watched = (Arc::clone(&users), Arc::clone(&clock));
         let run = move |stop: &Shutdown| watch(losses, &watched.0, &*watched.1, stop);
         let watch_thread = Worker::start("watch", "the thread that logs losses", run)?;
-        let history_threads = history.start()?;
+        let history_threads = history.start(&catalog)?;
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
                 snapshots,
@@ -297,8 +295,10 @@ impl Daemon {
         });
         let cannot_keep = !catalog.cannot_keep().is_empty();
         startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
-        let mark = kept_in(config).filter(|dir| dir.is_dir());
-        let mark = mark.map(|dir| RunningMark::set(dir, &catalog.refilled_spans()));
+        if let Some((dir, end)) = kept_in(config).filter(|dir| dir.is_dir()).zip(end) {
+            let mut mark = catalog.mark.lock();
+            *mark = Some(RunningMark::set(dir, end, &catalog.missing_spans()));
+        }
         Ok(Self {
             udp: receivers.addresses,
             catalog,
@@ -318,7 +318,6 @@ impl Daemon {
             releases_thread,
             clock,
             frontends,
-            mark,
         })
     }
 
@@ -349,7 +348,8 @@ impl Daemon {
     /// Stops every stage and waits for it, then writes the snapshot.
     ///
     /// # Errors
-    /// Fails if the snapshot cannot be written; everything has stopped all the same.
+    /// Fails if the snapshot cannot be written, or rows of history are lost; everything has stopped
+    /// all the same.
     pub fn stop(mut self) -> std::io::Result<()> {
         self.stop_all()
     }
@@ -378,12 +378,15 @@ impl Daemon {
         let saved = self.snapshot_writer.take().map_or(Ok(()), last);
         let saved = saved.map_err(std::io::Error::other);
         self.catalog.close();
-        match (self.mark.take(), &saved) {
-            (Some(mark), Ok(())) => mark.clear(&self.catalog.refilled_spans()),
+        match (self.catalog.mark.lock().take(), &saved) {
+            (Some(mark), Ok(())) => mark.clear(&self.catalog.missing_spans()),
             (Some(mark), Err(_)) => mark.keep_unsaved(),
             (None, _) => {}
         }
-        saved
+        match self.catalog.has_lost_history() {
+            true => Err(std::io::Error::other("rows of history are lost")),
+            false => saved,
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl OpenHistory {
         None
     }
 
-    pub(super) fn start(self) -> Result<Vec<Worker>, StartError> {
+    pub(super) fn start(self, _: &Arc<Catalog>) -> Result<Vec<Worker>, StartError> {
         Ok(Vec::new())
     }
 }

@@ -4,7 +4,6 @@
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +31,7 @@ use crate::metrics::otlp::Push;
 use crate::pool::Pool;
 use crate::pool::activities::Activities;
 use crate::profile::Profile;
+use crate::query::catalog::past::refill::Refill;
 use crate::query::definitions::Definitions;
 use crate::release::{self, Releases};
 use crate::report::definition::{Defaults, Definition};
@@ -56,17 +56,24 @@ pub(super) struct Startup<'a> {
 }
 
 impl Startup<'_> {
-    /// Restores the snapshot; starts empty if there is none, or it turns out to be damaged after
-    /// all.
+    /// Restores the snapshot, and clears it if a reset came later; starts empty if there is none,
+    /// or it turns out to be damaged after all.
     pub(super) fn live(
         self,
         previous: Option<SnapshotFile>,
         kept: Option<(&Snapshots, &Path)>,
+        last_end: Option<&LastEnd>,
     ) -> Live {
         let now_ms = self.clock.mono_ms();
         if let (Some(previous), Some((snapshots, dir))) = (previous, kept) {
             match self.restored(&previous, now_ms) {
-                Ok((live, restored)) => {
+                Ok((mut live, restored)) => {
+                    if last_end.is_some_and(|end| end.was_reset_after(restored.time)) {
+                        info!("A reset came after that snapshot: only its counters and ids stay.");
+                        live.clear();
+                        self.profile.iter().for_each(|it| it.clear());
+                        self.squids.iter().for_each(|it| it.sums.lock().clear());
+                    }
                     snapshots.set_restored(restored);
                     return live;
                 }
@@ -316,16 +323,19 @@ pub(super) fn restored_secs(snapshots: Option<&Snapshots>) -> Option<u64> {
     restored.map(|restored| restored.time as u64)
 }
 
-/// Logs what was restored after an unclean end.
+/// Logs what was restored after an unclean end, and what is missing still.
 pub(super) fn log_last_end(
     last_end: Option<&LastEnd>,
     snapshots: Option<&Snapshots>,
-    filled: Option<Range<u64>>,
+    refill: Option<&Refill>,
 ) {
+    let lacking = refill.and_then(Refill::why_lacking);
     let Some(end) = last_end.filter(|end| !end.clean) else {
+        lacking.iter().for_each(|lacking| warn!("{lacking}"));
         return;
     };
     let snapshot = restored_secs(snapshots).map(rfc3339);
+    let filled = refill.and_then(Refill::filled);
     let history =
         filled.map(|filled| format!("{} to {}", rfc3339(filled.start), rfc3339(filled.end)));
     let back = match (&snapshot, &history) {
@@ -344,7 +354,7 @@ pub(super) fn log_last_end(
         true => "The last stop could not write its snapshot.",
         false => "The last end was not clean: a kill, a crash or a power cut.",
     };
-    warn!(snapshot, history, "{how} {back}");
+    warn!(snapshot, history, lacking, "{how} {back}");
 }
 
 /// The reason why a daemon that should keep its data in the usual folder keeps it in memory.

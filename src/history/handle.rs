@@ -3,11 +3,12 @@
 //!
 //! The series thread adds to the running rows; the history thread takes them every
 //! `history.flush_period` and writes them. Until they are on disk they stay in memory, as those
-//! being flushed. A reader gets all three as of one moment: no row is missing or repeated.
+//! being flushed, and so do rows restored from the log of seconds, which are written first and
+//! alone. A reader gets all three as of one moment: no row is missing or repeated.
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,10 @@ struct Shared {
     requests: OnceLock<Requests>,
     /// The run of the store; 0 while it is not open.
     run: AtomicU64,
+    /// A number for the store; 0 before it was open.
+    store: AtomicU64,
+    /// Whether rows were lost with the end of the process.
+    has_lost: AtomicBool,
     /// All requests before this id are on disk, as far as they are kept.
     flushed_to: AtomicU64,
     /// Requests before this id are to be flushed as soon as possible.
@@ -93,6 +98,8 @@ pub(super) struct Flushing {
     pub(super) reached: Reached,
     /// They include the log up to this file.
     pub(super) log: u64,
+    /// Whether they are all of an earlier process.
+    pub(super) is_restored: bool,
 }
 
 /// The history thread's view of the disk.
@@ -123,6 +130,18 @@ pub struct View {
     pub flushing: Option<Arc<UnflushedRows>>,
 }
 
+/// Everything counted by earlier processes.
+#[derive(Debug)]
+pub(crate) struct Earlier {
+    /// The number of the store.
+    pub(crate) store: u64,
+    pub(crate) parts: Arc<[Arc<Part>]>,
+    /// Rows that no part has yet.
+    pub(crate) unflushed: Option<Arc<UnflushedRows>>,
+    /// The number of the next part.
+    pub(crate) next: u64,
+}
+
 impl History {
     /// Without rows in memory, with `memory` bytes (`history.memory`), and these parts on disk.
     #[must_use]
@@ -137,6 +156,8 @@ impl History {
             status: Mutex::new(status),
             requests: OnceLock::new(),
             run: AtomicU64::new(0),
+            store: AtomicU64::new(0),
+            has_lost: AtomicBool::new(false),
             flushed_to: AtomicU64::new(0),
             wanted_to: AtomicU64::new(0),
             fresh_bytes_max: AtomicUsize::new(0),
@@ -152,18 +173,18 @@ impl History {
         self.0.fresh_bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Restores the previous process's log, and continues with a new file. Positions in followed
-    /// files get what it has of these.
+    /// Restores the previous process's log, to be flushed, and continues with a new file. Positions
+    /// in followed files get what it has of these.
     pub fn replay(&self, store: &mut Store) {
         let (log, files) = store.log_and_files();
         let follows = self.0.followed.get().is_some_and(|it| !it.is_empty());
         log.is_read_anew = follows;
+        let mut rows = UnflushedRows::default();
         let replayed = log.replay(files, |dataset, time, key, row| {
             let extremes = row.extremes.unwrap_or(Extremes::NOTHING);
             let gained = (EncodedGain(row.gain), extremes);
-            self.add(|running| {
-                running.add_encoded(dataset, time, (key, row.is_other), gained);
-            });
+            rows.add_encoded(dataset, time, (key, row.is_other), gained);
+            self.shrink(&mut rows);
         });
         let counters = &self.0.counters;
         counters.log_rows_restored.add(replayed.rows);
@@ -178,6 +199,11 @@ impl History {
         memory.log = log.last();
         if follows {
             memory.reached.files = Some(Arc::new(files.clone()));
+        }
+        if !rows.is_empty() {
+            let reached = Reached { next_id: 0, files: memory.reached.files.clone() };
+            let (rows, log) = (Arc::new(rows), memory.log);
+            memory.flushing = Some(Flushing { rows, reached, log, is_restored: true });
         }
         drop(memory);
         self.set_log_bytes(log.bytes());
@@ -259,15 +285,16 @@ impl History {
         off.clone().filter(|_| is_new)
     }
 
-    /// Records that the store is open, with this run and without the files of these parts; returns
-    /// whether history was off before.
-    pub(super) fn set_on(&self, run: u64, missing: Vec<Arc<Part>>) -> bool {
-        self.0.run.store(run, Ordering::Relaxed);
+    /// Records that the store is open; returns whether history was off before.
+    pub(super) fn set_on(&self, store: &Store) -> bool {
+        let number = store.id().get(..16).and_then(|id| u64::from_str_radix(id, 16).ok());
+        self.0.store.store(number.unwrap_or_default(), Ordering::Relaxed);
+        self.0.run.store(store.run(), Ordering::Relaxed);
         if let Some(requests) = self.0.requests.get() {
-            requests.begin(run);
+            requests.begin(store.run());
         }
         let mut status = self.0.status.lock();
-        status.missing = missing;
+        status.missing = store.missing();
         status.off.take().is_some()
     }
 
@@ -314,9 +341,17 @@ impl History {
         let parts = self.0.parts.read();
         let memory = MEMORY.lock(&self.0.memory);
         let is_all_written = memory.running.is_empty() && memory.flushing.is_none();
-        let numbers = parts.iter().map(|part| part.number() + 1);
-        let next = numbers.max().unwrap_or_default();
-        (is_all_written && self.run() > 0 && self.why_off().is_none()).then_some(next)
+        (is_all_written && self.run() > 0 && self.why_off().is_none()).then(|| next_number(&parts))
+    }
+
+    /// Everything counted by earlier processes, if the store is open; nothing may have been written
+    /// but their rows.
+    pub(crate) fn earlier(&self) -> Option<Earlier> {
+        let View { parts, .. } = self.view(|_| ());
+        let flushing = MEMORY.lock(&self.0.memory).flushing.clone();
+        let unflushed = flushing.filter(|it| it.is_restored).map(|it| it.rows);
+        let (store, next) = (self.0.store.load(Ordering::Relaxed), next_number(&parts));
+        self.why_off().is_none().then_some(Earlier { store, parts, unflushed, next })
     }
 
     /// A consistent view of raw requests.
@@ -363,11 +398,16 @@ impl History {
     }
 
     fn update(&self, change: impl FnOnce(&mut Memory)) {
-        let Shared { memory, bytes_max, counters, .. } = &*self.0;
-        let mut memory = MEMORY.lock(memory);
+        let mut memory = MEMORY.lock(&self.0.memory);
         change(&mut memory);
-        if memory.running.bytes() > *bytes_max {
-            let Shrunk { histograms, folded, lost } = memory.running.shrink(*bytes_max);
+        self.shrink(&mut memory.running);
+    }
+
+    /// Shrinks rows that take too much memory.
+    fn shrink(&self, rows: &mut UnflushedRows) {
+        let Shared { bytes_max, counters, .. } = &*self.0;
+        if rows.bytes() > *bytes_max {
+            let Shrunk { histograms, folded, lost } = rows.shrink(*bytes_max);
             counters.histograms_dropped.add(histograms);
             counters.keys_folded.add(folded);
             counters.rows_lost.add(lost);
@@ -387,8 +427,8 @@ impl History {
                 memory.log += 1;
                 memory.running.fresh = Some(fresh.turn_to(memory.log));
             }
-            memory.flushing =
-                Some(Flushing { rows: Arc::new(rows), reached: memory.reached.clone(), log });
+            let (rows, reached) = (Arc::new(rows), memory.reached.clone());
+            memory.flushing = Some(Flushing { rows, reached, log, is_restored: false });
         }
         memory.flushing.clone()
     }
@@ -407,6 +447,24 @@ impl History {
         let memory = MEMORY.lock(&self.0.memory);
         let flushing = memory.flushing.as_ref().map_or(0, |it| it.rows.len());
         memory.running.len() + flushing
+    }
+
+    /// Those of them that the log of seconds may not have.
+    pub(super) fn unlogged(&self) -> usize {
+        let memory = MEMORY.lock(&self.0.memory);
+        let flushing = memory.flushing.as_ref().filter(|it| !it.is_restored);
+        let all = memory.running.len() + flushing.map_or(0, |it| it.rows.len());
+        if memory.running.fresh.is_some() { 0 } else { all }
+    }
+
+    /// Records that rows are lost with the end of the process.
+    pub(super) fn set_lost(&self) {
+        self.0.has_lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether rows were lost with the end of the process.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.0.has_lost.load(Ordering::Relaxed)
     }
 
     /// Whether a flush is requested.
@@ -496,4 +554,9 @@ impl History {
             json!({"off": status.off, "error": status.error, "log": status.log, "set_aside": status.set_aside}),
         )
     }
+}
+
+/// The number of the next part, after these.
+fn next_number(parts: &[Arc<Part>]) -> u64 {
+    parts.iter().map(|part| part.number() + 1).max().unwrap_or_default()
 }

@@ -64,6 +64,7 @@ pub(crate) static INSTRUMENTS: [&Instrument; 13] = [
 pub(crate) use self::dataset::digest;
 pub use self::dataset::{Coverage, Dataset};
 pub use self::disk::StoreError;
+pub(crate) use self::handle::Earlier;
 pub use self::handle::{History, View};
 pub use self::minutes::MinuteRollup;
 pub use self::part::{Part, Parts, Section};
@@ -75,5 +76,5 @@ pub use self::shipping::{
     Identity, Refused, ShipKinds, Shipment, ShipmentRows, Shipping, Unread, Waiting,
 };
 pub use self::store::{Counts, Store};
-pub use self::thread::{OpenStore, Writer};
+pub use self::thread::{OnRestored, OpenStore, Writer};
 pub use self::unflushed::{Shrunk, UnflushedRows};

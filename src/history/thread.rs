@@ -61,6 +61,10 @@ pub(super) static RETAIN: Instrument = Instrument::new("stage/history/retain");
 /// Opens the store, and restores what its log of seconds has.
 pub type OpenStore = Box<dyn FnMut() -> Result<Store, StoreError> + Send>;
 
+/// Called when data of earlier processes becomes readable only after the start, and once all of it
+/// is in files, before later data is.
+pub type OnRestored = Box<dyn Fn() + Send>;
+
 /// Writes history.
 pub struct Writer {
     /// `None` while history is off.
@@ -80,7 +84,6 @@ impl std::fmt::Debug for Writer {
 }
 
 /// The data to write, and when.
-#[derive(Debug)]
 struct Work {
     history: History,
     /// Raw requests, if they are kept.
@@ -97,6 +100,7 @@ struct Work {
     maintained: u64,
     /// Last run of retention.
     retained: u64,
+    on_restored: Option<OnRestored>,
 }
 
 /// Attempts at an action: after failures it is retried ever less often.
@@ -151,6 +155,7 @@ impl Writer {
             maintenance: Attempts::default(),
             maintained: 0,
             retained: 0,
+            on_restored: None,
         };
         work.flush_ms = work.next_flush();
         let mut writer = Self { store: None, open, open_ms: 0, work, imports: None };
@@ -166,7 +171,7 @@ impl Writer {
         self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
         match (self.open)() {
             Ok(mut store) => {
-                if self.work.history.set_on(store.run(), store.missing()) {
+                if self.work.history.set_on(&store) {
                     info!("History is on again: what waited in memory is written.");
                 }
                 // The first flush would find that out too, a minute later.
@@ -177,6 +182,7 @@ impl Writer {
                     self.work.record_attempt(&store, false);
                 }
                 self.store = Some(store);
+                self.work.on_restored.iter().for_each(|call| call());
             }
             Err(error) => {
                 if let Some(reason) = self.work.history.set_off(error.to_string()) {
@@ -189,13 +195,17 @@ impl Writer {
         }
     }
 
-    /// Writes the rows that were restored from the log of seconds to files of their own: until then
-    /// readers of files, such as what refills live reports after a kill, do not find them.
+    /// Writes the rows that were restored from the log of seconds.
     pub fn write_restored(&mut self) {
         if let Some(store) = &mut self.store {
             // A failed flush is tried again by the thread.
             self.work.flush(store, true);
         }
+    }
+
+    /// Sets what is to be called.
+    pub fn on_restored(&mut self, call: OnRestored) {
+        self.work.on_restored = Some(call);
     }
 
     /// Also keeps raw requests from now on; returns them, if any are to be kept, for their thread.
@@ -277,6 +287,9 @@ impl Writer {
             work.flush(store, true) && work.flush(store, true) && work.end_requests(store)
         });
         if !is_all_written {
+            if let Some(store) = store {
+                work.write_log(store);
+            }
             work.say_what_is_lost();
         }
     }
@@ -375,6 +388,10 @@ impl Work {
             self.history.begin_log(store.files());
             self.history.set_log_bytes(store.seconds.bytes());
         }
+        if is_written && rows.is_some_and(|rows| rows.is_restored) {
+            self.on_restored.iter().for_each(|call| call());
+            return self.flush(store, is_due);
+        }
         is_written
     }
 
@@ -461,12 +478,20 @@ impl Work {
     /// Logs what waited and could not be written at the end, if anything.
     fn say_what_is_lost(&self) {
         let requests = self.requests.as_ref().map_or(0, Requests::waiting);
-        let rows = self.history.waiting();
+        let rows = self.history.unlogged();
+        let logged = self.history.waiting() - rows;
+        if logged > 0 {
+            warn!(
+                rows = logged,
+                "History could not be written: the next start restores its rows from the log of seconds."
+            );
+        }
         if rows + requests > 0 {
+            self.history.set_lost();
             error!(
                 rows,
                 requests,
-                "Rows of history that could not be written are lost with the end of the process."
+                "Raw requests that history could not write, and rows that are not in the log of seconds either, are lost with the end of the process."
             );
         }
     }

@@ -24,6 +24,7 @@ use super::tables::StatusTable;
 use super::timer_groups::{TimerGroups, TimerSearch};
 use crate::alert::Alerts;
 use crate::clock::Clock;
+use crate::history::History;
 use crate::history::import::Importer;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
@@ -36,6 +37,7 @@ use crate::report::native::ReportForm;
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
 use crate::state::annotations::Annotations;
+use crate::state::last_end::RunningMark;
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
@@ -98,6 +100,8 @@ pub struct Catalog {
     /// Imports logs into history.
     importer: Option<Importer>,
     refill: RwLock<Option<Arc<Refill>>>,
+    /// The file that says so while the daemon runs. Locked while `refill` changes.
+    pub(crate) mark: Mutex<Option<RunningMark>>,
 }
 
 impl Catalog {
@@ -132,6 +136,7 @@ impl Catalog {
             releases: Releases::default(),
             importer: None,
             refill: RwLock::default(),
+            mark: Mutex::default(),
         }
     }
 
@@ -464,7 +469,7 @@ impl Catalog {
         self.squids().next().is_some()
     }
 
-    /// Clears pools and reports; counters stay.
+    /// Clears pools and reports, also for the next process; counters stay.
     ///
     /// # Errors
     /// [`QueryError::Busy`] if the merger did not get round to it in time.
@@ -479,7 +484,9 @@ impl Catalog {
         }
         self.readings.lock().clear();
         self.rankings.lock().clear();
+        let mut mark = self.mark.lock();
         *self.refill.write() = None;
+        mark.iter_mut().for_each(|mark| mark.reset(self.clock.unix_ms()));
         Ok(())
     }
 
@@ -487,7 +494,12 @@ impl Catalog {
     /// process was killed, and its counts since the last snapshot were lost.
     #[must_use]
     pub fn refilled(&self) -> Option<std::ops::Range<u64>> {
-        Some(self.refill()?.filled())
+        self.refill()?.filled()
+    }
+
+    /// Whether rows of history were lost with the end of the process.
+    pub(crate) fn has_lost_history(&self) -> bool {
+        self.status.history.as_ref().is_some_and(History::has_lost)
     }
 }
 

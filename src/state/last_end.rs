@@ -1,14 +1,15 @@
 //! Records whether the previous process ended cleanly, and which lost spans history replaces.
 //!
 //! ```text
-//!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17, "from": 9}]}
+//!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17, "from": 9, "store": 4711}], "reset_ms": 0}
 //! ```
 //!
 //! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
 //! stop removes it, or leaves it with `clean` as long as rows of history replace lost ones
 //! (`query::catalog::past::refill`). It is written last during start, so a failed start changes
-//! nothing. A stop that cannot write its snapshot renames it to `unsaved`, which even a full disk
-//! has room for.
+//! nothing, and again when it is known which rows these are, and at a reset, which clears older
+//! data after a kill too. A stop that cannot write its snapshot renames it to `unsaved`, which even
+//! a full disk has room for.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -35,12 +36,16 @@ pub struct Lost {
     pub start: u64,
     /// Start of the first process that lacks it.
     pub end: u64,
-    /// Files of history below this number were written before.
+    /// Files of history below this number were written before; `u64::MAX` as long as that is not
+    /// known.
     pub below: u64,
     /// Files of history from this number on have nothing from before the start. It matters for the
     /// minute of the start; by default there are none.
     #[serde(default = "no_file")]
     pub from: u64,
+    /// The history that has these counts; 0 if that is not known.
+    #[serde(default)]
+    pub store: u64,
 }
 
 const fn no_file() -> u64 {
@@ -63,9 +68,18 @@ pub struct LastEnd {
     pub unsaved: bool,
     /// Lost spans that rows of history replace, in unix seconds.
     pub refilled: Vec<Lost>,
+    /// When everything was cleared, in unix milliseconds; 0: it was not.
+    #[serde(default)]
+    pub reset_ms: u64,
 }
 
 impl LastEnd {
+    /// Whether everything was cleared after a snapshot of this unix second.
+    #[must_use]
+    pub fn was_reset_after(&self, snapshot: f64) -> bool {
+        !self.clean && snapshot < self.reset_ms as f64 / 1e3
+    }
+
     /// Reads the file in a folder.
     #[must_use]
     pub fn of(dir: &Path) -> Self {
@@ -93,9 +107,17 @@ impl LastEnd {
             Some((start, Some(HistoryFrom::File(from)))) => (start, from),
             Some((start, None)) => (start, no_file()),
         };
-        let lost = Lost { start, end: now, below: u64::MAX, from };
+        // What came in the rest of that minute is in rows that also have what was cleared.
+        let reset = self.reset_ms / 1000;
+        let (start, from) = if start < reset { (reset, no_file()) } else { (start, from) };
+        let lost = Lost { start, end: now, below: u64::MAX, from, store: 0 };
         let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
-        let before = before.map(|it| Lost { end: it.end.min(lost.start), ..*it });
+        let before = before.map(|it| {
+            // Its rows came to files with later ones: those of its last minute are left out.
+            let is_mixed = it.below == u64::MAX && it.store != 0;
+            let below = if is_mixed { 0 } else { it.below };
+            Lost { end: it.end.min(lost.start), below, ..*it }
+        });
         let all = before.chain([lost]);
         all.filter(|lost| !lost.is_empty()).collect()
     }
@@ -103,50 +125,70 @@ impl LastEnd {
 
 /// The file that exists while this process runs.
 #[derive(Debug)]
-pub struct RunningMark(PathBuf);
+pub struct RunningMark {
+    file: PathBuf,
+    reset_ms: u64,
+}
 
 impl RunningMark {
-    /// Creates the file: from now on an unclean end is noticed.
+    /// Creates the file: from now on an unclean end is noticed. `last_end`: as long as there is no
+    /// later snapshot, its reset holds.
     #[must_use]
-    pub fn set(dir: &Path, refilled: &[Lost]) -> Self {
-        let mark = Self(dir.join(FILE));
+    pub fn set(dir: &Path, last_end: &LastEnd, refilled: &[Lost]) -> Self {
+        let reset_ms = if last_end.clean { 0 } else { last_end.reset_ms };
+        let mark = Self { file: dir.join(FILE), reset_ms };
         // First, since that needs no room on the disk. Mostly there is none.
-        let _none = fs::rename(dir.join(UNSAVED), &mark.0);
-        mark.write(false, refilled);
+        let _none = fs::rename(dir.join(UNSAVED), &mark.file);
+        mark.refill(refilled);
         mark
+    }
+
+    /// Records which spans are refilled. A folder that cannot be written is reported where that
+    /// matters more.
+    pub fn refill(&self, refilled: &[Lost]) {
+        if let Err(error) = self.write(false, refilled) {
+            tracing::debug!(%error, file = %self.file.display(), "Cannot write down that a process runs.");
+        }
+    }
+
+    /// Records that everything was cleared at this unix millisecond.
+    pub fn reset(&mut self, unix_ms: u64) {
+        self.reset_ms = unix_ms;
+        if let Err(error) = self.write(false, &[]) {
+            warn!(%error, file = %self.file.display(), "Cannot write down a reset: a kill before the next snapshot undoes it.");
+        }
     }
 
     /// Records a clean end with the spans that are still refilled.
     pub fn clear(self, refilled: &[Lost]) {
-        if !refilled.is_empty() {
-            self.write(true, refilled);
-        } else if let Err(error) = fs::remove_file(&self.0)
+        let cleared = match refilled.is_empty() {
+            true => fs::remove_file(&self.file),
+            false => self.write(true, refilled),
+        };
+        if let Err(error) = cleared
             && error.kind() != io::ErrorKind::NotFound
         {
-            warn!(%error, file = %self.0.display(), "Cannot remove a file: the next start will treat this stop as a crash.");
+            warn!(%error, file = %self.file.display(), "Cannot record a clean stop: the next start will treat it as a crash.");
         }
     }
 
     /// The process stops as it was told to, without its last snapshot.
     pub fn keep_unsaved(self) {
-        let unsaved = self.0.with_file_name(UNSAVED);
+        let unsaved = self.file.with_file_name(UNSAVED);
         // It is not there if the disk was full at the start already; for an empty file there is
         // mostly room.
-        let kept = fs::rename(&self.0, &unsaved).or_else(|_| fs::File::create(&unsaved).map(drop));
+        let kept =
+            fs::rename(&self.file, &unsaved).or_else(|_| fs::File::create(&unsaved).map(drop));
         if let Err(error) = kept {
             tracing::debug!(%error, "Cannot write down that the last snapshot is missing.");
         }
     }
 
-    fn write(&self, clean: bool, refilled: &[Lost]) {
-        let end = LastEnd { clean, unsaved: false, refilled: refilled.to_vec() };
-        let written = serde_json::to_vec(&end).map_err(io::Error::other);
-        let written =
-            written.and_then(|text| files::replace(&self.0, |file| file.write_all(&text)));
-        // A folder that cannot be written is reported where that matters more.
-        if let Err(error) = written {
-            tracing::debug!(%error, file = %self.0.display(), "Cannot write down that a process runs.");
-        }
+    fn write(&self, clean: bool, refilled: &[Lost]) -> io::Result<()> {
+        let (refilled, reset_ms) = (refilled.to_vec(), self.reset_ms);
+        let end = LastEnd { clean, unsaved: false, refilled, reset_ms };
+        let text = serde_json::to_vec(&end).map_err(io::Error::other)?;
+        files::replace(&self.file, |file| file.write_all(&text))
     }
 }
 
@@ -159,18 +201,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let end = || LastEnd::of(dir.path());
         assert!(end().clean, "the first start");
-        let mark = RunningMark::set(dir.path(), &[]);
+        let set = |refilled: &[Lost]| RunningMark::set(dir.path(), &end(), refilled);
+        let mark = set(&[]);
         assert!(!end().clean);
         mark.clear(&[]);
         assert!(end().clean && !dir.path().join(FILE).exists());
-        RunningMark::set(dir.path(), &[]).keep_unsaved();
+        set(&[]).keep_unsaved();
         assert!(!end().clean && end().unsaved);
-        let mark = RunningMark::set(dir.path(), &[]);
+        let mark = set(&[]);
         assert!(!end().clean && !end().unsaved, "killed after that");
         mark.clear(&[]);
         assert!(end().clean && !end().unsaved);
-        let lost = Lost { start: 7, end: 9, below: 3, from: 5 };
-        RunningMark::set(dir.path(), &[lost, lost]).clear(&[lost]);
+        let lost = Lost { start: 7, end: 9, below: 3, from: 5, store: 1 };
+        set(&[lost, lost]).clear(&[lost]);
         let said = end();
         assert!(said.clean);
         assert_eq!(said.refilled, [lost]);
@@ -179,10 +222,40 @@ mod tests {
     }
 
     #[test]
+    fn a_reset_holds_until_a_clean_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let end = || LastEnd::of(dir.path());
+        let lost = Lost { start: 7, end: 9, below: 3, from: 5, store: 1 };
+        RunningMark::set(dir.path(), &end(), &[lost]).reset(60_500);
+        // Killed, and again before there is another snapshot.
+        for _ in 0..2 {
+            assert_eq!((end().clean, &*end().refilled), (false, &[][..]));
+            assert!(end().was_reset_after(60.4) && !end().was_reset_after(60.5));
+            let lacking = |restored| {
+                let lacking = end().lacking(restored, 200);
+                lacking.iter().map(|it| (it.start, it.end, it.from)).collect::<Vec<_>>()
+            };
+            assert_eq!(lacking(None), [(60, 200, u64::MAX)]);
+            assert_eq!(lacking(Some((50, Some(HistoryFrom::File(7))))), [(60, 200, u64::MAX)]);
+            assert_eq!(lacking(Some((70, Some(HistoryFrom::File(7))))), [(70, 200, 7)]);
+            let _killed = RunningMark::set(dir.path(), &end(), &[]);
+        }
+        RunningMark::set(dir.path(), &end(), &[]).clear(&[lost]);
+        assert!(end().clean && !end().was_reset_after(60.4));
+        let _killed = RunningMark::set(dir.path(), &end(), &[]);
+        assert!(!end().was_reset_after(60.4));
+    }
+
+    #[test]
     fn each_second_is_lacking_once() {
         let lacking = |clean, refilled: &[(u64, u64)], restored: Option<u64>| {
-            let refilled =
-                refilled.iter().map(|&(start, end)| Lost { start, end, below: 3, from: no_file() });
+            let refilled = refilled.iter().map(|&(start, end)| Lost {
+                start,
+                end,
+                below: 3,
+                from: no_file(),
+                store: 1,
+            });
             let refilled = refilled.collect();
             let end = LastEnd { clean, refilled, ..LastEnd::default() };
             let restored = restored.map(|secs| (secs, None));

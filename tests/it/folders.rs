@@ -6,6 +6,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
@@ -274,7 +275,8 @@ fn after_a_kill_history_refills_live_reports() {
         rows
     };
     assert_eq!(rows(&after), rows(&before));
-    assert_eq!(count(&program), Some(90));
+    let info = program.site.json("/api/v1/info");
+    assert_eq!((&info["req_count"], &info["refilled"]), (&json!(90), refilled));
     let sql = program.site.sql("SELECT SUM(req_count) FROM report_by_script_name");
     assert_eq!(
         sql[0][0].as_f64().or(sql[0][0].as_str().and_then(|it| it.parse().ok())),
@@ -314,11 +316,59 @@ fn after_a_kill_history_refills_live_reports() {
         program.signal("KILL");
         program.wait();
     }
+    // What took the place of the lost is missing without that history, and back with it.
+    let (history, away) = (place.path().join("history"), place.path().join("away"));
+    stop(Program::serve(&settings));
+    std::fs::rename(&history, &away).unwrap();
     let program = Program::serve(&settings);
+    assert_ne!(count(&program), Some(107));
+    let ready = program.site.json("/readyz")["detail"].to_string();
+    let partial = program.site.json("/api/v1/info")["partial"].to_string();
+    let log = format!("{:?}", stop(program));
+    for said in [ready, partial, log] {
+        assert!(said.contains("history, which had it, does not have it now"), "{said}");
+    }
+    std::fs::remove_dir_all(&history).unwrap();
+    std::fs::rename(&away, &history).unwrap();
+    let mut program = Program::serve(&settings);
     assert_eq!(count(&program), Some(107));
     // Emptied is emptied.
     assert_eq!(program.site.post("/api/v1/reset", "{}").status, 200);
-    assert_eq!(count(&program), Some(0));
+    for _ in 0..2 {
+        assert_eq!(count(&program), Some(0));
+        program.signal("KILL");
+        program.wait();
+        program = Program::serve(&settings);
+    }
+}
+
+/// A snapshot that is older than history is noticed.
+#[cfg(feature = "sql")]
+#[test]
+fn an_old_snapshot_does_not_take_away_what_history_has() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = format!("data.dir={}", place.path().display());
+    let settings = [&*dir, "history.flush_period=60s", "state.snapshot_period=0"];
+    let (snapshot, old) = (place.path().join("state/snapshot"), place.path().join("old"));
+    let count = |program: &Program| program.site.json("/api/v1/info")["req_count"].as_u64();
+    for (number, sum) in [(50, 50), (30, 80)] {
+        let program = Program::serve(&settings);
+        program.site.send((0..number).map(|_| request("web", "shop", "/a")));
+        assert_eq!(count(&program), Some(sum));
+        stop(program);
+        if number == 50 {
+            std::fs::copy(&snapshot, &old).unwrap();
+            // Files have whole seconds.
+            std::thread::sleep(Duration::from_millis(1_100));
+        }
+    }
+    std::fs::copy(&old, &snapshot).unwrap();
+    for is_old in [true, false] {
+        let program = Program::serve(&settings);
+        assert_eq!(count(&program), Some(80));
+        let log = format!("{:?}", stop(program));
+        assert_eq!(log.contains("The snapshot is older than history"), is_old, "{log}");
+    }
 }
 
 /// What the log of seconds kept through a kill is in live reports as it is in history.
@@ -351,4 +401,54 @@ fn after_a_kill_live_reports_have_what_the_log_of_seconds_kept() {
     program.signal("KILL");
     program.wait();
     assert_eq!(count(&Program::serve(&settings)), Some(kept));
+}
+
+/// Neither a disk that is still full nor a history that comes back later takes away what it has.
+#[cfg(feature = "sql")]
+#[test]
+fn what_history_cannot_write_or_read_at_the_start_refills_live_reports() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = format!("data.dir={}", place.path().display());
+    let settings = [&*dir, "history.flush_period=1h", "state.snapshot_period=0"];
+    let full = [&settings[..], &["history.free_min=1TiB"]].concat();
+    let count = |program: &Program| program.site.json("/api/v1/info")["req_count"].as_u64();
+    let kill = |mut program: Program| {
+        program.signal("KILL");
+        program.wait();
+    };
+    let mut program = Program::serve(&settings);
+    program.site.send((0..90).map(|_| request("web", "shop", "/a")));
+    let logged = || program.site.status().0["history"]["log_disk_bytes"].as_u64();
+    let kept = || program.site.json("/api/v1/info?from=-1h")["req_count"].as_u64();
+    await_until("history has them", kept, |kept| *kept == Some(90));
+    let before = logged();
+    await_until("they are logged", logged, |bytes| *bytes > before);
+    program.signal("KILL");
+    program.wait();
+
+    kill(Program::serve(&full));
+    // With room in the end they come to files, without which a missing manifest is not noticed.
+    for settings in [&full[..], &settings] {
+        let program = Program::serve(settings);
+        assert_eq!(count(&program), Some(90));
+        kill(program);
+    }
+    let (manifest, away) = (place.path().join("history/manifest"), place.path().join("away"));
+    std::fs::rename(&manifest, &away).unwrap();
+    let off = Program::serve(&settings);
+    assert_ne!(count(&off), Some(90));
+    off.site.send((0..5).map(|_| request("web", "shop", "/a")));
+    let ready = off.site.json("/readyz")["detail"].to_string();
+    assert!(ready.contains("history cannot be read yet"), "{ready}");
+    std::fs::rename(&away, &manifest).unwrap();
+    await_until("history is back", || count(&off), |found| *found == Some(95));
+    let ready = off.site.json("/readyz");
+    assert!(!ready.to_string().contains("live reports lack"), "{ready}");
+    stop(off);
+    let program = Program::serve(&settings);
+    assert_eq!(count(&program), Some(95));
+    kill(program);
+    // A clean stop does not lose what is in the log.
+    let log = format!("{:?}", stop(Program::serve(&full)));
+    assert!(!log.contains("are lost with the end of the process"), "{log}");
 }

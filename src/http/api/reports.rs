@@ -146,7 +146,7 @@ pub(in crate::http) async fn read(
 }
 
 /// The additional members of a live answer: what it rests on, if that is less than everything, and
-/// the span for which it has rows of history, if its window reaches that.
+/// the span for which it has rows of history, or lacks them, if its window reaches that.
 fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
     let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
     let is_kept = || source.past_keys(name).is_ok();
@@ -156,8 +156,9 @@ fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<Stri
         let span = json!({"from": lost.start, "to": lost.end, "resolution_seconds": 60});
         ("refilled".to_owned(), span)
     });
-    let remarks = Some(&answer.remarks).filter(|it| !it.is_empty());
-    let partial = remarks.map(|it| ("partial".to_owned(), Json::from(it.as_slice())));
+    let mut remarks = answer.remarks.clone();
+    remarks.extend(source.why_lacking().filter(|_| answer.window_seconds > 0.0));
+    let partial = (!remarks.is_empty()).then(|| ("partial".to_owned(), remarks.into()));
     lost.into_iter().chain(partial).collect()
 }
 
@@ -364,11 +365,14 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
         params.finish()?;
         let question = ReportQuestion { when, whose, ..ReportQuestion::default() };
         let answer = source.report("info", &question)?;
-        let mut further = Map::new();
-        if let Some(of_span) = &answer.of_span {
-            further = span_members(of_span);
-            further.insert("covered_seconds".into(), answer.covered_seconds.into());
-        }
+        let further = match &answer.of_span {
+            Some(of_span) => {
+                let mut members = span_members(of_span);
+                members.insert("covered_seconds".into(), answer.covered_seconds.into());
+                members
+            }
+            None => live_members(source, "info", &answer),
+        };
         let mut table = answer.table;
         if table.is_empty() {
             return Err(Problem::not_found("there is no info yet"));

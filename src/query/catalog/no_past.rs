@@ -57,8 +57,12 @@ impl Catalog {
         None
     }
 
-    pub(crate) fn refilled_spans(&self) -> Vec<Lost> {
+    pub(crate) fn missing_spans(&self) -> Vec<Lost> {
         Vec::new()
+    }
+
+    pub(crate) fn why_lacking(&self) -> Option<String> {
+        None
     }
 
     pub(super) fn refill(&self) -> Option<Arc<Refill>> {
@@ -88,7 +92,11 @@ pub(crate) mod refill {
     pub enum Refill {}
 
     impl Refill {
-        pub fn filled(&self) -> Range<u64> {
+        pub fn filled(&self) -> Option<Range<u64>> {
+            match *self {}
+        }
+
+        pub fn why_lacking(&self) -> Option<String> {
             match *self {}
         }
     }

@@ -34,7 +34,7 @@ impl Catalog {
     pub fn out_of_order(&self) -> Vec<String> {
         let history = self.status.history.as_ref();
         let lacking = history.and_then(History::why_lacking);
-        self.cannot_keep().into_iter().chain(lacking).collect()
+        self.cannot_keep().into_iter().chain(lacking).chain(self.why_lacking()).collect()
     }
 
     /// Parts that cannot keep what they should, each with its reason.

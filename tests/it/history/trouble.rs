@@ -341,7 +341,7 @@ fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
     };
     assert!(log.iter().any(off), "{log:?}");
     program.signal("TERM");
-    assert_eq!(program.wait().0.code(), Some(0));
+    assert_eq!(program.wait().0.code(), Some(1));
     assert_eq!(listing(), before);
     let is_lost = |line: &&Json| {
         let said = line["message"].as_str().unwrap_or_default();

@@ -78,6 +78,36 @@ fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
     assert_eq!(found(&history), 5);
 }
 
+/// Also if the disk was full at the start; until then they are in memory, apart from others.
+#[test]
+fn what_comes_back_is_in_files_before_anything_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let start = || logging(dir.path(), &faults, 1 << 20);
+    let (history, mut writer) = start();
+    count(&history, NOON);
+    writer.write_log();
+    drop(writer);
+    let (history, mut writer) = start();
+    let (sender, calls) = mpsc::channel();
+    let of_call = history.clone();
+    writer.on_restored(Box::new(move || sender.send(of_call.earlier().unwrap()).unwrap()));
+    faults.set_full(true);
+    assert!(!writer.flush());
+    count(&history, NOON);
+    let earlier = history.earlier().unwrap();
+    assert_eq!((earlier.unflushed.unwrap().len(), earlier.parts.len()), (1, 0));
+    // The log still has the one, and would have the other if it could be written.
+    assert_eq!((history.waiting(), history.unlogged()), (2, 0));
+    writer.write_log();
+    assert_eq!((history.waiting(), history.unlogged()), (2, 1));
+    faults.set_full(false);
+    assert!(calls.try_recv().is_err() && writer.flush());
+    let earlier = calls.try_recv().unwrap();
+    assert!(earlier.unflushed.is_none() && earlier.parts.len() == 1 && calls.try_recv().is_err());
+    assert_eq!((found(&history), history.earlier().unwrap().parts.len()), (2, 2));
+}
+
 /// Rows of a followed file come back with the numbers of their lines: what is read again up to
 /// there is not in rows again. The first flush says where that file begins.
 #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
@@ -386,9 +416,11 @@ fn rows_come_back_as_they_were() {
     });
     let rows = |history: &History| {
         let mut rows = Vec::new();
-        history.view(|running| {
-            running.rows(&dataset, 0..u64::MAX, |row| rows.push(format!("{row:?}")));
-        });
+        let mut add = |batch: &UnflushedRows| {
+            batch.rows(&dataset, 0..u64::MAX, |row| rows.push(format!("{row:?}")));
+        };
+        let view = history.view(&mut add);
+        view.flushing.iter().for_each(|batch| add(batch));
         rows.sort();
         rows
     };

@@ -1,11 +1,13 @@
 //! Replaces the lost counts of a killed process by rows of history, until they have left the
 //! window.
 //!
-//! Read once at the start, before anything is merged, for the missing spans
+//! Read at the start, before anything is merged, for the missing spans
 //! ([`LastEnd`](crate::state::last_end::LastEnd)): the files on disk then come from earlier
-//! processes, so nothing counts twice. A report is read as always, and the rows of the minutes
-//! inside its window are added by key. Minutes leave as a whole. Raw requests are not restored, so
-//! anything derived from them is not covered.
+//! processes, so nothing counts twice. If history cannot be read then, it is read as soon as it can
+//! be, before anything is written; and once more when the rows restored from its log are in files.
+//! A report is read as always, and the rows of the minutes inside its window are added by key.
+//! Minutes leave as a whole. Raw requests are not restored, so anything derived from them is not
+//! covered.
 //!
 //! Bounded by [`BYTES_MAX`]: past that the lightest keys are in `(other)`, as in history itself.
 
@@ -14,9 +16,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Catalog;
+use crate::clock::rfc3339;
 use crate::history::parquet::Want as Columns;
 use crate::history::read_plan::ReadPlan;
-use crate::history::{Coverage, Dataset, Gain, History, Part, Resolution, UnflushedRows};
+use crate::history::{
+    Coverage, Dataset, Earlier, Gain, History, Part, Resolution, Row, UnflushedRows,
+};
+use crate::merger::answering;
 use crate::report::definition::Definition;
 use crate::report::gain::Sum;
 use crate::report::histogram::Histogram;
@@ -37,25 +43,29 @@ pub struct Refill {
     window_secs: u64,
     /// The missing spans.
     lost: Vec<Lost>,
-    /// From the first minute to the end of the last.
+    /// From the first minute to the end of the last; empty if there is no row.
     filled: Range<u64>,
+    /// What no row replaces although history has it, or had it before.
+    lacking: Option<Range<u64>>,
+    /// Whether history could be read.
+    is_read: bool,
 }
 
 impl Refill {
-    /// Reads the rows of these spans, as far as the windows of the reports reach; `None` if there
-    /// are none.
+    /// Reads the rows of these spans, as far as the windows of the reports reach; `None` if nothing
+    /// is missing, or ever was in history.
     #[must_use]
     pub fn read<'a>(
-        history: &History,
+        history: Option<&History>,
         reports: impl Iterator<Item = &'a Definition>,
         error_status: u32,
         lost: &[Lost],
     ) -> Option<Self> {
         let end = lost.iter().map(|lost| lost.end).max()?;
-        let parts = history.view(|_| ()).parts;
-        let next = parts.iter().map(|part| part.number() + 1).max()?;
-        let lost = lost.iter().map(|lost| Lost { below: lost.below.min(next), ..*lost });
-        let lost: Vec<Lost> = lost.collect();
+        let earlier = history.and_then(History::earlier);
+        let is_read = earlier.is_some() || history.is_none();
+        // And whether rows were found.
+        let mut spans: Vec<(Lost, bool)> = lost.iter().map(|&lost| (lost, false)).collect();
         let coverage = Arc::new(Dataset::coverage());
         let mut rows = UnflushedRows::default();
         let mut longest = 0;
@@ -64,32 +74,64 @@ impl Refill {
             longest = longest.max(window);
             let dataset = Arc::new(Dataset::of(report, error_status));
             let own = dataset.coverage_key();
-            for lost in &lost {
-                let lost = Lost { start: lost.start.max(end.saturating_sub(window)), ..*lost };
-                copy(&parts, &dataset, lost, &mut rows, |_| true);
-                copy(&parts, &coverage, lost, &mut rows, |key| *key == *own);
+            for (lost, is_found) in &mut spans {
+                let Some(earlier) = &earlier else { break };
+                let begin = lost.end.saturating_sub(window);
+                let lost = Lost { start: lost.start.max(begin), ..*lost };
+                *is_found |= copy(earlier, &dataset, lost, &mut rows, |_| true);
+                *is_found |= copy(earlier, &coverage, lost, &mut rows, |key| *key == *own);
             }
             if rows.bytes() > BYTES_MAX {
                 rows.shrink(BYTES_MAX);
             }
         }
+        spans.retain(|(lost, is_found)| *is_found || !is_read || lost.store != 0);
+        let lacking = spans.iter().filter(|(_, is_found)| !is_found).map(|(lost, _)| lost);
+        let lacking =
+            lacking.map(|lost| lost.start.max(lost.end.saturating_sub(longest))..lost.end);
+        let lacking = lacking.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        for (lost, _) in spans.iter_mut().filter(|(_, is_found)| *is_found) {
+            let Some(earlier) = &earlier else { break };
+            lost.store = earlier.store;
+            if earlier.unflushed.is_none() {
+                lost.below = lost.below.min(earlier.next);
+            }
+        }
         let filled = rows.span();
-        (!filled.is_empty()).then(|| Self {
+        // The last row covers a minute, of which this process counts the rest itself.
+        let last = Resolution::Minute.begin(filled.end.saturating_sub(1));
+        let filled = filled.start..end.min(last + Resolution::Minute.secs());
+        (!spans.is_empty()).then(|| Self {
             rows,
             error_status,
             window_secs: longest,
-            lost,
-            // The last row covers a minute, of which this process counts the rest itself.
-            filled: filled.start
-                ..end.min(Resolution::Minute.begin(filled.end - 1) + Resolution::Minute.secs()),
+            lost: spans.into_iter().map(|(lost, _)| lost).collect(),
+            filled,
+            lacking,
+            is_read,
         })
     }
 
     /// From its first minute to the end of its last, or to the start of this process if that was
-    /// before, in unix seconds.
+    /// before, in unix seconds; `None` if it has no row.
     #[must_use]
-    pub fn filled(&self) -> Range<u64> {
-        self.filled.clone()
+    pub fn filled(&self) -> Option<Range<u64>> {
+        (!self.rows.is_empty()).then(|| self.filled.clone())
+    }
+
+    /// A remark on what no row replaces although history has it, or had it before.
+    #[must_use]
+    pub fn why_lacking(&self) -> Option<String> {
+        let Range { start, end } = self.lacking.clone()?;
+        let why = match self.is_read {
+            true => "history, which had it, does not have it now",
+            false => "history cannot be read yet",
+        };
+        Some(format!(
+            "live reports lack what was counted from {} to {}: {why}",
+            rfc3339(start),
+            rfc3339(end)
+        ))
     }
 
     /// The missing spans that are still inside a window at this unix second.
@@ -171,43 +213,54 @@ fn gain(live: &Reading, row: usize) -> Gain {
     }
 }
 
-/// Adds the rows of a span's minutes that have such keys.
+/// Adds the rows of a span's minutes that have such keys; returns whether there are any.
 fn copy(
-    parts: &[Arc<Part>],
+    earlier: &Earlier,
     dataset: &Arc<Dataset>,
     lost: Lost,
     to: &mut UnflushedRows,
     is_wanted: impl Fn(&[u8]) -> bool,
-) {
+) -> bool {
     let minute = Resolution::Minute.secs();
     let times = Resolution::Minute.begin(lost.start)..lost.end;
-    if times.is_empty() {
-        return;
+    if times.is_empty() || lost.store != 0 && lost.store != earlier.store {
+        return false;
     }
-    let plan = ReadPlan::of_steps(parts, dataset, &times, &mut minute.clone());
-    let is_minute = |part: &Part| part.resolution == Resolution::Minute;
-    for (part, of_part) in plan.reads.iter().filter(|(part, _)| is_minute(part)) {
+    // The minutes to read from a file with this number.
+    let within = |number: u64, is_published: bool| {
         // Restored data includes the start of a minute in which it ends: files that have that too are
         // read from the next one on.
-        let begin = match part.number() < lost.from || part.is_published() {
+        let begin = match number < lost.from || is_published {
             true => lost.start.next_multiple_of(minute),
             false => times.start,
         };
         // Later files also include, for the last minute, counts of a later process.
-        let end = match part.number() < lost.below {
+        let end = match number < lost.below {
             true => lost.end,
             false => Resolution::Minute.begin(lost.end),
         };
-        let of_part = of_part.start.max(begin)..of_part.end.min(end);
-        let read = part.read(dataset, of_part, Columns::ALL, &mut |row| {
-            if is_wanted(&row.key) {
-                to.add(dataset, row.time, &row.key, row.is_other, &row.gain);
-            }
-        });
-        if let Err(error) = read {
+        begin..end
+    };
+    let mut is_found = false;
+    let mut add = |row: &Row| {
+        if is_wanted(&row.key) {
+            is_found = true;
+            to.add(dataset, row.time, &row.key, row.is_other, &row.gain);
+        }
+    };
+    let plan = ReadPlan::of_steps(&earlier.parts, dataset, &times, &mut minute.clone());
+    let is_minute = |part: &Part| part.resolution == Resolution::Minute;
+    for (part, of_part) in plan.reads.iter().filter(|(part, _)| is_minute(part)) {
+        let within = within(part.number(), part.is_published());
+        let of_part = of_part.start.max(within.start)..of_part.end.min(within.end);
+        if let Err(error) = part.read(dataset, of_part, Columns::ALL, &mut add) {
             tracing::warn!(%error, "Rows of history cannot be read, and are missing from live reports.");
         }
     }
+    if let Some(unflushed) = &earlier.unflushed {
+        unflushed.rows(dataset, within(earlier.next, false), &mut add);
+    }
+    is_found
 }
 
 impl Catalog {
@@ -218,22 +271,55 @@ impl Catalog {
         self
     }
 
-    /// The rows that replace lost counts, as long as a window reaches them.
-    pub(in crate::query::catalog) fn refill(&self) -> Option<Arc<Refill>> {
+    /// Reads again what replaces lost counts: history has become readable, or the rows restored
+    /// from its log are in files now.
+    pub(crate) fn refill_again(&self) {
+        let mark = self.mark.lock();
+        let Some(before) = self.missing() else { return };
+        let live = answering(&self.live);
+        let reports: Vec<_> = live.reports.iter().map(|it| Arc::clone(&it.definition)).collect();
+        drop(live);
+        let (reports, lost) = (reports.iter().map(|it| &**it), before.lost(self.unix_secs()));
+        let refill =
+            Refill::read(self.status.history.as_ref(), reports, before.error_status, &lost);
+        if let Some(Range { start, end }) = refill.as_ref().and_then(Refill::filled)
+            && before.rows.is_empty()
+        {
+            let (from, to) = (rfc3339(start), rfc3339(end));
+            tracing::info!(from, to, "Live reports are refilled from history, by the minute.");
+        }
+        *self.refill.write() = refill.map(Arc::new);
+        mark.iter().for_each(|mark| mark.refill(&self.missing_spans()));
+    }
+
+    /// The missing spans, with the rows that replace them, as long as a window reaches them.
+    fn missing(&self) -> Option<Arc<Refill>> {
         let refill = self.refill.read().clone()?;
-        let now = self.clock.unix_ms() / 1000;
-        if refill.lost(now).is_empty() {
+        if refill.lost(self.unix_secs()).is_empty() {
             *self.refill.write() = None;
             return None;
         }
         Some(refill)
     }
 
-    /// The spans still refilled, for the next process.
+    /// The rows that replace lost counts, if there are any.
+    pub(in crate::query::catalog) fn refill(&self) -> Option<Arc<Refill>> {
+        self.missing().filter(|refill| !refill.rows.is_empty())
+    }
+
+    /// A remark on counts that are missing in live reports although history has them, or had them.
+    pub(crate) fn why_lacking(&self) -> Option<String> {
+        self.missing()?.why_lacking()
+    }
+
+    /// The missing spans that history replaces, or may replace later, for the next process.
     #[must_use]
-    pub fn refilled_spans(&self) -> Vec<Lost> {
-        let refill = self.refill();
-        refill.map_or(Vec::new(), |it| it.lost(self.clock.unix_ms() / 1000))
+    pub(crate) fn missing_spans(&self) -> Vec<Lost> {
+        self.missing().map_or(Vec::new(), |it| it.lost(self.unix_secs()))
+    }
+
+    fn unix_secs(&self) -> u64 {
+        self.clock.unix_ms() / 1000
     }
 
     /// A whole reading of a report, including rows that replace lost counts. `of` is the report's
