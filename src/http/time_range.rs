@@ -29,6 +29,8 @@ const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11
     2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h";
 /// The accepted comparison spans, for messages.
 const COMPARED: &str = "how far before, such as -1w, 1d or 1h, span for the one right before, or the moment at which it begins";
+/// The problem of a span that is empty or runs backwards.
+pub(super) const NOT_BEFORE: &str = "is not before to";
 /// Length of a span in seconds if `from` is not given.
 const SPAN_DEFAULT: u64 = 3_600;
 /// The first second that is too late: the year 10000.
@@ -162,7 +164,7 @@ impl Span {
             (from, to) = (from / 60 * 60, to / 60 * 60);
         }
         if from >= to {
-            return Err(Problem::parameter("from", "is not before to"));
+            return Err(Problem::parameter("from", NOT_BEFORE));
         }
         let span = from..to;
         let compare = self.compare.as_ref().map(|text| {
