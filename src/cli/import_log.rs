@@ -190,7 +190,7 @@ impl LogImport<'_> {
             let before = match self.count("lines") {
                 0 => String::new(),
                 lines => format!(
-                    "; {} imported before it, which import-log passes over when it is run again",
+                    "; imported before: {}, and import-log will pass over them when it is run again",
                     counted(lines as usize, "line", "lines")
                 ),
             };
