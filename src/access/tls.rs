@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::warn;
 
@@ -25,7 +25,8 @@ const PEM_BYTES_MAX: usize = 1 << 20;
 
 const CERTIFICATE: &str =
     "a PEM file with the certificate of this host first, then those between it and the root";
-const KEY: &str = "a PEM file with the private key (PKCS#8, PKCS#1 or SEC1), without a passphrase";
+const KEY: &str = "a PEM file with the private key (PKCS#8, PKCS#1 or SEC1), without a passphrase: RSA of 2048 to 4096 bits, \
+    ECDSA (P-256, P-384) or Ed25519";
 
 /// Error in the TLS settings.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +140,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
     let signing = provider
         .key_provider
         .load_private_key(key.clone_key())
-        .map_err(|error| bad_key(error.to_string()))?;
+        .map_err(|_| bad_key("it is damaged, or of another kind or length".to_owned()))?;
     // rustls' own check of the pair would not say which of the two it could not read.
     drop(signing);
     let config = ServerConfig::builder_with_provider(provider)
@@ -168,7 +169,7 @@ fn read(path: &Path, secret: bool) -> Result<Vec<u8>, String> {
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("not PEM: {error}"))?;
+        .map_err(|error| format!("not PEM: {}", pem_problem(&error)))?;
     match (chain.is_empty(), has(pem, "PRIVATE KEY")) {
         (false, _) => Ok(chain),
         (true, true) => Err("there is a private key in it and no certificate".to_owned()),
@@ -182,13 +183,23 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     }
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
         if has(pem, "PRIVATE KEY") {
-            format!("not a usable private key: {error}")
+            format!("not a usable private key: {}", pem_problem(&error))
         } else if has(pem, "CERTIFICATE") {
             "there is a certificate in it and no private key".to_owned()
         } else {
             "there is no private key in it".to_owned()
         }
     })
+}
+
+/// The error as text, which rustls has as numbers in part.
+fn pem_problem(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("cut off before -----END {}-----", String::from_utf8_lossy(end_marker))
+        }
+        error => error.to_string(),
+    }
 }
 
 /// Returns true if `words` occur in a `-----BEGIN` line, or in the headers of the older way to

@@ -61,14 +61,30 @@ enum Condition {
 pub struct RuleError {
     place: String,
     list: &'static str,
+    /// The number of the entry in its list.
+    index: usize,
     key: &'static str,
     problem: String,
 }
 
 impl RuleError {
-    fn of(list: &'static str, entry: &Entry, (key, problem): (&'static str, String)) -> Self {
-        Self { place: entry.location_of(key).to_string(), list, key, problem }
+    fn of(list: &'static str, index: usize, entry: &Entry, (key, problem): Wrong) -> Self {
+        Self { place: entry.location_of(key).to_string(), list, index, key, problem }
     }
+
+    /// The error with the number of its entry in place of a location, for lists that came without a
+    /// file.
+    #[must_use]
+    pub fn in_list(&self) -> String {
+        let Self { list, index, key, problem, .. } = self;
+        format!("{}: {problem}", place_in_list(list, *index, key))
+    }
+}
+
+/// How errors name a key of the entry at `index`.
+#[must_use]
+pub fn place_in_list(list: &str, index: usize, key: &str) -> String {
+    format!("{list}[{index}].{key}")
 }
 
 /// The offending key of an entry, and what is wrong with it.
@@ -125,16 +141,16 @@ impl Rule {
         defaults: &Defaults,
     ) -> Result<Vec<Arc<Self>>, Vec<RuleError>> {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
-        for entry in &config.alerts {
+        for (index, entry) in config.alerts.iter().enumerate() {
             match Self::new(entry, reports, defaults) {
                 Ok(rule) => rules.push(Arc::new(rule)),
-                Err(wrong) => errors.push(RuleError::of("alert", &entry.entry, wrong)),
+                Err(wrong) => errors.push(RuleError::of("alert", index, &entry.entry, wrong)),
             }
         }
-        for entry in &config.slos {
+        for (index, entry) in config.slos.iter().enumerate() {
             match Self::of_objective(entry, reports) {
                 Ok(both) => rules.extend(both.map(Arc::new)),
-                Err(wrong) => errors.push(RuleError::of("slo", &entry.entry, wrong)),
+                Err(wrong) => errors.push(RuleError::of("slo", index, &entry.entry, wrong)),
             }
         }
         match errors.is_empty() {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use super::client::{Client, ClientFlags};
 use super::format::{aligned, visible};
 use super::{Failure, print};
+use crate::alert::rule::place_in_list;
 use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon::memory_plan::counted;
@@ -116,13 +117,38 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
             let alerts: Vec<_> = config.alerts.iter().map(|it| &it.entry.table).collect();
             let slos: Vec<_> = config.slos.iter().map(|it| &it.entry.table).collect();
             let body = json!({"alert": alerts, "slo": slos});
-            client.request(&path, Some(body.to_string()), 200)?
+            let found = client.request(&path, Some(body.to_string()), 200);
+            found.map_err(|error| with_places(error.into(), &config))?
         }
     };
     if flags.json {
         return print(&super::format::visible_json(&found.to_string()));
     }
     print(&replayed(&found))
+}
+
+/// Names file and line of the entries that a daemon refused, and says of reports that the file
+/// defines why they cannot be played.
+fn with_places(mut failure: Failure, config: &Config) -> Failure {
+    let alerts = config.alerts.iter().map(|it| &it.entry).enumerate().map(|it| ("alert", it));
+    let slos = config.slos.iter().map(|it| &it.entry).enumerate().map(|it| ("slo", it));
+    let entries: Vec<_> = alerts.chain(slos).collect();
+    for problem in &mut failure.problems {
+        for (list, (index, entry)) in &entries {
+            for key in entry.table.keys() {
+                let place = format!("{}: {list}.{key}", entry.location_of(key));
+                *problem = problem.replace(&place_in_list(list, *index, key), &place);
+            }
+        }
+        for report in &config.configured_reports {
+            let name = report.table.get("name").and_then(toml::Value::as_str).unwrap_or_default();
+            let unknown = format!("there is no report called {name:?}");
+            let why =
+                format!("{unknown} in the daemon yet, and so no past of it ({})", report.location);
+            *problem = problem.replace(&unknown, &why);
+        }
+    }
+    failure
 }
 
 /// The elements of a member.

@@ -52,8 +52,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         code: 2,
         problems: errors.iter().map(ToString::to_string).collect(),
     };
-    daemon::check(&config).map_err(failed)?;
-    let rules = daemon::alerts::configured(&config).map_err(failed)?;
+    let rules = daemon::check(&config).map_err(failed)?;
     let rules = rules.iter();
     let alerts = rules.map(|rule| format!("{}{}", rule.words(), rows_now(&config, rule)));
     let alerts = section("Alerts ([[alert]], [[slo]])", alerts);

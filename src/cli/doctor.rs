@@ -27,6 +27,7 @@ use crate::daemon::memory_limit;
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError, disk_plan};
 use crate::history::inspect;
+use crate::input::squid::file;
 use crate::input::squid::tcp::CONNECTIONS_MAX;
 use crate::input::stat::client;
 use crate::input::udp::kernel;
@@ -41,6 +42,7 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 
 const USERS: &str = "users";
 const TLS: &str = "TLS";
+const OTLP: &str = "OTLP";
 const STATE_DIR: &str = "state.dir";
 const HISTORY_DIR: &str = "history.dir";
 
@@ -123,11 +125,11 @@ pub struct DoctorFlags {
 /// Fails if the configuration is invalid, a finding is wrong, or no daemon answers.
 pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
-        let done = running::execute(&asked(flags, url.as_deref())?);
+        let done = asked(flags, url.as_deref()).and_then(|client| running::execute(&client));
         return done.map_err(|failure| with_flag(failure, "--running URL"));
     }
     if let Some(url) = &flags.ready {
-        let done = running::ready(&asked(flags, url.as_deref())?);
+        let done = asked(flags, url.as_deref()).and_then(|client| running::ready(&client));
         return done.map_err(|failure| with_flag(failure, "--ready URL"));
     }
     let mut config = Config::from_environment(&flags.config)?;
@@ -149,7 +151,7 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
 /// Names the flag of this command in advice about `--url`, which it does not have.
 fn with_flag(mut failure: Failure, flag: &str) -> Failure {
     for problem in &mut failure.problems {
-        *problem = problem.replace("--url says", &format!("{flag} says"));
+        *problem = problem.replace("--url", flag);
     }
     failure
 }
@@ -209,7 +211,9 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
         (opened, _) => udp(config, opened),
     });
     findings.extend(otlp_inputs(config, serving));
-    findings.extend(check::pushes(config).map(|push| Finding::right("OTLP", push)));
+    if !findings.iter().any(|finding| finding.what == OTLP) {
+        findings.extend(check::pushes(config).map(|push| Finding::right(OTLP, push)));
+    }
     findings.extend(squids(config));
     findings.extend(stats(config));
     let (http, mysql) = (config.http.listen, config.mysql.listen);
@@ -300,12 +304,14 @@ fn squids(config: &Config) -> Vec<Finding> {
         return vec![Finding::wrong(what, error.to_string(), String::new())];
     }
     let found = config.squids.iter().map(|squid| match &squid.from {
-        SquidFrom::File(path, _) => match fs::File::open(path) {
-            Ok(_) => Finding::right(what, format!("{} can be read", path.display())),
+        SquidFrom::File(path, _) => match file::check(path) {
+            Ok(()) => Finding::right(what, format!("{} can be read", path.display())),
             Err(error) => {
                 let found = format!("{} cannot be read now: {error}", path.display());
-                let change =
-                    "let the daemon's user read it, if it is there (on Debian: group proxy)";
+                let change = match error.kind() {
+                    ErrorKind::Other => "name the log itself",
+                    _ => "let the daemon's user read it, if it is there (on Debian: group proxy)",
+                };
                 Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
             }
         },
@@ -450,6 +456,10 @@ fn configured(config: &Config) -> Vec<Finding> {
             StartError::User(_) => USERS,
             StartError::Tls(_) => TLS,
             StartError::NoHistory => HISTORY_DIR,
+            StartError::Push(problem) if problem.starts_with("otlp.") => OTLP,
+            StartError::Alert(_) | StartError::Push(_) => "alerts",
+            StartError::ClickHouse(_) => "ClickHouse",
+            // The folders have findings of their own.
             _ => return None,
         };
         Some(Finding::wrong(what, error.to_string(), String::new()))

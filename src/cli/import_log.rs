@@ -19,6 +19,7 @@ use super::Failure;
 use super::client::{AccessFlags, Client};
 use crate::config::{Config, SquidFrom};
 use crate::daemon::local;
+use crate::daemon::memory_plan::counted;
 use crate::http::encode;
 use crate::input::squid::line::BadLine;
 use crate::limits::LOG_PIECE_BYTES_MAX;
@@ -186,11 +187,14 @@ impl LogImport<'_> {
             path += &format!("covered_to={covered_to}");
         }
         let answer = self.client.send_bytes(&path, piece).map_err(|error| {
-            let lines = self.count("lines");
-            Failure::failed(format!(
-                "{}: {error}; {lines} lines were imported before, and import-log will pass over them when it is run again",
-                self.shown
-            ))
+            let before = match self.count("lines") {
+                0 => String::new(),
+                lines => format!(
+                    "; imported before: {}, and import-log will pass over them when it is run again",
+                    counted(lines as usize, "line", "lines")
+                ),
+            };
+            Failure::failed(format!("{}: {error}{before}", self.shown))
         })?;
         self.covered_to = answer["covered_to"].as_u64();
         let reasons = answer["lines_invalid_by_reason"].as_object();
@@ -212,12 +216,12 @@ impl LogImport<'_> {
 
     /// The results so far.
     fn total(&self) -> String {
-        let lines = self.count("lines");
         let mut total = format!(
-            "{}: {lines} lines in {:.1} s: {} requests",
+            "{}: {} in {:.1} s: {}",
             self.shown,
+            counted(self.count("lines") as usize, "line", "lines"),
             self.begun.elapsed().as_secs_f64(),
-            self.count("requests")
+            counted(self.count("requests") as usize, "request", "requests")
         );
         for (name, what) in [
             ("lines_known", "imported before"),

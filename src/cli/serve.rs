@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use super::signals::Signals;
 use super::{Failure, load};
 
+use tracing::subscriber::{NoSubscriber, with_default};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::clock::SystemClock;
@@ -119,7 +120,8 @@ fn whole(config: &Config, error: StartError) -> Failure {
     }
 }
 
-/// Applies the current configuration file. An invalid one changes nothing.
+/// Applies the current configuration file. An invalid one changes nothing, and neither does one
+/// with which the next start would fail.
 fn reload(
     daemon: &Daemon,
     loaded: Result<(Config, Option<Scaled>), Failure>,
@@ -127,14 +129,18 @@ fn reload(
     log: &LogControl,
 ) {
     let errors = match loaded {
-        Ok((new, _)) => match daemon.reload(config, &new) {
-            Ok(()) => {
-                // The log lives as long as the program.
-                let _set = log.reload(LevelFilter::from_level(new.log.level));
-                return;
+        Ok((new, _)) => {
+            // What it warns of, the reload itself logs.
+            let checked = with_default(NoSubscriber::new(), || daemon::check(&new));
+            match checked.and_then(|_| daemon.reload(config, &new).map_err(|error| vec![error])) {
+                Ok(()) => {
+                    // The log lives as long as the program.
+                    let _set = log.reload(LevelFilter::from_level(new.log.level));
+                    return;
+                }
+                Err(errors) => errors.iter().map(ToString::to_string).collect(),
             }
-            Err(error) => whole(&new, error).problems,
-        },
+        }
         Err(failure) => failure.problems,
     };
     for error in errors {

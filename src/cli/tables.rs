@@ -23,18 +23,11 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     let defaults = daemon::defaults(&config);
     let mut definitions =
         Definitions::new(&config.configured_reports, &defaults).map_err(Failure::usage)?;
-    if let Some(dir) = flags.state_dir.as_ref().or(config.state.dir.as_ref()) {
-        let kept = state::saved_reports(dir).map_err(Failure::failed)?;
-        for (name, reason) in definitions.add_kept(&kept, &defaults) {
-            complain(format!("left out {name}: {reason}"));
-        }
-        definitions.dropped = state::saved_dropped(dir).map_err(Failure::failed)?;
-    }
-    if !config.stats.is_empty() {
-        definitions.add_profile(&defaults);
-    }
-    if !config.squids.is_empty() {
-        definitions.add_squid(&defaults);
+    let dir = flags.state_dir.as_ref().or(config.state.dir.as_ref());
+    let saved = dir.map_or(Ok((Vec::new(), Vec::new())), |dir| state::saved(dir));
+    let (kept, dropped) = saved.map_err(Failure::failed)?;
+    for (name, reason) in definitions.add_others(&config, (&kept, dropped), &defaults) {
+        complain(format!("left out {name}: {reason}"));
     }
     let server = flags.federated.as_deref();
     let server = server.map(|given| federated_server(given, &config));

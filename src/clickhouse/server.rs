@@ -1,9 +1,9 @@
 //! A client of ClickHouse's HTTP interface: sends statements with rows, and reads results.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -64,8 +64,8 @@ pub(super) struct Server {
     database: String,
     user: String,
     password_file: Option<PathBuf>,
-    /// Content of that file, read at the start and after each failed attempt.
-    password: Mutex<Option<Secret>>,
+    /// Content of that file, and when it was last changed.
+    password: Mutex<(Option<Secret>, Option<SystemTime>)>,
 }
 
 impl Server {
@@ -76,6 +76,7 @@ impl Server {
 
     fn with_body_max(config: &ClickHouseConfig, body_max: Duration) -> Result<Self, String> {
         let password_file = config.password_file.clone();
+        let changed = changed(password_file.as_deref());
         let password = password_file.as_deref().map(|path| {
             read_secret(path).map(Secret::new).map_err(|problem| {
                 format!("clickhouse.password_file: {}: {problem}", path.display())
@@ -97,7 +98,7 @@ impl Server {
             database: config.database.clone(),
             user: config.user.clone(),
             password_file,
-            password: Mutex::new(password.transpose()?),
+            password: Mutex::new((password.transpose()?, changed)),
         })
     }
 
@@ -127,11 +128,14 @@ impl Server {
         self.post(&parameters, rows, true, stop)
     }
 
-    /// It may have been changed.
+    /// Reads the password again if its file has been changed.
     fn read_password(&self) {
-        let read = self.password_file.as_deref().map(read_secret);
-        if let Some(Ok(password)) = read {
-            *self.password.lock() = Some(Secret::new(password));
+        let file = self.password_file.as_deref();
+        let (changed, mut password) = (changed(file), self.password.lock());
+        if changed != password.1
+            && let Some(Ok(read)) = file.map(read_secret)
+        {
+            *password = (Some(Secret::new(read)), changed);
         }
     }
 
@@ -166,7 +170,6 @@ impl Server {
         let status = answer.status().as_u16();
         if status != 200 {
             let (said, _) = said(&mut answer);
-            self.read_password();
             return Err(failed(format!("it answered {status}: {}", first_line(&said))));
         }
         let mut body = BufReader::new(answer.body_mut().with_config().limit(u64::MAX).reader());
@@ -201,7 +204,8 @@ impl Server {
         if !self.user.is_empty() {
             request = request.header("x-clickhouse-user", &self.user);
         }
-        if let Some(password) = &*self.password.lock() {
+        self.read_password();
+        if let Some(password) = &self.password.lock().0 {
             request = request.header("x-clickhouse-key", password.reveal());
         }
         let request = request.body(body);
@@ -226,12 +230,13 @@ impl Server {
         let _waiting = ANSWER.begin();
         let answer =
             stop.unless_requested(("ship", Duration::ZERO), move || run(&agent, &url, request));
-        let answer = answer.ok_or(Failure::Stopped)?.unwrap_or_else(|problem| Err(later(problem)));
-        if let Err(Failure::Later(_)) = answer {
-            self.read_password();
-        }
-        answer
+        answer.ok_or(Failure::Stopped)?.unwrap_or_else(|problem| Err(later(problem)))
     }
+}
+
+/// When the content of a file was last changed.
+fn changed(file: Option<&Path>) -> Option<SystemTime> {
+    file?.metadata().ok()?.modified().ok()
 }
 
 fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failure> {
@@ -301,6 +306,33 @@ mod tests {
         drop(ended);
         thread.join().unwrap();
         done
+    }
+
+    #[test]
+    fn a_new_password_is_sent_with_the_next_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("password");
+        let write = |text: &str, secs| {
+            std::fs::write(&file, text).unwrap();
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+            std::fs::File::open(&file).unwrap().set_modified(time).unwrap();
+        };
+        write("old\n", 1);
+        let config = ClickHouseConfig {
+            password_file: Some(file.clone()),
+            url: "http://127.0.0.1:1".to_owned(),
+            ..Config::default().clickhouse
+        };
+        let server = Server::of(&config).unwrap();
+        let sent = || {
+            let request = server.request(&[], Vec::new()).unwrap();
+            request.headers()["x-clickhouse-key"].to_str().unwrap().to_owned()
+        };
+        assert_eq!(sent(), "old");
+        write("", 2);
+        assert_eq!(sent(), "old");
+        write("new\n", 3);
+        assert_eq!(sent(), "new");
     }
 
     #[test]

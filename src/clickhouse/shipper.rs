@@ -472,9 +472,12 @@ impl Shipper {
         loop {
             match work(self) {
                 Err(Failure::Later(error)) => self.pause(&error, stop)?,
+                Err(Failure::Stopped) => return Err(Failure::Stopped),
                 ended => {
                     self.pause_ms = 0;
-                    self.thread.status.0.now.lock().error = None;
+                    if self.thread.status.0.now.lock().error.take().is_some() {
+                        info!("History is shipped to ClickHouse again.");
+                    }
                     return ended;
                 }
             }
@@ -485,10 +488,10 @@ impl Shipper {
     fn pause(&mut self, error: &str, stop: &Shutdown) -> Result<(), Failure> {
         let Shared { counters, now, .. } = &*self.thread.status.0;
         counters.failures.add(1);
-        if self.pause_ms == 0 {
+        let before = now.lock().error.replace(error.to_owned());
+        if before.as_deref() != Some(error) {
             warn!(error, "Cannot ship to ClickHouse: history keeps it, and it is tried again.");
         }
-        now.lock().error = Some(error.to_owned());
         self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MS, PAUSE_MS_MAX);
         // Prevents many pinbads from coming back at the same moment.
         let random = ahash::RandomState::new().hash_one(self.origin.store);

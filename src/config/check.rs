@@ -14,7 +14,7 @@ use super::kinds::{AUTO, Kind};
 use super::layers::{LISTS, RawConfig};
 use super::location::{Location, Origin};
 use super::raw_value::Given;
-use super::{Config, FrontConfig, alert, otlp, rewrite, slo, squid, stat, user};
+use super::{Config, FrontConfig, SquidFrom, alert, otlp, rewrite, slo, squid, stat, user};
 use crate::limits::BLOCK_BYTES;
 
 /// Most sockets in all; each has its own thread and buffers.
@@ -46,7 +46,8 @@ pub(super) fn check(raw: &mut RawConfig) -> Config {
     raw.check_exposure(&http, !users.is_empty());
     let with_password = config.users.iter().any(|user| user.password.is_some());
     raw.check_exposure(&mysql, with_password);
-    raw.check_ports(http.listen, mysql.listen);
+    raw.check_ports(&config);
+    raw.check_folders(&config);
     raw.check_shipping(&config);
     config
 }
@@ -94,6 +95,30 @@ impl Config {
         if cfg!(feature = "sql") {
             self.history.dir.get_or_insert_with(|| data.join("history"));
         }
+    }
+}
+
+/// Listeners that "" switches off.
+const FRONTS: [&str; 2] = ["http.listen", "mysql.listen"];
+
+/// An address that a start binds.
+struct Listener {
+    name: &'static str,
+    is_udp: bool,
+    at: SocketAddr,
+    location: Location,
+}
+
+impl Listener {
+    /// Returns whether only one of the two can be bound. Over TCP, [::] takes IPv4 too.
+    fn conflicts(&self, other: &Self) -> bool {
+        let (one, two) = (self.at, other.at);
+        let covers = |one: SocketAddr, two: SocketAddr| {
+            let is_both = !self.is_udp && one.is_ipv6();
+            one.ip().is_unspecified() && (is_both || one.is_ipv4() == two.is_ipv4())
+        };
+        let overlap = one.ip() == two.ip() || covers(one, two) || covers(two, one);
+        self.is_udp == other.is_udp && one.port() == two.port() && one.port() != 0 && overlap
     }
 }
 
@@ -157,18 +182,65 @@ impl RawConfig {
         self.errors.push(ConfigError::new(location, problem));
     }
 
-    fn check_ports(&mut self, http: Option<SocketAddr>, mysql: Option<SocketAddr>) {
-        let (Some(http), Some(mysql)) = (http, mysql) else {
+    /// Checks that no two listeners take the same port.
+    fn check_ports(&mut self, config: &Config) {
+        let fronts = FRONTS.into_iter().zip([config.http.listen, config.mysql.listen]);
+        let fronts = fronts.filter_map(|(name, listen)| {
+            Some(Listener { name, is_udp: false, at: listen?, location: self.location(name) })
+        });
+        let spans = config.otlp_inputs.iter().map(|input| Listener {
+            name: "otlp_input.listen",
+            is_udp: false,
+            at: input.listen,
+            location: input.location.clone(),
+        });
+        let squids = config.squids.iter().filter_map(|squid| {
+            let (is_udp, at) = match squid.from {
+                SquidFrom::Udp(at) => (true, at),
+                SquidFrom::Tcp(at) => (false, at),
+                SquidFrom::File(..) => return None,
+            };
+            let location = squid.location.clone();
+            Some(Listener { name: "squid.listen", is_udp, at, location })
+        });
+        let name = "ingest.listen";
+        let udp = config.ingest.listen.iter().map(|&at| Listener {
+            name,
+            is_udp: true,
+            at,
+            location: self.location(name),
+        });
+        let all: Vec<_> = fronts.chain(spans).chain(squids).chain(udp).collect();
+        for (index, one) in all.iter().enumerate() {
+            for other in all[..index].iter().filter(|other| one.conflicts(other)) {
+                let by_default = matches!(one.location.origin(), Origin::Default(_));
+                let location = if by_default { &other.location } else { &one.location };
+                let is_front = [one, other].iter().any(|it| FRONTS.contains(&it.name));
+                let problem = format!(
+                    "{} = {} and {} = {} take the same port; accepted: another port for one of them{}",
+                    one.name,
+                    one.at,
+                    other.name,
+                    other.at,
+                    if is_front { ", or \"\" to switch one off" } else { "" }
+                );
+                self.errors.push(ConfigError::new(location.clone(), problem));
+            }
+        }
+    }
+
+    /// Checks that `state.dir` and `history.dir` differ: each is locked.
+    fn check_folders(&mut self, config: &Config) {
+        let (Some(state), Some(history)) = (&config.state.dir, &config.history.dir) else {
             return;
         };
-        let overlap =
-            http.ip() == mysql.ip() || http.ip().is_unspecified() || mysql.ip().is_unspecified();
-        if http.port() == mysql.port() && http.port() != 0 && overlap {
+        let is_same = || Some(state.canonicalize().ok()? == history.canonicalize().ok()?);
+        if state == history || is_same() == Some(true) {
             let problem = format!(
-                "mysql.listen = {mysql} and http.listen = {http} take the same port; accepted: another port for one \
-                 of them, or \"\" to switch one off"
+                "history.dir = {} is state.dir too; accepted: a folder for each",
+                history.display()
             );
-            let location = self.location_of_either("mysql.listen", "http.listen");
+            let location = self.location_of_either("history.dir", "state.dir");
             self.errors.push(ConfigError::new(location, problem));
         }
     }

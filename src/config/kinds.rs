@@ -443,7 +443,11 @@ fn address(given: &Given) -> Result<SocketAddr, &'static str> {
 
 /// An IP address with a port.
 pub(super) fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| {
+    let parsed = text.parse::<SocketAddr>();
+    if parsed.as_ref().is_ok_and(|address| address.ip().is_multicast()) {
+        return Err("a multicast address: groups are not joined");
+    }
+    parsed.map_err(|_| {
         let is_ip = |text: &str| text.parse::<IpAddr>().is_ok();
         let port_only = text.strip_prefix(':').unwrap_or(text);
         let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));

@@ -342,6 +342,33 @@ fn settings_that_do_not_go_together_are_refused() {
           accepted: another port for one of them, or \"\" to switch one off"
         ]
     );
+    let taken = |text: &str, names: [&str; 2]| {
+        let errors = errors_of(text);
+        assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+        assert!(errors[0].starts_with("pinbad.toml:"), "{errors:?}");
+        assert_has!(errors[0] => names[0], names[1], "take the same port");
+    };
+    for (text, names) in cases![
+        "[[otlp_input]]\nlisten = \"127.0.0.1:30080\"\n" => ["otlp_input.listen", "http.listen"];
+        "[[squid]]\nlisten = \"tcp://0.0.0.0:30080\"\n" => ["squid.listen", "http.listen"];
+        "[[squid]]\nlisten = \"tcp://[::]:30080\"\n" => ["squid.listen", "http.listen"];
+        "[[squid]]\nlisten = \"udp://127.0.0.1:30002\"\n" => ["ingest.listen", "squid.listen"];
+        "[ingest]\nlisten = [\"0.0.0.0:5\", \"127.0.0.1:5\"]\n" => ["0.0.0.0:5", "127.0.0.1:5"];
+    ] {
+        taken(text, names);
+    }
+    for text in [
+        "[ingest]\nlisten = [\"0.0.0.0:5\", \"[::]:5\"]\n",
+        "[[squid]]\nlisten = \"udp://127.0.0.1:30080\"\n",
+        "[[squid]]\nlisten = \"tcp://127.0.0.2:30080\"\n",
+    ] {
+        assert!(Config::from_toml(FILE, text).is_ok(), "{text}");
+    }
+    assert_eq!(
+        errors_of("[data]\ndir = \"/d\"\n[history]\ndir = \"/d/state/\"\n"),
+        ["pinbad.toml:4: history.dir = /d/state/ is state.dir too; accepted: a folder for each"]
+    );
+    assert_has!(errors_of("[ingest]\nlisten = \"239.7.7.7:5\"\n")[0] => "a multicast address");
     assert!(
         Config::from_toml(
             FILE,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tracing::warn;
+
 use super::error::StartError;
 use super::threads::Worker;
 use super::{Daemon, defaults};
@@ -12,31 +14,33 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::query::catalog::Catalog;
 use crate::query::definitions::Definitions;
+use crate::report::DefinedBy;
+use crate::report::definition::Definition;
+use crate::state;
 
-/// The rules of a configuration, over these reports and those that come with its sources.
+/// The rules of a configuration over these reports. While `state.dir` lacks reports that were made
+/// at run time, one whose report is not there waits: it must not keep the daemon from receiving.
 pub(super) fn rules(
     config: &Config,
-    mut definitions: Definitions,
+    reports: &[(Definition, DefinedBy)],
 ) -> Result<Rules, Vec<RuleError>> {
-    let defaults = defaults(config);
-    if !config.squids.is_empty() {
-        definitions.add_squid(&defaults);
+    let mut config = config.clone();
+    if config.state.dir.as_deref().is_some_and(state::lacks_reports) {
+        let is_there = |rule: &str, report: &str| {
+            let is_there = reports.iter().any(|it| it.0.name == report);
+            if !is_there {
+                warn!(
+                    rule,
+                    report,
+                    "This rule waits: its report is not there, and reports.json in state.dir could not be read. Make the report again and reload."
+                );
+            }
+            is_there
+        };
+        config.alerts.retain(|it| is_there(&it.name, &it.report));
+        config.slos.retain(|it| is_there(&it.name, &it.report));
     }
-    if !config.stats.is_empty() {
-        definitions.add_profile(&defaults);
-    }
-    Rule::all(config, &definitions.reports, &defaults)
-}
-
-/// The rules of a configuration.
-///
-/// # Errors
-/// All problems of its reports and rules.
-pub fn configured(config: &Config) -> Result<Rules, Vec<StartError>> {
-    let definitions = Definitions::new(&config.configured_reports, &defaults(config));
-    let definitions = definitions.map_err(|error| vec![error.into()])?;
-    let wrong = |errors: Vec<RuleError>| errors.into_iter().map(StartError::from).collect();
-    rules(config, definitions).map_err(wrong)
+    Rule::all(&config, reports, &defaults(&config))
 }
 
 /// Starts the threads, if there is a rule or a receiver; the one that writes the state last ends
@@ -78,7 +82,7 @@ impl Daemon {
         let made = self.catalog.made_at_run_time();
         let made: Vec<_> = made.into_iter().filter(|it| is_new(&it.0.name)).collect();
         definitions.reports.extend(made);
-        let rules = rules(config, definitions);
+        let rules = rules(config, &definitions.reports);
         rules.map_err(|errors| {
             let first = errors.into_iter().next();
             first.expect("there is one, or they would be rules").into()

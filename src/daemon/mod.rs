@@ -29,8 +29,7 @@ use self::startup::{Past, Startup};
 use self::threads::Worker;
 use crate::access::tls;
 use crate::access::{UserStore, Users};
-use crate::alert::Alerts;
-use crate::alert::rule::Rule;
+use crate::alert::{Alerts, Rules};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::daemon::socket_activation::ActivatedSockets;
@@ -45,7 +44,7 @@ use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
 use crate::state::last_end::{LastEnd, RunningMark};
 use crate::state::snapshot_writer::{CutAt, SnapshotFile, SnapshotWriter, Snapshots};
-use crate::state::{StateError, folder};
+use crate::state::{self, StateError, folder};
 use crate::telemetry::Counters;
 use crate::telemetry::losses::LossLog;
 
@@ -126,16 +125,10 @@ impl Daemon {
         let squids = squid::open(config)?;
         // After the sockets: a second daemon with the same configuration should fail on its port.
         let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
-        if !config.squids.is_empty() {
-            definitions.add_squid(&defaults);
-        }
-        if !config.stats.is_empty() {
-            definitions.add_profile(&defaults);
-        }
         if !config.alerts.is_empty() || !config.slos.is_empty() {
             definitions.add_alerts(!config.slos.is_empty());
         }
-        let rules = Rule::all(config, &definitions.reports, &defaults);
+        let rules = alerts::rules(config, &definitions.reports);
         let first = |errors: Vec<_>| errors.into_iter().next().map(StartError::Alert);
         let rules =
             rules.map_err(|errors| first(errors).expect("there is one, or they would be rules"))?;
@@ -411,17 +404,26 @@ fn watch(mut losses: LossLog, users: &UserStore, clock: &dyn Clock, stop: &Shutd
 }
 
 /// Checks the reports, secrets and certificates that a configuration names, and that `state.dir`
-/// and `history.dir` are not files. Starts and binds nothing.
+/// and `history.dir` are not files; returns the rules of alerts. Starts, binds and changes nothing:
+/// it decides for `check`, `doctor` and a reload what a start could use.
 ///
 /// # Errors
 /// Everything that a start could not use.
-pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
-    let (definitions, wrong) = Definitions::read(&config.configured_reports, &defaults(config));
+pub fn check(config: &Config) -> Result<Rules, Vec<StartError>> {
+    let defaults = defaults(config);
+    let (mut definitions, wrong) = Definitions::read(&config.configured_reports, &defaults);
     let mut errors: Vec<StartError> = wrong.into_iter().map(StartError::from).collect();
+    let mut rules = Rules::new();
     if errors.is_empty() {
         // Of reports that are not there it would only say that.
         errors.extend(Past::of(config, &definitions).err());
-        errors.extend(alerts::configured(config).err().into_iter().flatten());
+        let saved = config.state.dir.as_deref().and_then(|dir| state::saved(dir).ok());
+        let (kept, dropped) = saved.unwrap_or_default();
+        definitions.add_others(config, (&kept, dropped), &defaults);
+        match alerts::rules(config, &definitions.reports) {
+            Ok(all) => rules = all,
+            Err(wrong) => errors.extend(wrong.into_iter().map(StartError::from)),
+        }
     }
     for user in &config.users {
         let loaded = Users::load(slice::from_ref(user), |name| std::env::var_os(name));
@@ -447,7 +449,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     errors.extend(agents.filter_map(|it| it.err().map(StartError::Push)));
     #[cfg(feature = "sql")]
     errors.extend(crate::clickhouse::check(&config.clickhouse).err().map(StartError::ClickHouse));
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    if errors.is_empty() { Ok(rules) } else { Err(errors) }
 }
 
 /// The folder that records how the previous process ended.

@@ -271,7 +271,7 @@ impl Past {
     }
 }
 
-/// Opens `state.dir`, if configured, and adds the reports kept there.
+/// Opens `state.dir`, if configured, and adds the reports kept there and those of sources.
 pub(super) fn open_state(
     config: &Config,
     clock: &dyn Clock,
@@ -279,10 +279,12 @@ pub(super) fn open_state(
     defaults: &Defaults,
 ) -> Result<Option<State>, StateError> {
     let Some(dir) = &config.state.dir else {
+        definitions.add_others(config, (&[], Vec::new()), defaults);
         return Ok(None);
     };
     let state = State::open(dir, clock.unix_secs())?;
-    for (report, reason) in definitions.add_kept(state.reports(), defaults) {
+    let saved = (state.reports(), state.dropped().to_vec());
+    for (report, reason) in definitions.add_others(config, saved, defaults) {
         warn!(
             report,
             reason,
@@ -290,7 +292,6 @@ pub(super) fn open_state(
             "Left out a report that was made at run time; it stays in state.dir."
         );
     }
-    definitions.dropped = state.dropped().to_vec();
     let reports = state.reports().len();
     debug!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
     Ok(Some(state))

@@ -317,7 +317,19 @@ fn head(lines: &[u8]) -> String {
     digest(&lines[..end.unwrap_or(lines.len())], 8)
 }
 
-/// The last may have no end.
+/// As they are split for reading.
 fn count_lines(lines: &[u8]) -> u64 {
-    lines.split_inclusive(|byte| *byte == b'\n').count() as u64
+    let lines = lines.split(|byte| matches!(byte, b'\n' | 0));
+    lines.filter(|line| !line.trim_ascii().is_empty()).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_as_they_are_read() {
+        assert_eq!(count_lines(b"a\0\0b\n\n c"), 3);
+        assert_eq!(count_lines(b"\n"), 0);
+    }
 }

@@ -39,6 +39,9 @@ const PIECE_BYTES: usize = 4 << 10;
 /// Largest buffer that is kept for the next body, bytes.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 
+/// Longest description of what is wrong with a body, which may quote it, in characters.
+const PROBLEM_CHARS_MAX: usize = 200;
+
 /// State shared by all requests.
 struct Intake {
     source: Arc<Source>,
@@ -180,11 +183,14 @@ impl Intake {
         };
         let content = unpacked.as_deref().unwrap_or(&bytes);
         let taken = self.source.take(content, form, sender);
+        let why = taken.is_err().then(|| Source::problem(content, form)).flatten();
         if bytes.capacity() <= BUFFER_BYTES_MAX {
             bytes.clear();
             *self.buffer.lock() = bytes;
         }
-        let unreadable = |of: BodyRefusal| format!("the body cannot be read: {}", of.name());
+        let why = why.unwrap_or_default().chars().take(PROBLEM_CHARS_MAX).collect::<String>();
+        let why = if why.is_empty() { why } else { format!(", {why}") };
+        let unreadable = |of: BodyRefusal| format!("the body cannot be read: {}{why}", of.name());
         taken.map_err(|reason| match reason {
             BodyRefusal::Stopping => Refused::new(reason, "the daemon ends").with(RETRY_AFTER, "1"),
             reason => Refused::new(reason, unreadable(reason)),

@@ -29,6 +29,8 @@ const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11
     2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h";
 /// The accepted comparison spans, for messages.
 const COMPARED: &str = "how far before, such as -1w, 1d or 1h, span for the one right before, or the moment at which it begins";
+/// The problem of a span that is empty or runs backwards.
+pub(super) const NOT_BEFORE: &str = "is not before to";
 /// Length of a span in seconds if `from` is not given.
 const SPAN_DEFAULT: u64 = 3_600;
 /// The first second that is too late: the year 10000.
@@ -163,7 +165,7 @@ impl Span {
         }
         if from >= to {
             let is_ahead = is_open && from > now.cast_unsigned();
-            let why = if is_ahead { "is in the future" } else { "is not before to" };
+            let why = if is_ahead { "is in the future" } else { NOT_BEFORE };
             return Err(Problem::parameter("from", why));
         }
         let span = from..to;

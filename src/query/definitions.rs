@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use thiserror::Error;
 
 use super::tables::{FormTarget, StatusTable, read_form};
-use crate::config::Entry;
+use crate::config::{Config, Entry};
 use crate::release;
 use crate::report::comment::FixedTable;
 use crate::report::ddl;
@@ -109,8 +109,27 @@ impl Definitions {
         left_out
     }
 
-    /// Adds the reports on Squid, which can be dropped like those created at run time. An existing
-    /// report of the same name is kept.
+    /// Adds what a daemon with this configuration has beside the configured ones: those that were
+    /// saved, then those that come with its sources, which can be dropped like saved ones. An
+    /// existing report of the same name is kept. Returns what [`add_kept`](Self::add_kept) does.
+    pub fn add_others(
+        &mut self,
+        config: &Config,
+        (kept, dropped): (&[Json], Vec<String>),
+        defaults: &Defaults,
+    ) -> Vec<(String, String)> {
+        let left_out = self.add_kept(kept, defaults);
+        self.dropped = dropped;
+        if !config.squids.is_empty() {
+            self.add_squid(defaults);
+        }
+        if !config.stats.is_empty() {
+            self.add_profile(defaults);
+        }
+        left_out
+    }
+
+    /// Adds the reports on Squid.
     pub fn add_squid(&mut self, defaults: &Defaults) {
         self.add_ready(SQUID, defaults);
     }
@@ -228,6 +247,9 @@ impl Definitions {
 
     /// Who defined a name.
     fn defined(&self, name: &str) -> Option<&DefinedBy> {
+        if FixedTable::raw(name).is_some() {
+            return Some(&DefinedBy::BuiltIn);
+        }
         let reports = self.reports.iter().map(|(it, by)| (&it.name, by));
         let tables = self.tables.iter().map(|it| (&it.name, &it.defined_by));
         let mut all = reports.chain(tables);

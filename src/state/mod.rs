@@ -33,6 +33,7 @@ pub mod records;
 pub mod snapshot;
 pub mod snapshot_writer;
 
+use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -149,31 +150,28 @@ impl State {
     }
 }
 
-/// Reads the definitions of a folder without locking or changing it, for commands that run beside a
-/// daemon.
+/// Reads the definitions of a folder, and the names of dropped built-in reports, without locking or
+/// changing it, for commands that run beside a daemon.
 ///
 /// # Errors
 /// A description of the problem.
-pub fn saved_reports(path: &Path) -> Result<Vec<Json>, String> {
-    Ok(saved(path)?.map_or(Vec::new(), |it| it.reports))
-}
-
-/// Likewise reads the names of dropped built-in reports.
-///
-/// # Errors
-/// As for [`saved_reports`].
-pub fn saved_dropped(path: &Path) -> Result<Vec<String>, String> {
-    Ok(saved(path)?.map_or(Vec::new(), |it| it.dropped))
-}
-
-fn saved(path: &Path) -> Result<Option<Contents>, String> {
+pub fn saved(path: &Path) -> Result<(Vec<Json>, Vec<String>), String> {
     match read(path) {
-        Ok(Ok(contents)) => Ok(contents),
+        Ok(Ok(contents)) => Ok(contents.map(|it| (it.reports, it.dropped)).unwrap_or_default()),
         Ok(Err(reason)) => {
             Err(format!("state.dir: {} is corrupt: {reason}", path.join(FILE).display()))
         }
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether a folder may lack definitions that were saved: its file cannot be read, or one was set
+/// aside and is still there.
+#[must_use]
+pub fn lacks_reports(path: &Path) -> bool {
+    let aside = format!("{FILE}.corrupt-");
+    let mut names = fs::read_dir(path).into_iter().flatten().flatten().map(|it| it.file_name());
+    saved(path).is_err() || names.any(|name| name.to_string_lossy().starts_with(&aside))
 }
 
 /// Checks what [`State::open`] would return, and whether this user may write there and has room for

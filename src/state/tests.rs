@@ -43,11 +43,11 @@ fn what_is_put_is_there_after_opening_again() {
     assert_eq!(state.reports(), kept);
     assert_eq!(names(&state), ["b", "a"]);
     assert_eq!(state.dropped(), ["never there"], "a ready-made one, then");
-    assert_eq!(saved_dropped(&path).unwrap(), ["never there"]);
+    assert_eq!(saved(&path).unwrap().1, ["never there"]);
     assert_eq!(state.reports()[0]["comment"], "it's \"quoted\"\n");
     assert_eq!(state.reports()[1], json!({"name": "a", "comment": "report2"}));
     assert_eq!(in_folder(&path), ["reports.json"]);
-    assert_eq!(saved_reports(&path).unwrap(), kept);
+    assert_eq!(saved(&path).unwrap().0, kept);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn one_folder_serves_one_daemon() {
     let text = error.to_string();
     assert!(text.starts_with("state.dir: ") && text.contains("in use by another pinbad"));
     // Reading needs no lock.
-    assert!(saved_reports(dir.path()).unwrap().is_empty());
+    assert!(saved(dir.path()).unwrap().0.is_empty());
     drop(first);
     State::open(dir.path(), 1).unwrap();
 }
@@ -128,7 +128,7 @@ fn a_corrupt_file_is_set_aside_and_not_lost() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join(FILE);
         fs::write(&file, text).unwrap();
-        let problem = saved_reports(dir.path()).unwrap_err();
+        let problem = saved(dir.path()).unwrap_err();
         assert!(problem.contains(reason), "{text}: {problem}");
         let mut state = State::open(dir.path(), 1_700_000_000).unwrap();
         assert!(state.reports().is_empty());
@@ -157,7 +157,7 @@ fn what_makes_no_sense_is_kept_all_the_same() {
     assert!(state.has("a") && !state.has("x"));
     state.put("b", &members("report1")).unwrap();
     drop(state);
-    let kept = saved_reports(dir.path()).unwrap();
+    let kept = saved(dir.path()).unwrap().0;
     assert_eq!(kept[..3], odd["reports"].as_array().unwrap()[..]);
     assert_eq!(kept.len(), 4);
 }

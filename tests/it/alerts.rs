@@ -209,6 +209,7 @@ fn silences_are_made_refused_and_ended() {
             "accepted: a duration";
         "{\"matchers\": {\"a\": \"b\"}, \"until\": 5, \"reason\": \"x\"}" =>
             "must be later than now";
+        "{\"matchers\": {\"a\": \"b\"}, \"for\": 0, \"reason\": \"x\"}" => "for: must be longer than 0";
         "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\"}" => "must say why";
         "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\", \"reason\": \"x\", \"utnil\": 1}" =>
             "utnil: is unknown; did you mean \"until\"? accepted: matchers";

@@ -301,8 +301,9 @@ fn an_import_that_was_killed_goes_on_where_it_was() {
         daemon.signal("KILL");
         daemon.wait();
         let said = importing.join().unwrap();
-        // A fast machine may have been done with it.
-        assert!(said.code == Some(0) || said.err.contains("will pass over them"), "{said:?}");
+        // A fast machine may have been done with it, and a slow one may have taken nothing yet.
+        let broken_off = format!("pinbad: {log}: ");
+        assert!(said.code == Some(0) || said.err.contains(&broken_off), "{said:?}");
     }
     let daemon = Program::serve(&settings);
     let said = import(&daemon.site, &[log]);

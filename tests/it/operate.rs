@@ -157,10 +157,30 @@ fn doctor_check_and_serve_are_of_one_mind() {
         }
         run(&mut program)
     };
-    let settings: [(&str, &[&str], &str); 3] = [
+    let history = format!("history.dir={}", at("history"));
+    let rule = r#"alert=[{name = "a", report = "nobody_made_it", absent = true}]"#;
+    let settings: [(&str, &[&str], &str); 9] = [
         ("TLS", &[&tls[0], &tls[1]], "http.tls_key = "),
         ("users", &[user], "PINBAD_NOBODY_SETS_THIS"),
         ("state.dir", &[&state], "file is not a folder; accepted: "),
+        ("reports", &["metrics.reports=nope"], "metrics.reports: "),
+        ("alerts", &[rule], "nobody_made_it"),
+        (
+            "alerts",
+            &["alerting.webhook=https://127.0.0.1:1", "alerting.ca_file=/nope"],
+            "alerting.ca_file: ",
+        ),
+        (
+            "OTLP",
+            &["otlp.url=http://127.0.0.1:1", "otlp.headers_file=/nope"],
+            "otlp.headers_file: ",
+        ),
+        ("OTLP", &["otlp.url=https://127.0.0.1:1", "otlp.ca_file=/nope"], "otlp.ca_file: "),
+        (
+            "ClickHouse",
+            &[&history, "clickhouse.url=http://127.0.0.1:1", "clickhouse.password_file=/nope"],
+            "clickhouse.password_file: ",
+        ),
     ];
     for (what, settings, part) in settings {
         let doctor = with("doctor", settings);
@@ -168,6 +188,7 @@ fn doctor_check_and_serve_are_of_one_mind() {
         let wrong = format!("wrong   {what} ");
         let line = doctor.out.lines().find(|line| line.starts_with(&wrong));
         assert!(line.unwrap_or_default().contains(part), "{doctor:?}");
+        assert!(!doctor.out.contains(&format!("ok      {what} ")), "{doctor:?}");
         for command in ["check", "serve"] {
             let said = with(command, settings);
             assert_eq!(said.code, Some(2), "{command}: {said:?}");
@@ -177,7 +198,7 @@ fn doctor_check_and_serve_are_of_one_mind() {
     // All at once: all are named.
     let all = [tls[0].as_str(), tls[1].as_str(), user, state.as_str()];
     for said in [with("check", &all).err, with("doctor", &all).out] {
-        for (_, _, part) in settings {
+        for (_, _, part) in &settings[..3] {
             assert!(said.contains(part), "{part}: {said}");
         }
     }

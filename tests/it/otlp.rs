@@ -278,7 +278,8 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
         let expected = if is_json { "application/json" } else { PROTOBUF };
         assert_eq!(reply.content_type, expected);
         if is_json && status != 200 {
-            assert!(reply.any_json()["message"].is_string(), "{reply:?}");
+            let message = reply.any_json()["message"].as_str().unwrap().to_owned();
+            assert!(body != b"{" || message.contains("line 1 column 1"), "{reply:?}");
         }
     }
     // It need not be sent.

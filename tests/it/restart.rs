@@ -396,4 +396,20 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
     assert_eq!(window, 900, "the old value stays");
     let detail = program.site.delete("/api/v1/reports/stays").problem(409);
     assert_has!(detail => "pinbad.toml:2"; "where it stands now");
+
+    // What only the next start would read is checked all the same.
+    for (at, (text, named)) in cases![
+        "[metrics]\nreports = [\"nope\"]\n" => "metrics.reports: ";
+        "[http]\ntls_cert = \"/nope\"\ntls_key = \"/nope\"\n" => "http.tls_cert = /nope";
+        "[state]\ndir = \"/dev/null\"\n" => "state.dir: /dev/null is not a folder";
+        "[[alert]]\nname = \"a\"\nreport = \"nope\"\nabsent = true\n" => "pinbad.toml:3: alert.report: ";
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        write(text);
+        let log = reloads("what the next start refuses is refused", 3 + at);
+        assert_has!(log.last().unwrap().to_string() => named);
+    }
+    assert_eq!(program.site.rows("stays"), stays);
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use pinbad::input::pinba::model::Request;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, pinbad, run};
+use crate::harness::{Here, await_until, pinbad, run};
 
 /// A daemon in this process, and its reports.
 struct Reports(Here);
@@ -163,6 +163,51 @@ fn a_corrupt_file_is_set_aside_and_the_daemon_starts() {
     let aside = std::fs::read_to_string(dir.path().join(aside.unwrap())).unwrap();
     assert_eq!(aside, "{\"version\": 1, \"reports\": [{\"na");
     assert!(in_dir(dir.path()).listed("a").is_some());
+}
+
+/// A rule of the configuration over a report that `state.dir` alone has.
+#[test]
+fn a_rule_keeps_its_report_and_waits_for_one_that_was_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", dir.path().display());
+    let rule = |report: &str| {
+        format!("alert=[{{name = \"quiet\", report = \"{report}\", absent = true}}]")
+    };
+    let check =
+        |report: &str| run(pinbad().args(["check", "--set", &state, "--set", &rule(report)]));
+    assert_eq!(in_dir(dir.path()).define("by_g", "tag_info:group"), 201);
+    let checked = check("by_g");
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    assert_eq!(check("by_h").code, Some(2));
+    let with_rule = || start(&[&state, &rule("by_g")]);
+    let rules = |site: &Reports| site.get("/api/v1/alerts")["rules"].as_array().unwrap().len();
+    let site = with_rule();
+    await_until("the rule is in force", || rules(&site), |rules| *rules == 1);
+    let (status, said) = site.delete("by_g");
+    assert_eq!(status, 409);
+    assert_has!(said["detail"].as_str().unwrap() => "the rule \"quiet\" is over it", "SIGHUP");
+    drop(site);
+    std::fs::write(dir.path().join("reports.json"), "{").unwrap();
+    assert_eq!(check("by_g").code, Some(0));
+    // The file is set aside at the first start, and missing at the second.
+    for _ in 0..2 {
+        let site = with_rule();
+        assert!(site.listed("by_g").is_none());
+        assert_eq!(rules(&site), 0);
+    }
+    assert_eq!(with_rule().define("by_g", "tag_info:group"), 201);
+    let site = with_rule();
+    await_until("it is in force again", || rules(&site), |rules| *rules == 1);
+}
+
+/// SQL would show the raw table.
+#[test]
+fn no_report_takes_the_name_of_a_raw_table() {
+    let site = start(&[]);
+    for name in ["request", "timer", "timertag", "tag", "request_tag", "squid_activity"] {
+        let (status, said) = site.post(&json!({"name": name, "comment": "report1"}));
+        assert_eq!(status, 409, "{said}");
+    }
 }
 
 #[test]

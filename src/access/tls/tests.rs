@@ -38,6 +38,13 @@ fn what_cannot_be_used_is_named_with_its_file() {
     let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
     let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
     let no_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    let open = cert.replace("-----END CERTIFICATE-----", "");
+    let secp256k1 = "-----BEGIN PRIVATE KEY-----
+MIGEAgEAMBAGByqGSM49AgEGBSuBBAAKBG0wawIBAQQg6L7nA7P+BRgTBlilKzKC
+FKlBtYsf5uvtaJMnu6Bd/DahRANCAASkWrINEcbhrmXPolAUrRyAxKkWDFGpWemN
+SpcqpaNoKf4NW6Tvuhem9K2bkfUaSg5XRlS7dZ3GuQQCDLqIgCxs
+-----END PRIVATE KEY-----
+";
     let no_cert = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (cert, key, setting, problem) in cases![
         "" => &*key, "http.tls_cert", "there is no certificate in it";
@@ -49,7 +56,9 @@ fn what_cannot_be_used_is_named_with_its_file() {
         &cert => &cert, "http.tls_key", "a certificate in it and no private key";
         &cert => &encrypted, "http.tls_key", "passphrase";
         &cert => old, "http.tls_key", "passphrase";
-        &cert => no_key, "http.tls_key", "";
+        &cert => no_key, "http.tls_key", "damaged, or of another kind or length";
+        &cert => secp256k1, "http.tls_key", "damaged, or of another kind or length";
+        &open => &key, "http.tls_cert", "not PEM: cut off before -----END CERTIFICATE-----";
         &cert => &other_key, "http.tls_key", "not the key of the certificate in";
     ] {
         let files = files(&dir, cert, key);

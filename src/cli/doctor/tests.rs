@@ -18,6 +18,23 @@ fn advice_names_the_flag_that_there_is() {
     let failure = Failure::failed("no answer; is pinbad running? --url says where");
     let failure = with_flag(failure, "--ready URL");
     assert_eq!(failure.problems, ["no answer; is pinbad running? --ready URL says where"]);
+    let flags = DoctorFlags {
+        config: crate::config::ConfigFlags::default(),
+        running: None,
+        ready: Some(Some("ftp://x".to_owned())),
+        access: AccessFlags::default(),
+    };
+    assert_has!(super::execute(&flags).unwrap_err().problems[0] => "--ready URL: \"ftp\" is not a scheme");
+}
+
+#[test]
+fn a_folder_is_no_log_of_squids() {
+    let squid = r#"squid=[{path = "/"}]"#;
+    let squid = found(&examine(&config(&[FREE[0], FREE[1], FREE[2], squid]), None), "Squid");
+    assert_eq!(
+        (squid.verdict, &*squid.found),
+        (Verdict::Better, "/ cannot be read now: not a file")
+    );
 }
 
 fn config(settings: &[&str]) -> Config {

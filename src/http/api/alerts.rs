@@ -21,7 +21,7 @@ use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
 use crate::http::request_checks::{JsonBody, members};
-use crate::http::time_range::{END, Span};
+use crate::http::time_range::{END, NOT_BEFORE, Span};
 use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
@@ -145,7 +145,7 @@ fn given(body: Option<Json>) -> Result<Config, Problem> {
 }
 
 fn lines(errors: &[RuleError]) -> String {
-    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let errors: Vec<String> = errors.iter().map(RuleError::in_list).collect();
     errors.join("; ")
 }
 
@@ -161,6 +161,9 @@ async fn replayed(
         let (from, to) = span.ends(now)?;
         let to = to.unwrap_or(now / 1_000);
         let from = from.unwrap_or(to.saturating_sub(86_400));
+        if from >= to {
+            return Err(Problem::parameter("from", NOT_BEFORE));
+        }
         Ok(source.replay_alerts(&rules(source)?, &(from..to))?)
     });
     ok(body.await?)
@@ -286,6 +289,10 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
     })?;
     let text = |name| Some(bare(&members.shift_remove(name)?));
     let [lasting, until] = ["for", "until"].map(text);
+    let (by, why) = match lasting {
+        Some(_) => ("for", "must be longer than 0, and end before the year 10000"),
+        None => ("until", "must be later than now, and before the year 10000"),
+    };
     let ends = match (lasting, until) {
         (Some(lasting), None) => {
             let accepted = "accepted: a duration such as \"2h\"";
@@ -302,8 +309,7 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
         }
     };
     if ends <= now || ends >= END.unsigned_abs() {
-        let why = "must be later than now, and before the year 10000";
-        return Err(Problem::parameter("until", why));
+        return Err(Problem::parameter(by, why));
     }
     let reason = members.shift_remove("reason").unwrap_or_default();
     let reason = reason.as_str().filter(|it| !it.trim().is_empty() && it.len() <= TEXT_BYTES_MAX);

@@ -104,6 +104,11 @@ fn parameter(parameter: &Json, key: &str, path: &str) -> Json {
     if in_path || key == "query" {
         described["required"] = true.into();
     }
+    for bound in ["minimum", "maximum"] {
+        if let Some(number) = parameter.get(bound) {
+            described["schema"][bound] = number.clone();
+        }
+    }
     if parameter["type"] == "object" {
         described["schema"]["additionalProperties"] = of_type("string");
         described["style"] = "form".into();

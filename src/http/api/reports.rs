@@ -297,9 +297,12 @@ fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem>
         let question = suggest::question(name, names());
         let is_percentile =
             name.starts_with('p') && name.chars().nth(1).is_some_and(|it| it.is_ascii_digit());
-        let percentile = match is_percentile {
-            true => "; a percentile is above 0 and at most 100, as p95 or p99_9",
-            false => "",
+        let percentile = match (is_percentile, parameter) {
+            (true, "sort") => {
+                "; a percentile that the report does not keep has to be in columns or percentiles too, as percentiles=95"
+            }
+            (true, _) => "; a percentile is above 0 and at most 100, as p95 or p99_9",
+            (false, _) => "",
         };
         let why = format!("there is no column {name:?}{question}{percentile}");
         Problem::parameter(parameter, why).accepting(names())

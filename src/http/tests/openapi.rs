@@ -20,6 +20,17 @@ fn parameters(document: &Json, path: &str, method: &str) -> Vec<Json> {
 }
 
 #[test]
+fn limits_have_their_bounds() {
+    let document = Server::start().get("/api/v1/openapi.json").json();
+    let all = parameters(&document, "/api/v1/annotations", "get");
+    let limit = all.iter().find(|it| it["name"] == "limit").unwrap();
+    assert_eq!(
+        limit["schema"],
+        serde_json::json!({"type": "integer", "minimum": 1, "maximum": 1000})
+    );
+}
+
+#[test]
 fn every_route_is_described_with_its_methods_and_nothing_else_is() {
     let server = Server::start();
     let document = server.get("/api/v1/openapi.json").json();

@@ -153,6 +153,7 @@ fn bad_parameters_say_what_is_accepted() {
         "req_count=1" => &["req_count: is not a key column", "script_name, status"];
         "sort=nothing" =>
             &["sort: there is no column \"nothing\"", "script_name, status, tag_limit, req_count", "p99_9"];
+        "sort=-p42" => &["sort: there is no column \"p42\"", "has to be in columns or percentiles too"];
         "sort=-" => &["sort:", "names with commas"];
         "sort=" => &["sort:"];
         "sort=req_count,-req_count" => &["sort: column \"req_count\" is given more than once"];

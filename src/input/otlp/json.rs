@@ -67,12 +67,22 @@ const VALUE: Fields = &[
 
 /// Decodes a body.
 pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> Result<(), BodyRefusal> {
+    let out = rewritten(body).map_err(|_| BodyRefusal::BadJson)?;
+    protobuf::decode(&out, batch)
+}
+
+/// Returns what is wrong with a body that was refused, and where.
+pub(super) fn problem(body: &[u8]) -> Option<String> {
+    Some(rewritten(body).err()?.to_string())
+}
+
+/// Rewrites a body as protobuf.
+fn rewritten(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(body);
-    let out = &mut Vec::with_capacity(body.len());
-    let read = Members(REQUEST, out).deserialize(&mut json);
-    let read = read.and_then(|()| json.end());
-    read.map_err(|_| BodyRefusal::BadJson)?;
-    protobuf::decode(out, batch)
+    let mut out = Vec::with_capacity(body.len());
+    Members(REQUEST, &mut out).deserialize(&mut json)?;
+    json.end()?;
+    Ok(out)
 }
 
 /// Reads an object into the fields of a message.
@@ -168,7 +178,14 @@ impl<'de> Visitor<'de> for Member<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.1)
+        f.write_str(match self.1 {
+            Kind::Text => "a text",
+            Kind::Id => "hexadecimal digits",
+            Kind::Enum | Kind::Flags | Kind::Float => "a number",
+            Kind::Time | Kind::Whole => "a whole number",
+            Kind::Truth => "true or false",
+            Kind::Message(_) => "an object or a list of objects",
+        })
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {

@@ -165,6 +165,15 @@ impl Source {
         })
     }
 
+    /// Returns what is wrong with a refused body of this form, and where, if that is known.
+    #[must_use]
+    pub fn problem(body: &[u8], form: Form) -> Option<String> {
+        match form {
+            Form::Protobuf => None,
+            Form::Json => json::problem(body),
+        }
+    }
+
     /// Counts a refused body.
     pub fn refuse(&self, reason: BodyRefusal) {
         self.counters.bodies_refused.add_one(reason as usize);

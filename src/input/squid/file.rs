@@ -146,6 +146,14 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
+/// Checks that a log can be opened.
+///
+/// # Errors
+/// It is not a file, or any I/O error.
+pub fn check(path: &Path) -> io::Result<()> {
+    Log::open(path).map(drop)
+}
+
 /// Follows the log at `path` until `shutdown` is requested: from the source's position, else from
 /// its start, or its end if it exists now and `from_end` is set.
 pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutdown: &Shutdown) {

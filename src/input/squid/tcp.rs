@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::{CHUNK_BYTES, Intake, Lines};
 use crate::input::rewrite::Rewrite;
@@ -112,7 +112,7 @@ fn accept<R: Rewrite>(
         return;
     }
     intake.decoder.source.counters.connections.add(1);
-    info!(%sender, "A log of Squid's is connected.");
+    debug!(%sender, "A log of Squid's is connected.");
     connections.push(Connection {
         stream,
         sender,

@@ -35,16 +35,6 @@ pub enum SocketError {
         /// The requested address.
         address: SocketAddr,
     },
-    /// Two of our own addresses collide.
-    #[error(
-        "`ingest.listen` (or --udp) has {address} and {other}, which overlap: leave one of them out"
-    )]
-    Overlap {
-        /// The address that could not be bound.
-        address: SocketAddr,
-        /// An earlier one in the list.
-        other: SocketAddr,
-    },
     /// Any other refusal by the kernel: not our address, not permitted, no IPv6.
     #[error("cannot receive on {address}, see `ingest.listen` (or --udp): {action}: {source}")]
     Refused {
@@ -99,15 +89,8 @@ pub fn open(
     recv_buffer_bytes: usize,
 ) -> Result<Vec<ReceiveSocket>, SocketError> {
     let mut sockets = Vec::with_capacity(addresses.len() * receivers);
-    for (index, &address) in addresses.iter().enumerate() {
-        let bound = open_group(address, receivers.max(1), recv_buffer_bytes, &mut sockets);
-        bound.map_err(|error| match error {
-            SocketError::InUse { address } => addresses[..index]
-                .iter()
-                .find(|other| overlap(**other, address))
-                .map_or(error, |&other| SocketError::Overlap { address, other }),
-            other => other,
-        })?;
+    for &address in addresses {
+        open_group(address, receivers.max(1), recv_buffer_bytes, &mut sockets)?;
     }
     Ok(sockets)
 }
@@ -209,13 +192,6 @@ fn set_recv_buffer(socket: &Socket, asked_bytes: usize) -> io::Result<RecvBuffer
     }
     let kernel_bytes = socket.recv_buffer_size()?;
     Ok(RecvBuffer { asked_bytes, granted_bytes: kernel_bytes / 2, kernel_bytes })
-}
-
-/// Whether the two addresses conflict.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let same_ip =
-        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && same_ip
 }
 
 impl ReceiveSocket {
@@ -323,23 +299,6 @@ mod tests {
         sender.send_to(b"6", ("::1", port)).unwrap();
         assert_eq!(received(&v4, 1), [1]);
         assert_eq!(received(&v6, 1).iter().sum::<usize>(), 1);
-    }
-
-    #[test]
-    fn addresses_of_our_own_that_overlap_are_named() {
-        with_some_port(|port| {
-            let addresses = [
-                SocketAddr::new("0.0.0.0".parse().unwrap(), port),
-                SocketAddr::new("127.0.0.1".parse().unwrap(), port),
-            ];
-            match open(&addresses, 2, 1 << 16) {
-                Err(SocketError::Overlap { .. }) => {}
-                Err(error) => return Err(error),
-                Ok(_) => panic!("they overlap"),
-            }
-            // All is closed again.
-            open(&addresses[1..], 2, 1 << 16)
-        });
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::query::definitions::REPORTS_MAX;
 use crate::query::error::QueryError;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::DefinedBy;
+use crate::report::comment::FixedTable;
 use crate::report::definition::Definition;
 use crate::report::native::{FormError, ReportForm};
 use crate::state::{State, StateError};
@@ -79,7 +80,18 @@ impl Catalog {
         self.check_open(changes.as_ref())?;
         let is_kept = changes.as_ref().is_some_and(|state| state.has(name));
         match self.defined_by(name) {
-            Some(DefinedBy::Source | DefinedBy::RunTime) => {}
+            Some(DefinedBy::Source | DefinedBy::RunTime) => {
+                let rules = self.alerts.rules();
+                if let Some(rule) = rules.iter().find(|it| it.entry.report == name) {
+                    let (rule, place) = (&rule.entry.name, &rule.entry.entry.location);
+                    return Err(fixed(
+                        name,
+                        format!(
+                            "the rule {rule:?} is over it, {place}; remove that first and reload (SIGHUP)"
+                        ),
+                    ));
+                }
+            }
             Some(DefinedBy::BuiltIn) => return Err(fixed(name, "it is built in".to_owned())),
             Some(DefinedBy::Configuration(place)) => {
                 let reason =
@@ -125,7 +137,8 @@ impl Catalog {
     /// Checks that there is room for another report and that the name is free. The result holds as
     /// long as `changes` is held.
     pub(super) fn check_room(&self, name: &str) -> Result<(), QueryError> {
-        if let Some(by) = self.own_name(name) {
+        let of_raw = || FixedTable::raw(name).map(|_| DefinedBy::BuiltIn);
+        if let Some(by) = self.own_name(name).or_else(of_raw) {
             return Err(QueryError::ReportExists {
                 name: name.to_owned(),
                 defined: by.name().to_owned(),

@@ -25,7 +25,6 @@ impl Catalog {
         });
         let mut troubles = self.unready();
         troubles.extend(self.out_of_order());
-        troubles.extend(self.status.shipping.as_ref().and_then(ShipStatus::why_failing));
         troubles.extend(lost);
         troubles
     }
@@ -34,7 +33,13 @@ impl Catalog {
     pub fn out_of_order(&self) -> Vec<String> {
         let history = self.status.history.as_ref();
         let lacking = history.and_then(History::why_lacking);
-        self.cannot_keep().into_iter().chain(lacking).chain(self.why_lacking()).collect()
+        let failing = self.status.shipping.as_ref().and_then(ShipStatus::why_failing);
+        self.cannot_keep()
+            .into_iter()
+            .chain(lacking)
+            .chain(self.why_lacking())
+            .chain(failing)
+            .collect()
     }
 
     /// Parts that cannot keep what they should, each with its reason.

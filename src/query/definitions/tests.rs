@@ -14,6 +14,14 @@ fn configured(text: &str) -> Result<Definitions, String> {
 }
 
 #[test]
+fn the_names_of_raw_tables_are_taken() {
+    for name in FixedTable::RAW.map(FixedTable::table) {
+        let error = configured(&format!("[[report]]\nname = '{name}'\ncomment = 'report1'\n"));
+        assert_has!(error.unwrap_err() => "pinbad.toml:2: report.name: there is a built-in report");
+    }
+}
+
+#[test]
 fn reports_of_squid_are_ready_made_and_give_way() {
     let defaults = Defaults::default();
     let mut all = Definitions::new(&[], &defaults).unwrap();

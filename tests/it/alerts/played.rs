@@ -74,7 +74,13 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
     assert_eq!(given(other), (Some(0), expected.to_owned()));
     let (code, said) = given(&other.replace("errors > 0", "bugs > 0"));
     assert_eq!(code, Some(1));
-    assert_has!(said => "has no number \"bugs\"; accepted: req_count, ");
+    assert_has!(said => "other.toml:4: alert.when: ", "has no number \"bugs\"; accepted: req_count, ");
+    let own = "[[report]]\nname = \"mine\"\ncomment = \"tag_info:group\"\n";
+    let (code, said) = given(&(own.to_owned() + &other.replace("report_by_script_name", "mine")));
+    assert_eq!(code, Some(1));
+    assert_has!(said => "other.toml:6: alert.report: there is no report called \"mine\" in the daemon yet");
+    let problem = here.site.get("/api/v1/alerts/test?from=-1h&to=-2h").problem(400);
+    assert_eq!(problem, "from: is not before to");
     let (code, said) = given(&other.replace("when", "whenever"));
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("other.toml:4: alert.whenever"), "{said}");

@@ -210,6 +210,15 @@ fn what_the_reference_takes_is_taken_and_what_it_refuses_mostly_not() {
 }
 
 #[test]
+fn bad_json_is_described_with_its_place() {
+    let json = super::super::Form::Json;
+    let problem = |body: &str| super::super::Source::problem(body.as_bytes(), json).unwrap();
+    assert_has!(problem("{\n \"resourceSpans\": 3}") => "a number, expected an object or a list of objects", "line 2 column");
+    assert_has!(problem("{\"a\"") => "EOF", "line 1 column 4");
+    assert_eq!(super::super::Source::problem(b"{}", json), None);
+}
+
+#[test]
 fn what_is_no_body_is_refused_by_reason() {
     use super::super::Form::{Json as J, Protobuf as P};
     let deep = |open: &str, close: &str| {
