@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 use super::error::SqlError;
 use super::session::Session;
 use super::settings::SqlSettings;
+use super::virtual_table::{Cell, row};
 use crate::instruments::summary::Summary;
 
 /// Longer constants stay calls in the plan, because plans may copy constants.
@@ -35,6 +36,8 @@ tokio::task_local! {
 /// Whether a statement should go on, and what it has used.
 #[derive(Debug)]
 pub(super) struct StatementGuard {
+    /// The session's number, user and database.
+    connection: (u64, String, Option<String>),
     until: Instant,
     /// The error of a statement that takes longer.
     late: SqlError,
@@ -81,6 +84,7 @@ impl StatementGuard {
             }
         }
         Arc::new(Self {
+            connection: (session.id, session.user.clone(), session.database.clone()),
             until: Instant::now() + time,
             late,
             left: AtomicBool::new(false),
@@ -89,6 +93,13 @@ impl StatementGuard {
             pool: Arc::clone(pool),
             summary: OnceLock::new(),
         })
+    }
+
+    /// Number, user, host and database of its session.
+    pub(super) fn connection(&self) -> Vec<Cell> {
+        let (id, user, database) = &self.connection;
+        let (user, host) = user.split_once('@').unwrap_or((user, ""));
+        row![*id, user, host, database.clone()]
     }
 
     /// Sums over the instruments, the same for all tables of the statement.

@@ -75,6 +75,14 @@ errors! {
     busy = 1040 "08004";
     /// ER_OPERAND_COLUMNS: several values where one is expected.
     several_values = 1241 "21000";
+    /// ER_SUBQUERY_NO_1_ROW: several rows where one is expected.
+    several_rows = 1242 "21000";
+    /// ER_WRONG_NUMBER_OF_COLUMNS_IN_SELECT: the parts of a UNION differ.
+    different_columns = 1222 "21000";
+    /// ER_INVALID_GROUP_FUNC_USE: an aggregate where there are no groups.
+    misplaced_aggregate = 1111 "HY000";
+    /// ER_NONUNIQ_TABLE.
+    ambiguous_table = 1066 "42000";
     /// ER_TOO_LONG_IDENT.
     too_long_name = 1059 "42000";
     /// ER_WRONG_ARGUMENTS: an unusable value.
@@ -139,9 +147,27 @@ impl From<DataFusionError> for SqlError {
                     let message = format!("Column '{}' is ambiguous", field.flat_name());
                     Self::ambiguous_column(message)
                 }
+                SchemaError::DuplicateQualifiedField { qualifier, .. } => {
+                    let name = qualifier.table();
+                    Self::ambiguous_table(format!("Not unique table/alias: '{name}'"))
+                }
                 other => Self::parse(other.to_string()),
             },
+            DataFusionError::NotImplemented(what)
+                if what.starts_with("Physical plan does not support") =>
+            {
+                Self::not_supported(
+                    "this sub-query: IN and EXISTS belong into WHERE, HAVING or ON, and one that looks \
+                     at the row around it compares by =",
+                )
+            }
+            DataFusionError::NotImplemented(what) if what.starts_with("Conflicting ordering") => {
+                Self::not_supported("GROUP_CONCATs in different orders in one SELECT")
+            }
             DataFusionError::NotImplemented(what) => Self::unsupported(what.clone()),
+            DataFusionError::Execution(what) if what.contains("returned more than one row") => {
+                Self::several_rows("Subquery returns more than 1 row")
+            }
             DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
             DataFusionError::Plan(what) => Self::plan(what),
             DataFusionError::Internal(what) => Self::internal(what.clone()),
@@ -184,6 +210,24 @@ impl SqlError {
         if let Some(at) = what.find("Incorrect parameter count") {
             let message = what[at..].split(". ").next().unwrap_or_default();
             return Self::wrong_argument_count(message);
+        }
+        if what.contains("queries have different number of columns") {
+            return Self::different_columns(
+                "The used SELECT statements have a different number of columns",
+            );
+        }
+        if what.contains("only return one column") {
+            return Self::several_values("Operand should contain 1 column(s)");
+        }
+        if what.contains("must be aggregated to return at most one row") {
+            return Self::not_supported(
+                "a sub-query that looks at the row around it and has neither an aggregate nor ORDER BY and LIMIT n, 1",
+            );
+        }
+        if what.contains("Correlated scalar subquery can only be used") {
+            return Self::not_supported(
+                "a sub-query that looks at the row around it in ORDER BY; select it and order by its name",
+            );
         }
         if what.starts_with("Invalid function") {
             return Self::no_such_function(what);

@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use super::cancellation::{self, StatementGuard};
 use super::dialect::context::Context;
 use super::dialect::lex::Mode;
-use super::dialect::rewrite::{ColumnNames, rewrite};
+use super::dialect::rewrite::{ColumnNames, has_own_names, is_clash, rewrite, set_apart};
 use super::dialect::tokens::Items;
 use super::digest;
 use super::engine::{Engine, Prepared};
@@ -230,13 +230,19 @@ impl Engine {
         items: &Items,
         mut context: Context<'_>,
     ) -> Result<Query, SqlError> {
-        let again = percentiles::are_named(&query).then(|| query.clone());
+        let again = percentiles::are_named(&query) || has_own_names(&query);
+        let again = again.then(|| query.clone());
         let planned = self.plan_once(query, items, &mut context).await;
         let planned = match (planned, again) {
             (Err(error), Some(mut query)) if percentiles::is_lacking(&error) => {
                 let database = context.session.database.as_deref();
                 percentiles::write_out(&mut query, &self.0.catalog, database);
                 context.with_percentiles.set(true);
+                context.sleep.set(0.0);
+                self.plan_once(query, items, &mut context).await
+            }
+            (Err(error), Some(mut query)) if is_clash(&error) => {
+                set_apart(&mut query);
                 context.sleep.set(0.0);
                 self.plan_once(query, items, &mut context).await
             }

@@ -122,7 +122,7 @@ fn wrong(error: ParserError) -> SqlError {
 
 /// Verbs of statements that write, or change the server.
 const WRITES: &str = "ALTER BACKUP BINLOG CALL CHANGE CREATE DELETE DROP GRANT HANDLER IMPORT INSERT INSTALL \
-    LOAD MERGE OPTIMIZE PREPARE EXECUTE DEALLOCATE PURGE RENAME REPAIR REPLACE RESET REVOKE \
+    LOAD MERGE OPTIMIZE PURGE RENAME REPAIR REPLACE RESET REVOKE \
     SHUTDOWN START STOP UNINSTALL XA";
 
 /// A statement and the read position.
@@ -183,6 +183,9 @@ impl Reader<'_> {
             "ANALYZE" | "CHECK" | "CHECKSUM" => Err(SqlError::not_supported(&word)),
             "KILL" => Err(SqlError::not_supported("KILL but on MySQL connections")),
             "HELP" => Err(SqlError::not_supported("HELP")),
+            "PREPARE" | "EXECUTE" | "DEALLOCATE" => Err(SqlError::not_supported(format!(
+                "{word} as a statement; clients prepare statements over the protocol"
+            ))),
             "UPDATE" => self.update(),
             "TRUNCATE" => {
                 let _ = self.words("TABLE");

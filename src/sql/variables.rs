@@ -182,6 +182,10 @@ fn checked(name: &str, variable: &Variable, value: String) -> Result<String, Sql
             }
         }
         _ if name.starts_with("character_set") => return Ok(value.to_lowercase()),
+        // A number stays one.
+        _ if variable.value.parse::<f64>().is_ok() => {
+            value.parse::<f64>().map_err(|_| wrong())?;
+        }
         _ => {}
     }
     Ok(value)

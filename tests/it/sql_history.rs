@@ -132,6 +132,8 @@ fn everything_is_there_once() {
     let names = site.sql("SHOW TABLES FROM history");
     assert_eq!(names[0], json!(["coverage"]));
     assert!(site.sql("SHOW DATABASES").as_array().unwrap().contains(&json!(["history"])));
+    let made = site.sql("SHOW CREATE TABLE history.report_by_status").to_string();
+    assert!(made.contains("`req_time_total` double DEFAULT NULL"), "{made}");
     let columns = site.sql("DESCRIBE history.report_by_status");
     assert_eq!(
         (&columns[0][0], &columns[1][0], &columns[2][0]),

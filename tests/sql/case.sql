@@ -23,3 +23,6 @@ SELECT count(*) FROM (SELECT 'a' k UNION SELECT 'A') u
 ~SELECT DISTINCT lower(hostname), status FROM request
 ~SELECT lower(hostname), count(*) FROM request GROUP BY hostname WITH ROLLUP
 !SELECT LOCATE('B', 'abc'), INSTR('abc', 'B'), STRCMP('a', 'A'), FIELD('B', 'a', 'b'), FIND_IN_SET('B', 'a,b'), REPLACE('aBc', 'b', 'x')
+SELECT count(*) FROM request WHERE hostname IN (SELECT 'WEB1')
+SELECT count(*) FROM request WHERE hostname NOT IN (SELECT 'WEB1 ')
+SELECT count(*) FROM request WHERE BINARY hostname = 'WEB1'

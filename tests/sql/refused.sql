@@ -16,3 +16,9 @@ ANALYZE: ANALYZE TABLE request
 CHECK: CHECK TABLE request
 HANDLER: HANDLER request OPEN
 soundex: SELECT SOUNDEX('a')
+ANY, SOME and ALL: SELECT id FROM request WHERE id > ANY (SELECT 1)
+rows IN: SELECT id FROM request WHERE (id, status) IN (SELECT id, status FROM request)
+IN and EXISTS: SELECT EXISTS (SELECT 1) FROM request
+ORDER BY: SELECT id FROM request r ORDER BY (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id)
+GROUP_CONCATs: SELECT GROUP_CONCAT(id ORDER BY id), GROUP_CONCAT(id ORDER BY req_time) FROM request
+PREPARE: PREPARE s FROM 'SELECT 1'

@@ -1,9 +1,9 @@
 //! Corrections that need tables and types: one pass over DataFusion's plan, before it is optimized.
 //!
-//! Covers conditions and values; IN, COALESCE and UNION over several types; sub-queries for one row
-//! of an order, and those that refer to rows of an aggregate, which DataFusion does not join; with
-//! `sql.case_insensitive`, grouping, ordering and DISTINCT of texts; and booleans, which are
-//! numbers in an answer.
+//! Covers conditions and values; IN, CASE, COALESCE and UNION over several types; sub-queries that
+//! find nothing, those for one row of an order, and those that refer to rows of an aggregate, which
+//! DataFusion does not join; with `sql.case_insensitive`, grouping, ordering and DISTINCT of texts;
+//! and booleans, which are numbers in an answer.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,18 +11,20 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result};
+use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
-use datafusion::logical_expr::expr::{AggregateFunction, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{grouping_set_to_exprlist, merge_schema};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, FetchType, GroupingSet, LogicalPlan,
-    LogicalPlanBuilder, Projection, SkipType, Subquery, Union, cast, when,
+    Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, FetchType, GroupingSet,
+    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, Union, cast, when,
 };
 
-use super::coercion::{Class, MysqlOperators, call, class, double, number};
+use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
 use crate::sql::cancellation;
 use crate::sql::error::SqlError;
+use crate::sql::functions::{CASE, NULLABLE, branch_type};
 
 /// Most rows that a sub-query for one row of an order may skip, since they are kept in memory for
 /// each outer row.
@@ -34,22 +36,26 @@ impl MysqlOperators {
     /// # Errors
     /// Errors of DataFusion; sub-queries that are not supported.
     pub(crate) fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let changed = Cell::new(false);
+        let (changed, retyped) = (Cell::new(false), Cell::new(false));
         let plan = plan.transform_up_with_subqueries(|plan| {
             // Rebuilds the nodes above a plan whose types changed.
             let plan = match changed.get() {
                 true => plan.recompute_schema()?,
                 false => plan,
             };
-            let done = self.expressions(plan)?.transform_data(|plan| self.shape(plan))?;
+            let is_union = matches!(plan, LogicalPlan::Union(_));
+            let done = self.expressions(plan, retyped.get())?;
+            let done = done.transform_data(|plan| self.shape(plan))?;
             changed.set(changed.get() || done.transformed);
+            retyped.set(retyped.get() || (is_union && done.transformed));
             Ok(done)
         })?;
         truths_as_numbers(plan.data)
     }
 
-    /// Corrects the expressions of one node.
-    fn expressions(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    /// Corrects the expressions of one node; `retyped` if a UNION below it has other types than
+    /// when its operators were planned.
+    fn expressions(&self, plan: LogicalPlan, retyped: bool) -> Result<Transformed<LogicalPlan>> {
         let schema = match plan.inputs().as_slice() {
             [] => Arc::clone(plan.schema()),
             [input] => Arc::clone(input.schema()),
@@ -58,7 +64,17 @@ impl MysqlOperators {
         let names = NamePreserver::new(&plan);
         let mapped = plan.map_expressions(|expr| {
             let name = names.save(&expr);
-            let mapped = expr.transform_up(|expr| self.expression(expr, &schema))?;
+            let mapped = expr.transform_up(|expr| match expr {
+                Expr::BinaryExpr(BinaryExpr { left, op, right }) if retyped => {
+                    self.operation(op, *left, *right, &schema).map(Transformed::yes)
+                }
+                Expr::ScalarFunction(mut call) if retyped && integer_operator(&call).is_some() => {
+                    let op = integer_operator(&call).unwrap_or(Operator::Plus);
+                    let (right, left) = (call.args.remove(1), call.args.remove(0));
+                    self.operation(op, left, right, &schema).map(Transformed::yes)
+                }
+                expr => self.expression(expr, &schema),
+            })?;
             Ok(match mapped.transformed {
                 true => mapped.update_data(|expr| name.restore(expr)),
                 false => mapped,
@@ -73,7 +89,12 @@ impl MysqlOperators {
     fn expression(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::InList(list) => self.in_list(list, schema),
-            Expr::ScalarFunction(call) if call.name() == "coalesce" => coalesced(call, schema),
+            Expr::ScalarFunction(call) if call.name() == CASE => chosen(call, schema),
+            Expr::ScalarFunction(mut call) if call.name() == "coalesce" => {
+                let wanted = common_type(call.args.iter(), schema)?;
+                let each = call.args.drain(..).map(|argument| branch(argument, &wanted, schema));
+                Ok(Transformed::yes(coalesce(each.collect::<Result<_>>()?)))
+            }
             // Already a condition, or a value.
             Expr::ScalarFunction(mut call) if matches!(call.name(), "__truth" | "__value") => {
                 let given = call.args[0].get_type(schema);
@@ -83,7 +104,8 @@ impl MysqlOperators {
                     false => Transformed::no(Expr::ScalarFunction(call)),
                 })
             }
-            Expr::ScalarSubquery(query) => one_row(query),
+            Expr::ScalarSubquery(query) => one_row(query)?.transform_data(or_null),
+            Expr::InSubquery(list) => self.in_subquery(list, schema),
             Expr::AggregateFunction(counted)
                 if self.case_insensitive
                     && counted.params.distinct
@@ -139,6 +161,29 @@ impl MysqlOperators {
         Ok(Transformed::yes(Expr::InList(list)))
     }
 
+    /// `x IN (SELECT ...)`: texts regardless of case, a text beside a number as one.
+    fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let left = class(&list.expr.get_type(schema)?);
+        let listed = class(list.subquery.subquery.schema().field(0).data_type());
+        let is_number = |class| matches!(class, Class::Whole | Class::Decimal | Class::Real);
+        let expr = std::mem::take(&mut *list.expr);
+        match (left, listed) {
+            (Class::Text, Class::Text) if self.case_insensitive && !is_binary(&expr) => {
+                *list.expr = call("__fold", expr);
+                in_rows(list, |column, _| Ok(call("__fold", column))).map(Transformed::yes)
+            }
+            (text, other) | (other, text) if text == Class::Text && is_number(other) => {
+                *list.expr = double(number(expr, left), schema)?;
+                let listed = |column, schema: &DFSchema| double(number(column, listed), schema);
+                in_rows(list, listed).map(Transformed::yes)
+            }
+            _ => {
+                *list.expr = expr;
+                Ok(Transformed::no(Expr::InSubquery(list)))
+            }
+        }
+    }
+
     /// Corrects one node whose expressions are done.
     fn shape(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         match plan {
@@ -164,39 +209,91 @@ impl MysqlOperators {
     }
 }
 
-/// COALESCE of texts and other values returns texts.
-fn coalesced(mut call_of: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let classes = call_of.args.iter();
-    let classes = classes.map(|argument| Ok(class(&argument.get_type(schema)?)));
-    let mixed = is_mixed(classes.collect::<Result<Vec<_>>>()?.into_iter());
-    if mixed {
-        for argument in &mut call_of.args {
-            *argument = call("__text", std::mem::take(argument));
+/// The operator that an addition, a subtraction or a multiplication of integers was.
+fn integer_operator(call: &ScalarFunction) -> Option<Operator> {
+    Some(match call.name() {
+        "__plus" => Operator::Plus,
+        "__minus" => Operator::Minus,
+        "__times" => Operator::Multiply,
+        _ => return None,
+    })
+}
+
+/// The type of a choice between expressions.
+fn common_type<'a>(exprs: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Result<DataType> {
+    let types = exprs.map(|expr| expr.get_type(schema)).collect::<Result<Vec<_>>>()?;
+    Ok(branch_type(&types))
+}
+
+/// Converts an expression to the type of a choice.
+fn branch(expr: Expr, wanted: &DataType, schema: &DFSchema) -> Result<Expr> {
+    let given = expr.get_type(schema)?;
+    Ok(match expr {
+        same if given == *wanted => same,
+        Expr::Literal(value, _) if class(wanted) != Class::Text => {
+            Expr::Literal(value.cast_to(wanted)?, None)
         }
+        other if class(wanted) == Class::Text && class(&given) != Class::Text => {
+            call("__text", other)
+        }
+        other => cast(other, wanted.clone()),
+    })
+}
+
+/// A CASE as DataFusion has it, with results of one type.
+fn chosen(mut parts: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let wanted = common_type(parts.args.chunks(2).filter_map(<[_]>::last), schema)?;
+    let otherwise = if parts.args.len() % 2 == 1 { parts.args.pop() } else { None };
+    let otherwise = otherwise.map(|otherwise| branch(otherwise, &wanted, schema)).transpose()?;
+    let mut parts = parts.args.into_iter();
+    let mut when_then = Vec::new();
+    while let (Some(when), Some(then)) = (parts.next(), parts.next()) {
+        when_then.push((Box::new(when), Box::new(branch(then, &wanted, schema)?)));
     }
-    let made = Expr::ScalarFunction(call_of);
-    Ok(Transformed::new_transformed(made, mixed))
+    Ok(Transformed::yes(Expr::Case(Case::new(None, when_then, otherwise.map(Box::new)))))
 }
 
-/// Whether there are both texts and other values.
-fn is_mixed(mut classes: impl Iterator<Item = Class> + Clone) -> bool {
-    classes.clone().any(|class| class == Class::Text)
-        && classes.any(|class| !matches!(class, Class::Text | Class::Null))
+/// A sub-query that finds no row is NULL, whatever its column is.
+fn or_null(expr: Expr) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::ScalarSubquery(mut query)
+            if query.outer_ref_columns.is_empty()
+                && !query.subquery.schema().field(0).is_nullable() =>
+        {
+            let plan = LogicalPlan::clone(&query.subquery);
+            query.subquery =
+                Arc::new(with_columns(plan, |_, column| Some(call(NULLABLE, column.clone())))?);
+            Ok(Transformed::yes(Expr::ScalarSubquery(query)))
+        }
+        other => Ok(Transformed::no(other)),
+    }
 }
 
-/// A union of texts and numbers returns texts.
+/// Converts the rows that IN looks for a value in.
+fn in_rows(mut list: InSubquery, with: impl Fn(Expr, &DFSchema) -> Result<Expr>) -> Result<Expr> {
+    let plan = LogicalPlan::clone(&list.subquery.subquery);
+    let schema = Arc::clone(plan.schema());
+    let plan = with_columns(plan, |_, column| with(column.clone(), &schema).ok())?;
+    list.subquery.subquery = Arc::new(plan);
+    Ok(Expr::InSubquery(list))
+}
+
+/// The columns of a union have types with room for all its rows.
 fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
-    let mixed = |at: usize| {
-        let fields = union.inputs.iter().map(|input| input.schema().field(at));
-        is_mixed(fields.map(|field| class(field.data_type())))
+    let wanted = |at: usize| {
+        let types = union.inputs.iter().map(|input| input.schema().field(at).data_type().clone());
+        let types: Vec<DataType> = types.collect();
+        let wanted = branch_type(&types);
+        types.iter().any(|given| *given != wanted).then_some(wanted)
     };
-    let texts: Vec<bool> = (0..union.schema.fields().len()).map(mixed).collect();
-    if !texts.contains(&true) {
+    let wanted: Vec<Option<DataType>> = (0..union.schema.fields().len()).map(wanted).collect();
+    if wanted.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
     let inputs = union.inputs.iter().map(|input| {
         with_columns(LogicalPlan::clone(input), |at, column| {
-            texts[at].then(|| call("__text", column.clone()))
+            let wanted = wanted[at].as_ref()?;
+            branch(column.clone(), wanted, input.schema()).ok()
         })
         .map(Arc::new)
     });

@@ -8,10 +8,11 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ExprSchema, Result};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use crate::sql::{cancellation, functions};
+use crate::sql::cancellation;
+use crate::sql::functions::{self, BITS};
 
 /// Plans operators with MySQL's semantics.
 #[derive(Debug, Clone, Copy)]
@@ -61,16 +62,30 @@ fn constant(expr: &Expr) -> Option<&str> {
 
 /// Converts to a number.
 pub(super) fn number(expr: Expr, class: Class) -> Expr {
-    match class {
-        Class::Text => match constant(&expr) {
+    match (class, expr) {
+        (Class::Text, Expr::ScalarFunction(mut bits)) if bits.name() == BITS => bits.args.remove(1),
+        (Class::Text, expr) => match constant(&expr) {
             Some(said) => Expr::Literal(functions::literal_number(said), None),
             None => call("__real", expr),
         },
-        Class::Truth => cast(expr, DataType::Int64),
-        Class::Time => call("__int", expr),
-        Class::Null => cast(expr, DataType::Int64),
-        Class::Whole | Class::Decimal | Class::Real | Class::Other => expr,
+        (Class::Truth, expr) => cast(expr, DataType::Int64),
+        (Class::Time, expr) => call("__int", expr),
+        (Class::Null, expr) => call("__number", expr),
+        (Class::Whole | Class::Decimal | Class::Real | Class::Other, expr) => expr,
     }
+}
+
+/// A hexadecimal literal as a number; anything else as it is.
+fn bits_as_number(expr: Expr) -> Expr {
+    match expr {
+        Expr::ScalarFunction(mut bits) if bits.name() == BITS => bits.args.remove(1),
+        other => other,
+    }
+}
+
+/// Whether it is a text to be compared byte by byte.
+pub(super) fn is_binary(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.name() == "binary")
 }
 
 /// Turns a constant like `7e0`, as some clients send 7, into an integer next to one, so that tables
@@ -108,7 +123,9 @@ impl MysqlOperators {
     ) -> Result<(Expr, Expr)> {
         let (l, r) = (class(&left.get_type(schema)?), class(&right.get_type(schema)?));
         Ok(match (l, r) {
-            (Class::Text, Class::Text) if self.case_insensitive => {
+            (Class::Text, Class::Text)
+                if self.case_insensitive && !is_binary(&left) && !is_binary(&right) =>
+            {
                 (call("__fold", left), call("__fold", right))
             }
             (Class::Time, Class::Time | Class::Text) | (Class::Text, Class::Time) => {
@@ -133,6 +150,7 @@ impl MysqlOperators {
 
     /// Converts two sides of a calculation.
     fn calculated(left: Expr, right: Expr, schema: &dyn ExprSchema) -> Result<(Expr, Expr)> {
+        let (left, right) = (bits_as_number(left), bits_as_number(right));
         let (l, r) = (class(&left.get_type(schema)?), class(&right.get_type(schema)?));
         let real = |class: Class| matches!(class, Class::Text | Class::Real);
         let (left, right) = (number(left, l), number(right, r));
@@ -140,6 +158,36 @@ impl MysqlOperators {
             true => Ok((double(left, schema)?, double(right, schema)?)),
             false => Ok((left, right)),
         }
+    }
+
+    /// Plans an operator for the types of its sides.
+    pub(super) fn operation(
+        &self,
+        op: Operator,
+        left: Expr,
+        right: Expr,
+        schema: &dyn ExprSchema,
+    ) -> Result<Expr> {
+        let (left, right) = match op {
+            Operator::Plus | Operator::Minus | Operator::Multiply => {
+                let (left, right) = Self::calculated(left, right, schema)?;
+                if left.get_type(schema)?.is_integer() && right.get_type(schema)?.is_integer() {
+                    // DataFusion's operators would overflow silently.
+                    let name = match op {
+                        Operator::Plus => "__plus",
+                        Operator::Minus => "__minus",
+                        _ => "__times",
+                    };
+                    return Ok(functions::call(name, vec![left, right]));
+                }
+                (left, right)
+            }
+            Operator::And | Operator::Or => {
+                (Self::condition(left, schema)?, Self::condition(right, schema)?)
+            }
+            _ => self.compared(left, right, schema)?,
+        };
+        Ok(binary_expr(left, op, right))
     }
 
     fn condition(expr: Expr, schema: &dyn ExprSchema) -> Result<Expr> {
@@ -167,39 +215,21 @@ impl ExprPlanner for MysqlOperators {
         if left.get_type(schema).is_err() || right.get_type(schema).is_err() {
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
         }
-        let (left, right) = match op {
-            BinaryOperator::Eq
-            | BinaryOperator::NotEq
-            | BinaryOperator::Lt
-            | BinaryOperator::LtEq
-            | BinaryOperator::Gt
-            | BinaryOperator::GtEq
-            | BinaryOperator::Spaceship => self.compared(left, right, schema)?,
-            BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply => {
-                let (left, right) = Self::calculated(left, right, schema)?;
-                let types = [left.get_type(schema)?, right.get_type(schema)?];
-                if types == [DataType::Int64, DataType::Int64] {
-                    // DataFusion's operators would overflow silently.
-                    let name = match op {
-                        BinaryOperator::Plus => "__plus",
-                        BinaryOperator::Minus => "__minus",
-                        _ => "__times",
-                    };
-                    let call = functions::call(name, vec![left, right]);
-                    return Ok(PlannerResult::Planned(call));
-                }
-                (left, right)
-            }
-            BinaryOperator::And | BinaryOperator::Or => {
-                (Self::condition(left, schema)?, Self::condition(right, schema)?)
-            }
-            _ => (left, right),
+        let meant = match op {
+            BinaryOperator::Eq => Operator::Eq,
+            BinaryOperator::NotEq => Operator::NotEq,
+            BinaryOperator::Lt => Operator::Lt,
+            BinaryOperator::LtEq => Operator::LtEq,
+            BinaryOperator::Gt => Operator::Gt,
+            BinaryOperator::GtEq => Operator::GtEq,
+            BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
+            BinaryOperator::Plus => Operator::Plus,
+            BinaryOperator::Minus => Operator::Minus,
+            BinaryOperator::Multiply => Operator::Multiply,
+            BinaryOperator::And => Operator::And,
+            BinaryOperator::Or => Operator::Or,
+            _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
         };
-        if op == BinaryOperator::Spaceship {
-            let (left, right) = (Box::new(left), Box::new(right));
-            let same = BinaryExpr::new(left, Operator::IsNotDistinctFrom, right);
-            return Ok(PlannerResult::Planned(Expr::BinaryExpr(same)));
-        }
-        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+        Ok(PlannerResult::Planned(self.operation(meant, left, right, schema)?))
     }
 }

@@ -1,9 +1,10 @@
 //! sqlparser's MySQL dialect, corrected where it deviates from MySQL.
 //!
-//! `DIV` takes one operand instead of everything that follows, `MOD` is an operator, shifts and `^`
-//! bind as in MySQL, `XOR` binds less tightly than AND; quotes follow the session's `sql_mode`.
+//! `DIV` and `BINARY` take one operand instead of everything that follows, `MOD` is an operator,
+//! shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND; quotes follow the session's
+//! `sql_mode`.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -77,6 +78,22 @@ impl Dialect for Grammar {
 
     fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         MYSQL.is_table_factor_alias(explicit, kw, parser)
+    }
+
+    /// `BINARY x` takes one operand.
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if !is_word(&parser.peek_token_ref().token, "BINARY") {
+            return None;
+        }
+        parser.advance_token();
+        let inner = parser.parse_subexpr(self.prec_value(Precedence::DoubleColon));
+        Some(inner.map(|inner| Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(inner),
+            data_type: DataType::Binary(None),
+            array: false,
+            format: None,
+        }))
     }
 
     fn parse_infix(

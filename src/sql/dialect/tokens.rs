@@ -80,7 +80,7 @@ impl<'a> Tokens<'a> {
                     let name = Token::make_word(&word.value, Some('`'));
                     self.set(at, name);
                 } else if let Some(digits) = word.value.strip_prefix("0b") {
-                    self.set(at, bits(digits, 2)?);
+                    self.set(at, bits(digits)?);
                 } else {
                     self.word(at);
                 }
@@ -101,8 +101,13 @@ impl<'a> Tokens<'a> {
                 self.set(at, Token::Placeholder(format!("?{}", self.parameters)));
                 self.parameters += 1;
             }
-            Token::HexStringLiteral(digits) => self.set(at, bits(digits, 16)?),
-            Token::SingleQuotedByteStringLiteral(digits) => self.set(at, bits(digits, 2)?),
+            // x'41' is a text; 0x41 and b'1000001' are numbers too.
+            Token::HexStringLiteral(digits) => {
+                let is_text = !self.text[range_of(&self.tokens[at]).start..].starts_with('0');
+                let literal = if is_text { text(digits)? } else { padded(digits) };
+                self.set(at, literal);
+            }
+            Token::SingleQuotedByteStringLiteral(digits) => self.set(at, bits(digits)?),
             Token::StringConcat if !mode.pipes_as_concat => {
                 self.set(at, Token::make_keyword("OR"));
             }
@@ -208,15 +213,29 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// `0x1f`, `x'1f'`, `b'1'`: text, as in MySQL.
-fn bits(digits: &str, base: u32) -> Result<Token, SqlError> {
-    let wrong = || SqlError::parse(format!("not a number in base {base}: {digits}"));
-    let each = if base == 2 { 8 } else { 2 };
-    let zeros = "0".repeat((each - digits.len() % each) % each);
-    let padded = format!("{zeros}{digits}");
-    let bytes = padded.as_bytes().chunks(each).map(|piece| {
-        let piece = std::str::from_utf8(piece).map_err(|_| wrong())?;
-        u8::from_str_radix(piece, base).map_err(|_| wrong())
+/// A literal of whole bytes.
+fn padded(digits: &str) -> Token {
+    let zero = "0".repeat(digits.len() % 2);
+    Token::HexStringLiteral(format!("{zero}{digits}"))
+}
+
+/// `b'101'` in hexadecimal digits.
+fn bits(digits: &str) -> Result<Token, SqlError> {
+    if digits.contains(|digit| !matches!(digit, '0' | '1')) {
+        return Err(SqlError::parse(format!("not a number in base 2: {digits}")));
+    }
+    let digits = format!("{}{digits}", "0".repeat((8 - digits.len() % 8) % 8));
+    let halves = digits.as_bytes().chunks(4);
+    let half = |bits: &[u8]| bits.iter().fold(0, |all, bit| all * 2 + u32::from(bit - b'0'));
+    let halves = halves.filter_map(|bits| char::from_digit(half(bits), 16));
+    Ok(Token::HexStringLiteral(halves.collect()))
+}
+
+/// `x'1f'`: a text.
+fn text(digits: &str) -> Result<Token, SqlError> {
+    let bytes = (0..digits.len()).step_by(2).map(|at| {
+        let byte = digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        byte.ok_or_else(|| SqlError::parse(format!("not a number in base 16: {digits}")))
     });
     let text = String::from_utf8(bytes.collect::<Result<_, _>>()?)
         .map_err(|_| SqlError::not_supported(format!("{digits}: bytes that are not UTF-8")))?;

@@ -129,6 +129,34 @@ async fn percentiles_take_no_more_than_they_may() {
     }
 }
 
+/// A prepared statement is told the type that its rows have: the binary protocol depends on it.
+#[tokio::test]
+async fn a_choice_has_the_type_of_all_it_chooses_from() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for (text, wanted) in cases![
+        "SELECT IF(? > 1, 0, 0.5)" => "decimal";
+        "SELECT CASE WHEN ? THEN 1 ELSE 2e0 END * 3" => "double";
+        "SELECT IF(?, FROM_UNIXTIME(0), '-')" => "text";
+        "SELECT IFNULL(1 = 1, 0)" => "bigint";
+        "SELECT 1 x UNION ALL SELECT 2.5" => "decimal";
+        "SELECT NULL x UNION ALL SELECT 1" => "bigint";
+        "SELECT x * 2 FROM (SELECT 1 x UNION ALL SELECT 2.5) t" => "decimal";
+        "SELECT (SELECT id FROM request WHERE id = -1)" => "bigint";
+    ] {
+        let prepared = engine.prepare(&session, text).await.expect(text);
+        let values = vec![Literal::Int(1); prepared.parameters];
+        let Reply::Rows(rows) = engine.run(&mut session, text, &values).await.expect(text) else {
+            panic!("{text}: no rows");
+        };
+        for columns in [&prepared.columns, &rows.columns] {
+            let name = columns[0].sql_type.to_string();
+            assert!(name.starts_with(wanted), "{text}: {name}");
+            assert!(columns[0].nullable || !text.contains("-1"), "{text}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_parameter_counts_through_set_statement() {
     let engine = engine(SqlSettings::default());

@@ -1,11 +1,15 @@
-//! Conditions as numbers, XOR, and regular expressions.
+//! Conditions as numbers, choices, XOR, and regular expressions.
 
 use std::cell::RefCell;
 
+use datafusion::arrow::array::Array as _;
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use regex::Regex;
 
-use super::{FunctionDef, nullable, strict};
+use super::value::Value;
+use super::{BITS, CASE, FunctionDef, MANY, NULLABLE, branch_type, def, nullable, strict};
+use crate::sql::error::SqlError;
 
 /// Most memory of a compiled expression, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
@@ -22,6 +26,28 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         strict("__value", (1, 1), |a| a[0].int()).identity_for(|given| *given != DataType::Boolean),
         // The condition of a join: the call checks whether the statement should end.
         nullable("__interruptible", (1, 1), |_| None::<bool>).identity_for(|_| true),
+        nullable(NULLABLE, (1, 1), |_| None::<bool>).identity_for(|_| true),
+        def(
+            CASE,
+            (2, MANY),
+            |known| branch_type(&results(known.types)),
+            |a| {
+                let chosen = a.chunks(2).find(|part| part.len() == 1 || part[0].is_true());
+                chosen.and_then(<[_]>::last).cloned().unwrap_or(Value::Null)
+            },
+        ),
+        def(
+            "coalesce",
+            (1, MANY),
+            |known| branch_type(known.types),
+            |a| a.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null),
+        ),
+        strict(BITS, (2, 2), |_| None::<String>).with_columns(|a| match a[0].data_type() {
+            DataType::Null => {
+                Err(SqlError::not_supported("bytes that are not UTF-8 as a text").into())
+            }
+            _ => Ok(Some(cast(&a[0], &DataType::Utf8View)?)),
+        }),
         strict("__int", (1, 1), |a| a[0].int()),
         strict("__xor", (2, 2), |a| a[0].is_true() != a[1].is_true()),
         strict("__regexp", (2, 2), |a| {
@@ -45,6 +71,11 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             with_regex(&a[1].to_text(), |regex| replaced(regex, &text, &to))?
         }),
     ]
+}
+
+/// The types of the results of a CASE.
+fn results(types: &[DataType]) -> Vec<DataType> {
+    types.chunks(2).filter_map(<[_]>::last).cloned().collect()
 }
 
 /// Replaces all matches in a text; `None` as soon as it is too long.

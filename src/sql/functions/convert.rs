@@ -2,7 +2,7 @@
 
 use datafusion::arrow::datatypes::DataType;
 
-use super::value::{Prefix, Value, parse_datetime};
+use super::value::{Prefix, Value};
 use super::{ArgumentInfo, FunctionDef, Returns, seconds_type, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
@@ -20,9 +20,9 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             other => other.int(),
         }),
         strict("__unsigned", (1, 1), |a| match &a[0] {
-            Value::Text(text) => match text.trim().parse() {
-                Ok(whole) => whole,
-                Err(_) => text_prefix(text).cast_unsigned(),
+            Value::Text(text) => match text_prefix(text) {
+                i64::MAX => Prefix::of(text).whole.parse().unwrap_or(u64::MAX),
+                whole => whole.cast_unsigned(),
             },
             Value::UInt(value) => *value,
             Value::Double(_) | Value::Float(_) | Value::Decimal(..) if a[0].real() < 0.0 => 0,
@@ -36,10 +36,6 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         moment("__datetime", seconds_type)
             .identity_for(|given| matches!(given, DataType::Timestamp(..))),
         moment("timestamp", seconds_type),
-        strict("__time", (1, 1), |a| match &a[0] {
-            Value::Text(text) if parse_datetime(text).is_none() => Some(text.to_string()),
-            other => Some(other.date_time()?.format("%H:%M:%S").to_string()),
-        }),
         strict("binary", (1, 1), |a| a[0].to_text().into_owned()),
     ]
 }

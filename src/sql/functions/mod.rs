@@ -31,7 +31,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use self::memory::Room;
-pub(crate) use self::number::literal_number;
+pub(crate) use self::number::{branch_type, literal_number};
 pub(crate) use self::percentile::aggregates;
 use self::value::{Builder, Cells, Value};
 
@@ -42,6 +42,13 @@ use super::error::SqlError;
 
 /// Longest text that a function may return: `max_allowed_packet`.
 pub(crate) const TEXT_MAX: usize = 16 << 20;
+
+/// A CASE, and a literal that is a text and a number, until `dialect::analysis` replaces them.
+pub(crate) const CASE: &str = "__case";
+pub(crate) const BITS: &str = "__bits";
+
+/// Returns its argument, and may be NULL whatever that is: no optimizer takes it away.
+pub(crate) const NULLABLE: &str = "__nullable";
 
 /// Rows between two checks whether the statement should end.
 const ROWS_PER_CHECK: usize = 16;
@@ -215,7 +222,11 @@ static DEFS: LazyLock<Vec<FunctionDef>> = LazyLock::new(|| {
 static ALL: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let named = DEFS.iter().enumerate().flat_map(|(at, def)| {
         def.names.split(' ').map(move |name| {
-            let signature = Signature::user_defined(Volatility::Immutable);
+            let volatility = match name {
+                NULLABLE => Volatility::Volatile,
+                _ => Volatility::Immutable,
+            };
+            let signature = Signature::user_defined(volatility);
             let function = Function { name, at, signature };
             (name, Arc::new(ScalarUDF::from(function)))
         })
@@ -316,6 +327,7 @@ impl ScalarUDFImpl for Function {
 
     fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         if let [only] = args.as_slice()
+            && self.name != NULLABLE
             && self.is_identity(&[info.get_data_type(only)?])
         {
             return Ok(ExprSimplifyResult::Simplified(args.remove(0)));

@@ -19,20 +19,24 @@ use self::arithmetic::{
 };
 use self::bits::{conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
-use self::types::{arithmetic_type, common_type, is_number, sum_type, whole_type};
+pub(crate) use self::types::branch_type;
+use self::types::{
+    arithmetic_type, common_type, integer_type, is_number, negative_type, number_type, sum_type,
+    whole_type,
+};
 use super::value::{Prefix, Value, aligned};
-use super::{Answer, FunctionDef, MANY, nullable, of_text, strict, typed};
+use super::{Answer, ColumnKernel, FunctionDef, MANY, nullable, of_text, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
         typed("__div", (2, 2), division_type, divide).with_columns(divide_reals),
-        nullable("__plus", (2, 2), |_| None::<i64>).with_columns(|a| checked(a, numeric::add)),
-        nullable("__minus", (2, 2), |_| None::<i64>).with_columns(|a| checked(a, numeric::sub)),
-        nullable("__times", (2, 2), |_| None::<i64>).with_columns(|a| checked(a, numeric::mul)),
+        integers("__plus", |a| checked(a, numeric::add)),
+        integers("__minus", |a| checked(a, numeric::sub)),
+        integers("__times", |a| checked(a, numeric::mul)),
         typed("__div_int", (2, 2), whole_type, divide_whole),
         typed("__mod mod", (2, 2), arithmetic_type, remainder),
-        typed("__neg", (1, 1), arithmetic_type, |a| Some(negate(a[0].number()))),
-        typed("__number", (1, 1), arithmetic_type, |a| Some(a[0].number()))
+        typed("__neg", (1, 1), negative_type, |a| Some(negate(a[0].number()))),
+        typed("__number", (1, 1), number_type, |a| Some(a[0].number()))
             // Histograms too: PERCENTILE takes them.
             .identity_for(|given| is_number(given) || *given == DataType::Binary),
         typed("__sum_type", (1, 1), sum_type, |a| Some(a[0].clone()))
@@ -99,6 +103,11 @@ fn of_real<R: Answer>(names: &'static str, of: fn(f64) -> R) -> FunctionDef {
 
 fn reals(names: &'static str, of: fn(f64, f64) -> f64) -> FunctionDef {
     strict(names, (2, 2), move |a| of(a[0].real(), a[1].real()))
+}
+
+/// Arithmetic of integers, a column at a time.
+fn integers(names: &'static str, columns: ColumnKernel) -> FunctionDef {
+    typed(names, (2, 2), integer_type, |_| None).with_columns(columns)
 }
 
 fn bits(names: &'static str, of: fn(u64, u64) -> u64) -> FunctionDef {

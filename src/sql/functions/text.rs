@@ -39,7 +39,14 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         strict("locate", (2, 3), |a| locate(&a[0], &a[1], a.get(2).map_or(1, Value::int))),
         strict("instr", (2, 2), |a| locate(&a[1], &a[0], 1)),
-        of_text("upper ucase", str::to_uppercase),
+        // One character each: ß stays.
+        of_text("upper ucase", |text| {
+            let upper = |sign: char| {
+                let mut upper = sign.to_uppercase();
+                if upper.len() == 1 { upper.next().unwrap_or(sign) } else { sign }
+            };
+            text.chars().map(upper).collect::<String>()
+        }),
         of_text("lower lcase __lower", str::to_lowercase),
         strict("trim", (1, 2), |a| trimmed(a, true, true)),
         strict("ltrim", (1, 2), |a| trimmed(a, true, false)),
@@ -92,6 +99,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         strict("hex", (1, 1), |a| match &a[0] {
             Value::Text(text) if text.len() * 2 > TEXT_MAX => None,
             Value::Text(text) => Some(text.bytes().map(|byte| format!("{byte:02X}")).collect()),
+            Value::UInt(number) => Some(format!("{number:X}")),
             number => Some(format!("{:X}", number.int())),
         }),
         of_text("unhex", |digits| {
@@ -200,8 +208,9 @@ fn substring_index(text: &str, by: &str, count: i64) -> String {
     let kept = match count > 0 {
         true => text.match_indices(by).nth(nth).map(|(at, _)| &text[..at]),
         false => {
-            let found = text.rmatch_indices(by).nth(nth);
-            found.map(|(at, _)| &text[at + by.len()..])
+            let mut found = text.match_indices(by);
+            let before = found.clone().count().checked_sub(nth + 1);
+            before.and_then(|before| found.nth(before)).map(|(at, _)| &text[at + by.len()..])
         }
     };
     kept.unwrap_or(text).to_owned()
@@ -210,7 +219,8 @@ fn substring_index(text: &str, by: &str, count: i64) -> String {
 fn locate(what: &Value<'_>, text: &Value<'_>, from: i64) -> i64 {
     let (what, text) = (what.to_text(), text.to_text());
     let skip = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
-    let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    let end = (from == 1).then_some(text.len());
+    let mut starts = text.char_indices().map(|(at, _)| at).chain(end);
     let start = skip.and_then(|skip| starts.nth(skip));
     let found = start.and_then(|start| Some(start + text[start..].find(what.as_ref())?));
     position(found.map(|at| text[..at].chars().count()))

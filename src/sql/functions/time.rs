@@ -11,7 +11,7 @@ use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 
 use self::calendar::{added, difference, extract, week};
-use self::formats::{formatted, read};
+use self::formats::{clock_formatted, formatted, is_clock, read};
 use self::zones::unix;
 pub(crate) use self::zones::{shown, zone};
 use super::value::{Value, date_time, rescale};
@@ -19,6 +19,9 @@ use super::{Answer, ArgumentInfo, FunctionDef, SECONDS, seconds_type, strict, ty
 
 /// Microseconds in a second.
 const SECOND: i64 = 1_000_000;
+
+/// The longest time, `838:59:59.999999`, in microseconds.
+const TIME_MAX: i64 = 3_020_400 * SECOND - 1;
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
@@ -31,17 +34,20 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             shown(micros, &a[1].to_text()).map(Value::Datetime)
         }),
         strict("__unix_timestamp", (2, 2), |a| {
-            let micros = a[0].micros().and_then(|shown| unix(shown, &a[1].to_text()));
-            micros.map_or(0, |micros| micros.div_euclid(SECOND).max(0))
+            let micros = unix(a[0].micros()?, &a[1].to_text());
+            Some(micros.map_or(0, |micros| micros.div_euclid(SECOND).max(0)))
         }),
         typed("convert_tz", (3, 3), seconds_type, |a| {
             let micros = unix(a[0].micros()?, &a[1].to_text())?;
             shown(micros, &a[2].to_text()).map(Value::Datetime)
         }),
-        strict("date_format time_format", (2, 3), |a| {
-            Some(formatted(a[0].date_time()?, &a[1].to_text()))
+        strict("date_format", (2, 3), |a| Some(formatted(a[0].date_time()?, &a[1].to_text()))),
+        strict("time_format", (2, 2), |a| clock_formatted(time_of(&a[0])?, &a[1].to_text())),
+        strict("__extract", (2, 2), |a| {
+            let unit = a[0].to_text().to_ascii_uppercase();
+            let is_time = unit.starts_with(['H', 'M', 'S']) && unit != "MONTH";
+            extract(&unit, if is_time { clock(&a[1])? } else { a[1].date_time()? })
         }),
-        strict("__extract", (2, 2), |a| extract(&a[0].to_text(), a[1].date_time()?)),
         of_moment("year", |at| i64::from(at.year())),
         of_moment("quarter", |at| i64::from(at.month().div_ceil(3))),
         of_moment("month", |at| i64::from(at.month())),
@@ -49,10 +55,10 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         of_moment("dayofyear", |at| i64::from(at.ordinal())),
         of_moment("dayofweek", |at| i64::from(at.weekday().number_from_sunday())),
         of_moment("weekday", |at| i64::from(at.weekday().num_days_from_monday())),
-        of_clock("hour", |at| at.hour()),
-        of_clock("minute", |at| at.minute()),
-        of_clock("second", |at| at.second()),
-        of_clock("microsecond", |at| at.nanosecond() / 1_000),
+        of_clock("hour", |micros| micros / (3_600 * SECOND)),
+        of_clock("minute", |micros| micros / (60 * SECOND) % 60),
+        of_clock("second", |micros| micros / SECOND % 60),
+        of_clock("microsecond", |micros| micros % SECOND),
         strict("week", (1, 2), |a| {
             let mode = a.get(1).map_or(0, Value::int);
             Some(week(a[0].date_time()?.date(), mode).1)
@@ -88,12 +94,17 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             added(&a[2], &a[1].to_text(), &a[0].to_text())
         }),
         typed("__date_add", (3, 3), added_type, |a| added(&a[0], &a[1].to_text(), &a[2].to_text())),
-        strict("time_to_sec", (1, 1), |a| seconds(&a[0])),
-        strict("sec_to_time", (1, 1), |a| clock_text(a[0].int().clamp(-3_020_399, 3_020_399))),
-        strict("time", (1, 1), |a| Some(clock_text(seconds(&a[0])?.abs()))),
-        typed("str_to_date", (2, 2), read_type, |a| {
-            read(&a[0].to_text(), &a[1].to_text()).map(Value::Datetime)
+        strict("time_to_sec", (1, 1), |a| Some(time_of(&a[0])? / SECOND)),
+        strict("sec_to_time", (1, 1), |a| {
+            let (micros, digits) = match a[0].decimal() {
+                Some((value, scale)) => (rescale(value, scale, 6)?, scale.clamp(0, 6)),
+                None => ((a[0].real() * 1e6).round() as i128, 6),
+            };
+            let most = i128::from(TIME_MAX);
+            Some(clock_text(micros.clamp(-most, most) as i64, digits as usize))
         }),
+        strict("time __time", (1, 1), |a| Some(clock_text(time_of(&a[0])?, 0))),
+        typed("str_to_date", (2, 2), read_type, |a| read(&a[0].to_text(), &a[1].to_text())),
     ]
 }
 
@@ -102,9 +113,9 @@ fn of_moment<R: Answer>(names: &'static str, of: fn(NaiveDateTime) -> R) -> Func
     strict(names, (1, 1), move |a| a[0].date_time().map(of))
 }
 
-/// An integer from a datetime or time of day.
-fn of_clock(names: &'static str, of: fn(NaiveDateTime) -> u32) -> FunctionDef {
-    strict(names, (1, 1), move |a| Some(i64::from(of(clock(&a[0])?))))
+/// An integer from the microseconds of a time.
+fn of_clock(names: &'static str, of: fn(i64) -> i64) -> FunctionDef {
+    strict(names, (1, 1), move |a| Some(of(time_of(&a[0])?.abs())))
 }
 
 /// Days since year 0.
@@ -112,12 +123,14 @@ fn days(at: NaiveDateTime) -> i64 {
     i64::from(at.num_days_from_ce()) + 365
 }
 
-/// Seconds as `hh:mm:ss`.
-fn clock_text(seconds: i64) -> String {
-    let sign = if seconds < 0 { "-" } else { "" };
-    let all = seconds.unsigned_abs();
+/// A time as `hh:mm:ss`, with some digits of its fraction.
+fn clock_text(micros: i64, digits: usize) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let (all, rest) = (micros.abs() / SECOND, micros.abs() % SECOND);
     let (hours, minutes, seconds) = (all / 3_600, all / 60 % 60, all % 60);
-    format!("{sign}{hours:02}:{minutes:02}:{seconds:02}")
+    let point = if digits > 0 { "." } else { "" };
+    let fraction = &format!("{rest:06}")[..digits];
+    format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{point}{fraction}")
 }
 
 /// Whole seconds unless the argument has a fraction.
@@ -133,6 +146,7 @@ fn read_type(known: &ArgumentInfo<'_>) -> DataType {
     let format = known.values.get(1).copied().flatten();
     let format = format.and_then(|format| format.try_as_str().flatten());
     match format {
+        Some(format) if is_clock(format) => DataType::Utf8View,
         Some(format) if !format.contains(|sign| "HkhIlisSfpTr".contains(sign)) => DataType::Date32,
         _ => SECONDS,
     }
@@ -148,28 +162,41 @@ fn added_type(known: &ArgumentInfo<'_>) -> DataType {
 
 /// A datetime, or a time of day on the first day.
 fn clock(of: &Value<'_>) -> Option<NaiveDateTime> {
-    match (of, seconds(of)) {
-        (Value::Text(text), Some(seconds)) if !text.contains('-') => {
-            date_time(seconds.rem_euclid(86_400) * SECOND)
-        }
-        _ => of.date_time(),
-    }
+    date_time(time_of(of)?.abs().rem_euclid(86_400 * SECOND))
 }
 
-/// Seconds since midnight, of a datetime or of `hh:mm:ss`.
-fn seconds(of: &Value<'_>) -> Option<i64> {
-    let text = of.to_text();
-    let digits = text.trim_start().trim_start_matches('-');
-    let rest = digits.trim_start_matches(|sign: char| sign.is_ascii_digit());
-    if !rest.starts_with(':')
-        && !matches!(of, Value::Int(_) | Value::Double(_))
-        && let Some(at) = of.date_time()
-    {
-        return Some(i64::from(at.num_seconds_from_midnight()));
+/// A time in microseconds: of a datetime, `hh:mm:ss.ffffff` after a number of days, or `hhmmss`.
+fn time_of(of: &Value<'_>) -> Option<i64> {
+    let written = match of {
+        Value::Datetime(_) | Value::Date(_) => {
+            return of.micros().map(|micros| micros.rem_euclid(86_400 * SECOND));
+        }
+        other => other.to_text(),
+    };
+    let (sign, text) = match written.trim().strip_prefix('-') {
+        Some(positive) => (-1, positive),
+        None => (1, written.trim()),
+    };
+    let is_datetime = text.contains('-') || (text.len() >= 12 && !text.contains([':', '.']));
+    if is_datetime && let Some(micros) = of.micros() {
+        return Some(micros.rem_euclid(86_400 * SECOND));
     }
-    let parts = text.split('.').next()?.split(':');
-    let parts = parts.map(|part| part.trim().parse::<i64>().ok());
-    let parts: Vec<i64> = parts.take(3).collect::<Option<_>>()?;
+    let (days, text) = text.split_once(' ').unwrap_or(("0", text));
+    let (text, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let parts: Vec<i64> = match text.contains(':') {
+        true => text.split(':').map(|part| part.trim().parse().ok()).collect::<Option<_>>()?,
+        false => {
+            let digits: i64 = text.parse().ok()?;
+            vec![digits / 10_000, digits / 100 % 100, digits % 100]
+        }
+    };
     let part = |at: usize| parts.get(at).copied().unwrap_or(0);
-    (0..3).try_fold(0_i64, |all, at| all.checked_mul(60)?.checked_add(part(at)))
+    if parts.iter().any(|part| *part < 0) || part(1) > 59 || part(2) > 59 {
+        return None;
+    }
+    let hours = days.parse::<i64>().ok()?.checked_mul(24)?.checked_add(part(0))?;
+    let seconds = hours.checked_mul(3_600)?.checked_add(part(1) * 60 + part(2))?;
+    let digits: String = fraction.chars().take_while(char::is_ascii_digit).take(6).collect();
+    let micros = format!("{digits:0<6}").parse::<i64>().ok()?;
+    Some(sign * seconds.saturating_mul(SECOND).saturating_add(micros).min(TIME_MAX))
 }

@@ -147,25 +147,24 @@ fn of_instruments(name: &str) -> Option<TableInfo> {
         nullable: !column.required,
         key: "",
     });
-    let lines = table.columns.iter().map(|column| {
-        let null = if column.required { "NOT NULL" } else { "DEFAULT NULL" };
-        format!("  `{}` {} {null}", column.name, column.declared)
-    });
-    let lines: Vec<String> = lines.collect();
-    let name = table.name.to_owned();
-    let statement = format!(
-        "CREATE TABLE `{name}` (\n{}\n) ENGINE=PERFORMANCE_SCHEMA DEFAULT CHARSET=utf8mb4",
-        lines.join(",\n")
-    );
-    Some(TableInfo {
-        name,
-        columns: columns.collect(),
-        statement: Some(statement),
-        ..TableInfo::default()
-    })
+    Some(declared(table.name.to_owned(), columns.collect(), "PERFORMANCE_SCHEMA"))
 }
 
-/// Describes a table of history: it has no keys, and no statement creates it.
+/// A table without keys, and a statement as it might be created by.
+fn declared(name: String, columns: Vec<ColumnInfo>, engine: &str) -> TableInfo {
+    let lines = columns.iter().map(|column| {
+        let null = if column.nullable { "DEFAULT NULL" } else { "NOT NULL" };
+        format!("  `{}` {} {null}", column.name, column.column_type)
+    });
+    let lines: Vec<String> = lines.collect();
+    let statement = format!(
+        "CREATE TABLE `{name}` (\n{}\n) ENGINE={engine} DEFAULT CHARSET=utf8mb4",
+        lines.join(",\n")
+    );
+    TableInfo { name, columns, statement: Some(statement), ..TableInfo::default() }
+}
+
+/// Describes a table of history.
 fn of_history(catalog: &Catalog, name: &str) -> Option<TableInfo> {
     let schema = history::columns(catalog, name)?;
     let columns = schema.fields().iter().map(|field| ColumnInfo {
@@ -174,9 +173,5 @@ fn of_history(catalog: &Catalog, name: &str) -> Option<TableInfo> {
         nullable: true,
         key: "",
     });
-    Some(TableInfo {
-        name: name.to_lowercase(),
-        columns: columns.collect(),
-        ..TableInfo::default()
-    })
+    Some(declared(name.to_lowercase(), columns.collect(), "PINBA"))
 }

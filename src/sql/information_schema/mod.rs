@@ -14,6 +14,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 
 use self::describe::{ColumnInfo, TableInfo};
+use super::cancellation;
 use super::performance_schema;
 use super::settings::SqlSettings;
 use super::tables;
@@ -95,6 +96,10 @@ fn rows(catalog: &Catalog, settings: &SqlSettings, name: &str) -> Vec<Vec<Cell>>
                 row![CATALOG, "pinba", key.name(), "pinba", table, kind]
             })
             .collect(),
+        "PROCESSLIST" => {
+            let own = cancellation::current();
+            own.map(|statement| layout::row_of(name, statement.connection())).into_iter().collect()
+        }
         "GLOBAL_STATUS" | "SESSION_STATUS" => in_capitals(status(catalog)),
         "GLOBAL_VARIABLES" | "SESSION_VARIABLES" => in_capitals(variables::all(None, settings)),
         _ => Vec::new(),

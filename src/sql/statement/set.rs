@@ -102,7 +102,7 @@ impl Reader<'_> {
         let after = &self.parser.peek_nth_token_ref(1).token;
         let alone = matches!(after, Token::EOF | Token::Comma) || is_word(after, "FOR");
         match &self.parser.peek_token_ref().token {
-            Token::Word(word) if alone => {
+            token @ Token::Word(word) if alone && !is_word(token, "NULL TRUE FALSE") => {
                 let word = Ident::new(word.value.clone());
                 self.parser.advance_token();
                 Ok(Expr::Identifier(word))

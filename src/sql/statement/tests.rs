@@ -127,6 +127,7 @@ fn reports_are_made_and_dropped() {
     ] {
         assert_eq!(read(text).expect_err(text).code, 1290, "{text}");
     }
+    assert_eq!(read("PREPARE s FROM 'SELECT 1'").expect_err("a text").code, 1235);
     assert_eq!(read("").expect_err("empty").code, 1065);
     assert_eq!(read("selekt 1").expect_err("no word").code, 1064);
 }

@@ -67,9 +67,18 @@ impl Visitor for FindAggregate {
     }
 }
 
+/// Whether there is an aggregate in an expression.
+pub(super) fn has_aggregate(expr: &impl Visit) -> bool {
+    Visit::visit(expr, &mut FindAggregate { inside: 0 }).is_break()
+}
+
+/// The error of an aggregate in WHERE, GROUP BY or another aggregate.
+pub(super) fn misplaced() -> SqlError {
+    SqlError::misplaced_aggregate("Invalid use of group function")
+}
+
 /// Whether a SELECT aggregates without GROUP BY.
 pub(super) fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
-    let has_aggregate = |expr| Visit::visit(expr, &mut FindAggregate { inside: 0 }).is_break();
     let in_items = select.projection.iter().filter_map(item_expr);
     let in_orders = orders.iter().map(|order| &order.expr);
     in_items.chain(in_orders).chain(select.having.iter()).any(has_aggregate)
@@ -98,6 +107,9 @@ pub(super) fn rewrite(
     let FunctionArguments::List(list) = &mut call_of.args else {
         return Err(SqlError::parse(format!("{name}(SELECT ...) is not a function call")));
     };
+    if call_of.over.is_none() && list.args.iter().any(has_aggregate) {
+        return Err(misplaced());
+    }
     let mut within = std::mem::take(&mut call_of.within_group);
     if !within.is_empty() && !meant.contains("percentile") {
         return Err(SqlError::parse(format!("{name}() has no WITHIN GROUP")));
@@ -151,7 +163,12 @@ pub(super) fn rewrite(
             .collect();
         }
         "stddev_pop" | "stddev_samp" | "var_pop" | "var_samp" => wrap(list, "__real")?,
-        "bit_and" | "bit_or" | "bit_xor" => wrap(list, "__unsigned")?,
+        "bit_and" | "bit_or" | "bit_xor" => {
+            wrap(list, "__unsigned")?;
+            let of_nothing = if meant == "bit_and" { u64::MAX } else { 0 };
+            let of_nothing = call("__unsigned", vec![number(of_nothing)]);
+            return Ok(call("coalesce", vec![Expr::Function(call_of), of_nothing]));
+        }
         "string_agg" => {
             let mut separator = ",".to_owned();
             let mut kept = Vec::new();

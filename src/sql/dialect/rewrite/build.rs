@@ -2,16 +2,33 @@
 //!
 //! Names are put in backticks, so that none is mistaken for a keyword.
 
-use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, ObjectName, ObjectNamePart, UnaryOperator, Value, ValueWithSpan,
 };
 
 use super::ident;
+use crate::sql::functions::{BITS, CASE};
+
+/// Functions of numbers: a hexadecimal literal is one there.
+const NUMERIC: &str = "__div __div_int __mod mod __neg __number abs sign round truncate floor ceil ceiling \
+    __bitand __bitor __bitxor __shl __shr __bitnot bit_count __truth __signed __unsigned __decimal __real \
+    __date_add";
+
+fn bits_as_number(expr: &mut Expr) {
+    if let Expr::Function(Function { name, args: FunctionArguments::List(both), .. }) = expr
+        && matches!(&*name.0, [ObjectNamePart::Identifier(name)] if name.value == BITS)
+        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(number))) = both.args.pop()
+    {
+        *expr = number;
+    }
+}
 
 /// A call of a function by name.
-pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, mut arguments: Vec<Expr>) -> Expr {
+    if NUMERIC.split(' ').any(|it| it == name) {
+        arguments.iter_mut().for_each(bits_as_number);
+    }
     Expr::Function(Function {
         name: ObjectName::from(vec![ident(name)]),
         uses_odbc_syntax: false,
@@ -75,13 +92,13 @@ pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
-/// `CASE WHEN condition THEN then ELSE otherwise END`.
-pub(super) fn case(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
-    Expr::Case {
-        case_token: AttachedToken::empty(),
-        end_token: AttachedToken::empty(),
-        operand: None,
-        conditions: vec![CaseWhen { condition, result: then }],
-        else_result: Some(Box::new(otherwise)),
-    }
+/// A CASE of these conditions, each before its result, and perhaps the result otherwise: a function
+/// until `analysis` makes it one, since DataFusion takes the type of a CASE from its first result.
+pub(super) fn case(parts: Vec<Expr>) -> Expr {
+    call(CASE, parts)
+}
+
+/// Whether an expression is a CASE.
+pub(super) fn is_case(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(function) if name_of(function).is_some_and(|name| name == CASE))
 }

@@ -22,7 +22,7 @@ use crate::sql::functions;
 use crate::sql::variables::VERSION;
 
 /// DataFusion's functions that match MySQL's and take time in proportion to their arguments.
-const FROM_DATAFUSION: [&str; 3] = ["coalesce", "cot", "grouping"];
+const FROM_DATAFUSION: [&str; 2] = ["cot", "grouping"];
 
 /// Functions that need OVER.
 const WINDOWS: &str = "cume_dist dense_rank lag lead ntile percent_rank rank row_number";
@@ -87,7 +87,7 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
             as_case_condition(&mut condition)?;
             as_value(&mut then);
             as_value(&mut otherwise);
-            case(condition, then, otherwise)
+            case(vec![condition, then, otherwise])
         }
         ("ifnull" | "nvl", 2) => {
             let (mut first, mut second) = (next(), next());
@@ -97,7 +97,8 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
         }
         ("nullif", 2) => {
             let (first, second) = (next(), next());
-            case(binary(context.copies.of(&first)?, BinaryOperator::Eq, second), null(), first)
+            let equal = binary(context.copies.of(&first)?, BinaryOperator::Eq, second);
+            case(vec![equal, null(), first])
         }
         ("isnull", 1) => Expr::IsNull(Box::new(next())),
         ("interval", 2..) => {

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
 
-use super::build::{call, take};
+use super::build::{call, is_case, take};
 use crate::sql::error::SqlError;
 
 /// Most levels of CASE within the condition of a CASE: DataFusion checks nullability there more
@@ -25,13 +25,13 @@ impl Visitor for Depth {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        self.here += usize::from(matches!(expr, Expr::Case { .. }));
+        self.here += usize::from(is_case(expr));
         self.most = self.most.max(self.here);
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        self.here -= usize::from(matches!(expr, Expr::Case { .. }));
+        self.here -= usize::from(is_case(expr));
         ControlFlow::Continue(())
     }
 }

@@ -7,19 +7,21 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, TrimWhereField, UnaryOperator, Value,
 };
 
-use super::build::{binary, call, not, null, number, take, text};
+use super::build::{binary, call, case, not, null, number, take, text};
 use super::calls;
 use super::conditions::{as_case_condition, as_condition, as_value};
 use super::patterns::{like, regexp};
 use super::types::{cast, date_arithmetic};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
+use crate::sql::functions::BITS;
 
 /// Most values in an IN of tuples.
 const TUPLES_MAX: usize = 200;
 
 /// Rewrites one expression whose children are done already.
 pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
+    let is_all = matches!(expr, Expr::AllOp { .. });
     match expr {
         Expr::Function(_) => {
             let Expr::Function(call) = take(expr) else {
@@ -36,8 +38,8 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
             Value::DoubleQuotedString(written) | Value::NationalStringLiteral(written) => {
                 *expr = text(written.clone());
             }
-            Value::HexStringLiteral(_)
-            | Value::Number(..)
+            Value::HexStringLiteral(digits) => *expr = bits(digits),
+            Value::Number(..)
             | Value::SingleQuotedString(_)
             | Value::Null
             | Value::Placeholder(_) => {}
@@ -86,6 +88,24 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
             };
         }
         Expr::InList { .. } => rewrite_in(expr, context)?,
+        Expr::InSubquery { expr: inner, .. } if matches!(**inner, Expr::Tuple(_)) => {
+            return Err(SqlError::not_supported("rows IN a sub-query; use EXISTS"));
+        }
+        Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } => {
+            let negated = match (is_all, &*compare_op) {
+                (false, BinaryOperator::Eq) => false,
+                (true, BinaryOperator::NotEq) => true,
+                _ => {
+                    return Err(SqlError::not_supported(
+                        "ANY, SOME and ALL but = ANY and <> ALL; compare with MIN() or MAX() in a sub-query",
+                    ));
+                }
+            };
+            let Expr::Subquery(subquery) = take(right) else {
+                return Err(SqlError::parse("ANY, SOME and ALL take a sub-query"));
+            };
+            *expr = Expr::InSubquery { expr: Box::new(take(left)), subquery, negated };
+        }
         Expr::Like { negated, expr: inner, pattern, escape_char, .. } => {
             let (inner, pattern) = (take(inner), take(pattern));
             *expr = like(inner, pattern, escape_char.take(), *negated, context)?;
@@ -98,19 +118,22 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
             };
         }
         Expr::Case { operand, conditions, else_result, .. } => {
-            let operand = operand.take();
+            let mut parts = Vec::new();
             for when in conditions.iter_mut() {
+                let mut condition = take(&mut when.condition);
                 if let Some(operand) = &operand {
                     let operand = context.copies.of(&**operand)?;
-                    let value = take(&mut when.condition);
-                    when.condition = binary(operand, BinaryOperator::Eq, value);
+                    condition = binary(operand, BinaryOperator::Eq, condition);
                 }
-                as_case_condition(&mut when.condition)?;
+                as_case_condition(&mut condition)?;
                 as_value(&mut when.result);
+                parts.extend([condition, take(&mut when.result)]);
             }
             if let Some(otherwise) = else_result {
                 as_value(otherwise);
+                parts.push(take(otherwise));
             }
+            *expr = case(parts);
         }
         Expr::Cast {
             expr: inner, data_type, kind: CastKind::Cast | CastKind::DoubleColon, ..
@@ -160,6 +183,20 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         _ => {}
     }
     Ok(())
+}
+
+/// `0x41` and `b'1000001'`: a text and a number; `call` and `coercion` choose.
+fn bits(digits: &str) -> Expr {
+    let bytes = digits.as_bytes().chunks(2);
+    let bytes = bytes.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    let written =
+        bytes.collect::<Option<Vec<u8>>>().and_then(|bytes| String::from_utf8(bytes).ok());
+    let digits = digits.trim_start_matches('0');
+    let value = match digits {
+        "" => 0,
+        digits => u64::from_str_radix(digits, 16).unwrap_or(u64::MAX),
+    };
+    call(BITS, vec![written.map_or_else(null, text), call("__unsigned", vec![number(value)])])
 }
 
 fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {

@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, Select, SelectItem,
-    TableFactor, Value, WindowType,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, OrderBy,
+    OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, WindowType,
 };
 
 use super::build::{call, number, take, text};
@@ -40,14 +40,15 @@ pub(super) fn without_dual(select: &mut Select) {
     }
 }
 
+fn is_star(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+}
+
 /// Gives each item MySQL's name, and makes names unique where necessary.
 pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnNames) {
     let written = items
         .get(&select.select_token.0.span.start.column)
         .filter(|written| written.len() == select.projection.len());
-    let is_star = |item: &SelectItem| {
-        matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
-    };
     let all = select.projection.iter().any(is_star);
     let mut taken = HashSet::new();
     for (at, item) in select.projection.iter_mut().enumerate() {
@@ -74,7 +75,41 @@ pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnN
             internal = format!("{internal}{MARK}{at}");
         }
         *item = SelectItem::ExprWithAlias { expr: take(expr), alias: ident(internal.as_str()) };
+        let name = name.split(MARK).next().unwrap_or_default().to_owned();
         names.entry(internal).or_insert(name);
+    }
+}
+
+/// Whether a query selects `*` and more under names of their own.
+pub(crate) fn has_own_names(query: &Query) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    let named = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { .. });
+    select.projection.iter().any(is_star) && select.projection.iter().any(named)
+}
+
+/// Whether a statement failed because two columns have one name.
+pub(crate) fn is_clash(error: &SqlError) -> bool {
+    error.code == 1052 || error.message.contains("unique expression names")
+}
+
+/// Makes the names of a query unique that are those of columns in its `*`.
+pub(crate) fn set_apart(query: &mut Query) {
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    let orders = match &mut query.order_by {
+        Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) => orders.as_mut_slice(),
+        _ => &mut [],
+    };
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::ExprWithAlias { alias, .. } = item else { continue };
+        let unique = format!("{}{MARK}{at}", alias.value);
+        for order in &mut *orders {
+            if let Expr::Identifier(name) = &mut order.expr
+                && name.value.eq_ignore_ascii_case(&alias.value)
+            {
+                name.value.clone_from(&unique);
+            }
+        }
+        alias.value = unique;
     }
 }
 

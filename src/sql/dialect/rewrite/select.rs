@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut, visit_expressions_mut,
 };
 
-use super::aggregates::{is_aggregate, is_aggregate_call};
+use super::aggregates::{has_aggregate, is_aggregate, is_aggregate_call, misplaced};
 use super::build::{binary, call, null, take};
 use super::conditions::as_condition;
 use super::{READ_ONLY, group_expressions, lower, lower_join};
@@ -85,6 +85,10 @@ fn one(
     }
     for window in &mut select.named_window {
         lower(&mut window.0);
+    }
+    let groups = group_expressions(&select.group_by).iter();
+    if groups.chain(select.selection.iter()).any(has_aggregate) {
+        return Err(misplaced());
     }
     roll_up(&mut select.group_by)?;
     if let Some(condition) = &mut select.selection {

@@ -46,7 +46,7 @@ fn forms() {
         "SELECT c DIV 60 * 60 AS x FROM information_schema.T u" =>
             "SELECT __div_int(c, 60) * 60 AS x FROM def.information_schema.T u";
         "SELECT IF(a, 1, 2) AS x" =>
-            "SELECT CASE WHEN __truth(a) THEN __value(1) ELSE __value(2) END AS x";
+            "SELECT __case(__truth(a), __value(1), __value(2)) AS x";
         "SELECT database() AS d" => "SELECT 'pinba' AS d";
         "SELECT x AS y HAVING y > 1" => "SELECT x AS y WHERE __truth((x) > 1)";
         "SELECT h, s, count(*) AS c FROM t GROUP BY s ORDER BY h, c, NULL" =>

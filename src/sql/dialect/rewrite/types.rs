@@ -20,6 +20,7 @@ pub(super) fn cast(inner: Expr, data_type: &str) -> Result<Expr, SqlError> {
         "UNSIGNED" | "UNSIGNED INTEGER" | "UNSIGNED INT" | "BIGINT UNSIGNED" | "INT UNSIGNED" => {
             call("__unsigned", vec![inner])
         }
+        "BINARY" | "VARBINARY" if size.is_none() => call("binary", vec![inner]),
         "CHAR" | "NCHAR" | "VARCHAR" | "CHARACTER" | "BINARY" | "VARBINARY" | "TEXT" => {
             match size {
                 Some(length) => call("__char", vec![inner, number(length)]),

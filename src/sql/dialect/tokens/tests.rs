@@ -21,7 +21,7 @@ fn what_means_nothing_here_is_left_out() {
         "SELECT DISTINCTROW 1 FROM t FOR UPDATE OF t WAIT 5" => "SELECT DISTINCT 1 FROM t";
         "SELECT straight_join a FROM t STRAIGHT_JOIN u" => "SELECT a FROM t JOIN u";
         "SELECT a&&b||c" => "SELECT a AND b OR c";
-        "SELECT 0x4142, x'41', b'01000001', 0b1000001" => "SELECT 'AB' , 'A' , 'A' , 'A'";
+        "SELECT 0x4142, x'41', b'01000001', 0b1000001" => "SELECT X'4142' , 'A' , X'41' , X'41'";
         "SELECT t.left FROM t" => "SELECT t . `left` FROM t";
         "SELECT ?, @X, @@session.`sql_mode`, @'a b', ?" =>
             "SELECT ?0 , @x , @@session.sql_mode , @a b , ?1";

@@ -5,7 +5,7 @@
 
 use datafusion::arrow::array::{ArrayRef, Datum, Float64Array};
 use datafusion::arrow::compute::kernels::{self, numeric};
-use datafusion::arrow::compute::{cast, nullif};
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, nullif};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
@@ -73,13 +73,25 @@ pub(super) fn checked(
     a: &[ArrayRef],
     how: fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>,
 ) -> Result<Option<ArrayRef>> {
-    let whole = |side: &ArrayRef| cast(side, &DataType::Int64);
-    let made = how(&whole(&a[0])?, &whole(&a[1])?).map_err(|_| {
-        SqlError::out_of_range(
-            "BIGINT value is out of range; CAST(... AS DECIMAL(38)) has room for more",
-        )
-    })?;
-    Ok(Some(made))
+    // Unsigned integers are calculated as decimals, which have room for them.
+    let is_unsigned = a.iter().any(|side| *side.data_type() == DataType::UInt64);
+    let (meant, name) = match is_unsigned {
+        true => (DataType::Decimal128(20, 0), "BIGINT UNSIGNED"),
+        false => (DataType::Int64, "BIGINT"),
+    };
+    let whole = |side: &ArrayRef| cast(side, &meant);
+    let made = how(&whole(&a[0])?, &whole(&a[1])?).and_then(|made| match is_unsigned {
+        true => {
+            let strict = CastOptions { safe: false, ..CastOptions::default() };
+            cast_with_options(&made, &DataType::UInt64, &strict)
+        }
+        false => Ok(made),
+    });
+    Ok(Some(made.map_err(|_| {
+        SqlError::out_of_range(format!(
+            "{name} value is out of range; CAST(... AS DECIMAL(38)) has room for more"
+        ))
+    })?))
 }
 
 /// DIV

@@ -18,7 +18,7 @@ pub(super) fn shift(value: u64, by: u64, how: fn(u64, u32) -> Option<u64>) -> u6
 /// CONV: converts an integer from one base to another.
 pub(super) fn conv(a: &[Value<'_>]) -> Option<String> {
     let base = |of: &Value<'_>| {
-        let base = u32::try_from(of.int()).ok();
+        let base = u32::try_from(of.int().unsigned_abs()).ok();
         base.filter(|base| (2..=36).contains(base))
     };
     let (from, to) = (base(&a[1])?, base(&a[2])?);
@@ -33,11 +33,19 @@ pub(super) fn conv(a: &[Value<'_>]) -> Option<String> {
     if positive.len() < digits.len() {
         value = value.wrapping_neg();
     }
+    // A negative base asks for a sign.
+    let is_negative = a[2].int() < 0 && value.cast_signed() < 0;
+    if is_negative {
+        value = value.wrapping_neg();
+    }
     let mut written = String::new();
     while value > 0 || written.is_empty() {
         let digit = char::from_digit((value % u64::from(to)) as u32, to)?;
         written.insert(0, digit.to_ascii_uppercase());
         value /= u64::from(to);
+    }
+    if is_negative {
+        written.insert(0, '-');
     }
     Some(written)
 }

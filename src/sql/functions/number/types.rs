@@ -1,13 +1,13 @@
 //! Result types of numeric functions: integers stay integers, decimals keep up to 38 digits,
 //! anything else makes a double.
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 
 use crate::sql::functions::{ArgumentInfo, SECONDS};
 
 /// Whether it is a numeric type.
 pub(super) fn is_number(given: &DataType) -> bool {
-    given.is_numeric() || given.is_null()
+    given.is_numeric()
 }
 
 fn is_whole(given: &DataType) -> bool {
@@ -39,6 +39,30 @@ pub(super) fn arithmetic_type(known: &ArgumentInfo<'_>) -> DataType {
     common(known.types, true)
 }
 
+/// The type of an argument as a number.
+pub(super) fn number_type(known: &ArgumentInfo<'_>) -> DataType {
+    match arithmetic_type(known) {
+        DataType::Null => DataType::Int64,
+        other => other,
+    }
+}
+
+/// The type of a sum, a difference or a product of integers: unsigned if one of them is.
+pub(super) fn integer_type(known: &ArgumentInfo<'_>) -> DataType {
+    match known.types.contains(&DataType::UInt64) {
+        true => DataType::UInt64,
+        false => DataType::Int64,
+    }
+}
+
+/// The type after a unary minus.
+pub(super) fn negative_type(known: &ArgumentInfo<'_>) -> DataType {
+    match arithmetic_type(known) {
+        DataType::UInt64 => DataType::Decimal128(20, 0),
+        other => other,
+    }
+}
+
 /// The type of an integer quotient.
 pub(super) fn whole_type(known: &ArgumentInfo<'_>) -> DataType {
     match known.types.iter().all(|given| *given == DataType::UInt64) {
@@ -50,6 +74,31 @@ pub(super) fn whole_type(known: &ArgumentInfo<'_>) -> DataType {
 /// The type of a choice between these.
 pub(super) fn common_type(known: &ArgumentInfo<'_>) -> DataType {
     common(known.types, false)
+}
+
+/// The type of a value that is one of these, as the results of a CASE or the rows of a UNION: a text
+/// if one is a text, or a time beside what is none.
+pub(crate) fn branch_type(types: &[DataType]) -> DataType {
+    let is_time = |given: &DataType| matches!(given, DataType::Timestamp(..) | DataType::Date32);
+    let mut known: Vec<&DataType> = types.iter().filter(|given| !given.is_null()).collect();
+    known.dedup();
+    match known.as_slice() {
+        [] => DataType::Null,
+        [only] => DataType::clone(only),
+        _ if known.iter().all(|given| is_time(given)) => {
+            let whole = |given: &&DataType| matches!(given, DataType::Date32) || **given == SECONDS;
+            let unit =
+                if known.iter().all(whole) { TimeUnit::Second } else { TimeUnit::Microsecond };
+            DataType::Timestamp(unit, None)
+        }
+        _ if !known.iter().all(|given| given.is_numeric() || **given == DataType::Boolean) => {
+            DataType::Utf8View
+        }
+        _ => match common(types, true) {
+            DataType::Int64 if known.contains(&&DataType::UInt64) => DataType::Decimal128(20, 0),
+            other => other,
+        },
+    }
 }
 
 /// The type with room for all of these; texts count as numbers in arithmetic, or next to numbers.

@@ -14,6 +14,12 @@ use crate::sql::functions::value::date_time;
 pub(crate) fn zone(name: &str) -> Option<Tz> {
     match name {
         "Z" | "UTC" => "+00:00".parse().ok(),
+        // `+1:00` is one too.
+        offset if offset.starts_with(['+', '-']) => {
+            let (hours, minutes) = offset[1..].split_once(':')?;
+            let is_minute = minutes.len() == 2 && minutes.parse::<u8>().is_ok_and(|it| it < 60);
+            is_minute.then(|| format!("{}{hours:0>2}:{minutes}", &offset[..1]).parse().ok())?
+        }
         name => name.parse().ok(),
     }
 }
@@ -47,6 +53,9 @@ mod tests {
         assert_eq!(shown(0, "+02:00"), Some(7_200 * SECOND));
         assert_eq!(shown(0, "Europe/Berlin"), Some(3_600 * SECOND));
         assert_eq!(unix(3_600 * SECOND, "Europe/Berlin"), Some(0));
-        assert_eq!(shown(0, "nowhere"), None);
+        assert_eq!(shown(0, "+1:30"), Some(5_400 * SECOND));
+        for wrong in ["nowhere", "+13:61", "+13", "+1:5"] {
+            assert_eq!(shown(0, wrong), None, "{wrong}");
+        }
     }
 }
