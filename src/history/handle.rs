@@ -414,6 +414,12 @@ impl History {
         }
     }
 
+    /// Whether there are rows of an earlier process to write.
+    pub(super) fn has_restored(&self) -> bool {
+        let memory = MEMORY.lock(&self.0.memory);
+        memory.flushing.as_ref().is_some_and(|it| it.is_restored)
+    }
+
     /// Takes the rows to write, if there are some.
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let mut memory = MEMORY.lock(&self.0.memory);

@@ -345,17 +345,20 @@ impl Work {
     }
 
     /// Writes the data in memory, in one commit: raw requests, and rows if these are due or both
-    /// come with the position of a file. Returns false if that is impossible now.
+    /// come with the position of a file; before that what was restored, whose positions have no
+    /// requests of this process. Returns false if that is impossible now.
     fn flush(&mut self, store: &mut Store, is_due: bool) -> bool {
-        let requests = self.requests.as_ref();
+        let is_restored = self.history.has_restored();
+        let requests = self.requests.as_ref().filter(|_| !is_restored);
         let is_joint = requests.is_some_and(Requests::has_limit);
-        let mut stage = match is_due || is_joint {
+        let has_rows = is_due || is_joint || is_restored;
+        let mut stage = match has_rows {
             true => FLUSH.begin(),
             false => FLUSH_REQUESTS.begin(),
         };
         // First: none may be looked at that came after the rows.
         requests.filter(|_| is_joint).iter().for_each(|it| it.hold());
-        let rows = (is_due || is_joint).then(|| self.history.begin_flush());
+        let rows = has_rows.then(|| self.history.begin_flush());
         let rows = rows.flatten();
         let limit = rows.as_ref().map_or(0, |rows| rows.reached.next_id);
         let mut raw = requests.map_or_else(Vec::new, |it| it.begin_flush(limit));
@@ -388,7 +391,7 @@ impl Work {
             self.history.begin_log(store.files());
             self.history.set_log_bytes(store.seconds.bytes());
         }
-        if is_written && rows.is_some_and(|rows| rows.is_restored) {
+        if is_written && is_restored {
             self.on_restored.iter().for_each(|call| call());
             return self.flush(store, is_due);
         }

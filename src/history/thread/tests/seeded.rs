@@ -241,12 +241,14 @@ impl World {
         let mut at_home = self.on_disk();
         let Some(life) = &self.life else { return };
         let counts = life.writer.store.as_ref().unwrap().counts;
-        life.history.view(|running| {
-            running.rows(&dataset(), 0..u64::MAX, |row| {
+        let mut add = |batch: &UnflushedRows| {
+            batch.rows(&dataset(), 0..u64::MAX, |row| {
                 *at_home.entry((row.time, row.key.to_vec())).or_default() +=
                     row.gain.sum.totals.requests;
             });
-        });
+        };
+        let view = life.history.view(&mut add);
+        view.flushing.iter().for_each(|restored| add(restored));
         let Some(packets) = &mut self.packets else {
             let ahead = life.ahead.iter().map(|it| it.end - it.start.max(life.read));
             let all = life.read + ahead.sum::<u64>();
