@@ -62,7 +62,7 @@ pub const TAG_NAMES_MAX: usize = 200;
 const NAMES_COUNTED_MAX: usize = 20_000;
 
 /// Bytes of rows that are held until it is known which are the largest; further keys have no row.
-pub const HELD_BYTES_MAX: usize = 8 << 20;
+pub const HELD_BYTES_MAX: usize = 6_144_000;
 /// Bytes of a row without its keys and histograms, with its place in the table of keys.
 const ROW_BYTES: usize = 512;
 
