@@ -110,7 +110,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Returns whether only one of the two can be bound. Over TCP, [::] takes IPv4 too.
+    /// Returns whether only one of the two can be bound. Over TCP, `[::]` takes IPv4 too.
     fn conflicts(&self, other: &Self) -> bool {
         let (one, two) = (self.at, other.at);
         let covers = |one: SocketAddr, two: SocketAddr| {
