@@ -439,7 +439,11 @@ impl<'a> TimerSums<'a> {
         rows.drain(most..).for_each(|row| other.merge(row));
         let other = other.finish(&ranks);
         TimerGroups {
-            other: (other.timers > 0).then_some(TimerGroup { requests: 0, ..other }),
+            other: (other.timers > 0).then_some(TimerGroup {
+                requests: 0,
+                per_request: None,
+                ..other
+            }),
             rows: rows.into_iter().map(|row| row.finish(&ranks)).collect(),
             slowest: self.slowest.finish(),
             tag_names,
