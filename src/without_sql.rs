@@ -25,7 +25,7 @@ pub mod history {
             match *self {}
         }
 
-        pub(crate) fn has_lost(&self) -> bool {
+        pub(crate) fn has_lost_at_stop(&self) -> bool {
             match *self {}
         }
 

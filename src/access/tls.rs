@@ -192,7 +192,7 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     })
 }
 
-/// The error as text, which rustls has as numbers in part.
+/// The error as text; rustls shows the end marker as a list of byte values.
 fn pem_problem(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { end_marker } => {

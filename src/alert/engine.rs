@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::objective::{Budget, Count, Objective, verdict};
 use super::rule::{Rule, Truth, Window};
-use super::state::{Episode, Event, Now, Phase, RowKey, RuleState};
+use super::state::{Episode, Evaluation, Event, Phase, RowKey, RuleState};
 use super::windows::{ReportGain, Room, RowGain, Windows};
 use crate::report::row_key::{key_texts, push_key};
 
@@ -179,7 +179,7 @@ impl Engine {
             let is_covered = is_fed && now <= end_of_lost + gain.covered_secs.max(passed);
             let covered = if is_covered { gain.covered_secs.min(passed) } else { 0 };
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
-            let time = Now { unix, passed };
+            let time = Evaluation { unix, passed };
             let mut events = Vec::new();
             for budget in budgets.iter_mut() {
                 (now - passed..now).for_each(|second| budget.pass(second + 1));
@@ -209,7 +209,7 @@ impl Engine {
                 if !windows.pass(covered, now.is_multiple_of(windows.step), room) {
                     continue;
                 }
-                let time = Now { unix, passed: windows.step };
+                let time = Evaluation { unix, passed: windows.step };
                 windows.judge(rules, states, |at, state, window, judged| {
                     state.evaluate(&rules[at], time, window, judged, &mut events);
                     events.drain(..).for_each(|event| each(&rules[at], &event));

@@ -90,7 +90,7 @@ pub struct RuleState {
 
 /// The time of an evaluation.
 #[derive(Debug, Clone, Copy)]
-pub struct Now {
+pub struct Evaluation {
     /// Wall clock, unix seconds.
     pub unix: u64,
     /// Seconds since the previous evaluation.
@@ -121,7 +121,7 @@ impl RuleState {
     pub fn evaluate(
         &mut self,
         rule: &Rule,
-        now: Now,
+        now: Evaluation,
         window: &Window,
         rows: &[Judged<'_>],
         events: &mut Vec<Event>,
@@ -199,7 +199,7 @@ impl RuleState {
     fn step(
         &mut self,
         rule: &Rule,
-        now: Now,
+        now: Evaluation,
         key: RowKey,
         truth: Truth,
         value: Option<f64>,
@@ -231,7 +231,7 @@ impl RuleState {
 }
 
 impl Episode {
-    fn begin(rule: &Rule, now: Now, value: Option<f64>, before: Option<(u64, u64)>) -> Self {
+    fn begin(rule: &Rule, now: Evaluation, value: Option<f64>, before: Option<(u64, u64)>) -> Self {
         let fires = rule.entry.hold == 0;
         Self {
             phase: if fires { Phase::Firing } else { Phase::Pending },
@@ -255,7 +255,13 @@ impl Episode {
         self.unknown = None;
     }
 
-    fn step(mut self, rule: &Rule, now: Now, truth: Truth, value: Option<f64>) -> Option<Self> {
+    fn step(
+        mut self,
+        rule: &Rule,
+        now: Evaluation,
+        truth: Truth,
+        value: Option<f64>,
+    ) -> Option<Self> {
         let entry = &rule.entry;
         if self.phase == Phase::Resolved {
             if truth == Truth::True {

@@ -37,7 +37,7 @@ use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
 use crate::profile::pool_bytes;
 use crate::query::catalog::past::refill::BYTES_MAX as REFILL_BYTES;
-use crate::query::catalog::{RANKED_ROWS_MAX, READINGS_BYTES_MAX};
+use crate::query::catalog::{READINGS_BYTES_MAX, SHARED_ROWS_MAX};
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::ring::RingPlan;
 use crate::series::Series;
@@ -256,7 +256,7 @@ fn front_ends(config: &Config) -> Vec<Planned> {
     let has_mysql = has_sql * usize::from(mysql.listen.is_some());
     let answers = has_http * (http.readings_max + http.streams_max);
     let followers = has_http * http.followers_max;
-    let pages = page_bytes_max(http.readings_max) + RANKED_ROWS_MAX * ANSWER_ROW_BYTES;
+    let pages = page_bytes_max(http.readings_max) + SHARED_ROWS_MAX * ANSWER_ROW_BYTES;
     let (classes, threads) = (config.instruments.classes_max(), instruments::thread::THREADS_MAX);
     let connections = counted(mysql.connections_max, "connection", "connections");
     let note = size(ANNOTATION_BYTES_MAX);
@@ -274,7 +274,7 @@ fn front_ends(config: &Config) -> Vec<Planned> {
         "MySQL clients": has_mysql * (mysql.connections_max * MYSQL_CONNECTION_BYTES + mysql.memory),
             "{connections} (mysql.connections_max) of {each}, and {mysql_bytes} (mysql.memory)";
         "pages": has_http * pages,
-            "web pages of the last second, {RANKED_ROWS_MAX} rows of reports that they share, and sums over raw timers \
+            "web pages of the last second, {SHARED_ROWS_MAX} rows of reports that they share, and sums over raw timers \
              while one is rendered";
         "instruments": instruments::bytes_max(classes.iter().sum()),
             "{threads} threads and connections with their sums and last events, and the last of all";

@@ -341,8 +341,8 @@ impl Daemon {
     /// Stops every stage and waits for it, then writes the snapshot.
     ///
     /// # Errors
-    /// Fails if the snapshot cannot be written, or rows of history are lost; everything has stopped
-    /// all the same.
+    /// Fails if the snapshot cannot be written, or history has lost rows or raw requests; everything
+    /// has stopped all the same.
     pub fn stop(mut self) -> std::io::Result<()> {
         self.stop_all()
     }
@@ -376,7 +376,7 @@ impl Daemon {
             (Some(mark), Err(_)) => mark.keep_unsaved(),
             (None, _) => {}
         }
-        match self.catalog.has_lost_history() {
+        match self.catalog.has_lost_history_at_stop() {
             true => Err(std::io::Error::other("rows of history are lost")),
             false => saved,
         }

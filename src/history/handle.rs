@@ -66,8 +66,8 @@ struct Shared {
     run: AtomicU64,
     /// A number for the store; 0 before it was open.
     store: AtomicU64,
-    /// Whether rows were lost with the end of the process.
-    has_lost: AtomicBool,
+    /// Whether the stop could not write rows or raw requests of history.
+    has_lost_at_stop: AtomicBool,
     /// All requests before this id are on disk, as far as they are kept.
     flushed_to: AtomicU64,
     /// Requests before this id are to be flushed as soon as possible.
@@ -157,7 +157,7 @@ impl History {
             requests: OnceLock::new(),
             run: AtomicU64::new(0),
             store: AtomicU64::new(0),
-            has_lost: AtomicBool::new(false),
+            has_lost_at_stop: AtomicBool::new(false),
             flushed_to: AtomicU64::new(0),
             wanted_to: AtomicU64::new(0),
             fresh_bytes_max: AtomicUsize::new(0),
@@ -463,14 +463,14 @@ impl History {
         if memory.running.fresh.is_some() { 0 } else { all }
     }
 
-    /// Records that rows are lost with the end of the process.
-    pub(super) fn set_lost(&self) {
-        self.0.has_lost.store(true, Ordering::Relaxed);
+    /// Records that the stop could not write rows or raw requests.
+    pub(super) fn set_lost_at_stop(&self) {
+        self.0.has_lost_at_stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether rows were lost with the end of the process.
-    pub(crate) fn has_lost(&self) -> bool {
-        self.0.has_lost.load(Ordering::Relaxed)
+    /// Whether the stop could not write rows or raw requests of history.
+    pub(crate) fn has_lost_at_stop(&self) -> bool {
+        self.0.has_lost_at_stop.load(Ordering::Relaxed)
     }
 
     /// Whether a flush is requested.

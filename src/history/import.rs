@@ -317,7 +317,7 @@ fn head(lines: &[u8]) -> String {
     digest(&lines[..end.unwrap_or(lines.len())], 8)
 }
 
-/// As they are split for reading.
+/// The number of lines that are not blank, split at newlines and NUL as the reader does.
 fn count_lines(lines: &[u8]) -> u64 {
     let lines = lines.split(|byte| matches!(byte, b'\n' | 0));
     lines.filter(|line| !line.trim_ascii().is_empty()).count() as u64

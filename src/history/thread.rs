@@ -490,7 +490,7 @@ impl Work {
             );
         }
         if rows + requests > 0 {
-            self.history.set_lost();
+            self.history.set_lost_at_stop();
             error!(
                 rows,
                 requests,

@@ -59,7 +59,7 @@ use past::refill::Refill;
 use readings::Readings;
 use report_set::CHANGES;
 
-pub use common_columns::RANKED_ROWS_MAX;
+pub use common_columns::SHARED_ROWS_MAX;
 pub use read_report::SelectedRows;
 pub use readings::READINGS_BYTES_MAX;
 pub use reconfigure::Reconfigured;
@@ -91,7 +91,7 @@ pub struct Catalog {
     /// The last reading of each report, valid until something changes.
     readings: Mutex<Readings>,
     /// Rankings recently shown on pages.
-    rankings: Mutex<Vec<common_columns::Ranked>>,
+    shared_readings: Mutex<Vec<common_columns::SharedReading>>,
     /// The size of table `many_calls`.
     many_calls: Mutex<many_calls::Counted>,
     annotations: Annotations,
@@ -100,7 +100,8 @@ pub struct Catalog {
     /// Imports logs into history.
     importer: Option<Importer>,
     refill: RwLock<Option<Arc<Refill>>>,
-    /// The file that says so while the daemon runs. Locked while `refill` changes.
+    /// The file `running`, which records the missing spans for the start after a kill. Locked while
+    /// `refill` changes.
     pub(crate) mark: Mutex<Option<RunningMark>>,
 }
 
@@ -129,7 +130,7 @@ impl Catalog {
             tables: RwLock::new(StatusTable::built_in()),
             made_ms: RwLock::new(HashMap::new()),
             readings: Mutex::default(),
-            rankings: Mutex::new(Vec::new()),
+            shared_readings: Mutex::new(Vec::new()),
             many_calls: Mutex::default(),
             annotations: Annotations::default(),
             alerts: Alerts::none(),
@@ -342,7 +343,7 @@ impl Catalog {
             (When::Now, _) if question.whose.is_fleet() => Err(no_present()),
             (When::Now, Columns::Own) => self.own(name, question),
             (When::Now, columns) => {
-                let one = self.ranked(&[name], columns);
+                let one = self.in_columns(&[name], columns);
                 one.and_then(|mut one| one.pop().ok_or_else(|| QueryError::unknown_report(name)))
             }
         };
@@ -361,7 +362,7 @@ impl Catalog {
         question: &ReportQuestion,
     ) -> Result<Vec<Result<ReportAnswer, QueryError>>, QueryError> {
         if question.when == When::Now && !question.whose.is_fleet() {
-            let answers = self.ranked(names, &question.columns)?;
+            let answers = self.in_columns(names, &question.columns)?;
             return Ok(answers.into_iter().map(Ok).collect());
         }
         let mut busy = None;
@@ -483,7 +484,7 @@ impl Catalog {
             source.sums.lock().clear();
         }
         self.readings.lock().clear();
-        self.rankings.lock().clear();
+        self.shared_readings.lock().clear();
         let mut mark = self.mark.lock();
         *self.refill.write() = None;
         mark.iter_mut().for_each(|mark| mark.reset(self.clock.unix_ms()));
@@ -498,8 +499,8 @@ impl Catalog {
     }
 
     /// Whether rows of history were lost with the end of the process.
-    pub(crate) fn has_lost_history(&self) -> bool {
-        self.status.history.as_ref().is_some_and(History::has_lost)
+    pub(crate) fn has_lost_history_at_stop(&self) -> bool {
+        self.status.history.as_ref().is_some_and(History::has_lost_at_stop)
     }
 }
 

@@ -40,7 +40,8 @@ pub struct TimerSearch {
 pub struct TimerGroups {
     /// One for each combination of keys, those with the most time or hits first.
     pub rows: Vec<TimerGroup>,
-    /// The sum of keys without a row, without the number of requests: one may have several of them.
+    /// Sums over all keys that have no row. The number of requests is not known (0), because one
+    /// request can have several such keys.
     pub other: Option<TimerGroup>,
     /// The timers with the longest time per hit, longest first.
     pub slowest: Vec<SlowTimer>,

@@ -16,7 +16,9 @@ use futures::future::BoxFuture;
 use super::cancellation::{self, StatementGuard};
 use super::dialect::context::Context;
 use super::dialect::lex::Mode;
-use super::dialect::rewrite::{ColumnNames, has_own_names, is_clash, rewrite, set_apart};
+use super::dialect::rewrite::{
+    ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases, rewrite,
+};
 use super::dialect::tokens::Items;
 use super::digest;
 use super::engine::{Engine, Prepared};
@@ -230,7 +232,7 @@ impl Engine {
         items: &Items,
         mut context: Context<'_>,
     ) -> Result<Query, SqlError> {
-        let again = percentiles::are_named(&query) || has_own_names(&query);
+        let again = percentiles::are_named(&query) || mixes_star_and_aliases(&query);
         let again = again.then(|| query.clone());
         let planned = self.plan_once(query, items, &mut context).await;
         let planned = match (planned, again) {
@@ -242,7 +244,7 @@ impl Engine {
                 self.plan_once(query, items, &mut context).await
             }
             (Err(error), Some(mut query)) if is_clash(&error) => {
-                set_apart(&mut query);
+                make_aliases_unique(&mut query);
                 context.sleep.set(0.0);
                 self.plan_once(query, items, &mut context).await
             }

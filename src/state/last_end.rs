@@ -7,8 +7,8 @@
 //! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
 //! stop removes it, or leaves it with `clean` as long as rows of history replace lost ones
 //! (`query::catalog::past::refill`). It is written last during start, so a failed start changes
-//! nothing, and again when it is known which rows these are, and at a reset, which clears older
-//! data after a kill too. A stop that cannot write its snapshot renames it to `unsaved`, which even
+//! nothing. It is written again whenever those rows are read anew, and at a reset, so that cleared
+//! data stays cleared after a kill. A stop that cannot write its snapshot renames it to `unsaved`, which even
 //! a full disk has room for.
 
 use std::fs;
@@ -107,13 +107,15 @@ impl LastEnd {
             Some((start, Some(HistoryFrom::File(from)))) => (start, from),
             Some((start, None)) => (start, no_file()),
         };
-        // What came in the rest of that minute is in rows that also have what was cleared.
+        // In the minute of the reset, rows mix counts from before and after it: refilling begins with
+        // the next one.
         let reset = self.reset_ms / 1000;
         let (start, from) = if start < reset { (reset, no_file()) } else { (start, from) };
         let lost = Lost { start, end: now, below: u64::MAX, from, store: 0 };
         let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
         let before = before.map(|it| {
-            // Its rows came to files with later ones: those of its last minute are left out.
+            // It is not known which files have its rows alone: its last minute, which may include
+            // later counts, is left out.
             let is_mixed = it.below == u64::MAX && it.store != 0;
             let below = if is_mixed { 0 } else { it.below };
             Lost { end: it.end.min(lost.start), below, ..*it }
@@ -139,13 +141,13 @@ impl RunningMark {
         let mark = Self { file: dir.join(FILE), reset_ms };
         // First, since that needs no room on the disk. Mostly there is none.
         let _none = fs::rename(dir.join(UNSAVED), &mark.file);
-        mark.refill(refilled);
+        mark.record_missing(refilled);
         mark
     }
 
     /// Records which spans are refilled. A folder that cannot be written is reported where that
     /// matters more.
-    pub fn refill(&self, refilled: &[Lost]) {
+    pub fn record_missing(&self, refilled: &[Lost]) {
         if let Err(error) = self.write(false, refilled) {
             tracing::debug!(%error, file = %self.file.display(), "Cannot write down that a process runs.");
         }

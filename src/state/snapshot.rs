@@ -429,7 +429,7 @@ impl Restoring<'_> {
             Record::Samples(saved) => {
                 self.profile.map_or(Ok(()), |it| it.restore(saved))?;
             }
-            Record::ErrorStatus(status) => self.reports.counts_other_errors(status, reports),
+            Record::ErrorStatus(status) => self.reports.compare_error_status(status, reports),
             // Inspected before.
             Record::HistoryFrom(_) | Record::End(_) => {}
         }

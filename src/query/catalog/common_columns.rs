@@ -22,11 +22,11 @@ use crate::value::{Column, Value};
 /// How long a reading is shared. Pages ask once a second, all of them at about the same moment.
 const SHARED_FOR: Duration = Duration::from_millis(200);
 /// Most rows of all shared readings together.
-pub const RANKED_ROWS_MAX: usize = 25_000;
+pub const SHARED_ROWS_MAX: usize = 25_000;
 
 /// A recent reading.
 #[derive(Debug)]
-pub(super) struct Ranked {
+pub(super) struct SharedReading {
     read_at: Instant,
     as_of_ms: u64,
     /// The definition before it got other columns.
@@ -36,7 +36,7 @@ pub(super) struct Ranked {
     reading: Arc<Reading>,
 }
 
-impl Ranked {
+impl SharedReading {
     fn answer(&self) -> ReportAnswer {
         answer(&self.definition, &self.reading, &[], self.as_of_ms)
     }
@@ -44,15 +44,15 @@ impl Ranked {
 
 impl Catalog {
     /// The reports in these columns. Concurrent callers wait and share the result.
-    pub(super) fn ranked(
+    pub(super) fn in_columns(
         &self,
         names: &[&str],
         columns: &Columns,
     ) -> Result<Vec<ReportAnswer>, QueryError> {
-        let mut kept = self.rankings.lock();
-        kept.retain(|ranked| ranked.read_at.elapsed() < SHARED_FOR);
-        let is_of = |ranked: &Ranked, definition: &Arc<Definition>| {
-            Arc::ptr_eq(&ranked.of, definition) && ranked.columns == *columns
+        let mut kept = self.shared_readings.lock();
+        kept.retain(|shared| shared.read_at.elapsed() < SHARED_FOR);
+        let is_of = |shared: &SharedReading, definition: &Arc<Definition>| {
+            Arc::ptr_eq(&shared.of, definition) && shared.columns == *columns
         };
         let mut live = answering(&self.live);
         let entries = names.iter().map(|name| with_rows(&live, name).cloned());
@@ -80,11 +80,11 @@ impl Catalog {
         drop(live);
         let Some(readings) = readings else {
             drop(kept);
-            return self.ranked(names, columns);
+            return self.in_columns(names, columns);
         };
         let read_at = Instant::now();
         let made = missing.into_iter().zip(others).zip(readings);
-        let made = made.map(|((entry, other), reading)| Ranked {
+        let made = made.map(|((entry, other), reading)| SharedReading {
             read_at,
             as_of_ms,
             of: entry.definition,
@@ -92,15 +92,16 @@ impl Catalog {
             definition: other.definition,
             reading: Arc::new(reading),
         });
-        let mut made: Vec<Ranked> = made.collect();
+        let mut made: Vec<SharedReading> = made.collect();
         let answers = entries.iter().filter_map(|entry| {
             let mut all = kept.iter().chain(&made);
-            let ranked = all.find(|ranked| is_of(ranked, &entry.definition));
-            ranked.map(Ranked::answer)
+            let shared = all.find(|shared| is_of(shared, &entry.definition));
+            shared.map(SharedReading::answer)
         });
         let answers = answers.collect();
-        let rows = |all: &[Ranked]| all.iter().map(|ranked| ranked.reading.len()).sum::<usize>();
-        if rows(&kept) + rows(&made) <= RANKED_ROWS_MAX {
+        let rows =
+            |all: &[SharedReading]| all.iter().map(|shared| shared.reading.len()).sum::<usize>();
+        if rows(&kept) + rows(&made) <= SHARED_ROWS_MAX {
             kept.append(&mut made);
         }
         Ok(answers)

@@ -101,7 +101,7 @@ pub struct ReportsRestore {
     /// Reports that were not restored.
     not_restored: Vec<NotRestored>,
     /// Whether other requests were counted as errors.
-    has_other_errors: bool,
+    error_status_differs: bool,
     now_ms: u64,
 }
 
@@ -115,14 +115,15 @@ impl ReportsRestore {
             remaining: definitions,
             current: None,
             not_restored: Vec::new(),
-            has_other_errors: false,
+            error_status_differs: false,
             now_ms,
         }
     }
 
-    /// Leaves out all that was counted with another `reports.error_status`.
-    pub fn counts_other_errors(&mut self, error_status: u32, reports: &Reports) {
-        self.has_other_errors = error_status != reports.error_status;
+    /// Compares the snapshot's `reports.error_status` with the present one: if they differ, no report
+    /// is restored.
+    pub fn compare_error_status(&mut self, error_status: u32, reports: &Reports) {
+        self.error_status_differs = error_status != reports.error_status;
     }
 
     /// Starts the next aggregate.
@@ -141,7 +142,7 @@ impl ReportsRestore {
             let at = self.remaining.iter().position(|(it, _)| it.name == *name);
             let reason = match at {
                 None => "it is not defined any more",
-                Some(_) if self.has_other_errors => {
+                Some(_) if self.error_status_differs => {
                     "reports.error_status is another now: filled from the raw requests instead"
                 }
                 Some(at) if saved.scope.serves(&self.remaining[at].0) => {

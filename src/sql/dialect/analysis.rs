@@ -91,7 +91,7 @@ impl MysqlOperators {
             Expr::InList(list) => self.in_list(list, schema),
             Expr::ScalarFunction(call) if call.name() == CASE => chosen(call, schema),
             Expr::ScalarFunction(mut call) if call.name() == "coalesce" => {
-                let wanted = common_type(call.args.iter(), schema)?;
+                let wanted = branch_type_of(call.args.iter(), schema)?;
                 let each = call.args.drain(..).map(|argument| branch(argument, &wanted, schema));
                 Ok(Transformed::yes(coalesce(each.collect::<Result<_>>()?)))
             }
@@ -220,7 +220,7 @@ fn integer_operator(call: &ScalarFunction) -> Option<Operator> {
 }
 
 /// The type of a choice between expressions.
-fn common_type<'a>(exprs: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Result<DataType> {
+fn branch_type_of<'a>(exprs: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Result<DataType> {
     let types = exprs.map(|expr| expr.get_type(schema)).collect::<Result<Vec<_>>>()?;
     Ok(branch_type(&types))
 }
@@ -242,7 +242,7 @@ fn branch(expr: Expr, wanted: &DataType, schema: &DFSchema) -> Result<Expr> {
 
 /// A CASE as DataFusion has it, with results of one type.
 fn chosen(mut parts: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let wanted = common_type(parts.args.chunks(2).filter_map(<[_]>::last), schema)?;
+    let wanted = branch_type_of(parts.args.chunks(2).filter_map(<[_]>::last), schema)?;
     let otherwise = if parts.args.len() % 2 == 1 { parts.args.pop() } else { None };
     let otherwise = otherwise.map(|otherwise| branch(otherwise, &wanted, schema)).transpose()?;
     let mut parts = parts.args.into_iter();

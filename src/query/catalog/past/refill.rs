@@ -289,7 +289,7 @@ impl Catalog {
             tracing::info!(from, to, "Live reports are refilled from history, by the minute.");
         }
         *self.refill.write() = refill.map(Arc::new);
-        mark.iter().for_each(|mark| mark.refill(&self.missing_spans()));
+        mark.iter().for_each(|mark| mark.record_missing(&self.missing_spans()));
     }
 
     /// The missing spans, with the rows that replace them, as long as a window reaches them.

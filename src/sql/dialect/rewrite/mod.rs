@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::ast::{
     Select, Statement, TableAlias, TableFactor, Value, ValueWithSpan, Visit, VisitMut, VisitorMut,
 };
 
-pub(crate) use self::names::{ColumnNames, has_own_names, is_clash, set_apart};
+pub(crate) use self::names::{ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};

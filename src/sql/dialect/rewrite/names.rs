@@ -81,7 +81,7 @@ pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnN
 }
 
 /// Whether a query selects `*` and more under names of their own.
-pub(crate) fn has_own_names(query: &Query) -> bool {
+pub(crate) fn mixes_star_and_aliases(query: &Query) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     let named = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { .. });
     select.projection.iter().any(is_star) && select.projection.iter().any(named)
@@ -93,7 +93,7 @@ pub(crate) fn is_clash(error: &SqlError) -> bool {
 }
 
 /// Makes the names of a query unique that are those of columns in its `*`.
-pub(crate) fn set_apart(query: &mut Query) {
+pub(crate) fn make_aliases_unique(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
     let orders = match &mut query.order_by {
         Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) => orders.as_mut_slice(),
