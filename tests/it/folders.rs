@@ -6,7 +6,6 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
@@ -359,7 +358,7 @@ fn an_old_snapshot_does_not_take_away_what_history_has() {
         if number == 50 {
             std::fs::copy(&snapshot, &old).unwrap();
             // Files have whole seconds.
-            std::thread::sleep(Duration::from_millis(1_100));
+            std::thread::sleep(std::time::Duration::from_millis(1_100));
         }
     }
     std::fs::copy(&old, &snapshot).unwrap();

@@ -220,7 +220,10 @@ fn integer_operator(call: &ScalarFunction) -> Option<Operator> {
 }
 
 /// The type of a choice between expressions.
-fn branch_type_of<'a>(exprs: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Result<DataType> {
+fn branch_type_of<'a>(
+    exprs: impl Iterator<Item = &'a Expr>,
+    schema: &DFSchema,
+) -> Result<DataType> {
     let types = exprs.map(|expr| expr.get_type(schema)).collect::<Result<Vec<_>>>()?;
     Ok(branch_type(&types))
 }
