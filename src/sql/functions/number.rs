@@ -6,7 +6,6 @@
 mod arithmetic;
 mod bits;
 mod rounding;
-mod types;
 
 use std::cmp::Ordering;
 
@@ -19,8 +18,7 @@ use self::arithmetic::{
 };
 use self::bits::{conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
-pub(crate) use self::types::branch_type;
-use self::types::{
+use super::result_type::{
     arithmetic_type, common_type, integer_type, is_number, negative_type, number_type, sum_type,
     whole_type,
 };

@@ -10,9 +10,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 
-use super::types::digits;
 use crate::sql::error::SqlError;
 use crate::sql::functions::ArgumentInfo;
+use crate::sql::functions::result_type::digits;
 use crate::sql::functions::value::{Value, aligned};
 
 /// Digits that a division adds: `div_precision_increment`.
