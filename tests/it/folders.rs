@@ -277,7 +277,7 @@ fn after_a_kill_history_refills_live_reports() {
     let info = program.site.json("/api/v1/info");
     assert_eq!((&info["req_count"], &info["refilled"]), (&json!(90), refilled));
     // History has nothing of a report that is made only now.
-    let late = r#"{"name": "late", "keys": ["schema"]}"#;
+    let late = r#"{"name": "late", "level": "request", "keys": ["schema"]}"#;
     assert_eq!(program.site.post("/api/v1/reports", late).status, 201);
     let late = program.site.json("/api/v1/reports/late");
     assert_eq!(late.get("refilled"), None, "{late}");

@@ -295,7 +295,7 @@ fn what_came_from_history_survives_the_end_of_its_hour_and_a_restart() {
     // A minute that will be published, and a hundred seconds before the end of the hour.
     let clock = Arc::new(ManualClock::new((hour - 3_700) * 1_000));
     let state = format!("state.dir={}", dir.path().display());
-    let others = [&*state, "state.snapshot_period=0", "history.requests=off"];
+    let others = [&*state, "state.snapshot_period=0", "history.requests=none"];
     let start = || Here::with_history(&dir.path().join("history"), &clock, &others);
     let count = |here: &Here| here.site.json("/api/v1/info")["req_count"].as_u64();
     let here = start();
