@@ -165,7 +165,7 @@ impl OpenHistory {
         clock: &Arc<dyn Clock>,
         refill: Option<Refill>,
     ) -> Catalog {
-        let opened = self.history.as_ref().zip(self.writer.as_mut());
+        let opened = self.history.as_ref().zip(self.writer.as_ref());
         let importer = opened
             .map(|(history, writer)| Importer::new(config, rule_counters, history, writer, clock));
         catalog.importing(importer).refilled_by(refill)
@@ -192,9 +192,7 @@ impl OpenHistory {
     /// Makes a snapshot wait until its requests from followed files are in history.
     pub(super) fn await_kept(&self, config: &Config) -> Option<AwaitKept> {
         let history = self.history.clone().filter(|_| config.follows_files())?;
-        Some(Box::new(move |next_id, stop| {
-            history.await_flushed(next_id, stop);
-        }))
+        Some(Box::new(move |next_id, stop| history.await_flushed(next_id, stop)))
     }
 
     /// The number of the next file, for a snapshot.

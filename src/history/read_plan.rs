@@ -70,7 +70,7 @@ impl ReadPlan {
     fn of_span(parts: &[&Arc<Part>], span: Range<u64>, coarsest: Resolution) -> Self {
         let mut reads = Vec::new();
         for part in parts.iter().filter(|part| part.resolution <= coarsest) {
-            let rolled = part.rolled && part.resolution < coarsest;
+            let rolled = part.is_rolled() && part.resolution < coarsest;
             for times in counted(part.resolution, rolled, &span) {
                 let times = times.start.max(part.span.start)..times.end.min(part.span.end);
                 if !times.is_empty() {
@@ -112,7 +112,7 @@ fn rolled<'a>(
     resolution: Resolution,
 ) -> impl Iterator<Item = &'a Part> + 'a {
     let parts = parts.iter().map(|part| &***part);
-    parts.filter(move |part| part.rolled && part.resolution == resolution)
+    parts.filter(move |part| part.is_rolled() && part.resolution == resolution)
 }
 
 /// The span widened until finer parts cover its ends.

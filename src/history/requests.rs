@@ -38,8 +38,8 @@ use self::tail_sampling::Tail;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::StoreError;
 use super::pending::PendingWriter;
-use super::store::{Staged, Store};
-use super::{Dataset, Resolution};
+use super::store::Store;
+use super::{Dataset, Part, Resolution};
 use crate::config::KeptRequests;
 use crate::instruments::Instrument;
 use crate::merger::{SharedLive, answering};
@@ -288,11 +288,11 @@ impl Store {
         &mut self,
         rows: &mut [(f64, Kept)],
         now: u64,
-    ) -> Result<Vec<Staged>, StoreError> {
+    ) -> Result<Vec<Part>, StoreError> {
         rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
         let mut staged = Vec::new();
         for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
-            let mut piece = self.create_piece(Resolution::Minute)?;
+            let mut piece = PendingWriter::new(self.create()?, Resolution::Minute)?;
             write_piece(&mut piece, rows)?;
             staged.push(self.stage_piece(piece, now)?);
         }

@@ -555,18 +555,11 @@ fn kept_piece(path: &Path) -> std::io::Result<Part> {
     };
     let file = fs::File::open(path)?;
     let bytes = file.metadata()?.len();
-    Ok(Part {
-        path: path.to_owned(),
-        resolution: Resolution::Minute,
-        span: start..end,
-        sections: PendingFile::open(file)?.sections(),
-        bytes,
-        rolled: true,
-        // Its hour is over.
-        written: start,
-        crc: 0,
-        suspect: Arc::default(),
-    })
+    let sections = PendingFile::open(file)?.sections();
+    // Its hour is over.
+    let written = start;
+    let part = Part::new(path.to_owned(), Resolution::Minute, start..end, sections);
+    Ok(Part { bytes, written, ..part })
 }
 
 #[cfg(test)]

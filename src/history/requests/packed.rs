@@ -112,7 +112,7 @@ impl Kept {
 
 /// Decodes a row: a [`Request`] and its weight, [`Timers`], or what either begins with.
 pub(super) fn unpack<'a, T: Deserialize<'a>>(packed: &'a [u8]) -> io::Result<T> {
-    postcard::from_bytes(packed).map_err(|error| damaged(&error.to_string()))
+    postcard::from_bytes(packed).map_err(damaged)
 }
 
 /// Length of the first of some encoded rows of a table.

@@ -53,7 +53,7 @@ impl Store {
             let section = Section { dataset, rows };
             staged.extend(self.stage_file(file, Resolution::Minute, section, span.clone(), now)?);
         }
-        self.commit(staged, pieces, || ())
+        self.commit(staged, pieces, None, || ())
     }
 }
 

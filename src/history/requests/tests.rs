@@ -16,7 +16,6 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::*;
 use crate::history::Retention;
 use crate::history::disk::Disk;
-use crate::history::manifest::UpTo;
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
@@ -80,7 +79,7 @@ impl Store {
         let mut rows = requests.begin_flush(u64::MAX);
         let written = match rows.is_empty() {
             true => Ok(()),
-            false => self.write((None, &mut rows), UpTo::default(), now, || requests.clear()),
+            false => self.write((None, &mut rows), None, now, || requests.clear()),
         };
         requests.end_flush(written.is_ok().then_some(rows.len()));
         written

@@ -342,15 +342,7 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
     }
     let rows = to.finish().unwrap();
     let bytes = std::fs::metadata(&path).unwrap().len();
-    Arc::new(Part {
-        path,
-        resolution: crate::history::Resolution::Minute,
-        span: begin..begin + 3_600,
-        sections: vec![crate::history::Section { dataset: Arc::new(Dataset::raw(REQUEST)), rows }],
-        bytes,
-        rolled: false,
-        written: begin,
-        crc: 0,
-        suspect: Arc::default(),
-    })
+    let sections = vec![crate::history::Section { dataset: Arc::new(Dataset::raw(REQUEST)), rows }];
+    let (resolution, span) = (crate::history::Resolution::Minute, begin..begin + 3_600);
+    Arc::new(Part { bytes, written: begin, ..Part::new(path, resolution, span, sections) })
 }
