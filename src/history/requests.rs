@@ -308,6 +308,7 @@ fn write_piece(piece: &mut PendingWriter, rows: &mut [(f64, Kept)]) -> Result<()
                 piece.push(count, received..received + 1, |to| to.push_packed(&packed))?;
             }
         }
+        // Timers are in the order of requests.
         rows.sort_unstable_by_key(|(_, kept)| kept.id);
     }
     Ok(())

@@ -105,12 +105,10 @@ struct Cursor {
     /// Rows lost before they were shipped.
     #[serde(default)]
     dropped: u64,
-    /// The numbers from which parts of rollups, and of raw requests, are not shipped.
+    /// The numbers from which parts of rollups, and of raw requests, are not shipped; none of a kind
+    /// that is.
     #[serde(default)]
     off: [Option<u64>; 2],
-    /// What this process ships.
-    #[serde(skip)]
-    what: ShipKinds,
 }
 
 impl Cursor {
@@ -122,11 +120,12 @@ impl Cursor {
         next_number: u64,
         parts: impl Iterator<Item = &'p Arc<Part>>,
     ) -> u64 {
-        self.what = what;
         let parts: Vec<_> = parts.filter(|part| part.resolution == Resolution::Minute).collect();
         let mut lost = 0;
-        for (off, is_raw) in self.off.iter_mut().zip([false, true]) {
-            if !what.has_rows(is_raw) {
+        for (off, (is_raw, is_wanted)) in
+            self.off.iter_mut().zip([(false, what.rollups), (true, what.requests)])
+        {
+            if !is_wanted {
                 off.get_or_insert(next_number);
             } else if let Some(since) = off.take() {
                 let parts = parts.iter().filter(|part| {
@@ -140,6 +139,11 @@ impl Cursor {
         lost
     }
 
+    /// Whether a part has rows of a kind that is shipped.
+    fn ships(&self, part: &Part) -> bool {
+        self.off[usize::from(part.is_raw())].is_none() && part.resolution == Resolution::Minute
+    }
+
     /// Whether rows of a part are still to be shipped, apart from refused ones.
     fn lacks(&self, part: &Part) -> bool {
         let number = part.number();
@@ -147,12 +151,12 @@ impl Cursor {
             true => !part.is_raw() && number < self.begin && number >= self.files,
             false => !self.done.covers(part),
         };
-        lacks && self.what.has(part)
+        lacks && self.ships(part)
     }
 
     fn needs(&self, part: &Part) -> bool {
         let mut refused = self.refused.iter();
-        self.lacks(part) || self.what.has(part) && refused.any(|it| it.units.has(part))
+        self.lacks(part) || self.ships(part) && refused.any(|it| it.units.has(part))
     }
 }
 
@@ -176,22 +180,12 @@ struct Inner {
 }
 
 /// The kinds of rows to ship.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShipKinds {
     /// Rows of reports, and of coverage.
     pub rollups: bool,
     /// Raw requests.
     pub requests: bool,
-}
-
-impl ShipKinds {
-    fn has_rows(self, is_raw: bool) -> bool {
-        if is_raw { self.requests } else { self.rollups }
-    }
-
-    fn has(self, part: &Part) -> bool {
-        self.has_rows(part.is_raw()) && part.resolution == Resolution::Minute
-    }
 }
 
 /// Rows waiting to be shipped.
@@ -431,7 +425,7 @@ impl Inner {
     fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
         let pieces = parts.iter().filter(|part| !part.is_published());
         let all = self.kept.iter().chain(pieces);
-        let all = all.filter(|part| self.cursor.what.has(part));
+        let all = all.filter(|part| self.cursor.ships(part));
         all.map(|part| (part.number(), Arc::clone(part))).collect()
     }
 

@@ -13,12 +13,12 @@ use std::io;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array as _, ArrayRef, AsArray as _, Float32Array, Int64Array, RecordBatch, RecordBatchOptions,
+    Array as _, ArrayRef, AsArray as _, Float32Array, RecordBatch, RecordBatchOptions,
     new_null_array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMillisecondType,
+    DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, TimeUnit,
 };
 use datafusion::common::pruning::PrunableStatistics;
 use datafusion::common::stats::Precision;
@@ -167,21 +167,17 @@ impl Shown {
 
 impl Form {
     fn convert(self, stored: &ArrayRef, data_type: &DataType) -> io::Result<ArrayRef> {
-        let numbers = stored.as_primitive_opt::<Int64Type>();
-        let moments = stored.as_primitive_opt::<TimestampMillisecondType>();
-        let floats = |of: fn(f64) -> f64| {
-            let floats: Option<Float32Array> =
-                numbers.map(|numbers| numbers.unary(|number| of(number as f64) as f32));
-            floats.map(|floats| Arc::new(floats) as ArrayRef)
+        let floats = |of: fn(f64) -> f64| -> Option<ArrayRef> {
+            let numbers = stored.as_primitive_opt::<Int64Type>()?;
+            let floats: Float32Array = numbers.unary(|number| of(number as f64) as f32);
+            Some(Arc::new(floats))
         };
+        let seconds = DataType::Timestamp(TimeUnit::Second, None);
         let made = match self {
             Self::Same => None,
             Self::Seconds => floats(|us| us / 1e6),
             Self::Kib => floats(|bytes| bytes / 1024.0),
-            Self::Second | Self::Time => moments.map(|moments| {
-                let seconds: Int64Array = moments.unary(|ms| ms.div_euclid(1_000));
-                Arc::new(seconds) as ArrayRef
-            }),
+            Self::Second | Self::Time => cast(stored, &seconds).ok(),
         };
         let made = made.as_ref().unwrap_or(stored);
         if made.data_type() == data_type {
