@@ -269,8 +269,7 @@ fn estimates_do_not_lean_to_one_side() {
                 }
             })
             .collect();
-        let mut copier =
-            Copier::new(Selection::Tail(Box::new(Tail::new(bytes_max, 500, 11))), 1, 1);
+        let mut copier = Copier::new(Some(Tail::new(bytes_max, 500, 11)), bytes_max, 1, 1);
         process.merge(BEGIN, &all);
         const PERIODS: usize = 60;
         let mut estimates: HashMap<&str, Vec<f64>> = HashMap::new();
@@ -306,8 +305,8 @@ fn estimates_do_not_lean_to_one_side() {
                     assert_eq!(kept[..slowest], times[..slowest]);
                 }
             }
-            let Selection::Tail(tail) = &copier.selection else { unreachable!() };
-            assert!(tail.bytes() <= bytes_max, "{} of {bytes_max}", tail.bytes());
+            let tail = copier.tail.as_ref().unwrap();
+            assert!(tail.bytes <= bytes_max, "{} of {bytes_max}", tail.bytes);
             assert_eq!(tail.given_up > 0, is_cut);
             copier.clear();
         }
