@@ -115,6 +115,8 @@ pub(super) struct Status {
     run: u64,
     /// Its counters.
     pub(super) readings: Vec<Reading>,
+    /// Spans whose minutes live reports are refilled from, and until when.
+    pub(super) refilled: Vec<(Range<u64>, u64)>,
     /// Whether the stop could not write rows or raw requests of history.
     pub(super) has_lost_at_stop: bool,
 }
@@ -236,6 +238,12 @@ impl History {
         self.count_failure();
         warn!(reason, "There is no log of seconds until history is written the next time.");
         self.status_mut().log = Some(reason);
+    }
+
+    /// Keeps the minutes of these spans as they were written, each until a unix second: live reports
+    /// are refilled from them, and so are those of the next process.
+    pub(crate) fn keep_minutes_of(&self, refilled: Vec<(Range<u64>, u64)>) {
+        self.status_mut().refilled = refilled;
     }
 
     /// The status, to be changed by the history thread.

@@ -153,6 +153,11 @@ impl Store {
             let span = part.resolution.file_span(part.span.start);
             waiting.entry((part.resolution, span.start)).or_default().push(part);
         }
+        // A published file does not tell by which process a minute was counted.
+        let is_needed = |span: &Range<u64>| {
+            let mut needed = self.refilled.iter().filter(|(_, until)| now < *until);
+            needed.any(|(of, _)| of.start < span.end && span.start < of.end)
+        };
         let is_due = |&(&(resolution, begin), pieces): &(&(Resolution, u64), &Vec<&Arc<Part>>)| {
             let span = resolution.file_span(begin);
             let written = || pieces.iter().map(|part| part.written);
@@ -166,6 +171,7 @@ impl Store {
                 || span.end + OVER_SECS <= now
                     && (is_quiet || pieces.len() >= PIECES_MAX)
                     && finer.is_none()
+                    && !(resolution == Resolution::Minute && is_needed(&span))
         };
         let (&(resolution, _), pieces) = waiting.iter().find(is_due)?;
         let pieces = pieces.iter().take(PIECES_MAX);

@@ -24,6 +24,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,6 +76,8 @@ pub struct Store {
     pub(super) shipping: Option<Shipping>,
     /// Additions to the rows in memory that no commit has.
     pub(super) seconds: Log,
+    /// Spans whose minutes live reports are refilled from, and until when, in unix seconds.
+    pub(super) refilled: Vec<(Range<u64>, u64)>,
     /// Counters.
     pub counters: StoreCounters,
 }
@@ -161,6 +164,7 @@ impl Store {
             retention,
             unread: None,
             lost: Vec::new(),
+            refilled: Vec::new(),
             shipping: None,
             seconds,
             counters,

@@ -300,7 +300,10 @@ impl Work {
         if now_ms >= self.writing.next_ms && (is_due || is_full()) {
             let next_ms = self.next_flush();
             self.requests.iter().for_each(Requests::prepare_flush);
-            let is_written = self.flush(store, is_due);
+            // First the rows of a failed flush, then later ones, which are in no log either.
+            let has_failed = self.writing.error.is_some();
+            let is_written =
+                self.flush(store, is_due) && (!has_failed || self.flush(store, is_due));
             if is_due && is_written {
                 self.flush_ms = next_ms;
                 self.history.status_mut().flushed_ms = self.clock.mono_ms();
@@ -394,6 +397,7 @@ impl Work {
     fn maintain(&mut self, store: &mut Store, stop: &Shutdown) {
         let now = self.now();
         self.maintenance.next_ms = self.clock.mono_ms() + MAINTAIN_MS;
+        store.refilled.clone_from(&self.history.status_mut().refilled);
         let mut rows = 0_u32;
         let mut flush_due = |store: &mut Store| {
             StoreError::unless_stopped(stop)?;

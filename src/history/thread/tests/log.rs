@@ -329,6 +329,30 @@ fn a_disk_that_takes_nothing_ends_the_log_until_it_does() {
     assert_eq!(found(&history), 6);
 }
 
+/// What came after a failed flush is in no log: it is written as soon as that flush is.
+#[test]
+fn after_a_failure_everything_that_waited_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let start = || logging(dir.path(), &faults, 1 << 20);
+    let (history, mut writer) = start();
+    count(&history, NOON);
+    faults.set_full(true);
+    let Writer { store: Some(store), work, .. } = &mut writer else { panic!("no store") };
+    work.flush_ms = 0;
+    work.flush_due(store);
+    assert!(history.why_failing().is_some());
+    count(&history, NOON);
+    work.flush_due(store);
+    faults.set_full(false);
+    work.writing.next_ms = 0;
+    work.flush_due(store);
+    assert!(history.why_failing().is_none());
+    drop(writer);
+    let (history, _) = start();
+    assert_eq!(found(&history), 2);
+}
+
 #[test]
 fn a_log_is_bounded_in_memory_and_on_disk() {
     let dir = tempfile::tempdir().unwrap();

@@ -97,6 +97,10 @@ impl Refill {
                 lost.below = lost.below.min(earlier.next);
             }
         }
+        if let Some(history) = history {
+            let spans = spans.iter().map(|(lost, _)| (lost.start..lost.end, lost.end + longest));
+            history.keep_minutes_of(spans.collect());
+        }
         let filled = rows.span();
         // The last row covers a minute, of which this process counts the rest itself.
         let last = Resolution::Minute.begin(filled.end.saturating_sub(1));
