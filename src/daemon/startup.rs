@@ -262,7 +262,7 @@ impl Past {
         takers.push(Box::new(move |second, missed, read| {
             intake.take_rows(second, missed, read);
         }));
-        let mut releases = release::Intake(releases.clone());
+        let releases = releases.clone();
         takers.push(Box::new(move |second, _, read| {
             releases.take_rows(second, read);
         }));
