@@ -224,7 +224,7 @@ impl Past {
         live: &mut Live,
         clock: &dyn Clock,
         history: Option<TakeRows>,
-        (alerts, releases): (&Alerts, &Releases),
+        (alerts, releases): (&Arc<Alerts>, &Releases),
     ) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
