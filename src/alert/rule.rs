@@ -45,7 +45,7 @@ pub struct Rule {
 #[derive(Debug)]
 enum Condition {
     /// A comparison over a row's gain holds.
-    Holds(Expression),
+    Holds(Box<Expression>),
     /// No requests arrived.
     Absent,
     /// The budget of an objective burns too fast.
@@ -209,7 +209,7 @@ impl Rule {
             for percent in when.columns().iter().filter_map(|it| percent(it.1)) {
                 least = least.max((500.0 / (100.0 - percent).max(1e-3)).round() as u64);
             }
-            condition = Condition::Holds(when);
+            condition = Condition::Holds(Box::new(when));
         }
         Ok(Self {
             entry: entry.clone(),

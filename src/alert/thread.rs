@@ -151,8 +151,8 @@ impl Evaluation {
             while at < now {
                 let step = match minute.saturating_sub(at) {
                     ..=3_600 => 60,
-                    ..=21_600 => 300,
-                    ..=259_200 => 3_600,
+                    3_601..=21_600 => 300,
+                    21_601..=259_200 => 3_600,
                     _ => 21_600,
                 };
                 // Of the running minute, history has only the part before now.
