@@ -39,6 +39,13 @@ const PLACES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// Settings of an agent that sends to a server: every status is an answer, and what was sent to one
+/// address goes to no other.
+#[must_use]
+pub fn settings() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0)
+}
+
 /// Creates an agent that asks `url` and trusts the certificates in `file`, or the system's;
 /// `setting` is the name of the setting that gives the file. Those in `own` are trusted too.
 ///

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::objective::{Budget, Count, Objective, verdict};
-use super::rule::{Rule, Truth, Window};
-use super::state::{Episode, Evaluation, Event, Phase, RowKey, RuleState};
+use super::rule::{Rule, Window};
+use super::state::{Episode, Event, Moment, Phase, RuleState};
 use super::windows::{ReportGain, Room, RowGain, Windows};
 use crate::report::row_key::{key_texts, push_key};
 
@@ -57,14 +57,12 @@ pub struct SavedRule {
 }
 
 /// The active rules and their state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Engine {
-    /// The rules.
-    pub rules: Vec<Arc<Rule>>,
-    /// Their alerts, in the order of `rules`.
-    pub states: Vec<RuleState>,
+    /// The rules and their alerts.
+    pub rules: Vec<RuleState>,
     /// Alerts of removed rules, kept until they are forgotten.
-    pub gone: Vec<(Arc<Rule>, RuleState)>,
+    pub gone: Vec<RuleState>,
     /// Windows by report and step.
     pub windows: Vec<Windows>,
     /// Memory budget of the windows.
@@ -81,198 +79,143 @@ impl Engine {
     /// Creates an engine for `rules` without alerts; all windows together take at most `memory`
     /// bytes.
     #[must_use]
-    pub fn new(rules: Vec<Arc<Rule>>, memory: usize, step_min: u64) -> Self {
-        let mut engine = Self {
-            states: vec![RuleState::default(); rules.len()],
-            rules,
-            gone: Vec::new(),
-            windows: Vec::new(),
-            room: Room { used: 0, max: memory },
-            budgets: Vec::new(),
-            step_min,
-            now: None,
-        };
-        engine.make_windows();
+    pub fn new(rules: &[Arc<Rule>], memory: usize, step_min: u64) -> Self {
+        let mut engine = Self { room: Room { used: 0, max: memory }, step_min, ..Self::default() };
+        engine.replace(rules, 0);
         engine
     }
 
-    /// Recreates the windows empty; keeps the budget of an unchanged objective.
-    fn make_windows(&mut self) {
-        let mut budgets = std::mem::take(&mut self.budgets);
-        for rule in &self.rules {
-            let is_new = |it: &&Arc<Objective>| {
-                self.budgets.iter().all(|known| !Arc::ptr_eq(&known.objective, it))
-            };
-            let Some(objective) = rule.objective().filter(is_new) else {
-                continue;
-            };
-            let is_it = |it: &Budget| it.objective.counts_as(objective);
-            let old = budgets.iter().position(is_it);
-            let mut budget = match old {
-                Some(at) => budgets.swap_remove(at),
-                None => Budget::new(Arc::clone(objective)),
-            };
-            budget.objective = Arc::clone(objective);
-            self.budgets.push(budget);
+    /// Replaces the rules. Unchanged rules keep their alerts, unchanged objectives their budgets;
+    /// all windows start empty.
+    pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64) {
+        let mut old = std::mem::take(&mut self.rules);
+        for rule in rules {
+            let identity = rule.identity();
+            let found = old.iter().position(|it| it.rule.is_like(&rule.entry.name, &identity));
+            self.rules.push(match found {
+                Some(at) => RuleState { rule: Arc::clone(rule), ..old.swap_remove(at) },
+                None => RuleState::new(Arc::clone(rule)),
+            });
         }
-        self.windows.clear();
-        self.room.used = 0;
-        let step = |rule: &Rule| rule.step.max(self.step_min);
-        let mut places: Vec<usize> = (0..self.rules.len()).collect();
-        places.retain(|at| self.rules[*at].objective().is_none());
-        let of = |at: &usize| (&self.rules[*at].entry.report, step(&self.rules[*at]));
-        places.sort_by(|a, b| of(a).cmp(&of(b)));
-        for same in places.chunk_by(|a, b| of(a) == of(b)) {
-            let rules: Vec<_> = same.iter().map(|&at| (at, &*self.rules[at])).collect();
-            let (report, step) = of(&same[0]);
-            self.windows.push(Windows::new(report, step, &rules));
-        }
-    }
+        old.iter_mut().for_each(|it| it.end(unix));
+        self.gone.append(&mut old);
 
-    /// Replaces the rules. Unchanged rules keep their alerts; all windows start empty.
-    pub fn replace(&mut self, rules: Vec<Arc<Rule>>, unix: u64) {
-        let old = std::mem::take(&mut self.rules);
-        let mut old: Vec<_> = old.into_iter().zip(self.states.drain(..)).collect();
-        for rule in &rules {
-            let is_it = |it: &(Arc<Rule>, RuleState)| {
-                it.0.entry.name == rule.entry.name && it.0.identity() == rule.identity()
-            };
-            let found = old.iter().position(is_it);
-            let state = found.map(|at| old.swap_remove(at).1);
-            self.states.push(state.unwrap_or_default());
+        let mut old = std::mem::take(&mut self.budgets);
+        for objective in Objective::each(rules) {
+            let found = old.iter().position(|it| it.objective.counts_as(objective));
+            self.budgets.push(match found {
+                Some(at) => Budget { objective: Arc::clone(objective), ..old.swap_remove(at) },
+                None => Budget::new(Arc::clone(objective)),
+            });
         }
-        for (rule, mut state) in old {
-            state.end(unix);
-            self.gone.push((rule, state));
-        }
-        self.rules = rules;
-        self.make_windows();
+
+        let of = |at: &usize| (&rules[*at].entry.report, rules[*at].step.max(self.step_min));
+        let mut places: Vec<usize> = (0..rules.len()).collect();
+        places.retain(|at| rules[*at].objective().is_none());
+        places.sort_by(|a, b| of(a).cmp(&of(b)));
+        let alike = places.chunk_by(|a, b| of(a) == of(b));
+        self.windows = alike.map(|alike| Windows::new(of(&alike[0]).1, alike, rules)).collect();
+        self.room.used = 0;
     }
 
     /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.
-    pub fn take(&mut self, gain: &Gain, each: &mut impl FnMut(&Rule, &Event)) {
+    pub fn take(&mut self, gain: &Gain, each: &mut impl FnMut(&Rule, &Event<'_>)) {
         let mut now = *self.now.get_or_insert(gain.unix);
-        let Self { rules, states, windows, room, budgets, .. } = self;
+        let Self { rules, windows, room, budgets, .. } = self;
         let end_of_lost = now + gain.lost_secs;
         let end = end_of_lost + gain.secs;
-        let mut is_fed = false;
         while now < end {
             // A gain of several seconds is booked in its first one; the others only advance the
             // clock.
             if now == end_of_lost {
                 for gained in &gain.reports {
                     let of_report = windows.iter_mut().filter(|it| it.report == gained.report);
-                    of_report.for_each(|it| it.gain(gained, rules, room));
+                    of_report.for_each(|it| it.gain(gained, room));
                 }
                 for (objective, count) in &gain.counts {
-                    let mut all = budgets.iter_mut();
-                    let budget = all.find(|it| Arc::ptr_eq(&it.objective, objective));
+                    let mut budgets = budgets.iter_mut();
+                    let budget = budgets.find(|it| Arc::ptr_eq(&it.objective, objective));
                     budget.into_iter().for_each(|it| it.gain(count));
                 }
-                is_fed = true;
             }
             let passed = match gain.lost_secs {
                 0 if self.step_min > 1 => gain.secs,
                 _ => 1,
             };
+            let covered = match now < end_of_lost {
+                true => 0,
+                false => (end_of_lost + gain.covered_secs).saturating_sub(now).min(passed),
+            };
             now += passed;
-            let is_covered = is_fed && now <= end_of_lost + gain.covered_secs.max(passed);
-            let covered = if is_covered { gain.covered_secs.min(passed) } else { 0 };
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
-            let time = Evaluation { unix, passed };
-            let mut events = Vec::new();
             for budget in budgets.iter_mut() {
                 (now - passed..now).for_each(|second| budget.pass(second + 1));
                 let burns = budget.burns();
-                let of_budget = |rule: &Rule| {
-                    let of = rule.objective();
-                    of.is_some_and(|it| Arc::ptr_eq(it, &budget.objective))
-                };
                 let mut is_paged = false;
-                for (rule, state) in rules.iter().zip(&mut *states) {
-                    if !of_budget(rule) {
-                        continue;
-                    }
-                    let (truth, value) = match is_paged {
-                        true => (Truth::False, None),
-                        false => verdict(&burns, &rule.entry.severity),
+                for state in rules.iter_mut().filter(|it| it.rule.is_of(&budget.objective)) {
+                    let judgement = match is_paged {
+                        true => Some((false, None)),
+                        false => verdict(&burns, &state.rule.entry.severity),
                     };
-                    is_paged |= truth == Truth::True;
-                    let judged = [(&[][..], truth, value)];
-                    state.evaluate(rule, time, &Window::default(), &judged, &mut events);
-                    events.drain(..).for_each(|event| each(rule, &event));
+                    is_paged |= judgement.is_some_and(|it| it.0);
+                    let time = Moment { unix, passed };
+                    state.evaluate(time, &Window::default(), &[(&[], judgement)], each);
                 }
             }
             for windows in windows.iter_mut() {
                 let is_watched = gain.reports.iter().any(|it| it.report == windows.report);
                 let covered = if is_watched { covered } else { 0 };
-                if !windows.pass(covered, now.is_multiple_of(windows.step), room) {
-                    continue;
+                if windows.pass(covered, now.is_multiple_of(windows.step), room) {
+                    windows.evaluate(rules, unix, each);
                 }
-                let time = Evaluation { unix, passed: windows.step };
-                windows.judge(rules, states, |at, state, window, judged| {
-                    state.evaluate(&rules[at], time, window, judged, &mut events);
-                    events.drain(..).for_each(|event| each(&rules[at], &event));
-                });
             }
         }
         self.now = Some(now);
         let passed = gain.lost_secs + gain.secs;
-        self.gone.retain_mut(|(_, state)| state.fade(passed));
+        self.gone.retain_mut(|it| it.fade(passed));
     }
 
-    /// Returns all alerts with their rules.
-    pub fn alerts(&self) -> impl Iterator<Item = (&Arc<Rule>, &RowKey, &Episode)> {
-        let now = self.rules.iter().zip(&self.states);
-        let gone = self.gone.iter().map(|it| (&it.0, &it.1));
-        now.chain(gone).flat_map(|(rule, state)| {
-            let alerts = state.episodes.iter();
-            alerts.map(move |(key, episode)| (rule, key, episode))
-        })
+    /// Returns all alerts with their rules and the keys of their rows.
+    pub fn alerts(&self) -> impl Iterator<Item = (&Arc<Rule>, Option<&[u8]>, &Episode)> {
+        let all = self.rules.iter().chain(&self.gone);
+        all.flat_map(|of| of.alerts().map(|(key, episode)| (&of.rule, key, episode)))
     }
 
     /// Returns the state to save across a restart.
-    #[must_use]
-    pub fn save(&self) -> Vec<SavedRule> {
+    pub(super) fn save(&self) -> Vec<SavedRule> {
         let texts = |key: &[u8]| key_texts(key).map(str::to_owned).collect();
-        let saved = self.rules.iter().zip(&self.states).map(|(rule, state)| SavedRule {
-            name: rule.entry.name.clone(),
-            identity: rule.identity(),
-            episodes: state
-                .episodes
-                .iter()
-                .map(|(key, episode)| (key.as_deref().map(texts), episode.clone()))
-                .collect(),
-            known: state.known.keys().map(|key| texts(key)).collect(),
+        let saved = self.rules.iter().map(|it| SavedRule {
+            name: it.rule.entry.name.clone(),
+            identity: it.rule.identity(),
+            episodes: it.alerts().map(|(key, it)| (key.map(texts), it.clone())).collect(),
+            known: it.known.iter().map(|key| texts(key)).collect(),
         });
         saved.collect()
     }
 
     /// Restores the state saved by a process that ended `away` seconds ago.
     pub fn restore(&mut self, saved: Vec<SavedRule>, away: u64) {
-        let key = |texts: &[String]| -> Box<[u8]> {
-            let mut key = Vec::new();
-            texts.iter().for_each(|text| push_key(&mut key, text));
-            key.into()
-        };
-        for saved in saved {
-            let is_it = |rule: &Arc<Rule>| {
-                rule.entry.name == saved.name && rule.identity() == saved.identity
-            };
-            let Some(at) = self.rules.iter().position(is_it) else {
+        for SavedRule { name, identity, episodes, known } in saved {
+            let mut rules = self.rules.iter_mut();
+            let Some(state) = rules.find(|it| it.rule.is_like(&name, &identity)) else {
                 continue;
             };
-            let state = &mut self.states[at];
-            let fits = |texts: &Vec<String>| texts.len() == self.rules[at].keys.len();
-            let episodes = saved.episodes.into_iter();
-            let episodes = episodes.filter(|(texts, episode)| {
-                texts.as_ref().is_none_or(fits)
-                    && (episode.phase != Phase::Pending || away <= PENDING_AWAY_SECS)
-            });
-            state.episodes =
-                episodes.map(|(texts, episode)| (texts.map(|it| key(&it)), episode)).collect();
-            let known = saved.known.iter().filter(|it| fits(it));
-            state.known = known.map(|texts| (key(texts), ())).collect();
+            let keys = state.rule.keys.len();
+            let key = |texts: Vec<String>| -> Option<Box<[u8]>> {
+                let mut key = Vec::new();
+                texts.iter().for_each(|text| push_key(&mut key, text));
+                (texts.len() == keys).then(|| key.into())
+            };
+            for (texts, episode) in episodes {
+                if episode.phase == Phase::Pending && away > PENDING_AWAY_SECS {
+                    continue;
+                }
+                match texts {
+                    Some(texts) => state.episodes.extend(key(texts).map(|key| (key, episode))),
+                    None => state.shared = Some(episode),
+                }
+            }
+            state.known = known.into_iter().filter_map(key).collect();
         }
     }
 }

@@ -17,26 +17,46 @@ use crate::report::definition::{Columns, Defaults, Definition};
 use crate::value::Unit;
 use crate::value::text::with_unit;
 
-/// A comparison of two sums over a row's columns.
-#[derive(Debug, Clone, PartialEq)]
+/// A comparison of two sums over a row's columns, in the same unit.
+#[derive(Debug, Clone)]
 pub struct Expression {
     left: Sum,
-    comparison: &'static str,
+    comparison: Comparison,
     right: Sum,
-    /// The unit of both sides.
-    unit: Unit,
+    /// The report with all columns that the condition names.
+    pub definition: Definition,
+    /// Whether the value of one of them needs a histogram.
+    pub has_quantiles: bool,
 }
 
 /// An arithmetic expression.
-#[derive(Debug, Clone, PartialEq)]
-enum Sum {
-    Number(f64, Unit),
+#[derive(Debug, Clone)]
+struct Sum {
+    /// Its unit; none for numbers without one, and for what has no unit that we know.
+    unit: Unit,
+    term: Term,
+}
+
+/// A sum over numbers alone is a number.
+#[derive(Debug, Clone)]
+enum Term {
+    Number(f64),
     /// A column, by its position in the report and its name.
     Column(usize, String),
     Of(Box<Sum>, char, Box<Sum>),
 }
 
-const COMPARISONS: [&str; 6] = [">=", "<=", "==", "!=", ">", "<"];
+/// A comparison as it is written.
+type Comparison = (&'static str, fn(&f64, &f64) -> bool);
+
+const COMPARISONS: [Comparison; 6] = [
+    (">=", f64::ge),
+    ("<=", f64::le),
+    ("==", f64::eq),
+    ("!=", f64::ne),
+    (">", f64::gt),
+    ("<", f64::lt),
+];
 
 /// Units as they are written, with the base unit and the factor to it. A negative factor divides:
 /// it says how many of the smaller unit make one base unit, so that 700 ms are exactly 0.7 s.
@@ -60,28 +80,26 @@ const UNITS: [(&str, Unit, f64); 14] = [
 /// Aliases of columns.
 const ALIASES: [(&str, &str); 2] = [("errors", "error_count"), ("median", "p50")];
 
+/// Operators; those of the second rank come first.
+const RANKS: [[char; 2]; 2] = [['+', '-'], ['*', '/']];
+
 /// Maximum number of values in a condition.
 const VALUES_MAX: usize = 32;
 
 impl Expression {
-    /// Parses a condition over a report. Returns it together with the report, extended by all
-    /// columns that the condition names.
+    /// Parses a condition over a report.
     ///
     /// # Errors
     /// A message that says what is wrong and what is accepted.
-    pub fn parse(
-        text: &str,
-        report: &Definition,
-        defaults: &Defaults,
-    ) -> Result<(Self, Definition), String> {
-        let comparison = COMPARISONS
-            .into_iter()
-            .find(|it| text.contains(it))
-            .ok_or_else(|| format!("no comparison; accepted: {}", COMPARISONS.join(" ")))?;
-        let (left, right) = text.split_once(comparison).unwrap_or_default();
+    pub fn parse(text: &str, report: &Definition, defaults: &Defaults) -> Result<Self, String> {
+        let comparison = COMPARISONS.into_iter().find(|it| text.contains(it.0));
+        let comparison = comparison.ok_or_else(|| {
+            format!("no comparison; accepted: {}", COMPARISONS.map(|it| it.0).join(" "))
+        })?;
+        let (left, right) = text.split_once(comparison.0).unwrap_or_default();
         let (left, right) = (tokens(left)?, tokens(right)?);
         let named = left.iter().chain(&right).filter_map(|token| match token {
-            Token::Name(name) => percent(&known_as(name)),
+            Token::Name(name) => percent(known_as(name)),
             _ => None,
         });
         let mut percentiles: Vec<f64> = named.collect();
@@ -91,202 +109,89 @@ impl Expression {
         let definition = report.read_as(&columns, defaults).unwrap_or_else(|| report.clone());
         let left = Reader::read(&left, &definition)?;
         let right = Reader::read(&right, &definition)?;
-        if !left.has_column && !right.has_column {
-            return Err("no column of the report in it".to_owned());
-        }
-        let (shown, other) = match left.has_column {
-            true => (&left, &right),
-            false => (&right, &left),
+        let (shown, other) = match left.term {
+            Term::Number(_) => (&right, &left),
+            _ => (&left, &right),
         };
-        let is_share = match other.sum {
-            Sum::Number(number, unit) => unit == Unit::Ratio || number <= 1.0,
-            _ => false,
-        };
-        let unit = match shown.unit {
+        let unit = match (&shown.term, shown.unit, &other.term) {
+            (Term::Number(_), ..) => return Err("no column of the report in it".to_owned()),
             // A share as percent, any other quotient as a number: `p95 / p50 > 3`.
-            Unit::Ratio if !is_share => Unit::None,
-            unit => unit,
+            (_, Unit::Ratio, Term::Number(..=1.0)) => Unit::Ratio,
+            (_, Unit::Ratio, Term::Number(_)) if other.unit == Unit::Ratio => Unit::Ratio,
+            (_, Unit::Ratio, _) => Unit::None,
+            (_, unit, _) => unit,
         };
         let units = (left.unit, right.unit);
-        let expression = Self {
-            left: left.in_unit_of(units.1)?.sum,
-            comparison,
-            right: right.in_unit_of(units.0)?.sum,
-            unit,
-        };
-        Ok((expression, definition))
+        let mut left = left.in_unit_of(units.1)?;
+        let mut right = right.in_unit_of(units.0)?;
+        (left.unit, right.unit) = (unit, unit);
+        let mut read = Self { left, comparison, right, definition, has_quantiles: false };
+        let columns = read.columns().into_iter().map(|it| it.0);
+        read.has_quantiles = read.definition.layout.want(columns).quantiles;
+        Ok(read)
     }
 
-    /// Returns the percentiles used, in percent.
-    pub fn percentiles(&self) -> Vec<f64> {
+    /// Returns the columns used: position and name.
+    pub fn columns(&self) -> Vec<(usize, &str)> {
         let mut found = Vec::new();
-        self.each_column(&mut |_, name| found.extend(percent(name)));
+        self.left.columns(&mut found);
+        self.right.columns(&mut found);
         found
-    }
-
-    /// Passes every column used to `each`.
-    pub fn each_column(&self, each: &mut impl FnMut(usize, &str)) {
-        self.left.each_column(each);
-        self.right.each_column(each);
     }
 
     /// Evaluates the condition; returns the result and the value of the left side, or `None` if a
     /// value is missing.
     pub fn holds(&self, column: &impl Fn(usize) -> Option<f64>) -> Option<(bool, f64)> {
-        let (left, right) = (self.left.of(column)?, self.right.of(column)?);
-        let holds = match self.comparison {
-            ">=" => left >= right,
-            "<=" => left <= right,
-            "==" => left == right,
-            "!=" => left != right,
-            ">" => left > right,
-            _ => left < right,
-        };
-        Some((holds, left))
+        let (left, right) = (self.left.value(column)?, self.right.value(column)?);
+        Some((self.comparison.1(&left, &right), left))
     }
 
     /// Returns the right side as text.
     pub fn threshold(&self) -> String {
-        format!("{} {}", self.comparison, self.side(&self.right))
+        format!("{} {}", self.comparison.0, self.right)
     }
 
     /// Returns a value of the left side with its unit.
     pub fn text(&self, value: f64) -> String {
-        with_unit(value, self.unit)
-    }
-
-    /// Returns one side as text.
-    fn side(&self, sum: &Sum) -> String {
-        match sum {
-            Sum::Number(number, _) => self.text(*number),
-            other => other.to_string(),
-        }
+        with_unit(value, self.left.unit)
     }
 }
 
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.side(&self.left), self.threshold())
+        write!(f, "{} {}", self.left, self.threshold())
     }
 }
 
 impl Sum {
-    fn of(&self, column: &impl Fn(usize) -> Option<f64>) -> Option<f64> {
-        let number = match self {
-            Self::Number(number, _) => *number,
-            Self::Column(at, _) => column(*at)?,
-            Self::Of(left, operator, right) => {
-                computed(left.of(column)?, *operator, right.of(column)?)
+    fn value(&self, column: &impl Fn(usize) -> Option<f64>) -> Option<f64> {
+        let number = match &self.term {
+            Term::Number(number) => *number,
+            Term::Column(at, _) => column(*at)?,
+            Term::Of(left, operator, right) => {
+                computed(left.value(column)?, *operator, right.value(column)?)
             }
         };
         number.is_finite().then_some(number)
     }
 
-    fn each_column(&self, each: &mut impl FnMut(usize, &str)) {
-        match self {
-            Self::Number(..) => {}
-            Self::Column(at, name) => each(*at, name),
-            Self::Of(left, _, right) => {
-                left.each_column(each);
-                right.each_column(each);
+    fn columns<'a>(&'a self, found: &mut Vec<(usize, &'a str)>) {
+        match &self.term {
+            Term::Number(_) => {}
+            Term::Column(at, name) => found.push((*at, name)),
+            Term::Of(left, _, right) => {
+                left.columns(found);
+                right.columns(found);
             }
         }
     }
-}
 
-impl fmt::Display for Sum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(number, unit) => f.write_str(&with_unit(*number, *unit)),
-            Self::Column(_, name) => f.write_str(name),
-            Self::Of(left, operator, right) => {
-                match &**left {
-                    Self::Of(_, '+' | '-', _) if "*/".contains(*operator) => write!(f, "({left})"),
-                    left => write!(f, "{left}"),
-                }?;
-                match &**right {
-                    Self::Of(..) => write!(f, " {operator} ({right})"),
-                    right => write!(f, " {operator} {right}"),
-                }
-            }
-        }
-    }
-}
-
-fn computed(left: f64, operator: char, right: f64) -> f64 {
-    match operator {
-        '+' => left + right,
-        '-' => left - right,
-        '*' => left * right,
-        _ => left / right,
-    }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Token {
-    Name(String),
-    Number(f64, Unit),
-    Sign(char),
-}
-
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
-    let mut tokens = Vec::new();
-    let mut rest = text.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let length = |fits: fn(char) -> bool| rest.find(|it| !fits(it)).unwrap_or(rest.len());
-        let token_len;
-        if first.is_ascii_digit() || first == '.' {
-            let digits = length(|it| it.is_ascii_digit() || it == '.');
-            let (digits, behind) = rest.split_at(digits);
-            let unit_len = behind
-                .find(|it: char| !it.is_ascii_alphabetic() && it != '%')
-                .unwrap_or(behind.len());
-            let (unit, _) = behind.split_at(unit_len);
-            let number: f64 = digits.parse().map_err(|_| format!("{digits:?} is not a number"))?;
-            let found = UNITS.iter().find(|it| it.0 == unit).ok_or_else(|| {
-                let names: Vec<&str> = UNITS[..13].iter().map(|it| it.0).collect();
-                format!("{unit:?} is not a unit; accepted: {}", names.join(", "))
-            })?;
-            let number = match found.2 {
-                parts if parts < 0.0 => number / -parts,
-                times => number * times,
-            };
-            tokens.push(Token::Number(number, found.1));
-            token_len = digits.len() + unit.len();
-        } else if first.is_alphabetic() || first == '_' {
-            token_len = length(|it| it.is_alphanumeric() || it == '_');
-            let (name, _) = rest.split_at(token_len);
-            tokens.push(Token::Name(name.to_owned()));
-        } else if "+-*/()".contains(first) {
-            tokens.push(Token::Sign(first));
-            token_len = 1;
-        } else {
-            return Err(format!("{first:?} is not understood"));
-        }
-        rest = rest.split_at(token_len).1.trim_start();
-    }
-    match tokens.len() {
-        0 => Err("nothing on one side of the comparison".to_owned()),
-        1..=VALUES_MAX => Ok(tokens),
-        _ => Err(format!("more than {VALUES_MAX} names, numbers and signs")),
-    }
-}
-
-/// A parsed sum.
-struct Parsed {
-    sum: Sum,
-    /// Its unit; none for numbers without one, and for what has no unit that we know.
-    unit: Unit,
-    has_column: bool,
-}
-
-impl Parsed {
     /// Converts a number into the unit of what it is added to or compared with.
     fn in_unit_of(mut self, other: Unit) -> Result<Self, String> {
-        let Sum::Number(number, unit) = &mut self.sum else {
+        let Term::Number(number) = &mut self.term else {
             return Ok(self);
         };
-        match (*unit, other) {
+        match (self.unit, other) {
             (Unit::None, _) => {}
             (own, other) if own == other => {}
             (Unit::Bytes, Unit::Kib) => *number /= 1024.0,
@@ -302,13 +207,13 @@ impl Parsed {
                 ));
             }
         }
-        (*unit, self.unit) = (other, other);
+        self.unit = other;
         Ok(self)
     }
 
     /// Returns the unit of what is computed from it and another value; none if we know none.
     fn unit_with(&self, operator: char, other: &Self) -> Unit {
-        let is_plain = |it: &Self| it.unit == Unit::None && !it.has_column;
+        let is_plain = |it: &Self| it.unit == Unit::None && matches!(it.term, Term::Number(_));
         // Twice a time is a time; a hundred times a share, or sixty times a rate, is another unit.
         let scaled = |unit: Unit| match unit {
             Unit::Seconds | Unit::Bytes | Unit::Kib | Unit::Percent => unit,
@@ -334,71 +239,134 @@ impl Parsed {
     }
 }
 
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.term {
+            Term::Number(number) => f.write_str(&with_unit(*number, self.unit)),
+            Term::Column(_, name) => f.write_str(name),
+            Term::Of(left, operator, right) => {
+                match &left.term {
+                    Term::Of(_, '+' | '-', _) if "*/".contains(*operator) => write!(f, "({left})"),
+                    _ => write!(f, "{left}"),
+                }?;
+                match &right.term {
+                    Term::Of(..) => write!(f, " {operator} ({right})"),
+                    _ => write!(f, " {operator} {right}"),
+                }
+            }
+        }
+    }
+}
+
+fn computed(left: f64, operator: char, right: f64) -> f64 {
+    match operator {
+        '+' => left + right,
+        '-' => left - right,
+        '*' => left * right,
+        _ => left / right,
+    }
+}
+
+#[derive(Debug)]
+enum Token<'a> {
+    Name(&'a str),
+    Number(f64, Unit),
+    Sign(char),
+}
+
+fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let mut take = |fits: fn(char) -> bool| {
+            let len = rest.find(|it| !fits(it)).unwrap_or(rest.len());
+            let (taken, behind) = rest.split_at(len);
+            rest = behind;
+            taken
+        };
+        tokens.push(match first {
+            '0'..='9' | '.' => {
+                let digits = take(|it| it.is_ascii_digit() || it == '.');
+                let number = digits.parse::<f64>();
+                let number = number.map_err(|_| format!("{digits:?} is not a number"))?;
+                let unit = take(|it| it.is_ascii_alphabetic() || it == '%');
+                let found = UNITS.iter().find(|it| it.0 == unit).ok_or_else(|| {
+                    let names: Vec<&str> = UNITS[..13].iter().map(|it| it.0).collect();
+                    format!("{unit:?} is not a unit; accepted: {}", names.join(", "))
+                })?;
+                match found.2 {
+                    parts if parts < 0.0 => Token::Number(number / -parts, found.1),
+                    times => Token::Number(number * times, found.1),
+                }
+            }
+            '+' | '-' | '*' | '/' | '(' | ')' => {
+                rest = rest.strip_prefix(first).unwrap_or_default();
+                Token::Sign(first)
+            }
+            _ if first.is_alphabetic() || first == '_' => {
+                Token::Name(take(|it| it.is_alphanumeric() || it == '_'))
+            }
+            _ => return Err(format!("{first:?} is not understood")),
+        });
+        rest = rest.trim_start();
+    }
+    match tokens.len() {
+        0 => Err("nothing on one side of the comparison".to_owned()),
+        1..=VALUES_MAX => Ok(tokens),
+        _ => Err(format!("more than {VALUES_MAX} names, numbers and signs")),
+    }
+}
+
 struct Reader<'a> {
-    tokens: &'a [Token],
+    tokens: &'a [Token<'a>],
     definition: &'a Definition,
 }
 
 impl Reader<'_> {
-    fn read(tokens: &[Token], definition: &Definition) -> Result<Parsed, String> {
+    fn read(tokens: &[Token<'_>], definition: &Definition) -> Result<Sum, String> {
         let mut reader = Reader { tokens, definition };
-        let sum = reader.sum()?;
+        let sum = reader.sum(0)?;
         match reader.tokens {
             [] => Ok(sum),
             _ => Err("an operator is missing, or a parenthesis is not closed".to_owned()),
         }
     }
 
-    fn sum(&mut self) -> Result<Parsed, String> {
-        self.chain(['+', '-'], Self::product)
-    }
-
-    fn product(&mut self) -> Result<Parsed, String> {
-        self.chain(['*', '/'], Self::value)
-    }
-
-    fn chain(
-        &mut self,
-        operators: [char; 2],
-        part: fn(&mut Self) -> Result<Parsed, String>,
-    ) -> Result<Parsed, String> {
-        let mut all = part(self)?;
+    /// Reads values and the operators of this rank and above between them.
+    fn sum(&mut self, least: usize) -> Result<Sum, String> {
+        let mut all = self.value()?;
         while let [Token::Sign(sign), rest @ ..] = self.tokens
-            && operators.contains(sign)
+            && let Some(rank) = RANKS.iter().position(|it| it.contains(sign))
+            && rank >= least
         {
             self.tokens = rest;
-            let mut next = part(self)?;
-            if "+-".contains(*sign) {
+            let mut next = self.sum(rank + 1)?;
+            if rank == 0 {
                 let units = (all.unit, next.unit);
                 (all, next) = (all.in_unit_of(units.1)?, next.in_unit_of(units.0)?);
             }
             let unit = all.unit_with(*sign, &next);
-            all = Parsed {
-                unit,
-                has_column: all.has_column || next.has_column,
-                sum: match (all.sum, next.sum) {
-                    (Sum::Number(left, _), Sum::Number(right, _)) => {
-                        Sum::Number(computed(left, *sign, right), unit)
-                    }
-                    (left, right) => Sum::Of(Box::new(left), *sign, Box::new(right)),
-                },
+            let term = match (&all.term, &next.term) {
+                (Term::Number(left), Term::Number(right)) => {
+                    Term::Number(computed(*left, *sign, *right))
+                }
+                _ => Term::Of(Box::new(all), *sign, Box::new(next)),
             };
+            all = Sum { unit, term };
         }
         Ok(all)
     }
 
-    fn value(&mut self) -> Result<Parsed, String> {
+    fn value(&mut self) -> Result<Sum, String> {
         let [first, rest @ ..] = self.tokens else {
             return Err("something is missing at an end".to_owned());
         };
         self.tokens = rest;
         match first {
-            Token::Number(number, unit) => {
-                Ok(Parsed { sum: Sum::Number(*number, *unit), unit: *unit, has_column: false })
-            }
+            Token::Number(number, unit) => Ok(Sum { unit: *unit, term: Term::Number(*number) }),
             Token::Name(name) => self.column(name),
             Token::Sign('(') => {
-                let inner = self.sum()?;
+                let inner = self.sum(0)?;
                 let [Token::Sign(')'), rest @ ..] = self.tokens else {
                     return Err("a parenthesis is not closed".to_owned());
                 };
@@ -409,35 +377,28 @@ impl Reader<'_> {
         }
     }
 
-    fn column(&self, name: &str) -> Result<Parsed, String> {
+    fn column(&self, name: &str) -> Result<Sum, String> {
         let layout = &self.definition.layout;
-        let known = known_as(name);
-        let at = layout.position(name).or_else(|| layout.position(&known));
-        let unit = |at: usize| layout.columns()[at].column.unit;
-        let found = at.filter(|at| unit(*at) != Unit::None);
-        let at = found.ok_or_else(|| {
-            let columns = layout.columns().iter();
-            let numbers = columns.filter(|it| it.column.unit != Unit::None);
-            let names: Vec<&str> = numbers.map(|it| it.column.name.as_str()).collect();
+        let at = layout.position(name).or_else(|| layout.position(known_as(name)));
+        let found = at.map(|at| (at, &layout.columns()[at].column));
+        let Some((at, column)) = found.filter(|it| it.1.unit != Unit::None) else {
+            let columns = layout.columns().iter().map(|it| &it.column);
+            let numbers = columns.filter(|it| it.unit != Unit::None);
+            let names: Vec<&str> = numbers.map(|it| it.name.as_str()).collect();
             let question = suggest::question(name, names.iter().copied());
             let mark = if question.is_empty() { ";" } else { "" };
-            format!(
+            return Err(format!(
                 "report {} has no number {name:?}{question}{mark} accepted: {}, and percentiles such as p95, p99_9",
                 self.definition.name,
                 names.join(", ")
-            )
-        })?;
-        Ok(Parsed {
-            sum: Sum::Column(at, layout.columns()[at].column.name.clone()),
-            unit: unit(at),
-            has_column: true,
-        })
+            ));
+        };
+        Ok(Sum { unit: column.unit, term: Term::Column(at, column.name.clone()) })
     }
 }
 
-fn known_as(name: &str) -> String {
-    let alias = ALIASES.iter().find(|it| it.0 == name);
-    alias.map_or(name, |it| it.1).to_owned()
+fn known_as(name: &str) -> &str {
+    ALIASES.iter().find(|it| it.0 == name).map_or(name, |it| it.1)
 }
 
 /// The rank of a percentile column, in percent.
@@ -459,7 +420,7 @@ mod tests {
         let defaults = Defaults::default();
         let form = ReportForm::of_comment("x", "report1");
         let report = form.definition(&defaults).unwrap();
-        Expression::parse(text, &report, &defaults).map(|it| it.0)
+        Expression::parse(text, &report, &defaults)
     }
 
     #[test]

@@ -12,7 +12,6 @@ use hashbrown::HashMap;
 
 use super::engine::Gain;
 use super::objective::{Count, Objective};
-use super::rule::Rule;
 use super::rule_index::RuleIndex;
 use super::windows::{ReportGain, RowGain};
 use super::{Alerts, Rules};
@@ -26,33 +25,37 @@ pub const IDS_MAX: usize = 1 << 18;
 const LOST_SECS_MAX: u64 = 86_400;
 
 /// Cached decision for a row: which rules and objectives select it.
-#[derive(Debug, Clone, Copy, Default)]
-struct Concerned {
-    rules: bool,
-    /// One bit for each counted objective.
-    objectives: u64,
+#[derive(Debug, Clone, Copy)]
+struct Selected {
+    by_rule: bool,
+    /// One bit for each objective over the report.
+    by_objective: u64,
 }
 
 const _: () = assert!(SLOS_MAX <= u64::BITS as usize);
 
+/// The rules and objectives over a report.
+#[derive(Debug, Default)]
+struct Watching {
+    rules: RuleIndex,
+    objectives: Vec<Arc<Objective>>,
+}
+
 /// Collects the seconds that rules evaluate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Intake {
-    alerts: Alerts,
+    alerts: Arc<Alerts>,
     rules: Arc<Rules>,
     /// By report number and row id.
-    ids: HashMap<(u64, u64), Concerned, ahash::RandomState>,
+    ids: HashMap<(u64, u64), Selected, ahash::RandomState>,
+    /// By report number.
+    watching: HashMap<u64, Arc<Watching>, ahash::RandomState>,
+    /// The report being read: its number, and what is over it.
+    report: (u64, Arc<Watching>),
+    /// Its gain, and those of its objectives.
+    report_gain: ReportGain,
+    counts: Vec<Count>,
     gain: Gain,
-    /// Number of the report being read, if any rule or objective watches it.
-    report: Option<u64>,
-    /// The rules over each report, by its number.
-    over: HashMap<u64, Arc<RulesOver>, ahash::RandomState>,
-    /// Those over the report being read.
-    concerned: Arc<RulesOver>,
-    /// Objectives over this report, as indexes into the counted ones.
-    objectives: Vec<usize>,
-    /// The objective behind each bit of [`Concerned::objectives`].
-    counted: Vec<Arc<Objective>>,
     /// End of the last second taken, unix seconds.
     end: u64,
 }
@@ -60,19 +63,8 @@ pub struct Intake {
 impl Intake {
     /// Creates an intake that feeds `alerts`.
     #[must_use]
-    pub fn new(alerts: Alerts) -> Self {
-        Self {
-            rules: alerts.rules(),
-            alerts,
-            ids: HashMap::default(),
-            gain: Gain::default(),
-            report: None,
-            over: HashMap::default(),
-            concerned: Arc::default(),
-            objectives: Vec::new(),
-            counted: Vec::new(),
-            end: 0,
-        }
+    pub fn new(alerts: Arc<Alerts>) -> Self {
+        Self { rules: alerts.rules(), alerts, ..Self::default() }
     }
 
     /// Takes a second, whose rows are supplied by `read`; `missed` requests before it were lost.
@@ -86,7 +78,7 @@ impl Intake {
         if !Arc::ptr_eq(&rules, &self.rules) || self.ids.len() > IDS_MAX {
             self.rules = rules;
             self.ids.clear();
-            self.over.clear();
+            self.watching.clear();
         }
         let lost = second.unix_secs.saturating_sub(self.end).clamp(1, LOST_SECS_MAX);
         self.end = second.unix_secs + second.secs;
@@ -97,129 +89,58 @@ impl Intake {
             lost_secs: if missed > 0 { lost } else { 0 },
             ..Gain::default()
         };
-        let objectives = self.rules.iter().filter_map(|it| it.objective()).cloned();
-        let mut objectives: Vec<_> = objectives.collect();
-        objectives.dedup_by(|a, b| Arc::ptr_eq(a, b));
-        let of_watched = |it: &Arc<Objective>| {
-            let mut watched = second.reports();
-            watched.any(|report| it.report == *report.definition)
-        };
-        let watched = objectives.into_iter().filter(of_watched);
-        let nothing = Count { covered_secs: second.secs, ..Count::default() };
-        self.gain.counts = watched.map(|it| (it, nothing)).collect();
-        let counted = self.gain.counts.iter().map(|it| &it.0);
-        let is_same = |(a, b): (&Arc<Objective>, &Arc<Objective>)| Arc::ptr_eq(a, b);
-        if self.counted.len() != counted.len() || !self.counted.iter().zip(counted).all(is_same) {
-            // The bits now stand for other objectives.
-            self.ids.clear();
-            let counted = self.gain.counts.iter().map(|it| Arc::clone(&it.0));
-            self.counted = counted.collect();
-        }
         read(self);
         if !self.rules.is_empty() && second.secs > 0 {
-            // A watched report without rows was still covered.
-            for watched in second.reports() {
-                let name = &watched.definition.name;
-                let is_there = self.gain.reports.iter().any(|it| it.report == *name);
-                if !is_there && self.over(watched).has_any {
-                    self.gain
-                        .reports
-                        .push(ReportGain { report: name.clone(), ..ReportGain::default() });
-                }
-            }
             self.alerts.push(std::mem::take(&mut self.gain));
         }
-    }
-
-    fn over(&mut self, report: &Watched) -> Arc<RulesOver> {
-        let found = self.over.entry(report.number);
-        let over = found.or_insert_with(|| {
-            let rules = self.rules.iter().filter(|it| it.is_over(report));
-            Arc::new(RulesOver::of(rules.cloned()))
-        });
-        Arc::clone(over)
-    }
-}
-
-/// The rules over a report.
-#[derive(Debug, Default)]
-pub(super) struct RulesOver {
-    /// Whether there is any, including those of objectives.
-    has_any: bool,
-    /// Those over its rows.
-    rules: Vec<Arc<Rule>>,
-    index: RuleIndex,
-}
-
-impl RulesOver {
-    pub(super) fn of(rules: impl Iterator<Item = Arc<Rule>>) -> Self {
-        let mut over = Self::default();
-        for rule in rules {
-            over.has_any = true;
-            if rule.objective().is_none() {
-                over.index.add(over.rules.len() as u32, &rule);
-                over.rules.push(rule);
-            }
-        }
-        over
-    }
-
-    /// Whether a rule selects the row with this key.
-    pub(super) fn selects(&self, key: &[u8]) -> bool {
-        let mut possible = self.index.possible(key);
-        possible.any(|number| self.rules[number as usize].concerns(key))
-    }
-}
-
-impl Rule {
-    /// Returns true if the rule watches this report in its present definition.
-    fn is_over(&self, report: &Watched) -> bool {
-        self.report == *report.definition
     }
 }
 
 impl RowReader for Intake {
     fn begin(&mut self, report: &Watched) {
-        self.concerned = self.over(report);
-        let objectives = self.gain.counts.iter().enumerate();
-        let objectives = objectives.filter(|(_, it)| it.0.report == *report.definition);
-        self.objectives = objectives.map(|it| it.0).collect();
-        let is_wanted = !self.concerned.rules.is_empty() || !self.objectives.is_empty();
-        self.report = is_wanted.then_some(report.number);
-        if is_wanted {
-            self.gain.reports.push(ReportGain {
-                report: report.definition.name.clone(),
-                ..ReportGain::default()
-            });
-        }
+        let watching = self.watching.entry(report.number).or_insert_with(|| {
+            let mut watching = Watching::default();
+            for rule in self.rules.iter().filter(|it| it.report == *report.definition) {
+                match rule.objective() {
+                    Some(objective) => watching.objectives.push(Arc::clone(objective)),
+                    None => watching.rules.add(rule),
+                }
+            }
+            // Each has a rule for each severity.
+            watching.objectives.dedup_by(|a, b| Arc::ptr_eq(a, b));
+            Arc::new(watching)
+        });
+        self.counts = vec![Count::default(); watching.objectives.len()];
+        self.report = (report.number, Arc::clone(watching));
+        let report = report.definition.name.clone();
+        self.report_gain = ReportGain { report, ..ReportGain::default() };
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
-        let Self { gain, concerned, .. } = self;
-        let Some(report) = self.report else { return };
+        let (report, watching) = (self.report.0, &*self.report.1);
+        if watching.rules.is_empty() && watching.objectives.is_empty() {
+            return;
+        }
         let is_other = row.id == OTHER_ID;
-        let is_concerned = || {
+        let selected = || {
             let key = row.key.bytes();
-            let of_report = self.objectives.iter().map(|at| (*at, &gain.counts[*at].0));
-            let objectives = of_report.filter(|it| it.1.concerns(&key, is_other));
-            Concerned {
-                rules: !is_other && concerned.selects(&key),
-                objectives: objectives.fold(0, |bits, (at, _)| bits | 1 << at),
+            let objectives = watching.objectives.iter().enumerate();
+            let objectives = objectives.filter(|(_, it)| it.concerns(&key, is_other));
+            Selected {
+                by_rule: !is_other && watching.rules.selecting(&key).next().is_some(),
+                by_objective: objectives.fold(0, |bits, (at, _)| bits | 1 << at),
             }
         };
-        let found = *self.ids.entry((report, row.id)).or_insert_with(is_concerned);
-        for (at, (objective, count)) in gain.counts.iter_mut().enumerate() {
-            if found.objectives & 1 << at != 0 {
-                *count += &objective.count(&row.totals, row.times.clone());
+        let selected = *self.ids.entry((report, row.id)).or_insert_with(selected);
+        for (at, count) in self.counts.iter_mut().enumerate() {
+            if selected.by_objective & 1 << at != 0 {
+                *count += &watching.objectives[at].count(&row.totals, row.times.clone());
             }
         }
-        let Some(gain) = gain.reports.last_mut() else {
-            return;
-        };
-        gain.grand += &row.totals;
-        gain.has_other |= is_other;
-        if found.rules {
-            gain.rows.push(RowGain {
+        self.report_gain.grand += &row.totals;
+        self.report_gain.has_other |= is_other;
+        if selected.by_rule {
+            self.report_gain.rows.push(RowGain {
                 id: row.id,
                 key: row.key.bytes().into(),
                 packed: row.encoded.0.into(),
@@ -229,6 +150,15 @@ impl RowReader for Intake {
     }
 
     fn end(&mut self) {
-        self.report = None;
+        let watching = &*self.report.1;
+        if !watching.rules.is_empty() {
+            self.gain.reports.push(std::mem::take(&mut self.report_gain));
+        }
+        for (objective, count) in watching.objectives.iter().zip(&self.counts) {
+            // A report that was made anew in this second is there twice.
+            let is_covered = self.gain.counts.iter().any(|it| Arc::ptr_eq(&it.0, objective));
+            let covered_secs = if is_covered { 0 } else { self.gain.covered_secs };
+            self.gain.counts.push((Arc::clone(objective), Count { covered_secs, ..*count }));
+        }
     }
 }

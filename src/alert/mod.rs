@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An objective is expressed as two rules over the budget that [`objective`] keeps. Front ends hold
-//! an [`Alerts`]: the view is replaced as a whole, so readers never wait. Without an `[[alert]]` or
+//! the [`Alerts`]: the view is replaced as a whole, so readers never wait. Without an `[[alert]]` or
 //! `[[slo]]` entry no thread runs and nothing is kept. Bounded by `alerting.memory`, by the queue
 //! and by the number of rows per rule ([`crate::limits`]).
 
@@ -40,8 +40,7 @@ use self::rule::Rule;
 use self::silence::{Silence, Silences};
 use self::state::{Episode, Phase, RowKey};
 use crate::config::Config;
-use crate::limits::ALERT_QUEUE_BYTES_MAX;
-use crate::report::row_key::key_texts;
+use crate::limits::{ALERT_QUEUE_BYTES_MAX, SILENCES_MAX};
 use crate::value::text::counted;
 
 /// The active rules.
@@ -66,8 +65,7 @@ pub struct Alert {
 
 impl Alert {
     /// Returns the annotations: texts sent beside the labels.
-    #[must_use]
-    pub fn annotations(&self) -> BTreeMap<String, String> {
+    fn annotations(&self) -> BTreeMap<String, String> {
         let value = self.episode.value;
         let summary = self.rule.summary(self.key.as_deref(), value);
         let mut annotations = BTreeMap::from([
@@ -89,8 +87,7 @@ impl Alert {
 
     /// Returns the key texts, paired with the names of the report's keys.
     pub fn key_texts(&self) -> impl Iterator<Item = (&str, &str)> {
-        let key = self.key.as_deref().unwrap_or_default();
-        self.rule.keys.iter().map(String::as_str).zip(key_texts(key))
+        self.rule.key_texts(self.key.as_deref().unwrap_or_default())
     }
 }
 
@@ -113,11 +110,8 @@ impl View {
     /// Returns the severity of the firing alert of `objective`, if one fires.
     #[must_use]
     pub fn firing(&self, objective: &Arc<Objective>) -> Option<&str> {
-        let is_it = |it: &&Alert| {
-            let of = it.rule.objective();
-            it.episode.phase == Phase::Firing && of.is_some_and(|it| Arc::ptr_eq(it, objective))
-        };
-        let found = self.alerts.iter().find(is_it)?;
+        let mut firing = self.alerts.iter().filter(|it| it.episode.phase == Phase::Firing);
+        let found = firing.find(|it| it.rule.is_of(objective))?;
         Some(&found.rule.entry.severity)
     }
 }
@@ -158,147 +152,123 @@ impl ObjectiveView {
 pub const BURN_WINDOWS: [(&str, u64); 5] =
     [("5m", 300), ("30m", 1_800), ("1h", 3_600), ("6h", 21_600), ("3d", 259_200)];
 
-/// Handle to the alerts of a daemon; cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Alerts(Arc<Shared>);
-
+/// The alerts of a daemon, shared by its threads; without rules and receivers by default.
 #[derive(Debug, Default)]
-struct Shared {
+pub struct Alerts {
     rules: RwLock<Arc<Rules>>,
     queue: Mutex<Queue>,
     view: RwLock<Arc<View>>,
     silences: Mutex<Silences>,
-    receivers: Vec<Receiver>,
     /// Set when the state has to be written.
     changed: AtomicBool,
-    page: String,
-    is_persistent: bool,
+    /// The receivers.
+    pub receivers: Vec<Receiver>,
+    /// Base URL of this daemon's page.
+    pub page: String,
+    /// True if silences survive a restart.
+    pub is_persistent: bool,
 }
 
 /// Seconds waiting to be evaluated.
 #[derive(Debug, Default)]
 struct Queue {
-    gains: VecDeque<(Gain, usize)>,
+    gains: VecDeque<Gain>,
     bytes: usize,
-    /// Seconds dropped because the queue was full.
-    lost_secs: u64,
 }
 
 impl Queue {
+    /// Adds a gain; the oldest ones that there is no room for are lost before the next.
     fn push(&mut self, gain: Gain) {
-        let bytes = gain.bytes();
-        self.bytes += bytes;
-        self.gains.push_back((gain, bytes));
+        self.bytes += gain.bytes();
+        self.gains.push_back(gain);
         while self.bytes > ALERT_QUEUE_BYTES_MAX && self.gains.len() > 1 {
-            if let Some((gone, bytes)) = self.gains.pop_front() {
-                self.bytes -= bytes;
-                self.lost_secs += gone.secs + gone.lost_secs;
-            }
+            let gone = self.pop().unwrap_or_default();
+            self.gains[0].lost_secs += gone.secs + gone.lost_secs;
         }
     }
 
     fn pop(&mut self) -> Option<Gain> {
-        let (mut gain, bytes) = self.gains.pop_front()?;
-        self.bytes -= bytes;
-        gain.lost_secs += std::mem::take(&mut self.lost_secs);
+        let gain = self.gains.pop_front()?;
+        self.bytes -= gain.bytes();
         Some(gain)
     }
 }
 
 impl Alerts {
-    /// Creates an instance without rules or receivers, for tests of front ends.
-    #[must_use]
-    pub fn none() -> Self {
-        Self(Arc::default())
-    }
-
     /// Creates the alerts of a configuration, with these rules.
     #[must_use]
     pub fn new(config: &Config, rules: Rules) -> Self {
         let settings = &config.alerting;
-        let managers = settings.alertmanager.iter();
-        let managers = managers.map(|url| (Protocol::Alertmanager, url));
-        let webhook = [&settings.webhook].into_iter().filter(|it| !it.is_empty());
-        let all = managers.chain(webhook.map(|url| (Protocol::Webhook, url)));
-        let receivers = all.map(|(protocol, url)| Receiver::new(protocol, url, settings));
+        let of = |protocol| move |url: &String| Receiver::new(protocol, url, settings);
+        let managers = settings.alertmanager.iter().map(of(Protocol::Alertmanager));
+        let webhook = Some(&settings.webhook).filter(|it| !it.is_empty());
+        let receivers = managers.chain(webhook.map(of(Protocol::Webhook)));
         let page = match (settings.page.as_str(), config.http.listen) {
-            ("", Some(address)) => match config.http.front().tls() {
-                Some(_) => format!("https://{address}"),
-                None => format!("http://{address}"),
-            },
+            ("", Some(address)) => {
+                let scheme = if config.http.front().tls().is_some() { "https" } else { "http" };
+                format!("{scheme}://{address}")
+            }
             (page, _) => page.trim_end_matches('/').to_owned(),
         };
-        Self(Arc::new(Shared {
+        Self {
             rules: RwLock::new(Arc::new(rules)),
             receivers: receivers.collect(),
             page,
             is_persistent: config.state.dir.is_some(),
-            ..Shared::default()
-        }))
+            ..Self::default()
+        }
     }
 
     /// Returns the active rules.
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.0.rules.read())
+        Arc::clone(&self.rules.read())
     }
 
     /// Returns the names of the reports that rules watch.
     #[must_use]
     pub fn reports(&self) -> Vec<String> {
-        let rules = self.rules();
-        rules.iter().map(|it| it.entry.report.clone()).collect()
+        self.rules().iter().map(|it| it.entry.report.clone()).collect()
     }
 
     /// Replaces the rules from the next second on; unchanged rules keep their alerts.
     pub fn replace_rules(&self, rules: Rules) {
-        *self.0.rules.write() = Arc::new(rules);
+        *self.rules.write() = Arc::new(rules);
     }
 
     /// Returns the current view.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.0.view.read())
-    }
-
-    /// Returns the receivers.
-    #[must_use]
-    pub fn receivers(&self) -> &[Receiver] {
-        &self.0.receivers
-    }
-
-    /// Returns the base URL of this daemon's page.
-    #[must_use]
-    pub fn page(&self) -> &str {
-        &self.0.page
-    }
-
-    /// Returns true if silences survive a restart.
-    #[must_use]
-    pub fn persistent(&self) -> bool {
-        self.0.is_persistent
+        Arc::clone(&self.view.read())
     }
 
     /// Returns the silences in force.
     #[must_use]
     pub fn silences(&self, now: u64) -> Vec<Silence> {
-        self.0.silences.lock().at(now).cloned().collect()
+        self.silences.lock().at(now).cloned().collect()
     }
 
     /// Adds a silence; returns `None` if there are too many.
     #[must_use]
-    pub fn silence(&self, silence: Silence, now: u64) -> Option<Silence> {
-        let added = self.0.silences.lock().add(silence, now);
+    pub fn silence(&self, mut silence: Silence, now: u64) -> Option<Silence> {
+        let mut all = self.silences.lock();
         self.changed();
-        added
+        all.list.retain(|it| it.ends > now);
+        if all.list.len() >= SILENCES_MAX {
+            return None;
+        }
+        all.last_id += 1;
+        silence.id = all.last_id;
+        all.list.push(silence.clone());
+        Some(silence)
     }
 
     /// Ends a silence; returns false if no silence has this number.
     #[must_use]
     pub fn end_silence(&self, id: u64) -> bool {
-        let ended = self.0.silences.lock().end(id);
+        let mut all = self.silences.lock();
         self.changed();
-        ended
+        all.list.extract_if(.., |it| it.id == id).next().is_some()
     }
 
     /// Counts alerts by name, state and severity. `silenced` is reported as a state of its own, in
@@ -320,24 +290,25 @@ impl Alerts {
     }
 
     fn push(&self, gain: Gain) {
-        self.0.queue.lock().push(gain);
+        self.queue.lock().push(gain);
     }
 
     fn changed(&self) {
-        self.0.changed.store(true, Ordering::Relaxed);
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
     }
 
     /// Returns the link to the page of an alert's row.
-    fn link(&self, rule: &Rule, key: &RowKey) -> String {
-        let report = utf8_percent_encode(&rule.entry.report, NON_ALPHANUMERIC);
-        let Some(key) = key.as_deref().filter(|it| !it.is_empty()) else {
-            return format!("{}/reports/{report}", self.0.page);
-        };
-        let pairs = rule.keys.iter().zip(key_texts(key)).map(|(name, text)| {
-            let [name, text] = [name, text].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
-            format!("{name}={text}")
-        });
-        let pairs: Vec<String> = pairs.collect();
-        format!("{}/reports/{report}/row?{}", self.0.page, pairs.join("&"))
+    fn link(&self, rule: &Rule, key: Option<&[u8]>) -> String {
+        let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
+        let mut link = format!("{}/reports/{}", self.page, encoded(&rule.entry.report));
+        for (at, (name, text)) in rule.key_texts(key.unwrap_or_default()).enumerate() {
+            let sign = if at == 0 { "/row?" } else { "&" };
+            link += &format!("{sign}{}={}", encoded(name), encoded(text));
+        }
+        link
     }
 }

@@ -18,7 +18,8 @@ use std::collections::VecDeque;
 use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 
-use super::rule::{Conditions, Truth, secs};
+use super::rule::{Conditions, Rule, fits, secs};
+use super::state::Judgement;
 use crate::config::SloEntry;
 use crate::limits::SLO_PERIOD_SECS_MAX;
 use crate::report::definition::{Definition, Field, Filter, KeySource, Pattern};
@@ -46,14 +47,10 @@ pub struct BurnRate {
 
 /// The pairs recommended by Google's SRE Workbook.
 pub const BURNS: [BurnRate; 3] = [
-    burn("page", 3_600, 300, 144),
-    burn("page", 21_600, 1_800, 60),
-    burn("ticket", 259_200, 21_600, 10),
+    BurnRate { severity: "page", long: 3_600, short: 300, tenths: 144 },
+    BurnRate { severity: "page", long: 21_600, short: 1_800, tenths: 60 },
+    BurnRate { severity: "ticket", long: 259_200, short: 21_600, tenths: 10 },
 ];
-
-const fn burn(severity: &'static str, long: u64, short: u64, tenths: u64) -> BurnRate {
-    BurnRate { severity, long, short, tenths }
-}
 
 impl BurnRate {
     /// Returns the burn rate that both windows must exceed.
@@ -63,17 +60,12 @@ impl BurnRate {
     }
 
     /// Returns a description in words.
-    #[must_use]
-    pub fn words(&self) -> String {
+    fn words(&self) -> String {
         let (long, short) = (secs(self.long), secs(self.short));
         let times = if self.tenths == 10 { "time" } else { "times" };
         format!("{} {times} over both {long} and {short}", self.threshold())
     }
 }
-
-/// Step lengths with the windows summed at each, seconds. The last one also serves the period.
-const STEPS: [(u64, &[u64]); 4] =
-    [(1, &[300, 1_800, 3_600]), (10, &[21_600]), (60, &[259_200]), (3_600, &[])];
 
 /// Maximum memory of an objective, bytes.
 pub const BYTES_MAX: usize =
@@ -128,13 +120,22 @@ pub struct Objective {
     pub report: Definition,
     conditions: Conditions,
     /// Shortest time of a slow request, microseconds, rounded to a boundary at which hourly history
-    /// tells times apart.
-    slow_from_us: Option<u64>,
+    /// tells times apart; `None` if no time is too long.
+    pub slow_from_us: Option<u64>,
     /// True if slow requests and errors are told apart.
     pub is_exact: bool,
 }
 
 impl Objective {
+    /// Returns the objectives of these rules, each once.
+    #[must_use]
+    pub fn each(rules: &[Arc<Rule>]) -> Vec<&Arc<Self>> {
+        let mut all: Vec<_> = rules.iter().filter_map(|it| it.objective()).collect();
+        // Each has a rule for each severity.
+        all.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        all
+    }
+
     pub(super) fn new(entry: &SloEntry, report: &Definition, conditions: Conditions) -> Self {
         let of_status =
             |it: &Filter| matches!(it, Filter::Field(Field::Status, Pattern::Equals(_)));
@@ -151,8 +152,7 @@ impl Objective {
     }
 
     /// Returns true if requests counted for one are valid for the other.
-    #[must_use]
-    pub fn counts_as(&self, other: &Self) -> bool {
+    pub(super) fn counts_as(&self, other: &Self) -> bool {
         let what = |it: &Self| (it.entry.good_us, it.entry.period, it.is_exact);
         what(self) == what(other)
             && self.entry.name == other.entry.name
@@ -160,18 +160,11 @@ impl Objective {
             && self.report == other.report
     }
 
-    /// Returns the shortest time of a slow request, microseconds; `None` if no time is too long.
-    #[must_use]
-    pub const fn slow_from_us(&self) -> Option<u64> {
-        self.slow_from_us
-    }
-
     /// Returns true if the objective counts this row. `(other)` may contain any key, so only an
     /// objective without conditions counts it.
     #[must_use]
     pub fn concerns(&self, key: &[u8], is_other: bool) -> bool {
-        let fits = || super::rule::fits(&self.conditions, key);
-        self.conditions.is_empty() || !is_other && fits()
+        self.conditions.is_empty() || !is_other && fits(&self.conditions, key)
     }
 
     /// Counts a row's requests. Returns an empty count if times are needed but unknown.
@@ -195,15 +188,14 @@ impl Objective {
     }
 
     /// Returns the rate at which the budget burns, or `None` without requests.
-    #[must_use]
-    pub fn burn(&self, count: &Count) -> Option<f64> {
+    pub(super) fn burn(&self, count: &Count) -> Option<f64> {
         let budget = u128::from(count.total) * u128::from(self.entry.budget);
         let bad = u128::from(count.bad()) * WHOLE;
         (budget > 0).then(|| bad as f64 / budget as f64)
     }
 
-    /// Tests whether both windows exceed the rate.
-    fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Truth {
+    /// Tests whether both windows exceed the rate; `None` if too little is known.
+    fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Option<bool> {
         let is_covered = |count: &Count, secs: u64| count.covered_secs * 2 >= secs;
         let is_known = is_covered(long, rate.long)
             && is_covered(short, rate.short)
@@ -213,11 +205,7 @@ impl Objective {
             let most = u128::from(rate.tenths * self.entry.budget) * u128::from(count.total);
             u128::from(count.bad()) * WHOLE * 10 > most
         };
-        match is_known {
-            false => Truth::Unknown,
-            true if exceeds(long) && exceeds(short) => Truth::True,
-            true => Truth::False,
-        }
+        is_known.then(|| exceeds(long) && exceeds(short))
     }
 
     /// Returns the required share of good requests, percent.
@@ -243,8 +231,7 @@ impl Objective {
     }
 
     /// Describes the burn rates of a severity, and names those that cannot be reached.
-    #[must_use]
-    pub fn burn_words(&self, severity: &str) -> String {
+    pub(super) fn burn_words(&self, severity: &str) -> String {
         let rates = BURNS.iter().filter(|it| it.severity == severity);
         let words = rates.map(|rate| {
             let never = match u128::from(rate.tenths * self.entry.budget) >= WHOLE * 10 {
@@ -266,49 +253,44 @@ pub struct Burn {
     pub long: Option<f64>,
     /// Over the short window; `None` without requests.
     pub short: Option<f64>,
-    /// Whether both windows exceed the threshold.
-    pub truth: Truth,
+    /// Whether both windows exceed the threshold; `None` if too little is known.
+    pub holds: Option<bool>,
 }
 
 /// Counts in steps of one length, and their sums over windows.
 #[derive(Debug)]
-struct Steps {
+pub(super) struct Steps {
     secs: u64,
-    /// Length in steps of each window, and the sum of its completed steps.
+    /// Length of each window in steps, ascending, and its sum with the running step.
     windows: Vec<(usize, Count)>,
-    longest: usize,
     over: VecDeque<Count>,
     running: Count,
 }
 
 impl Steps {
     fn new(secs: u64, windows: &[u64]) -> Self {
-        let lengths = windows.iter().map(|it| it.div_ceil(secs) as usize);
-        let windows: Vec<_> = lengths.map(|it| (it, Count::default())).collect();
-        Self {
-            secs,
-            longest: windows.iter().map(|it| it.0).max().unwrap_or_default(),
-            windows,
-            over: VecDeque::new(),
-            running: Count::default(),
-        }
+        let windows = windows.iter().map(|it| (it.div_ceil(secs) as usize, Count::default()));
+        let (over, running) = (VecDeque::new(), Count::default());
+        Self { secs, windows: windows.collect(), over, running }
+    }
+
+    fn gain(&mut self, count: &Count) {
+        self.running += count;
+        self.windows.iter_mut().for_each(|it| it.1 += count);
     }
 
     fn pass(&mut self, now: u64) {
         if !now.is_multiple_of(self.secs) {
             return;
         }
-        let ended = std::mem::take(&mut self.running);
+        self.over.push_back(std::mem::take(&mut self.running));
+        let mut gone = None;
         for (length, sum) in &mut self.windows {
-            *sum += &ended;
-            if let Some(gone) = self.over.len().checked_sub(*length) {
-                *sum -= &self.over[gone];
-            }
+            gone = self.over.len().checked_sub(*length + 1);
+            gone.into_iter().for_each(|at| *sum -= &self.over[at]);
         }
-        self.over.push_back(ended);
-        if self.over.len() > self.longest {
-            self.over.pop_front();
-        }
+        // Of the longest window.
+        gone.and_then(|_| self.over.pop_front());
     }
 }
 
@@ -317,57 +299,47 @@ impl Steps {
 pub struct Budget {
     /// The objective.
     pub objective: Arc<Objective>,
-    steps: [Steps; 4],
+    /// Whether its past has been read.
+    pub has_past: bool,
+    pub(super) steps: [Steps; 4],
 }
 
 impl Budget {
     /// Creates an empty budget.
-    #[must_use]
-    pub fn new(objective: Arc<Objective>) -> Self {
-        let period = [objective.entry.period];
-        let steps = STEPS.map(|(secs, windows)| match windows {
-            [] => Steps::new(secs, &period),
-            _ => Steps::new(secs, windows),
-        });
-        Self { objective, steps }
+    pub(super) fn new(objective: Arc<Objective>) -> Self {
+        let steps = [
+            Steps::new(1, &[300, 1_800, 3_600]),
+            Steps::new(10, &[21_600]),
+            Steps::new(60, &[259_200]),
+            Steps::new(3_600, &[objective.entry.period]),
+        ];
+        Self { objective, has_past: false, steps }
     }
 
     /// Adds requests of the running second.
-    pub fn gain(&mut self, count: &Count) {
-        self.steps.iter_mut().for_each(|it| it.running += count);
+    pub(super) fn gain(&mut self, count: &Count) {
+        self.steps.iter_mut().for_each(|it| it.gain(count));
     }
 
     /// Ends a second: `now` seconds of the stream have passed.
-    pub fn pass(&mut self, now: u64) {
+    pub(super) fn pass(&mut self, now: u64) {
         self.steps.iter_mut().for_each(|it| it.pass(now));
     }
 
-    /// Returns the count of the last `secs` seconds, which must be one of the windows or the
-    /// period.
-    #[must_use]
-    pub fn window(&self, secs: u64) -> Count {
-        let found = self.steps.iter().find_map(|steps| {
-            let length = secs.div_ceil(steps.secs) as usize;
-            let window = steps.windows.iter().find(|it| it.0 == length)?;
-            let mut count = window.1;
-            count += &steps.running;
-            Some(count)
-        });
-        found.unwrap_or_default()
+    /// Returns the count of the last `secs` seconds, which must be one of the windows.
+    pub(super) fn window(&self, secs: u64) -> Count {
+        let windows = self.steps.iter().flat_map(|of| of.windows.iter().map(|it| (of.secs, it)));
+        let mut lengths = windows.map(|(step, it)| (it.0 as u64 * step, it.1));
+        lengths.find(|it| it.0 == secs).unwrap_or_default().1
     }
 
     /// Returns the count of the period.
-    #[must_use]
-    pub fn period(&self) -> Count {
-        let steps = &self.steps[3];
-        let mut count = steps.windows[0].1;
-        count += &steps.running;
-        count
+    pub(super) fn period(&self) -> Count {
+        self.steps[3].windows[0].1
     }
 
     /// Returns the burn over each pair of windows.
-    #[must_use]
-    pub fn burns(&self) -> [Burn; 3] {
+    pub(super) fn burns(&self) -> [Burn; 3] {
         BURNS.each_ref().map(|rate| {
             let [long, short] = [rate.long, rate.short].map(|secs| self.window(secs));
             let objective = &self.objective;
@@ -375,19 +347,17 @@ impl Budget {
                 rate,
                 long: objective.burn(&long),
                 short: objective.burn(&short),
-                truth: objective.holds(rate, &long, &short),
+                holds: objective.holds(rate, &long, &short),
             }
         })
     }
 
     /// Returns, for each hour of the period, the part of the period's budget left at its end.
-    #[must_use]
-    pub fn course(&self) -> Vec<Option<f64>> {
-        let all = self.period();
-        let (mut so_far, of_all) = (Count::default(), u128::from(all.total));
-        let budget = of_all * u128::from(self.objective.entry.budget);
-        let hours = self.steps[3].over.iter().chain([&self.steps[3].running]);
-        let left = hours.map(|hour| {
+    pub(super) fn course(&self) -> Vec<Option<f64>> {
+        let hours = &self.steps[3];
+        let mut so_far = Count::default();
+        let budget = u128::from(self.period().total) * u128::from(self.objective.entry.budget);
+        let left = hours.over.iter().chain([&hours.running]).map(|hour| {
             so_far += hour;
             let bad = u128::from(so_far.bad()) * WHOLE;
             (so_far.total > 0 && budget > 0).then(|| 1.0 - bad as f64 / budget as f64)
@@ -398,14 +368,11 @@ impl Budget {
 
 /// Decides whether to alert at `severity`: one pair of windows over its threshold is enough. Also
 /// returns the highest burn rate among these pairs.
-#[must_use]
-pub fn verdict(burns: &[Burn], severity: &str) -> (Truth, Option<f64>) {
-    let of_severity = || burns.iter().filter(|it| it.rate.severity == severity);
-    let rates = |truth| of_severity().filter(move |it| it.truth == truth);
-    let fastest = |truth| rates(truth).filter_map(|it| it.long).reduce(f64::max);
-    match (rates(Truth::True).next(), rates(Truth::False).next()) {
-        (Some(_), _) => (Truth::True, fastest(Truth::True)),
-        (None, Some(_)) => (Truth::False, fastest(Truth::False)),
-        (None, None) => (Truth::Unknown, None),
-    }
+pub(super) fn verdict(burns: &[Burn], severity: &str) -> Judgement {
+    let of = |holds| {
+        let alike = |it: &&Burn| it.rate.severity == severity && it.holds == Some(holds);
+        let fastest = burns.iter().filter(alike).filter_map(|it| it.long).reduce(f64::max)?;
+        Some((holds, Some(fastest)))
+    };
+    of(true).or_else(|| of(false))
 }

@@ -37,15 +37,16 @@ const PERIOD: Duration = Duration::from_millis(100);
 const RETRY_MS_MAX: u64 = 60_000;
 
 /// Protocol of a receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// Alertmanager's API, version 2.
+    #[default]
     Alertmanager,
     /// JSON by POST, in the format of Alertmanager's own webhooks.
     Webhook,
 }
 
-/// The last confirmed message about an alert.
+/// A message about an alert; the last confirmed one is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     labels: BTreeMap<String, String>,
@@ -56,13 +57,19 @@ pub struct Told {
     ended: u64,
     /// Time of the last message, unix seconds.
     at: u64,
+    /// The value then.
+    #[serde(skip)]
+    value: Option<f64>,
+    /// Reason for the end, if other than that the condition no longer holds.
+    #[serde(skip)]
+    reason: String,
 }
 
 /// Confirmed messages by the alert's labels as text.
 pub type ToldAlerts = BTreeMap<String, Told>;
 
 /// A receiver.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Receiver {
     /// Its protocol.
     pub protocol: Protocol,
@@ -82,84 +89,51 @@ pub struct Receiver {
     pub failed: AtomicU64,
 }
 
-/// A message about one alert.
-#[derive(Debug, Clone, PartialEq)]
-struct Message {
-    id: String,
-    told: Told,
-    value: Option<f64>,
-    reason: String,
-}
-
-/// Result of a POST.
-enum Outcome {
-    Taken,
-    Refused(String),
-    Failed(String),
-}
-
 impl Receiver {
     /// Creates a receiver that has confirmed nothing yet.
-    #[must_use]
-    pub fn new(protocol: Protocol, url: &str, settings: &AlertingConfig) -> Self {
+    pub(super) fn new(protocol: Protocol, url: &str, settings: &AlertingConfig) -> Self {
         Self {
             protocol,
             url: url.to_owned(),
             period: settings.period.as_secs().max(1),
             ca_file: settings.ca_file.clone(),
-            told: Mutex::default(),
-            sent: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            ..Self::default()
         }
     }
 
     /// Returns the messages to send now, ends first. Forgets confirmations that are no longer
     /// needed.
-    fn due(&self, alerts: &[Alert], now: u64) -> Vec<Message> {
+    fn due(&self, alerts: &[Alert], now: u64) -> Vec<(String, Told)> {
         let is_webhook = self.protocol == Protocol::Webhook;
         let mut told = self.told.lock();
         let (mut ends, mut begins) = (Vec::new(), Vec::new());
-        let mut wanted = BTreeMap::new();
-        for alert in alerts.iter().filter(|it| it.episode.phase != Phase::Pending) {
-            // A firing alert takes precedence over a resolved one with the same labels.
-            let place = wanted.entry(alert.id()).or_insert(alert);
-            if alert.episode.phase == Phase::Firing {
-                *place = alert;
-            }
-        }
+        let sent = alerts.iter().filter(|it| it.episode.phase != Phase::Pending);
+        // A firing alert, of which the list has the first, takes precedence over a resolved one
+        // with the same labels.
+        let wanted: BTreeMap<_, _> = sent.rev().map(|it| (it.id(), it)).collect();
         for (id, alert) in &wanted {
-            let episode = &alert.episode;
+            let (episode, is_heard) = (&alert.episode, alert.silenced_by.is_none());
+            let message = |ended| (id.clone(), alert.message(ended, now));
+            let is_late = |it: &Told| !is_webhook && it.at + self.period <= now;
             let before = told.get(id);
-            let is_same = before.is_some_and(|it| it.started == episode.started);
-            let is_open = before.is_some_and(|it| it.ended == 0);
-            let is_late = before.is_some_and(|it| it.at + self.period <= now) && !is_webhook;
-            match episode.phase {
-                Phase::Firing if is_same && is_open && is_late => {
-                    begins.push(alert.message(id, 0, now));
+            let same = before.filter(|it| it.started == episode.started);
+            match (episode.phase, same, before) {
+                (Phase::Firing, Some(it), _) if it.ended == 0 => {
+                    begins.extend(is_late(it).then(|| message(0)));
                 }
-                Phase::Firing if is_same && is_open => {}
-                Phase::Firing => {
-                    if let (true, true, Some(before)) = (is_open, is_webhook, before) {
-                        let ended = episode.before.filter(|it| it.0 == before.started);
-                        ends.push(before.ended(id, ended.map_or(episode.started, |it| it.1), ""));
-                    } else if alert.silenced_by.is_none() {
-                        begins.push(alert.message(id, 0, now));
-                    }
+                (Phase::Firing, _, Some(it)) if it.ended == 0 && is_webhook => {
+                    let ended = episode.before.filter(|before| before.0 == it.started);
+                    let ended = ended.map_or(episode.started, |before| before.1);
+                    ends.push((id.clone(), it.over(ended, now, "")));
                 }
-                _ if is_same && is_open => ends.push(alert.message(id, episode.ended, now)),
-                _ if is_same && is_late && now < episode.ended + RESOLVED_SECS => {
-                    ends.push(alert.message(id, episode.ended, now));
+                (Phase::Firing, ..) => begins.extend(is_heard.then(|| message(0))),
+                (_, Some(it), _) => {
+                    let is_again = is_late(it) && now < episode.ended + RESOLVED_SECS;
+                    ends.extend((it.ended == 0 || is_again).then(|| message(episode.ended)));
                 }
-                _ if is_same => {}
                 // The alert was over before anything was sent.
-                _ if is_webhook && alert.silenced_by.is_none() => {
-                    ends.push(alert.message(id, episode.ended, now));
-                }
-                _ if is_webhook => {
-                    let told_nothing = alert.message(id, episode.ended, now).told;
-                    told.insert(id.clone(), told_nothing);
-                }
+                (_, None, _) if is_webhook && is_heard => ends.push(message(episode.ended)),
+                (_, None, _) if is_webhook => told.extend([message(episode.ended)]),
                 _ => {}
             }
         }
@@ -169,7 +143,7 @@ impl Receiver {
             }
             if it.ended == 0 {
                 // The rule was removed, or its labels changed.
-                ends.push(it.ended(id, now, "rule"));
+                ends.push((id.clone(), it.over(now, now, "rule")));
             }
             it.ended == 0 || now < it.ended + RESOLVED_SECS
         });
@@ -178,36 +152,26 @@ impl Receiver {
         ends
     }
 
-    /// Records that the receiver confirmed these messages.
-    fn confirm(&self, messages: Vec<Message>, now: u64) {
-        let mut told = self.told.lock();
-        for Message { id, told: it, .. } in messages {
-            told.insert(id, Told { at: now, ..it });
-        }
-    }
-
     /// Acts as a receiver that accepts everything; returns the end of each alert sent, 0 for a
     /// firing one.
     #[cfg(test)]
     pub(super) fn tell(&self, alerts: &[Alert], now: u64) -> Vec<u64> {
         let messages = self.due(alerts, now);
-        let ended = messages.iter().map(|it| it.told.ended).collect();
-        self.confirm(messages, now);
+        let ended = messages.iter().map(|it| it.1.ended).collect();
+        self.told.lock().extend(messages);
         ended
     }
 
-    fn body(&self, messages: &[Message], now: u64, page: &str) -> Json {
-        let until = now + 5 * self.period;
+    /// Returns where to post messages, and the body.
+    fn request(&self, messages: &[(String, Told)], now: u64, page: &str) -> (String, Json) {
         match self.protocol {
-            Protocol::Alertmanager => messages.iter().map(|it| it.alert(until)).collect(),
-            Protocol::Webhook => webhook(messages, page),
-        }
-    }
-
-    fn endpoint(&self) -> String {
-        match self.protocol {
-            Protocol::Alertmanager => format!("{}/api/v2/alerts", self.url.trim_end_matches('/')),
-            Protocol::Webhook => self.url.clone(),
+            Protocol::Alertmanager => {
+                let until = rfc3339(now + 5 * self.period);
+                let alerts = messages.iter().map(|it| it.1.alert(&until));
+                let url = format!("{}/api/v2/alerts", self.url.trim_end_matches('/'));
+                (url, alerts.collect())
+            }
+            Protocol::Webhook => (self.url.clone(), webhook(messages, page)),
         }
     }
 
@@ -216,11 +180,7 @@ impl Receiver {
     /// # Errors
     /// A problem with the certificates to trust.
     pub fn agent(&self) -> Result<Agent, String> {
-        let settings = Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .timeout_global(Some(ANSWER_MAX));
+        let settings = roots::settings().timeout_global(Some(ANSWER_MAX));
         let trusted = ("alerting.ca_file", self.ca_file.as_deref());
         roots::agent(settings, &self.url, trusted, None)
     }
@@ -238,53 +198,52 @@ impl Receiver {
             if messages.is_empty() {
                 continue;
             }
-            let body = self.body(&messages, now, alerts.page()).to_string();
-            let (agent, url) = (agent.clone(), self.endpoint());
-            let Some(outcome) = stop
-                .unless_requested(("alert-post", Duration::ZERO), move || post(&agent, &url, body))
-            else {
+            let (url, body) = self.request(&messages, now, &alerts.page);
+            let agent = agent.clone();
+            let post = move || post(&agent, &url, &body.to_string());
+            let Some(answer) = stop.unless_requested(("alert-post", Duration::ZERO), post) else {
                 return;
             };
-            let count = messages.len() as u64;
-            match outcome.unwrap_or_else(Outcome::Failed) {
-                Outcome::Taken => {
-                    if retry_ms > 1_000 {
-                        info!(url = self.url, "The receiver accepts alerts again.");
-                    }
-                    retry_ms = 1_000;
-                    self.sent.fetch_add(count, Ordering::Relaxed);
-                    self.confirm(messages, now);
-                    alerts.changed();
-                }
-                Outcome::Refused(problem) => {
-                    warn!(url = self.url, problem, "Refused alerts; they are not repeated.");
-                    self.refused.fetch_add(count, Ordering::Relaxed);
-                    self.confirm(messages, now);
-                    alerts.changed();
-                }
-                Outcome::Failed(problem) => {
+            let counter = match answer.flatten() {
+                Err(problem) => {
                     if retry_ms == 1_000 {
                         warn!(url = self.url, problem, "Cannot send alerts; trying again.");
                     }
                     self.failed.fetch_add(1, Ordering::Relaxed);
                     not_before = clock.mono_ms() + retry_ms;
                     retry_ms = (retry_ms * 2).min(RETRY_MS_MAX);
+                    continue;
                 }
-            }
+                Ok(Some(problem)) => {
+                    warn!(url = self.url, problem, "Refused alerts; they are not repeated.");
+                    &self.refused
+                }
+                Ok(None) => {
+                    if retry_ms > 1_000 {
+                        info!(url = self.url, "The receiver accepts alerts again.");
+                    }
+                    retry_ms = 1_000;
+                    &self.sent
+                }
+            };
+            counter.fetch_add(messages.len() as u64, Ordering::Relaxed);
+            self.told.lock().extend(messages);
+            alerts.changed();
         }
     }
 }
 
-/// Posts a body and waits for the answer.
-fn post(agent: &Agent, url: &str, body: String) -> Outcome {
+/// Posts a body and waits for the answer. Returns why it was refused for good, if it was.
+///
+/// # Errors
+/// Why it has to be sent again.
+fn post(agent: &Agent, url: &str, body: &str) -> Result<Option<String>, String> {
     let sent = agent.post(url).header("content-type", "application/json").send(body);
-    match sent {
-        Err(error) => Outcome::Failed(roots::problem(&error)),
-        Ok(answer) => match answer.status().as_u16() {
-            200..=299 => Outcome::Taken,
-            code @ (429 | 500..=599) => Outcome::Failed(format!("it answered {code}")),
-            code => Outcome::Refused(format!("it answered {code}")),
-        },
+    let answer = sent.map_err(|error| roots::problem(&error))?;
+    match answer.status().as_u16() {
+        200..=299 => Ok(None),
+        code @ (429 | 500..=599) => Err(format!("it answered {code}")),
+        code => Ok(Some(format!("it answered {code}"))),
     }
 }
 
@@ -294,17 +253,14 @@ impl Alert {
         json!(self.labels).to_string()
     }
 
-    fn message(&self, id: &str, ended: u64, now: u64) -> Message {
-        Message {
-            id: id.to_owned(),
-            told: Told {
-                labels: self.labels.clone(),
-                annotations: self.annotations(),
-                link: self.link.clone(),
-                started: self.episode.started,
-                ended,
-                at: now,
-            },
+    fn message(&self, ended: u64, at: u64) -> Told {
+        Told {
+            labels: self.labels.clone(),
+            annotations: self.annotations(),
+            link: self.link.clone(),
+            started: self.episode.started,
+            ended,
+            at,
             value: self.episode.value,
             reason: self.episode.reason.clone(),
         }
@@ -312,55 +268,43 @@ impl Alert {
 }
 
 impl Told {
-    fn ended(&self, id: &str, ended: u64, reason: &str) -> Message {
-        Message {
-            id: id.to_owned(),
-            told: Self { ended: ended.max(self.started), ..self.clone() },
-            value: None,
-            reason: reason.to_owned(),
-        }
+    /// Returns the message that this alert is over.
+    fn over(&self, ended: u64, at: u64, reason: &str) -> Self {
+        let ended = ended.max(self.started);
+        Self { ended, at, value: None, reason: reason.to_owned(), ..self.clone() }
     }
-}
 
-impl Message {
-    fn alert(&self, until: u64) -> Json {
-        let Told { labels, annotations, link, started, ended, .. } = &self.told;
+    /// Returns it as Alertmanager takes it; a firing alert ends at `until`.
+    fn alert(&self, until: &str) -> Json {
         json!({
-            "labels": labels,
-            "annotations": annotations,
-            "startsAt": rfc3339(*started),
-            "endsAt": rfc3339(if *ended > 0 { *ended } else { until }),
-            "generatorURL": link,
+            "labels": self.labels,
+            "annotations": self.annotations,
+            "startsAt": rfc3339(self.started),
+            "endsAt": if self.ended > 0 { rfc3339(self.ended) } else { until.to_owned() },
+            "generatorURL": self.link,
         })
     }
 }
 
-fn webhook(messages: &[Message], page: &str) -> Json {
-    let status = |ended: u64| if ended > 0 { "resolved" } else { "firing" };
-    let is_firing = messages.iter().any(|it| it.told.ended == 0);
-    let alerts = messages.iter().map(|it| {
-        let mut alert = it.alert(0);
-        alert["status"] = status(it.told.ended).into();
-        if it.told.ended == 0 {
-            alert["endsAt"] = "0001-01-01T00:00:00Z".into();
-        }
-        alert["fingerprint"] = format!("{:08x}", crc32fast::hash(it.id.as_bytes())).into();
-        alert["value"] = it.value.into();
-        alert["state_reason"] = it.reason.clone().into();
+fn webhook(messages: &[(String, Told)], page: &str) -> Json {
+    let status = |is_firing| if is_firing { "firing" } else { "resolved" };
+    let alerts = messages.iter().map(|(id, told)| {
+        let mut alert = told.alert("0001-01-01T00:00:00Z");
+        alert["status"] = status(told.ended == 0).into();
+        alert["fingerprint"] = format!("{:08x}", crc32fast::hash(id.as_bytes())).into();
+        alert["value"] = told.value.into();
+        alert["state_reason"] = told.reason.clone().into();
         alert
     });
     let common = |of: fn(&Told) -> &BTreeMap<String, String>| {
-        let mut common = messages.first().map(|it| of(&it.told).clone());
-        for message in messages {
-            let here = of(&message.told);
-            let shared = common.iter_mut();
-            shared.for_each(|it| it.retain(|name, text| here.get(name) == Some(text)));
-        }
-        common.unwrap_or_default()
+        let mut all = messages.iter().map(|it| of(&it.1));
+        let mut common = all.next().cloned().unwrap_or_default();
+        all.for_each(|it| common.retain(|name, text| it.get(name) == Some(text)));
+        common
     };
     json!({
         "receiver": "pinbad",
-        "status": status(u64::from(!is_firing)),
+        "status": status(messages.iter().any(|it| it.1.ended == 0)),
         "alerts": alerts.collect::<Vec<_>>(),
         "groupLabels": {},
         "commonLabels": common(|it| &it.labels),

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 pub(super) use self::words::secs;
 pub use self::words::shown;
-use super::expression::Expression;
+use super::expression::{Expression, percent};
 use super::objective::{BURNS, Objective};
-use crate::config::{AlertEntry, Config, Entry, SloEntry};
+use super::state::Judgement;
+use crate::config::{AlertEntry, Config, Entry, SloEntry, suggest};
 use crate::report::definition::{Defaults, Definition, Level, Pattern};
 use crate::report::histogram::Histogram;
 use crate::report::reading::{Extremes, Reading};
@@ -30,14 +31,10 @@ pub struct Rule {
     pub entry: AlertEntry,
     /// Definition of the report, to check that a watched one is the same.
     pub report: Definition,
-    /// The same definition with all columns that the condition names.
-    definition: Definition,
     /// Names of the report's keys.
     pub keys: Vec<String>,
-    labels: Vec<String>,
     conditions: Conditions,
     condition: Condition,
-    has_quantiles: bool,
     /// Fewest requests that are judged.
     pub min_requests: u64,
     /// Evaluation interval, seconds.
@@ -48,7 +45,7 @@ pub struct Rule {
 #[derive(Debug)]
 enum Condition {
     /// A comparison over a row's gain holds.
-    Holds(Expression),
+    Holds(Box<Expression>),
     /// No requests arrived.
     Absent,
     /// The budget of an objective burns too fast.
@@ -57,27 +54,21 @@ enum Condition {
 
 /// An invalid entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {list}.{key}: {problem}")]
+#[error("{place}: {problem}")]
 pub struct RuleError {
+    /// Location of the entry, list and key.
     place: String,
-    list: &'static str,
-    /// The number of the entry in its list.
-    index: usize,
-    key: &'static str,
+    /// The number of the entry in its list, and key.
+    place_in_list: String,
     problem: String,
 }
 
 impl RuleError {
-    fn of(list: &'static str, index: usize, entry: &Entry, (key, problem): Wrong) -> Self {
-        Self { place: entry.location_of(key).to_string(), list, index, key, problem }
-    }
-
     /// The error with the number of its entry in place of a location, for lists that came without a
     /// file.
     #[must_use]
     pub fn in_list(&self) -> String {
-        let Self { list, index, key, problem, .. } = self;
-        format!("{}: {problem}", place_in_list(list, *index, key))
+        format!("{}: {}", self.place_in_list, self.problem)
     }
 }
 
@@ -92,19 +83,8 @@ type Wrong = (&'static str, String);
 /// Conditions on keys, with the position of each key.
 pub(super) type Conditions = Vec<(usize, Pattern)>;
 
-/// Result of a condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Truth {
-    /// It holds.
-    True,
-    /// It does not hold.
-    False,
-    /// Too little is known to decide.
-    Unknown,
-}
-
 /// Gain of a row in a window.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct WindowRow<'a> {
     /// Its key.
     pub key: &'a [u8],
@@ -141,16 +121,21 @@ impl Rule {
         defaults: &Defaults,
     ) -> Result<Vec<Arc<Self>>, Vec<RuleError>> {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        let error = |list, index, entry: &Entry, (key, problem): Wrong| RuleError {
+            place: format!("{}: {list}.{key}", entry.location_of(key)),
+            place_in_list: place_in_list(list, index, key),
+            problem,
+        };
         for (index, entry) in config.alerts.iter().enumerate() {
             match Self::new(entry, reports, defaults) {
                 Ok(rule) => rules.push(Arc::new(rule)),
-                Err(wrong) => errors.push(RuleError::of("alert", index, &entry.entry, wrong)),
+                Err(wrong) => errors.push(error("alert", index, &entry.entry, wrong)),
             }
         }
         for (index, entry) in config.slos.iter().enumerate() {
             match Self::of_objective(entry, reports) {
                 Ok(both) => rules.extend(both.map(Arc::new)),
-                Err(wrong) => errors.push(RuleError::of("slo", index, &entry.entry, wrong)),
+                Err(wrong) => errors.push(error("slo", index, &entry.entry, wrong)),
             }
         }
         match errors.is_empty() {
@@ -189,12 +174,9 @@ impl Rule {
             Self {
                 entry,
                 report: report.clone(),
-                definition: report.clone(),
                 keys: Vec::new(),
-                labels: Vec::new(),
                 conditions: Vec::new(),
                 condition: Condition::Burns(Arc::clone(&objective)),
-                has_quantiles: false,
                 min_requests: slo.min_requests,
                 step: 1,
             }
@@ -220,36 +202,28 @@ impl Rule {
             );
             return Err(("window", problem));
         }
-        let mut definition = report.clone();
-        let (mut condition, mut wanted, mut needed) = (Condition::Absent, Vec::new(), 0);
+        let (mut condition, mut least) = (Condition::Absent, MIN_REQUESTS);
         if let Some(text) = &entry.when {
-            let read = Expression::parse(text, report, defaults);
-            let (when, with_columns) =
-                read.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
-            let for_rank = |percent: f64| (500.0 / (100.0 - percent).max(1e-3)).round() as u64;
-            let ranks = when.percentiles().into_iter();
-            needed = ranks.map(for_rank).max().unwrap_or_default();
-            when.each_column(&mut |at, _| wanted.push(at));
-            condition = Condition::Holds(when);
-            definition = with_columns;
+            let when = Expression::parse(text, report, defaults);
+            let when = when.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
+            for percent in when.columns().iter().filter_map(|it| percent(it.1)) {
+                least = least.max((500.0 / (100.0 - percent).max(1e-3)).round() as u64);
+            }
+            condition = Condition::Holds(Box::new(when));
         }
         Ok(Self {
             entry: entry.clone(),
-            labels: keys.iter().map(|key| label(key, entry)).collect(),
+            report: report.clone(),
             keys,
             conditions,
-            has_quantiles: definition.layout.want(wanted).quantiles,
-            report: report.clone(),
-            definition,
             condition,
-            min_requests: entry.min_requests.unwrap_or(needed.max(MIN_REQUESTS)),
+            min_requests: entry.min_requests.unwrap_or(least),
             step,
         })
     }
 
     /// Returns the rule's identity; while a new configuration keeps it, alerts are kept too.
-    #[must_use]
-    pub fn identity(&self) -> String {
+    pub(super) fn identity(&self) -> String {
         let AlertEntry { report, conditions, when, window, .. } = &self.entry;
         match self.objective() {
             None => format!("{report} {conditions:?} {when:?} {window}"),
@@ -261,9 +235,13 @@ impl Rule {
         }
     }
 
+    /// Returns true for a rule with this name and [identity](Self::identity).
+    pub(super) fn is_like(&self, name: &str, identity: &str) -> bool {
+        self.entry.name == name && self.identity() == identity
+    }
+
     /// Returns true for a rule of absence.
-    #[must_use]
-    pub fn is_of_absence(&self) -> bool {
+    pub(super) fn is_of_absence(&self) -> bool {
         matches!(self.condition, Condition::Absent)
     }
 
@@ -276,11 +254,14 @@ impl Rule {
         }
     }
 
-    fn when(&self) -> Option<&Expression> {
-        match &self.condition {
-            Condition::Holds(when) => Some(when),
-            _ => None,
-        }
+    /// Returns true if it watches the budget of this objective.
+    pub(super) fn is_of(&self, objective: &Arc<Objective>) -> bool {
+        self.objective().is_some_and(|it| Arc::ptr_eq(it, objective))
+    }
+
+    /// Returns the texts of a row's key, paired with the names of the report's keys.
+    pub fn key_texts<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.keys.iter().map(String::as_str).zip(key_texts(key))
     }
 
     /// Returns true if the rule judges the row of this key.
@@ -303,86 +284,71 @@ impl Rule {
     }
 
     /// Returns true if judging a row with so many requests needs its histogram.
-    #[must_use]
-    pub fn wants_histogram(&self, totals: &Totals) -> bool {
-        self.has_quantiles && totals.requests >= self.min_requests
+    pub(super) fn wants_histogram(&self, totals: &Totals) -> bool {
+        let has_quantiles = matches!(&self.condition, Condition::Holds(when) if when.has_quantiles);
+        has_quantiles && totals.requests >= self.min_requests
     }
 
-    /// Judges rows: returns the result for each and the value of the left side.
-    #[must_use]
-    pub fn judge(&self, window: &Window, rows: &[WindowRow<'_>]) -> Vec<(Truth, Option<f64>)> {
-        let covered = self.is_covered(window);
-        let Some(when) = self.when().filter(|_| covered) else {
-            // Requests arrived.
-            let truth = if covered { Truth::False } else { Truth::Unknown };
-            return vec![(truth, None); rows.len()];
+    /// Judges rows, and returns the judgement for each key.
+    pub(super) fn judge<'a>(
+        &self,
+        window: &Window,
+        rows: &[WindowRow<'a>],
+    ) -> Vec<(&'a [u8], Judgement)> {
+        let Condition::Holds(when) = &self.condition else {
+            let judgement = self.judge_present(window);
+            return rows.iter().map(|row| (row.key, judgement)).collect();
         };
         let sums = rows.iter().map(|row| (row.key, false, row.totals, row.extremes));
-        let mut reading = Reading::of_rows(&self.definition, sums);
+        let definition = &when.definition;
+        let mut reading = Reading::of_rows(definition, sums);
         reading.covered_secs = window.covered_secs.max(1);
         reading.window_secs = reading.covered_secs as f64;
         reading.grand = window.grand;
+        let is_covered = self.is_covered(window);
         let judged = rows.iter().enumerate().map(|(at, row)| {
-            if row.is_partial || row.totals.requests < self.min_requests {
-                return (Truth::Unknown, None);
+            if !is_covered || row.is_partial || row.totals.requests < self.min_requests {
+                return (row.key, None);
             }
             if let Some(histogram) = &row.histogram {
-                let ends = |bucket| self.definition.buckets.ends(bucket);
-                reading.know(at, &self.definition, histogram, |secs| secs, ends);
+                let ends = |bucket| definition.buckets.ends(bucket);
+                reading.know(at, definition, histogram, |secs| secs, ends);
             }
-            let column = |column| self.definition.layout.value(&reading, at, column).number();
-            match when.holds(&column) {
-                Some((true, value)) => (Truth::True, Some(value)),
-                Some((false, value)) => (Truth::False, Some(value)),
-                None => (Truth::Unknown, None),
-            }
+            let column = |column| definition.layout.value(&reading, at, column).number();
+            (row.key, when.holds(&column).map(|(holds, value)| (holds, Some(value))))
         });
         judged.collect()
     }
 
     /// Judges a row that has no gain in the window.
-    #[must_use]
-    pub fn judge_missing(&self, window: &Window, key: &[u8]) -> (Truth, Option<f64>) {
+    pub(super) fn judge_missing(&self, window: &Window, key: &[u8]) -> Judgement {
         if window.has_other || !self.is_covered(window) {
-            return (Truth::Unknown, None);
+            return None;
         }
         if self.is_of_absence() {
-            return (Truth::True, None);
+            return Some((true, None));
         }
-        let nothing = WindowRow {
-            key,
-            totals: Totals::ZERO,
-            extremes: Extremes::NOTHING,
-            histogram: None,
-            is_partial: false,
-        };
-        self.judge(window, &[nothing])[0]
+        self.judge(window, &[WindowRow { key, ..WindowRow::default() }])[0].1
     }
 
-    /// Judges the rows without an alert of their own when the condition holds for none of them.
-    #[must_use]
-    pub fn of_the_rest(&self, window: &Window) -> Truth {
-        match self.is_covered(window) {
-            true => Truth::False,
-            false => Truth::Unknown,
-        }
+    /// Judges that the condition does not hold: a row of a rule of absence from which requests
+    /// arrived, or the rows without an alert of their own.
+    pub(super) fn judge_present(&self, window: &Window) -> Judgement {
+        self.is_covered(window).then_some((false, None))
     }
 }
 
 /// Finds a report by name whose rows can be judged.
 fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a Definition, Wrong> {
     let mut all = reports.iter().map(|it| &it.0);
-    let report = all.find(|it| it.name == name);
-    let report = report.filter(|it| !it.layout.is_histogram_view());
+    let report = all.find(|it| it.name == name && !it.layout.is_histogram_view());
     report.ok_or_else(|| {
         let known: Vec<&str> = reports.iter().map(|it| it.0.name.as_str()).collect();
-        let near = crate::config::suggest::meant(name, known.iter().copied());
-        let hint = near.map_or_else(
-            || format!("accepted: {}", known.join(", ")),
-            |near| format!("did you mean {near:?}?"),
-        );
-        let problem = format!("there is no report called {name:?}; {hint}");
-        ("report", problem)
+        let mut hint = suggest::question(name, known.iter().copied());
+        if hint.is_empty() {
+            hint = format!("; accepted: {}", known.join(", "));
+        }
+        ("report", format!("there is no report called {name:?}{hint}"))
     })
 }
 
@@ -390,8 +356,8 @@ fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a De
 fn conditions(texts: &[String], report: &Definition) -> Result<(Vec<String>, Conditions), Wrong> {
     let keys = key_names(report);
     let read = texts.iter().map(|text| condition(text, &keys));
-    let read: Result<_, _> = read.collect();
-    Ok((keys, read.map_err(|problem| ("where", problem))?))
+    let read = read.collect::<Result<_, _>>().map_err(|problem| ("where", problem))?;
+    Ok((keys, read))
 }
 
 /// Returns true if a key meets all conditions.
@@ -408,17 +374,10 @@ fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
         [] => "none: this report has one row".to_owned(),
         _ => format!("KEY=text, KEY!=text or KEY=prefix*, where KEY is {}", keys.join(", ")),
     };
-    let (key, value) = text
-        .split_once('=')
+    let (key, pattern) = Pattern::of_condition(text)
         .ok_or_else(|| format!("{text:?} is not a condition; accepted: {}", accepted()))?;
-    let (key, pattern) = match (key.strip_suffix('!'), value.strip_suffix('*')) {
-        (Some(key), None) => (key, Pattern::Differs(value.to_owned())),
-        (Some(_), Some(_)) => {
-            return Err(format!("{text:?}: != takes no prefix; accepted: {}", accepted()));
-        }
-        (None, None) => (key, Pattern::Equals(value.to_owned())),
-        (None, Some(prefix)) => (key, Pattern::StartsWith(prefix.to_owned())),
-    };
+    let pattern =
+        pattern.ok_or_else(|| format!("{text:?}: != takes no prefix; accepted: {}", accepted()))?;
     let at = keys.iter().position(|it| it == key.trim());
     let at = at.ok_or_else(|| format!("there is no key {key:?}; accepted: {}", accepted()))?;
     Ok((at, pattern))

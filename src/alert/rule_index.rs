@@ -7,6 +7,8 @@
 //!
 //! Used by the series thread ([`intake`](super::intake)) and by the windows. Pure.
 
+use std::sync::Arc;
+
 use ahash::RandomState;
 use hashbrown::HashMap;
 
@@ -15,9 +17,10 @@ use crate::report::row_key::key_texts;
 
 type ByText = HashMap<String, Vec<u32>, RandomState>;
 
-/// Numbers of rules, by what they ask for.
+/// Rules, and their numbers by what they ask for.
 #[derive(Debug, Default)]
 pub(super) struct RuleIndex {
+    rules: Vec<Arc<Rule>>,
     /// Rules that ask for a text or its beginning: by position of the key and length of the text,
     /// then by text.
     by_text: HashMap<(usize, usize), ByText, RandomState>,
@@ -26,8 +29,8 @@ pub(super) struct RuleIndex {
 }
 
 impl RuleIndex {
-    /// Adds a rule by this number.
-    pub(super) fn add(&mut self, number: u32, rule: &Rule) {
+    /// Adds a rule under the next number.
+    pub(super) fn add(&mut self, rule: &Arc<Rule>) {
         let numbers = match rule.wanted_text() {
             Some((at, text)) => {
                 let of_length = self.by_text.entry((at, text.len())).or_default();
@@ -35,15 +38,22 @@ impl RuleIndex {
             }
             None => &mut self.others,
         };
-        numbers.push(number);
+        numbers.push(self.rules.len() as u32);
+        self.rules.push(Arc::clone(rule));
     }
 
-    /// Returns the rules that may select the row with this key; those left out do not.
-    pub(super) fn possible(&self, key: &[u8]) -> impl Iterator<Item = u32> {
-        let found = self.by_text.iter().filter_map(|((at, len), texts)| {
+    /// Returns whether there is no rule.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Returns the numbers of the rules that select the row with this key.
+    pub(super) fn selecting(&self, key: &[u8]) -> impl Iterator<Item = u32> {
+        let possible = self.by_text.iter().filter_map(|((at, len), texts)| {
             let text = key_texts(key).nth(*at).unwrap_or_default();
             texts.get(text.get(..*len)?)
         });
-        self.others.iter().chain(found.flatten()).copied()
+        let possible = self.others.iter().chain(possible.flatten()).copied();
+        possible.filter(|number| self.rules[*number as usize].concerns(key))
     }
 }

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::SILENCES_MAX;
-
 /// A silence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
@@ -43,30 +41,11 @@ impl Silence {
 /// All silences.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Silences {
-    last_id: u64,
-    list: Vec<Silence>,
+    pub(super) last_id: u64,
+    pub(super) list: Vec<Silence>,
 }
 
 impl Silences {
-    /// Adds a silence under a new number; returns `None` if there are too many.
-    pub fn add(&mut self, mut silence: Silence, now: u64) -> Option<Silence> {
-        self.list.retain(|it| it.ends > now);
-        if self.list.len() >= SILENCES_MAX {
-            return None;
-        }
-        self.last_id += 1;
-        silence.id = self.last_id;
-        self.list.push(silence.clone());
-        Some(silence)
-    }
-
-    /// Ends a silence; returns false if no silence has this number.
-    pub fn end(&mut self, id: u64) -> bool {
-        let before = self.list.len();
-        self.list.retain(|it| it.id != id);
-        self.list.len() < before
-    }
-
     /// Returns the silences in force at a moment.
     pub fn at(&self, now: u64) -> impl Iterator<Item = &Silence> {
         let holds = move |it: &&Silence| it.starts <= now && now < it.ends;
@@ -74,8 +53,7 @@ impl Silences {
     }
 
     /// Returns the number of a silence in force that matches these labels.
-    #[must_use]
-    pub fn of(&self, labels: &BTreeMap<String, String>, now: u64) -> Option<u64> {
+    pub(super) fn of(&self, labels: &BTreeMap<String, String>, now: u64) -> Option<u64> {
         self.at(now).find(|it| it.fits(labels)).map(|it| it.id)
     }
 }

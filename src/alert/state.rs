@@ -12,11 +12,12 @@
 //! tests call it. Time is the time that passed in the stream of seconds; the wall clock is only
 //! recorded. Bounded by [`ALERT_ROWS_MAX`] rows per rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Rule, Truth, Window};
+use super::rule::{Rule, Window};
 use crate::limits::{ALERT_KNOWN_ROWS_MAX, ALERT_ROWS_MAX};
 
 /// Time for which a resolved alert is remembered, seconds.
@@ -27,14 +28,15 @@ const NO_DATA_SECS: u64 = 10 * 60;
 /// A row's key, or `None` for all rows without an alert of their own.
 pub type RowKey = Option<Box<[u8]>>;
 
-/// State of an alert.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// State of an alert, in the order in which alerts are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// The condition holds, but not yet for long enough.
-    Pending,
     /// The condition has held for long enough.
     Firing,
+    /// The condition holds, but not yet for long enough.
+    #[default]
+    Pending,
     /// The alert is over.
     Resolved,
 }
@@ -52,7 +54,7 @@ impl Phase {
 }
 
 /// The alert of one row, from the first time its condition holds until it is forgotten.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
     /// Its state.
     pub phase: Phase,
@@ -77,20 +79,24 @@ pub struct Episode {
     pub before: Option<(u64, u64)>,
 }
 
-/// The alerts of a rule.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A rule and its alerts.
+#[derive(Debug)]
 pub struct RuleState {
-    /// By row.
-    pub episodes: BTreeMap<RowKey, Episode>,
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// Its alerts by row.
+    pub episodes: BTreeMap<Box<[u8]>, Episode>,
+    /// The alert that all rows without one of their own share.
+    pub shared: Option<Episode>,
     /// Rows whose condition holds but that have no alert of their own.
     pub more: usize,
     /// Rows seen so far, for a rule of absence.
-    pub known: BTreeMap<Box<[u8]>, ()>,
+    pub known: BTreeSet<Box<[u8]>>,
 }
 
 /// The time of an evaluation.
 #[derive(Debug, Clone, Copy)]
-pub struct Evaluation {
+pub struct Moment {
     /// Wall clock, unix seconds.
     pub unix: u64,
     /// Seconds since the previous evaluation.
@@ -98,93 +104,110 @@ pub struct Evaluation {
 }
 
 /// A change of an alert's state.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Event {
-    /// The row.
-    pub key: RowKey,
+#[derive(Debug)]
+pub struct Event<'a> {
+    /// The row; `None` for the rows without an alert of their own.
+    pub key: Option<&'a [u8]>,
     /// Time, unix seconds.
     pub unix: u64,
-    /// The new state; `None` if the alert was dropped or forgotten.
-    pub phase: Option<Phase>,
-    /// The value then.
-    pub value: Option<f64>,
-    /// Reason for the end, if other than that the condition no longer holds.
-    pub reason: String,
+    /// The alert as it is now; `None` if it was dropped or forgotten.
+    pub episode: Option<&'a Episode>,
 }
 
-/// A row, its result and the value of the condition's left side.
-pub type Judged<'a> = (&'a [u8], Truth, Option<f64>);
+impl Event<'_> {
+    /// Returns the new state; `None` if the alert was dropped or forgotten.
+    #[must_use]
+    pub fn phase(&self) -> Option<Phase> {
+        self.episode.map(|it| it.phase)
+    }
+}
+
+/// Whether a condition holds, and the value of its left side; `None` if too little is known.
+pub type Judgement = Option<(bool, Option<f64>)>;
+
+fn is_true(judgement: Judgement) -> bool {
+    judgement.is_some_and(|it| it.0)
+}
 
 impl RuleState {
-    /// Applies the judgements of a window: `rows` has all rows whose condition holds and all others
-    /// that have an alert. For a rule of absence it has all rows of the window.
+    /// Creates the state of a rule without alerts.
+    pub(super) fn new(rule: Arc<Rule>) -> Self {
+        Self { rule, episodes: BTreeMap::new(), shared: None, more: 0, known: BTreeSet::new() }
+    }
+
+    /// Returns the alerts, each with the row's key.
+    pub fn alerts(&self) -> impl Iterator<Item = (Option<&[u8]>, &Episode)> {
+        let own = self.episodes.iter().map(|(key, episode)| (Some(&**key), episode));
+        self.shared.iter().map(|episode| (None, episode)).chain(own)
+    }
+
+    /// Applies the judgements of a window: `rows` has at least all rows whose condition holds and
+    /// those that have an alert. For a rule of absence it has all rows of the window.
     pub fn evaluate(
         &mut self,
-        rule: &Rule,
-        now: Evaluation,
+        now: Moment,
         window: &Window,
-        rows: &[Judged<'_>],
-        events: &mut Vec<Event>,
+        rows: &[(&[u8], Judgement)],
+        each: &mut impl FnMut(&Rule, &Event<'_>),
     ) {
-        let mut found: BTreeMap<&[u8], (Truth, Option<f64>)> = BTreeMap::new();
-        for (key, truth, value) in rows {
-            found.insert(key, (*truth, *value));
+        let is_of_absence = self.rule.is_of_absence();
+        let mut found = BTreeMap::new();
+        for &(key, judgement) in rows {
+            let has_alert = || self.episodes.contains_key(key);
+            if is_of_absence || is_true(judgement) || has_alert() {
+                found.insert(key, judgement);
+            }
             let has_room = self.known.len() < ALERT_KNOWN_ROWS_MAX;
-            if rule.is_of_absence() && has_room && !self.known.contains_key(*key) {
-                self.known.insert((*key).into(), ());
+            if is_of_absence && has_room && !self.known.contains(key) {
+                self.known.insert(key.into());
             }
         }
-        let known = self.known.keys();
-        let absent = known.filter(|key| !found.contains_key(&***key));
-        let absent: Vec<Box<[u8]>> = absent.cloned().collect();
-        for key in &absent {
-            let (truth, value) = rule.judge_missing(window, key);
-            found.insert(key, (truth, value));
+        let expected: Vec<_> = self.known.iter().chain(self.episodes.keys()).cloned().collect();
+        for key in &expected {
+            found.entry(key).or_insert_with(|| self.rule.judge_missing(window, key));
         }
-        let keys: Vec<RowKey> = self.episodes.keys().cloned().collect();
-        for key in keys {
-            let Some(row) = key.as_deref() else { continue };
-            let missing = || rule.judge_missing(window, row);
-            let (truth, value) = found.remove(row).unwrap_or_else(missing);
-            self.step(rule, now, key, truth, value, events);
+        let (old, new): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|it| self.episodes.contains_key(it.0));
+        for (key, judgement) in old {
+            self.step(now, Some(key), judgement, each);
         }
-        let is_own = |it: &(&RowKey, &Episode)| it.0.is_some() && it.1.phase != Phase::Resolved;
-        let mut own = self.episodes.iter().filter(is_own).count();
-        self.more = 0;
-        for (key, (_, value)) in found.into_iter().filter(|it| it.1.0 == Truth::True) {
-            if own < ALERT_ROWS_MAX {
-                own += 1;
-                self.make_room();
-                self.step(rule, now, Some(key.into()), Truth::True, value, events);
-            } else {
-                self.more += 1;
-            }
+        let own = self.episodes.values().filter(|it| it.phase != Phase::Resolved).count();
+        let mut new = new.into_iter().filter(|it| is_true(it.1));
+        for (key, judgement) in new.by_ref().take(ALERT_ROWS_MAX.saturating_sub(own)) {
+            self.make_room();
+            self.step(now, Some(key), judgement, each);
         }
-        let (truth, value) = match self.more {
-            0 => (rule.of_the_rest(window), None),
-            more => (Truth::True, Some(more as f64)),
+        self.more = new.count();
+        let of_more = match self.more {
+            0 => self.rule.judge_present(window),
+            more => Some((true, Some(more as f64))),
         };
-        self.step(rule, now, None, truth, value, events);
+        self.step(now, None, of_more, each);
     }
 
     /// Ends all alerts of a rule that was removed.
     pub fn end(&mut self, unix: u64) {
         self.known.clear();
-        self.episodes.retain(|_, it| it.phase != Phase::Pending);
-        for episode in self.episodes.values_mut() {
-            if episode.phase == Phase::Firing {
-                episode.resolve(unix, "rule");
+        self.retain(|it| {
+            if it.phase == Phase::Firing {
+                it.resolve(unix, "rule");
             }
-        }
+            it.phase != Phase::Pending
+        });
     }
 
     /// Advances the clocks of a removed rule's alerts; returns whether any are left.
     pub fn fade(&mut self, passed: u64) -> bool {
-        self.episodes.retain(|_, it| {
+        self.retain(|it| {
             it.clock += passed;
             it.clock < RESOLVED_SECS
         });
-        !self.episodes.is_empty()
+        self.alerts().next().is_some()
+    }
+
+    fn retain(&mut self, stays: impl Fn(&mut Episode) -> bool) {
+        self.shared.take_if(|it| !stays(it));
+        self.episodes.retain(|_, it| stays(it));
     }
 
     /// Removes the longest resolved alert when there are too many.
@@ -196,55 +219,44 @@ impl RuleState {
         }
     }
 
+    /// Advances the alert of a row, and passes on a change of its state.
     fn step(
         &mut self,
-        rule: &Rule,
-        now: Evaluation,
-        key: RowKey,
-        truth: Truth,
-        value: Option<f64>,
-        events: &mut Vec<Event>,
+        now: Moment,
+        key: Option<&[u8]>,
+        judgement: Judgement,
+        each: &mut impl FnMut(&Rule, &Event<'_>),
     ) {
-        let before = self.episodes.get(&key).map(|it| it.phase);
-        let episode = match self.episodes.remove(&key) {
-            None if truth != Truth::True => return,
-            None => Some(Episode::begin(rule, now, value, None)),
-            Some(episode) => episode.step(rule, now, truth, value),
+        let before = match key {
+            Some(key) => self.episodes.remove(key),
+            None => self.shared.take(),
         };
-        let after = episode.as_ref().map(|it| it.phase);
+        let phase = before.as_ref().map(|it| it.phase);
+        let episode = match (before, judgement) {
+            (Some(episode), _) => episode.step(&self.rule, now, judgement),
+            (None, Some((true, value))) => Some(Episode::begin(&self.rule, now, value, None)),
+            (None, _) => None,
+        };
+        let event = Event { key, unix: now.unix, episode: episode.as_ref() };
         // An episode that directly follows another is an event too.
-        let is_new =
-            episode.as_ref().is_some_and(|it| it.since == now.unix && truth == Truth::True);
-        if after != before || is_new && before == Some(Phase::Resolved) {
-            events.push(Event {
-                key: key.clone(),
-                unix: now.unix,
-                phase: after,
-                value: episode.as_ref().and_then(|it| it.value),
-                reason: episode.as_ref().map_or_else(String::new, |it| it.reason.clone()),
-            });
+        let is_new = event.episode.is_some_and(|it| it.since == now.unix && is_true(judgement));
+        if event.phase() != phase || is_new && phase == Some(Phase::Resolved) {
+            each(&self.rule, &event);
         }
-        if let Some(episode) = episode {
-            self.episodes.insert(key, episode);
+        match key {
+            Some(key) => self.episodes.extend(episode.map(|it| (key.into(), it))),
+            None => self.shared = episode,
         }
     }
 }
 
 impl Episode {
-    fn begin(rule: &Rule, now: Evaluation, value: Option<f64>, before: Option<(u64, u64)>) -> Self {
-        let fires = rule.entry.hold == 0;
-        Self {
-            phase: if fires { Phase::Firing } else { Phase::Pending },
-            since: now.unix,
-            started: if fires { now.unix } else { 0 },
-            ended: 0,
-            reason: String::new(),
-            value,
-            clock: 0,
-            is_ending: false,
-            unknown: None,
-            before,
-        }
+    fn begin(rule: &Rule, now: Moment, value: Option<f64>, before: Option<(u64, u64)>) -> Self {
+        let (phase, started) = match rule.entry.hold {
+            0 => (Phase::Firing, now.unix),
+            _ => (Phase::Pending, 0),
+        };
+        Self { phase, since: now.unix, started, value, before, ..Self::default() }
     }
 
     fn resolve(&mut self, unix: u64, reason: &str) {
@@ -255,16 +267,11 @@ impl Episode {
         self.unknown = None;
     }
 
-    fn step(
-        mut self,
-        rule: &Rule,
-        now: Evaluation,
-        truth: Truth,
-        value: Option<f64>,
-    ) -> Option<Self> {
-        let entry = &rule.entry;
+    fn step(mut self, rule: &Rule, now: Moment, judgement: Judgement) -> Option<Self> {
+        let (entry, (holds, value)) = (&rule.entry, judgement.unzip());
+        let value = value.flatten();
         if self.phase == Phase::Resolved {
-            if truth == Truth::True {
+            if holds == Some(true) {
                 let before = Some((self.started, self.ended));
                 return Some(Self::begin(rule, now, value, before));
             }
@@ -272,15 +279,11 @@ impl Episode {
             return (self.clock < RESOLVED_SECS).then_some(self);
         }
         self.value = value.or(self.value);
-        self.unknown = match (truth, self.unknown) {
-            (Truth::Unknown, None) => Some(0),
-            (Truth::Unknown, Some(secs)) => Some(secs + now.passed),
-            _ => None,
-        };
-        let unknown = self.unknown.unwrap_or_default();
-        match (self.phase, truth) {
-            (Phase::Pending, Truth::False) => return None,
-            (Phase::Pending, Truth::True) => {
+        let unknown = self.unknown.map_or(0, |secs| secs + now.passed);
+        self.unknown = holds.is_none().then_some(unknown);
+        match (self.phase, holds) {
+            (Phase::Pending, Some(false)) => return None,
+            (Phase::Pending, Some(true)) => {
                 self.clock += now.passed;
                 if self.clock >= entry.hold {
                     self.phase = Phase::Firing;
@@ -288,18 +291,18 @@ impl Episode {
                     self.clock = 0;
                 }
             }
-            (Phase::Pending, Truth::Unknown) if unknown >= entry.window.max(entry.hold) => {
+            (Phase::Pending, None) if unknown >= entry.window.max(entry.hold) => {
                 return None;
             }
-            (Phase::Firing, Truth::True) => (self.clock, self.is_ending) = (0, false),
-            (Phase::Firing, Truth::False) => {
+            (Phase::Firing, Some(true)) => (self.clock, self.is_ending) = (0, false),
+            (Phase::Firing, Some(false)) => {
                 self.clock = if self.is_ending { self.clock + now.passed } else { 0 };
                 self.is_ending = true;
                 if self.clock >= entry.keep {
                     self.resolve(now.unix, "");
                 }
             }
-            (Phase::Firing, Truth::Unknown) if unknown >= (2 * entry.window).max(NO_DATA_SECS) => {
+            (Phase::Firing, None) if unknown >= (2 * entry.window).max(NO_DATA_SECS) => {
                 self.resolve(now.unix, "no data");
             }
             _ => {}

@@ -85,12 +85,12 @@ type Happened = Vec<(u64, String, Option<Phase>)>;
 
 fn take(engine: &mut Engine, gain: &Gain) -> Happened {
     let mut happened = Vec::new();
-    engine.take(gain, &mut |_, event: &Event| {
-        let key = event.key.as_deref().map_or("(more)".to_owned(), |key| {
+    engine.take(gain, &mut |_, event: &Event<'_>| {
+        let key = event.key.map_or("(more)".to_owned(), |key| {
             let mut texts = crate::report::row_key::key_texts(key);
             texts.next().unwrap_or_default().to_owned()
         });
-        happened.push((event.unix, key, event.phase));
+        happened.push((event.unix, key, event.phase()));
     });
     happened
 }
@@ -197,7 +197,7 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
         );
         let rules = rules(&text);
         let step = rules[0].step;
-        let mut engine = Engine::new(rules.clone(), 1 << 20, 1);
+        let mut engine = Engine::new(&rules, 1 << 20, 1);
         let mut naive =
             Naive { window, hold, keep, seconds: BTreeMap::new(), states: BTreeMap::new() };
         let (mut random, mut now, mut unix, mut fired) =
@@ -261,7 +261,7 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
             };
             if random.below(400) == 0 {
                 // Reload: the rule's identity stays, so its alerts stay; windows start empty.
-                engine.replace(rules.clone(), unix);
+                engine.replace(&rules, unix);
                 naive.seconds.clear();
             }
             if random.below(2_000) == 0 {
@@ -269,7 +269,7 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
                 let saved = engine.save();
                 let json = serde_json::to_string(&saved).unwrap();
                 let next = now.next_multiple_of(step);
-                engine = Engine::new(rules.clone(), 1 << 20, 1);
+                engine = Engine::new(&rules, 1 << 20, 1);
                 engine.restore(serde_json::from_str(&json).unwrap(), 1);
                 naive.seconds.clear();
                 // It starts at the beginning of a step.
@@ -288,21 +288,21 @@ fn a_rule_has_a_hundred_alerts_and_the_rest_is_one() {
     let text = format!(
         "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 2\nmin_requests = 0\n"
     );
-    let mut engine = Engine::new(rules(&text), 8 << 20, 1);
+    let mut engine = Engine::new(&rules(&text), 8 << 20, 1);
     let names: Vec<String> = (0..250).map(|at| format!("/{at:03}")).collect();
     let rows: Vec<(&str, Seen)> = names.iter().map(|it| (it.as_str(), (9, 0))).collect();
     let happened = take(&mut engine, &second(1_000, &rows));
     assert_eq!(happened.len(), 101);
-    let state = &engine.states[0];
-    assert_eq!((state.more, state.episodes[&None].value), (150, Some(150.0)));
-    let labels = engine.rules[0].labels(None);
+    let state = &engine.rules[0];
+    assert_eq!((state.more, state.shared.as_ref().unwrap().value), (150, Some(150.0)));
+    let labels = state.rule.labels(None);
     assert_eq!(labels["row"], "(more)");
     // A row with an alert keeps it, no matter which rows arrive.
     let rest = take(&mut engine, &second(1_001, &rows[100..]));
     assert!(rest.is_empty(), "{rest:?}");
     // Resolved alerts make room for others.
     assert_eq!(take(&mut engine, &second(1_002, &rows[100..])).len(), 200);
-    assert_eq!(engine.states[0].more, 50);
+    assert_eq!(engine.rules[0].more, 50);
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn rows_without_room_are_not_judged() {
     let text = format!(
         "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 2\nmin_requests = 0\n"
     );
-    let mut engine = Engine::new(rules(&text), 2_000, 1);
+    let mut engine = Engine::new(&rules(&text), 2_000, 1);
     let names: Vec<String> = (0..250).map(|at| format!("/{at:03}")).collect();
     let rows: Vec<(&str, Seen)> = names.iter().map(|it| (it.as_str(), (9, 0))).collect();
     for unix in 0..50 {
@@ -330,14 +330,14 @@ fn what_is_absent_fires_once_it_has_been_there() {
         "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhere = \"script_name=/a*\"\nabsent = true\nwindow = 3\n"
     );
     let rules = rules(&text);
-    let mut engine = Engine::new(rules.clone(), 1 << 20, 1);
+    let mut engine = Engine::new(&rules, 1 << 20, 1);
     assert!(take(&mut engine, &second(1, &[])).is_empty());
     take(&mut engine, &second(2, &[("/a", (1, 0)), ("/b", (1, 0))]));
     for unix in [3, 4] {
         assert!(take(&mut engine, &second(unix, &[])).is_empty());
     }
     // Three seconds later the state is in the file.
-    let mut again = Engine::new(rules, 1 << 20, 1);
+    let mut again = Engine::new(&rules, 1 << 20, 1);
     again.restore(engine.save(), 0);
     let fired = |unix| vec![(unix, "/a".to_owned(), Some(Phase::Firing))];
     assert_eq!(take(&mut engine, &second(5, &[])), fired(6));
@@ -410,15 +410,15 @@ fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Option<u64>) -
     let text = format!(
         "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 1\nmin_requests = 0\n"
     );
-    let mut engine = Engine::new(rules(&text), 1 << 20, 1);
+    let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
     take(&mut engine, &second(1, &[("/a", (9, 0))]));
     let (rule, key, episode) = engine.alerts().next().unwrap();
     let mut episode = episode.clone();
     (episode.phase, episode.started, episode.ended) = (phase, started, ended);
     Alert {
-        labels: rule.labels(key.as_deref()),
+        labels: rule.labels(key),
         rule: Arc::clone(rule),
-        key: key.clone(),
+        key: key.map(Box::from),
         episode,
         link: "http://127.0.0.1/".to_owned(),
         silenced_by,
@@ -465,7 +465,7 @@ fn receivers_are_told_the_difference_once() {
 
 #[test]
 fn a_silence_holds_for_the_labels_that_it_names() {
-    let alerts = Alerts::none();
+    let alerts = Alerts::default();
     let silence = |name: &str, text: &str| super::silence::Silence {
         id: 0,
         matchers: BTreeMap::from([(name.to_owned(), text.to_owned())]),
@@ -475,7 +475,7 @@ fn a_silence_holds_for_the_labels_that_it_names() {
         author: None,
     };
     let labels = BTreeMap::from([("script_name".to_owned(), "/a/b".to_owned())]);
-    let holds = |now| alerts.0.silences.lock().of(&labels, now);
+    let holds = |now| alerts.silences.lock().of(&labels, now);
     assert_eq!(alerts.silence(silence("script_name", "/b*"), 10).unwrap().id, 1);
     assert_eq!(holds(10), None);
     assert_eq!(alerts.silence(silence("script_name", "/a*"), 10).unwrap().id, 2);
@@ -489,10 +489,10 @@ fn a_silence_holds_for_the_labels_that_it_names() {
 fn links_have_the_scheme_of_the_page() {
     let mut config = Config::default();
     config.http.listen = Some("127.0.0.1:30080".parse().unwrap());
-    assert_eq!(Alerts::new(&config, Vec::new()).page(), "http://127.0.0.1:30080");
+    assert_eq!(Alerts::new(&config, Vec::new()).page, "http://127.0.0.1:30080");
     config.http.tls_cert = Some("cert.pem".into());
     config.http.tls_key = Some("key.pem".into());
-    assert_eq!(Alerts::new(&config, Vec::new()).page(), "https://127.0.0.1:30080");
+    assert_eq!(Alerts::new(&config, Vec::new()).page, "https://127.0.0.1:30080");
     config.alerting.page = "https://stats.example.com/".to_owned();
-    assert_eq!(Alerts::new(&config, Vec::new()).page(), "https://stats.example.com");
+    assert_eq!(Alerts::new(&config, Vec::new()).page, "https://stats.example.com");
 }

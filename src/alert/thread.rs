@@ -1,6 +1,7 @@
 //! The thread `alerts`: evaluates the rules over the seconds that the series thread queued,
 //! publishes the result and saves it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -17,7 +18,7 @@ use super::receiver::ToldAlerts;
 use super::rule::Rule;
 use super::silence::Silences;
 use super::state::{Event, Phase};
-use super::{Alert, Alerts, ObjectiveView, View};
+use super::{Alert, Alerts, ObjectiveView, Rules, View};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::state::StateError;
@@ -45,15 +46,15 @@ struct Contents {
 /// State of the thread.
 #[derive(Debug)]
 pub struct Evaluation {
-    alerts: Alerts,
+    alerts: Arc<Alerts>,
+    /// The rules that the engine has.
+    rules: Arc<Rules>,
     engine: Engine,
     /// File of the state.
     document: Option<Document>,
     saved_ms: u64,
     is_failing: bool,
     past: Arc<dyn Past>,
-    /// Objectives whose past has been read.
-    refilled: Vec<Arc<Objective>>,
 }
 
 /// Source of an objective's past.
@@ -69,13 +70,14 @@ impl Evaluation {
     /// # Errors
     /// If the state file exists but cannot be read.
     pub fn open(
-        alerts: Alerts,
+        alerts: Arc<Alerts>,
         memory: usize,
         dir: Option<&Path>,
         clock: &dyn Clock,
         past: Arc<dyn Past>,
     ) -> Result<Self, StateError> {
-        let mut engine = Engine::new(alerts.rules().to_vec(), memory, 1);
+        let rules = alerts.rules();
+        let mut engine = Engine::new(&rules, memory, 1);
         let mut document = None;
         if let Some(dir) = dir {
             let (opened, read) =
@@ -84,22 +86,15 @@ impl Evaluation {
             if let Some(read) = read {
                 let away = (clock.unix_ms() / 1_000).saturating_sub(read.unix);
                 engine.restore(read.alerts, away);
-                *alerts.0.silences.lock() = read.silences;
+                *alerts.silences.lock() = read.silences;
                 let mut told = read.receivers;
-                for receiver in alerts.receivers() {
+                for receiver in &alerts.receivers {
                     *receiver.told.lock() = told.remove(&receiver.url).unwrap_or_default();
                 }
             }
         }
-        let evaluation = Self {
-            alerts,
-            engine,
-            document,
-            saved_ms: 0,
-            is_failing: false,
-            past,
-            refilled: Vec::new(),
-        };
+        let (saved_ms, is_failing) = (0, false);
+        let evaluation = Self { alerts, rules, engine, document, saved_ms, is_failing, past };
         evaluation.show(clock.unix_ms() / 1_000);
         Ok(evaluation)
     }
@@ -118,22 +113,20 @@ impl Evaluation {
     pub fn turn(&mut self, clock: &dyn Clock) {
         let now = clock.unix_ms() / 1_000;
         let rules = self.alerts.rules();
-        let is_same = |(a, b): (&Arc<Rule>, &Arc<Rule>)| Arc::ptr_eq(a, b);
-        let before = &self.engine.rules;
-        if before.len() != rules.len() || !before.iter().zip(&*rules).all(is_same) {
-            self.engine.replace(rules.to_vec(), now);
+        if !Arc::ptr_eq(&rules, &self.rules) {
+            self.engine.replace(&rules, now);
+            self.rules = rules;
             self.alerts.changed();
         }
         let is_refilled = self.refill(now);
-        let mut is_news = is_refilled || self.alerts.0.changed.load(Ordering::Relaxed);
-        loop {
-            let gain = self.alerts.0.queue.lock().pop();
-            let Some(gain) = gain else { break };
+        let mut is_news = is_refilled || self.alerts.is_changed();
+        // A closure, so that the queue is not locked while the loop runs.
+        let next = || self.alerts.queue.lock().pop();
+        while let Some(gain) = next() {
             is_news = true;
-            let alerts = self.alerts.clone();
             self.engine.take(&gain, &mut |rule, event| {
                 log(rule, event);
-                alerts.changed();
+                self.alerts.changed();
             });
         }
         if is_news {
@@ -141,8 +134,8 @@ impl Evaluation {
         }
         let passed = clock.mono_ms().saturating_sub(self.saved_ms);
         let has_clocks = || self.engine.alerts().next().is_some();
-        let is_changed = self.alerts.0.changed.load(Ordering::Relaxed);
-        if is_changed && passed >= SAVE_MS || passed >= SAVE_CLOCKS_MS && has_clocks() {
+        if self.alerts.is_changed() && passed >= SAVE_MS || passed >= SAVE_CLOCKS_MS && has_clocks()
+        {
             self.save(clock);
         }
     }
@@ -151,84 +144,72 @@ impl Evaluation {
     /// windows do. Returns whether there were any.
     fn refill(&mut self, now: u64) -> bool {
         let mut is_new = false;
-        let budgets = self.engine.budgets.iter_mut();
-        let is_known =
-            |it: &Arc<Objective>| self.refilled.iter().any(|known| Arc::ptr_eq(known, it));
-        for budget in budgets.filter(|it| !is_known(&it.objective)) {
-            is_new = true;
-            let objective = Arc::clone(&budget.objective);
-            // An objective kept across a reload has its past already.
-            let is_empty = budget.period() == Count::default();
+        for budget in self.engine.budgets.iter_mut().filter(|it| !it.has_past) {
+            (is_new, budget.has_past) = (true, true);
             let minute = now - now % 60;
-            let mut at = minute.saturating_sub(objective.entry.period);
-            while is_empty && at < now {
-                let ago = minute.saturating_sub(at);
-                let steps = [(3_600, 60), (21_600, 300), (259_200, 3_600), (u64::MAX, 21_600)];
-                let step = steps.iter().find(|it| ago <= it.0).map_or(60, |it| it.1);
+            let mut at = minute.saturating_sub(budget.objective.entry.period);
+            while at < now {
+                let step = match minute.saturating_sub(at) {
+                    ..=3_600 => 60,
+                    3_601..=21_600 => 300,
+                    21_601..=259_200 => 3_600,
+                    _ => 21_600,
+                };
                 // Of the running minute, history has only the part before now.
                 let end = match at < minute {
                     true => (at - at % step + step).min(minute),
                     false => at + 60,
                 };
-                let found = self.past.counted(&objective, &(at..end));
+                let found = self.past.counted(&budget.objective, &(at..end));
                 budget.gain(&found.unwrap_or_default());
                 (at..end.min(now)).for_each(|second| budget.pass(second + 1));
                 at = end;
             }
         }
-        let known = self.engine.budgets.iter().map(|it| Arc::clone(&it.objective));
-        self.refilled = known.collect();
         is_new
     }
 
     /// Publishes the view.
     fn show(&self, now: u64) {
-        let silences = self.alerts.0.silences.lock().clone();
+        let silences = self.alerts.silences.lock().clone();
         let alerts = self.engine.alerts().map(|(rule, key, episode)| {
-            let labels = rule.labels(key.as_deref());
+            let labels = rule.labels(key);
             Alert {
                 silenced_by: silences.of(&labels, now),
                 link: self.alerts.link(rule, key),
                 rule: Arc::clone(rule),
-                key: key.clone(),
+                key: key.map(Box::from),
                 episode: episode.clone(),
                 labels,
             }
         });
         let mut alerts: Vec<Alert> = alerts.collect();
-        let rank = |alert: &Alert| match alert.episode.phase {
-            Phase::Firing => 0,
-            Phase::Pending => 1,
-            Phase::Resolved => 2,
-        };
-        alerts.sort_by_key(|it| (rank(it), std::cmp::Reverse(it.episode.since)));
-        let mut rows = vec![0; self.engine.rules.len()];
-        let windows = self.engine.windows.iter();
-        windows.for_each(|it| it.count(&mut rows));
-        let rules = self.engine.rules.iter().cloned().zip(rows);
+        alerts.sort_by_key(|it| (it.episode.phase, Reverse(it.episode.since)));
+        let mut rows = vec![0; self.rules.len()];
+        self.engine.windows.iter().for_each(|it| it.count(&mut rows));
         let view = View {
             alerts,
             objectives: self.engine.budgets.iter().map(ObjectiveView::of).collect(),
-            rules: rules.collect(),
-            more: self.engine.states.iter().map(|it| it.more).sum(),
+            rules: self.rules.iter().cloned().zip(rows).collect(),
+            more: self.engine.rules.iter().map(|it| it.more).sum(),
             memory_used: self.engine.room.used,
         };
-        *self.alerts.0.view.write() = Arc::new(view);
+        *self.alerts.view.write() = Arc::new(view);
     }
 
     fn save(&mut self, clock: &dyn Clock) {
         self.saved_ms = clock.mono_ms();
-        self.alerts.0.changed.store(false, Ordering::Relaxed);
+        self.alerts.changed.store(false, Ordering::Relaxed);
         let Some(document) = &self.document else {
             return;
         };
-        let receivers = self.alerts.receivers().iter();
+        let receivers = self.alerts.receivers.iter();
         let contents = Contents {
             version: VERSION,
             unix: clock.unix_ms() / 1_000,
             alerts: self.engine.save(),
             receivers: receivers.map(|it| (it.url.clone(), it.told.lock().clone())).collect(),
-            silences: self.alerts.0.silences.lock().clone(),
+            silences: self.alerts.silences.lock().clone(),
         };
         let written = document.write(&contents);
         if let Err(error) = &written {
@@ -241,13 +222,14 @@ impl Evaluation {
     }
 }
 
-fn log(rule: &Rule, event: &Event) {
+fn log(rule: &Rule, event: &Event<'_>) {
+    let Some(episode) = event.episode else { return };
     let (alert, severity) = (&rule.entry.name, &rule.entry.severity);
-    let row = rule.summary(event.key.as_deref(), event.value);
-    let reason = Some(&event.reason).filter(|reason| !reason.is_empty());
-    match event.phase {
-        Some(Phase::Firing) => warn!(alert, severity, row, "An alert fires."),
-        Some(Phase::Resolved) => info!(alert, severity, row, reason, "An alert is over."),
-        Some(Phase::Pending) | None => {}
+    let row = rule.summary(event.key, episode.value);
+    let reason = Some(&episode.reason).filter(|reason| !reason.is_empty());
+    match episode.phase {
+        Phase::Firing => warn!(alert, severity, row, "An alert fires."),
+        Phase::Resolved => info!(alert, severity, row, reason, "An alert is over."),
+        Phase::Pending => {}
     }
 }

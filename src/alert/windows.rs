@@ -12,13 +12,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
-use super::rule::{Rule, Truth, Window, WindowRow};
+use super::rule::{Rule, Window, WindowRow};
 use super::rule_index::RuleIndex;
-use super::state::{Judged, RuleState};
+use super::state::{Event, Moment, RuleState};
 use crate::report::gain::{EncodedGain, Sum};
-use crate::report::histogram::Histogram;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 
@@ -78,7 +78,7 @@ struct Frame {
     extremes: Extremes,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Row {
     key: Box<[u8]>,
     /// Rules that select the row, as indexes into those of its windows.
@@ -92,16 +92,8 @@ struct Row {
     partial_until: u64,
 }
 
-/// Facts about a step beside its rows.
-#[derive(Debug, Clone, Copy, Default)]
-struct StepOf {
-    covered_secs: u64,
-    has_other: bool,
-    grand: Totals,
-}
-
 /// The windows over one report that share an evaluation interval.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Windows {
     /// Name of the report.
     pub report: String,
@@ -114,68 +106,58 @@ pub struct Windows {
     lengths: Vec<u64>,
     rows: HashMap<u64, Row, ahash::RandomState>,
     /// Completed steps, newest last.
-    steps: VecDeque<StepOf>,
-    running: StepOf,
+    steps: VecDeque<Window>,
+    running: Window,
     /// Number of completed steps.
     over: u64,
 }
 
 impl Windows {
-    /// Creates windows for these rules, which watch one report. `step` may be longer than the
-    /// rules' own.
-    #[must_use]
-    pub fn new(report: &str, step: u64, rules: &[(usize, &Rule)]) -> Self {
-        let length = |rule: &Rule| rule.entry.window.div_ceil(step).max(1);
-        let mut lengths: Vec<u64> = rules.iter().map(|it| length(it.1)).collect();
+    /// Creates windows for the rules at `places`, which watch one report. `step` may be longer than
+    /// the rules' own.
+    pub(super) fn new(step: u64, places: &[usize], all: &[Arc<Rule>]) -> Self {
+        let length = |at: &usize| all[*at].entry.window.div_ceil(step).max(1);
+        let mut lengths: Vec<u64> = places.iter().map(length).collect();
         lengths.sort_unstable();
         lengths.dedup();
-        let place = |rule| lengths.partition_point(|it| *it < length(rule));
+        let which = |at| lengths.partition_point(|it| *it < length(at));
         let mut index = RuleIndex::default();
-        (0_u32..).zip(rules).for_each(|(at, it)| index.add(at, it.1));
+        places.iter().for_each(|at| index.add(&all[*at]));
         Self {
-            report: report.to_owned(),
+            report: all[places[0]].entry.report.clone(),
             step,
-            rules: rules.iter().map(|it| (it.0, place(it.1))).collect(),
+            rules: places.iter().map(|at| (*at, which(at))).collect(),
             index,
             lengths,
-            rows: HashMap::default(),
-            steps: VecDeque::new(),
-            running: StepOf::default(),
-            over: 0,
+            ..Self::default()
         }
     }
 
+    fn longest(&self) -> u64 {
+        self.lengths.last().copied().unwrap_or_default()
+    }
+
     /// Adds the gain of the running step.
-    pub fn gain(&mut self, gained: &ReportGain, all: &[Arc<Rule>], room: &mut Room) {
+    pub fn gain(&mut self, gained: &ReportGain, room: &mut Room) {
         self.running.grand += &gained.grand;
         self.running.has_other |= gained.has_other;
-        let longest = self.lengths.last().copied().unwrap_or_default();
+        let longest = self.longest();
         for RowGain { id, key, packed, extremes } in &gained.rows {
-            if !self.rows.contains_key(id) {
-                let possible = self.index.possible(key);
-                let rules: Box<[u32]> = possible
-                    .filter(|place| all[self.rules[*place as usize].0].concerns(key))
-                    .collect();
-                if rules.is_empty() {
-                    continue;
+            let row = match self.rows.entry(*id) {
+                Entry::Occupied(row) => row.into_mut(),
+                Entry::Vacant(place) => {
+                    let rules: Box<[u32]> = self.index.selecting(key).collect();
+                    if rules.is_empty() {
+                        continue;
+                    }
+                    if !room.take(ROW_BYTES + 2 * key.len()) {
+                        // Treated as if it had gone to `(other)`.
+                        self.running.has_other = true;
+                        continue;
+                    }
+                    let windows = vec![(0, Totals::ZERO); self.lengths.len()].into();
+                    place.insert(Row { key: key.clone(), rules, windows, ..Row::default() })
                 }
-                if !room.take(ROW_BYTES + 2 * key.len()) {
-                    // Treated as if it had gone to `(other)`.
-                    self.running.has_other = true;
-                    continue;
-                }
-                let row = Row {
-                    key: key.clone(),
-                    rules,
-                    frames: VecDeque::new(),
-                    running: None,
-                    windows: vec![(0, Totals::ZERO); self.lengths.len()].into(),
-                    partial_until: 0,
-                };
-                self.rows.insert(*id, row);
-            }
-            let Some(row) = self.rows.get_mut(id) else {
-                continue;
             };
             if row.running.is_none() && room.used >= room.max {
                 row.partial_until = self.over + longest + 1;
@@ -196,22 +178,18 @@ impl Windows {
         }
         self.steps.push_back(std::mem::take(&mut self.running));
         self.over += 1;
-        let longest = self.lengths.last().copied().unwrap_or_default();
-        while self.steps.len() as u64 > longest {
+        let (over, longest) = (self.over, self.longest());
+        if self.steps.len() as u64 > longest {
             self.steps.pop_front();
         }
-        let (over, lengths, mut bytes) = (self.over, &self.lengths, Vec::new());
+        let (lengths, mut bytes) = (&self.lengths, Vec::new());
         self.rows.retain(|_, row| {
             if let Some((sum, extremes)) = row.running.take() {
                 sum.encode(&mut bytes, true);
                 if room.take(FRAME_BYTES + bytes.len()) {
-                    row.frames.push_back(Frame {
-                        step: over,
-                        packed: bytes.as_slice().into(),
-                        extremes,
-                    });
-                    let windows = row.windows.iter_mut();
-                    windows.for_each(|it| it.1 += &sum.totals);
+                    let packed = bytes.as_slice().into();
+                    row.frames.push_back(Frame { step: over, packed, extremes });
+                    row.windows.iter_mut().for_each(|it| it.1 += &sum.totals);
                 } else {
                     row.partial_until = over + longest;
                 }
@@ -238,66 +216,46 @@ impl Windows {
         true
     }
 
-    /// Returns the facts about the last `length` steps.
-    fn window(&self, length: u64) -> Window {
-        let steps = self.steps.iter().rev().take(length as usize);
-        let mut window = Window::default();
-        for step in steps {
-            window.covered_secs += step.covered_secs;
-            window.has_other |= step.has_other;
-            window.grand += &step.grand;
-        }
-        window
-    }
-
-    /// Has each rule judge the rows it selects; passes on the rule's index, the window and the
-    /// judgements.
-    pub fn judge(
+    /// Has each rule judge the rows it selects, and applies the judgements to its alerts.
+    pub fn evaluate(
         &self,
-        all: &[Arc<Rule>],
         states: &mut [RuleState],
-        mut evaluated: impl FnMut(usize, &mut RuleState, &Window, &[Judged<'_>]),
+        unix: u64,
+        each: &mut impl FnMut(&Rule, &Event<'_>),
     ) {
-        let keys = self.rules.iter().map(|(at, _)| {
-            let keys = states[*at].episodes.keys().filter_map(Option::as_deref);
-            keys.collect::<HashSet<&[u8], ahash::RandomState>>()
-        });
-        let keys: Vec<_> = keys.collect();
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
         for row in self.rows.values() {
             for place in &row.rules {
                 let place = *place as usize;
                 let (at, which) = self.rules[place];
-                let (rule, (first, totals)) = (&all[at], &row.windows[which]);
+                let (state, (first, totals)) = (&states[at], &row.windows[which]);
                 let is_there = *first < row.frames.len() || row.partial_until > self.over;
                 // The others cannot be decided and have no alert.
-                let matters = rule.is_of_absence()
-                    || totals.requests >= rule.min_requests
-                    || keys[place].contains(&*row.key);
+                let matters = state.rule.is_of_absence()
+                    || totals.requests >= state.rule.min_requests
+                    || state.episodes.contains_key(&row.key);
                 if is_there && matters {
                     concerned[place].push(row);
                 }
             }
         }
-        drop(keys);
-        let windows: Vec<Window> = self.lengths.iter().map(|it| self.window(*it)).collect();
+        let windows = self.lengths.iter().map(|length| {
+            let mut window = Window::default();
+            for step in self.steps.iter().rev().take(*length as usize) {
+                window.covered_secs += step.covered_secs;
+                window.has_other |= step.has_other;
+                window.grand += &step.grand;
+            }
+            window
+        });
+        let windows: Vec<Window> = windows.collect();
+        let now = Moment { unix, passed: self.step };
         for (&(at, which), rows) in self.rules.iter().zip(concerned) {
-            let (rule, state, window) = (&all[at], &mut states[at], &windows[which]);
-            let rows = rows.iter().map(|row| row.of(which, rule, self.over));
+            let (state, window) = (&mut states[at], &windows[which]);
+            let rows = rows.iter().map(|row| row.of(which, &state.rule, self.over));
             let rows: Vec<WindowRow<'_>> = rows.collect();
-            let judged = rule.judge(window, &rows);
-            let judged =
-                rows.iter().zip(judged).map(|(row, (truth, value))| (row.key, truth, value));
-            let judged: Vec<Judged<'_>> = match rule.is_of_absence() {
-                true => judged.collect(),
-                false => {
-                    let keys = state.episodes.keys().filter_map(Option::as_deref);
-                    let keys: HashSet<&[u8], ahash::RandomState> = keys.collect();
-                    let matters = |it: &Judged<'_>| it.1 == Truth::True || keys.contains(it.0);
-                    judged.filter(matters).collect()
-                }
-            };
-            evaluated(at, state, window, &judged);
+            let judged = state.rule.judge(window, &rows);
+            state.evaluate(now, window, &judged, each);
         }
     }
 
@@ -319,14 +277,9 @@ impl Row {
         if rule.wants_histogram(&totals) && !is_partial {
             let mut sum = Sum::default();
             frames().for_each(|it| sum.add(EncodedGain(&it.packed)));
-            let counts = sum.histogram().map(Histogram::iter);
+            histogram = sum.histogram().cloned();
             // Without one, some of the gain was dropped before it got here.
-            is_partial = counts.is_none();
-            histogram = counts.map(|counts| {
-                let mut all = Histogram::new();
-                counts.for_each(|(bucket, count)| all.add(bucket, count));
-                all
-            });
+            is_partial = histogram.is_none();
         }
         WindowRow { key: &self.key, totals, extremes, histogram, is_partial }
     }

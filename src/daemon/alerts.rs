@@ -46,22 +46,22 @@ pub(super) fn rules(
 /// Starts the threads, if there is a rule or a receiver; the one that writes the state last ends
 /// last.
 pub(super) fn start(
-    alerts: &Alerts,
+    alerts: &Arc<Alerts>,
     config: &Config,
     clock: &Arc<dyn Clock>,
     catalog: &Arc<Catalog>,
 ) -> Result<Vec<Worker>, StartError> {
-    if alerts.rules().is_empty() && alerts.receivers().is_empty() {
+    if alerts.rules().is_empty() && alerts.receivers.is_empty() {
         return Ok(Vec::new());
     }
     let (memory, dir) = (config.alerting.memory, config.state.dir.as_deref());
     let past = Arc::<Catalog>::clone(catalog);
-    let evaluation = Evaluation::open(alerts.clone(), memory, dir, &**clock, past)?;
+    let evaluation = Evaluation::open(Arc::clone(alerts), memory, dir, &**clock, past)?;
     let mut workers = Vec::new();
-    for at in 0..alerts.receivers().len() {
-        let agent = alerts.receivers()[at].agent().map_err(StartError::Push)?;
-        let (alerts, clock) = (alerts.clone(), Arc::clone(clock));
-        let run = move |stop: &_| alerts.receivers()[at].run(&agent, &alerts, &*clock, stop);
+    for at in 0..alerts.receivers.len() {
+        let agent = alerts.receivers[at].agent().map_err(StartError::Push)?;
+        let (alerts, clock) = (Arc::clone(alerts), Arc::clone(clock));
+        let run = move |stop: &_| alerts.receivers[at].run(&agent, &alerts, &*clock, stop);
         let what = "a thread that sends alerts";
         workers.push(Worker::start("alert-send", what, run)?);
     }

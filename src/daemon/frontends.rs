@@ -33,7 +33,7 @@ pub(super) struct Served<'a> {
     pub(super) users: &'a Arc<UserStore>,
     pub(super) series: Option<Series>,
     pub(super) metrics: Metrics,
-    pub(super) alerts: &'a Alerts,
+    pub(super) alerts: &'a Arc<Alerts>,
     /// Runs statements; `None` in a build without SQL.
     pub(super) engine: Option<Engine>,
     pub(super) counters: &'a Counters,

@@ -88,7 +88,7 @@ pub struct Daemon {
     history_threads: Vec<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
-    alerts: Alerts,
+    alerts: Arc<Alerts>,
     alert_threads: Mutex<Vec<Worker>>,
     releases_thread: Option<Worker>,
     clock: Arc<dyn Clock>,
@@ -132,7 +132,7 @@ impl Daemon {
         let first = |errors: Vec<_>| errors.into_iter().next().map(StartError::Alert);
         let rules =
             rules.map_err(|errors| first(errors).expect("there is one, or they would be rules"))?;
-        let alerts = Alerts::new(config, rules);
+        let alerts = Arc::new(Alerts::new(config, rules));
         let (releases, releases_file) = releases::open(config, &*clock)?;
         if let Some(tag) = releases.tag()
             && !definitions.add_releases(&tag, &defaults)
@@ -445,7 +445,7 @@ pub fn check(config: &Config) -> Result<Rules, Vec<StartError>> {
     errors.extend(no_history(config).err());
     errors.extend(push::check(config).err().map(StartError::Push));
     let receivers = Alerts::new(config, Vec::new());
-    let agents = receivers.receivers().iter().map(|it| it.agent());
+    let agents = receivers.receivers.iter().map(|it| it.agent());
     errors.extend(agents.filter_map(|it| it.err().map(StartError::Push)));
     #[cfg(feature = "sql")]
     errors.extend(crate::clickhouse::check(&config.clickhouse).err().map(StartError::ClickHouse));

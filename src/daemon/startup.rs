@@ -224,7 +224,7 @@ impl Past {
         live: &mut Live,
         clock: &dyn Clock,
         history: Option<TakeRows>,
-        (alerts, releases): (&Alerts, &Releases),
+        (alerts, releases): (&Arc<Alerts>, &Releases),
     ) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
@@ -262,7 +262,7 @@ impl Past {
         takers.push(Box::new(move |second, missed, read| {
             intake.take_rows(second, missed, read);
         }));
-        let mut releases = release::Intake(releases.clone());
+        let releases = releases.clone();
         takers.push(Box::new(move |second, _, read| {
             releases.take_rows(second, read);
         }));

@@ -92,7 +92,7 @@ pub struct HttpSettings {
     /// The source of `/metrics`.
     pub metrics: Metrics,
     /// The alerts, and their receivers.
-    pub alerts: Alerts,
+    pub alerts: Arc<Alerts>,
 }
 
 impl HttpSettings {
@@ -120,7 +120,7 @@ impl HttpSettings {
             memory_plan: [].into(),
             series: None,
             metrics: Metrics::new(Watchlist::default(), &[], 0),
-            alerts: Alerts::none(),
+            alerts: Arc::default(),
         }
     }
 }

@@ -56,10 +56,10 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, alerts: &Alerts) -> st
             }
         }
     }
-    let has_receivers = !alerts.receivers().is_empty();
+    let has_receivers = !alerts.receivers.is_empty();
     for (name, help, number) in COUNTERS.into_iter().filter(|_| has_receivers) {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for receiver in alerts.receivers() {
+        for receiver in &alerts.receivers {
             let labels = [("receiver", receiver.url.as_str())];
             let count = number(receiver).load(Ordering::Relaxed);
             let mut metric = metric.encode_family(&labels)?;

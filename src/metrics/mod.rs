@@ -40,7 +40,7 @@ pub const SERIES_BYTES: usize = 512;
 pub struct Metrics {
     rows: Arc<RwLock<Rows>>,
     started: SystemTime,
-    alerts: Alerts,
+    alerts: Arc<Alerts>,
     push: Option<Push>,
 }
 
@@ -75,14 +75,14 @@ impl Metrics {
         Self {
             rows: Arc::new(RwLock::new(rows)),
             started: SystemTime::now(),
-            alerts: Alerts::none(),
+            alerts: Arc::default(),
             push: None,
         }
     }
 
     /// The same with these alerts, and what is pushed.
     #[must_use]
-    pub fn with(self, alerts: Alerts, push: Option<Push>) -> Self {
+    pub fn with(self, alerts: Arc<Alerts>, push: Option<Push>) -> Self {
         Self { alerts, push, ..self }
     }
 

@@ -95,7 +95,7 @@ pub struct Catalog {
     /// The size of table `many_calls`.
     many_calls: Mutex<many_calls::Counted>,
     annotations: Annotations,
-    alerts: Alerts,
+    alerts: Arc<Alerts>,
     releases: Releases,
     /// Imports logs into history.
     importer: Option<Importer>,
@@ -133,7 +133,7 @@ impl Catalog {
             shared_readings: Mutex::new(Vec::new()),
             many_calls: Mutex::default(),
             annotations: Annotations::default(),
-            alerts: Alerts::none(),
+            alerts: Arc::default(),
             releases: Releases::default(),
             importer: None,
             refill: RwLock::default(),
@@ -154,12 +154,12 @@ impl Catalog {
         self,
         tables: Vec<StatusTable>,
         annotations: Annotations,
-        (alerts, releases): (&Alerts, &Releases),
+        (alerts, releases): (&Arc<Alerts>, &Releases),
         state: Option<State>,
     ) -> Self {
         Self {
             annotations,
-            alerts: alerts.clone(),
+            alerts: Arc::clone(alerts),
             releases: releases.clone(),
             tables: RwLock::new(tables),
             persistent: state.is_some(),

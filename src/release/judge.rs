@@ -17,6 +17,7 @@
 
 use std::collections::BTreeMap;
 use std::f64::consts::FRAC_PI_2;
+use std::iter::Sum;
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::verdict::{
     ERRORS, FASTER, FEWER, Finding, MORE, NO_CHANGE, NOT_ENOUGH, SLOWER, STATUS, Verdict,
 };
-use super::windows::{Times, quantile};
+use super::windows::{COARSE, Times, quantile};
 
 /// Expected share of false findings (Benjamini-Hochberg). Without a change, this bounds the chance
 /// of any finding in a verdict.
@@ -74,6 +75,14 @@ impl AddAssign<&Self> for Cell {
     }
 }
 
+impl<'a> Sum<&'a Self> for Cell {
+    fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
+        let mut sum = Self::default();
+        all.for_each(|it| sum += it);
+        sum
+    }
+}
+
 impl Cell {
     /// Mean of the logarithm of times.
     fn mean_ln_time(&self) -> Option<f64> {
@@ -117,7 +126,6 @@ pub(super) struct Method {
 
 impl Method {
     /// Number of old windows it looks at.
-    #[must_use]
     pub(super) const fn windows(&self) -> usize {
         self.before + self.placebos[1]
     }
@@ -148,10 +156,7 @@ pub(super) struct Script {
 impl Script {
     /// The windows right before the new one, as far as they can be used.
     fn before(&self, method: Method) -> Cell {
-        let mut sum = Cell::default();
-        let windows = self.old.iter().take(method.before).flatten();
-        windows.for_each(|it| sum += it);
-        sum
+        self.old.iter().take(method.before).flatten().sum()
     }
 }
 
@@ -270,9 +275,9 @@ struct Differences {
 
 /// A test, and what it found if its chance is small enough.
 struct Tested {
-    trial: Trial,
     finding: Finding,
-    is_large: bool,
+    /// Whether the change is large, and larger than any placebo.
+    is_notable: bool,
     /// Smallest change of the time of a script that it would have found.
     seen: Option<f64>,
 }
@@ -288,10 +293,7 @@ impl Differences {
         let mut windows = vec![Some(new)];
         windows.extend_from_slice(&script.old);
         let all = windows.windows(method.before + 1).map(|windows| {
-            let mut before = Cell::default();
-            for window in &windows[1..] {
-                before += window.as_ref()?;
-            }
+            let before = windows[1..].iter().map(Option::as_ref).sum::<Option<Cell>>()?;
             Some((measure.test)(windows[0].as_ref()?)? - (measure.test)(&before)?)
         });
         let parts = 1.0 / new.requests as f64 + 1.0 / before.requests as f64;
@@ -313,17 +315,12 @@ impl Differences {
             median(found).filter(|_| is_enough)
         };
         let all: Vec<Option<f64>> = places.map(median_at).collect();
-        let (mut before, mut new) = (Cell::default(), Cell::default());
-        for it in of {
-            before += &it.before;
-            new += &it.new;
-        }
         // The variance of a median is half as much again as that of a mean.
         let floor = median(of.iter().map(|it| it.floor).collect())?;
         all[0].is_some().then_some(Self {
             script: None,
-            before,
-            new,
+            before: of.iter().map(|it| &it.before).sum(),
+            new: of.iter().map(|it| &it.new).sum(),
             all,
             floor: FRAC_PI_2 * floor / of.len() as f64,
         })
@@ -355,7 +352,7 @@ impl Differences {
         };
         let has_seen = measure.is_time && self.script.is_some();
         Some(Tested {
-            is_large,
+            is_notable: is_large && trial.exceeds,
             seen: has_seen.then_some(smallest),
             finding: Finding {
                 script: self.script,
@@ -364,7 +361,6 @@ impl Differences {
                 after,
                 p: trial.p,
             },
-            trial,
         })
     }
 }
@@ -443,13 +439,18 @@ pub(super) fn same_mix_quantiles<const N: usize>(
             }
         }
     }
-    let [before, after] = mixed;
-    percents.map(|percent| Some([quantile(&before, percent)?, quantile(&after, percent)?]))
+    // In billionths, since ranks are of whole numbers.
+    let count = |(bucket, part): (&u16, &f64)| {
+        (u32::from(*bucket) * COARSE + COARSE / 2, (part * 1e9) as u64)
+    };
+    let [before, after] = mixed.each_ref().map(|it| it.iter().map(count));
+    percents.map(|percent| {
+        Some([quantile(before.clone(), percent)?, quantile(after.clone(), percent)?])
+    })
 }
 
 /// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
 /// missing if the old release has too few windows.
-#[must_use]
 pub(super) fn judge(
     scripts: &[Script],
     method: Method,
@@ -461,19 +462,15 @@ pub(super) fn judge(
     let tested: Vec<Tested> = tested.collect();
     let tests = tested.len();
     let seen: Vec<f64> = tested.iter().filter_map(|it| it.seen).collect();
-    let limit = accepted(tested.iter().map(|it| it.trial.p)).unwrap_or(-1.0);
-    let found =
-        tested.into_iter().filter(|it| it.trial.p <= limit && it.trial.exceeds && it.is_large);
+    let limit = accepted(tested.iter().map(|it| it.finding.p)).unwrap_or(-1.0);
+    let found = tested.into_iter().filter(|it| it.finding.p <= limit && it.is_notable);
     let mut findings: Vec<Finding> = found.map(|it| it.finding).collect();
     findings.extend(scripts.iter().flat_map(statuses));
     // What is worst, then what changed most.
-    let worst = [ERRORS, SLOWER, FASTER];
+    let worst = [ERRORS, SLOWER, FASTER, NO_CHANGE];
     let rank = |it: &Finding| worst.iter().position(|word| *word == it.result(error_status));
     let size = |it: &Finding| it.change().abs().min(f64::MAX);
-    findings.sort_by(|a, b| {
-        let ranks = [a, b].map(|it| rank(it).unwrap_or(worst.len()));
-        ranks[0].cmp(&ranks[1]).then(size(b).total_cmp(&size(a)))
-    });
+    findings.sort_by(|a, b| rank(a).cmp(&rank(b)).then(size(b).total_cmp(&size(a))));
     findings.truncate(LISTED_MAX);
     let result = match findings.first() {
         Some(worst) => worst.result(error_status),

@@ -3,7 +3,7 @@
 //! ```text
 //!   daemon thread `releases`: the request tag appears -> report over tag, script and status;
 //!                             the raw rows before its first second -> Tracker
-//!   series thread: Second -> Intake -(rows of that report)-> Tracker: blocks of time
+//!   series thread: Second -(rows of that report)-> Tracker: blocks of time
 //!   daemon thread `releases`: new values -> annotations; after `releases.after`: verdict -> state file
 //! ```
 //!
@@ -98,22 +98,20 @@ impl Releases {
     ) -> Result<ReleasesFile, StateError> {
         let (document, read) =
             Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
-        let kept = read.and_then(|it| {
-            let running = it.running;
-            let bytes = STANDARD.decode(it.releases).unwrap_or_default();
-            let kept = postcard::from_bytes::<Tracker>(&bytes);
-            let kept = kept.inspect_err(
-                |error| warn!(%error, "Releases start empty: releases.json has another version."),
-            );
-            let mut kept = kept.ok()?;
-            kept.set_running(running);
-            Some(kept)
-        });
-        let is_usable = |it: &Tracker| it.is_current() && tags.contains(&it.tag);
-        if let Some(mut kept) = kept.filter(is_usable) {
-            let mut tracker = self.0.lock();
-            kept.begin(tracker.after, tracker.error_status);
-            *tracker = kept;
+        if let Some(Contents { releases, running, .. }) = read {
+            let bytes = STANDARD.decode(releases).unwrap_or_default();
+            match postcard::from_bytes::<Tracker>(&bytes) {
+                Ok(mut kept) if kept.is_current() && tags.contains(&kept.tag) => {
+                    let mut tracker = self.0.lock();
+                    kept.running.now = running;
+                    kept.begin(tracker.after, tracker.error_status);
+                    *tracker = kept;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    warn!(%error, "Releases start empty: releases.json has another version.");
+                }
+            }
         }
         Ok(ReleasesFile(document))
     }
@@ -131,6 +129,15 @@ impl Releases {
         let mut tracker = self.0.lock();
         tag.clone_into(&mut tracker.tag);
         Backfill(tracker)
+    }
+
+    /// Takes a second, whose rows are supplied by `read`. Runs on the series thread.
+    pub fn take_rows(&self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
+        let mut tracker = self.0.lock();
+        if !tracker.tag.is_empty() {
+            tracker.begin_second(second.unix_secs, second.secs);
+        }
+        read(&mut Counting { tracker: &mut tracker, is_wanted: false });
     }
 
     /// Returns the releases, newest first.
@@ -154,7 +161,7 @@ impl Releases {
             let is_wanted = tracker.is_changed || is_last && !tracker.tag.is_empty();
             tracker.is_changed = false;
             let bytes = is_wanted.then(|| postcard::to_stdvec(&*tracker));
-            (bytes, tracker.running())
+            (bytes, tracker.running.now.clone())
         };
         let Some(Ok(bytes)) = bytes else {
             return Ok(());
@@ -172,7 +179,7 @@ pub struct Backfill<'a>(MutexGuard<'a, Tracker>);
 impl Backfill<'_> {
     /// Takes one of a release, a script and a status.
     pub fn add(&mut self, release: &str, script: &str, status: u32, row: &RequestRow) {
-        let (unix, time) = (row.timestamp.into(), micros(row.request_time));
+        let time = micros(row.request_time);
         let totals = Totals {
             requests: 1,
             errors: (status >= self.0.error_status).into(),
@@ -183,34 +190,18 @@ impl Backfill<'_> {
             ..Totals::ZERO
         };
         let times = iter::once((BucketLayout::LogLinear.bucket(time), 1));
-        self.0.begin_second(unix, 0);
-        let texts = [release, script, &status.to_string()];
-        self.0.add(texts, &totals, times, unix);
+        self.0.begin_second(row.timestamp.into(), 0);
+        self.0.add([release, script, &status.to_string()], &totals, times);
     }
 }
 
-/// Passes the rows of [`REPORT`] to the releases. Runs on the series thread.
-#[derive(Debug)]
-pub struct Intake(pub Releases);
-
-impl Intake {
-    /// Takes a second, whose rows are supplied by `read`.
-    pub fn take_rows(&mut self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
-        let mut tracker = self.0.0.lock();
-        if !tracker.tag.is_empty() {
-            tracker.begin_second(second.unix_secs, second.secs);
-        }
-        read(&mut Adding { tracker: &mut tracker, is_wanted: false, unix: second.unix_secs });
-    }
-}
-
-struct Adding<'a> {
+/// Counts the rows of [`REPORT`].
+struct Counting<'a> {
     tracker: &'a mut Tracker,
     is_wanted: bool,
-    unix: u64,
 }
 
-impl RowReader for Adding<'_> {
+impl RowReader for Counting<'_> {
     fn begin(&mut self, report: &Watched) {
         self.is_wanted = report.definition.name == REPORT && !self.tracker.tag.is_empty();
     }
@@ -222,8 +213,7 @@ impl RowReader for Adding<'_> {
         let key = row.key.bytes();
         let mut texts = key_texts(&key);
         let texts = [(); 3].map(|()| texts.next().unwrap_or_default());
-        let times = row.times.clone().into_iter().flatten();
-        self.tracker.add(texts, &row.totals, times, self.unix);
+        self.tracker.add(texts, &row.totals, row.times.clone().into_iter().flatten());
     }
 
     fn end(&mut self) {}

@@ -17,13 +17,13 @@ const REQUESTS_MIN: u64 = 50;
 /// The running release.
 #[derive(Debug, Default)]
 pub(super) struct Running {
-    /// Its number, and since when.
-    pub(super) now: Option<(u32, u64)>,
+    /// Its name, and since when.
+    pub(super) now: Option<(String, u64)>,
     /// Whether it has come back and that has no annotation yet.
     is_unmarked: bool,
     /// Unix second from which on is counted.
     start: u64,
-    /// Requests by release.
+    /// Requests by number of the release.
     counts: BTreeMap<u32, u64>,
 }
 
@@ -33,12 +33,12 @@ impl Running {
         *self.counts.entry(id).or_default() += requests;
     }
 
-    /// Begins a second. Returns whether another release turned out to be running; `first_seen` is
-    /// that of a release.
-    pub(super) fn begin_second(
+    /// Begins a second. Returns whether another release turned out to be running; `find` returns
+    /// the name of the one with a number, and when it was first seen.
+    pub(super) fn begin_second<'a>(
         &mut self,
         unix: u64,
-        first_seen: impl Fn(u32) -> Option<u64>,
+        find: impl Fn(u32) -> Option<(&'a str, u64)>,
     ) -> bool {
         if self.counts.is_empty() {
             self.start = unix;
@@ -51,28 +51,27 @@ impl Running {
         let counts = std::mem::take(&mut self.counts);
         let most = counts.into_iter().max_by_key(|(_, requests)| *requests);
         let most = most.filter(|(_, requests)| requests * 100 >= all * PERCENT);
-        let Some((id, first_seen)) = most.and_then(|(id, _)| Some((id, first_seen(id)?))) else {
+        let Some((name, first_seen)) = most.and_then(|(id, _)| find(id)) else {
             return false;
         };
-        let is_back = match self.now {
-            Some((running, _)) if running == id => return false,
-            Some((_, since)) => first_seen <= since,
+        let is_back = match &self.now {
+            Some((running, _)) if running == name => return false,
+            Some((_, since)) => first_seen <= *since,
             None => false,
         };
         self.is_unmarked = is_back;
-        self.now = Some((id, if is_back { began } else { first_seen }));
+        self.now = Some((name.to_owned(), if is_back { began } else { first_seen }));
         true
     }
 
     /// Since when this release is running, if it is.
-    pub(super) fn since(&self, id: u32) -> Option<u64> {
-        let running = self.now.filter(|(running, _)| *running == id);
-        running.map(|(_, since)| since)
+    pub(super) fn since(&self, name: &str) -> Option<u64> {
+        self.now.as_ref().filter(|(running, _)| running == name).map(|(_, since)| *since)
     }
 
     /// The release that has come back and needs an annotation, and since when; once.
-    pub(super) fn take_back(&mut self) -> Option<(u32, u64)> {
+    pub(super) fn take_back(&mut self) -> Option<(String, u64)> {
         let is_unmarked = std::mem::take(&mut self.is_unmarked);
-        self.now.filter(|_| is_unmarked)
+        self.now.clone().filter(|_| is_unmarked)
     }
 }

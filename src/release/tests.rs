@@ -335,7 +335,7 @@ fn a_rollback_is_told_and_a_roll_out_is_none() {
             let totals = Totals { requests, ..Totals::ZERO };
             if requests > 0 {
                 let texts = [release, "/", "200"];
-                backfill.0.add(texts, &totals, std::iter::empty(), unix);
+                backfill.0.add(texts, &totals, std::iter::empty());
             }
         }
         drop(backfill);
@@ -374,7 +374,7 @@ fn the_releases_of_the_demo_tell_its_story() {
             let script = String::from_utf8_lossy(request.script_name());
             let texts = [&*text(release), &*script, &request.status().to_string()];
             let times = std::iter::once((BucketLayout::LogLinear.bucket(time), 1));
-            backfill.0.add(texts, &totals, times, start + second);
+            backfill.0.add(texts, &totals, times);
         }
         drop(backfill);
         releases.judge_due();

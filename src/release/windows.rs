@@ -10,7 +10,8 @@
 //! [`RELEASES_MAX`] and, in each block, by [`RELEASE_CELLS_MAX`]: four times as many pairs of
 //! release and script find room while it runs, then those with the most requests stay.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
@@ -132,12 +133,7 @@ impl Counted {
 
     fn shown(&self, running: &Running) -> Release {
         let part = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
-        let total = self.times.values().sum();
-        let quantile = |percent| {
-            let times = self.times.iter().map(|(bucket, count)| (*bucket, *count));
-            let rank = Rank::percent(percent, Rounding::Up).filter(|_| total > 0)?;
-            Some(BucketLayout::LogLinear.quantile(rank, total, times))
-        };
+        let times = self.times.iter().map(|(bucket, count)| (*bucket, *count));
         Release {
             release: self.name.clone(),
             first_seen: self.first_seen,
@@ -146,19 +142,18 @@ impl Counted {
             requests: self.requests,
             requests_per_second: part(self.requests, self.last_seen - self.first_seen + 1),
             errors: self.errors,
-            p50: quantile(50.0),
-            p95: quantile(95.0),
+            p50: quantile(times.clone(), 50.0),
+            p95: quantile(times, 95.0),
             cpu: part(self.cpu_us, self.requests) / 1e6,
             memory: part(self.memory, self.requests),
-            running_since: running.since(self.id),
+            running_since: running.since(&self.name),
             verdict: self.verdict.clone(),
         }
     }
 
     /// Requests of a script by status.
     fn statuses_of(&self, script: &str) -> impl Iterator<Item = (u32, u64)> {
-        let from = self.statuses.range((script.to_owned(), 0)..);
-        let of_script = from.take_while(move |it| it.0.0 == script);
+        let of_script = self.statuses.range((script.to_owned(), 0)..=(script.to_owned(), u32::MAX));
         of_script.map(|((_, status), count)| (*status, *count))
     }
 }
@@ -179,12 +174,11 @@ struct Block {
 /// Requests by bucket of their time.
 pub(super) type Times = BTreeMap<u16, u32>;
 
-/// Returns a percentile of what has these parts in its buckets, seconds.
-pub(super) fn quantile(parts: &BTreeMap<u16, f64>, percent: f64) -> Option<f64> {
-    // In billionths, since ranks are of whole numbers.
-    let counts = parts
-        .iter()
-        .map(|(bucket, part)| (u32::from(*bucket) * COARSE + COARSE / 2, (part * 1e9) as u64));
+/// Returns a percentile of what has these counts in its buckets, seconds.
+pub(super) fn quantile(
+    counts: impl Iterator<Item = (u32, u64)> + Clone,
+    percent: f64,
+) -> Option<f64> {
     let total = counts.clone().map(|it| it.1).sum();
     let rank = Rank::percent(percent, Rounding::Up).filter(|_| total > 0)?;
     Some(BucketLayout::LogLinear.quantile(rank, total, counts))
@@ -202,26 +196,28 @@ struct Blocks {
 struct Window<'a> {
     /// Its part of the requests of all.
     share: f64,
-    cells: HashMap<&'a str, Cell>,
-    times: HashMap<&'a str, Times>,
+    scripts: BTreeMap<&'a str, (Cell, Times)>,
 }
 
 /// Keeps `most` entries with the largest counts, of equal ones the first; returns whether others
 /// went.
 fn trim<K: Ord, V>(map: &mut BTreeMap<K, V>, most: usize, count: impl Fn(&V) -> u64) -> bool {
-    if map.len() <= most {
-        return false;
+    let is_over = map.len() > most;
+    if is_over {
+        let mut all: Vec<(K, V)> = std::mem::take(map).into_iter().collect();
+        all.sort_by_key(|it| Reverse(count(&it.1)));
+        map.extend(all.into_iter().take(most));
     }
-    let mut counts: Vec<u64> = map.values().map(&count).collect();
-    counts.sort_unstable_by(|a, b| b.cmp(a));
-    counts.truncate(most);
-    let least = counts[most - 1];
-    let mut with_least = counts.iter().filter(|it| **it == least);
-    map.retain(|_, it| match count(it) {
-        it if it == least => with_least.next().is_some(),
-        it => it > least,
-    });
-    true
+    is_over
+}
+
+/// The entries of a release, by script.
+fn of_release<V>(
+    map: &BTreeMap<(u32, String), V>,
+    release: u32,
+) -> impl Iterator<Item = (&str, &V)> {
+    let entries = map.range((release, String::new())..(release + 1, String::new()));
+    entries.map(|((_, script), it)| (script.as_str(), it))
 }
 
 fn add(sum: &mut Times, times: &Times) {
@@ -267,14 +263,12 @@ impl Blocks {
         let span = end.saturating_sub(secs)..end;
         for block in self.list.iter().filter(|it| span.contains(&it.start)) {
             requests[0] += block.requests;
-            let cells = block.cells.range((release, String::new())..);
-            for ((_, script), cell) in cells.take_while(|it| it.0.0 == release) {
+            for (script, cell) in of_release(&block.cells, release) {
                 requests[1] += cell.requests;
-                *window.cells.entry(script).or_default() += cell;
+                window.scripts.entry(script).or_default().0 += cell;
             }
-            let times = block.times.range((release, String::new())..);
-            for ((_, script), times) in times.take_while(|it| it.0.0 == release) {
-                add(window.times.entry(script).or_default(), times);
+            for (script, times) in of_release(&block.times, release) {
+                add(&mut window.scripts.entry(script).or_default().1, times);
             }
         }
         window.share = requests[1] as f64 / requests[0].max(1) as f64;
@@ -300,8 +294,11 @@ pub(super) struct Tracker {
     marks: (u64, usize),
     /// End of the last second, unix.
     now: u64,
+    /// The running second, unix.
     #[serde(skip)]
-    running: Running,
+    second: u64,
+    #[serde(skip)]
+    pub(super) running: Running,
     #[serde(skip)]
     pub(super) after: u64,
     #[serde(skip)]
@@ -325,20 +322,20 @@ impl Tracker {
         for (blocks, span) in self.blocks.iter_mut().zip([after, DAY]) {
             let secs = (span / BLOCKS_PER_WINDOW as u64).max(1);
             if blocks.secs != secs {
-                let list = VecDeque::new();
-                *blocks = Blocks { secs, list };
+                *blocks = Blocks { secs, ..Blocks::default() };
             }
         }
     }
 
     /// Begins a second, whose rows follow, with as many more in which nothing came.
     pub(super) fn begin_second(&mut self, unix: u64, secs: u64) {
+        self.second = unix;
         self.now = self.now.max(unix + secs);
-        let first_seen = |id| {
+        let find = |id| {
             let release = self.releases.iter().find(|it| it.id == id)?;
-            Some(release.first_seen)
+            Some((release.name.as_str(), release.first_seen))
         };
-        self.is_changed |= self.running.begin_second(unix, first_seen);
+        self.is_changed |= self.running.begin_second(unix, find);
         for (blocks, method) in self.blocks.iter_mut().zip([SHORT_WINDOWS, DAYS]) {
             if blocks.begin(unix, method) {
                 self.is_changed = true;
@@ -355,10 +352,9 @@ impl Tracker {
         [release, script, status]: [&str; 3],
         totals: &Totals,
         times: impl Iterator<Item = (u32, u64)>,
-        unix: u64,
     ) {
-        let all = self.all + totals.requests;
-        let Some(found) = self.release(release, unix) else {
+        let (second, all) = (self.second, self.all + totals.requests);
+        let Some(found) = self.release(release) else {
             return;
         };
         let mut cell = Cell {
@@ -377,7 +373,7 @@ impl Tracker {
             cell.ln_squared += ln * ln * count as f64;
             *found.times.entry(bucket).or_default() += count;
         }
-        found.last_seen = found.last_seen.max(unix);
+        found.last_seen = found.last_seen.max(second);
         found.requests += totals.requests;
         found.errors += totals.errors;
         found.cpu_us += (totals.ru_utime + totals.ru_stime) as u64;
@@ -402,7 +398,8 @@ impl Tracker {
     }
 
     /// The release of this name, a new one if there is room.
-    fn release(&mut self, name: &str, unix: u64) -> Option<&mut Counted> {
+    fn release(&mut self, name: &str) -> Option<&mut Counted> {
+        let unix = self.second;
         if let Some(at) = self.releases.iter().position(|it| it.name == name) {
             return self.releases.get_mut(at);
         }
@@ -435,21 +432,6 @@ impl Tracker {
         shown.rev().map(|it| it.shown(&self.running)).collect()
     }
 
-    /// The name of the running release, and since when, for the state file.
-    pub(super) fn running(&self) -> Option<(String, u64)> {
-        let (id, since) = self.running.now?;
-        let release = self.releases.iter().find(|it| it.id == id)?;
-        Some((release.name.clone(), since))
-    }
-
-    /// Restores which release was running.
-    pub(super) fn set_running(&mut self, running: Option<(String, u64)>) {
-        self.running.now = running.and_then(|(name, since)| {
-            let release = self.releases.iter().find(|it| it.name == name)?;
-            Some((release.id, since))
-        });
-    }
-
     /// Judges the releases that are due, and returns those that need an annotation.
     pub(super) fn judge_due(&mut self) -> Vec<Began> {
         for at in 0..self.releases.len() {
@@ -464,13 +446,13 @@ impl Tracker {
         let mut began = Vec::new();
         let back = self.running.take_back();
         for release in &mut self.releases {
-            let back = back.filter(|(id, _)| *id == release.id);
+            let back = back.as_ref().filter(|(name, _)| *name == release.name);
             if back.is_some() || release.is_shown() && !release.is_marked {
                 (release.is_marked, self.is_changed) = (true, true);
                 self.marks.1 += 1;
                 if self.marks.1 <= RELEASE_MARKS_MAX {
                     began.push(Began {
-                        time: back.map_or(release.first_seen, |(_, since)| since),
+                        time: back.map_or(release.first_seen, |(_, since)| *since),
                         release: release.name.clone(),
                         is_back: back.is_some(),
                     });
@@ -513,10 +495,8 @@ impl Tracker {
             it.is_shown() && (it.first_seen, it.id) < (release.first_seen, release.id)
         });
         // The one that had most of the requests right before.
-        let old = others.max_by(|a, b| {
-            let shares = [a, b].map(|it| blocks.window(it.id, end, length).share);
-            shares[0].total_cmp(&shares[1])
-        })?;
+        let share = |it: &Counted| blocks.window(it.id, end, length).share;
+        let old = others.max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let windows = (0..method.windows() as u64).map(|at| {
             let end = end.saturating_sub(at * length);
             let is_of_old = end.saturating_sub(length) >= old.first_seen;
@@ -539,22 +519,21 @@ impl Tracker {
         let begin = due - span - (due - span) % blocks.secs;
         let new = blocks.window(release.id, due, due - begin);
         let all = windows.iter().flatten().chain([&new]);
-        let names: BTreeSet<&str> = all.flat_map(|it| it.cells.keys().copied()).collect();
+        let names: BTreeSet<&str> = all.flat_map(|it| it.scripts.keys().copied()).collect();
         let scripts = names.into_iter().map(|name| {
-            let before = |status| old.statuses_of(name).find(|it| it.0 == status);
-            let cell = |it: &Window<'_>| it.cells.get(name).copied().unwrap_or_default();
-            let statuses = release
-                .statuses_of(name)
-                .map(|(status, count)| (status, count, before(status).map_or(0, |it| it.1)));
+            let of = |it: &Window<'_>| it.scripts.get(name).cloned().unwrap_or_default();
+            let before = |status| old.statuses.get(&(name.to_owned(), status)).copied();
+            let statuses = release.statuses_of(name);
+            let statuses = statuses.map(|(it, count)| (it, count, before(it).unwrap_or_default()));
             let mut times = Times::new();
             let right_before = windows.iter().take(method.before).flatten();
-            let right_before = right_before.filter_map(|it| it.times.get(name));
-            right_before.for_each(|it| add(&mut times, it));
+            right_before.for_each(|it| add(&mut times, &of(it).1));
+            let (new, new_times) = of(&new);
             Script {
-                times: [times, new.times.get(name).cloned().unwrap_or_default()],
                 name: name.to_owned(),
-                new: cell(&new),
-                old: windows.iter().map(|it| it.as_ref().map(cell)).collect(),
+                new,
+                old: windows.iter().map(|it| Some(of(it.as_ref()?).0)).collect(),
+                times: [times, new_times],
                 old_total: (!old.is_partial).then(|| old.statuses_of(name).map(|it| it.1).sum()),
                 statuses: statuses.collect(),
             }

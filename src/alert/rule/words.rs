@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Condition, Rule};
+use super::{Condition, Rule, label};
+use crate::alert::expression::percent;
 use crate::config::units::exact_duration;
 use crate::report::definition::Level;
 use crate::report::row_key::key_texts;
@@ -20,8 +21,8 @@ impl Rule {
         match key {
             None => drop(labels.insert("row".to_owned(), "(more)".to_owned())),
             Some(key) => {
-                let texts = key_texts(key).map(str::to_owned);
-                labels.extend(self.labels.iter().cloned().zip(texts));
+                let names = self.keys.iter().map(|key| label(key, entry));
+                labels.extend(names.zip(key_texts(key).map(str::to_owned)));
             }
         }
         // Alertmanager drops empty labels.
@@ -39,29 +40,26 @@ impl Rule {
             }
         };
         let usual = || (times, ["p99", "p95", "p50"].map(str::to_owned).to_vec());
-        let (errors, mut columns) = (("Errors per second", "errors_per_sec"), Vec::new());
-        match &self.condition {
+        let columns = match &self.condition {
             Condition::Burns(objective) if objective.entry.good_us.is_some() => return usual(),
-            Condition::Burns(_) => columns.push("error_count".to_owned()),
-            Condition::Holds(when) => {
-                when.each_column(&mut |_, name| columns.push(name.to_owned()));
-            }
-            Condition::Absent => {}
-        }
-        let ranks = columns.iter().filter_map(|name| match name.as_str() {
-            name if name.contains("median") => Some("p50".to_owned()),
-            name => crate::alert::expression::percent(name).map(|_| name.to_owned()),
+            Condition::Burns(_) => vec![(0, "error_count")],
+            Condition::Holds(when) => when.columns(),
+            Condition::Absent => Vec::new(),
+        };
+        let ranks = columns.iter().filter_map(|&(_, name)| match name.contains("median") {
+            true => Some("p50".to_owned()),
+            false => percent(name).map(|_| name.to_owned()),
         });
         let ranks: Vec<String> = ranks.collect();
         if !ranks.is_empty() {
             return (times, ranks);
         }
-        let has = |part: &str| columns.iter().any(|name| name.contains(part));
+        let has = |part: &str| columns.iter().any(|it| it.1.contains(part));
         if has("time_min") || has("time_max") {
             return usual();
         }
         let kinds = [
-            ("error", errors),
+            ("error", ("Errors per second", "errors_per_sec")),
             ("ru_", ("CPU, cores", "cpu_per_sec")),
             ("memory", ("Memory of a request", "memory_avg")),
             ("traffic", ("Traffic per second", "traffic_per_sec")),
@@ -96,18 +94,14 @@ impl Rule {
     }
 
     /// Describes the state of a row in one line.
-    #[must_use]
-    pub fn summary(&self, key: Option<&[u8]>, value: Option<f64>) -> String {
+    pub(in crate::alert) fn summary(&self, key: Option<&[u8]>, value: Option<f64>) -> String {
         let window = secs(self.entry.window);
         let row = match key {
             None => "further rows".to_owned(),
+            Some([]) => "all requests".to_owned(),
             Some(key) => {
-                let pairs = self.keys.iter().zip(key_texts(key));
-                let pairs: Vec<String> = pairs.map(|(key, text)| format!("{key} {text}")).collect();
-                match pairs.is_empty() {
-                    true => "all requests".to_owned(),
-                    false => pairs.join(", "),
-                }
+                let texts = self.key_texts(key).map(|(key, text)| format!("{key} {text}"));
+                texts.collect::<Vec<_>>().join(", ")
             }
         };
         match (&self.condition, value) {
@@ -117,10 +111,8 @@ impl Rule {
             }
             (Condition::Holds(when), _) => format!("{row}: {when} over {window}"),
             (Condition::Burns(objective), value) => {
-                let times = value.map_or_else(
-                    || "too fast".to_owned(),
-                    |value| format!("{} times as fast as it may", shown(value)),
-                );
+                let times = value.map(|it| format!("{} times as fast as it may", shown(it)));
+                let times = times.as_deref().unwrap_or("too fast");
                 format!("the error budget burns {times}: {}", objective.words())
             }
         }
@@ -134,20 +126,19 @@ impl Rule {
             Condition::Absent => format!("nothing arrived from a row of {}", entry.report),
             Condition::Holds(when) => format!("a row of {} has {when}", entry.report),
             Condition::Burns(objective) => {
+                let remark = match objective.is_exact {
+                    true => "",
+                    false => "; slow errors count twice, as the report does not tell",
+                };
                 return format!(
                     "{} ({}): {}; fires while the budget for the others burns too fast: more than {}; no verdict \
                      while less than half of a window is covered, or the longer one has fewer than {} requests or 5 bad \
-                     ones{}",
+                     ones{remark}",
                     entry.name,
                     entry.severity,
                     objective.words(),
                     objective.burn_words(&entry.severity),
                     self.min_requests,
-                    if objective.is_exact {
-                        ""
-                    } else {
-                        "; slow errors count twice, as the report does not tell"
-                    },
                 );
             }
         };
@@ -163,9 +154,9 @@ impl Rule {
             0 => "resolves when it no longer holds".to_owned(),
             keep => format!("resolves once it has not held for {}", secs(keep)),
         };
-        let few = match self.when() {
-            None => String::new(),
-            Some(_) => format!(" or it has fewer than {} requests", self.min_requests),
+        let few = match self.is_of_absence() {
+            true => String::new(),
+            false => format!(" or it has fewer than {} requests", self.min_requests),
         };
         format!(
             "{} ({}): {what} over {}{rows}; fires {hold}, {keep}; evaluated every {}; no verdict while less than half of \
@@ -182,12 +173,7 @@ impl Rule {
 #[must_use]
 pub fn shown(value: f64) -> String {
     let digits = if value.abs() < 10.0 { 4 } else { 1 };
-    let text = format!("{value:.digits$}");
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
-    text.to_owned()
+    format!("{value:.digits$}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 pub(in crate::alert) fn secs(secs: u64) -> String {

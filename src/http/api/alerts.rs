@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
 use crate::access::Pass;
-use crate::alert::rule::{Rule, RuleError, Truth};
+use crate::alert::rule::{Rule, RuleError};
 use crate::alert::silence::Silence;
 use crate::alert::{Alert, Alerts, ObjectiveView, Rules};
 use crate::config::Config;
@@ -60,10 +60,10 @@ pub(in crate::http) async fn slos(State(app): State<Arc<App>>, _: NoParams) -> A
 fn slo(it: &ObjectiveView) -> Json {
     let (of, entry) = (&it.objective, &it.objective.entry);
     let burns = it.burns.iter().map(|burn| {
-        let state = match burn.truth {
-            Truth::True => "firing",
-            Truth::False => "ok",
-            Truth::Unknown => "unknown",
+        let state = match burn.holds {
+            Some(true) => "firing",
+            Some(false) => "ok",
+            None => "unknown",
         };
         json!({
             "severity": burn.rate.severity, "long": burn.rate.long, "short": burn.rate.short, "burn_long": burn.long,
@@ -196,7 +196,7 @@ pub(in crate::http) async fn silence(
             ))
         })?;
         let mut row = json!(added);
-        row["persistent"] = alerts.persistent().into();
+        row["persistent"] = alerts.is_persistent.into();
         row["remark"] = unmatched(source, &alerts, &added)?.into();
         Ok(row)
     });

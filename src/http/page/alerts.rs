@@ -128,7 +128,7 @@ fn cut(name: String) -> String {
 
 fn row(view: &View<'_>, alert: &Alert) -> Markup {
     let (episode, entry) = (&alert.episode, &alert.rule.entry);
-    let path = alert.link.strip_prefix(view.app.settings.alerts.page());
+    let path = alert.link.strip_prefix(&view.app.settings.alerts.page);
     let class = (episode.phase == Phase::Firing && alert.silenced_by.is_none()).then_some("bad");
     html! {
         th.key scope="row" { span class=[class] { (episode.phase.name()) } }
@@ -255,7 +255,7 @@ fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
 
 fn receivers(alerts: &Alerts) -> Markup {
     let heads = Head::list(&["Receiver"], &["Sent", "Refused", "Failed attempts"]);
-    let rows = alerts.receivers().iter().map(|it| {
+    let rows = alerts.receivers.iter().map(|it| {
         let number = |number: &AtomicU64| count(number.load(Ordering::Relaxed));
         html! {
             th.key.text scope="row" { (visible(&it.url)) }

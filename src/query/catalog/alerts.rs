@@ -41,13 +41,8 @@ impl Catalog {
             has_all && it.concerns(&bytes, key.is_none())
         };
         let rules = self.alerts.rules();
-        let all = rules.iter().filter_map(|it| it.objective());
-        let limit = |it: &Objective| Some((it.entry.name.clone(), it.slow_from_us()?));
-        let limits = all.filter(|it| concerns(it)).filter_map(|it| limit(it));
-        let mut limits: Vec<(String, u64)> = limits.collect();
-        // Each objective has a rule for each severity.
-        limits.dedup();
-        limits
+        let all = Objective::each(&rules).into_iter().filter(|it| concerns(it));
+        all.filter_map(|it| Some((it.entry.name.clone(), it.slow_from_us?))).collect()
     }
 }
 

@@ -106,18 +106,14 @@ fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, St
             .ok_or_else(|| format!("'{text}': max_time takes =, <= or <, then seconds"))?;
         return max_time(value, exclusive);
     }
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}': {FILTERS}"))?;
-    let (key, pattern) = match (key.strip_suffix('!'), value.strip_suffix('*')) {
-        (None, None) => (key, Pattern::Equals(value.to_owned())),
-        (None, Some(prefix)) => (key, Pattern::StartsWith(prefix.to_owned())),
-        (Some(key), None) => (key, Pattern::Differs(value.to_owned())),
-        (Some(_), Some(_)) => {
-            return Err(format!(
-                "'{text}': != takes a whole text, not a prefix (for a text that ends with a star: \
-                 {{\"key\": .., \"differs\": ..}})"
-            ));
-        }
-    };
+    let (key, pattern) =
+        Pattern::of_condition(text).ok_or_else(|| format!("'{text}': {FILTERS}"))?;
+    let pattern = pattern.ok_or_else(|| {
+        format!(
+            "'{text}': != takes a whole text, not a prefix (for a text that ends with a star: \
+             {{\"key\": .., \"differs\": ..}})"
+        )
+    })?;
     on_key(key, pattern, level, defaults)
 }
 

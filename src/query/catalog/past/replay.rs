@@ -26,7 +26,6 @@ use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
 use crate::query::error::QueryError;
 use crate::report::gain::Sum;
 use crate::report::histogram::Histogram;
-use crate::report::row_key::key_texts;
 
 /// Smallest window for which minutes are meaningful, in seconds.
 const MINUTE: u64 = 60;
@@ -58,7 +57,7 @@ impl Catalog {
             let [view, ran] = RowsSnapshot::of_each(it.history, [&it.dataset, &coverage]);
             kept.push((report, it.dataset, view, ran));
         }
-        let mut engine = Engine::new(long.clone(), ALERT_REPLAY_BYTES_MAX, MINUTE);
+        let mut engine = Engine::new(&long, ALERT_REPLAY_BYTES_MAX, MINUTE);
         let mut found = Found::default();
         let give_up = self.clock.mono_ms() + ALERT_REPLAY_MS_MAX;
         let minutes = span.start - span.start % MINUTE..span.end - span.end % MINUTE;
@@ -79,16 +78,11 @@ impl Catalog {
                 if covered > 0 {
                     let sums = Sums::read(view.clone(), dataset, &plan);
                     gain.reports.push(gained(report, &sums, &long, &mut partial));
-                    for rule in &long {
-                        let Some(objective) = rule.objective() else {
-                            continue;
-                        };
-                        let is_new = gain.counts.iter().all(|it| !Arc::ptr_eq(&it.0, objective));
-                        if is_new && objective.entry.report == *report {
-                            let mut count = counted(objective, &sums);
-                            count.covered_secs = covered.min(MINUTE);
-                            gain.counts.push((Arc::clone(objective), count));
-                        }
+                    let objectives = Objective::each(&long).into_iter();
+                    for objective in objectives.filter(|it| it.entry.report == *report) {
+                        let mut count = counted(objective, &sums);
+                        count.covered_secs = covered.min(MINUTE);
+                        gain.counts.push((Arc::clone(objective), count));
                     }
                 }
             }
@@ -172,11 +166,11 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, rule: &Rule, event: &Event) {
-        let id = (rule.entry.name.clone(), event.key.clone());
-        if event.phase == Some(Phase::Firing) {
-            let key = event.key.as_deref().unwrap_or_default();
-            let key = rule.keys.iter().cloned().zip(key_texts(key).map(Json::from));
+    fn add(&mut self, rule: &Rule, event: &Event<'_>) {
+        let id = (rule.entry.name.clone(), event.key.map(Box::from));
+        if event.phase() == Some(Phase::Firing) {
+            let key = event.key.unwrap_or_default();
+            let key = rule.key_texts(key).map(|(name, text)| (name.to_owned(), text.into()));
             let key: Map<String, Json> = key.collect();
             let row = json!({
                 "alert": rule.entry.name, "report": rule.entry.report, "key": key, "started": event.unix,
