@@ -138,17 +138,17 @@ impl Shipment {
             return Ok(Vec::new());
         }
         let pieces = self.parts.iter().filter(|(part, _)| part.has(dataset));
-        let pieces: Vec<_> = pieces.collect();
-        let sources = pieces.iter();
-        let sources = sources.map(|(part, times)| Source::of(part, times.clone()));
+        let sources = pieces.clone().map(|(part, times)| Source::of(part, times.clone()));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let mut before_row = || StoreError::unless_stopped(stop);
-        let mut merged = Merged::new(&sources, dataset, &mut before_row)?;
-        let _until_enough = merged.by_ref().all(|row| each(&row));
-        merged.ended?;
-        let damaged = pieces.iter().zip(&sources);
-        let damaged = damaged.filter_map(|((part, times), source)| {
-            let (reason, read) = source.damage()?;
+        let mut rows = Merged::new(&sources, dataset)?;
+        while let Some(row) = rows.next()? {
+            StoreError::unless_stopped(stop)?;
+            if !each(&row) {
+                break;
+            }
+        }
+        let damaged = pieces.zip(rows.damages()).filter_map(|((part, times), damage)| {
+            let (reason, read) = damage?;
             // Its minutes may be shipped one after the other: it is counted with the last of them.
             let is_last = times.end >= part.span.end;
             let mut sections = part.sections.iter();
