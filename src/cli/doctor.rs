@@ -214,7 +214,7 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     if !findings.iter().any(|finding| finding.what == OTLP) {
         findings.extend(check::pushes(config).map(|push| Finding::right(OTLP, push)));
     }
-    findings.extend(squids(config));
+    findings.extend(squids(config, serving));
     findings.extend(stats(config));
     let (http, mysql) = (config.http.listen, config.mysql.listen);
     findings.extend(front("HTTP", "http.listen", http, serving));
@@ -295,13 +295,20 @@ fn otlp_inputs(config: &Config, serving: Option<&str>) -> Option<Finding> {
 }
 
 /// Checks whether the Squid log sources are available.
-fn squids(config: &Config) -> Vec<Finding> {
+fn squids(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     if config.squids.is_empty() {
         return Vec::new();
     }
     let what = "Squid";
     if let Err(error) = daemon::squid::open(config) {
-        return vec![Finding::wrong(what, error.to_string(), String::new())];
+        return vec![match (&error, serving) {
+            (StartError::Squid { from, source, .. }, Some(url))
+                if source.kind() == ErrorKind::AddrInUse =>
+            {
+                used(what, from, url)
+            }
+            _ => Finding::wrong(what, error.to_string(), String::new()),
+        }];
     }
     let found = config.squids.iter().map(|squid| match &squid.from {
         SquidFrom::File(path, _) => match file::check(path) {
@@ -359,11 +366,18 @@ fn front(
     Some(match (TcpListener::bind(address), serving) {
         (Ok(_), _) => Finding::right(what, format!("{address} can be bound")),
         (Err(error), Some(url)) if error.kind() == ErrorKind::AddrInUse => used(what, address, url),
-        (Err(error), _) => Finding::wrong(
-            what,
-            format!("{address} cannot be bound: {error}"),
-            format!("stop what listens there, or change {key}"),
-        ),
+        (Err(error), _) => {
+            let change = match error.kind() {
+                ErrorKind::PermissionDenied => {
+                    format!(
+                        "a port from 1024 on in {key}, or the right to use this one (CAP_NET_BIND_SERVICE)"
+                    )
+                }
+                ErrorKind::AddrNotAvailable => format!("an address of this machine in {key}"),
+                _ => format!("stop what listens there, or change {key}"),
+            };
+            Finding::wrong(what, format!("{address} cannot be bound: {error}"), change)
+        }
     })
 }
 

@@ -6,7 +6,6 @@
 //! past. Called on a front end's thread.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -61,15 +60,8 @@ pub(crate) struct FleetRows {
     deadline: Instant,
 }
 
-/// The rows and parts of a line.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Points<'a> {
-    /// One key, or `None` for the total.
-    pub(crate) key: Option<&'a [String]>,
-    /// Start of the first step, unix seconds, and the seconds of each.
-    pub(crate) steps: (u64, u64),
-    pub(crate) has_histograms: bool,
-}
+/// Start of the first step of a line, unix seconds, and the seconds of each.
+type Steps = (u64, u64);
 
 /// A collector that has shipped rows.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -90,7 +82,7 @@ pub(crate) struct Counted {
     pub(crate) coverage: Coverage,
 }
 
-/// A row of ClickHouse's answer: sums, or the histogram.
+/// A row of ClickHouse's answer: sums, the histogram, or seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Found {
@@ -101,11 +93,6 @@ struct Found {
     seen: [Option<u64>; 3],
     known: bool,
     histogram: BTreeMap<u32, u64>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Ran {
-    point: u64,
     secs: u64,
 }
 
@@ -146,9 +133,9 @@ impl Fleet {
     ) -> FleetRows {
         let mut members = String::new();
         for (column, names) in [("dc", dcs), ("collector", collectors)] {
-            let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
             if !names.is_empty() {
-                let _infallible = write!(members, " AND {column} IN ({})", names.join(", "));
+                let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+                members += &format!(" AND {column} IN ({})", names.join(", "));
             }
         }
         // No row has a later time.
@@ -176,10 +163,11 @@ impl FleetRows {
         each: &mut dyn FnMut(T) -> Result<(), String>,
     ) -> Result<(), String> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        self.fleet.server.select(query, left, &mut |line| {
+        let selected = self.fleet.server.select(query, left, &mut |line| {
             let row = serde_json::from_slice(line);
             each(row.map_err(|error| format!("its answer is not understood: {error}"))?)
-        })
+        });
+        selected.map_err(|failure| failure.to_string())
     }
 
     fn all<T: DeserializeOwned>(&self, query: &str) -> Result<Vec<T>, String> {
@@ -211,9 +199,23 @@ impl FleetRows {
         format!("SELECT {columns} FROM {table} FINAL {own}{condition} GROUP BY {group}")
     }
 
-    /// The index of a minute's step.
-    fn point((from, step): (u64, u64)) -> String {
-        format!("intDiv(toUnixTimestamp(t) - {from}, {step})")
+    /// Runs a query for the index of each minute's step as `point`; returns values by step.
+    fn by_step<T: Default>(
+        &self,
+        (from, step): Steps,
+        query: impl FnOnce(&str) -> String,
+        value: impl Fn(&Found) -> T,
+    ) -> Result<Vec<T>, String> {
+        let query = query(&format!("intDiv(toUnixTimestamp(t) - {from}, {step}) AS point"));
+        let steps = (self.span.end - from).div_ceil(step);
+        let mut values: Vec<T> = (0..steps).map(|_| T::default()).collect();
+        self.select(&query, &mut |found: Found| {
+            if let Some(at) = values.get_mut(found.point as usize) {
+                *at = value(&found);
+            }
+            Ok(())
+        })?;
+        Ok(values)
     }
 
     /// Sums by key; their histograms are requested on demand.
@@ -230,50 +232,36 @@ impl FleetRows {
     }
 
     /// The gain of one row, or of the total, in each step.
-    pub(crate) fn line(&self, points: Points<'_>) -> Result<Vec<Option<Sum>>, String> {
-        let point = Self::point(points.steps);
-        let histogram = match points.has_histograms {
-            true => HISTOGRAM,
-            false => "false AS known",
-        };
-        let key = points.key.filter(|_| !self.dataset.keys.is_empty());
+    pub(crate) fn line(
+        &self,
+        key: Option<&[String]>,
+        steps: Steps,
+        has_histograms: bool,
+    ) -> Result<Vec<Option<Sum>>, String> {
+        let key = key.filter(|_| !self.dataset.keys.is_empty());
         let of_key = key.map_or_else(String::new, |key| {
             format!(" AND key = {}", array(key.iter().map(String::as_str)))
         });
-        let columns = format!("{point} AS point, {}, {histogram}", *SUMS);
-        let query = self.rollup(&columns, &of_key, "point");
-        let mut line: Vec<Option<Sum>> = self.steps(points.steps).map(|_| None).collect();
-        self.select(&query, &mut |found: Found| {
-            if let Some(sum) = line.get_mut(found.point as usize) {
-                *sum = Some(Sum::of(found.totals(), found.histogram(&self.dataset)));
-            }
-            Ok(())
-        })?;
-        Ok(line)
-    }
-
-    fn steps(&self, (from, step): (u64, u64)) -> Range<u64> {
-        0..(self.span.end - from).div_ceil(step)
+        let histogram = if has_histograms { HISTOGRAM } else { "false AS known" };
+        let query = |point: &str| {
+            self.rollup(&format!("{point}, {}, {histogram}", *SUMS), &of_key, "point")
+        };
+        let sum = |it: &Found| Some(Sum::of(it.totals(), it.histogram(&self.dataset)));
+        self.by_step(steps, query, sum)
     }
 
     /// Seconds of each step in which a pinbad counted: for each minute, those of the one that
     /// counted longest.
-    pub(crate) fn secs(&self, steps: (u64, u64)) -> Result<Vec<u64>, String> {
-        let query = format!(
-            "SELECT {} AS point, sum(most) AS secs FROM (SELECT t, max(secs) AS most FROM (SELECT t, dc, collector, store, \
-             sum(seconds) AS secs FROM {} FINAL {} GROUP BY t, dc, collector, store) GROUP BY t) GROUP BY point",
-            Self::point(steps),
-            COVERAGE.name,
-            self.own()
-        );
-        let mut secs: Vec<u64> = self.steps(steps).map(|_| 0).collect();
-        self.select(&query, &mut |ran: Ran| {
-            if let Some(secs) = secs.get_mut(ran.point as usize) {
-                *secs = ran.secs;
-            }
-            Ok(())
-        })?;
-        Ok(secs)
+    pub(crate) fn secs(&self, steps: Steps) -> Result<Vec<u64>, String> {
+        let query = |point: &str| {
+            format!(
+                "SELECT {point}, sum(most) AS secs FROM (SELECT t, max(secs) AS most FROM (SELECT t, dc, collector, store, \
+                 sum(seconds) AS secs FROM {} FINAL {} GROUP BY t, dc, collector, store) GROUP BY t) GROUP BY point",
+                COVERAGE.name,
+                self.own()
+            )
+        };
+        self.by_step(steps, query, |it| it.secs)
     }
 
     /// The collectors that have shipped anything, up to the end of the span or in the days before
@@ -326,18 +314,18 @@ impl Histograms for FleetRows {
         wanted: &[usize],
         each: &mut dyn FnMut(usize, Option<&Histogram>),
     ) -> Result<(), String> {
-        let is_other = |row: usize| from.all()[row].is_other;
-        // Keys in (other) for lack of memory here have rows of their own there.
-        let by_key = wanted.len() <= KEYS_ASKED_MAX
-            && !(from.is_full() && wanted.iter().any(|row| is_other(*row)));
-        let mut of_keys = String::new();
-        if by_key && !self.dataset.keys.is_empty() {
-            let keys = wanted.iter().map(|row| array(key_texts(&from.all()[*row].key)));
-            let keys: Vec<_> = keys.collect();
-            of_keys = format!(" AND key IN ({})", keys.join(", "));
-        }
         if wanted.is_empty() {
             return Ok(());
+        }
+        let is_other = |row: usize| from.all()[row].is_other;
+        let mut of_keys = String::new();
+        // Keys in (other) for lack of memory here have rows of their own there.
+        if wanted.len() <= KEYS_ASKED_MAX
+            && !(from.is_full() && wanted.iter().any(|row| is_other(*row)))
+            && !self.dataset.keys.is_empty()
+        {
+            let keys = wanted.iter().map(|row| array(key_texts(&from.all()[*row].key)));
+            of_keys = format!(" AND key IN ({})", keys.collect::<Vec<_>>().join(", "));
         }
         let query = self.rollup(&format!("key, {HISTOGRAM}"), &of_keys, "key");
         let mut is_wanted = vec![false; from.all().len()];

@@ -38,7 +38,7 @@ pub fn check(config: &ClickHouseConfig) -> Result<(), String> {
 }
 
 pub use self::fleet::Fleet;
-pub(crate) use self::fleet::{Counted, FleetRows, Points};
+pub(crate) use self::fleet::{Counted, FleetRows};
 pub use self::shipper::{ShipFrom, ShipStatus, ShippingThread};
 pub use self::tables::statements;
 pub use self::views::views;

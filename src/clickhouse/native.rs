@@ -9,12 +9,14 @@
 //! ```
 
 use std::io::{self, Write as _};
+use std::slice::from_mut;
 
 use lz4_flex::frame::FrameEncoder;
 
+use super::tables::Table;
 use crate::value::varint;
 
-/// Rows being encoded, column by column.
+/// Rows of a table being encoded, column by column.
 #[derive(Debug)]
 pub(super) struct Block {
     columns: Vec<Column>,
@@ -24,23 +26,18 @@ pub(super) struct Block {
 
 #[derive(Debug)]
 struct Column {
-    name: &'static str,
-    type_name: String,
-    /// Consecutive streams: nulls or ends of arrays first.
-    streams: [Vec<u8>; 4],
-    /// Items so far, of arrays and of nested arrays.
-    items: [u64; 2],
+    /// Its name and type.
+    head: (&'static str, String),
+    streams: Streams,
 }
 
+/// The values of a column as consecutive streams: nulls or ends of arrays first.
+type Streams = [Vec<u8>; 4];
+
 impl Block {
-    /// Without rows; the columns have these names and types.
-    pub(super) fn new(columns: impl Iterator<Item = (&'static str, String)>) -> Self {
-        let columns = columns.map(|(name, type_name)| Column {
-            name,
-            type_name,
-            streams: Default::default(),
-            items: [0; 2],
-        });
+    /// Without rows.
+    pub(super) fn new(table: &Table) -> Self {
+        let columns = table.sent().map(|head| Column { head, streams: Streams::default() });
         Self { columns: columns.collect(), rows: 0 }
     }
 
@@ -62,12 +59,12 @@ impl Block {
         let mut head = Vec::new();
         varint::push(&mut head, self.columns.len() as u128);
         varint::push(&mut head, self.rows.into());
-        for column in &self.columns {
-            column.name.push(&mut head);
-            column.type_name.as_str().push(&mut head);
+        for Column { head: (name, type_name), streams } in &self.columns {
+            (*name).push(from_mut(&mut head));
+            type_name.as_str().push(from_mut(&mut head));
             to.write_all(&head)?;
             head.clear();
-            column.streams.iter().try_for_each(|stream| to.write_all(stream))?;
+            streams.iter().try_for_each(|stream| to.write_all(stream))?;
         }
         to.finish().map_err(io::Error::other)
     }
@@ -77,97 +74,70 @@ impl Block {
 pub(super) struct RowWriter<'b>(std::slice::IterMut<'b, Column>);
 
 impl RowWriter<'_> {
-    fn column(&mut self) -> &mut Column {
-        self.0.next().expect("rows have the columns of their table")
-    }
-
-    /// A number, a Bool, a DateTime in 32 bits, or a String.
+    /// The value of the next column, which has the type of its Rust type: a number, a Bool, a
+    /// String, Nullable of an `Option`, Array of [`Items`], Map of items that are pairs.
     pub(super) fn value(&mut self, value: impl Value) {
-        value.push(&mut self.column().streams[0]);
-    }
-
-    /// Of UUID: two numbers of 64 bits.
-    pub(super) fn uuid(&mut self, value: u128) {
-        self.value(value.rotate_left(64));
-    }
-
-    /// Of Nullable(UInt64).
-    pub(super) fn optional(&mut self, value: Option<u64>) {
-        let [nulls, values, ..] = &mut self.column().streams;
-        value.is_none().push(nulls);
-        value.unwrap_or_default().push(values);
-    }
-
-    /// Of Array.
-    pub(super) fn array(&mut self, values: impl Iterator<Item: Value>) {
-        let column = self.column();
-        let [ends, items, ..] = &mut column.streams;
-        for value in values {
-            column.items[0] += 1;
-            value.push(items);
-        }
-        column.items[0].push(ends);
-    }
-
-    /// Of Map.
-    pub(super) fn map<K: Value, V: Value>(&mut self, pairs: impl Iterator<Item = (K, V)>) {
-        let column = self.column();
-        let [ends, keys, values, _] = &mut column.streams;
-        for (key, value) in pairs {
-            column.items[0] += 1;
-            key.push(keys);
-            value.push(values);
-        }
-        column.items[0].push(ends);
-    }
-
-    /// Of Array(Map).
-    pub(super) fn maps<K: Value, V: Value>(
-        &mut self,
-        maps: impl Iterator<Item: Iterator<Item = (K, V)>>,
-    ) {
-        let column = self.column();
-        let [ends, inner_ends, keys, values] = &mut column.streams;
-        for map in maps {
-            column.items[0] += 1;
-            for (key, value) in map {
-                column.items[1] += 1;
-                key.push(keys);
-                value.push(values);
-            }
-            column.items[1].push(inner_ends);
-        }
-        column.items[0].push(ends);
+        let column = self.0.next().expect("rows have the columns of their table");
+        value.push(&mut column.streams);
     }
 }
 
-/// A value in a stream.
+/// A value in the streams of its type.
 pub(super) trait Value {
-    fn push(self, to: &mut Vec<u8>);
+    fn push(self, to: &mut [Vec<u8>]);
 }
 
 /// A length, seven bits per byte, lowest first, and the text.
 impl Value for &str {
-    fn push(self, to: &mut Vec<u8>) {
-        varint::push(to, self.len() as u128);
-        to.extend_from_slice(self.as_bytes());
-    }
-}
-
-impl Value for bool {
-    fn push(self, to: &mut Vec<u8>) {
-        to.push(self.into());
+    fn push(self, to: &mut [Vec<u8>]) {
+        varint::push(&mut to[0], self.len() as u128);
+        to[0].extend_from_slice(self.as_bytes());
     }
 }
 
 macro_rules! numbers {
     ($($number:ty)*) => { $(
         impl Value for $number {
-            fn push(self, to: &mut Vec<u8>) {
-                to.extend_from_slice(&self.to_le_bytes());
+            fn push(self, to: &mut [Vec<u8>]) {
+                to[0].extend_from_slice(&self.to_le_bytes());
             }
         }
     )* };
 }
 
-numbers!(u32 u64 u128);
+numbers!(u8 u32 u64 u128 f64);
+
+impl Value for bool {
+    fn push(self, to: &mut [Vec<u8>]) {
+        u8::from(self).push(to);
+    }
+}
+
+impl<V: Value + Default> Value for Option<V> {
+    fn push(self, to: &mut [Vec<u8>]) {
+        self.is_none().push(to);
+        self.unwrap_or_default().push(&mut to[1..]);
+    }
+}
+
+/// A name of a Map, and its value.
+impl<K: Value, V: Value> Value for (K, V) {
+    fn push(self, to: &mut [Vec<u8>]) {
+        self.0.push(to);
+        self.1.push(&mut to[1..]);
+    }
+}
+
+/// The items of an Array or a Map.
+pub(super) struct Items<I>(pub(super) I);
+
+impl<I: Iterator<Item: Value>> Value for Items<I> {
+    fn push(self, to: &mut [Vec<u8>]) {
+        let mut end = to[0].last_chunk().map_or(0, |end| u64::from_le_bytes(*end));
+        for item in self.0 {
+            item.push(&mut to[1..]);
+            end += 1;
+        }
+        end.push(to);
+    }
+}

@@ -1,46 +1,59 @@
 //! Encodes rows of reports and of coverage for ClickHouse.
 
-use super::native::{Block, RowWriter};
-use super::tables::{COVERAGE, MEASURES, REQUEST, ROLLUP, Table};
-use crate::history::{Coverage, Dataset, Identity, Row};
+use super::native::{Block, Items, RowWriter};
+use super::tables::MEASURES;
+use crate::history::{Coverage, Dataset, Identity, Row, ShipmentRows};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
 
 /// The source of the rows, which every row names.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Origin {
     /// The store, 128 bits.
-    pub(super) store: u128,
+    store: u128,
     pub(super) names: Identity,
+    /// The rows that are shipped together.
+    pub(super) units: ShipmentRows,
 }
 
-/// The table for the rows of a dataset; timers go with their requests.
-pub(super) fn table_of(dataset: &Dataset) -> Option<&'static Table> {
-    match dataset.report.as_str() {
-        _ if dataset.is_coverage() => Some(&COVERAGE),
-        _ if !dataset.is_raw() => Some(&ROLLUP),
-        "request" => Some(&REQUEST),
-        _ => None,
+impl Origin {
+    /// Rows of the store with this identity.
+    pub(super) fn new(store: &str, names: Identity, units: ShipmentRows) -> Self {
+        let store = u128::from_str_radix(store, 16).unwrap_or_default();
+        Self { store, names, units }
+    }
+
+    /// Appends the columns of the origin, which follow each other in all tables.
+    pub(super) fn push(&self, to: &mut RowWriter<'_>) {
+        to.value(self.names.dc.as_str());
+        to.value(self.names.collector.as_str());
+        // A UUID is two numbers of 64 bits.
+        to.value(self.store.rotate_left(64));
+        to.value(self.units.part());
     }
 }
 
 /// Adds a row of a dataset to a block of its table.
-pub(super) fn push(block: &mut Block, origin: &Origin, part: u32, dataset: &Dataset, row: &Row) {
+pub(super) fn push(block: &mut Block, origin: &Origin, dataset: &Dataset, row: &Row) {
     let to = &mut block.row();
+    let mut keys = key_texts(&row.key);
+    let [report, definition] = match dataset.is_coverage() {
+        true => [(); 2].map(|()| keys.next().unwrap_or_default()),
+        false => [&*dataset.report, &*dataset.hash],
+    };
+    to.value(report);
+    to.value(definition);
+    to.value(u32::try_from(row.time).unwrap_or(u32::MAX));
+    origin.push(to);
+    let totals = &row.gain.sum.totals;
     if dataset.is_coverage() {
-        let mut of = key_texts(&row.key);
-        let (report, definition) = (of.next(), of.next());
-        let report = [report, definition].map(Option::unwrap_or_default);
-        push_unit(to, origin, part, report, row.time);
         let Coverage { secs, missed, histograms_dropped, keys_folded, rows_lost } =
-            Coverage::of(&row.gain.sum.totals);
+            Coverage::of(totals);
         let counts = [secs, missed, histograms_dropped, keys_folded, rows_lost];
         counts.into_iter().for_each(|count| to.value(count));
         return;
     }
-    push_unit(to, origin, part, [&dataset.report, &dataset.hash], row.time);
-    let totals = &row.gain.sum.totals;
-    to.array(key_texts(&row.key));
+    to.value(Items(keys));
     to.value(row.is_other);
     for (measure, is_wide) in MEASURES.iter() {
         let sum = measure.of(totals);
@@ -52,27 +65,10 @@ pub(super) fn push(block: &mut Block, origin: &Origin, part: u32, dataset: &Data
     }
     let seen = row.gain.extremes;
     let has_seen = seen != Extremes::NOTHING;
-    to.optional(has_seen.then_some(seen.time_min));
-    to.optional(has_seen.then_some(seen.time_max));
-    to.optional(has_seen.then_some(seen.memory_peak_max.into()));
+    to.value(has_seen.then_some(seen.time_min));
+    to.value(has_seen.then_some(seen.time_max));
+    to.value(has_seen.then_some(u64::from(seen.memory_peak_max)));
     let buckets = row.gain.buckets();
     to.value(buckets.is_some());
-    to.map(buckets.into_iter().flatten());
-}
-
-/// The leading columns of all tables.
-fn push_unit(
-    to: &mut RowWriter<'_>,
-    origin: &Origin,
-    part: u32,
-    [report, definition]: [&str; 2],
-    time: u64,
-) {
-    to.value(report);
-    to.value(definition);
-    to.value(u32::try_from(time).unwrap_or(u32::MAX));
-    to.value(origin.names.dc.as_str());
-    to.value(origin.names.collector.as_str());
-    to.uuid(origin.store);
-    to.value(part);
+    to.value(Items(buckets.into_iter().flatten()));
 }

@@ -1,7 +1,7 @@
 //! A client of ClickHouse's HTTP interface: sends statements with rows, and reads results.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for an answer, before which the rows have to be stored.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
 /// Longest wait for the rest of an answer whose head has arrived: a few bytes.
-const BODY_MAX: Duration = Duration::from_secs(60);
+const BODY_MAX: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 60_000 });
 /// Longest row of an answer: a histogram has fewer than 3,000 buckets, a key a few texts.
 const ROW_BYTES_MAX: u64 = 1 << 20;
 /// Longest error text that is read.
@@ -50,6 +50,13 @@ pub(super) enum Failure {
     Refused(String),
 }
 
+impl Failure {
+    /// The failure of a request to the server at this address.
+    fn at(url: &str, problem: impl std::fmt::Display) -> Self {
+        Self::Later(format!("{url}: {problem}"))
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Later(error.to_string())
@@ -71,17 +78,6 @@ pub(super) struct Server {
 impl Server {
     /// The server of the configuration.
     pub(super) fn of(config: &ClickHouseConfig) -> Result<Self, String> {
-        Self::with_body_max(config, BODY_MAX)
-    }
-
-    fn with_body_max(config: &ClickHouseConfig, body_max: Duration) -> Result<Self, String> {
-        let password_file = config.password_file.clone();
-        let changed = changed(password_file.as_deref());
-        let password = password_file.as_deref().map(|path| {
-            read_secret(path).map(Secret::new).map_err(|problem| {
-                format!("clickhouse.password_file: {}: {problem}", path.display())
-            })
-        });
         let url = config.url.trim_end_matches('/');
         let settings = Agent::config_builder()
             .http_status_as_error(false)
@@ -89,17 +85,19 @@ impl Server {
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_MAX))
             .timeout_recv_response(Some(ANSWER_MAX))
-            .timeout_recv_body(Some(body_max))
+            .timeout_recv_body(Some(BODY_MAX))
             .timeout_send_body(Some(ANSWER_MAX));
         let trusted = ("clickhouse.ca_file", config.ca_file.as_deref());
-        Ok(Self {
+        let server = Self {
             agent: roots::agent(settings, url, trusted, None)?,
             url: url.into(),
             database: config.database.clone(),
             user: config.user.clone(),
-            password_file,
-            password: Mutex::new((password.transpose()?, changed)),
-        })
+            password_file: config.password_file.clone(),
+            password: Mutex::default(),
+        };
+        server.read_password()?;
+        Ok(server)
     }
 
     /// Runs a statement without rows, and without a database in case it creates one.
@@ -129,14 +127,19 @@ impl Server {
     }
 
     /// Reads the password again if its file has been changed.
-    fn read_password(&self) {
-        let file = self.password_file.as_deref();
-        let (changed, mut password) = (changed(file), self.password.lock());
-        if changed != password.1
-            && let Some(Ok(read)) = file.map(read_secret)
-        {
+    fn read_password(&self) -> Result<(), String> {
+        let Some(file) = &self.password_file else {
+            return Ok(());
+        };
+        let changed = file.metadata().and_then(|it| it.modified()).ok();
+        let mut password = self.password.lock();
+        if password.0.is_none() || changed != password.1 {
+            let read = read_secret(file).map_err(|problem| {
+                format!("clickhouse.password_file: {}: {problem}", file.display())
+            })?;
             *password = (Some(Secret::new(read)), changed);
         }
+        Ok(())
     }
 
     /// Runs a read-only query on the caller's thread; passes on each row of the answer as it
@@ -147,9 +150,10 @@ impl Server {
         query: &str,
         patience: Duration,
         each: &mut dyn FnMut(&[u8]) -> Result<(), String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
+        let failed = |problem: String| Failure::at(&self.url, problem);
         if patience.is_zero() {
-            return Err(format!("{}: it took too long", self.url));
+            return Err(failed("it took too long".to_owned()));
         }
         let secs = (patience.as_secs() + 1).to_string();
         let parameters = [
@@ -161,9 +165,7 @@ impl Server {
             ("cancel_http_readonly_queries_on_client_close", "1"),
             ("wait_end_of_query", "1"),
         ];
-        let failed = |problem: String| format!("{}: {problem}", self.url);
-        let request = self.request(&parameters, query.as_bytes().to_vec());
-        let request = request.map_err(|failure| failure.to_string())?;
+        let request = self.request(&parameters, query.as_bytes().to_vec())?;
         let request = self.agent.configure_request(request).timeout_global(Some(patience)).build();
         let answer = self.agent.run(request);
         let mut answer = answer.map_err(|error| failed(roots::problem(&error)))?;
@@ -204,12 +206,11 @@ impl Server {
         if !self.user.is_empty() {
             request = request.header("x-clickhouse-user", &self.user);
         }
-        self.read_password();
+        let _old_one_if_unreadable = self.read_password();
         if let Some(password) = &self.password.lock().0 {
             request = request.header("x-clickhouse-key", password.reveal());
         }
-        let request = request.body(body);
-        request.map_err(|error| Failure::Later(format!("{}: {error}", self.url)))
+        request.body(body).map_err(|error| Failure::at(&self.url, error))
     }
 
     /// Runs on its own thread: a stop does not wait for the server.
@@ -222,26 +223,20 @@ impl Server {
     ) -> Result<(), Failure> {
         let mut request = self.request(parameters, body)?;
         if is_packed {
-            let coding = HeaderValue::from_static("lz4");
-            request.headers_mut().insert(CONTENT_ENCODING, coding);
+            request.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("lz4"));
         }
-        let later = |problem: String| Failure::Later(format!("{}: {problem}", self.url));
         let (agent, url) = (self.agent.clone(), Arc::clone(&self.url));
         let _waiting = ANSWER.begin();
         let answer =
             stop.unless_requested(("ship", Duration::ZERO), move || run(&agent, &url, request));
-        answer.ok_or(Failure::Stopped)?.unwrap_or_else(|problem| Err(later(problem)))
+        let answer = answer.ok_or(Failure::Stopped)?;
+        answer.unwrap_or_else(|problem| Err(Failure::at(&self.url, problem)))
     }
 }
 
-/// When the content of a file was last changed.
-fn changed(file: Option<&Path>) -> Option<SystemTime> {
-    file?.metadata().ok()?.modified().ok()
-}
-
 fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failure> {
-    let later = |problem: &str| Failure::Later(format!("{url}: {problem}"));
-    let mut answer = agent.run(request).map_err(|error| later(&roots::problem(&error)))?;
+    let later = |problem: String| Failure::at(url, problem);
+    let mut answer = agent.run(request).map_err(|error| later(roots::problem(&error)))?;
     // An error after the head of the answer is in its body, so rows are stored only when the body
     // has ended.
     let (text, ended) = said(&mut answer);
@@ -251,12 +246,12 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
         .and_then(|(_, rest)| rest.split_once(|it: char| !it.is_ascii_digit()))
         .and_then(|(code, _)| code.parse::<u32>().ok());
     if status == 200 && code.is_none() {
-        return ended.map_err(|error| later(&format!("its answer ended early: {error}")));
+        return ended.map_err(|error| later(format!("its answer ended early: {error}")));
     }
     let said = first_line(&text);
     match code {
         Some(code) if is_refusal(code) => Err(Failure::Refused(said)),
-        _ => Err(later(&format!("it answered {status}: {said}"))),
+        _ => Err(later(format!("it answered {status}: {said}"))),
     }
 }
 
@@ -275,8 +270,7 @@ fn said(answer: &mut Response<Body>) -> (String, io::Result<()>) {
 
 fn first_line(text: &str) -> String {
     let first = text.lines().next().unwrap_or_default();
-    let shown = first.chars().filter(|it| !it.is_control());
-    shown.take(300).collect()
+    first.chars().filter(|it| !it.is_control()).take(300).collect()
 }
 
 #[cfg(test)]
@@ -301,7 +295,7 @@ mod tests {
             stream.write_all(answer).unwrap();
             let _over = goes_on.recv();
         });
-        let server = Server::with_body_max(&config.clickhouse, Duration::from_millis(50)).unwrap();
+        let server = Server::of(&config.clickhouse).unwrap();
         let done = server.insert("INSERT", "token", b"rows".to_vec(), &Shutdown::new());
         drop(ended);
         thread.join().unwrap();

@@ -4,7 +4,7 @@
 //! accepted it; after a kill it is sent again from its first row, and replaces identical rows.
 //! Bounded: a block.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,11 +13,10 @@ use serde_json::json;
 use tracing::{error, info, warn};
 
 use super::native::Block;
-use super::requests::{self, TagFilter};
-use super::rollups::{Origin, push, table_of};
+use super::rollups::Origin;
 use super::server::{Failure, Server};
-use super::tables::{self, Table};
-use super::views;
+use super::tables::{self, TABLES, Table};
+use super::{requests, rollups, views};
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
 use crate::history::{
@@ -44,11 +43,10 @@ const PAUSE_MS_MAX: u64 = 60_000;
 const REFUSED_MS: u64 = 600_000;
 
 /// The state of shipping, shared by all readers.
-#[derive(Debug, Clone)]
-pub struct ShipStatus(Arc<Shared>);
-
 #[derive(Debug)]
-struct Shared {
+pub struct ShipStatus {
+    /// The source of rows, once history is open.
+    from: OnceLock<ShipFrom>,
     counters: ClickHouseCounters,
     clock: Arc<dyn Clock>,
     now: Mutex<Now>,
@@ -63,16 +61,27 @@ struct Now {
 }
 
 impl ShipStatus {
-    fn show(&self, shipping: &Shipping, parts: &Parts) {
-        let (waiting, refused) = shipping.waiting(parts);
-        let mut now = self.0.now.lock();
+    /// Ships from here; called when history is open.
+    pub fn begin(&self, from: ShipFrom) {
+        // Set once: the store stays open.
+        let _was_empty = self.from.set(from);
+        self.show();
+    }
+
+    /// Publishes the rows that wait.
+    fn show(&self) {
+        let Some(from) = self.from.get() else {
+            return;
+        };
+        let (waiting, refused) = from.shipping.waiting(&from.parts);
+        let mut now = self.now.lock();
         (now.waiting, now.refused) = (waiting, refused);
     }
 
     /// Why nothing is shipped, if so.
     #[must_use]
     pub fn why_failing(&self) -> Option<String> {
-        let now = self.0.now.lock();
+        let now = self.now.lock();
         let why = now.error.as_ref();
         why.map(|why| format!("nothing is shipped to ClickHouse: {why}"))
     }
@@ -80,10 +89,9 @@ impl ShipStatus {
     /// For the daemon's status.
     #[must_use]
     pub fn group(&self) -> Group {
-        let Shared { counters, clock, now } = &*self.0;
-        let now = now.lock();
+        let now = self.now.lock();
         let Waiting { rows, bytes, since, dropped } = now.waiting;
-        let unix_secs = clock.unix_ms() / 1_000;
+        let unix_secs = self.clock.unix_ms() / 1_000;
         let age = since.map_or(0, |since| unix_secs.saturating_sub(since));
         let refused: u64 = now.refused.iter().map(|it| it.rows).sum();
         let mut readings = readings! {
@@ -93,7 +101,7 @@ impl ShipStatus {
             Gauge rows_refused = refused, "Rows that ClickHouse refused; set aside, and tried again now and then.";
             Counter rows_dropped = dropped, "Rows that retention removed before ClickHouse had them.";
         };
-        readings.extend(counters.counts().readings());
+        readings.extend(self.counters.counts().readings());
         let refused = now.refused.iter().map(|it| {
             json!({"table": it.table, "part": it.units.part(), "rows": it.rows, "error": it.error})
         });
@@ -118,74 +126,9 @@ pub struct ShipFrom {
 pub struct ShippingThread {
     config: ClickHouseConfig,
     server: Server,
-    from: Arc<OnceLock<ShipFrom>>,
-    status: ShipStatus,
-    clock: Arc<dyn Clock>,
-}
-
-impl ShippingThread {
-    /// Ships to the server of the configuration.
-    ///
-    /// # Errors
-    /// Fails if the password or certificates cannot be read.
-    pub fn new(config: &ClickHouseConfig, clock: Arc<dyn Clock>) -> Result<Self, String> {
-        let status = ShipStatus(Arc::new(Shared {
-            counters: ClickHouseCounters::default(),
-            clock: Arc::clone(&clock),
-            now: Mutex::default(),
-        }));
-        Ok(Self {
-            config: config.clone(),
-            server: Server::of(config)?,
-            from: Arc::default(),
-            status,
-            clock,
-        })
-    }
-
-    /// The state of shipping.
-    #[must_use]
-    pub fn status(&self) -> ShipStatus {
-        self.status.clone()
-    }
-
-    /// Returns a function to call with the source when history is open; from then on the status
-    /// shows waiting rows.
-    pub fn begin(&self) -> impl Fn(ShipFrom) + Send + use<> {
-        let (begun, status) = (Arc::clone(&self.from), self.status());
-        move |from| {
-            status.show(&from.shipping, &from.parts);
-            // Set once: the store stays open.
-            let _was_empty = begun.set(from);
-        }
-    }
-
-    /// Ships until a stop is requested; the rest is shipped after the next start.
-    pub fn run(self, stop: &Shutdown) {
-        // On Linux this applies to the thread only.
-        if let Err(error) = rustix::process::setpriority_process(None, 10) {
-            warn!(%error, "Could not lower the priority of the thread that ships to ClickHouse.");
-        }
-        while !stop.requested() {
-            if let Some(from) = self.from.get() {
-                let from = from.clone();
-                return Shipper::new(self, from).run(stop);
-            }
-            std::thread::sleep(NAP);
-        }
-    }
-}
-
-/// Ships from a store.
-#[derive(Debug)]
-struct Shipper {
-    thread: ShippingThread,
-    from: ShipFrom,
-    /// The source columns of the current rows.
-    origin: Origin,
+    status: Arc<ShipStatus>,
     /// The names under which shipments begin.
     names: Identity,
-    tags: TagFilter,
     /// Statements to run before anything more is shipped. If one is refused, the rest of its group
     /// is skipped.
     statements: VecDeque<Vec<String>>,
@@ -196,77 +139,100 @@ struct Shipper {
     refused_ms: u64,
 }
 
-impl Shipper {
-    fn new(thread: ShippingThread, from: ShipFrom) -> Self {
-        let config = &thread.config;
+impl ShippingThread {
+    /// Ships to the server of the configuration.
+    ///
+    /// # Errors
+    /// Fails if the password or certificates cannot be read.
+    pub fn new(config: &ClickHouseConfig, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let collector = match config.collector.as_str() {
             "" => std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(),
             named => named.to_owned(),
         };
-        let statements = match config.create_tables {
-            true => tables::statements(&config.database, None),
-            false => Vec::new(),
+        let mut statements = VecDeque::new();
+        if config.create_tables {
+            let made = tables::statements(&config.database, None);
+            statements.extend(made.into_iter().map(|it| vec![it]));
+        }
+        let status = ShipStatus {
+            from: OnceLock::new(),
+            counters: ClickHouseCounters::default(),
+            clock,
+            now: Mutex::default(),
         };
-        let statements = statements.into_iter().map(|it| vec![it]).collect();
-        info!(url = config.url, "Shipping history to ClickHouse.");
-        let names = Identity { collector: collector.trim().to_owned(), dc: config.dc.clone() };
-        Self {
-            origin: Origin {
-                store: u128::from_str_radix(&from.store, 16).unwrap_or_default(),
-                names: names.clone(),
-            },
-            names,
-            tags: TagFilter::of(&config.tags),
+        Ok(Self {
+            server: Server::of(config)?,
+            names: Identity { collector: collector.trim().to_owned(), dc: config.dc.clone() },
             statements,
             viewed: HashMap::new(),
-            refused_ms: thread.clock.mono_ms(),
             pause_ms: 0,
-            thread,
-            from,
-        }
+            refused_ms: status.clock.mono_ms(),
+            status: Arc::new(status),
+            config: config.clone(),
+        })
     }
 
-    /// Ships until a stop is requested.
-    fn run(mut self, stop: &Shutdown) {
+    /// The state of shipping.
+    #[must_use]
+    pub fn status(&self) -> Arc<ShipStatus> {
+        Arc::clone(&self.status)
+    }
+
+    /// Ships until a stop is requested; the rest is shipped after the next start.
+    pub fn run(mut self, stop: &Shutdown) {
+        // On Linux this applies to the thread only.
+        if let Err(error) = rustix::process::setpriority_process(None, 10) {
+            warn!(%error, "Could not lower the priority of the thread that ships to ClickHouse.");
+        }
         let mut looked = 0;
         while !stop.requested() {
             std::thread::sleep(NAP);
-            let now = self.thread.clock.unix_ms() / 1_000;
-            if looked != now {
-                looked = now;
-                self.show();
-                // One after the other while there are more.
-                while self.ship(stop).unwrap_or(false) {
-                    self.show();
-                }
+            let now = self.now();
+            let Some(from) = self.status.from.get().filter(|_| looked != now).cloned() else {
+                continue;
+            };
+            if looked == 0 {
+                info!(url = self.config.url, "Shipping history to ClickHouse.");
+            }
+            looked = now;
+            self.status.show();
+            // One after the other while there are more.
+            while self.ship(&from, stop).unwrap_or(false) {
+                self.status.show();
             }
         }
     }
 
+    fn now(&self) -> u64 {
+        self.status.clock.unix_ms() / 1_000
+    }
+
+    fn mono_ms(&self) -> u64 {
+        self.status.clock.mono_ms()
+    }
+
     /// Ships the next shipment; returns whether there was one.
-    fn ship(&mut self, stop: &Shutdown) -> Result<bool, Failure> {
+    fn ship(&mut self, from: &ShipFrom, stop: &Shutdown) -> Result<bool, Failure> {
+        let ShipFrom { shipping, parts, .. } = from;
         self.make(stop)?;
-        let next = self.again(stop, |it| {
-            let now = it.thread.clock.unix_ms() / 1_000;
-            Ok(it.from.shipping.next(&it.from.parts, now)?)
-        })?;
+        let next = self.again(stop, |it| Ok(shipping.next(parts, it.now())?))?;
         if let Some(mut shipment) = next {
-            self.view(&shipment);
+            self.view(&shipment, parts);
             self.make(stop)?;
-            self.origin.names =
-                self.again(stop, |it| Ok(it.from.shipping.begin(&shipment, &it.names)?))?;
-            let refused = self.send(&mut shipment, None, stop)?;
-            self.again(stop, |it| Ok(it.from.shipping.end(&shipment, refused.clone())?))?;
+            let names = self.again(stop, |it| Ok(shipping.begin(&shipment, &it.names)?))?;
+            let origin = Origin::new(&from.store, names, shipment.units);
+            let refused = self.send(&mut shipment, &origin, None, stop)?;
+            self.again(stop, |_| Ok(shipping.end(&shipment, refused.clone())?))?;
             return Ok(true);
         }
-        if self.thread.clock.mono_ms() >= self.refused_ms {
-            self.refused_ms = self.thread.clock.mono_ms() + REFUSED_MS;
-            for (before, mut shipment) in self.from.shipping.refused(&self.from.parts) {
-                let names = before.identity.as_ref().unwrap_or(&self.names);
-                self.origin.names = names.clone();
-                let refused = self.send(&mut shipment, Some(&before.table), stop)?;
+        if self.mono_ms() >= self.refused_ms {
+            self.refused_ms = self.mono_ms() + REFUSED_MS;
+            for (before, mut shipment) in shipping.refused(parts) {
+                let names = before.identity.as_ref().unwrap_or(&self.names).clone();
+                let origin = Origin::new(&from.store, names, shipment.units);
+                let refused = self.send(&mut shipment, &origin, Some(&before.table), stop)?;
                 if refused.is_empty() {
-                    self.again(stop, |it| Ok(it.from.shipping.end_refused(&before)?))?;
+                    self.again(stop, |_| Ok(shipping.end_refused(&before)?))?;
                 }
             }
         }
@@ -277,7 +243,7 @@ impl Shipper {
     fn make(&mut self, stop: &Shutdown) -> Result<(), Failure> {
         while let Some(together) = self.statements.front().cloned() {
             for statement in together {
-                match self.again(stop, |it| it.thread.server.execute(&statement, stop)) {
+                match self.again(stop, |it| it.server.execute(&statement, stop)) {
                     Err(Failure::Refused(error)) => {
                         warn!(statement, error, "ClickHouse rejected a statement; skipped it.");
                         break;
@@ -292,8 +258,8 @@ impl Shipper {
 
     /// Queues views for reports that were not shipped before, if wanted: of two definitions of a
     /// name, for the later one. Files are shipped last, and are older than pieces.
-    fn view(&mut self, shipment: &Shipment) {
-        let config = &self.thread.config;
+    fn view(&mut self, shipment: &Shipment, parts: &Parts) {
+        let config = &self.config;
         if !config.create_tables {
             return;
         }
@@ -305,7 +271,7 @@ impl Shipper {
                 continue;
             }
             let is_report = |name: &str| {
-                let parts = self.from.parts.read();
+                let parts = parts.read();
                 let mut sections = parts.iter().flat_map(|part| &part.sections);
                 self.viewed.contains_key(name)
                     || sections.any(|section| section.dataset.report == name)
@@ -320,34 +286,20 @@ impl Shipper {
     fn send(
         &mut self,
         shipment: &mut Shipment,
+        origin: &Origin,
         only: Option<&str>,
         stop: &Shutdown,
     ) -> Result<Vec<Refused>, Failure> {
         loop {
-            let mut sending = Sending {
-                blocks: BTreeMap::new(),
-                refused: Vec::new(),
-                unread: Vec::new(),
-                stage: SHIP.begin(),
-            };
-            sending.stage.work(0, shipment.rows_max());
-            match self.send_rows(shipment, only, &mut sending, stop) {
-                Ok(()) => {
+            let mut unread = Vec::new();
+            match self.send_rows(shipment, origin, only, &mut unread, stop) {
+                Ok(refused) => {
                     // Refused rows are read again and again, and were counted.
-                    for unread in sending.unread.iter().filter(|_| only.is_none()) {
-                        self.count_unread(unread);
-                    }
-                    let refused = sending.refused.into_iter().map(|(table, rows, error)| {
+                    unread.iter().filter(|_| only.is_none()).for_each(|it| self.count_unread(it));
+                    for Refused { table, rows, error, .. } in &refused {
                         warn!(table, rows, error, "ClickHouse refuses rows: they are set aside.");
-                        Refused {
-                            units: shipment.units,
-                            table: table.to_owned(),
-                            rows,
-                            error,
-                            identity: Some(self.origin.names.clone()),
-                        }
-                    });
-                    return Ok(refused.collect());
+                    }
+                    return Ok(refused);
                 }
                 Err(Trouble::Send(failure)) => return Err(failure),
                 Err(Trouble::Read(StoreError::Stopped)) => return Err(Failure::Stopped),
@@ -355,111 +307,94 @@ impl Shipper {
                     let rows = shipment.leave_out(&path);
                     self.count_unread(&Unread { path, reason, rows });
                 }
-                Err(Trouble::Read(error)) => {
-                    self.pause(&error.to_string(), stop)?;
-                }
+                Err(Trouble::Read(error)) => self.pause(&error.to_string(), stop)?,
             }
         }
     }
 
-    fn count_unread(&self, unread: &Unread) {
-        let Unread { path, reason, rows } = unread;
-        let Shared { counters, .. } = &*self.thread.status.0;
-        counters.rows_unreadable.add(*rows);
+    fn count_unread(&self, Unread { path, reason, rows }: &Unread) {
+        self.status.counters.rows_unreadable.add(*rows);
         error!(file = %path.display(), reason, rows, "A file of history cannot be read: its rows are not shipped.");
     }
 
+    /// Sends the rows table by table; returns the refused ones.
     fn send_rows(
         &mut self,
         shipment: &Shipment,
+        origin: &Origin,
         only: Option<&str>,
-        sending: &mut Sending,
+        unread: &mut Vec<Unread>,
         stop: &Shutdown,
-    ) -> Result<(), Trouble> {
-        let part = shipment.units.part();
-        for dataset in shipment.datasets() {
-            let Some(table) = table_of(&dataset) else {
-                continue;
-            };
-            if only.is_some_and(|only| only != table.name) {
-                continue;
+    ) -> Result<Vec<Refused>, Trouble> {
+        let mut stage = SHIP.begin();
+        stage.work(0, shipment.rows_max());
+        let mut refused = Vec::new();
+        for table in TABLES.into_iter().filter(|it| only.is_none_or(|only| only == it.name)) {
+            let block = Block::new(table);
+            let mut sending = Sending { table, block, origin, refused: None, stage: &mut stage };
+            for dataset in shipment.datasets().into_iter().filter(|it| table.has(it)) {
+                let mut sent = Ok(());
+                if dataset.is_raw() {
+                    shipment.requests(stop, &mut |request, weight, timers| {
+                        let (row, tags) = ((request, weight, timers), &*self.config.tags);
+                        requests::push(&mut sending.block, origin, tags, row);
+                        sent = self.send_if_full(&mut sending, stop);
+                        sent.is_ok()
+                    })?;
+                } else {
+                    unread.extend(shipment.rows(&dataset, stop, &mut |row| {
+                        rollups::push(&mut sending.block, origin, &dataset, row);
+                        sent = self.send_if_full(&mut sending, stop);
+                        sent.is_ok()
+                    })?);
+                }
+                sent?;
             }
-            let mut sent = Ok(());
-            if dataset.is_raw() {
-                shipment.requests(stop, &mut |request, weight, timers| {
-                    let row = (request, weight, timers);
-                    sent = self.add(table, sending, stop, |it, block| {
-                        requests::push(block, &it.origin, part, &it.tags, row);
-                    });
-                    sent.is_ok()
-                })?;
-            } else {
-                let unread = shipment.rows(&dataset, stop, &mut |row| {
-                    sent = self.add(table, sending, stop, |it, block| {
-                        push(block, &it.origin, part, &dataset, row);
-                    });
-                    sent.is_ok()
-                })?;
-                sending.unread.extend(unread);
-            }
-            sent?;
+            self.send_block(&mut sending, stop)?;
+            refused.extend(sending.refused);
         }
-        let left: Vec<&'static Table> = sending.blocks.values().map(|(table, _)| *table).collect();
-        for table in left {
-            self.send_block(table, sending, stop)?;
-        }
-        Ok(())
+        Ok(refused)
     }
 
-    /// Adds a row to the block of a table, and sends that when it is full.
-    fn add(
-        &mut self,
-        table: &'static Table,
-        sending: &mut Sending,
-        stop: &Shutdown,
-        push: impl FnOnce(&Self, &mut Block),
-    ) -> Result<(), Failure> {
-        let block = sending.block(table);
-        push(self, block);
-        match block.rows >= BLOCK_ROWS || block.bytes() >= BLOCK_BYTES {
-            true => self.send_block(table, sending, stop),
+    fn send_if_full(&mut self, sending: &mut Sending<'_>, stop: &Shutdown) -> Result<(), Failure> {
+        match sending.block.rows >= BLOCK_ROWS || sending.block.bytes() >= BLOCK_BYTES {
+            true => self.send_block(sending, stop),
             false => Ok(()),
         }
     }
 
-    /// Sends the block of a table, until it is accepted or refused.
-    fn send_block(
-        &mut self,
-        table: &'static Table,
-        sending: &mut Sending,
-        stop: &Shutdown,
-    ) -> Result<(), Failure> {
-        let Some((_, block)) = sending.blocks.remove(table.name) else {
-            return Ok(());
-        };
+    /// Sends the block, until it is accepted or refused.
+    fn send_block(&mut self, sending: &mut Sending<'_>, stop: &Shutdown) -> Result<(), Failure> {
+        let table = sending.table;
+        let block = std::mem::replace(&mut sending.block, Block::new(table));
         let rows = block.rows;
-        if let Some((_, before, _)) = sending.refused.iter_mut().find(|it| it.0 == table.name) {
-            *before += rows;
+        if rows == 0 {
+            return Ok(());
+        }
+        if let Some(refused) = &mut sending.refused {
+            refused.rows += rows;
             return Ok(());
         }
         let body = block.packed().map_err(|error| Failure::Later(error.to_string()))?;
         drop(block);
-        let token = digest(&body, 32);
-        let statement = table.insert();
-        let bytes = body.len() as u64;
-        let sent = self.again(stop, |it| {
-            let ShippingThread { server, .. } = &it.thread;
-            server.insert(&statement, &token, body.clone(), stop)
-        });
+        let (statement, token) = (table.insert(), digest(&body, 32));
+        let sent = self.again(stop, |it| it.server.insert(&statement, &token, body.clone(), stop));
         if let Err(Failure::Refused(error)) = sent {
-            sending.refused.push((table.name, rows, error));
+            let Origin { names, units, .. } = sending.origin;
+            sending.refused = Some(Refused {
+                units: *units,
+                table: table.name.to_owned(),
+                rows,
+                error,
+                identity: Some(names.clone()),
+            });
             return Ok(());
         }
         sent?;
-        let Shared { counters, .. } = &*self.thread.status.0;
+        let counters = &self.status.counters;
         counters.rows_shipped.add(rows);
+        counters.shipped_bytes.add(body.len() as u64);
         sending.stage.advance(rows);
-        counters.shipped_bytes.add(bytes);
         Ok(())
     }
 
@@ -475,7 +410,7 @@ impl Shipper {
                 Err(Failure::Stopped) => return Err(Failure::Stopped),
                 ended => {
                     self.pause_ms = 0;
-                    if self.thread.status.0.now.lock().error.take().is_some() {
+                    if self.status.now.lock().error.take().is_some() {
                         info!("History is shipped to ClickHouse again.");
                     }
                     return ended;
@@ -486,50 +421,35 @@ impl Shipper {
 
     /// Waits after a failure, ever longer.
     fn pause(&mut self, error: &str, stop: &Shutdown) -> Result<(), Failure> {
-        let Shared { counters, now, .. } = &*self.thread.status.0;
-        counters.failures.add(1);
-        let before = now.lock().error.replace(error.to_owned());
+        self.status.counters.failures.add(1);
+        let before = self.status.now.lock().error.replace(error.to_owned());
         if before.as_deref() != Some(error) {
             warn!(error, "Cannot ship to ClickHouse: history keeps it, and it is tried again.");
         }
         self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MS, PAUSE_MS_MAX);
         // Prevents many pinbads from coming back at the same moment.
-        let random = ahash::RandomState::new().hash_one(self.origin.store);
+        let random = ahash::RandomState::new().hash_one(&self.names.collector);
         let pause_ms = self.pause_ms - random % (self.pause_ms / 2);
-        let until = self.thread.clock.mono_ms() + pause_ms;
-        while self.thread.clock.mono_ms() < until {
+        let until = self.mono_ms() + pause_ms;
+        while self.mono_ms() < until {
             if stop.requested() {
                 return Err(Failure::Stopped);
             }
-            self.show();
+            self.status.show();
             std::thread::sleep(NAP);
         }
         Ok(())
     }
-
-    /// Publishes the rows that wait.
-    fn show(&self) {
-        let ShipFrom { shipping, parts, .. } = &self.from;
-        self.thread.status.show(shipping, parts);
-    }
 }
 
-/// Rows in transit.
-struct Sending {
-    /// By table.
-    blocks: BTreeMap<&'static str, (&'static Table, Block)>,
-    /// Table, rows, error.
-    refused: Vec<(&'static str, u64, String)>,
-    unread: Vec<Unread>,
-    stage: Active,
-}
-
-impl Sending {
-    /// The block of a table.
-    fn block(&mut self, table: &'static Table) -> &mut Block {
-        let block = || (table, Block::new(table.sent()));
-        &mut self.blocks.entry(table.name).or_insert_with(block).1
-    }
+/// The rows for a table, in transit.
+struct Sending<'s> {
+    table: &'static Table,
+    block: Block,
+    origin: &'s Origin,
+    /// Rows of earlier blocks, once one was refused.
+    refused: Option<Refused>,
+    stage: &'s mut Active,
 }
 
 /// The reason why a shipment did not end.

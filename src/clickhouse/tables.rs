@@ -3,9 +3,9 @@
 //! Columns are only ever added: a table of an older pinbad gets the missing ones. Rows replace each
 //! other by unit (store, minute, part) and key, so rows sent twice count once.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use crate::history::Dataset;
 use crate::report::layout::Measure;
 
 /// A table.
@@ -98,10 +98,8 @@ pub(super) const COVERAGE: Table = Table {
         ("keys_folded", COUNT),
         ("rows_lost", COUNT),
     ],
-    partition: "toYYYYMM(t)",
     order: "report, definition, t, dc, collector, store, part",
-    more: "SETTINGS non_replicated_deduplication_window = 1000",
-    shard: "cityHash64(store, part)",
+    ..ROLLUP
 };
 
 const NAME: &str = "LowCardinality(String)";
@@ -150,13 +148,22 @@ pub(super) const REQUEST: Table = Table {
 };
 
 /// All.
-const TABLES: [&Table; 3] = [&ROLLUP, &COVERAGE, &REQUEST];
+pub(super) const TABLES: [&Table; 3] = [&ROLLUP, &COVERAGE, &REQUEST];
 
 impl Table {
+    /// Whether it has the rows of a dataset; timers go with their requests.
+    pub(super) fn has(&self, dataset: &Dataset) -> bool {
+        let table = match dataset.is_raw() {
+            _ if dataset.is_coverage() => COVERAGE.name,
+            true => &dataset.report,
+            false => ROLLUP.name,
+        };
+        self.name == table
+    }
+
     /// Names and types to send: plain ones, which the server converts.
     pub(super) fn sent(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let columns = self.columns.iter();
-        columns.map(|(name, type_name)| {
+        self.columns.iter().map(|(name, type_name)| {
             let plain = type_name.split(" CODEC").next().unwrap_or_default();
             let plain = plain.replace("LowCardinality(String)", "String");
             (*name, plain.replace("('UTC')", ""))
@@ -165,8 +172,7 @@ impl Table {
 
     /// The statement before the rows.
     pub(super) fn insert(&self) -> String {
-        let names = self.columns.iter().map(|(name, _)| identifier(name));
-        let names: Vec<_> = names.collect();
+        let names: Vec<_> = self.columns.iter().map(|(name, _)| identifier(name)).collect();
         format!("INSERT INTO {} ({}) FORMAT Native", self.name, names.join(", "))
     }
 }
@@ -175,41 +181,31 @@ impl Table {
 /// or for the cluster of this name.
 #[must_use]
 pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
-    let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
+    let on = on_cluster(cluster);
     let mut all = vec![format!("CREATE DATABASE IF NOT EXISTS {database}{on}")];
-    for table in TABLES {
-        let Table { name, about, columns, partition, order, more, shard } = table;
-        let local = match cluster {
-            None => format!("{database}.{name}"),
-            Some(_) => format!("{database}.{name}_local"),
+    for Table { name, about, columns, partition, order, more, shard } in TABLES {
+        let whole = format!("{database}.{name}");
+        let (local, engine) = match cluster {
+            None => (whole.clone(), "ReplacingMergeTree"),
+            Some(_) => (
+                format!("{whole}_local"),
+                "ReplicatedReplacingMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}')",
+            ),
         };
-        let engine = match cluster {
-            None => "ReplacingMergeTree",
-            Some(_) => {
-                "ReplicatedReplacingMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}')"
-            }
-        };
-        let mut create = format!("CREATE TABLE IF NOT EXISTS {local}{on}\n(\n");
-        for (place, (name, type_name)) in columns.iter().enumerate() {
-            let comma = if place + 1 < columns.len() { "," } else { "" };
-            let _infallible = writeln!(create, "    {} {type_name}{comma}", identifier(name));
-        }
-        let _infallible = write!(
-            create,
-            ")\nENGINE = {engine}\nPARTITION BY {partition}\nORDER BY ({order})\n{more}\nCOMMENT '{about}'"
-        );
-        all.push(create);
+        let column = |(name, kind): &(&str, &str)| format!("{} {kind}", identifier(name));
+        let made: Vec<_> = columns.iter().map(column).collect();
+        all.push(format!(
+            "CREATE TABLE IF NOT EXISTS {local}{on}\n(\n    {}\n)\nENGINE = {engine}\n\
+             PARTITION BY {partition}\nORDER BY ({order})\n{more}\nCOMMENT '{about}'",
+            made.join(",\n    ")
+        ));
         // Columns in ORDER BY existed from the start.
         let is_key = |name: &str| order.split(", ").any(|it| it == name);
         let added = columns.iter().filter(|(name, _)| !is_key(name));
-        let added = added.map(|(name, type_name)| {
-            format!("ADD COLUMN IF NOT EXISTS {} {type_name}", identifier(name))
-        });
-        let added: Vec<_> = added.collect();
-        let added = added.join(",\n    ");
+        let added = added.map(|it| format!("ADD COLUMN IF NOT EXISTS {}", column(it)));
+        let added = added.collect::<Vec<_>>().join(",\n    ");
         all.push(format!("ALTER TABLE {local}{on}\n    {added}"));
         if let Some(cluster) = cluster {
-            let whole = format!("{database}.{name}");
             let cluster = quoted(cluster);
             all.push(format!(
                 "CREATE TABLE IF NOT EXISTS {whole}{on} AS {local}\n\
@@ -219,6 +215,11 @@ pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
         }
     }
     all
+}
+
+/// The end of a statement's first line for a cluster, if there is one.
+pub(super) fn on_cluster(cluster: Option<&str>) -> String {
+    cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)))
 }
 
 /// A name in a statement.

@@ -1,9 +1,7 @@
 //! Views named like reports: Pinba's tables over all pinbads together; and their minutes, hours and
 //! days.
 
-use std::fmt::Write as _;
-
-use super::tables::{identifier, quoted};
+use super::tables::{identifier, on_cluster, quoted};
 use crate::history::Dataset;
 use crate::limits::SHIPPED_AFTER_SECS as LATE_SECS;
 use crate::report::definition::Level;
@@ -62,7 +60,7 @@ pub fn views(
     dataset: &Dataset,
     is_report: impl Fn(&str) -> bool,
 ) -> Vec<[String; 2]> {
-    let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
+    let on = on_cluster(cluster);
     let create = |suffix: &str, select: String| {
         let name = format!("{}{suffix}", dataset.report);
         let (its_name, in_database) = (quoted(&name), quoted(database));
@@ -74,63 +72,51 @@ pub fn views(
             format!("CREATE OR REPLACE VIEW {database}.{}{on} AS\n{select}", identifier(&name)),
         ]
     };
-    let begins = [("_minute", "t"), ("_hour", "toStartOfHour(t)"), ("_day", "toStartOfDay(t)")];
-    let window = create("", select(database, dataset, None));
-    let is_free = |suffix: &str| !is_report(&format!("{}{suffix}", dataset.report));
-    let by_time = begins.into_iter().filter(|(suffix, _)| is_free(suffix));
-    let by_time =
-        by_time.map(|(suffix, begin)| create(suffix, select(database, dataset, Some(begin))));
-    std::iter::once(window).chain(by_time).collect()
+    let mut all = vec![create("", select(database, dataset, None))];
+    for (suffix, begin) in
+        [("_minute", "t"), ("_hour", "toStartOfHour(t)"), ("_day", "toStartOfDay(t)")]
+    {
+        if !is_report(&format!("{}{suffix}", dataset.report)) {
+            all.push(create(suffix, select(database, dataset, Some(begin))));
+        }
+    }
+    all
 }
 
 /// For the window, or for each span starting at `begin`, data centre and collector.
 fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
-    let measures: &[Named] = match dataset.level {
-        Level::Timer => &OF_TIMERS,
-        Level::Packet | Level::Request => &OF_REQUESTS,
+    let (measures, time): (&[Named], _) = match dataset.level {
+        Level::Timer => (&OF_TIMERS, "timer"),
+        Level::Packet | Level::Request => (&OF_REQUESTS, "req_time"),
     };
-    let mut columns: Vec<String> = Vec::new();
-    if begin.is_some() {
-        columns.extend(["_begin AS t", "dc", "collector"].map(str::to_owned));
-    }
-    let keys = dataset.keys.iter().zip(1..);
-    columns.extend(keys.map(|(name, at)| format!("key[{at}] AS {}", identifier(name))));
-    for (name, measure) in measures {
-        let inner = format!("_{name}");
-        let plain = match measure.unit() {
-            Unit::Count => format!("{name}_count"),
-            _ => format!("{name}_total"),
-        };
-        columns.push(format!("{inner} AS {plain}"));
-        if begin.is_none() && *name != "error" {
-            columns.push(format!("{inner} / {WINDOW_SECS} AS {name}_per_sec"));
-            columns.push(format!("100 * {inner} / sum({inner}) OVER () AS {name}_percent"));
-        }
-    }
-    let mut inner: Vec<String> = Vec::new();
-    let mut group = String::from("key, other");
-    let mut during = String::new();
-    match begin {
-        Some(begin) => {
-            inner.push(format!("{begin} AS _begin, dc, collector"));
-            group.insert_str(0, "_begin, dc, collector, ");
-        }
+    let (mut columns, mut inner, group, during) = match begin {
+        Some(begin) => (
+            ["_begin AS t", "dc", "collector"].map(str::to_owned).to_vec(),
+            vec![format!("{begin} AS _begin, dc, collector")],
+            "_begin, dc, collector, key, other",
+            String::new(),
+        ),
         None => {
             let from = WINDOW_SECS + LATE_SECS;
-            let _infallible = write!(
-                during,
+            let during = format!(
                 " AND t >= toStartOfMinute(now('UTC') - {from}) AND t < toStartOfMinute(now('UTC') - {LATE_SECS})"
             );
+            (Vec::new(), Vec::new(), "key, other", during)
         }
-    }
+    };
+    let keys = dataset.keys.iter().zip(1..);
+    columns.extend(keys.map(|(name, at)| format!("key[{at}] AS {}", identifier(name))));
     inner.push("key, other".to_owned());
-    let sums = measures.iter();
-    inner.extend(sums.map(|(name, measure)| format!("{} AS _{name}", sum(*measure))));
+    for (name, measure) in measures {
+        let plain = if measure.unit() == Unit::Count { "count" } else { "total" };
+        columns.push(format!("_{name} AS {name}_{plain}"));
+        if begin.is_none() && *name != "error" {
+            columns.push(format!("_{name} / {WINDOW_SECS} AS {name}_per_sec"));
+            columns.push(format!("100 * _{name} / sum(_{name}) OVER () AS {name}_percent"));
+        }
+        inner.push(format!("{} AS _{name}", sum(*measure)));
+    }
     if dataset.is_log_linear() {
-        let time = match dataset.level {
-            Level::Timer => "timer",
-            Level::Packet | Level::Request => "req_time",
-        };
         inner.push(PERCENTILES.to_owned());
         columns.push(format!("_at[1] AS {time}_median, _at[2] AS p95, _at[3] AS p99"));
     }

@@ -31,15 +31,15 @@ pub enum StartError {
     },
     /// A Squid log source cannot be opened.
     #[error(
-        "{place}: squid: cannot take lines from {from}: {problem}; stop what has the address, or change it"
+        "{place}: squid: cannot take lines from {from}: {source}; stop what has the address, or change it"
     )]
     Squid {
         /// The location of the entry.
         place: String,
         /// The address or file.
         from: String,
-        /// The problem.
-        problem: String,
+        /// The cause.
+        source: std::io::Error,
     },
     /// A span listener cannot be bound.
     #[error(

@@ -81,12 +81,12 @@ impl OpenHistory {
         let from = |it: &Arc<Source>| it.config.from.to_string();
         history.keep_log(config.log_memory(), followed.iter().map(from).collect());
         let replayed = history.clone();
-        let begin_shipping = shipper.as_ref().map(ShippingThread::begin);
+        let shipping = shipper.as_ref().map(ShippingThread::status);
         let open = move || {
             let mut store = Store::open(&dir, retention)?;
-            let shipping = match &begin_shipping {
+            let shipping = match &shipping {
                 None => store.keep_unshipped(shipped).map(|()| None)?,
-                Some(begin) => Some((begin, store.ship(shipped)?)),
+                Some(status) => Some((status, store.ship(shipped)?)),
             };
             store.share(Arc::clone(&parts));
             replayed.replay(&mut store);
@@ -94,12 +94,9 @@ impl OpenHistory {
                 let known = store.files().get(&from(source));
                 source.begin(known.cloned());
             }
-            if let Some((begin, shipping)) = shipping {
-                begin(ShipFrom {
-                    shipping,
-                    parts: Arc::clone(&parts),
-                    store: store.id().to_owned(),
-                });
+            if let Some((status, shipping)) = shipping {
+                let (parts, store) = (Arc::clone(&parts), store.id().to_owned());
+                status.begin(ShipFrom { shipping, parts, store });
             }
             debug!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
             Ok(store)
@@ -165,7 +162,7 @@ impl OpenHistory {
         clock: &Arc<dyn Clock>,
         refill: Option<Refill>,
     ) -> Catalog {
-        let opened = self.history.as_ref().zip(self.writer.as_mut());
+        let opened = self.history.as_ref().zip(self.writer.as_ref());
         let importer = opened
             .map(|(history, writer)| Importer::new(config, rule_counters, history, writer, clock));
         catalog.importing(importer).refilled_by(refill)
@@ -192,9 +189,7 @@ impl OpenHistory {
     /// Makes a snapshot wait until its requests from followed files are in history.
     pub(super) fn await_kept(&self, config: &Config) -> Option<AwaitKept> {
         let history = self.history.clone().filter(|_| config.follows_files())?;
-        Some(Box::new(move |next_id, stop| {
-            history.await_flushed(next_id, stop);
-        }))
+        Some(Box::new(move |next_id, stop| history.await_flushed(next_id, stop)))
     }
 
     /// The number of the next file, for a snapshot.

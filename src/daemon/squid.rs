@@ -1,5 +1,6 @@
 //! `[[squid]]`: opens the sources of Squid's log lines.
 
+use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,10 +27,10 @@ pub(crate) enum Opened {
 /// Binds the addresses of the sources, and records each bound address.
 pub(crate) fn open(config: &Config) -> Result<Vec<OpenSource>, StartError> {
     let opened = config.squids.iter().map(|squid| {
-        let opened = open_one(squid, config.ingest.recv_buffer).map_err(|problem| {
+        let opened = open_one(squid, config.ingest.recv_buffer).map_err(|source| {
             let place = squid.location.to_string();
             let from = squid.from.to_string();
-            StartError::Squid { place, from, problem }
+            StartError::Squid { place, from, source }
         })?;
         let from = match &opened {
             Opened::Udp(socket) => SquidFrom::Udp(socket.address),
@@ -46,19 +47,23 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenSource>, StartError> {
     opened.collect()
 }
 
-fn open_one(squid: &SquidSource, recv_buffer: usize) -> Result<Opened, String> {
+fn open_one(squid: &SquidSource, recv_buffer: usize) -> io::Result<Opened> {
     match &squid.from {
         SquidFrom::Udp(address) => match socket::open(&[*address], 1, recv_buffer) {
-            Ok(mut sockets) => sockets.pop().map(Opened::Udp).ok_or_else(String::new),
-            Err(SocketError::Refused { action, source, .. }) => Err(format!("{action}: {source}")),
-            Err(_) => Err("the address is in use".to_owned()),
+            Ok(mut sockets) => {
+                sockets.pop().map(Opened::Udp).ok_or_else(|| io::ErrorKind::NotFound.into())
+            }
+            Err(SocketError::Refused { action, source, .. }) => {
+                Err(io::Error::new(source.kind(), format!("{action}: {source}")))
+            }
+            Err(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "the address is in use")),
         },
         SquidFrom::Tcp(address) => {
             let listener = TcpListener::bind(address).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok(listener)
             });
-            listener.map(Opened::Tcp).map_err(|error| error.to_string())
+            listener.map(Opened::Tcp)
         }
         SquidFrom::File(path, from_end) => Ok(Opened::File(path.clone(), *from_end)),
     }

@@ -187,12 +187,16 @@ impl Disk {
         self.step("sync", path)?;
         #[cfg(test)]
         self.faults.synced(path);
+        self.sync_opened(path, || file.sync_all())
+    }
+
+    fn sync_opened(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> Done {
         // In tests the simulated failures decide what survives a power cut.
         if cfg!(test) {
             return self.made("sync", path);
         }
         let _waiting = HISTORY_SYNC.begin();
-        file.sync_all().map_err(failed("sync", path))
+        sync().map_err(failed("sync", path))
     }
 
     /// Appends to a file, and syncs it.
@@ -284,12 +288,7 @@ impl Disk {
         self.step("sync", path)?;
         #[cfg(test)]
         self.faults.folder_synced(path);
-        if cfg!(test) {
-            return self.made("sync", path);
-        }
-        let _waiting = HISTORY_SYNC.begin();
-        let synced = File::open(path).and_then(|folder| folder.sync_all());
-        synced.map_err(failed("sync", path))
+        self.sync_opened(path, || File::open(path)?.sync_all())
     }
 
     /// Creates a folder and missing parents.

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use super::Resolution;
 use super::disk::StoreError;
 use super::manifest::UpTo;
 use super::parquet::order;
+use super::pending::PendingWriter;
 use super::requests::packed::Kept;
-use super::store::{Staged, Store};
+use super::store::Store;
 use super::unflushed::{Scratch, UnflushedRows};
+use super::{Part, Resolution};
 
 impl Store {
     /// Writes unflushed rows as pieces, one per hour, in one commit. `then` is called when
@@ -25,7 +26,7 @@ impl Store {
         now: u64,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
-        self.write((Some(rows), &mut []), UpTo::default(), now, then)
+        self.write((Some(rows), &mut []), None, now, then)
     }
 
     /// Writes rows and raw requests in one commit, which records how far every input was read for
@@ -33,7 +34,7 @@ impl Store {
     pub(super) fn write(
         &mut self,
         (rows, requests): (Option<&UnflushedRows>, &mut [(f64, Kept)]),
-        up_to: UpTo<'_>,
+        up_to: Option<UpTo<'_>>,
         now: u64,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
@@ -41,23 +42,23 @@ impl Store {
             store.make_room(now)?;
             let staged = rows.map(|rows| store.stage_rows(rows, now));
             let mut staged = staged.transpose()?.unwrap_or_default();
-            let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
+            let rows: u64 = staged.iter().map(Part::rows).sum();
             staged.extend(store.stage_requests(requests, now)?);
-            store.commit_read(staged, Vec::new(), up_to, then)?;
-            store.seconds.forget(up_to.log.unwrap_or_default());
-            store.counts.rows_written += rows;
+            store.commit(staged, Vec::new(), up_to, then)?;
+            store.seconds.forget(up_to.map_or(0, |up_to| up_to.log));
+            store.counters.rows_written.add(rows);
             Ok(())
         })
     }
 
     /// Writes unflushed rows as pieces, one per hour, which do not count yet.
-    fn stage_rows(&mut self, rows: &UnflushedRows, now: u64) -> Result<Vec<Staged>, StoreError> {
+    fn stage_rows(&mut self, rows: &UnflushedRows, now: u64) -> Result<Vec<Part>, StoreError> {
         let hours = rows.times().map(|time| Resolution::Hour.begin(time));
         let hours: BTreeSet<u64> = hours.collect();
         let (mut staged, mut scratch) = (Vec::with_capacity(hours.len()), Scratch::default());
         for hour in hours {
             let hour = Resolution::Minute.file_span(hour);
-            let mut piece = self.create_piece(Resolution::Minute)?;
+            let mut piece = PendingWriter::new(self.create()?, Resolution::Minute)?;
             for dataset in rows.datasets() {
                 let mut of_hour: Vec<_> = rows.stored(dataset, hour.clone()).collect();
                 of_hour.sort_unstable_by(|a, b| order((a.key(), a.time), (b.key(), b.time)));

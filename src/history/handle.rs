@@ -8,11 +8,10 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tracing::{info, warn};
 
@@ -20,14 +19,12 @@ use super::log_of_seconds::Fresh;
 use super::part::{Part, Parts};
 use super::requests::Requests;
 use super::requests::read::RequestsSnapshot;
-use super::store::{Lost, Store};
-use super::{Dataset, Resolution, Shrunk, UnflushedRows};
+use super::store::Store;
+use super::{Dataset, Shrunk, UnflushedRows};
 use crate::clock::Clock;
 use crate::delta::Reached;
 use crate::input::squid::Positions;
 use crate::instruments::Instrument;
-use crate::report::gain::EncodedGain;
-use crate::report::reading::Extremes;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
@@ -41,6 +38,9 @@ const RUNNING: usize = 3;
 const FLUSHED_MAX: Duration = Duration::from_secs(30);
 const FLUSHED_NAP: Duration = Duration::from_millis(20);
 
+/// Rows restored between two looks at their memory.
+const ROWS_PER_LOOK: u32 = 1_024;
+
 /// Positions before there are any.
 static NOWHERE: Positions = Positions::new();
 
@@ -53,7 +53,7 @@ pub struct History(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Locked before `memory`.
+    /// Locked before `memory`, which is locked before `status`.
     parts: Parts,
     memory: Mutex<Memory>,
     bytes_max: usize,
@@ -62,22 +62,8 @@ struct Shared {
     status: Mutex<Status>,
     /// Raw requests, if they are kept.
     requests: OnceLock<Requests>,
-    /// The run of the store; 0 while it is not open.
-    run: AtomicU64,
-    /// A number for the store; 0 before it was open.
-    store: AtomicU64,
-    /// Whether the stop could not write rows or raw requests of history.
-    has_lost_at_stop: AtomicBool,
-    /// All requests before this id are on disk, as far as they are kept.
-    flushed_to: AtomicU64,
-    /// Requests before this id are to be flushed as soon as possible.
-    wanted_to: AtomicU64,
-    /// Bytes that may wait for the log of seconds; 0 without a log.
-    fresh_bytes_max: AtomicUsize,
-    /// Followed files.
-    followed: OnceLock<Vec<String>>,
-    /// Bytes of that log on disk.
-    log_bytes: AtomicU64,
+    /// Bytes that may wait for the log of seconds, 0 for none, and the followed files.
+    log: OnceLock<(usize, Vec<String>)>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +74,10 @@ struct Memory {
     flushing: Option<Flushing>,
     /// The file of the log for current additions.
     log: u64,
+    /// All requests before this id are on disk, as far as they are kept.
+    flushed_to: u64,
+    /// Requests before this id are to be flushed as soon as possible.
+    wanted_to: u64,
 }
 
 /// Rows being written.
@@ -102,23 +92,31 @@ pub(super) struct Flushing {
     pub(super) is_restored: bool,
 }
 
-/// The history thread's view of the disk.
+/// The history thread's view of the disk, which it alone changes.
 #[derive(Debug, Default)]
-struct Status {
+pub(super) struct Status {
     /// Monotonic milliseconds of the last successful flush, or of the start.
-    flushed_ms: u64,
+    pub(super) flushed_ms: u64,
     /// Why the store is not open, if so.
-    off: Option<String>,
+    pub(super) off: Option<String>,
     /// The error of the last attempt, if it failed.
-    error: Option<String>,
+    pub(super) error: Option<String>,
     /// Why there is no log of seconds, if there should be one.
     log: Option<String>,
+    /// Bytes of that log.
+    pub(super) log_bytes: u64,
     /// Unreadable pieces.
-    set_aside: Vec<PathBuf>,
+    pub(super) set_aside: Vec<PathBuf>,
     /// Parts whose files were missing at the start.
     missing: Vec<Arc<Part>>,
-    /// Counters of the store.
-    store: Vec<Reading>,
+    /// A number for the store; 0 before it was open.
+    store: u64,
+    /// Its run; 0 before it was open.
+    run: u64,
+    /// Its counters.
+    pub(super) readings: Vec<Reading>,
+    /// Whether the stop could not write rows or raw requests of history.
+    pub(super) has_lost_at_stop: bool,
 }
 
 /// Rows that a reader combines with the running ones.
@@ -142,6 +140,12 @@ pub(crate) struct Earlier {
     pub(crate) next: u64,
 }
 
+impl Status {
+    fn is_failing(&self) -> bool {
+        self.off.is_some() || self.error.is_some()
+    }
+}
+
 impl History {
     /// Without rows in memory, with `memory` bytes (`history.memory`), and these parts on disk.
     #[must_use]
@@ -155,43 +159,36 @@ impl History {
             counters: HistoryCounters::default(),
             status: Mutex::new(status),
             requests: OnceLock::new(),
-            run: AtomicU64::new(0),
-            store: AtomicU64::new(0),
-            has_lost_at_stop: AtomicBool::new(false),
-            flushed_to: AtomicU64::new(0),
-            wanted_to: AtomicU64::new(0),
-            fresh_bytes_max: AtomicUsize::new(0),
-            followed: OnceLock::new(),
-            log_bytes: AtomicU64::new(0),
+            log: OnceLock::new(),
         }))
     }
 
     /// Enables the log of seconds, for which this many bytes may wait, once the store is open; with
     /// the sources that are followed files.
     pub fn keep_log(&self, bytes_max: usize, followed: Vec<String>) {
-        let _set_once = self.0.followed.set(followed);
-        self.0.fresh_bytes_max.store(bytes_max, Ordering::Relaxed);
+        let _set_once = self.0.log.set((bytes_max, followed));
     }
 
     /// Restores the previous process's log, to be flushed, and continues with a new file. Positions
     /// in followed files get what it has of these.
     pub fn replay(&self, store: &mut Store) {
-        let (log, files) = store.log_and_files();
-        let follows = self.0.followed.get().is_some_and(|it| !it.is_empty());
-        log.is_read_anew = follows;
-        let mut rows = UnflushedRows::default();
-        let replayed = log.replay(files, |dataset, time, key, row| {
-            let extremes = row.extremes.unwrap_or(Extremes::NOTHING);
-            let gained = (EncodedGain(row.gain), extremes);
-            rows.add_encoded(dataset, time, (key, row.is_other), gained);
-            self.shrink(&mut rows);
+        let (log, files) = (&mut store.seconds, &mut store.manifest.files);
+        let follows = self.0.log.get().is_some_and(|(_, followed)| !followed.is_empty());
+        let (mut rows, mut added) = (UnflushedRows::default(), 0_u32);
+        let (restored, torn) = log.replay(follows, files, &mut |dataset, time, key, gained| {
+            rows.add_encoded(dataset, time, key, gained);
+            added = added.wrapping_add(1);
+            if added.is_multiple_of(ROWS_PER_LOOK) {
+                self.shrink(&mut rows);
+            }
         });
+        self.shrink(&mut rows);
         let counters = &self.0.counters;
-        counters.log_rows_restored.add(replayed.rows);
-        counters.log_bytes_torn.add(replayed.torn);
-        if replayed.rows > 0 {
+        counters.log_rows_restored.add(restored);
+        counters.log_bytes_torn.add(torn);
+        if restored > 0 {
             info!(
-                rows = replayed.rows,
+                rows = restored,
                 "Restored counts that were not in files yet from the log of seconds."
             );
         }
@@ -206,22 +203,24 @@ impl History {
             memory.flushing = Some(Flushing { rows, reached, log, is_restored: true });
         }
         drop(memory);
-        self.set_log_bytes(log.bytes());
-        self.begin_log(files);
+        self.begin_log(store);
     }
 
     /// Starts to log additions to a new file, if a log is wanted and there is none, and it is known
     /// on disk which files are followed.
-    pub(super) fn begin_log(&self, files: &Positions) {
-        let bytes_max = self.0.fresh_bytes_max.load(Ordering::Relaxed);
-        let mut followed = self.0.followed.get().into_iter().flatten();
-        let is_known = followed.all(|from| files.contains_key(from));
+    pub(super) fn begin_log(&self, store: &Store) {
         let mut memory = MEMORY.lock(&self.0.memory);
-        if bytes_max > 0 && is_known && memory.running.fresh.is_none() {
+        let mut status = self.status_mut();
+        status.log_bytes = store.seconds.bytes();
+        let is_known = |from: &String| store.files().contains_key(from);
+        if let Some((bytes_max @ 1.., followed)) = self.0.log.get()
+            && followed.iter().all(is_known)
+            && memory.running.fresh.is_none()
+        {
             memory.log += 1;
-            let fresh = Fresh::new(memory.log, bytes_max);
+            let fresh = Fresh::new(memory.log, *bytes_max);
             memory.running.begin_log(fresh);
-            self.0.status.lock().log = None;
+            status.log = None;
         }
     }
 
@@ -231,17 +230,22 @@ impl History {
         memory.running.fresh.as_mut()?.take()
     }
 
-    /// Sets the size of the log files.
-    pub(super) fn set_log_bytes(&self, bytes: u64) {
-        self.0.log_bytes.store(bytes, Ordering::Relaxed);
-    }
-
     /// Disables the log until the next flush, for this reason.
     pub(super) fn end_log(&self, reason: String) {
         MEMORY.lock(&self.0.memory).running.fresh = None;
-        self.0.counters.failures.add(1);
+        self.count_failure();
         warn!(reason, "There is no log of seconds until history is written the next time.");
-        self.0.status.lock().log = Some(reason);
+        self.status_mut().log = Some(reason);
+    }
+
+    /// The status, to be changed by the history thread.
+    pub(super) fn status_mut(&self) -> MutexGuard<'_, Status> {
+        self.0.status.lock()
+    }
+
+    /// Counts a failed attempt.
+    pub(super) fn count_failure(&self) {
+        self.0.counters.failures.add(1);
     }
 
     /// Why nothing is written or read, if the store is not open. Rows wait in memory meanwhile.
@@ -268,59 +272,42 @@ impl History {
     pub fn why_lacking(&self) -> Option<String> {
         let status = self.0.status.lock();
         let aside = status.set_aside.iter().map(|it| it.display().to_string());
-        let aside: Vec<String> = aside.collect();
-        (!aside.is_empty()).then(|| {
-            format!(
-                "history goes without what cannot be read and was set aside: {}",
-                aside.join(", ")
-            )
-        })
-    }
-
-    /// Records that the store cannot be opened; returns the reason if it is a new one.
-    pub(super) fn set_off(&self, reason: String) -> Option<String> {
-        let off = &mut self.0.status.lock().off;
-        let is_new = off.as_ref() != Some(&reason);
-        *off = Some(reason);
-        off.clone().filter(|_| is_new)
+        let aside = aside.collect::<Vec<_>>().join(", ");
+        let why = "history goes without what cannot be read and was set aside";
+        (!aside.is_empty()).then(|| format!("{why}: {aside}"))
     }
 
     /// Records that the store is open; returns whether history was off before.
     pub(super) fn set_on(&self, store: &Store) -> bool {
-        let number = store.id().get(..16).and_then(|id| u64::from_str_radix(id, 16).ok());
-        self.0.store.store(number.unwrap_or_default(), Ordering::Relaxed);
-        self.0.run.store(store.run(), Ordering::Relaxed);
         if let Some(requests) = self.0.requests.get() {
             requests.begin(store.run());
         }
-        let mut status = self.0.status.lock();
-        status.missing = store.missing();
+        let number = store.id().get(..16).and_then(|id| u64::from_str_radix(id, 16).ok());
+        let mut status = self.status_mut();
+        (status.store, status.run) = (number.unwrap_or_default(), store.run());
+        status.missing = store.manifest.missing.values().cloned().collect();
         status.off.take().is_some()
     }
 
     /// A remark on the rows of a dataset in a span whose files are missing, if there are any.
     pub(crate) fn lacks(&self, dataset: &Dataset, span: &Range<u64>) -> Option<String> {
         let status = self.0.status.lock();
-        let is_within = |part: &Part| part.span.start < span.end && span.start < part.span.end;
-        let missing = status.missing.iter().filter(|part| is_within(part));
-        let rows: Vec<u64> = missing
-            .flat_map(|part| part.sections.iter())
-            .filter(|section| *section.dataset == *dataset)
-            .map(|section| section.rows)
-            .collect();
-        let (files, rows) = (rows.len() as u64, rows.iter().sum::<u64>());
+        let is_within =
+            |part: &&Arc<Part>| part.span.start < span.end && span.start < part.span.end;
+        let missing = status.missing.iter().filter(is_within).flat_map(|part| &part.sections);
+        let missing = missing.filter(|section| *section.dataset == *dataset);
+        let (files, rows) = missing.fold((0, 0), |(files, rows), it| (files + 1, rows + it.rows));
+        let (in_files, rows) = (counted(files, "file"), counted(rows, "row"));
         (files > 0).then(|| {
             format!(
-                "files that were missing at the start are left out until they are back: {} in {}; pinbad history verify names them",
-                counted(rows, "row"),
-                counted(files, "file")
+                "files that were missing at the start are left out until they are back: {rows} in {in_files}; pinbad history verify names them"
             )
         })
     }
 
     /// The run of the store; 0 while it is not open.
     pub(super) fn run(&self) -> u64 {
-        self.0.run.load(Ordering::Relaxed)
+        self.0.status.lock().run
     }
 
     /// A consistent view of all rows: `running` gets those not being written, under a lock; it
@@ -341,17 +328,19 @@ impl History {
         let parts = self.0.parts.read();
         let memory = MEMORY.lock(&self.0.memory);
         let is_all_written = memory.running.is_empty() && memory.flushing.is_none();
-        (is_all_written && self.run() > 0 && self.why_off().is_none()).then(|| next_number(&parts))
+        (is_all_written && self.run() > 0).then(|| next_number(&parts))
     }
 
     /// Everything counted by earlier processes, if the store is open; nothing may have been written
     /// but their rows.
     pub(crate) fn earlier(&self) -> Option<Earlier> {
-        let View { parts, .. } = self.view(|_| ());
+        let parts = self.0.parts.read();
         let flushing = MEMORY.lock(&self.0.memory).flushing.clone();
         let unflushed = flushing.filter(|it| it.is_restored).map(|it| it.rows);
-        let (store, next) = (self.0.store.load(Ordering::Relaxed), next_number(&parts));
-        self.why_off().is_none().then_some(Earlier { store, parts, unflushed, next })
+        let (next, status) = (next_number(&parts), self.0.status.lock());
+        let (store, parts) = (status.store, Arc::clone(&parts));
+        let earlier = Earlier { store, parts, unflushed, next };
+        status.off.is_none().then_some(earlier)
     }
 
     /// A consistent view of raw requests.
@@ -375,7 +364,6 @@ impl History {
         add: impl FnOnce(&mut UnflushedRows),
     ) {
         let limit = reached.files.is_some().then_some(reached.next_id);
-        let Shared { counters, .. } = &*self.0;
         self.update(|memory| {
             add(&mut memory.running);
             if let Some(now) = &reached.files {
@@ -384,8 +372,8 @@ impl History {
                 fresh.take_if(|fresh| !fresh.reached(before, now));
             }
             memory.reached = reached;
-            counters.requests_missed.add(missed);
-            counters.keys_folded.add(folded);
+            self.0.counters.requests_missed.add(missed);
+            self.0.counters.keys_folded.add(folded);
         });
         if let (Some(limit), Some(requests)) = (limit, self.0.requests.get()) {
             requests.set_limit(limit);
@@ -424,14 +412,15 @@ impl History {
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let mut memory = MEMORY.lock(&self.0.memory);
         // Lines that rows have already come with a position alone.
-        let flushed_to = self.0.flushed_to.load(Ordering::Acquire);
-        let has_position = memory.reached.files.is_some() && memory.reached.next_id > flushed_to;
+        let Reached { next_id, files } = &memory.reached;
+        let has_position = files.is_some() && *next_id > memory.flushed_to;
         if memory.flushing.is_none() && (has_position || !memory.running.is_empty()) {
             let mut rows = std::mem::take(&mut memory.running);
             let log = memory.log;
-            if let Some(fresh) = rows.fresh.take() {
+            if let Some(mut fresh) = rows.fresh.take() {
                 memory.log += 1;
-                memory.running.fresh = Some(fresh.turn_to(memory.log));
+                fresh.file = memory.log;
+                memory.running.fresh = Some(fresh);
             }
             let (rows, reached) = (Arc::new(rows), memory.reached.clone());
             memory.flushing = Some(Flushing { rows, reached, log, is_restored: false });
@@ -442,100 +431,53 @@ impl History {
     /// Records that these rows are among the parts on disk, which nobody can see before this has
     /// returned.
     pub(super) fn end_flush(&self) {
-        let flushed = MEMORY.lock(&self.0.memory).flushing.take();
-        if let Some(Flushing { reached, .. }) = flushed {
-            self.0.flushed_to.store(reached.next_id, Ordering::Release);
+        let mut memory = MEMORY.lock(&self.0.memory);
+        if let Some(Flushing { reached, .. }) = memory.flushing.take() {
+            memory.flushed_to = reached.next_id;
+            self.0.counters.flushes.add(1);
         }
     }
 
-    /// The number of rows in memory.
-    pub(super) fn waiting(&self) -> usize {
+    /// The number of rows in memory, and of those of them that the log of seconds may not have.
+    pub(super) fn waiting(&self) -> (usize, usize) {
         let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.as_ref().map_or(0, |it| it.rows.len());
-        memory.running.len() + flushing
-    }
-
-    /// Those of them that the log of seconds may not have.
-    pub(super) fn unlogged(&self) -> usize {
-        let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.as_ref().filter(|it| !it.is_restored);
-        let all = memory.running.len() + flushing.map_or(0, |it| it.rows.len());
-        if memory.running.fresh.is_some() { 0 } else { all }
-    }
-
-    /// Records that the stop could not write rows or raw requests.
-    pub(super) fn set_lost_at_stop(&self) {
-        self.0.has_lost_at_stop.store(true, Ordering::Relaxed);
+        let (running, flushing) = (memory.running.len(), memory.flushing.as_ref());
+        let all = running + flushing.map_or(0, |it| it.rows.len());
+        let unlogged = match flushing {
+            _ if memory.running.fresh.is_some() => 0,
+            Some(restored) if restored.is_restored => running,
+            _ => all,
+        };
+        (all, unlogged)
     }
 
     /// Whether the stop could not write rows or raw requests of history.
     pub(crate) fn has_lost_at_stop(&self) -> bool {
-        self.0.has_lost_at_stop.load(Ordering::Relaxed)
+        self.0.status.lock().has_lost_at_stop
     }
 
     /// Whether a flush is requested.
     pub(super) fn is_wanted(&self) -> bool {
-        let wanted = self.0.wanted_to.load(Ordering::Acquire);
-        wanted > self.0.flushed_to.load(Ordering::Acquire)
-            && MEMORY.lock(&self.0.memory).reached.next_id >= wanted
+        let memory = MEMORY.lock(&self.0.memory);
+        let wanted = memory.wanted_to;
+        wanted > memory.flushed_to && memory.reached.next_id >= wanted
     }
 
     /// Waits until all requests before this id are on disk, since something that counts them
     /// elsewhere is about to be saved. Gives up if that cannot be written, on a stop, or after some
-    /// time; returns whether they are.
-    pub fn await_flushed(&self, to: u64, stop: &Shutdown) -> bool {
-        self.0.wanted_to.fetch_max(to, Ordering::AcqRel);
+    /// time.
+    pub fn await_flushed(&self, to: u64, stop: &Shutdown) {
+        let mut memory = MEMORY.lock(&self.0.memory);
+        memory.wanted_to = memory.wanted_to.max(to);
+        drop(memory);
         let begun = Instant::now();
-        loop {
-            if self.0.flushed_to.load(Ordering::Acquire) >= to {
-                return true;
-            }
-            let status = self.0.status.lock();
-            let is_failing = status.off.is_some() || status.error.is_some();
-            drop(status);
+        while MEMORY.lock(&self.0.memory).flushed_to < to {
+            let is_failing = self.0.status.lock().is_failing();
             if is_failing || stop.requested() || begun.elapsed() > FLUSHED_MAX {
-                return false;
+                return;
             }
             std::thread::sleep(FLUSHED_NAP);
         }
-    }
-
-    /// Records the result of an attempt, and the store's counters.
-    pub(super) fn record_attempt(
-        &self,
-        is_failure: bool,
-        error: Option<String>,
-        set_aside: Vec<PathBuf>,
-        store: Vec<Reading>,
-    ) {
-        self.0.counters.failures.add(is_failure.into());
-        let mut status = self.0.status.lock();
-        status.error = error;
-        status.set_aside = set_aside;
-        status.store = store;
-    }
-
-    /// Records missing data in coverage.
-    pub(super) fn record_lost(&self, lost: &mut Vec<Lost>) {
-        if lost.is_empty() {
-            return;
-        }
-        self.add(|running| {
-            for lost in lost.drain(..) {
-                let minute = Resolution::Minute.begin(lost.time);
-                running.cover(&lost.dataset.coverage_key(), minute, lost.what);
-            }
-        });
-    }
-
-    /// Counts a flush.
-    pub(super) fn count_flush(&self) {
-        self.0.counters.flushes.add(1);
-    }
-
-    /// Records that everything present when this flush began has been written.
-    pub(super) fn has_flushed(&self) {
-        self.0.status.lock().flushed_ms = self.0.clock.mono_ms();
     }
 
     /// Contents, writes and losses, for the daemon's status.
@@ -550,12 +492,12 @@ impl History {
         let mut readings = readings! {
             Gauge memory_bytes = bytes, "Memory of rows that are not on disk yet.";
             Gauge memory_bytes_max = self.0.bytes_max * 2, "Limit of that memory: three quarters of history.memory.";
-            Gauge failing = u8::from(status.off.is_some() || status.error.is_some()), "1 while history cannot be written.";
-            Gauge log_disk_bytes = self.0.log_bytes.load(Ordering::Relaxed), "Bytes of the log of seconds on disk.";
+            Gauge failing = u8::from(status.is_failing()), "1 while history cannot be written.";
+            Gauge log_disk_bytes = status.log_bytes, "Bytes of the log of seconds on disk.";
             Gauge flush_age_seconds = age_ms as f64 / 1e3, "Time since the last write to history.dir: what a kill would lose of raw requests, and of everything if there is no log.";
         };
         readings.extend(self.0.counters.counts().readings());
-        readings.extend(status.store.iter().cloned());
+        readings.extend(status.readings.iter().cloned());
         Group::new(Place::Object("history"), readings).with_texts(
             json!({"off": status.off, "error": status.error, "log": status.log, "set_aside": status.set_aside}),
         )

@@ -119,7 +119,7 @@ impl Importer {
         config: &Config,
         rule_counters: &Arc<RuleCounters>,
         history: &History,
-        writer: &mut Writer,
+        writer: &Writer,
         clock: &Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Importer {
             rule_counters: Arc::clone(rule_counters),
             history: history.clone(),
             clock: Arc::clone(clock),
-            inbox: writer.take_imports(),
+            inbox: writer.imports(),
             taken: Mutex::new(0),
         }
     }

@@ -13,8 +13,8 @@ use serde::Serialize;
 use super::columns::Want;
 use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
-use super::manifest::file::read_manifest;
 use super::part::{Part, Section};
+use super::pending::damaged;
 pub use super::tree::set_aside;
 use super::tree::{checksum, files_of, orphans_in};
 use super::{Dataset, Resolution};
@@ -122,18 +122,17 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
     }
     // Again, for anything that came and went meanwhile.
     let now = read(dir)?;
-    let is_in = |manifest: &Manifest, path: &Path| manifest.parts().any(|part| part.path == path);
-    let problems = problems.iter().filter(|(part, _)| is_in(&now, &part.path));
-    let shown =
-        |(part, problem): &(&Arc<Part>, String)| format!("{}: {problem}", part.path.display());
-    verified.problems = problems.map(shown).collect();
-    let counted = |path: &PathBuf| is_in(&manifest, path) || is_in(&now, path);
-    let uncounted = on_disk.into_iter().filter(|path| !counted(path) && path.exists());
-    verified.uncounted = uncounted.collect();
-    verified.missing = now.missing().map(|part| part.path.clone()).collect();
-    verified.orphans = orphans_in(dir)?;
-    verified.is_torn = now.torn > 0;
-    Ok(verified)
+    let problems = problems.iter().filter(|(part, _)| now.has(&part.path));
+    let problems = problems.map(|(part, problem)| format!("{}: {problem}", part.path.display()));
+    let is_uncounted = |path: &PathBuf| !manifest.has(path) && !now.has(path) && path.exists();
+    Ok(Verified {
+        problems: problems.collect(),
+        uncounted: on_disk.into_iter().filter(is_uncounted).collect(),
+        missing: now.missing.values().map(|part| part.path.clone()).collect(),
+        orphans: orphans_in(dir)?,
+        is_torn: now.torn > 0,
+        ..verified
+    })
 }
 
 /// Whether a daemon could read the manifest of a folder, if that exists.
@@ -141,7 +140,7 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
 /// # Errors
 /// The reason why history would be off.
 pub fn check(dir: &Path) -> Result<(), StoreError> {
-    read_manifest(dir).map(drop)
+    Manifest::open(dir).map(drop)
 }
 
 fn read(dir: &Path) -> Result<Manifest, StoreError> {
@@ -152,31 +151,25 @@ fn read(dir: &Path) -> Result<Manifest, StoreError> {
 }
 
 /// Checks size and checksum, and that all rows can be read.
-fn verify_part(part: &Arc<Part>) -> Result<(), String> {
-    let (bytes, crc) = checksum(&part.path).map_err(|error| error.to_string())?;
+fn verify_part(part: &Arc<Part>) -> io::Result<()> {
+    let (bytes, crc) = checksum(&part.path)?;
     if bytes != part.bytes {
-        return Err(format!("it has {bytes} bytes, and {} were written", part.bytes));
+        return Err(damaged(format!("it has {bytes} bytes, and {} were written", part.bytes)));
     }
     if crc != part.crc {
-        return Err("its checksum is not that of what was written".to_owned());
+        return Err(damaged("its checksum is not that of what was written"));
     }
     for Section { dataset, rows } in &part.sections {
-        let mut read = 0;
-        if dataset.is_raw() {
-            // For pieces the checksum has to do.
-            read = match part.is_published() {
-                true => raw_rows(&part.path).map_err(|error| error.to_string())?,
-                false => *rows,
-            };
-        }
-        let want = Want::ALL;
-        part.read(dataset, 0..u64::MAX, want, &mut |_| read += 1)
-            .map_err(|error| error.to_string())?;
+        let mut read = match dataset.is_raw() {
+            false => 0,
+            true if part.is_published() => raw_rows(&part.path)?,
+            // The checksum has to do.
+            true => *rows,
+        };
+        part.read(dataset, 0..u64::MAX, Want::ALL, &mut |_| read += 1)?;
         if read != *rows {
-            return Err(format!(
-                "it has {read} rows of {}, and {rows} were written",
-                dataset.report
-            ));
+            let of = &dataset.report;
+            return Err(damaged(format!("it has {read} rows of {of}, and {rows} were written")));
         }
     }
     Ok(())

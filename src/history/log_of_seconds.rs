@@ -33,10 +33,13 @@ use tracing::warn;
 
 use super::Dataset;
 use super::disk::{Disk, StoreError, failed};
-use super::pending::{LEAD_BYTES, damaged, lead, read_leading};
+use super::part::number_of;
+use super::pending::{LEAD_BYTES, damaged, framed, read_leading};
+use super::tree::files_in;
 use crate::delta::RowDelta;
 use crate::input::squid::Positions;
 use crate::report::OTHER_ID;
+use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
 
 /// Extension of log files.
@@ -52,30 +55,25 @@ const ROW_BYTES_MAX: usize = 64;
 enum Entry<'r> {
     /// Dataset, as JSON, and time of the rows that follow.
     Section(&'r str, u64),
-    Row(#[serde(borrow)] LoggedRow<'r>),
+    /// The gain of a row. Without a key it has the one that the file has for its id.
+    Row {
+        id: u64,
+        is_other: bool,
+        key: Option<&'r [u8]>,
+        gain: &'r [u8],
+        extremes: Option<Extremes>,
+    },
     /// These rows have requests and swaps of a followed file: the source, and the numbers of the
     /// first of each and of the one behind the last.
     Lines(&'r str, [u64; 2], [u64; 2]),
-}
-
-/// The gain of a row.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct LoggedRow<'r> {
-    id: u64,
-    pub(super) is_other: bool,
-    /// `None`: what the file has for its id.
-    key: Option<&'r [u8]>,
-    pub(super) gain: &'r [u8],
-    pub(super) extremes: Option<Extremes>,
 }
 
 /// Added rows that are not in the log yet.
 #[derive(Debug)]
 pub(super) struct Fresh {
     /// The file for additions.
-    file: u64,
+    pub(super) file: u64,
     records: Vec<FreshRecord>,
-    bytes: usize,
     bytes_max: usize,
 }
 
@@ -91,7 +89,7 @@ struct FreshRecord {
 
 impl Fresh {
     pub(super) fn new(file: u64, bytes_max: usize) -> Self {
-        Self { file, records: Vec::new(), bytes: 0, bytes_max }
+        Self { file, records: Vec::new(), bytes_max }
     }
 
     /// Adds what a row gained; `is_known`: its key was added for this file before.
@@ -110,9 +108,7 @@ impl Fresh {
             self.records.push(FreshRecord { file, rows: 0, section: None, bytes: MAGIC.to_vec() });
         }
         if let Some(record) = self.records.last_mut() {
-            let before = record.bytes.len();
             record.add(dataset, time, row, is_known);
-            self.bytes += record.bytes.len() - before;
         }
     }
 
@@ -130,9 +126,7 @@ impl Fresh {
             let swaps = [before.swaps.lines, reading.swaps.lines];
             let has_any = [requests, swaps].iter().any(|[begin, end]| begin < end);
             if let Some(record) = record.as_mut().filter(|_| has_any) {
-                let length = record.bytes.len();
                 record.push(&Entry::Lines(from, requests, swaps), from.len());
-                self.bytes += record.bytes.len() - length;
             }
         }
         true
@@ -145,19 +139,14 @@ impl Fresh {
 
     /// Whether more came than there is memory for, so that some are missing.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes > self.bytes_max
+        // There are one or two.
+        self.records.iter().map(|it| it.bytes.len()).sum::<usize>() > self.bytes_max
     }
 
     /// Takes the additions, if any; later ones go to the same file.
     pub(super) fn take(&mut self) -> Option<Self> {
         let rest = Self::new(self.file, self.bytes_max);
         (!self.records.is_empty()).then(|| std::mem::replace(self, rest))
-    }
-
-    /// Directs later additions to another file.
-    pub(super) fn turn_to(mut self, file: u64) -> Self {
-        self.file = file;
-        self
     }
 }
 
@@ -177,14 +166,8 @@ impl FreshRecord {
         };
         let gain = row.encoded.0;
         let len = gain.len() + key.as_ref().map_or(0, |key| key.len());
-        let row = LoggedRow {
-            id: row.id,
-            is_other,
-            key: key.as_deref(),
-            gain,
-            extremes: (row.extremes != Extremes::NOTHING).then_some(row.extremes),
-        };
-        self.push(&Entry::Row(row), len);
+        let extremes = (row.extremes != Extremes::NOTHING).then_some(row.extremes);
+        self.push(&Entry::Row { id: row.id, is_other, key: key.as_deref(), gain, extremes }, len);
         self.rows += 1;
     }
 
@@ -203,42 +186,44 @@ impl FreshRecord {
 /// The keys of a file's rows, by id.
 type Keys = HashMap<u64, Box<[u8]>>;
 
-/// Gives the rows of a record to `each`, with dataset, time and key; returns how many there are.
+/// Takes the dataset, time, key and gain of a row.
+type TakeRow<'t> = dyn FnMut(&Arc<Dataset>, u64, (&[u8], bool), (EncodedGain<'_>, Extremes)) + 't;
+
+/// Gives the rows of a record to `each`; returns how many there are.
 fn replay_record(
     record: &[u8],
     keys: &mut Keys,
     files: &mut Positions,
-    each: &mut impl FnMut(&Arc<Dataset>, u64, &[u8], &LoggedRow<'_>),
+    each: &mut TakeRow<'_>,
 ) -> io::Result<u64> {
     let not_one = || damaged("a record is malformed");
     let mut rest = record.strip_prefix(&MAGIC).ok_or_else(not_one)?;
     let (mut section, mut rows) = (None, 0);
     while !rest.is_empty() {
-        let entry;
-        let taken = postcard::take_from_bytes(rest);
-        (entry, rest) = taken.map_err(|error| damaged(&error.to_string()))?;
-        let row = match entry {
+        let (entry, behind) = postcard::take_from_bytes(rest).map_err(damaged)?;
+        rest = behind;
+        match entry {
             Entry::Section(dataset, time) => {
                 section = Some((Arc::new(serde_json::from_str(dataset)?), time));
-                continue;
             }
-            Entry::Row(row) => row,
+            Entry::Row { id, is_other, key, gain, extremes } => {
+                if let Some(key) = key {
+                    keys.insert(id, key.into());
+                }
+                let found = section.as_ref().zip(keys.get(&id));
+                let ((dataset, time), key) = found.ok_or_else(not_one)?;
+                let gained = (EncodedGain(gain), extremes.unwrap_or(Extremes::NOTHING));
+                each(dataset, *time, (key, is_other), gained);
+                rows += 1;
+            }
             Entry::Lines(from, requests, swaps) => {
                 let reading = files.entry(from.to_owned()).or_default();
                 let tallies = [(&mut reading.requests, requests), (&mut reading.swaps, swaps)];
                 for (tally, [begin, end]) in tallies.into_iter().filter(|it| it.1[0] < it.1[1]) {
                     tally.add(begin..end);
                 }
-                continue;
             }
-        };
-        if let Some(key) = row.key {
-            keys.insert(row.id, key.into());
         }
-        let found = section.as_ref().zip(keys.get(&row.id));
-        let ((dataset, time), key) = found.ok_or_else(not_one)?;
-        each(dataset, *time, key, &row);
-        rows += 1;
     }
     Ok(rows)
 }
@@ -248,25 +233,12 @@ fn replay_record(
 pub(super) struct Log {
     disk: Disk,
     folder: PathBuf,
-    /// Existing files with their sizes, by number.
-    files: BTreeMap<u64, u64>,
-    /// Those of the previous process, to be [replayed](Self::replay).
-    found: Vec<(u64, File)>,
-    /// The file being appended to.
-    open: Option<(u64, File)>,
+    /// Existing files by number: the size, and the file while it is to be
+    /// [replayed](Self::replay), or may be appended to.
+    files: BTreeMap<u64, (u64, Option<File>)>,
     pub(super) bytes_max: u64,
     /// Files up to this one are on disk in another form.
     flushed_to: u64,
-    /// Whether lines that it may have are read again, from followed files.
-    pub(super) is_read_anew: bool,
-}
-
-/// The result of reading the log at start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Replayed {
-    pub(super) rows: u64,
-    /// Bytes of incomplete or unreadable records.
-    pub(super) torn: u64,
 }
 
 impl Log {
@@ -275,49 +247,35 @@ impl Log {
     ///
     /// # Errors
     /// When one of them cannot be opened: nothing was changed, and it can be tried again.
-    pub(super) fn find(disk: &Disk, folder: &Path, flushed_to: u64) -> Result<Self, StoreError> {
-        let mut log = Self {
-            disk: disk.clone(),
-            folder: folder.to_owned(),
-            bytes_max: u64::MAX,
-            ..Self::default()
-        };
-        for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
-            let entry = entry.map_err(failed("read", folder))?;
-            let path = entry.path();
-            let stem = path.file_stem().and_then(|it| it.to_str());
-            let number = stem.and_then(|stem| stem.parse().ok());
-            if let Some(number) = number.filter(|&number| log.path(number) == path) {
-                let found = entry.metadata().map_err(failed("read", &path))?;
-                log.files.insert(number, found.len());
-            }
+    pub(super) fn find(disk: &Disk, folder: PathBuf, flushed_to: u64) -> Result<Self, StoreError> {
+        let is_log = |path: &Path| path_of(&folder, number_of(path)) == path;
+        let found = files_in(vec![folder.clone()], is_log)?;
+        let mut log = Self { disk: disk.clone(), folder, bytes_max: u64::MAX, ..Self::default() };
+        for path in found {
+            let found = fs::metadata(&path).map_err(failed("read", &path))?;
+            log.files.insert(number_of(&path), (found.len(), None));
         }
         log.forget(flushed_to);
         // The previous process may have ended between writing and syncing. Restored rows must be
         // durable.
         // One that could not be removed is not read again.
-        for (&number, _) in log.files.range(log.flushed_to + 1..) {
-            let path = log.path(number);
+        for (&number, (_, to_replay)) in log.files.range_mut(log.flushed_to + 1..) {
+            let path = path_of(&log.folder, number);
             let file = disk.open(&path).map_err(failed("read", &path))?;
             disk.sync(&file, &path)?;
-            log.found.push((number, file));
+            *to_replay = Some(file);
         }
         Ok(log)
     }
 
-    fn path(&self, number: u64) -> PathBuf {
-        self.folder.join(format!("{number}.{LOG}"))
-    }
-
     /// The largest file number so far.
     pub(super) fn last(&self) -> u64 {
-        let newest = self.files.keys().next_back();
-        newest.map_or(self.flushed_to, |&newest| newest.max(self.flushed_to))
+        self.files.keys().fold(self.flushed_to, |last, &number| last.max(number))
     }
 
     /// Bytes of all files.
     pub(super) fn bytes(&self) -> u64 {
-        self.files.values().sum()
+        self.files.values().map(|(bytes, _)| bytes).sum()
     }
 
     /// Whether a flush is needed so that files can be removed.
@@ -327,42 +285,43 @@ impl Log {
 
     /// Gives all rows that were found to `each`, with their keys, and cuts off what is not whole.
     /// What cannot be read for another reason stays: the next start may read it. Adds to `files`
-    /// which lines of theirs the rows have.
+    /// which lines of theirs the rows have; `is_read_anew`: these files are followed again. Returns
+    /// the number of rows, and of bytes that were not whole or not readable.
     pub(super) fn replay(
         &mut self,
+        is_read_anew: bool,
         files: &mut Positions,
-        mut each: impl FnMut(&Arc<Dataset>, u64, &[u8], &LoggedRow<'_>),
-    ) -> Replayed {
-        let mut replayed = Replayed::default();
-        for (number, file) in std::mem::take(&mut self.found) {
-            let path = self.path(number);
-            let mut whole = 0;
-            let read = file.metadata().map(|it| it.len()).and_then(|bytes| {
-                let mut keys = Keys::new();
-                while whole < bytes {
+        each: &mut TakeRow<'_>,
+    ) -> (u64, u64) {
+        let (mut rows, mut all_torn) = (0, 0);
+        for (&number, (bytes, file)) in &mut self.files {
+            let Some(file) = file.take() else { continue };
+            let (mut whole, mut keys) = (0, Keys::new());
+            let mut read = || {
+                while whole < *bytes {
                     let record = read_leading(&file, whole)?;
-                    replayed.rows += replay_record(&record, &mut keys, files, &mut each)?;
+                    rows += replay_record(&record, &mut keys, files, each)?;
                     whole += LEAD_BYTES + record.len() as u64;
                 }
-                Ok(())
-            });
-            let Err(error) = read else { continue };
-            let torn = self.files.get(&number).map_or(0, |bytes| bytes - whole);
+                io::Result::Ok(())
+            };
+            let Err(error) = read() else { continue };
+            let (path, torn) = (path_of(&self.folder, number), *bytes - whole);
             warn!(file = %path.display(), %error, bytes = torn, "Left out the end of the log of seconds, which cannot be read.");
-            replayed.torn += torn;
+            all_torn += torn;
             // Lines of followed files are read and counted again: they must not be replayed later
             // too.
-            if !self.is_read_anew && !matches!(error.kind(), InvalidData | UnexpectedEof) {
+            if !is_read_anew && !matches!(error.kind(), InvalidData | UnexpectedEof) {
                 continue;
             }
             // If it is read again, the result is the same.
             let file = File::options().write(true).open(&path);
             let cut = file.map_err(failed("cut", &path));
             if cut.and_then(|mut file| self.disk.cut(&mut file, &path, whole)).is_ok() {
-                self.files.insert(number, whole);
+                *bytes = whole;
             }
         }
-        replayed
+        (rows, all_torn)
     }
 
     /// Appends additions, and syncs.
@@ -374,23 +333,23 @@ impl Log {
             if number <= self.flushed_to {
                 continue;
             }
-            let path = self.path(number);
-            let lead = lead(&bytes).map_err(failed("write", &path))?;
-            let record = [&lead[..], &bytes].concat();
+            let path = path_of(&self.folder, number);
+            let record = framed(&bytes).map_err(failed("write", &path))?;
             if self.bytes() + record.len() as u64 > self.bytes_max {
                 let full = io::Error::other("all of them take an eighth of history.size_max");
                 return Err(failed("write", &path)(full));
             }
-            if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
-                let file = self.disk.create(&path)?;
-                self.files.insert(number, 0);
-                self.disk.sync_folder(&self.folder)?;
-                self.open = Some((number, file));
-            }
-            if let Some((_, file)) = &mut self.open {
-                self.disk.append(file, &path, &record)?;
-            }
-            *self.files.entry(number).or_default() += record.len() as u64;
+            let (bytes, file) = self.files.entry(number).or_default();
+            let file = match file {
+                Some(file) => file,
+                None => {
+                    let new = self.disk.create(&path)?;
+                    self.disk.sync_folder(&self.folder)?;
+                    file.insert(new)
+                }
+            };
+            self.disk.append(file, &path, &record)?;
+            *bytes += record.len() as u64;
         }
         Ok(())
     }
@@ -398,13 +357,14 @@ impl Log {
     /// Removes files up to this one, which are on disk in another form.
     pub(super) fn forget(&mut self, number: u64) {
         self.flushed_to = self.flushed_to.max(number);
-        self.open.take_if(|(open, _)| *open <= number);
-        let (disk, folder) = (&self.disk, &self.folder);
         // A file that cannot be removed now is removed next time.
-        self.files.retain(|&it, _| {
-            it > number || disk.remove(&folder.join(format!("{it}.{LOG}"))).is_err()
-        });
+        self.files
+            .retain(|&it, _| it > number || self.disk.remove(&path_of(&self.folder, it)).is_err());
     }
+}
+
+fn path_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}.{LOG}"))
 }
 
 #[cfg(test)]
@@ -416,25 +376,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.log");
         fs::write(&path, [7; 100]).unwrap();
-        let find = || Log::find(&Disk::default(), dir.path(), 0).unwrap();
-        let replay = |mut log: Log| {
-            let replayed = log.replay(&mut Positions::new(), |_, _, _, _| ());
-            assert_eq!((replayed.rows, replayed.torn), (0, 100));
+        let find = || Log::find(&Disk::default(), dir.path().to_owned(), 0).unwrap();
+        let replay = |mut log: Log, is_read_anew| {
+            let replayed = log.replay(is_read_anew, &mut Positions::new(), &mut |_, _, _, _| ());
+            assert_eq!(replayed, (0, 100));
             fs::metadata(&path).unwrap().len()
         };
         // It cannot be read now: opened for writing only.
         let unreadable = File::options().write(true).open(&path).unwrap();
         let mut log = find();
-        log.found = vec![(1, unreadable)];
-        assert_eq!(replay(log), 100);
+        log.files.insert(1, (100, Some(unreadable)));
+        assert_eq!(replay(log, false), 100);
         // Its lines would be there twice once it can be.
         let unreadable = File::options().write(true).open(&path).unwrap();
         let mut log = find();
-        log.found = vec![(1, unreadable)];
-        log.is_read_anew = true;
-        assert_eq!(replay(log), 0);
+        log.files.insert(1, (100, Some(unreadable)));
+        assert_eq!(replay(log, true), 0);
         fs::write(&path, [7; 100]).unwrap();
         // It can be read, and has no record.
-        assert_eq!(replay(find()), 0);
+        assert_eq!(replay(find(), false), 0);
     }
 }

@@ -39,13 +39,13 @@ const FILE: &str = "manifest";
 
 /// The first line.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Head {
+pub(super) struct Head {
     format: u32,
     /// The identity of the store, for those who find its rows elsewhere: 32 random hexadecimal
     /// digits.
-    store: String,
+    pub(super) store: String,
     /// Number of starts.
-    run: u64,
+    pub(super) run: u64,
 }
 
 /// The part common to all formats.
@@ -86,12 +86,12 @@ pub(super) struct Commit {
 }
 
 /// Positions of everything that a commit includes.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct UpTo<'a> {
     /// Followed files.
     pub(super) files: Option<&'a Positions>,
     /// The log of seconds, up to this file.
-    pub(super) log: Option<u64>,
+    pub(super) log: u64,
 }
 
 /// A part, by its path in the folder.
@@ -112,15 +112,16 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Manifest {
     dir: PathBuf,
-    head: Head,
-    next: u64,
+    pub(super) head: Head,
+    /// A number that no file has.
+    pub(super) next: u64,
     /// The unix second that ages are relative to.
     pub(super) aged: Option<u64>,
     datasets: Vec<Arc<Dataset>>,
     /// Parts by path in the folder.
     parts: BTreeMap<String, Arc<Part>>,
     /// Missing parts, likewise.
-    missing: BTreeMap<String, Arc<Part>>,
+    pub(super) missing: BTreeMap<String, Arc<Part>>,
     /// Paths of files that do not count but may still exist.
     left: BTreeSet<String>,
     /// Positions in followed files up to which everything is included, also of those not followed
@@ -128,8 +129,10 @@ pub(super) struct Manifest {
     pub(super) files: Positions,
     /// The last file of the log of seconds that is included.
     pub(super) log: Option<u64>,
-    /// Bytes of an incomplete last line.
-    pub(super) torn: usize,
+    /// Bytes of its file when that last agreed with this.
+    pub(super) bytes: u64,
+    /// Bytes of an incomplete last line behind them.
+    pub(super) torn: u64,
 }
 
 impl Manifest {
@@ -137,16 +140,9 @@ impl Manifest {
     pub(super) fn new(dir: &Path) -> Self {
         let store: [u8; 16] = ring::rand::generate(&ring::rand::SystemRandom::new())
             .map_or_else(|_| Default::default(), ring::rand::Random::expose);
-        Self {
-            dir: dir.to_owned(),
-            head: Head {
-                format: FORMAT,
-                store: format!("{:032x}", u128::from_be_bytes(store)),
-                run: 0,
-            },
-            next: 1,
-            ..Self::default()
-        }
+        let store = format!("{:032x}", u128::from_be_bytes(store));
+        let head = Head { format: FORMAT, store, run: 0 };
+        Self { dir: dir.to_owned(), head, next: 1, ..Self::default() }
     }
 
     /// Reads the manifest of a folder, if it has one.
@@ -159,32 +155,25 @@ impl Manifest {
         let mut text = Vec::new();
         io::Read::read_to_end(&mut file, &mut text).map_err(failed("read", &path))?;
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
-        let head =
-            lines.next().and_then(checked).ok_or_else(|| damaged("its first line".to_owned()))?;
+        let first = lines.next().unwrap_or_default();
+        let head = checked(first).ok_or_else(|| damaged("its first line".to_owned()))?;
         let bad = |error: serde_json::Error| damaged(error.to_string());
         let Format { format } = serde_json::from_slice(head).map_err(bad)?;
         if format > FORMAT {
             return Err(StoreError::Newer { path, found: format, known: FORMAT });
         }
-        let mut manifest =
-            Self { head: serde_json::from_slice(head).map_err(bad)?, ..Self::new(dir) };
+        let (head, bytes) = (serde_json::from_slice(head).map_err(bad)?, first.len() as u64);
+        let mut manifest = Self { head, bytes, ..Self::new(dir) };
         while let Some(line) = lines.next() {
-            match checked(line) {
-                Some(line) => {
-                    manifest.apply(serde_json::from_slice(line).map_err(bad)?).map_err(damaged)?;
-                }
-                None if lines.any(|line| checked(line).is_some()) => {
-                    return Err(damaged(
-                        "a line that others follow has a wrong checksum".to_owned(),
-                    ));
-                }
-                None => {
-                    let rest = line.as_ptr() as usize - text.as_ptr() as usize;
-                    manifest.torn = text.len() - rest;
-                    break;
-                }
+            if let Some(commit) = checked(line) {
+                manifest.apply(serde_json::from_slice(commit).map_err(bad)?).map_err(damaged)?;
+                manifest.bytes += line.len() as u64;
+            } else if lines.any(|line| checked(line).is_some()) {
+                let reason = "a line that others follow has a wrong checksum";
+                return Err(damaged(reason.to_owned()));
             }
         }
+        manifest.torn = text.len() as u64 - manifest.bytes;
         Ok(Some(manifest))
     }
 
@@ -222,23 +211,36 @@ impl Manifest {
 
     /// The part of an entry, and its path.
     fn part(&self, entry: Entry) -> Result<(String, Arc<Part>), String> {
-        let sections = entry.sections.iter().map(|&(at, rows)| {
-            let dataset = self.datasets.get(at)?;
-            Some(Section { dataset: Arc::clone(dataset), rows })
+        let Entry { path, resolution, from, to, bytes, crc, written, sections } = entry;
+        let lacks = "it refers to a dataset that it does not have";
+        let sections = sections.into_iter().map(|(at, rows)| {
+            let dataset = Arc::clone(self.datasets.get(at).ok_or(lacks)?);
+            Ok(Section { dataset, rows })
         });
-        let sections: Option<Vec<_>> = sections.collect();
-        let part = Part {
-            rolled: Part::is_rolled(Path::new(&entry.path), entry.resolution),
-            path: self.dir.join(&entry.path),
-            resolution: entry.resolution,
-            span: entry.from..entry.to,
-            sections: sections.ok_or("it refers to a dataset that it does not have")?,
-            bytes: entry.bytes,
-            written: entry.written,
-            crc: entry.crc,
-            suspect: Arc::default(),
-        };
-        Ok((entry.path, Arc::new(part)))
+        let sections = sections.collect::<Result<_, &str>>()?;
+        let part = Part::new(self.dir.join(&path), resolution, from..to, sections);
+        Ok((path, Arc::new(Part { bytes, crc, written, ..part })))
+    }
+
+    /// The entry of a part; adds its datasets to `known` if they are not in it.
+    fn entry(&self, part: &Part, known: &mut Vec<Arc<Dataset>>) -> Entry {
+        let sections = part.sections.iter().map(|Section { dataset, rows }| {
+            let number = known.iter().position(|it| it == dataset).unwrap_or(known.len());
+            if number == known.len() {
+                known.push(Arc::clone(dataset));
+            }
+            (number, *rows)
+        });
+        Entry {
+            path: self.name(&part.path),
+            resolution: part.resolution,
+            from: part.span.start,
+            to: part.span.end,
+            bytes: part.bytes,
+            crc: part.crc,
+            written: part.written,
+            sections: sections.collect(),
+        }
     }
 
     /// The commit that adds and removes parts, and its line.
@@ -246,30 +248,32 @@ impl Manifest {
         &self,
         add: &[Part],
         remove: &[Arc<Part>],
-        up_to: UpTo<'_>,
+        up_to: Option<UpTo<'_>>,
     ) -> io::Result<(Commit, Vec<u8>)> {
-        let (mut commit, _) = self.commit_to(self.datasets.clone(), add.iter(), [].iter());
-        if up_to.log.is_some() {
+        let mut datasets = self.datasets.clone();
+        let mut commit = Commit {
+            next: self.next,
+            aged: self.aged,
+            add: add.iter().map(|part| self.entry(part, &mut datasets)).collect(),
+            remove: remove.iter().map(|part| self.name(&part.path)).collect(),
+            ..Commit::default()
+        };
+        commit.datasets = cloned(&datasets[self.datasets.len()..]);
+        if let Some(UpTo { files, log }) = up_to {
             // What the log had of others goes with it.
             commit.files.clone_from(&self.files);
+            commit.files.extend(files.cloned().unwrap_or_default());
+            commit.log = Some(log);
         }
-        let files = up_to.files.cloned().unwrap_or_default();
-        commit.files.extend(files);
-        commit.log = up_to.log;
-        commit.remove = remove.iter().map(|part| self.name(&part.path)).collect();
         let line = line(&commit)?;
         Ok((commit, line))
     }
 
     /// The line that announces files about to be named: until a commit adds them they do not count.
-    pub(super) fn announce<'p>(
-        &mut self,
-        files: impl Iterator<Item = &'p Part>,
-    ) -> io::Result<Vec<u8>> {
-        let names: Vec<_> = files.map(|part| self.name(&part.path)).collect();
-        self.left.extend(names.iter().cloned());
-        let commit = Commit { next: self.next, left: names, ..Commit::default() };
-        line(&commit)
+    pub(super) fn announce(&mut self, parts: &[Part]) -> io::Result<Vec<u8>> {
+        let left: Vec<_> = parts.iter().map(|part| self.name(&part.path)).collect();
+        self.left.extend(left.iter().cloned());
+        line(&Commit { next: self.next, left, ..Commit::default() })
     }
 
     /// The line that records a new run, after existing ones.
@@ -280,53 +284,25 @@ impl Manifest {
     /// The whole manifest, without removed and deleted files, and the datasets by number in it:
     /// only commits that follow it use these numbers.
     fn compact(&self) -> io::Result<(Vec<u8>, Vec<Arc<Dataset>>)> {
-        let parts = self.parts.values().map(|part| &**part);
-        let (mut commit, datasets) = self.commit_to(Vec::new(), parts, self.missing.values());
-        commit.left = self.left.iter().cloned().collect();
-        commit.files.clone_from(&self.files);
-        commit.log = self.log;
-        let mut text = line(&self.head)?;
-        text.extend(line(&commit)?);
-        Ok((text, datasets))
-    }
-
-    /// The commit that adds these parts, given known datasets; and those known afterwards.
-    fn commit_to<'p>(
-        &self,
-        known: Vec<Arc<Dataset>>,
-        add: impl Iterator<Item = &'p Part>,
-        missing: impl Iterator<Item = &'p Arc<Part>>,
-    ) -> (Commit, Vec<Arc<Dataset>>) {
-        let (mut datasets, new) = (known.clone(), known.len());
-        let mut number = |dataset: &Arc<Dataset>| {
-            let found = datasets.iter().position(|it| it == dataset);
-            found.unwrap_or_else(|| {
-                datasets.push(Arc::clone(dataset));
-                datasets.len() - 1
-            })
+        let mut datasets = Vec::new();
+        let mut entries = |parts: &BTreeMap<String, Arc<Part>>| {
+            parts.values().map(|part| self.entry(part, &mut datasets)).collect()
         };
-        let mut entry = |part: &Part| Entry {
-            path: self.name(&part.path),
-            resolution: part.resolution,
-            from: part.span.start,
-            to: part.span.end,
-            bytes: part.bytes,
-            crc: part.crc,
-            written: part.written,
-            sections: part.sections.iter().map(|it| (number(&it.dataset), it.rows)).collect(),
-        };
-        let add = add.map(&mut entry).collect();
-        let missing = missing.map(|part| entry(part)).collect();
-        let new = datasets.iter().skip(new);
+        let (add, missing) = (entries(&self.parts), entries(&self.missing));
         let commit = Commit {
             next: self.next,
             aged: self.aged,
-            datasets: new.map(|dataset| Dataset::clone(dataset)).collect(),
+            datasets: cloned(&datasets),
             add,
             missing,
+            left: self.left.iter().cloned().collect(),
+            files: self.files.clone(),
+            log: self.log,
             ..Commit::default()
         };
-        (commit, datasets)
+        let mut text = line(&self.head)?;
+        text.extend(line(&commit)?);
+        Ok((text, datasets))
     }
 
     /// A file's path in the folder.
@@ -340,15 +316,9 @@ impl Manifest {
         self.parts.values()
     }
 
-    /// Whether a part counts.
-    pub(super) fn has(&self, part: &Part) -> bool {
-        self.parts.contains_key(&self.name(&part.path))
-    }
-
-    /// A number that no file has.
-    pub(super) fn take_number(&mut self) -> u64 {
-        self.next += 1;
-        self.next - 1
+    /// Whether a file counts.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.parts.contains_key(&self.name(path))
     }
 
     /// Records that a file has this number, if it is one of ours.
@@ -356,11 +326,6 @@ impl Manifest {
         if number < 1 << 48 {
             self.next = self.next.max(number + 1);
         }
-    }
-
-    /// The number of the next file.
-    pub(super) fn next_number(&self) -> u64 {
-        self.next
     }
 
     /// Whether a file does not count and was one of the store's: it may be deleted.
@@ -371,11 +336,6 @@ impl Manifest {
     /// Forgets an uncounted file that is gone, or must no longer be deleted.
     pub(super) fn forget(&mut self, path: &Path) {
         self.left.remove(&self.name(path));
-    }
-
-    /// The parts whose files are missing.
-    pub(super) fn missing(&self) -> impl Iterator<Item = &Arc<Part>> {
-        self.missing.values()
     }
 
     /// Starts a new run. Parts whose files are gone do not count until they are back, unless they
@@ -397,14 +357,10 @@ impl Manifest {
         self.parts.extend(back.iter().cloned());
         [gone, back].map(|parts| parts.into_iter().map(|(_, part)| part).collect())
     }
+}
 
-    pub(super) fn store(&self) -> &str {
-        &self.head.store
-    }
-
-    pub(super) fn run(&self) -> u64 {
-        self.head.run
-    }
+fn cloned(datasets: &[Arc<Dataset>]) -> Vec<Dataset> {
+    datasets.iter().map(|dataset| Dataset::clone(dataset)).collect()
 }
 
 /// A line with its checksum.

@@ -75,6 +75,6 @@ pub use self::row::{Gain, Row};
 pub use self::shipping::{
     Identity, Refused, ShipKinds, Shipment, ShipmentRows, Shipping, Unread, Waiting,
 };
-pub use self::store::{Counts, Store};
+pub use self::store::Store;
 pub use self::thread::{OnRestored, OpenStore, Writer};
 pub use self::unflushed::{Shrunk, UnflushedRows};

@@ -77,11 +77,11 @@ pub(super) fn write(
 }
 
 /// A writer of a file.
-pub(super) fn writer<'f>(
-    file: &'f mut File,
+pub(super) fn writer<W: io::Write + Send>(
+    file: W,
     schema: &SchemaRef,
     properties: WriterProperties,
-) -> io::Result<ArrowWriter<MeasuredWrite<&'f mut File>>> {
+) -> io::Result<ArrowWriter<MeasuredWrite<W>>> {
     let options = ArrowWriterOptions::new()
         .with_properties(properties)
         // It would declare texts as dictionaries, and other readers would show them so.

@@ -27,8 +27,6 @@ pub struct Part {
     pub sections: Vec<Section>,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Whether its rows have also been added to a part of the next coarser resolution.
-    pub rolled: bool,
     /// The unix second at which it was written.
     pub written: u64,
     /// Checksum of the whole file.
@@ -47,6 +45,17 @@ pub struct Section {
 }
 
 impl Part {
+    /// A part whose size, checksum and time of writing are not known yet.
+    pub(super) fn new(
+        path: PathBuf,
+        resolution: Resolution,
+        span: Range<u64>,
+        sections: Vec<Section>,
+    ) -> Self {
+        let suspect = Arc::default();
+        Self { path, resolution, span, sections, bytes: 0, written: 0, crc: 0, suspect }
+    }
+
     /// Whether it has rows of a dataset.
     #[must_use]
     pub fn has(&self, dataset: &Dataset) -> bool {
@@ -77,10 +86,11 @@ impl Part {
         is_published(&self.path)
     }
 
-    /// Whether a part with this path is [`rolled`](Self::rolled): published files are, in the same
-    /// commit, unless there is no coarser resolution.
-    pub(super) fn is_rolled(path: &Path, resolution: Resolution) -> bool {
-        is_published(path) && resolution.coarser().is_some()
+    /// Whether its rows have also been added to a part of the next coarser resolution: those of
+    /// published files have, in the same commit, unless there is none.
+    #[must_use]
+    pub fn is_rolled(&self) -> bool {
+        self.is_published() && self.resolution.coarser().is_some()
     }
 }
 
@@ -120,17 +130,7 @@ mod tests {
     impl Part {
         /// Makes the part of a file that no manifest lists.
         pub(in crate::history) fn of_file(path: &Path) -> Arc<Self> {
-            Arc::new(Self {
-                path: path.to_owned(),
-                resolution: Resolution::Minute,
-                span: 0..u64::MAX,
-                sections: Vec::new(),
-                bytes: 0,
-                rolled: false,
-                written: 0,
-                crc: 0,
-                suspect: Arc::default(),
-            })
+            Arc::new(Self::new(path.to_owned(), Resolution::Minute, 0..u64::MAX, Vec::new()))
         }
     }
 }

@@ -10,6 +10,7 @@
 //! Lengths and checksums have 32 bits. The rows of a dataset are sorted as in published files, by
 //! key, then time. Raw requests are encoded, each in a cell of the one column.
 
+use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::ops::Range;
@@ -68,14 +69,6 @@ pub(super) struct PendingWriter {
     span: Range<u64>,
 }
 
-/// The content of a file.
-#[derive(Debug)]
-pub(super) struct Contents {
-    pub(super) resolution: Resolution,
-    pub(super) sections: Vec<Section>,
-    pub(super) span: Range<u64>,
-}
-
 impl PendingWriter {
     pub(super) fn new(
         (path, file): (PathBuf, File),
@@ -96,14 +89,10 @@ impl PendingWriter {
     /// Starts the rows of this dataset, in order.
     pub(super) fn begin(&mut self, dataset: &Dataset) -> Result<(), StoreError> {
         self.end_block()?;
-        let bits = self.footer.resolution.bucket_bits();
+        let (bits, at) = (self.footer.resolution.bucket_bits(), self.at);
         self.block = Some(BatchBuilder::new(dataset, bits, false));
-        self.footer.sections.push(Place {
-            dataset: dataset.clone(),
-            rows: 0,
-            begins: vec![self.at],
-            end: self.at,
-        });
+        let place = Place { dataset: dataset.clone(), rows: 0, begins: vec![at], end: at };
+        self.footer.sections.push(place);
         Ok(())
     }
 
@@ -128,10 +117,6 @@ impl PendingWriter {
     }
 
     fn end_block(&mut self) -> Result<(), StoreError> {
-        self.write_block().map_err(failed("write", &self.path))
-    }
-
-    fn write_block(&mut self) -> io::Result<()> {
         let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
             return Ok(());
         };
@@ -140,25 +125,20 @@ impl PendingWriter {
             if last.is_some_and(|last| last + SHARE_BYTES <= self.at) {
                 place.begins.push(self.at);
             }
-            let bytes = encode(&block.finish())?;
-            let lead = lead(&bytes)?;
-            self.to.write_all(&lead)?;
-            self.to.write_all(&bytes)?;
-            self.at += (lead.len() + bytes.len()) as u64;
+            let framed = encode(&block.finish()).and_then(|bytes| framed(&bytes));
+            let written = framed.and_then(|bytes| self.to.write_all(&bytes).map(|()| bytes.len()));
+            self.at += written.map_err(failed("write", &self.path))? as u64;
         }
         place.end = self.at;
         Ok(())
     }
 
-    /// Finishes it, without syncing.
-    pub(super) fn finish(mut self) -> Result<(PathBuf, File, Contents), StoreError> {
+    /// Finishes it, without syncing; returns the piece that it is to be.
+    pub(super) fn finish(mut self) -> Result<(File, Part), StoreError> {
         self.end_block()?;
         self.footer.sections.retain(|place| place.rows > 0);
-        let contents = Contents {
-            resolution: self.footer.resolution,
-            sections: sections(&self.footer),
-            span: self.span,
-        };
+        let path = self.path.with_extension("piece");
+        let part = Part::new(path, self.footer.resolution, self.span, sections(&self.footer));
         let mut to = self.to;
         let end = || {
             let footer = serde_json::to_vec(&self.footer)?;
@@ -168,7 +148,7 @@ impl PendingWriter {
             io::Result::Ok(to.into_inner()?.to)
         };
         let file = end().map_err(failed("write", &self.path))?;
-        Ok((self.path, file, contents))
+        Ok((file, part))
     }
 }
 
@@ -189,23 +169,23 @@ fn encode(batch: &RecordBatch) -> io::Result<Vec<u8>> {
 }
 
 fn decode(stream: Vec<u8>) -> io::Result<RecordBatch> {
-    let batch = unpanicked(|| {
-        let batch = StreamDecoder::new().decode(&mut Buffer::from(stream));
-        batch.map_err(|error| damaged(&error.to_string()))
-    });
-    batch?.ok_or_else(|| damaged("a block has no rows"))
+    let decode = || StreamDecoder::new().decode(&mut Buffer::from(stream)).map_err(damaged);
+    unpanicked(decode)?.ok_or_else(|| damaged("a block has no rows"))
 }
 
 /// Length and checksum.
-pub(super) fn lead(bytes: &[u8]) -> io::Result<[u8; LEAD_BYTES as usize]> {
+fn lead(bytes: &[u8]) -> io::Result<[u8; LEAD_BYTES as usize]> {
     let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-    let mut lead = [0; 8];
-    lead[..4].copy_from_slice(&len.to_le_bytes());
-    lead[4..].copy_from_slice(&crc32fast::hash(bytes).to_le_bytes());
-    Ok(lead)
+    let lead = u64::from(len) | u64::from(crc32fast::hash(bytes)) << 32;
+    Ok(lead.to_le_bytes())
 }
 
-pub(super) fn damaged(what: &str) -> io::Error {
+/// Bytes behind their length and checksum.
+pub(super) fn framed(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    Ok([&lead(bytes)?[..], bytes].concat())
+}
+
+pub(super) fn damaged(what: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
@@ -237,8 +217,7 @@ pub(super) fn read_leading(file: &File, at: u64) -> io::Result<Vec<u8>> {
 /// The same, compressed, and where it ends.
 fn read_compressed(file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
     let bytes = read_leading(file, at)?;
-    let plain = lz4_flex::block::decompress_size_prepended(&bytes);
-    let plain = plain.map_err(|error| damaged(&error.to_string()))?;
+    let plain = lz4_flex::block::decompress_size_prepended(&bytes).map_err(damaged)?;
     Ok((plain, at + LEAD_BYTES + bytes.len() as u64))
 }
 
@@ -330,10 +309,7 @@ impl Iterator for Blocks {
     type Item = io::Result<RecordBatch>;
 
     fn next(&mut self) -> Option<io::Result<RecordBatch>> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let mut read = || {
+        (!self.rest.is_empty()).then(|| {
             let (block, end) = read_compressed(&self.file, self.rest.start)?;
             self.rest.start = end;
             let Some((dataset, resolution)) = self.first_format.as_deref() else {
@@ -343,8 +319,7 @@ impl Iterator for Blocks {
             self.rest.start = end;
             let batch = first_format::batch(dataset, *resolution, &block, &histograms);
             batch.ok_or_else(|| damaged("a row is cut off"))
-        };
-        Some(read())
+        })
     }
 }
 

@@ -24,9 +24,9 @@ use super::disk::{READ_TRIES, StoreError, damaged, failed, unreadable};
 use super::merged::{Merged, Source};
 use super::parquet;
 use super::part::{Part, Section, datasets};
-use super::pending::Contents;
+use super::pending::PendingWriter;
 use super::resolution::date;
-use super::store::{Staged, Store};
+use super::store::Store;
 use super::tree::{ROLLUP, checksum};
 use super::{Dataset, Resolution, Row};
 use crate::instruments::Instrument;
@@ -187,7 +187,8 @@ impl Store {
         let datasets = datasets(pieces.iter());
         let mut sums = None;
         if let Some(coarser) = resolution.coarser() {
-            sums = Some(CoarserRollup::new(self.create_piece(coarser)?, coarser));
+            let piece = PendingWriter::new(self.create()?, coarser)?;
+            sums = Some(CoarserRollup::new(piece, coarser));
         }
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in &datasets {
@@ -222,7 +223,7 @@ impl Store {
         if let Some(sums) = sums {
             staged.push(self.stage_piece(sums.finish()?, now)?);
         }
-        self.commit(staged, pieces, || ())
+        self.commit(staged, pieces, None, || ())
     }
 
     /// Syncs a file of one dataset, to be published; removes it if it has no rows.
@@ -233,15 +234,14 @@ impl Store {
         section: Section,
         span: Range<u64>,
         now: u64,
-    ) -> Result<Option<Staged>, StoreError> {
+    ) -> Result<Option<Part>, StoreError> {
         if section.rows == 0 {
             self.disk.remove(&path)?;
             return Ok(None);
         }
         let name = file_name(&section.dataset, resolution, span.start, &path);
-        let contents = Contents { resolution, sections: vec![section], span };
-        let name = self.folder.path.join(name);
-        self.stage(path, &file, name, contents, now).map(Some)
+        let part = Part::new(self.folder.path.join(name), resolution, span, vec![section]);
+        self.stage(&file, part, now).map(Some)
     }
 }
 

@@ -59,7 +59,7 @@ impl ReadPlan {
         let span = widened(&parts, outwards(asked, Resolution::Minute));
         let mut reads = Vec::new();
         for part in parts.iter().filter(|part| step.is_multiple_of(part.resolution.secs())) {
-            let coarser = part.resolution.coarser().filter(|_| part.rolled);
+            let coarser = part.resolution.coarser().filter(|_| part.is_rolled());
             let coarser = coarser.filter(|coarser| step.is_multiple_of(coarser.secs()));
             for times in counted(part.resolution, coarser, &span) {
                 let times = times.start.max(part.span.start)..times.end.min(part.span.end);
@@ -102,7 +102,7 @@ fn rolled<'a>(
     resolution: Resolution,
 ) -> impl Iterator<Item = &'a Part> + 'a {
     let parts = parts.iter().map(|part| &***part);
-    parts.filter(move |part| part.rolled && part.resolution == resolution)
+    parts.filter(move |part| part.is_rolled() && part.resolution == resolution)
 }
 
 /// The span widened until finer parts cover its ends.

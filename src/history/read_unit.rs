@@ -333,17 +333,9 @@ mod tests {
         let kept_from = |parts: &[(Resolution, u64)]| {
             let part = |&(resolution, start): &(Resolution, u64)| {
                 let dataset = Arc::clone(&dataset);
-                Arc::new(Part {
-                    path: "pending/part".into(),
-                    resolution,
-                    span: start..start + resolution.secs(),
-                    sections: vec![Section { dataset, rows: 1 }],
-                    bytes: 1,
-                    rolled: false,
-                    written: 0,
-                    crc: 0,
-                    suspect: Arc::default(),
-                })
+                let span = start..start + resolution.secs();
+                let sections = vec![Section { dataset, rows: 1 }];
+                Arc::new(Part::new("pending/part".into(), resolution, span, sections))
             };
             let parts = parts.iter().map(part).collect();
             let rows = RowsSnapshot { parts, ..RowsSnapshot::default() };

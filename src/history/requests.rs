@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::copier::{Copier, Selection};
+use self::copier::Copier;
 pub(super) use self::packed::Kept;
 pub(crate) use self::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
@@ -38,8 +38,8 @@ use self::tail_sampling::Tail;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::StoreError;
 use super::pending::PendingWriter;
-use super::store::{Staged, Store};
-use super::{Dataset, Resolution};
+use super::store::Store;
+use super::{Dataset, Part, Resolution};
 use crate::config::KeptRequests;
 use crate::instruments::Instrument;
 use crate::merger::{SharedLive, answering};
@@ -49,7 +49,6 @@ use crate::telemetry::reading::{Reading, readings};
 pub(crate) mod condition;
 mod copier;
 mod files;
-pub(super) mod for_shipping;
 pub(super) mod packed;
 mod publish;
 pub(crate) mod read;
@@ -105,11 +104,9 @@ impl Requests {
         follows_files: bool,
     ) -> Option<Self> {
         let seed = ahash::RandomState::new().hash_one(run);
-        let selection = match keep {
-            KeptRequests::Tail => {
-                Selection::Tail(Box::new(Tail::new(bytes_max, error_status, seed)))
-            }
-            KeptRequests::All => Selection::All { kept: Vec::new(), bytes: 0, bytes_max },
+        let tail = match keep {
+            KeptRequests::Tail => Some(Tail::new(bytes_max, error_status, seed)),
+            KeptRequests::All => None,
             KeptRequests::None => return None,
         };
         let (size, next) = {
@@ -122,7 +119,7 @@ impl Requests {
         Some(Self(Arc::new(Shared {
             live: Arc::clone(live),
             begin: next,
-            copier: Mutex::new(Copier::new(selection, run, next)),
+            copier: Mutex::new(Copier::new(tail, bytes_max, run, next)),
             copy_now: AtomicBool::new(false),
             limit: AtomicU64::new(if follows_files { next } else { u64::MAX }),
             kept: AtomicU64::new(0),
@@ -251,7 +248,7 @@ impl Requests {
             ids: copier.next..answering(&self.0.live).pool.requests.next_id(),
             run: copier.run,
             begin: self.0.begin,
-            is_sample: matches!(copier.selection, Selection::Tail(_)),
+            is_sample: copier.tail.is_some(),
         }
     }
 
@@ -264,10 +261,8 @@ impl Requests {
     /// Counters since the start, for the daemon's status.
     pub(super) fn readings(&self) -> Vec<Reading> {
         let copier = COPIER.lock(&self.0.copier);
-        let (given_up, bytes) = match &copier.selection {
-            Selection::Tail(tail) => (tail.given_up, tail.bytes()),
-            Selection::All { bytes, .. } => (0, *bytes),
-        };
+        let tail = copier.tail.as_ref();
+        let (given_up, bytes) = tail.map_or((0, copier.bytes), |it| (it.given_up, it.bytes));
         readings! {
             Counter raw_requests_kept = self.0.kept.load(Ordering::Relaxed), "Raw requests written to history.dir (history.requests).";
             Counter raw_requests_missed = copier.missed, "Raw requests that had left the pool before history could look at them.";
@@ -288,11 +283,11 @@ impl Store {
         &mut self,
         rows: &mut [(f64, Kept)],
         now: u64,
-    ) -> Result<Vec<Staged>, StoreError> {
+    ) -> Result<Vec<Part>, StoreError> {
         rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
         let mut staged = Vec::new();
         for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
-            let mut piece = self.create_piece(Resolution::Minute)?;
+            let mut piece = PendingWriter::new(self.create()?, Resolution::Minute)?;
             write_piece(&mut piece, rows)?;
             staged.push(self.stage_piece(piece, now)?);
         }
@@ -303,23 +298,18 @@ impl Store {
 /// Writes the rows of an hour, which are sorted by time; then the timers, by request.
 fn write_piece(piece: &mut PendingWriter, rows: &mut [(f64, Kept)]) -> Result<(), StoreError> {
     let mut packed = Vec::new();
-    piece.begin(&Dataset::raw(REQUEST))?;
-    for (weight, kept) in &*rows {
-        let received = u64::from(kept.received);
-        packed.clear();
-        kept.push_request(*weight, &mut packed);
-        piece.push(1, received..received + 1, |to| to.push_packed(&packed))?;
-    }
-    rows.sort_unstable_by_key(|(_, kept)| kept.id);
-    piece.begin(&Dataset::raw(TIMER))?;
-    for (weight, kept) in rows {
-        let received = u64::from(kept.received);
-        packed.clear();
-        kept.push_timers(*weight, &mut packed);
-        if !packed.is_empty() {
-            let span = received..received + 1;
-            piece.push(kept.timers(), span, |to| to.push_packed(&packed))?;
+    for table in [REQUEST, TIMER] {
+        piece.begin(&Dataset::raw(table))?;
+        for (weight, kept) in &*rows {
+            packed.clear();
+            let count = kept.push(table, *weight, &mut packed);
+            if count > 0 {
+                let received = u64::from(kept.received);
+                piece.push(count, received..received + 1, |to| to.push_packed(&packed))?;
+            }
         }
+        // Timers are in the order of requests.
+        rows.sort_unstable_by_key(|(_, kept)| kept.id);
     }
     Ok(())
 }

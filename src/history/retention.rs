@@ -13,10 +13,10 @@ use tracing::info;
 use super::Resolution;
 use super::disk::StoreError;
 use super::log_of_seconds::Fresh;
-use super::part::Part;
 use super::shipping::Shipping;
 use super::store::Store;
 use crate::clock::Clock;
+use crate::telemetry::counters::StoreCounters;
 
 /// The limits of retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +30,9 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Whether a part has expired at this unix second.
-    pub(super) fn is_too_old(&self, part: &Part, now: u64) -> bool {
-        now.saturating_sub(part.span.end) >= self.secs(part.resolution)
-    }
-
-    fn secs(&self, resolution: Resolution) -> u64 {
-        self.secs[resolution as usize]
+    /// Whether rows up to `end` have expired at this unix second.
+    pub(super) fn is_too_old(&self, resolution: Resolution, end: u64, now: u64) -> bool {
+        now.saturating_sub(end) >= self.secs[resolution as usize]
     }
 }
 
@@ -66,17 +62,13 @@ impl AgeClock {
         let at = self.unix_ms.get_or_insert(unix_ms);
         *at = unix_ms.clamp(at.saturating_sub(most), at.saturating_add(most));
     }
-
-    fn unix_secs(&self) -> Option<u64> {
-        self.unix_ms.map(|ms| ms / 1_000)
-    }
 }
 
 impl Store {
     /// Lets data age by the clock; call it repeatedly.
     pub fn advance_age(&mut self, clock: &dyn Clock) {
         self.age.advance(clock.unix_ms(), clock.mono_ms());
-        self.manifest.aged = self.age.unix_secs();
+        self.manifest.aged = self.age.unix_ms.map(|ms| ms / 1_000);
     }
 
     /// Removes expired data.
@@ -89,16 +81,22 @@ impl Store {
 
     /// Makes room before something is written.
     pub(super) fn make_room(&mut self, now: u64) -> Result<(), StoreError> {
-        let min = self.retention.free_min;
-        if self.free()? < min {
-            self.remove_what_goes(now)?;
-            let free = self.free()?;
-            if free < min {
-                let path = self.folder.path.clone();
-                return Err(StoreError::NoSpace { path, free, min });
+        match self.has_room() {
+            Err(StoreError::NoSpace { .. }) => {
+                self.remove_what_goes(now)?;
+                self.has_room()
             }
+            has_room => has_room,
         }
-        Ok(())
+    }
+
+    /// Fails if less than `history.free_min` is free.
+    fn has_room(&self) -> Result<(), StoreError> {
+        let (path, min) = (self.folder.path.clone(), self.retention.free_min);
+        match self.free()? {
+            free if free < min => Err(StoreError::NoSpace { path, free, min }),
+            _ => Ok(()),
+        }
     }
 
     /// Whether something can be written now; removes data beyond the limits first.
@@ -111,11 +109,8 @@ impl Store {
 
     /// Appends to the log of seconds, unless less than `history.free_min` is free.
     pub(super) fn append_log(&mut self, fresh: Fresh) -> Result<(), StoreError> {
-        let (path, min) = (self.folder.path.clone(), self.retention.free_min);
-        match self.free()? {
-            free if free < min => Err(StoreError::NoSpace { path, free, min }),
-            _ => self.seconds.append(fresh),
-        }
+        self.has_room()?;
+        self.seconds.append(fresh)
     }
 
     /// Free bytes on that disk.
@@ -124,65 +119,59 @@ impl Store {
     }
 
     fn remove_what_goes(&mut self, now: u64) -> Result<(), StoreError> {
-        let kept = self.shipping.as_ref().map(Shipping::kept);
-        let kept = kept.unwrap_or_default();
+        let kept = self.shipping.as_ref().map(Shipping::kept).unwrap_or_default();
         // And whether it is only kept for ClickHouse: such a piece goes after the files that have its
         // rows.
         let parts = self.manifest.parts().map(|part| (part, false));
-        let mut goes: Vec<(&Arc<Part>, bool)> =
-            parts.chain(kept.iter().map(|part| (part, true))).collect();
-        let parts: u64 = goes.iter().map(|(part, _)| part.bytes).sum();
-        let mut bytes = parts + self.seconds.bytes();
+        let mut parts: Vec<_> = parts.chain(kept.iter().map(|part| (part, true))).collect();
+        let all: u64 = parts.iter().map(|(part, _)| part.bytes).sum();
+        let mut bytes = all + self.seconds.bytes();
         // Removed parts that are still being read will become free.
         let mut free = self.free()?.saturating_add(self.removed_bytes());
         let Retention { size_max, free_min, .. } = self.retention;
-        let now = self.age.unix_secs().map_or(now, |aged| aged.min(now));
-        goes.retain(|(part, is_kept)| {
-            part.is_published() || part.resolution.coarser().is_none() || *is_kept
-        });
-        goes.sort_by_key(|(part, is_kept)| {
+        let now = self.manifest.aged.map_or(now, |aged| aged.min(now));
+        parts.sort_by_key(|(part, is_kept)| {
             let start = part.span.start;
             let of_file = part.resolution.file_span(start).start;
             (!part.is_raw(), part.resolution, of_file, *is_kept, start)
         });
-        let mut counts = self.counts;
-        goes.retain(|(part, is_kept)| {
+        let (counters, mut gone) = (StoreCounters::default(), Vec::new());
+        for (part, is_kept) in parts {
+            // The rows of other pieces are nowhere else, unless nothing is coarser.
+            let may_go = part.is_published() || is_kept;
+            let may_expire = may_go || part.resolution.coarser().is_none();
             let end = match is_kept {
                 true => part.resolution.file_span(part.span.end - 1).end,
                 false => part.span.end,
             };
-            let age = now.saturating_sub(end);
-            let count = if age >= self.retention.secs(part.resolution) {
-                &mut counts.removed_by_age
-            } else if !part.is_published() && !is_kept {
-                return false;
-            } else if bytes > size_max {
-                &mut counts.removed_by_size
-            } else if free < free_min {
-                &mut counts.removed_by_free_space
-            } else {
-                return false;
+            let is_old = self.retention.is_too_old(part.resolution, end, now);
+            let counter = match may_go {
+                _ if may_expire && is_old => &counters.files_expired,
+                true if bytes > size_max => &counters.files_removed_by_size,
+                true if free < free_min => &counters.files_removed_by_free_space,
+                _ => continue,
             };
-            *count += 1;
+            counter.add(1);
             bytes -= part.bytes;
             free += part.bytes;
-            true
-        });
-        if goes.is_empty() {
+            gone.push(Arc::clone(part));
+        }
+        if gone.is_empty() {
             return Ok(());
         }
-        let all: Vec<_> = goes.iter().map(|(part, _)| Arc::clone(part)).collect();
-        let files = goes.iter().filter(|(_, is_kept)| !is_kept);
-        let removed: Vec<_> = files.map(|(part, _)| Arc::clone(part)).collect();
-        let rows: u64 = all.iter().map(|part| part.rows()).sum();
-        let files = all.len();
+        let rows: u64 = gone.iter().map(|part| part.rows()).sum();
+        let removed = gone.iter().filter(|part| self.manifest.has(&part.path));
+        let removed: Vec<_> = removed.cloned().collect();
         if !removed.is_empty() {
-            self.commit(Vec::new(), removed, || ())?;
+            self.commit(Vec::new(), removed, None, || ())?;
         }
         if let Some(shipping) = &self.shipping {
-            shipping.record_lost(&all);
+            shipping.record_lost(&gone);
         }
-        self.counts = counts;
+        self.counters.absorb(&counters);
+        let files = gone.len();
+        // A part that somebody holds is not deleted.
+        drop(gone);
         self.delete_removed();
         info!(files, rows, "Removed history that is no longer kept.");
         Ok(())

@@ -105,55 +105,58 @@ struct Cursor {
     /// Rows lost before they were shipped.
     #[serde(default)]
     dropped: u64,
-    /// The numbers from which parts of rollups, and of raw requests, are not shipped.
+    /// The numbers from which parts of rollups, and of raw requests, are not shipped; none of a kind
+    /// that is.
     #[serde(default)]
     off: [Option<u64>; 2],
 }
 
 impl Cursor {
     /// Sets what to ship from now on. Unwanted rows that can no longer be shipped are lost to
-    /// ClickHouse: returns the number of such parts.
+    /// ClickHouse: returns their number.
     fn set_kinds<'p>(
         &mut self,
         what: ShipKinds,
         next_number: u64,
         parts: impl Iterator<Item = &'p Arc<Part>>,
     ) -> u64 {
-        let everything = ShipKinds { rollups: true, requests: true };
-        let parts: Vec<_> = parts.filter(|part| everything.has(part)).collect();
+        let parts: Vec<_> = parts.filter(|part| part.resolution == Resolution::Minute).collect();
         let mut lost = 0;
         for (off, (is_raw, is_wanted)) in
             self.off.iter_mut().zip([(false, what.rollups), (true, what.requests)])
         {
             if !is_wanted {
                 off.get_or_insert(next_number);
-                continue;
+            } else if let Some(since) = off.take() {
+                let parts = parts.iter().filter(|part| {
+                    let is_over = part.is_published() || part.number() < self.done.below;
+                    part.is_raw() == is_raw && part.number() >= since && is_over
+                });
+                lost += parts.map(|part| part.rows()).sum::<u64>();
             }
-            let Some(since) = off.take() else { continue };
-            let parts = parts.iter().filter(|part| {
-                let number = part.number();
-                part.is_raw() == is_raw
-                    && number >= since
-                    && (part.is_published() || number < self.done.below)
-            });
-            lost += parts.map(|part| part.rows()).sum::<u64>();
         }
         self.dropped += lost;
         lost
     }
 
+    /// Whether a part has rows of a kind that is shipped.
+    fn ships(&self, part: &Part) -> bool {
+        self.off[usize::from(part.is_raw())].is_none() && part.resolution == Resolution::Minute
+    }
+
     /// Whether rows of a part are still to be shipped, apart from refused ones.
     fn lacks(&self, part: &Part) -> bool {
         let number = part.number();
-        match part.is_published() {
+        let lacks = match part.is_published() {
             true => !part.is_raw() && number < self.begin && number >= self.files,
             false => !self.done.covers(part),
-        }
+        };
+        lacks && self.ships(part)
     }
 
     fn needs(&self, part: &Part) -> bool {
         let mut refused = self.refused.iter();
-        self.lacks(part) || refused.any(|it| it.units.has(part))
+        self.lacks(part) || self.ships(part) && refused.any(|it| it.units.has(part))
     }
 }
 
@@ -168,10 +171,8 @@ pub struct Shipping(Arc<Mutex<Inner>>);
 struct Inner {
     folder: PathBuf,
     disk: Disk,
+    /// As written, but for rows dropped since then.
     cursor: Cursor,
-    what: ShipKinds,
-    /// Rows lost since that was written.
-    dropped: u64,
     /// Published pieces that were not shipped before.
     kept: Vec<Arc<Part>>,
     /// Those that could not be opened yet, and how often in a row reading failed.
@@ -185,16 +186,6 @@ pub struct ShipKinds {
     pub rollups: bool,
     /// Raw requests.
     pub requests: bool,
-}
-
-impl ShipKinds {
-    fn has(self, part: &Part) -> bool {
-        let is_wanted = match part.is_raw() {
-            true => self.requests,
-            false => self.rollups,
-        };
-        is_wanted && part.resolution == Resolution::Minute
-    }
 }
 
 /// Rows waiting to be shipped.
@@ -226,8 +217,7 @@ impl Shipping {
     ) -> Result<Self, StoreError> {
         let folder = dir.join(UNSHIPPED);
         disk.make_folder(&folder, files::FOLDER_MODE)?;
-        let path = folder.join(CURSOR);
-        let found = read(&path)?;
+        let found = read(&folder.join(CURSOR))?;
         if found.is_some() {
             // An earlier process may have been killed before it did that: what is sent again because
             // of it must not change after a power cut.
@@ -244,30 +234,22 @@ impl Shipping {
             );
         }
         let is_changed = before != Some(cursor.off);
-        let mut inner = Inner {
-            kept: Vec::new(),
-            unopened: kept(&folder)?,
-            folder,
-            disk: disk.clone(),
-            cursor,
-            what,
-            dropped: 0,
-        };
+        let (kept, unopened, disk) = (Vec::new(), kept(&folder)?, disk.clone());
+        let mut inner = Inner { folder, disk, cursor, kept, unopened };
         if let Err(error) = inner.open_kept() {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
         }
-        let shipping = Self(Arc::new(Mutex::new(inner)));
         if is_changed {
-            LOCK.lock(&shipping.0).write(|_| ())?;
+            inner.write(|_| ())?;
         }
-        Ok(shipping)
+        Ok(Self(Arc::new(Mutex::new(inner))))
     }
 
     /// Links pieces that are about to be removed and not shipped yet.
     pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Result<(), StoreError> {
         let mut inner = LOCK.lock(&self.0);
         let pieces = removed.iter().filter(|part| !part.is_published());
-        let needed: Vec<_> = pieces.filter(|part| inner.needs(part)).collect();
+        let needed: Vec<_> = pieces.filter(|part| inner.cursor.needs(part)).collect();
         for part in &needed {
             let Range { start, end } = part.span;
             let name = format!("{}-{start}-{end}-{}.piece", part.number(), part.rows());
@@ -293,18 +275,11 @@ impl Shipping {
     /// pieces kept for it alone.
     pub(super) fn record_lost(&self, gone: &[Arc<Part>]) {
         let mut inner = LOCK.lock(&self.0);
-        let lost = gone.iter().filter(|part| inner.needs(part));
-        inner.dropped += lost.map(|part| part.rows()).sum::<u64>();
+        let lost = gone.iter().filter(|part| inner.cursor.needs(part));
+        inner.cursor.dropped += lost.map(|part| part.rows()).sum::<u64>();
         // If it cannot be written, the next change includes it.
         let _later = inner.write(|_| ());
-        for part in gone {
-            let before = inner.kept.len();
-            inner.kept.retain(|it| it.path != part.path);
-            if inner.kept.len() < before {
-                // The next start removes leftovers.
-                let _later = inner.disk.remove(&part.path);
-            }
-        }
+        inner.release(|_, part| gone.iter().any(|it| it.path == part.path));
     }
 
     /// The next shipment, if there is one.
@@ -321,10 +296,8 @@ impl Shipping {
             let units = ShipmentRows::Pieces(cursor.done, to);
             return Ok(Some(Shipment::of(units, pieces.values())));
         }
-        let files = parts.iter().filter(|part| part.is_published());
-        let file = files
-            .filter(|part| inner.what.has(part) && cursor.lacks(part))
-            .min_by_key(|part| part.number());
+        let files = parts.iter().filter(|part| part.is_published() && cursor.lacks(part));
+        let file = files.min_by_key(|part| part.number());
         Ok(file.map(|file| Shipment::of(ShipmentRows::File(file.number()), [file].into_iter())))
     }
 
@@ -404,14 +377,11 @@ impl Shipping {
         let inner = LOCK.lock(&self.0);
         let pieces = inner.pieces(&parts);
         let files = parts.iter().filter(|part| part.is_published());
-        let mut waiting =
-            Waiting { dropped: inner.cursor.dropped + inner.dropped, ..Waiting::default() };
-        for part in pieces.values().chain(files) {
-            if inner.what.has(part) && inner.cursor.lacks(part) {
-                waiting.rows += part.rows();
-                waiting.bytes += part.bytes;
-                waiting.since = Some(part.written.min(waiting.since.unwrap_or(u64::MAX)));
-            }
+        let mut waiting = Waiting { dropped: inner.cursor.dropped, ..Waiting::default() };
+        for part in pieces.values().chain(files).filter(|part| inner.cursor.lacks(part)) {
+            waiting.rows += part.rows();
+            waiting.bytes += part.bytes;
+            waiting.since = Some(part.written.min(waiting.since.unwrap_or(u64::MAX)));
         }
         (waiting, inner.cursor.refused.clone())
     }
@@ -423,12 +393,12 @@ impl Inner {
     fn open_kept(&mut self) -> Result<(), StoreError> {
         let mut opened = Ok(());
         for (path, tries) in std::mem::take(&mut self.unopened) {
-            let error = match kept_piece(&path) {
+            let error = match kept_piece(&path).map_err(unreadable(&path)) {
                 Ok(part) => {
                     self.kept.push(Arc::new(part));
                     continue;
                 }
-                Err(error) => unreadable(&path)(error),
+                Err(error) => error,
             };
             let tries = match error {
                 StoreError::Damaged { .. } => READ_TRIES,
@@ -440,8 +410,8 @@ impl Inner {
                 opened = opened.and(Err(error));
                 continue;
             }
-            let rows = numbers(&path).nth(2).unwrap_or_default();
-            self.dropped += rows;
+            let rows = numbers(&path)[2].unwrap_or_default();
+            self.cursor.dropped += rows;
             let aside = path.with_extension("damaged");
             // If it cannot be moved, the next start finds it again.
             let _moved = self.disk.rename(&path, &aside);
@@ -455,36 +425,30 @@ impl Inner {
     fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
         let pieces = parts.iter().filter(|part| !part.is_published());
         let all = self.kept.iter().chain(pieces);
-        let all = all.filter(|part| self.what.has(part));
+        let all = all.filter(|part| self.cursor.ships(part));
         all.map(|part| (part.number(), Arc::clone(part))).collect()
-    }
-
-    fn needs(&self, part: &Part) -> bool {
-        self.what.has(part) && self.cursor.needs(part)
     }
 
     /// Changes the cursor, on disk first.
     fn write(&mut self, change: impl FnOnce(&mut Cursor)) -> Result<(), StoreError> {
         let mut cursor = self.cursor.clone();
         change(&mut cursor);
-        cursor.dropped += self.dropped;
         let path = self.folder.join(CURSOR);
         let text = serde_json::to_vec(&cursor).map_err(std::io::Error::other);
         let text = text.map_err(failed("write", &path))?;
         self.disk.replace(&path, &text)?;
         self.disk.sync_folder(&self.folder)?;
         self.cursor = cursor;
-        self.dropped = 0;
-        let (cursor, what, disk) = (&self.cursor, self.what, &self.disk);
-        self.kept.retain(|part| {
-            let is_needed = what.has(part) && cursor.needs(part);
-            if !is_needed {
-                // The next start removes leftovers.
-                let _later = disk.remove(&part.path);
-            }
-            is_needed
-        });
+        self.release(|cursor, part| !cursor.needs(part));
         Ok(())
+    }
+
+    /// Removes kept pieces that are not needed any more.
+    fn release(&mut self, is_over: impl Fn(&Cursor, &Part) -> bool) {
+        for part in self.kept.extract_if(.., |part| is_over(&self.cursor, part)) {
+            // The next start removes leftovers.
+            let _later = self.disk.remove(&part.path);
+        }
     }
 }
 
@@ -529,44 +493,34 @@ fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
 
 /// The pieces kept by earlier processes.
 fn kept(folder: &Path) -> Result<Vec<(PathBuf, u32)>, StoreError> {
-    let mut kept = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
-        let path = entry.map_err(failed("read", folder))?.path();
-        if path.extension().is_some_and(|it| it == "piece") {
-            kept.push((path, 0));
-        }
-    }
+    let read = || fs::read_dir(folder)?.collect::<std::io::Result<Vec<_>>>();
+    let entries = read().map_err(failed("read", folder))?;
+    let paths = entries.into_iter().map(|entry| entry.path());
+    let pieces = paths.filter(|path| path.extension().is_some_and(|it| it == "piece"));
+    let mut kept: Vec<_> = pieces.map(|path| (path, 0)).collect();
     kept.sort_unstable();
     Ok(kept)
 }
 
 /// The numbers in a kept piece's name after its own: start and end of its span and, unless it is
 /// old, its rows.
-fn numbers(path: &Path) -> impl Iterator<Item = u64> {
+fn numbers(path: &Path) -> [Option<u64>; 3] {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let numbers: Vec<_> = stem.split('-').skip(1).map_while(|it| it.parse().ok()).collect();
-    numbers.into_iter()
+    let mut numbers = stem.split('-').skip(1);
+    [(); 3].map(|()| numbers.next()?.parse().ok())
 }
 
 fn kept_piece(path: &Path) -> std::io::Result<Part> {
-    let mut numbers = numbers(path);
-    let (Some(start), Some(end)) = (numbers.next(), numbers.next()) else {
+    let [Some(start), Some(end), _] = numbers(path) else {
         return Err(std::io::ErrorKind::InvalidData.into());
     };
     let file = fs::File::open(path)?;
     let bytes = file.metadata()?.len();
-    Ok(Part {
-        path: path.to_owned(),
-        resolution: Resolution::Minute,
-        span: start..end,
-        sections: PendingFile::open(file)?.sections(),
-        bytes,
-        rolled: true,
-        // Its hour is over.
-        written: start,
-        crc: 0,
-        suspect: Arc::default(),
-    })
+    let sections = PendingFile::open(file)?.sections();
+    // Its hour is over.
+    let written = start;
+    let part = Part::new(path.to_owned(), Resolution::Minute, start..end, sections);
+    Ok(Part { bytes, written, ..part })
 }
 
 #[cfg(test)]

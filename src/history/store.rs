@@ -32,47 +32,20 @@ use tracing::{error, info, warn};
 use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, failed};
 use super::log_of_seconds::Log;
-use super::manifest::file::{
-    COMMITS_BYTES_MAX, append_run, read_manifest, reserve, write_manifest,
-};
+use super::manifest::file::COMMITS_BYTES_MAX;
 use super::manifest::{Manifest, UpTo};
-use super::part::{Part, Parts, number_of};
-use super::pending::{Contents, PendingWriter};
+use super::part::{Part, Parts, Section, number_of};
+use super::pending::PendingWriter;
 use super::retention::{AgeClock, Retention};
 use super::shipping::{ShipKinds, Shipping};
 use super::tree::{DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted};
-use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
+use crate::telemetry::counters::StoreCounters;
 
 /// The part of `history.size_max` that the log of seconds may take.
 const LOG_SHARE: u64 = 8;
-
-/// Counters since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Rows written to pieces by flushes.
-    pub rows_written: u64,
-    /// Bytes written, of pieces and files.
-    pub bytes_written: u64,
-    /// Files published.
-    pub files_published: u64,
-    /// Files removed because of their age.
-    pub removed_by_age: u64,
-    /// Files removed because of `history.size_max`.
-    pub removed_by_size: u64,
-    /// Files removed because of `history.free_min`.
-    pub removed_by_free_space: u64,
-    /// Files missing at start that existed at the one before.
-    pub missing: u64,
-    /// Missing files that are back.
-    pub returned: u64,
-    /// Files unknown to the manifest that were moved away.
-    pub orphaned: u64,
-    /// Damaged pieces that were set aside.
-    pub damaged: u64,
-}
 
 /// The folder of history, open for writing.
 #[derive(Debug)]
@@ -82,8 +55,6 @@ pub struct Store {
     pub(super) manifest: Manifest,
     /// The manifest, open for appending.
     commits: File,
-    /// Its length when it last agreed with memory.
-    commits_bytes: u64,
     /// The length at which it is rewritten.
     compact_at: u64,
     /// Whether the file may differ from memory: it is rewritten before anything else is done.
@@ -98,41 +69,18 @@ pub struct Store {
     pub(super) age: AgeClock,
     /// The piece that could not be read for publishing, and how often in a row.
     pub(super) unread: Option<(PathBuf, u32)>,
-    /// Missing data that is not recorded yet.
+    /// Missing data that is not in coverage yet.
     pub(super) lost: Vec<Lost>,
     /// Data kept for ClickHouse, if there is one.
     pub(super) shipping: Option<Shipping>,
     /// Additions to the rows in memory that no commit has.
     pub(super) seconds: Log,
     /// Counters.
-    pub counts: Counts,
+    pub counters: StoreCounters,
 }
 
-/// Missing data of a dataset, from a time on.
-#[derive(Debug)]
-pub(super) struct Lost {
-    pub(super) dataset: Arc<Dataset>,
-    pub(super) time: u64,
-    pub(super) what: Coverage,
-}
-
-impl Lost {
-    /// The rows of a part.
-    fn with(part: &Part) -> impl Iterator<Item = Self> {
-        let time = part.span.start;
-        part.sections.iter().map(move |section| Self {
-            dataset: Arc::clone(&section.dataset),
-            time,
-            what: Coverage { rows_lost: section.rows, ..Coverage::default() },
-        })
-    }
-}
-
-/// A part whose file still has a temporary name.
-pub(super) struct Staged {
-    pub(super) file: PathBuf,
-    pub(super) part: Part,
-}
+/// What is missing of a dataset with this [key](Dataset::coverage_key), since a unix second.
+pub(super) type Lost = (Vec<u8>, u64, Coverage);
 
 impl Store {
     /// Opens a folder, creates it if missing, locks it, counts the run, and removes leftovers of a
@@ -152,7 +100,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let folder = LockedFolder::open(HISTORY, dir)?;
         let path = Manifest::path(dir);
-        let mut manifest = match read_manifest(dir)? {
+        let mut manifest = match Manifest::open(dir)? {
             Some(manifest) => {
                 // The process before may have ended between writing and syncing. Files are removed
                 // by what it says, so it is to stay: a power cut could bring back one that counts
@@ -168,7 +116,7 @@ impl Store {
             warn!(file = %path.display(), bytes = manifest.torn, "Left out a commit that was not finished.");
         }
         let aged = manifest.aged.unwrap_or_default();
-        let expired = |part: &Part| retention.is_too_old(part, aged);
+        let expired = |part: &Part| retention.is_too_old(part.resolution, part.span.end, aged);
         let [missing, returned] = manifest.begin_run(expired);
         for part in &missing {
             error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows, of all reports, do not count until it is back.");
@@ -188,41 +136,37 @@ impl Store {
         }
         // The first change: anything written later has this run's number. On a full disk it may
         // still find room after the manifest, so that old files can be removed.
-        let written = write_manifest(&disk, dir, &mut manifest);
-        let (commits, commits_bytes) =
-            written.or_else(|error| append_run(&disk, dir, &manifest).map_err(|_| error))?;
+        let written = manifest.rewrite(&disk);
+        let commits = written.or_else(|error| manifest.append_run(&disk).map_err(|_| error))?;
         // In either case: if its name were not durable, a power cut would restore an older one.
         disk.sync_folder(dir)?;
+        let pending = dir.join(PENDING);
+        disk.make_folder(&pending, files::FOLDER_MODE)?;
+        let mut seconds = Log::find(&disk, pending, manifest.log.unwrap_or_default())?;
+        seconds.bytes_max = retention.size_max / LOG_SHARE;
+        let counters = StoreCounters::default();
+        counters.files_missing.add(missing.len() as u64);
+        counters.files_returned.add(returned.len() as u64);
         let mut store = Self {
             folder,
             disk,
+            age: AgeClock::of(manifest.aged),
+            compact_at: manifest.bytes + COMMITS_BYTES_MAX,
             manifest,
             commits,
-            commits_bytes,
-            compact_at: commits_bytes + COMMITS_BYTES_MAX,
             is_unsure: false,
             leftover: Vec::new(),
             removed: Vec::new(),
             parts: Parts::default(),
             retention,
-            age: AgeClock::default(),
             unread: None,
             lost: Vec::new(),
             shipping: None,
-            seconds: Log::default(),
-            counts: Counts {
-                missing: missing.len() as u64,
-                returned: returned.len() as u64,
-                ..Counts::default()
-            },
+            seconds,
+            counters,
         };
-        store.age = AgeClock::of(store.manifest.aged);
-        store.disk.make_folder(&store.pending(), files::FOLDER_MODE)?;
-        let flushed_to = store.manifest.log.unwrap_or_default();
-        store.seconds = Log::find(&store.disk, &store.pending(), flushed_to)?;
-        store.seconds.bytes_max = retention.size_max / LOG_SHARE;
         orphans.iter().for_each(|file| store.orphan(file));
-        store.show();
+        store.show(|| ());
         Ok(store)
     }
 
@@ -238,7 +182,7 @@ impl Store {
         match moved.or_else(|_| self.disk.rename(file, &beside).map(|()| beside)) {
             Ok(to) => {
                 let _may_be_undone = self.disk.sync_folder(to.parent().unwrap_or(dir));
-                self.counts.orphaned += 1;
+                self.counters.files_orphaned.add(1);
                 warn!(file = %file.display(), to = %to.display(), "The manifest of history does not know a file: it is moved away and does not count.");
             }
             Err(error) => {
@@ -252,11 +196,9 @@ impl Store {
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
     pub fn ship(&mut self, what: ShipKinds) -> Result<Shipping, StoreError> {
-        let number = self.manifest.next_number();
-        let parts = self.manifest.parts();
+        let (number, parts) = (self.manifest.next, self.manifest.parts());
         let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
-        self.shipping = Some(shipping.clone());
-        Ok(shipping)
+        Ok(self.shipping.insert(shipping).clone())
     }
 
     /// Likewise if a ClickHouse was configured before, but none is now: it may come back.
@@ -282,12 +224,7 @@ impl Store {
     /// Publishes the parts that count to `parts`, and from now on only there.
     pub fn share(&mut self, parts: Parts) {
         self.parts = parts;
-        self.show();
-    }
-
-    /// The parts whose files were missing at the start.
-    pub(super) fn missing(&self) -> Vec<Arc<Part>> {
-        self.manifest.missing().cloned().collect()
+        self.show(|| ());
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -297,18 +234,13 @@ impl Store {
     /// The identity of the store: 32 hexadecimal digits.
     #[must_use]
     pub fn id(&self) -> &str {
-        self.manifest.store()
+        &self.manifest.head.store
     }
 
     /// How often it was opened, including this time.
     #[must_use]
     pub fn run(&self) -> u64 {
-        self.manifest.run()
-    }
-
-    /// The log of seconds, and the positions of followed files.
-    pub(super) fn log_and_files(&mut self) -> (&mut Log, &mut Positions) {
-        (&mut self.seconds, &mut self.manifest.files)
+        self.manifest.head.run
     }
 
     /// The positions of followed files on disk.
@@ -339,19 +271,23 @@ impl Store {
         // Temporary files never counted, whatever the manifest says, and may be all the room there
         // is.
         self.clear_up(is_temporary)?;
-        if self.is_unsure || self.commits_bytes > self.compact_at {
-            match write_manifest(&self.disk, &self.folder.path, &mut self.manifest) {
-                Ok((commits, bytes)) => {
-                    (self.commits, self.commits_bytes) = (commits, bytes);
-                    self.compact_at = bytes + COMMITS_BYTES_MAX;
+        if self.is_unsure || self.manifest.bytes > self.compact_at {
+            match self.manifest.rewrite(&self.disk) {
+                Ok(commits) => {
+                    self.commits = commits;
                     // Until its name is durable.
                     self.is_unsure = true;
-                    self.disk.sync_folder(&self.folder.path)?;
                 }
-                Err(error) if self.is_unsure => self.cut_commits().map_err(|_| error)?,
+                Err(error) if self.is_unsure => {
+                    self.manifest.cut(&self.disk, &mut self.commits).map_err(|_| error)?;
+                }
                 // It may grow until there is room.
-                Err(_) => self.compact_at = self.commits_bytes + COMMITS_BYTES_MAX,
+                Err(_) => {}
             }
+            if self.is_unsure {
+                self.disk.sync_folder(&self.folder.path)?;
+            }
+            self.compact_at = self.manifest.bytes + COMMITS_BYTES_MAX;
             self.is_unsure = false;
         }
         self.clear_up(|_| true)
@@ -359,136 +295,85 @@ impl Store {
 
     /// Deletes files that do not count.
     fn clear_up(&mut self, which: impl Fn(&Path) -> bool) -> Result<(), StoreError> {
-        let mut files = std::mem::take(&mut self.leftover).into_iter();
-        let deleted = files.try_for_each(|file| {
-            if !which(&file) {
-                self.leftover.push(file);
-                return Ok(());
+        let mut cleared = Ok(());
+        self.leftover.retain(|file| {
+            if cleared.is_ok() && which(file) {
+                cleared = self.disk.remove(file);
+                if cleared.is_ok() {
+                    self.manifest.forget(file);
+                    return false;
+                }
             }
-            let removed = self.disk.remove(&file);
-            match &removed {
-                Ok(()) => self.manifest.forget(&file),
-                Err(_) => self.leftover.push(file),
-            }
-            removed
+            true
         });
-        self.leftover.extend(files);
-        deleted
+        cleared
     }
 
-    /// Truncates appended bytes that may be incomplete.
-    fn cut_commits(&mut self) -> Result<(), StoreError> {
-        let path = Manifest::path(&self.folder.path);
-        self.disk.cut(&mut self.commits, &path, self.commits_bytes)?;
-        self.disk.sync_folder(&self.folder.path)?;
-        reserve(&self.commits, self.commits_bytes);
-        Ok(())
-    }
-
-    fn pending(&self) -> PathBuf {
-        self.folder.path.join(PENDING)
+    /// The temporary name of the file with this number.
+    fn unfinished(&self, number: u64) -> PathBuf {
+        self.dir().join(PENDING).join(format!("{number}.new"))
     }
 
     /// A new file with a temporary name.
     pub(super) fn create(&mut self) -> Result<(PathBuf, File), StoreError> {
-        let path = self.pending().join(format!("{}.new", self.manifest.take_number()));
+        let path = self.unfinished(self.manifest.next);
+        self.manifest.next += 1;
         self.leftover.push(path.clone());
         let file = self.disk.create(&path)?;
         Ok((path, file))
     }
 
-    /// Syncs a written file, to be named `to`.
-    pub(super) fn stage(
-        &mut self,
-        path: PathBuf,
-        file: &File,
-        to: PathBuf,
-        contents: Contents,
-        now: u64,
-    ) -> Result<Staged, StoreError> {
+    /// Syncs the file of a part, which still has its temporary name.
+    pub(super) fn stage(&self, file: &File, part: Part, now: u64) -> Result<Part, StoreError> {
+        let path = self.unfinished(part.number());
         self.disk.sync(file, &path)?;
         let (bytes, crc) = checksum(&path).map_err(failed("read", &path))?;
-        let Contents { resolution, sections, span } = contents;
-        let part = Part {
-            rolled: Part::is_rolled(&to, resolution),
-            path: to,
-            resolution,
-            span,
-            sections,
-            bytes,
-            written: now,
-            crc,
-            suspect: Arc::default(),
-        };
-        Ok(Staged { file: path, part })
-    }
-
-    /// A new piece.
-    pub(super) fn create_piece(
-        &mut self,
-        resolution: Resolution,
-    ) -> Result<PendingWriter, StoreError> {
-        PendingWriter::new(self.create()?, resolution)
+        Ok(Part { bytes, crc, written: now, ..part })
     }
 
     /// Finishes and syncs a piece.
-    pub(super) fn stage_piece(
-        &mut self,
-        piece: PendingWriter,
-        now: u64,
-    ) -> Result<Staged, StoreError> {
-        let (path, file, contents) = piece.finish()?;
-        let name = path.with_extension("piece");
-        self.stage(path, &file, name, contents, now)
+    pub(super) fn stage_piece(&self, piece: PendingWriter, now: u64) -> Result<Part, StoreError> {
+        let (file, part) = piece.finish()?;
+        self.stage(&file, part, now)
     }
 
-    /// Names the files, and commits them in place of others; [`StoreError::Stopped`] if one of
-    /// those no longer exists.
+    /// Names the files of new parts, and commits them in place of others;
+    /// [`StoreError::Stopped`] if one of those no longer exists. They include all data up to
+    /// `up_to`, if that is given. For `then`, see [`flush`](Self::flush).
     pub(super) fn commit(
         &mut self,
-        staged: Vec<Staged>,
+        add: Vec<Part>,
         remove: Vec<Arc<Part>>,
+        up_to: Option<UpTo<'_>>,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
-        self.commit_read(staged, remove, UpTo::default(), then)
-    }
-
-    /// Likewise for data read up to `up_to`.
-    pub(super) fn commit_read(
-        &mut self,
-        staged: Vec<Staged>,
-        remove: Vec<Arc<Part>>,
-        up_to: UpTo<'_>,
-        then: impl FnOnce(),
-    ) -> Result<(), StoreError> {
-        if !remove.iter().all(|part| self.manifest.has(part)) {
+        if !remove.iter().all(|part| self.manifest.has(&part.path)) {
             return Err(StoreError::Stopped);
         }
         let path = Manifest::path(&self.folder.path);
         let mut announced = 0;
-        if !staged.is_empty() {
+        if !add.is_empty() {
             // Unsynced: after a kill between the names and the commit these may be deleted; after a
             // power cut they may be orphans.
-            let files = staged.iter().map(|it| &it.part);
-            let line = self.manifest.announce(files);
+            let line = self.manifest.announce(&add);
             self.is_unsure = true;
             let line = line.map_err(failed("write", &path))?;
             self.disk.write(&mut self.commits, &path, &line)?;
             announced = line.len() as u64;
         }
         let mut folders = BTreeSet::new();
-        for Staged { file, part } in &staged {
+        for part in &add {
             self.leftover.push(part.path.clone());
+            let file = self.unfinished(part.number());
             match part.is_published() {
-                true => self.disk.publish(file, &part.path)?,
-                false => self.disk.rename(file, &part.path)?,
+                true => self.disk.publish(&file, &part.path)?,
+                false => self.disk.rename(&file, &part.path)?,
             }
             folders.extend(part.path.parent());
         }
         for folder in folders {
             self.disk.sync_folder(folder)?;
         }
-        let add: Vec<_> = staged.into_iter().map(|it| it.part).collect();
         if let Some(shipping) = self.shipping.as_ref().filter(|_| !add.is_empty()) {
             shipping.keep(&self.disk, &remove)?;
         }
@@ -498,21 +383,18 @@ impl Store {
         self.disk.append(&mut self.commits, &path, &line)?;
         self.manifest.apply(commit).map_err(io::Error::other).map_err(failed("write", &path))?;
         self.is_unsure = false;
-        self.commits_bytes += announced + line.len() as u64;
+        self.manifest.bytes += announced + line.len() as u64;
         self.leftover.clear();
         self.removed.extend(remove);
-        self.counts.bytes_written += add.iter().map(|part| part.bytes).sum::<u64>();
-        self.counts.files_published += add.iter().filter(|part| part.is_published()).count() as u64;
-        self.show_then(then);
+        let published = add.iter().filter(|part| part.is_published()).count();
+        self.counters.bytes_written.add(add.iter().map(|part| part.bytes).sum());
+        self.counters.files_published.add(published as u64);
+        self.show(then);
         Ok(())
     }
 
-    fn show(&self) {
-        self.show_then(|| ());
-    }
-
-    /// Publishes the parts that count to readers.
-    fn show_then(&self, then: impl FnOnce()) {
+    /// Publishes the parts that count to readers, who take them before or after `then`.
+    fn show(&self, then: impl FnOnce()) {
         let list: Arc<[_]> = self.manifest.parts().cloned().collect();
         let mut parts = self.parts.write();
         let _freed_unlocked = std::mem::replace(&mut *parts, list);
@@ -522,18 +404,17 @@ impl Store {
 
     /// Deletes removed parts that nobody reads any more.
     pub(super) fn delete_removed(&mut self) {
-        let (disk, manifest) = (&self.disk, &mut self.manifest);
         self.removed.retain(|part| {
             // Nobody can take another reference: it is in no list.
-            let is_deleted = Arc::strong_count(part) == 1 && disk.remove(&part.path).is_ok();
-            if is_deleted {
-                manifest.forget(&part.path);
+            if Arc::strong_count(part) > 1 || self.disk.remove(&part.path).is_err() {
+                return true;
             }
-            if let Some(folder) = part.path.parent().filter(|_| is_deleted && part.is_published()) {
+            self.manifest.forget(&part.path);
+            if part.is_published() {
                 // A date without files; others are not empty.
-                let _not_empty = fs::remove_dir(folder);
+                let _not_empty = part.path.parent().map(fs::remove_dir);
             }
-            !is_deleted
+            false
         });
     }
 
@@ -552,13 +433,16 @@ impl Store {
         // between, people, readers and ClickHouse can still access it. It may not even exist.
         let aside = path.with_extension(DAMAGED);
         let kept = self.disk.link(path, &aside);
-        let kept = kept.and_then(|()| self.disk.sync_folder(&self.pending()));
+        let kept = kept.and_then(|()| self.disk.sync_folder(&self.dir().join(PENDING)));
         if path.exists() {
             kept?;
         }
-        self.commit(Vec::new(), vec![Arc::clone(&part)], || ())?;
-        self.counts.damaged += 1;
-        self.lost.extend(Lost::with(&part));
+        self.commit(Vec::new(), vec![Arc::clone(&part)], None, || ())?;
+        self.counters.pieces_damaged.add(1);
+        for Section { dataset, rows } in &part.sections {
+            let lost = Coverage { rows_lost: *rows, ..Coverage::default() };
+            self.lost.push((dataset.coverage_key(), part.span.start, lost));
+        }
         error!(file = %path.display(), reason, set_aside = %aside.display(), "Set aside a piece of history that cannot be read; its rows are lost.");
         Ok(())
     }

@@ -9,7 +9,7 @@
 //! rows get the rest of the memory.
 
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
 use tracing::{error, info, warn};
@@ -19,7 +19,7 @@ use super::disk::StoreError;
 use super::import::Import;
 use super::manifest::UpTo;
 use super::requests::{REQUEST, Requests};
-use super::store::{Lost, Store};
+use super::store::Store;
 use super::tree::set_aside;
 use super::{Dataset, History, Resolution};
 use crate::clock::Clock;
@@ -43,6 +43,9 @@ const ROWS_PER_LOOK: u32 = 256;
 
 /// Milliseconds between two attempts to open the store.
 const OPEN_MS: u64 = 10_000;
+
+/// Milliseconds between two looks for something to maintain.
+const MAINTAIN_MS: u64 = 1_000;
 
 /// Seconds between two runs of retention.
 const RETAIN_SECS: u64 = 60;
@@ -73,8 +76,8 @@ pub struct Writer {
     /// Monotonic milliseconds of the next attempt to open it.
     open_ms: u64,
     work: Work,
-    /// Pieces of logs, if they are imported.
-    imports: Option<Receiver<Import>>,
+    /// Pieces of logs.
+    imports: (SyncSender<Import>, Receiver<Import>),
 }
 
 impl std::fmt::Debug for Writer {
@@ -96,9 +99,7 @@ struct Work {
     flush_ms: u64,
     writing: Attempts,
     maintenance: Attempts,
-    /// Last check for maintenance, in unix seconds.
-    maintained: u64,
-    /// Last run of retention.
+    /// Last run of retention, in unix seconds.
     retained: u64,
     on_restored: Option<OnRestored>,
 }
@@ -115,22 +116,20 @@ struct Attempts {
 
 impl Attempts {
     /// Records the result of an attempt.
-    fn has_ended(&mut self, ended: Result<(), StoreError>, now_ms: u64) {
-        let before = std::mem::take(&mut self.error);
-        self.error = ended.err().map(|error| error.to_string());
-        self.pause_ms = match &self.error {
-            None => {
-                if before.is_some() {
-                    info!("History is written again.");
-                }
-                0
-            }
+    fn has_ended(&mut self, ended: &Result<(), StoreError>, now_ms: u64) {
+        let error = ended.as_ref().err().map(StoreError::to_string);
+        self.pause_ms = match &error {
+            None => 0,
             Some(error) => {
                 error!(error, "Cannot write history: it stays in memory, and is tried again.");
                 (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX)
             }
         };
-        self.next_ms = now_ms + self.pause_ms;
+        self.next_ms = self.next_ms.max(now_ms + self.pause_ms);
+        if self.error.is_some() && error.is_none() {
+            info!("History is written again.");
+        }
+        self.error = error;
     }
 }
 
@@ -153,12 +152,12 @@ impl Writer {
             flush_ms: 0,
             writing: Attempts::default(),
             maintenance: Attempts::default(),
-            maintained: 0,
             retained: 0,
             on_restored: None,
         };
         work.flush_ms = work.next_flush();
-        let mut writer = Self { store: None, open, open_ms: 0, work, imports: None };
+        let imports = mpsc::sync_channel(0);
+        let mut writer = Self { store: None, open, open_ms: 0, work, imports };
         writer.open();
         writer
     }
@@ -176,16 +175,14 @@ impl Writer {
                 }
                 // The first flush would find that out too, a minute later.
                 let writable = store.check_room(self.work.now());
-                if writable.is_err() {
-                    self.work.has_written(&store, writable);
-                } else {
-                    self.work.record_attempt(&store, false);
-                }
+                self.work.has_written(&store, &writable);
                 self.store = Some(store);
                 self.work.on_restored.iter().for_each(|call| call());
             }
             Err(error) => {
-                if let Some(reason) = self.work.history.set_off(error.to_string()) {
+                let reason = error.to_string();
+                let before = self.work.history.status_mut().off.replace(reason.clone());
+                if before.as_ref() != Some(&reason) {
                     error!(
                         reason,
                         "History is off: what it would keep waits in memory, and the folder is tried again."
@@ -212,50 +209,36 @@ impl Writer {
     pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
-        let follows_files = config.follows_files();
-        let run = self.work.history.run();
-        let requests = Requests::new(keep, memory, error_status, run, live, follows_files);
-        if let Some(requests) = &requests {
-            self.work.history.keep_requests(requests);
-        }
-        self.work.requests.clone_from(&requests);
-        requests
+        let (run, follows_files) = (self.work.history.run(), config.follows_files());
+        let requests = Requests::new(keep, memory, error_status, run, live, follows_files)?;
+        self.work.history.keep_requests(&requests);
+        Some(self.work.requests.insert(requests).clone())
     }
 
     /// A channel whose content is written as soon as it arrives.
-    pub(super) fn take_imports(&mut self) -> SyncSender<Import> {
-        let (sender, imports) = mpsc::sync_channel(0);
-        self.imports = Some(imports);
-        sender
+    pub(super) fn imports(&self) -> SyncSender<Import> {
+        self.imports.0.clone()
     }
 
     /// Writes a piece of a log if there is one, or waits a little.
     fn import_or_nap(&mut self) {
-        let import = match &self.imports {
-            Some(imports) => imports.recv_timeout(NAP_MAX),
-            None => Err(RecvTimeoutError::Disconnected),
+        let Ok(mut import) = self.imports.1.recv_timeout(NAP_MAX) else {
+            return;
         };
-        match import {
-            Ok(mut import) => {
-                let now = self.work.now();
-                let mut stage = IMPORT.begin();
-                stage.worked(import.requests.len() as u64);
-                let written = match &mut self.store {
-                    Some(store) => {
-                        let rows = (Some(&*import.rows), &mut import.requests[..]);
-                        let written = store.write(rows, UpTo::default(), now, || ());
-                        self.work.record_attempt(store, written.is_err());
-                        written.map_err(|error| error.to_string())
-                    }
-                    None => Err(self.work.history.why_off().unwrap_or_default()),
-                };
-                drop(stage);
-                // The sender may be gone.
-                let _gone = import.done.send(written);
+        let mut stage = IMPORT.begin();
+        stage.worked(import.requests.len() as u64);
+        let written = match &mut self.store {
+            Some(store) => {
+                let rows = (Some(&*import.rows), &mut import.requests[..]);
+                let written = store.write(rows, None, self.work.now(), || ());
+                self.work.record_attempt(store, &written);
+                written.map_err(|error| error.to_string())
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(NAP_MAX),
-        }
+            None => Err(self.work.history.why_off().unwrap_or_default()),
+        };
+        drop(stage);
+        // The sender may be gone.
+        let _gone = import.done.send(written);
     }
 
     /// Writes until a stop is requested, and then the rest: code that adds rows has to have ended
@@ -320,7 +303,7 @@ impl Work {
             let is_written = self.flush(store, is_due);
             if is_due && is_written {
                 self.flush_ms = next_ms;
-                self.history.has_flushed();
+                self.history.status_mut().flushed_ms = self.clock.mono_ms();
             }
         }
     }
@@ -332,16 +315,13 @@ impl Work {
         };
         let mut stage = LOG.begin();
         stage.worked(fresh.len());
-        let error = match fresh.is_full() {
-            true => Some(
-                "more came at once than there is room for: make history.memory larger".to_owned(),
-            ),
-            false => store.append_log(fresh).err().map(|error| error.to_string()),
+        let too_much = "more came at once than there is room for: make history.memory larger";
+        let written = match fresh.is_full() {
+            true => Err(too_much.to_owned()),
+            false => store.append_log(fresh).map_err(|error| error.to_string()),
         };
-        if let Some(error) = error {
-            self.history.end_log(error);
-        }
-        self.history.set_log_bytes(store.seconds.bytes());
+        written.unwrap_or_else(|error| self.history.end_log(error));
+        self.history.status_mut().log_bytes = store.seconds.bytes();
     }
 
     /// Writes the data in memory, in one commit: raw requests, and rows if these are due or both
@@ -352,25 +332,20 @@ impl Work {
         let requests = self.requests.as_ref().filter(|_| !is_restored);
         let is_joint = requests.is_some_and(Requests::has_limit);
         let has_rows = is_due || is_joint || is_restored;
-        let mut stage = match has_rows {
-            true => FLUSH.begin(),
-            false => FLUSH_REQUESTS.begin(),
-        };
+        let stage = if has_rows { &FLUSH } else { &FLUSH_REQUESTS };
+        let mut stage = stage.begin();
         // First: none may be looked at that came after the rows.
         requests.filter(|_| is_joint).iter().for_each(|it| it.hold());
-        let rows = has_rows.then(|| self.history.begin_flush());
-        let rows = rows.flatten();
+        let rows = has_rows.then(|| self.history.begin_flush()).flatten();
         let limit = rows.as_ref().map_or(0, |rows| rows.reached.next_id);
         let mut raw = requests.map_or_else(Vec::new, |it| it.begin_flush(limit));
-        let before = store.counts.rows_written;
+        let before = store.counters.rows_written.get();
         let has_any = rows.is_some() || !raw.is_empty();
-        let unflushed = rows.as_ref().map(|it| &*it.rows);
-        let up_to = rows.as_ref().map_or_else(UpTo::default, |rows| UpTo {
-            files: rows.reached.files.as_deref(),
-            log: Some(rows.log),
-        });
         let mut written = Ok(());
         if has_any {
+            let unflushed = rows.as_ref().map(|it| &*it.rows);
+            let up_to =
+                rows.as_ref().map(|it| UpTo { files: it.reached.files.as_deref(), log: it.log });
             written = store.write((unflushed, &mut raw), up_to, self.now(), || {
                 // At the moment in which readers see it on disk it leaves the memory.
                 if rows.is_some() {
@@ -381,15 +356,15 @@ impl Work {
         }
         requests.iter().for_each(|it| it.end_flush(written.is_ok().then_some(raw.len())));
         if written.is_ok() {
-            stage.worked(store.counts.rows_written - before + raw.len() as u64);
+            stage.worked(store.counters.rows_written.get() - before + raw.len() as u64);
         }
         drop(stage);
-        let is_idle = !has_any && self.writing.error.is_none();
-        let is_written = is_idle || self.has_written(store, written);
+        if has_any || self.writing.error.is_some() {
+            self.has_written(store, &written);
+        }
+        let is_written = written.is_ok();
         if rows.is_some() && is_written {
-            self.history.count_flush();
-            self.history.begin_log(store.files());
-            self.history.set_log_bytes(store.seconds.bytes());
+            self.history.begin_log(store);
         }
         if is_written && is_restored {
             self.on_restored.iter().for_each(|call| call());
@@ -398,33 +373,27 @@ impl Work {
         is_written
     }
 
-    fn has_written(&mut self, store: &Store, written: Result<(), StoreError>) -> bool {
-        let is_written = written.is_ok();
+    fn has_written(&mut self, store: &Store, written: &Result<(), StoreError>) {
         self.writing.has_ended(written, self.clock.mono_ms());
-        self.record_attempt(store, !is_written);
-        is_written
+        self.record_attempt(store, written);
     }
 
     /// Writes the requests merged last.
     fn end_requests(&mut self, store: &mut Store) -> bool {
-        let mut is_all = false;
-        while !is_all {
-            is_all = self.requests.as_ref().is_none_or(Requests::select);
-            if !self.flush(store, true) {
-                return false;
+        loop {
+            let is_all = self.requests.as_ref().is_none_or(Requests::select);
+            let is_written = self.flush(store, true);
+            if is_all || !is_written {
+                return is_written;
             }
         }
-        true
     }
 
     /// Publishes one file that is due, and periodically runs retention, whether or not anything can
     /// be published. Flushes do not wait for that.
     fn maintain(&mut self, store: &mut Store, stop: &Shutdown) {
         let now = self.now();
-        if self.maintained == now {
-            return;
-        }
-        self.maintained = now;
+        self.maintenance.next_ms = self.clock.mono_ms() + MAINTAIN_MS;
         let mut rows = 0_u32;
         let mut flush_due = |store: &mut Store| {
             StoreError::unless_stopped(stop)?;
@@ -441,7 +410,7 @@ impl Work {
         let is_published = matches!(published, Ok(true));
         if is_published {
             // There may be more.
-            self.maintained = 0;
+            self.maintenance.next_ms = 0;
         }
         self.note_lost(store);
         let is_to_retain = now.abs_diff(self.retained) >= RETAIN_SECS;
@@ -449,31 +418,32 @@ impl Work {
         if is_to_retain {
             self.retained = now;
             let _stage = RETAIN.begin();
-            let retained = store.expire(now);
-            ended = ended.and(retained);
+            ended = ended.and(store.expire(now));
         }
         if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
-            let is_failure = ended.is_err();
-            self.maintenance.has_ended(ended, self.clock.mono_ms());
-            self.record_attempt(store, is_failure);
+            self.maintenance.has_ended(&ended, self.clock.mono_ms());
+            self.record_attempt(store, &ended);
         }
     }
 
-    /// Records lost data.
+    /// Records lost data in coverage.
     fn note_lost(&mut self, store: &mut Store) {
         let missed = self.requests.as_ref().map_or(0, Requests::missed);
         self.note_missed(store, missed);
-        self.history.record_lost(&mut store.lost);
+        if !store.lost.is_empty() {
+            self.history.add(|running| {
+                for (of, time, what) in store.lost.drain(..) {
+                    running.cover(&of, Resolution::Minute.begin(time), what);
+                }
+            });
+        }
     }
 
     /// Records missed requests since the start.
     fn note_missed(&mut self, store: &mut Store, missed: u64) {
         if missed > self.missed {
-            store.lost.push(Lost {
-                dataset: Arc::new(Dataset::raw(REQUEST)),
-                time: self.now(),
-                what: Coverage { missed: missed - self.missed, ..Coverage::default() },
-            });
+            let lost = Coverage { missed: missed - self.missed, ..Coverage::default() };
+            store.lost.push((Dataset::raw(REQUEST).coverage_key(), self.now(), lost));
             self.missed = missed;
         }
     }
@@ -481,16 +451,15 @@ impl Work {
     /// Logs what waited and could not be written at the end, if anything.
     fn say_what_is_lost(&self) {
         let requests = self.requests.as_ref().map_or(0, Requests::waiting);
-        let rows = self.history.unlogged();
-        let logged = self.history.waiting() - rows;
-        if logged > 0 {
+        let (all, rows) = self.history.waiting();
+        if all > rows {
             warn!(
-                rows = logged,
+                rows = all - rows,
                 "History could not be written: the next start restores its rows from the log of seconds."
             );
         }
         if rows + requests > 0 {
-            self.history.set_lost_at_stop();
+            self.history.status_mut().has_lost_at_stop = true;
             error!(
                 rows,
                 requests,
@@ -504,13 +473,16 @@ impl Work {
     }
 
     /// Publishes the result of an attempt, and the data on disk.
-    fn record_attempt(&self, store: &Store, is_failure: bool) {
+    fn record_attempt(&self, store: &Store, ended: &Result<(), StoreError>) {
+        if ended.is_err() {
+            self.history.count_failure();
+        }
         let mut readings = readings(store);
-        readings.extend(self.requests.iter().flat_map(|requests| requests.readings()));
-        let error = self.writing.error.as_ref().or(self.maintenance.error.as_ref());
+        readings.extend(self.requests.iter().flat_map(Requests::readings));
         let set_aside = set_aside(store.dir());
-        let error = error.cloned();
-        self.history.record_attempt(is_failure, error, set_aside, readings);
+        let error = self.writing.error.as_ref().or(self.maintenance.error.as_ref());
+        let mut status = self.history.status_mut();
+        (status.readings, status.set_aside, status.error) = (readings, set_aside, error.cloned());
     }
 }
 
@@ -533,8 +505,7 @@ fn readings(store: &Store) -> Vec<Reading> {
     let raw = || parts.iter().filter(|part| part.is_raw());
     let raw_bytes: u64 = raw().map(|part| part.bytes).sum();
     let raw_pieces = raw().filter(|part| !part.is_published()).count();
-    let counts = store.counts;
-    readings! {
+    let mut readings = readings! {
         Gauge disk_free_bytes = store.free().unwrap_or_default(), "Free space on the disk of history.dir.";
         Gauge disk_free_min_bytes = store.retention.free_min, "Space that must stay free there (history.free_min).";
         Gauge disk_bytes = bytes, "Bytes of all files of history.dir.";
@@ -542,17 +513,9 @@ fn readings(store: &Store) -> Vec<Reading> {
         Gauge pieces_pending = parts.len() - files, "Pieces that are to be published when their hour, day or month is over.";
         Gauge raw_disk_bytes = raw_bytes, "Bytes of those with raw requests.";
         Gauge raw_pieces_pending = raw_pieces, "Pieces that have raw requests.";
-        Counter rows_written = counts.rows_written, "Rows written to history.dir.";
-        Counter bytes_written as "written_bytes" = counts.bytes_written, "Bytes written to history.dir, published files included.";
-        Counter files_published = counts.files_published, "Files that were published.";
-        Counter files_expired = counts.removed_by_age, "Files removed because of their age (history.retention_*).";
-        Counter files_removed_by_size = counts.removed_by_size, "Files removed because all took too much (history.size_max).";
-        Counter files_removed_by_free_space = counts.removed_by_free_space, "Files removed because too little was free on that disk (history.free_min).";
-        Counter files_missing = counts.missing, "Files that were gone at the start; their rows do not count until they are back.";
-        Counter files_returned = counts.returned, "Files that had been missing and were back at the start.";
-        Counter files_orphaned = counts.orphaned, "Files that the manifest does not know and that were moved to orphans.";
-        Counter pieces_damaged = counts.damaged, "Pieces that could not be read and were set aside; their rows are lost.";
-    }
+    };
+    readings.extend(store.counters.readings());
+    readings
 }
 
 #[cfg(test)]

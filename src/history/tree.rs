@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::disk::{StoreError, failed};
@@ -24,16 +24,19 @@ const COVERAGE: &str = "coverage";
 pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
     folders.extend(TABLES);
-    files_in(folders.into_iter().map(|name| dir.join(name)).collect())
+    files_in(folders.into_iter().map(|name| dir.join(name)).collect(), is_ours)
 }
 
 /// The orphans.
 pub(super) fn orphans_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    files_in(vec![dir.join(ORPHANS)])
+    files_in(vec![dir.join(ORPHANS)], is_ours)
 }
 
-/// All files in and below these folders with names like ours.
-fn files_in(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, StoreError> {
+/// All files in and below these folders that have such names, in order.
+pub(super) fn files_in(
+    mut folders: Vec<PathBuf>,
+    is_wanted: impl Fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(&folder) {
@@ -46,7 +49,7 @@ fn files_in(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, StoreError> {
             let path = entry.path();
             if kind.is_dir() {
                 folders.push(path);
-            } else if kind.is_file() && is_ours(&path) {
+            } else if kind.is_file() && is_wanted(&path) {
                 found.push(path);
             }
         }
@@ -71,12 +74,8 @@ pub(super) fn uncounted(
 /// them.
 #[must_use]
 pub fn set_aside(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir.join(PENDING)).into_iter().flatten();
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let aside = paths.filter(|path| path.extension().is_some_and(|it| it == DAMAGED));
-    let mut aside: Vec<_> = aside.collect();
-    aside.sort_unstable();
-    aside
+    let is_aside = |path: &Path| path.extension().is_some_and(|it| it == DAMAGED);
+    files_in(vec![dir.join(PENDING)], is_aside).unwrap_or_default()
 }
 
 /// Whether it is an unfinished file, which never counted.
@@ -97,15 +96,16 @@ fn is_ours(path: &Path) -> bool {
 
 /// Size and checksum of a file.
 pub(super) fn checksum(path: &Path) -> io::Result<(u64, u32)> {
-    let mut file = File::open(path)?;
-    let mut buffer = vec![0; 256 << 10];
+    let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
     let (mut bytes, mut crc) = (0, crc32fast::Hasher::new());
     loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
+        let read = file.fill_buf()?;
+        if read.is_empty() {
             return Ok((bytes, crc.finalize()));
         }
-        bytes += read as u64;
-        crc.update(buffer.get(..read).unwrap_or_default());
+        crc.update(read);
+        let len = read.len();
+        bytes += len as u64;
+        file.consume(len);
     }
 }

@@ -36,7 +36,6 @@ pub struct UnflushedRows {
     parts: Vec<Part>,
     /// The part last added to.
     last: usize,
-    bytes: usize,
     /// Computes ids of keys, and breaks ties between rows of equal weight.
     hasher: RandomState,
     scratch: Scratch,
@@ -63,14 +62,6 @@ pub struct Shrunk {
     pub folded: u64,
     /// Rows that were lost with the oldest minutes.
     pub lost: u64,
-}
-
-/// A row and its weight.
-struct Weighed {
-    weight: Weight,
-    /// Bytes without the histogram.
-    bytes: usize,
-    histogram_bytes: usize,
 }
 
 impl UnflushedRows {
@@ -110,22 +101,14 @@ impl UnflushedRows {
     pub(super) fn add_row(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>) {
         let part = self.part(dataset);
         let Part { moments, other_key, .. } = &mut self.parts[part];
-        let rows = moments.entry(time).or_insert_with(|| {
-            let rows = Rows::default();
-            self.bytes += MOMENT_BYTES + rows.bytes();
-            rows
-        });
-        let before = rows.bytes();
         let times = row.times.as_ref().map(|times| times.bytes);
         let gained = (&row.totals, &row.extremes, times);
-        let mut is_known = true;
-        if row.id == OTHER_ID {
-            rows.add_other(other_key, gained, &mut self.scratch);
-        } else {
-            is_known = rows.add((row.id, &row.key), gained, &mut self.scratch);
-        }
-        self.bytes += rows.bytes();
-        self.bytes -= before;
+        let key = match row.id {
+            OTHER_ID => &RowKey::Bytes(other_key),
+            _ => &row.key,
+        };
+        let rows = moments.entry(time).or_default();
+        let is_known = rows.add((row.id, key), gained, &mut self.scratch);
         if let Some(fresh) = &mut self.fresh {
             fresh.add(dataset, time, row, is_known);
         }
@@ -149,13 +132,10 @@ impl UnflushedRows {
         let is_it = |part: &Part| Arc::ptr_eq(&part.dataset, dataset);
         if !self.parts.get(self.last).is_some_and(is_it) {
             let known = self.parts.iter().position(|it| it.dataset == *dataset);
-            self.last = known.unwrap_or(self.parts.len());
-        }
-        if self.last == self.parts.len() {
-            self.parts.push(Part {
-                dataset: Arc::clone(dataset),
-                other_key: dataset.other_key(),
-                moments: BTreeMap::new(),
+            self.last = known.unwrap_or_else(|| {
+                let (dataset, other_key) = (Arc::clone(dataset), dataset.other_key());
+                self.parts.push(Part { dataset, other_key, moments: BTreeMap::new() });
+                self.parts.len() - 1
             });
         }
         self.last
@@ -198,10 +178,7 @@ impl UnflushedRows {
         let part = part.filter(|_| !span.is_empty());
         let moments = part.map(|part| part.moments.range(span));
         moments.into_iter().flatten().flat_map(|(&time, rows)| {
-            let keyed = rows.keyed().iter().map(|row| (false, row));
-            let other = rows.other.iter().map(|row| (true, &**row));
-            let rows = keyed.chain(other);
-            rows.map(move |(is_other, kept)| Stored { time, is_other, kept })
+            rows.rows().map(move |(is_other, kept)| Stored { time, is_other, kept })
         })
     }
 
@@ -223,10 +200,11 @@ impl UnflushedRows {
         self.parts.is_empty()
     }
 
-    /// Bytes taken.
+    /// Bytes taken: counted by the minute.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        let moments = self.parts.iter().flat_map(|part| part.moments.values());
+        moments.map(|rows| MOMENT_BYTES + rows.bytes()).sum()
     }
 
     /// The span from the first time of its rows to one past the last.
@@ -244,30 +222,27 @@ impl UnflushedRows {
     pub fn shrink(&mut self, bytes_max: usize) -> Shrunk {
         // Logged rows are shrunk again when they are read.
         let fresh = self.fresh.take();
-        let mut rows = self.weighed();
-        rows.sort_unstable_by_key(|row| Reverse(row.weight));
-        let of_rows: usize = rows.iter().map(|row| row.bytes + row.histogram_bytes).sum();
-        let room = (bytes_max / 4 * 3).saturating_sub(self.bytes.saturating_sub(of_rows));
-        let kept = fitting(rows.iter().map(|row| row.bytes), room / 5 * 4);
-        let room = room - rows[..kept].iter().map(|row| row.bytes).sum::<usize>();
-        let full = fitting(rows[..kept].iter().map(|row| row.histogram_bytes), room);
-        let weight_of = |place: usize| rows.get(place).map(|row| row.weight);
+        let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
+        let rows = parts.flat_map(|it| it.moments.values().flat_map(Rows::rows));
+        let rows = rows.filter(|(is_other, _)| !is_other);
+        // With the bytes of each row without its histogram, and of that.
+        let mut rows: Vec<(Weight, usize, usize)> = rows
+            .map(|(_, row)| {
+                let bytes = ROW_BYTES + row.key().len();
+                (row.weight(&self.hasher), bytes, row.histogram_bytes())
+            })
+            .collect();
+        rows.sort_unstable_by_key(|(weight, ..)| Reverse(*weight));
+        let of_rows: usize = rows.iter().map(|(_, bytes, histogram)| bytes + histogram).sum();
+        let room = (bytes_max / 4 * 3).saturating_sub(self.bytes().saturating_sub(of_rows));
+        let kept = fitting(rows.iter().map(|row| row.1), room / 5 * 4);
+        let room = room - rows[..kept].iter().map(|row| row.1).sum::<usize>();
+        let full = fitting(rows[..kept].iter().map(|row| row.2), room);
+        let weight_of = |place: usize| rows.get(place).map(|row| row.0);
         let shrunk = self.fold(weight_of(kept), weight_of(full));
         let shrunk = self.drop_oldest(bytes_max, shrunk);
         self.fresh = fresh;
         shrunk
-    }
-
-    /// The rows with a key of their own, without coverage.
-    fn weighed(&self) -> Vec<Weighed> {
-        let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
-        let rows = parts.flat_map(|it| it.moments.values().flat_map(Rows::keyed));
-        rows.map(|row| Weighed {
-            weight: row.weight(&self.hasher),
-            bytes: ROW_BYTES + row.key().len(),
-            histogram_bytes: row.histogram_bytes(),
-        })
-        .collect()
     }
 
     /// Merges rows up to one weight into `(other)`, and drops the histograms of those up to
@@ -287,26 +262,21 @@ impl UnflushedRows {
                     keys_folded: folded,
                     ..Coverage::default()
                 };
-                if cover != Coverage::default() {
-                    covers.push((part.dataset.coverage_key(), minute, cover));
-                }
+                covers.push((part.dataset.coverage_key(), minute, cover));
             }
         }
-        for (of, minute, cover) in covers {
-            self.cover(&of, minute, cover);
-        }
-        self.bytes = self.parts.iter().map(Part::bytes).sum();
+        self.cover_all(covers);
         shrunk
     }
 
     /// Drops the oldest minutes until it has at most this many bytes; keeps the newest. The next
     /// one records how many rows were lost.
     fn drop_oldest(&mut self, bytes_max: usize, mut shrunk: Shrunk) -> Shrunk {
-        while self.bytes > bytes_max {
-            let Range { start, end } = self.span();
-            if start + 1 == end {
+        while self.bytes() > bytes_max {
+            let start = self.span().start;
+            let Some(next) = self.times().filter(|time| *time > start).min() else {
                 break;
-            }
+            };
             let mut covers = Vec::new();
             for part in &mut self.parts {
                 let Some(rows) = part.moments.remove(&start) else {
@@ -316,32 +286,29 @@ impl UnflushedRows {
                 shrunk.lost += rows_lost;
                 if part.dataset.is_coverage() {
                     // Coverage of earlier minutes.
-                    covers.extend(rows.keyed().iter().map(|row| {
+                    covers.extend(rows.rows().map(|(_, row)| {
                         let of = Coverage::of(&row.gain().sum.totals);
-                        (row.key().to_vec(), Coverage { secs: 0, ..of })
+                        (row.key().to_vec(), next, Coverage { secs: 0, ..of })
                     }));
                 } else {
                     let cover = Coverage { rows_lost, ..Coverage::default() };
-                    covers.push((part.dataset.coverage_key(), cover));
+                    covers.push((part.dataset.coverage_key(), next, cover));
                 }
             }
             self.parts.retain(|it| !it.moments.is_empty());
             self.last = 0;
-            let next = self.span().start;
-            let is_known = |it: &(_, Coverage)| it.1 != Coverage::default();
-            for (of, cover) in covers.into_iter().filter(is_known) {
-                self.cover(&of, next, cover);
-            }
-            self.bytes = self.parts.iter().map(Part::bytes).sum();
+            self.cover_all(covers);
         }
         shrunk
     }
-}
 
-impl Part {
-    fn bytes(&self) -> usize {
-        let moments = self.moments.values();
-        moments.map(|rows| MOMENT_BYTES + rows.bytes()).sum()
+    /// Adds coverage, by key and minute.
+    fn cover_all(&mut self, covers: Vec<(Vec<u8>, u64, Coverage)>) {
+        for (of, minute, more) in covers {
+            if more != Coverage::default() {
+                self.cover(&of, minute, more);
+            }
+        }
     }
 }
 

@@ -246,7 +246,15 @@ fn value(kind: u8, unsigned: bool, rest: &mut ParseBuf<'_>) -> Result<Literal, S
     let value = ValueDeserializer::<BinValue>::deserialize((kind, sign), rest);
     Ok(match value.map_err(|_| mismatch())?.0 {
         Value::NULL => Literal::Null,
-        Value::Bytes(bytes) => return text(bytes),
+        Value::Bytes(bytes) => {
+            let is_decimal = matches!(kind, T::MYSQL_TYPE_DECIMAL | T::MYSQL_TYPE_NEWDECIMAL);
+            return match text(bytes)? {
+                Literal::Text(digits) if is_decimal && is_plain_number(&digits) => {
+                    Ok(Literal::Decimal(digits))
+                }
+                other => Ok(other),
+            };
+        }
         Value::Int(number) => Literal::Int(number),
         Value::UInt(number) => Literal::UInt(number),
         Value::Float(number) => float(number.into()),
@@ -272,6 +280,13 @@ fn value(kind: u8, unsigned: bool, rest: &mut ParseBuf<'_>) -> Result<Literal, S
             Literal::Text(text)
         }
     })
+}
+
+/// Whether it is digits, with a sign and a point if need be.
+fn is_plain_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
+    [whole, part].iter().all(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
 }
 
 /// A number as a literal; NULL if it is not finite.

@@ -498,6 +498,14 @@ impl Catalog {
         self.refill()?.filled()
     }
 
+    /// That span, and whether this report includes rows for it: history may not have kept the
+    /// report, or it was made since.
+    pub(crate) fn refilled_in(&self, name: &str) -> Option<(std::ops::Range<u64>, bool)> {
+        let refill = self.refill()?;
+        let of = Arc::clone(&answering(&self.live).reports.find(name)?.definition);
+        Some((refill.filled()?, refill.has(&of)))
+    }
+
     /// Whether rows of history were lost with the end of the process.
     pub(crate) fn has_lost_history_at_stop(&self) -> bool {
         self.status.history.as_ref().is_some_and(History::has_lost_at_stop)

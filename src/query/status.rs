@@ -72,7 +72,7 @@ pub struct Status {
     /// Certificates of the front ends, once these have started.
     pub certificates: Arc<OnceLock<Vec<Arc<Tls>>>>,
     /// Shipping to ClickHouse; `None` without `clickhouse.url`.
-    pub shipping: Option<ShipStatus>,
+    pub shipping: Option<Arc<ShipStatus>>,
     /// Everything shipped there by the fleet.
     pub fleet: Option<Fleet>,
 }
@@ -165,7 +165,7 @@ impl Status {
         groups.extend(self.certificate_groups());
         groups.extend(self.snapshots.as_deref().map(snapshot_group));
         groups.extend(self.history.as_ref().map(History::status));
-        groups.extend(self.shipping.as_ref().map(ShipStatus::group));
+        groups.extend(self.shipping.as_deref().map(ShipStatus::group));
         groups
     }
 

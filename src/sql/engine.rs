@@ -117,6 +117,8 @@ impl Engine {
         options.execution.sort_pushdown_buffer_capacity = READ_AHEAD;
         // Up to this many values of a joined table reach the scan of the other one by one.
         options.optimizer.hash_join_inlist_pushdown_max_distinct_values = LOOKUPS;
+        // Columns may get or lose metadata when expressions below them are simplified.
+        options.execution.skip_physical_aggregate_schema_check = true;
         options.sql_parser.dialect = datafusion::config::Dialect::MySQL;
         // Names are converted to lower case earlier.
         options.sql_parser.enable_ident_normalization = false;

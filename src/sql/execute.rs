@@ -464,6 +464,7 @@ impl Engine {
             Value::Int(value) => Literal::Int(value),
             Value::UInt(value) => Literal::UInt(value),
             Value::Double(value) => Literal::Float(value),
+            digits @ Value::Decimal(..) => Literal::Decimal(digits.to_text().into_owned()),
             other => Literal::Text(other.to_text().into_owned()),
         })
     }

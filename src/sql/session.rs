@@ -30,7 +30,9 @@ pub enum Literal {
     Int(i64),
     /// An integer beyond `i64`.
     UInt(u64),
-    /// A number.
+    /// A decimal, in digits.
+    Decimal(String),
+    /// A double.
     Float(f64),
     /// Text.
     Text(String),
@@ -44,7 +46,7 @@ impl fmt::Display for Literal {
             Self::Int(value) => value.fmt(f),
             Self::UInt(value) => value.fmt(f),
             Self::Float(value) => value.fmt(f),
-            Self::Text(value) => value.fmt(f),
+            Self::Decimal(value) | Self::Text(value) => value.fmt(f),
         }
     }
 }
@@ -186,7 +188,7 @@ impl Literal {
     /// Bytes on the heap.
     fn text_bytes(&self) -> usize {
         match self {
-            Self::Text(text) => text.len(),
+            Self::Decimal(text) | Self::Text(text) => text.len(),
             Self::Null | Self::Int(_) | Self::UInt(_) | Self::Float(_) => 0,
         }
     }

@@ -35,6 +35,9 @@ impl Engine {
         let mut shown = self.list(session, &show)?;
         if let Some(pattern) = &show.like {
             shown.keep_like(pattern);
+            if matches!(show.list, "TABLES" | "DATABASES") {
+                shown.columns[0].0.push_str(&format!(" ({pattern})"));
+            }
         }
         let Some(mut condition) = show.condition else {
             return shown.reply();

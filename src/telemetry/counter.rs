@@ -236,9 +236,9 @@ impl<C: Cell> Cell for CachePadded<C> {
     }
 }
 
-/// Declares a struct of counters.
+/// Declares a struct of counters; `as` gives a metric another name than the field.
 macro_rules! counters {
-    ( $(#[$about:meta])* $name:ident; $( $(#[doc = $help:literal])+ $field:ident: $cell:ty, )+ ) => {
+    ( $(#[$about:meta])* $name:ident; $( $(#[doc = $help:literal])+ $field:ident $(as $metric:literal)?: $cell:ty, )+ ) => {
         $(#[$about])*
         #[derive(Debug, Default)]
         #[repr(align(128))]
@@ -274,7 +274,7 @@ macro_rules! counters {
             pub fn readings(&self) -> Vec<Reading> {
                 vec![ $( Reading {
                     name: stringify!($field),
-                    metric: None,
+                    metric: None$(.or(Some($metric)))?,
                     help: concat!($($help),+).trim_ascii(),
                     kind: <$cell as Cell>::KIND,
                     value: Cell::value(&self.$field),

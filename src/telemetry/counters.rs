@@ -41,6 +41,32 @@ counters! {
 }
 
 counters! {
+    /// Counters of the files of history since the start, written by the history thread.
+    StoreCounters;
+
+    /// Rows written to history.dir.
+    rows_written: Counter,
+    /// Bytes written to history.dir, published files included.
+    bytes_written as "written_bytes": Counter,
+    /// Files that were published.
+    files_published: Counter,
+    /// Files removed because of their age (history.retention_*).
+    files_expired: Counter,
+    /// Files removed because all took too much (history.size_max).
+    files_removed_by_size: Counter,
+    /// Files removed because too little was free on that disk (history.free_min).
+    files_removed_by_free_space: Counter,
+    /// Files that were gone at the start; their rows do not count until they are back.
+    files_missing: Counter,
+    /// Files that had been missing and were back at the start.
+    files_returned: Counter,
+    /// Files that the manifest does not know and that were moved to orphans.
+    files_orphaned: Counter,
+    /// Pieces that could not be read and were set aside; their rows are lost.
+    pieces_damaged: Counter,
+}
+
+counters! {
     /// Counters of shipment to ClickHouse, written by its thread.
     ClickHouseCounters;
 

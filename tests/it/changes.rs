@@ -169,6 +169,13 @@ fn a_heat_map_has_every_request_in_its_cell() {
     let of_row = map("&script_name=%2Fa");
     // Ten in two cells are enough: an eighth of a doubling each.
     assert_eq!(rows(&of_row), [4, 0, 0, 0, 0, 0, 0, 0, 6], "{of_row}");
+    let unknown = [("%2Fnone", "it had no request"), ("(other)", "keep the keys of (other) apart")];
+    for (script, why) in unknown {
+        let target =
+            format!("/api/v1/reports/report_by_script_name/heatmap?{span}&script_name={script}");
+        let problem = site.get(&target).problem(404);
+        assert!(problem.contains(why), "{target}: {problem}");
+    }
     assert_eq!(of_row["key"], json!({"script_name": "/a"}));
 
     let page = format!("/reports/report_by_script_name/row?script_name=%2Fa&{span}");
@@ -210,7 +217,10 @@ fn a_heat_map_shows_what_is_too_long_and_what_failed() {
     minute(&here, &clock, &[("/a", 6, 0.5), ("/b", 20, 0.25)]);
     let map = |query: &str| site.json(&format!("/api/v1/reports/{query}"));
     let of = |script: &str| map(&format!("report_by_script_name/heatmap?script_name=%2F{script}"));
-    let of_a = await_until("all are counted", || of("a"), |it| it["total"] == 26);
+    let all = || map("report_by_script_name/heatmap");
+    await_until("all are counted", all, |it| it["total"] == 66);
+    let of_a = of("a");
+    assert_eq!(of_a["total"], 26, "{of_a}");
     // The end of the bucket that 300 ms are in, of 16 to a doubling.
     let allowed = json!([{"slo": "fast", "slow_from": 0.311_296}]);
     assert_eq!(of_a["limits"], allowed, "{of_a}");

@@ -276,6 +276,12 @@ fn after_a_kill_history_refills_live_reports() {
     assert_eq!(rows(&after), rows(&before));
     let info = program.site.json("/api/v1/info");
     assert_eq!((&info["req_count"], &info["refilled"]), (&json!(90), refilled));
+    // History has nothing of a report that is made only now.
+    let late = r#"{"name": "late", "level": "request", "keys": ["schema"]}"#;
+    assert_eq!(program.site.post("/api/v1/reports", late).status, 201);
+    let late = program.site.json("/api/v1/reports/late");
+    assert_eq!(late.get("refilled"), None, "{late}");
+    assert_has!(late["partial"].to_string() => "is lost to this report: history has no rows of it");
     let sql = program.site.sql("SELECT SUM(req_count) FROM report_by_script_name");
     assert_eq!(
         sql[0][0].as_f64().or(sql[0][0].as_str().and_then(|it| it.parse().ok())),
@@ -284,8 +290,8 @@ fn after_a_kill_history_refills_live_reports() {
     );
     let page = program.site.get("/").body;
     for said in [
-        "restored from history, by the minute",
-        "What history did not have yet is lost",
+        "reports have what history kept of them, by the minute",
+        "What it did not keep is lost",
         "live charts and single requests start over",
     ] {
         assert!(page.contains(said), "{said}: {page}");

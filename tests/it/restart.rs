@@ -285,6 +285,44 @@ fn new_folders_are_named_and_a_damaged_snapshot_is_replaced_by_history() {
     assert!(log.iter().any(|line| line["message"] == said), "{log:?}");
 }
 
+/// What came back from history is there after a clean restart too, also when the hour in which it
+/// was counted is over: its minutes are published only once no window reaches them.
+#[cfg(feature = "sql")]
+#[test]
+fn what_came_from_history_survives_the_end_of_its_hour_and_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let hour = START_SECS.next_multiple_of(3_600);
+    // A minute that will be published, and a hundred seconds before the end of the hour.
+    let clock = Arc::new(ManualClock::new((hour - 3_700) * 1_000));
+    let state = format!("state.dir={}", dir.path().display());
+    let others = [&*state, "state.snapshot_period=0", "history.requests=none"];
+    let start = || Here::with_history(&dir.path().join("history"), &clock, &others);
+    let count = |here: &Here| here.site.json("/api/v1/info")["req_count"].as_u64();
+    let here = start();
+    here.site.send((0..7).map(packet));
+    clock.advance_ms(3_600_000);
+    here.site.send((0..300).map(packet));
+    clock.advance_ms(1_000);
+    here.stop();
+    std::fs::write(dir.path().join("snapshot"), "damaged").unwrap();
+    let here = start();
+    assert_eq!(count(&here), Some(300));
+    let published = |here: &Here| here.site.status().0["history"]["files_published"].as_u64();
+    for step in 0..30 {
+        clock.advance_ms(10_000);
+        assert_eq!(count(&here), Some(300), "{step}");
+    }
+    await_until("the hour before is published", || published(&here), |it| *it >= Some(1));
+    let hours = published(&here);
+    here.stop();
+    let here = start();
+    assert_eq!(count(&here), Some(300));
+    clock.advance_ms(900_000);
+    assert_eq!(count(&here), Some(0));
+    await_until("its minutes too", || published(&here), |it| *it >= hours);
+    here.stop();
+}
+
 /// Cut anywhere, or with any byte changed: an empty daemon, never a panic.
 #[test]
 fn wherever_a_snapshot_is_damaged_that_is_noticed() {

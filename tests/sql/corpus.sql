@@ -173,6 +173,25 @@ SELECT ASCII('a'), ASCII(''), ORD('é'), CHAR(65, 66), FIELD('b', 'a', 'b'), FIE
 SELECT REGEXP_REPLACE('abcabc', 'b(c)', '[\\1]'), REGEXP_INSTR('abc', 'c'), REGEXP_SUBSTR('abc123', '[0-9]+')
 SELECT HEX(CONCAT(script_name)), LENGTH(script_name), UPPER(hostname) FROM request WHERE id = 1
 
+# --- precedence, zeros and types of choices
+SELECT -3 ^ 2, ~0 / 2, ~1 & 7, -2 * -3, - -1, 7 - -3, BINARY 'a' = 'a', -(2 + 3)
+SELECT COUNT(*), SUM(doc_size * -0e0 IN (0, 1)), SUM(doc_size * -0e0 = 0) FROM request WHERE doc_size * -0e0 IN (0, 7)
+SELECT COUNT(*) FROM request a JOIN (SELECT 0e0 AS z) b ON a.doc_size * -0e0 = b.z
+~SELECT 'a' AS x FROM request UNION SELECT IF(1, hostname, 'web') FROM request
+~SELECT status = 200 AS x FROM request UNION SELECT 1.5
+SELECT COALESCE(status = 200, 1.5), GREATEST(status = 200, 0.5), IF(id = 1, status = 200, 2.5) FROM request WHERE id = 1
+SELECT CAST(1e19 AS UNSIGNED), 1e19 | 0, CAST(-1.5e0 AS UNSIGNED), ~0 & 10000000000000000000
+SELECT COUNT(*), SUM(hostname IN (1, 'web1')), SUM(hostname NOT IN ('0', 1.5, 'web1')), SUM(id IN (1, '2', 3.0, 4e0, NULL)), SUM(id NOT IN (1, '2', 3.5)) FROM request
+SELECT ' 1' IN (0.1e0, '1e0'), DATE '2026-11-26' IN ('2026-11-26', 5), 1 IN (NULL, '1'), 1 NOT IN (NULL, '2'), 'a' IN ('b', NULL)
+~SELECT status s, COUNT(*) FROM request GROUP BY s WITH ROLLUP
+~SELECT LEFT(script_name, 3) l, COUNT(*) FROM request GROUP BY l WITH ROLLUP
+~SELECT status AS x FROM request UNION SELECT timers_cnt * 1.0 FROM request
+SELECT SUM(x) FROM (SELECT status AS x FROM request UNION ALL SELECT timers_cnt * 1.0 FROM request) t
+~SELECT x FROM (SELECT 1 AS x UNION ALL SELECT timers_cnt * 1.0 FROM request) t GROUP BY x
+SHOW TABLES LIKE 'time%'
+SHOW DATABASES LIKE 'pinb%'
+!SELECT ROUND(1.5e0, 2), TRUNCATE(1.999e0, 10)
+
 # --- times (the session's zone is +00:00)
 SELECT FROM_UNIXTIME(0), FROM_UNIXTIME(1700000000), FROM_UNIXTIME(1700000000, '%Y/%m/%d'), FROM_UNIXTIME(NULL), UNIX_TIMESTAMP('2023-11-14 22:13:20'), UNIX_TIMESTAMP('2023-11-14'), UNIX_TIMESTAMP(FROM_UNIXTIME(1700000000))
 SELECT DATE_FORMAT('2026-11-21 09:05:07', '%Y %y %m %c %d %e %D %H %k %h %I %l %i %s %S %f %p %T %r %a %W %b %M %w %j %U %u %V %v %X %x %%')

@@ -13,59 +13,55 @@ use crate::history::tree::files_of;
 /// Bytes of commits after which the manifest is rewritten.
 pub(in crate::history) const COMMITS_BYTES_MAX: u64 = 256 << 10;
 
-/// Reads the manifest of a folder; `None` if the folder is new.
-pub(in crate::history) fn read_manifest(dir: &Path) -> Result<Option<Manifest>, StoreError> {
-    let manifest = Manifest::read(dir)?;
-    if manifest.is_none()
-        && let Some(file) = files_of(dir)?.first()
-    {
-        let file = file.display();
-        let reason = format!("it is missing, and without it {file} cannot be read");
-        return Err(damaged(&Manifest::path(dir), reason));
+impl Manifest {
+    /// Reads the manifest of a folder; `None` if the folder is new.
+    pub(in crate::history) fn open(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let manifest = Self::read(dir)?;
+        if manifest.is_none()
+            && let Some(file) = files_of(dir)?.first()
+        {
+            let file = file.display();
+            let reason = format!("it is missing, and without it {file} cannot be read");
+            return Err(damaged(&Self::path(dir), reason));
+        }
+        Ok(manifest)
     }
-    Ok(manifest)
-}
 
-/// Rewrites the manifest; returns it open for appending, and its length. Its name is not synced
-/// yet.
-pub(in crate::history) fn write_manifest(
-    disk: &Disk,
-    dir: &Path,
-    manifest: &mut Manifest,
-) -> Result<(File, u64), StoreError> {
-    let path = Manifest::path(dir);
-    let (text, datasets) = manifest.compact().map_err(failed("write", &path))?;
-    let file = disk.replace(&path, &text)?;
-    manifest.datasets = datasets;
-    let bytes = text.len() as u64;
-    reserve(&file, bytes);
-    Ok((file, bytes))
-}
-
-/// Reserves space for appending after so many bytes, so that files can be deleted on a full disk.
-/// Not every file system supports this.
-pub(in crate::history) fn reserve(file: &File, bytes: u64) {
-    let _reserved =
-        rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes + COMMITS_BYTES_MAX);
-}
-
-/// Appends the beginning of a run to the manifest; returns it open for appending, and its length.
-pub(in crate::history) fn append_run(
-    disk: &Disk,
-    dir: &Path,
-    manifest: &Manifest,
-) -> Result<(File, u64), StoreError> {
-    let path = Manifest::path(dir);
-    let file = File::options().append(true).open(&path);
-    let mut file = file.map_err(failed("open", &path))?;
-    let bytes = file.metadata().map_err(failed("read", &path))?.len();
-    // An unfinished entry is cut off.
-    let bytes = bytes - manifest.torn as u64;
-    let line = manifest.run_line().map_err(failed("write", &path))?;
-    if manifest.torn > 0 {
-        disk.cut(&mut file, &path, bytes)?;
-        reserve(&file, bytes);
+    /// Rewrites it; returns it open for appending. Its name is not synced yet.
+    pub(in crate::history) fn rewrite(&mut self, disk: &Disk) -> Result<File, StoreError> {
+        let path = Self::path(&self.dir);
+        let (text, datasets) = self.compact().map_err(failed("write", &path))?;
+        let file = disk.replace(&path, &text)?;
+        (self.datasets, self.bytes) = (datasets, text.len() as u64);
+        self.reserve(&file);
+        Ok(file)
     }
-    disk.append(&mut file, &path, &line)?;
-    Ok((file, bytes + line.len() as u64))
+
+    /// Appends the beginning of a run; returns it open for appending.
+    pub(in crate::history) fn append_run(&mut self, disk: &Disk) -> Result<File, StoreError> {
+        let path = Self::path(&self.dir);
+        let file = File::options().append(true).open(&path);
+        let mut file = file.map_err(failed("open", &path))?;
+        let line = self.run_line().map_err(failed("write", &path))?;
+        if self.torn > 0 {
+            self.cut(disk, &mut file)?;
+        }
+        disk.append(&mut file, &path, &line)?;
+        self.bytes += line.len() as u64;
+        Ok(file)
+    }
+
+    /// Cuts off appended bytes that may be incomplete.
+    pub(in crate::history) fn cut(&self, disk: &Disk, file: &mut File) -> Result<(), StoreError> {
+        disk.cut(file, &Self::path(&self.dir), self.bytes)?;
+        self.reserve(file);
+        Ok(())
+    }
+
+    /// Reserves space for appending, so that files can be deleted on a full disk. Not every file
+    /// system supports this.
+    fn reserve(&self, file: &File) {
+        let bytes = self.bytes + COMMITS_BYTES_MAX;
+        let _reserved = rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes);
+    }
 }

@@ -111,7 +111,7 @@ fn what_is_written_is_read() {
         let pushed = writer.push(1, NOON..NOON + 1, |to| to.push_packed(packed));
         pushed.unwrap();
     }
-    let (.., contents) = writer.finish().unwrap();
+    let (_, contents) = writer.finish().unwrap();
     assert_eq!(contents.span, NOON..NOON + 120);
     let of_each: Vec<u64> = contents.sections.iter().map(|it| it.rows).collect();
     assert_eq!(of_each, [5_000, 2]);

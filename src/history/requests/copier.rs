@@ -17,26 +17,18 @@ const CHUNK: u64 = 4_096;
 /// Rows copied under one hold.
 const COPIED: u32 = 256;
 
-/// The requests to keep.
-#[derive(Debug)]
-pub(super) enum Selection {
-    /// The slowest, errors, and a sample of the rest.
-    Tail(Box<Tail>),
-    /// All that fit until they are written.
-    All {
-        /// Requests to write.
-        kept: Vec<Kept>,
-        /// Their bytes.
-        bytes: usize,
-        /// Most bytes.
-        bytes_max: usize,
-    },
-}
-
 /// The position of the walk, and the copies since the last write.
 #[derive(Debug)]
 pub(super) struct Copier {
-    pub(super) selection: Selection,
+    /// Selects the slowest, errors, and a sample of the rest; `None` if all are kept that fit until
+    /// they are written.
+    pub(super) tail: Option<Tail>,
+    /// The copies of all requests, if all are kept.
+    kept: Vec<Kept>,
+    /// Their bytes.
+    pub(super) bytes: usize,
+    /// Most bytes.
+    bytes_max: usize,
     /// The run of requests merged from now on; 0 while the store is not open: until then only the
     /// pool has them.
     pub(super) run: u64,
@@ -54,9 +46,12 @@ pub(super) struct Copier {
 
 impl Copier {
     /// Starts at request `next`.
-    pub(super) fn new(selection: Selection, run: u64, next: u64) -> Self {
+    pub(super) fn new(tail: Option<Tail>, bytes_max: usize, run: u64, next: u64) -> Self {
         Self {
-            selection,
+            tail,
+            kept: Vec::new(),
+            bytes: 0,
+            bytes_max,
             run,
             next,
             copied_to: next,
@@ -90,7 +85,7 @@ impl Copier {
     /// Copies the selected rows before this one.
     pub(super) fn copy_out(&mut self, live: &SharedLive, before: u64) {
         self.copied_to = before.min(self.next);
-        let Selection::Tail(tail) = &mut self.selection else {
+        let Some(tail) = &mut self.tail else {
             return;
         };
         let (run, missed, scratch) = (self.run, &mut self.missed, &mut self.scratch);
@@ -111,12 +106,9 @@ impl Copier {
         });
     }
 
+    /// Whether nothing more fits until the next write: a tail makes room.
     pub(super) fn is_full(&self) -> bool {
-        match &self.selection {
-            // It makes room.
-            Selection::Tail(_) => false,
-            Selection::All { bytes, bytes_max, .. } => bytes >= bytes_max,
-        }
+        self.tail.is_none() && self.bytes >= self.bytes_max
     }
 
     /// Processes some rows.
@@ -135,16 +127,13 @@ impl Copier {
                 return;
             }
             self.next = id + 1;
-            match &mut self.selection {
-                Selection::Tail(tail) => tail.offer((id, held), number, micros(time), pool),
-                Selection::All { kept, bytes, .. } => {
-                    let row = pool.requests.held(id);
-                    let row =
-                        row.map(|row| Kept::copy(pool, (self.run, id), &row, &mut self.scratch));
-                    *bytes += row.iter().map(Kept::bytes).sum::<usize>();
-                    kept.extend(row);
-                    copied += 1;
-                }
+            if let Some(tail) = &mut self.tail {
+                tail.offer((id, held), number, micros(time), pool);
+            } else if let Some(row) = pool.requests.held(id) {
+                let kept = Kept::copy(pool, (self.run, id), &row, &mut self.scratch);
+                self.bytes += kept.bytes();
+                self.kept.push(kept);
+                copied += 1;
             }
         }
     }
@@ -152,21 +141,15 @@ impl Copier {
     /// The selected requests, with the number of requests that each stands for.
     pub(super) fn rows(&mut self, live: &SharedLive) -> Vec<(f64, Kept)> {
         self.copy_out(live, self.next);
-        let shared = |(weight, kept): (f64, &Kept)| (weight, kept.clone());
-        match &self.selection {
-            Selection::Tail(tail) => tail.rows().map(shared).collect(),
-            Selection::All { kept, .. } => kept.iter().map(|kept| shared((1.0, kept))).collect(),
-        }
+        let all = self.kept.iter().map(|kept| (1.0, kept));
+        let of_tail = self.tail.iter().flat_map(Tail::rows);
+        all.chain(of_tail).map(|(weight, kept)| (weight, kept.clone())).collect()
     }
 
     /// Clears them after they were written.
     pub(super) fn clear(&mut self) {
-        match &mut self.selection {
-            Selection::Tail(tail) => tail.clear(),
-            Selection::All { kept, bytes, .. } => {
-                kept.clear();
-                *bytes = 0;
-            }
-        }
+        self.tail.iter_mut().for_each(Tail::clear);
+        self.kept.clear();
+        self.bytes = 0;
     }
 }

@@ -25,6 +25,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -34,7 +35,9 @@ use parquet::file::properties::WriterProperties;
 
 use super::packed::{Tags, Timers};
 use crate::history::columns::{Cell, Column, moment};
+use crate::history::disk::{StoreError, failed};
 use crate::history::parquet::{BATCH_ROWS, common_properties, with_deltas, writer};
+use crate::history::{Dataset, Section};
 use crate::instruments::MeasuredWrite;
 use crate::pool::resolved::{Request, Rusage, tags_text};
 
@@ -42,8 +45,8 @@ use crate::pool::resolved::{Request, Rusage, tags_text};
 pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
 /// Most bytes of a row group while it is written.
 const GROUP_BYTES: usize = 8 << 20;
-/// Bytes of texts in them.
-const BATCH_BYTES: usize = 2 << 20;
+/// Most bytes of a batch.
+const BATCH_BYTES: usize = 3 << 20;
 
 /// How a column is written.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,13 +77,11 @@ pub(crate) enum Form {
     Time,
 }
 
-/// A column of a file, and its form in tables.
+/// A column of a file: its name, with its unit, and how it is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileColumn {
     pub(super) name: &'static str,
     kind: Kind,
-    /// The name and conversion in tables.
-    pub(super) shown: (&'static str, Form),
 }
 
 impl FileColumn {
@@ -92,23 +93,17 @@ impl FileColumn {
             Moment => moment(),
         }
     }
+
+    /// The name and conversion in tables: microseconds are shown as seconds, bytes as KiB.
+    pub(super) fn shown(&self) -> (&'static str, Form) {
+        let seconds = self.name.strip_suffix("_us").map(|name| (name, Form::Seconds));
+        let kib = self.name.strip_suffix("_bytes").map(|name| (name, Form::Kib));
+        seconds.or(kib).unwrap_or((self.name, Form::Same))
+    }
 }
 
-/// A column shown as stored.
-const fn same(name: &'static str, kind: Kind) -> FileColumn {
-    let shown = (name, Form::Same);
-    FileColumn { name, kind, shown }
-}
-
-/// Microseconds, shown as seconds.
-const fn micros(name: &'static str, shown: &'static str) -> FileColumn {
-    FileColumn { name, kind: Delta, shown: (shown, Form::Seconds) }
-}
-
-/// Bytes, shown as KiB.
-const fn bytes(name: &'static str, kind: Kind, shown: &'static str) -> FileColumn {
-    let shown = (shown, Form::Kib);
-    FileColumn { name, kind, shown }
+const fn column(name: &'static str, kind: Kind) -> FileColumn {
+    FileColumn { name, kind }
 }
 
 /// Columns that may be NULL.
@@ -132,55 +127,55 @@ pub(super) struct Layout {
 
 const REQUEST: Layout = Layout {
     columns: &[
-        same("run", Int),
-        same("id", Delta),
-        same("weight", Float),
-        same("received", Moment),
-        same("hostname", Text),
-        same("req_count", Int),
-        same("server_name", Text),
-        same("script_name", Text),
-        bytes("doc_size_bytes", Delta, "doc_size"),
-        bytes("mem_peak_usage_bytes", Int, "mem_peak_usage"),
-        micros("req_time_us", "req_time"),
-        micros("ru_utime_us", "ru_utime"),
-        micros("ru_stime_us", "ru_stime"),
-        same("timers_cnt", Int),
-        same("status", Int),
-        bytes("memory_footprint_bytes", Int, "memory_footprint"),
-        same("schema", Text),
-        same("tags_cnt", Int),
-        same("tags", Text),
-        same("tags_exact", Text),
+        column("run", Int),
+        column("id", Delta),
+        column("weight", Float),
+        column("received", Moment),
+        column("hostname", Text),
+        column("req_count", Int),
+        column("server_name", Text),
+        column("script_name", Text),
+        column("doc_size_bytes", Delta),
+        column("mem_peak_usage_bytes", Int),
+        column("req_time_us", Delta),
+        column("ru_utime_us", Delta),
+        column("ru_stime_us", Delta),
+        column("timers_cnt", Int),
+        column("status", Int),
+        column("memory_footprint_bytes", Int),
+        column("schema", Text),
+        column("tags_cnt", Int),
+        column("tags", Text),
+        column("tags_exact", Text),
     ],
     sorted: &[("req_time_us", true)],
 };
 
 const TIMER: Layout = Layout {
     columns: &[
-        same("run", Int),
-        same("request_id", Delta),
-        same("id", Delta),
-        same("hit_count", Int),
-        micros("value_us", "value"),
-        micros("ru_utime_us", "ru_utime"),
-        micros("ru_stime_us", "ru_stime"),
-        same("tags", Text),
-        same("weight", Float),
-        same("received", Moment),
-        micros("start_us", "start"),
+        column("run", Int),
+        column("request_id", Delta),
+        column("id", Delta),
+        column("hit_count", Int),
+        column("value_us", Delta),
+        column("ru_utime_us", Delta),
+        column("ru_stime_us", Delta),
+        column("tags", Text),
+        column("weight", Float),
+        column("received", Moment),
+        column("start_us", Delta),
     ],
     sorted: &[("run", false), ("request_id", false), ("id", false)],
 };
 
 const REQUEST_TAG: Layout = Layout {
     columns: &[
-        same("run", Int),
-        same("request_id", Delta),
-        same("name", Text),
-        same("value", Text),
-        same("weight", Float),
-        same("received", Moment),
+        column("run", Int),
+        column("request_id", Delta),
+        column("name", Text),
+        column("value", Text),
+        column("weight", Float),
+        column("received", Moment),
     ],
     sorted: &[],
 };
@@ -191,7 +186,7 @@ pub(super) struct Rows {
     /// The wanted columns.
     columns: Vec<Option<Column>>,
     pub(super) len: usize,
-    text_bytes: usize,
+    bytes: usize,
 }
 
 impl Rows {
@@ -206,18 +201,14 @@ impl Rows {
             schema: Arc::new(Schema::new(wanted.map(field).collect::<Vec<_>>())),
             columns: columns.collect(),
             len: 0,
-            text_bytes: 0,
+            bytes: 0,
         }
     }
 
     /// Adds a row: a value for each column of the layout.
     fn push<const N: usize>(&mut self, row: [Cell<'_>; N]) {
         for (column, cell) in self.columns.iter_mut().zip(row) {
-            let Some(column) = column else { continue };
-            if let Cell::Text(Some(text)) = cell {
-                self.text_bytes += text.len();
-            }
-            column.push(cell);
+            self.bytes += column.as_mut().map_or(0, |column| column.push(cell));
         }
         self.len += 1;
     }
@@ -293,7 +284,7 @@ impl Rows {
 
     /// Whether they are enough for a batch.
     fn is_full(&self) -> bool {
-        self.len >= BATCH_ROWS || self.text_bytes >= BATCH_BYTES
+        self.len >= BATCH_ROWS || self.bytes >= BATCH_BYTES
     }
 
     /// Takes them as a batch.
@@ -301,32 +292,40 @@ impl Rows {
         let columns = self.columns.iter_mut().flatten();
         let arrays = columns.map(Column::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.len));
-        (self.len, self.text_bytes) = (0, 0);
+        (self.len, self.bytes) = (0, 0);
         let schema = Arc::clone(&self.schema);
         let batch = RecordBatch::try_new_with_options(schema, arrays, &options);
         batch.map_err(io::Error::other)
     }
 }
 
-/// A file being written.
-pub(super) struct FileWriter<'f> {
+/// A file of a table being written.
+pub(super) struct FileWriter {
+    path: PathBuf,
+    table: &'static str,
     rows: Rows,
     written: u64,
-    writer: ArrowWriter<MeasuredWrite<&'f mut File>>,
+    writer: ArrowWriter<MeasuredWrite<File>>,
 }
 
-impl<'f> FileWriter<'f> {
-    pub(super) fn new(file: &'f mut File, layout: Layout) -> io::Result<Self> {
+impl FileWriter {
+    pub(super) fn new(
+        (path, file): (PathBuf, File),
+        table: &'static str,
+    ) -> Result<Self, StoreError> {
+        let layout = Layout::of(table);
         let rows = Rows::new(layout, |_| true);
-        Ok(Self { writer: writer(file, &rows.schema, layout.properties())?, rows, written: 0 })
+        let writer = writer(file, &rows.schema, layout.properties());
+        let writer = writer.map_err(failed("write", &path))?;
+        Ok(Self { path, table, rows, written: 0, writer })
     }
 
     /// Adds the rows of a request. In `request` the longest come first; in `timer` they are in
     /// order.
-    pub(super) fn add(&mut self, push: impl FnOnce(&mut Rows)) -> io::Result<()> {
+    pub(super) fn add(&mut self, push: impl FnOnce(&mut Rows)) -> Result<(), StoreError> {
         push(&mut self.rows);
         match self.rows.is_full() {
-            true => self.end_batch(),
+            true => self.end_batch().map_err(failed("write", &self.path)),
             false => Ok(()),
         }
     }
@@ -340,11 +339,12 @@ impl<'f> FileWriter<'f> {
         Ok(())
     }
 
-    /// Ends the file; returns the number of its rows.
-    pub(super) fn finish(mut self) -> io::Result<u64> {
-        self.end_batch()?;
-        self.writer.finish()?;
-        Ok(self.written)
+    /// Ends the file; returns it with the number of its rows.
+    pub(super) fn finish(mut self) -> Result<((PathBuf, File), Section), StoreError> {
+        let ended = self.end_batch().and_then(|()| Ok(self.writer.into_inner()?.to));
+        let file = ended.map_err(failed("write", &self.path))?;
+        let dataset = Arc::new(Dataset::raw(self.table));
+        Ok(((self.path, file), Section { dataset, rows: self.written }))
     }
 }
 
@@ -362,11 +362,10 @@ impl Layout {
         let place = |name| self.columns.iter().position(|it| it.name == name);
         let sorted = self.sorted.iter();
         let sorted = sorted.filter_map(|&(name, descending)| Some((place(name)?, descending)));
-        let deltas = self.columns.iter().filter(|it| it.kind == Delta);
-        let deltas = deltas.map(|column| column.name);
         let properties =
             common_properties(sorted, &[]).set_max_row_group_row_count(Some(GROUP_ROWS));
-        deltas.fold(properties, with_deltas).build()
+        let deltas = self.columns.iter().filter(|it| it.kind == Delta);
+        deltas.fold(properties, |properties, it| with_deltas(properties, it.name)).build()
     }
 }
 

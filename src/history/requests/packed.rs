@@ -10,12 +10,15 @@
 //! [`Live`](crate::merger::Live), so it is made in one go.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
-use crate::history::pending::damaged;
+use crate::history::disk::{StoreError, unreadable};
+use crate::history::part::Part;
+use crate::history::pending::{PackedRows, damaged};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::{Request, Timer};
@@ -87,42 +90,59 @@ impl Kept {
         self.packed.len() + 16
     }
 
-    /// Appends the request, which stands for `weight` requests.
-    pub(super) fn push_request(&self, weight: f64, to: &mut Vec<u8>) {
-        let (request, _) = self.packed.split_at(self.timers_at as usize);
-        to.extend_from_slice(request);
-        push(to, &weight);
-    }
-
-    /// Number of its timers.
-    pub(super) fn timers(&self) -> u64 {
-        let (_, timers) = self.packed.split_at(self.timers_at as usize);
-        unpack::<(u64, u64, u32, u64)>(timers).map_or(0, |head| head.3)
-    }
-
-    /// Appends the timers, if there are any, of a request that stands for `weight` requests.
-    pub(super) fn push_timers(&self, weight: f64, to: &mut Vec<u8>) {
-        let (_, timers) = self.packed.split_at(self.timers_at as usize);
-        if !timers.is_empty() {
+    /// Appends the request, or its timers if these are the table's, as one that stands for `weight`
+    /// requests; returns how many rows of the table that is, 0 if there are no timers.
+    pub(super) fn push(&self, table: &str, weight: f64, to: &mut Vec<u8>) -> u64 {
+        let (request, timers) = self.packed.split_at(self.timers_at as usize);
+        if table != TIMER {
+            to.extend_from_slice(request);
+            push(to, &weight);
+            return 1;
+        }
+        let count = unpack::<(u64, u64, u32, u64)>(timers).map_or(0, |head| head.3);
+        if count > 0 {
             push(to, &weight);
             to.extend_from_slice(timers);
         }
+        count
     }
 }
 
 /// Decodes a row: a [`Request`] and its weight, [`Timers`], or what either begins with.
-pub(super) fn unpack<'a, T: Deserialize<'a>>(packed: &'a [u8]) -> io::Result<T> {
-    postcard::from_bytes(packed).map_err(|error| damaged(&error.to_string()))
+pub(in crate::history) fn unpack<'a, T: Deserialize<'a>>(packed: &'a [u8]) -> io::Result<T> {
+    postcard::from_bytes(packed).map_err(damaged)
+}
+
+/// The rows of a table in a piece, decoded.
+pub(super) struct PieceRows<'p> {
+    path: &'p Path,
+    rows: PackedRows,
+}
+
+impl<'p> PieceRows<'p> {
+    pub(super) fn open(piece: &'p Part, table: &str) -> Result<Self, StoreError> {
+        let rows = PackedRows::open(piece, table)?;
+        Ok(Self { path: &piece.path, rows })
+    }
+
+    /// The next row.
+    pub(super) fn next<'a, T: Deserialize<'a>>(&'a mut self) -> Result<Option<T>, StoreError> {
+        let row = self.rows.next().and_then(|row| row.map(unpack).transpose());
+        row.map_err(unreadable(self.path))
+    }
+
+    /// Likewise, or what it begins with, without consuming it.
+    pub(super) fn peek<'a, T: Deserialize<'a>>(&'a mut self) -> Result<Option<T>, StoreError> {
+        let row = self.rows.peek().and_then(|row| row.map(unpack).transpose());
+        row.map_err(unreadable(self.path))
+    }
 }
 
 /// Length of the first of some encoded rows of a table.
 pub(in crate::history) fn packed_len(table: &str, rows: &[u8]) -> Option<usize> {
     let rest = match table {
         TIMER => postcard::take_from_bytes::<Timers<'_>>(rows).ok()?.1,
-        _ => {
-            let row = postcard::take_from_bytes::<(Request<'_, Tags<'_>>, f64)>(rows);
-            row.ok()?.1
-        }
+        _ => postcard::take_from_bytes::<(Request<'_, Tags<'_>>, f64)>(rows).ok()?.1,
     };
     Some(rows.len() - rest.len())
 }

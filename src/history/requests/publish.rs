@@ -3,18 +3,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
-use super::files::{FileWriter, Layout};
-use super::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, unpack};
-use crate::history::disk::{StoreError, failed, unreadable};
-use crate::history::part::{Part, Section};
-use crate::history::pending::PackedRows;
+use super::files::FileWriter;
+use super::packed::{PieceRows, REQUEST, REQUEST_TAG, TABLES, TIMER};
+use crate::history::Resolution;
+use crate::history::disk::StoreError;
+use crate::history::part::Part;
 use crate::history::publish::Meanwhile;
 use crate::history::store::Store;
-use crate::history::{Dataset, Resolution};
 use crate::instruments::Instrument;
 
 /// Raw requests become files: in rows.
@@ -34,90 +31,54 @@ impl Store {
         let begin = pieces.iter().map(|part| part.span.start).min();
         let end = pieces.iter().map(|part| part.span.end).max();
         let span = begin.unwrap_or_default()..end.unwrap_or_default();
-        let (mut requests, mut tags, mut timers) = (self.create()?, self.create()?, self.create()?);
-        let files = [&mut requests, &mut tags].map(|(path, file)| (&**path, file));
+        let mut create = |table| FileWriter::new(self.create()?, table);
+        let (mut requests, mut tags, mut timers) =
+            (create(REQUEST)?, create(REQUEST_TAG)?, create(TIMER)?);
         let mut after_row = || {
             stage.advance(1);
             self.pause(meanwhile)
         };
-        let [of_requests, of_tags] = write_requests(files, &pieces, &mut after_row)?;
-        let of_timers = write_timers(&timers.0, &mut timers.1, &pieces, &mut after_row)?;
+        write_requests(&mut requests, &mut tags, &pieces, &mut after_row)?;
+        // Piece by piece: each has those of later requests than the one before it.
+        for part in &pieces {
+            let mut source = PieceRows::open(part, TIMER)?;
+            while let Some(of_request) = source.next()? {
+                timers.add(|rows| rows.push_timers(&of_request))?;
+                after_row()?;
+            }
+        }
         let mut staged = Vec::with_capacity(TABLES.len());
-        let written = [
-            (REQUEST, requests, of_requests),
-            (TIMER, timers, of_timers),
-            (REQUEST_TAG, tags, of_tags),
-        ];
-        for (table, file, rows) in written {
-            let dataset = Arc::new(Dataset::raw(table));
-            let section = Section { dataset, rows };
+        for written in [requests, timers, tags] {
+            let (file, section) = written.finish()?;
             staged.extend(self.stage_file(file, Resolution::Minute, section, span.clone(), now)?);
         }
-        self.commit(staged, pieces, || ())
+        self.commit(staged, pieces, None, || ())
     }
 }
 
-/// Writes the requests of all pieces, the longest first, with their tags; returns how many of each.
+/// Writes the requests of all pieces, the longest first, with their tags.
 fn write_requests(
-    files: [(&Path, &mut File); 2],
+    requests: &mut FileWriter,
+    tags: &mut FileWriter,
     pieces: &[Arc<Part>],
     after_row: &mut dyn FnMut() -> Result<(), StoreError>,
-) -> Result<[u64; 2], StoreError> {
-    let [(path, requests), (_, tags)] = files;
-    let failed = || failed("write", path);
-    let new = |file, table| FileWriter::new(file, Layout::of(table)).map_err(failed());
-    let (mut requests, mut tags) = (new(requests, REQUEST)?, new(tags, REQUEST_TAG)?);
+) -> Result<(), StoreError> {
     let mut sources = Vec::with_capacity(pieces.len());
     // The time of the next request of each piece; among equals, the first piece.
-    let mut longest = BinaryHeap::with_capacity(pieces.len());
-    for part in pieces {
-        let mut source = PackedRows::open(part, REQUEST)?;
-        if let Some(row) = source.peek().map_err(unreadable(&part.path))? {
-            longest.push((time_us(row, &part.path)?, Reverse(sources.len())));
-        }
-        sources.push((&part.path, source));
+    let mut longest: BinaryHeap<(u64, _)> = BinaryHeap::with_capacity(pieces.len());
+    for (at, part) in pieces.iter().enumerate() {
+        let mut source = PieceRows::open(part, REQUEST)?;
+        longest.extend(source.peek()?.map(|time_us| (time_us, Reverse(at))));
+        sources.push(source);
     }
     while let Some((_, Reverse(at))) = longest.pop() {
-        let (of, source) = &mut sources[at];
-        if let Some(row) = source.next().map_err(unreadable(of))? {
-            let (request, weight) = unpack(row).map_err(unreadable(of))?;
-            let written = requests.add(|rows| rows.push_request(&request, weight));
-            written.map_err(failed())?;
-            let written = tags.add(|rows| rows.push_tags(&request, weight));
-            written.map_err(failed())?;
+        let source = &mut sources[at];
+        if let Some((request, weight)) = source.next()? {
+            requests.add(|rows| rows.push_request(&request, weight))?;
+            tags.add(|rows| rows.push_tags(&request, weight))?;
         }
         after_row()?;
-        if let Some(row) = source.peek().map_err(unreadable(of))? {
-            longest.push((time_us(row, of)?, Reverse(at)));
-        }
+        longest.extend(source.peek()?.map(|time_us| (time_us, Reverse(at))));
     }
-    let requests = requests.finish().map_err(failed())?;
-    Ok([requests, tags.finish().map_err(failed())?])
-}
-
-/// Returns the duration of a request in a piece.
-fn time_us(packed: &[u8], of: &Path) -> Result<u64, StoreError> {
-    unpack(packed).map_err(unreadable(of))
-}
-
-/// Writes the timers of all pieces, piece by piece: each piece has those of later requests than the
-/// one before it.
-fn write_timers(
-    path: &Path,
-    file: &mut File,
-    pieces: &[Arc<Part>],
-    after_row: &mut dyn FnMut() -> Result<(), StoreError>,
-) -> Result<u64, StoreError> {
-    let failed = || failed("write", path);
-    let mut to = FileWriter::new(file, Layout::of(TIMER)).map_err(failed())?;
-    for part in pieces {
-        let mut source = PackedRows::open(part, TIMER)?;
-        while let Some(row) = source.next().map_err(unreadable(&part.path))? {
-            let timers = unpack(row).map_err(unreadable(&part.path))?;
-            let written = to.add(|rows| rows.push_timers(&timers));
-            written.map_err(failed())?;
-            after_row()?;
-        }
-    }
-    to.finish().map_err(failed())
+    Ok(())
 }

@@ -40,7 +40,7 @@ use super::REQUEST;
 use super::condition::Condition;
 use super::files::{Layout, Rows};
 use super::unpublished::{Packed, Unpublished};
-use super::view::{Bounds, End, View};
+use super::view::{Bounds, View};
 use crate::history::parquet::{BATCH_ROWS, unpanicked};
 use crate::history::pending::PendingFile;
 use crate::history::read_unit::unread_error;
@@ -70,14 +70,6 @@ impl RequestsSnapshot {
         Self { parts, unpublished }
     }
 
-    /// Splits it into disk and memory.
-    pub(crate) fn divided(self) -> (Self, Self) {
-        let Self { parts, unpublished } = self;
-        let disk = Self { parts, unpublished: None };
-        let parts = Vec::new();
-        (disk, Self { parts, unpublished })
-    }
-
     /// When the oldest was received, in unix seconds.
     pub(crate) fn kept_from(&self) -> Option<u64> {
         let memory = self.unpublished.iter().filter_map(Unpublished::kept_from);
@@ -93,22 +85,13 @@ impl RequestsSnapshot {
         of_table.map(|section| section.rows).sum()
     }
 
-    /// One of several shares of them, newest first.
-    fn units(&self, table: &str, share: usize, shares: usize) -> VecDeque<RequestSource> {
-        let memory = self.unpublished.iter().filter(|_| share == 0);
-        let memory = memory.cloned().map(RequestSource::Memory);
+    /// One of several shares of the parts with rows of a table, newest first.
+    fn share(&self, table: &str, share: usize, shares: usize) -> VecDeque<Arc<Part>> {
         let of = [table, packed_in(table)].map(Dataset::raw);
         let has = |part: &&Arc<Part>| part.has(&of[usize::from(!part.is_published())]);
         let parts = self.parts.iter().filter(has);
-        let parts = parts.skip(share).step_by(shares).cloned();
-        memory.chain(parts.map(RequestSource::Part)).collect()
+        parts.skip(share).step_by(shares).cloned().collect()
     }
-}
-
-#[derive(Debug)]
-enum RequestSource {
-    Memory(Unpublished),
-    Part(Arc<Part>),
 }
 
 /// The wanted columns and rows.
@@ -129,8 +112,12 @@ pub(crate) struct Reader {
     wanted: Wanted,
     /// The columns of files that are needed.
     needed: BTreeSet<&'static str>,
-    units: VecDeque<RequestSource>,
-    reading: Option<Reading>,
+    /// Those in memory, unless they were read: before the others.
+    memory: Option<Unpublished>,
+    /// The next ones on disk.
+    parts: VecDeque<Arc<Part>>,
+    /// The rows being read, and their part if they are on disk.
+    reading: Option<(Option<Arc<Part>>, Reading)>,
     /// Generation of the conditions from which the tests were made.
     generation: Option<u64>,
     tests: Vec<Condition>,
@@ -143,13 +130,12 @@ pub(crate) struct Reader {
 #[derive(Debug)]
 enum Reading {
     File {
-        part: Arc<Part>,
+        file: File,
         opened: ArrowReaderMetadata,
         groups: Range<usize>,
         batches: Option<ParquetRecordBatchReader>,
     },
     Packed {
-        part: Option<Arc<Part>>,
         rows: Packed,
         /// Rows of the next batch.
         next: usize,
@@ -165,7 +151,8 @@ impl Reader {
         let needed = needed.map(|column| view.stored_name(column));
         Self {
             needed: needed.chain([TIME]).collect(),
-            units: at.units(view.table, share, shares),
+            memory: at.unpublished.clone().filter(|_| share == 0),
+            parts: at.share(view.table, share, shares),
             wanted,
             reading: None,
             generation: None,
@@ -183,12 +170,8 @@ impl Reader {
     /// The end of the hour of the next rows, in unix seconds: later ones are not newer.
     pub(crate) fn reached(&self) -> Option<u64> {
         let part = match &self.reading {
-            Some(Reading::File { part, .. }) => Some(part),
-            Some(Reading::Packed { part, .. }) => part.as_ref(),
-            None => match self.units.front() {
-                Some(RequestSource::Part(part)) => Some(part),
-                _ => None,
-            },
+            Some((part, _)) => part.as_ref(),
+            None => self.parts.front().filter(|_| self.memory.is_none()),
         };
         part.map(|part| part.span.end)
     }
@@ -197,24 +180,26 @@ impl Reader {
     /// error it may be called again to skip the unreadable part.
     pub(crate) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
         self.refresh()?;
-        let Some(mut reading) = self.reading.take() else {
-            let Some(unit) = self.units.pop_front() else {
-                return Ok(None);
-            };
-            self.reading = self.open(unit)?;
-            return Ok(Some(self.nothing()));
-        };
-        let batch = self.read(&mut reading);
-        let batch = batch.map_err(|error| match &reading {
-            Reading::File { part, .. } | Reading::Packed { part: Some(part), .. } => {
-                unread_error(part, &error)
+        if let Some((part, mut reading)) = self.reading.take() {
+            let batch = self.read(&mut reading).map_err(|error| match &part {
+                Some(part) => unread_error(part, &error),
+                None => error,
+            })?;
+            if batch.is_some() {
+                self.reading = Some((part, reading));
             }
-            Reading::Packed { part: None, .. } => error,
-        })?;
-        if batch.is_some() {
-            self.reading = Some(reading);
+            return Ok(Some(batch.unwrap_or_else(|| self.nothing())));
         }
-        Ok(Some(batch.unwrap_or_else(|| self.nothing())))
+        if let Some(of) = self.memory.take() {
+            let rows = Packed::Memory { from: 0, of, scratch: Vec::new() };
+            self.reading = Some((None, Reading::Packed { rows, next: BATCH_ROWS }));
+        } else if let Some(part) = self.parts.pop_front() {
+            let opened = self.open(&part).map_err(|error| unread_error(&part, &error))?;
+            self.reading = opened.map(|reading| (Some(part), reading));
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(self.nothing()))
     }
 
     /// A batch without rows.
@@ -254,65 +239,43 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether any rows may satisfy the conditions, by known bounds.
-    fn may_have(&self, of_column: &dyn Fn(&str, End) -> Option<ArrayRef>) -> bool {
-        let view = &self.wanted.view;
-        let bounds = Bounds { view, of_column };
+    /// Whether any rows may satisfy the conditions, by what is known of the smallest and the largest
+    /// value of columns of files.
+    fn may_have(&self, bounds: impl Fn(&str) -> Bounds) -> bool {
+        let columns = self.tests.iter().flat_map(|test| &test.columns);
+        let statistics = || self.wanted.view.statistics(columns, bounds);
         let pruning = self.pruning.as_ref();
-        let may_have = pruning.and_then(|pruning| pruning.prune(&bounds).ok());
+        let may_have = pruning.and_then(|pruning| pruning.prune(&statistics()).ok());
         may_have.is_none_or(|may_have| may_have != [false])
     }
 
-    fn open(&self, unit: RequestSource) -> io::Result<Option<Reading>> {
-        let part = match unit {
-            RequestSource::Memory(unpublished) => {
-                return Ok(Some(Reading::Packed {
-                    part: None,
-                    rows: Packed::of_memory(unpublished),
-                    next: BATCH_ROWS,
-                }));
-            }
-            RequestSource::Part(part) => part,
-        };
-        let of_span = |column: &str, end| {
-            let secs = match end {
-                End::Smallest => part.span.start,
-                End::Largest => part.span.end.saturating_sub(1),
-            };
+    /// Opens a part if any of its rows may be wanted.
+    fn open(&self, part: &Part) -> io::Result<Option<Reading>> {
+        let Range { start, end } = part.span;
+        let span = [start, end.saturating_sub(1)].map(|secs| {
             let moment = TimestampMillisecondArray::from(vec![secs.cast_signed() * 1_000]);
-            (column == "received").then(|| Arc::new(moment.with_timezone("UTC")) as ArrayRef)
-        };
-        if !self.may_have(&of_span) {
+            Some(Arc::new(moment.with_timezone("UTC")) as ArrayRef)
+        });
+        if !self.may_have(|column| span.clone().map(|it| it.filter(|_| column == "received"))) {
             return Ok(None);
         }
-        let table = self.wanted.view.table;
-        let opened = || {
-            let file = File::open(&part.path)?;
-            if !part.is_published() {
-                let rows = PendingFile::open(file)?.packed_rows(packed_in(table));
-                return Ok(Reading::Packed {
-                    part: Some(Arc::clone(&part)),
-                    rows: Packed::Pending(Box::new(rows)),
-                    next: FIRST_ROWS,
-                });
-            }
-            let opened =
-                unpanicked(|| Ok(ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?))?;
-            Ok(Reading::File {
-                part: Arc::clone(&part),
-                groups: 0..opened.metadata().num_row_groups(),
-                opened,
-                batches: None,
-            })
-        };
-        opened().map(Some).map_err(|error: io::Error| unread_error(&part, &error))
+        let file = File::open(&part.path)?;
+        if !part.is_published() {
+            let table = packed_in(self.wanted.view.table);
+            let rows = Packed::Pending(Box::new(PendingFile::open(file)?.packed_rows(table)));
+            return Ok(Some(Reading::Packed { rows, next: FIRST_ROWS }));
+        }
+        let opened =
+            unpanicked(|| Ok(ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?))?;
+        let groups = 0..opened.metadata().num_row_groups();
+        Ok(Some(Reading::File { file, opened, groups, batches: None }))
     }
 
     /// The next rows of the current source; `None` at its end.
     fn read(&mut self, reading: &mut Reading) -> io::Result<Option<RecordBatch>> {
         let Wanted { view, shown, schema, .. } = &self.wanted;
         match reading {
-            Reading::File { part, opened, groups, batches } => {
+            Reading::File { file, opened, groups, batches } => {
                 if let Some(reader) = batches {
                     let batch = unpanicked(|| reader.next().transpose().map_err(io::Error::other))?;
                     if let Some(batch) = batch {
@@ -323,10 +286,10 @@ impl Reader {
                 let Some(group) = groups.next() else {
                     return Ok(None);
                 };
-                if self.may_have(&|column, end| bound(opened, group, column, end)) {
+                if self.may_have(|column| bounds(opened, group, column)) {
                     let rows = opened.metadata().row_group(group).num_rows();
                     self.looked_at += rows.cast_unsigned();
-                    *batches = Some(unpanicked(|| self.rows_of(part, opened, group))?);
+                    *batches = Some(unpanicked(|| self.rows_of(file, opened, group))?);
                 }
                 Ok(Some(self.nothing()))
             }
@@ -368,16 +331,14 @@ impl Reader {
         let Some(last) = last.filter(|_| self.wanted.view.table == REQUEST) else {
             return true;
         };
-        self.may_have(&|column, end| {
-            let is_known = column == TIME && end == End::Largest;
-            is_known.then(|| Arc::new(Int64Array::from(vec![last])) as ArrayRef)
-        })
+        let last: ArrayRef = Arc::new(Int64Array::from(vec![last]));
+        self.may_have(|column| [None, Some(Arc::clone(&last)).filter(|_| column == TIME)])
     }
 
     /// The rows of a row group that pass.
     fn rows_of(
         &self,
-        part: &Part,
+        file: &File,
         opened: &ArrowReaderMetadata,
         group: usize,
     ) -> io::Result<ParquetRecordBatchReader> {
@@ -395,7 +356,7 @@ impl Reader {
             };
             Box::new(ArrowPredicateFn::new(of_test, passes)) as Box<dyn ArrowPredicate>
         });
-        let file = File::open(&part.path)?;
+        let file = file.try_clone()?;
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, opened.clone())
             .with_row_groups(vec![group])
             .with_projection(mask(shown))
@@ -417,17 +378,14 @@ fn packed_in(table: &str) -> &str {
 /// The column by which requests are sorted.
 const TIME: &str = "req_time_us";
 
-/// The smallest or largest value of a column in a row group, if known.
-fn bound(opened: &ArrowReaderMetadata, group: usize, column: &str, end: End) -> Option<ArrayRef> {
-    let metadata = opened.metadata();
-    let converter =
-        StatisticsConverter::try_new(column, opened.schema(), opened.parquet_schema()).ok()?;
-    let group = [metadata.row_group(group)];
-    let found = match end {
-        End::Smallest => converter.row_group_mins(group),
-        End::Largest => converter.row_group_maxes(group),
+/// The smallest and the largest value of a column in a row group.
+fn bounds(opened: &ArrowReaderMetadata, group: usize, column: &str) -> Bounds {
+    let (schema, stored) = (opened.schema(), opened.parquet_schema());
+    let Ok(converter) = StatisticsConverter::try_new(column, schema, stored) else {
+        return [None, None];
     };
-    found.ok()
+    let group = || [opened.metadata().row_group(group)];
+    [converter.row_group_mins(group()).ok(), converter.row_group_maxes(group()).ok()]
 }
 
 /// For which of these rows of a file a condition is true.

@@ -95,7 +95,8 @@ const UNKNOWN: Known = Known { seen: 0, number: 0, script: NO_SCRIPT, is_error: 
 #[derive(Debug)]
 pub(super) struct Tail {
     bytes_max: usize,
-    bytes: usize,
+    /// Bytes taken.
+    pub(super) bytes: usize,
     /// How often everything was halved.
     halved: u32,
     scripts: HashMap<Box<str>, u16, RandomState>,
@@ -337,11 +338,6 @@ impl Tail {
         let slowest = self.slowest.iter().flatten();
         let slowest = slowest.filter_map(|it| Some((1.0, it.kept()?)));
         slowest.chain(self.samples.iter().flat_map(Sample::rows))
-    }
-
-    /// Bytes taken.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Starts a new period.

@@ -16,7 +16,6 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::*;
 use crate::history::Retention;
 use crate::history::disk::Disk;
-use crate::history::manifest::UpTo;
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
@@ -80,7 +79,7 @@ impl Store {
         let mut rows = requests.begin_flush(u64::MAX);
         let written = match rows.is_empty() {
             true => Ok(()),
-            false => self.write((None, &mut rows), UpTo::default(), now, || requests.clear()),
+            false => self.write((None, &mut rows), None, now, || requests.clear()),
         };
         requests.end_flush(written.is_ok().then_some(rows.len()));
         written
@@ -270,8 +269,7 @@ fn estimates_do_not_lean_to_one_side() {
                 }
             })
             .collect();
-        let mut copier =
-            Copier::new(Selection::Tail(Box::new(Tail::new(bytes_max, 500, 11))), 1, 1);
+        let mut copier = Copier::new(Some(Tail::new(bytes_max, 500, 11)), bytes_max, 1, 1);
         process.merge(BEGIN, &all);
         const PERIODS: usize = 60;
         let mut estimates: HashMap<&str, Vec<f64>> = HashMap::new();
@@ -307,8 +305,8 @@ fn estimates_do_not_lean_to_one_side() {
                     assert_eq!(kept[..slowest], times[..slowest]);
                 }
             }
-            let Selection::Tail(tail) = &copier.selection else { unreachable!() };
-            assert!(tail.bytes() <= bytes_max, "{} of {bytes_max}", tail.bytes());
+            let tail = copier.tail.as_ref().unwrap();
+            assert!(tail.bytes <= bytes_max, "{} of {bytes_max}", tail.bytes);
             assert_eq!(tail.given_up > 0, is_cut);
             copier.clear();
         }

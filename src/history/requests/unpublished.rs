@@ -1,7 +1,6 @@
 //! Requests that are in no file yet: in pieces, collected ones, and after those the ones only in
 //! the pool, each with weight 1. All have one encoding, and are read as the columns of files.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,14 +33,13 @@ impl Unpublished {
     /// When the oldest was received, in unix seconds.
     pub(super) fn kept_from(&self) -> Option<u64> {
         let collected = self.kept.iter().map(|(_, kept)| kept.received);
-        let pool = &answering(&self.live).pool;
-        let pooled = pool.requests.held(self.ids.start);
+        let pooled = answering(&self.live).pool.requests.held(self.ids.start);
         let pooled = pooled.map(|row| row.timestamp);
         collected.chain(pooled).min().map(u64::from)
     }
 
     /// The next rows of the pool, each with weight 1.
-    fn copy(&mut self) -> io::Result<Vec<(f64, Kept)>> {
+    fn copy(&mut self) -> io::Result<Arc<[(f64, Kept)]>> {
         let pool = &answering(&self.live).pool;
         let mut scratch = Vec::new();
         let ids = self.ids.by_ref().take(COPIED);
@@ -59,19 +57,15 @@ impl Unpublished {
 #[derive(Debug)]
 pub(super) enum Packed {
     Pending(Box<PackedRows>),
-    Memory { kept: VecDeque<(f64, Kept)>, behind: Unpublished, scratch: Vec<u8> },
+    /// Those in memory: from this one of the collected ones on.
+    Memory {
+        from: usize,
+        of: Unpublished,
+        scratch: Vec<u8>,
+    },
 }
 
 impl Packed {
-    /// All that are in memory.
-    pub(super) fn of_memory(unpublished: Unpublished) -> Self {
-        Self::Memory {
-            kept: unpublished.kept.iter().cloned().collect(),
-            behind: unpublished,
-            scratch: Vec::new(),
-        }
-    }
-
     /// Adds the next request's rows of a table; returns false if there is none.
     pub(super) fn push_next(&mut self, table: &str, to: &mut Rows) -> io::Result<bool> {
         match self {
@@ -80,19 +74,16 @@ impl Packed {
                 row.map(|row| push(table, row, to)).transpose()?;
                 Ok(row.is_some())
             }
-            Self::Memory { kept, behind, scratch } => {
-                if kept.is_empty() {
-                    kept.extend(behind.copy()?);
+            Self::Memory { from, of, scratch } => {
+                if *from == of.kept.len() {
+                    (*from, of.kept) = (0, of.copy()?);
                 }
-                let Some((weight, kept)) = kept.pop_front() else {
+                let Some((weight, kept)) = of.kept.get(*from) else {
                     return Ok(false);
                 };
+                *from += 1;
                 scratch.clear();
-                match table {
-                    TIMER => kept.push_timers(weight, scratch),
-                    _ => kept.push_request(weight, scratch),
-                }
-                if !scratch.is_empty() {
+                if kept.push(table, *weight, scratch) > 0 {
                     push(table, scratch, to)?;
                 }
                 Ok(true)

@@ -9,20 +9,20 @@
 //! None of these conversions changes an order, so bounds of a column in a file give bounds of the
 //! displayed values.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BooleanArray, Float32Array, Int64Array, RecordBatch,
-    RecordBatchOptions, new_null_array,
+    Array as _, ArrayRef, AsArray as _, Float32Array, RecordBatch, RecordBatchOptions,
+    new_null_array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMillisecondType,
+    DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, TimeUnit,
 };
-use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::{Column, ScalarValue};
+use datafusion::common::pruning::PrunableStatistics;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ScalarValue, Statistics};
 
 pub(crate) use super::files::Form;
 use super::files::{FileColumn, Layout};
@@ -67,7 +67,7 @@ impl View {
                 fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
             }
         }
-        let shown = Layout::of(table).columns.iter().map(|it| it.shown.0);
+        let shown = Layout::of(table).columns.iter().map(|it| it.shown().0);
         for name in ["run", "weight", "time"].into_iter().chain(shown) {
             let is_hidden = matches!(name, "received" | "tags_exact");
             let is_shown = is_hidden || fields.iter().any(|field| field.name() == name);
@@ -94,6 +94,28 @@ impl View {
         }
     }
 
+    /// Statistics of some rows: the bounds of columns, from those of columns of files.
+    pub(super) fn statistics<'c>(
+        &self,
+        columns: impl Iterator<Item = &'c usize>,
+        bounds: impl Fn(&str) -> Bounds,
+    ) -> PrunableStatistics {
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        for &at in columns {
+            let Shown { column, form } = self.columns[at];
+            let data_type = self.schema.field(at).data_type();
+            let shown = |bound: ArrayRef| {
+                let shown = form.convert(&bound, data_type).ok()?;
+                ScalarValue::try_from_array(&shown, 0).ok()
+            };
+            let [min, max] = bounds(column.name)
+                .map(|bound| bound.and_then(shown).map_or(Precision::Absent, Precision::Exact));
+            let of_column = &mut statistics.column_statistics[at];
+            (of_column.min_value, of_column.max_value) = (min, max);
+        }
+        PrunableStatistics::new(vec![Arc::new(statistics)], Arc::clone(&self.schema))
+    }
+
     /// Some columns, as these fields.
     pub(super) fn batch(
         &self,
@@ -109,6 +131,9 @@ impl View {
     }
 }
 
+/// The smallest and the largest value of a column in some rows, in arrays of one, if known.
+pub(super) type Bounds = [Option<ArrayRef>; 2];
+
 /// The column of files for a live table's column, and its conversion.
 pub(crate) fn of_live(table: &'static str, name: &str) -> Option<(&'static str, Form)> {
     find(table, name).map(|shown| (shown.column.name, shown.form))
@@ -121,8 +146,8 @@ fn find(table: &'static str, name: &str) -> Option<Shown> {
         _ => (None, name),
     };
     let mut columns = Layout::of(table).columns.iter();
-    let column = columns.find(|it| it.shown.0 == wanted)?;
-    let form = form.unwrap_or(column.shown.1);
+    let column = columns.find(|it| it.shown().0 == wanted)?;
+    let form = form.unwrap_or(column.shown().1);
     Some(Shown { column, form })
 }
 
@@ -142,76 +167,22 @@ impl Shown {
 
 impl Form {
     fn convert(self, stored: &ArrayRef, data_type: &DataType) -> io::Result<ArrayRef> {
-        let numbers = stored.as_primitive_opt::<Int64Type>();
-        let moments = stored.as_primitive_opt::<TimestampMillisecondType>();
-        let floats = |of: fn(f64) -> f64| {
-            let floats: Option<Float32Array> =
-                numbers.map(|numbers| numbers.unary(|number| of(number as f64) as f32));
-            floats.map(|floats| Arc::new(floats) as ArrayRef)
+        let floats = |of: fn(f64) -> f64| -> Option<ArrayRef> {
+            let numbers = stored.as_primitive_opt::<Int64Type>()?;
+            let floats: Float32Array = numbers.unary(|number| of(number as f64) as f32);
+            Some(Arc::new(floats))
         };
+        let seconds = DataType::Timestamp(TimeUnit::Second, None);
         let made = match self {
             Self::Same => None,
             Self::Seconds => floats(|us| us / 1e6),
             Self::Kib => floats(|bytes| bytes / 1024.0),
-            Self::Second | Self::Time => moments.map(|moments| {
-                let seconds: Int64Array = moments.unary(|ms| ms.div_euclid(1_000));
-                Arc::new(seconds) as ArrayRef
-            }),
+            Self::Second | Self::Time => cast(stored, &seconds).ok(),
         };
         let made = made.as_ref().unwrap_or(stored);
         if made.data_type() == data_type {
             return Ok(Arc::clone(made));
         }
         cast(made, data_type).map_err(io::Error::other)
-    }
-}
-
-/// Which of the two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Smallest,
-    Largest,
-}
-
-/// Known bounds of some rows: the smallest or largest value of columns of files, in an array of
-/// one.
-pub(super) struct Bounds<'a> {
-    pub(super) view: &'a View,
-    pub(super) of_column: &'a dyn Fn(&str, End) -> Option<ArrayRef>,
-}
-
-impl Bounds<'_> {
-    fn find(&self, column: &Column, end: End) -> Option<ArrayRef> {
-        let at = self.view.schema.index_of(&column.name).ok()?;
-        let Shown { column: of, form } = self.view.columns[at];
-        let found = (self.of_column)(of.name, end)?;
-        let data_type = self.view.schema.field(at).data_type();
-        form.convert(&found, data_type).ok()
-    }
-}
-
-impl PruningStatistics for Bounds<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.find(column, End::Smallest)
-    }
-
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.find(column, End::Largest)
-    }
-
-    fn num_containers(&self) -> usize {
-        1
-    }
-
-    fn null_counts(&self, _: &Column) -> Option<ArrayRef> {
-        None
-    }
-
-    fn row_counts(&self) -> Option<ArrayRef> {
-        None
-    }
-
-    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
-        None
     }
 }

@@ -1,17 +1,23 @@
 //! A shipment: rows that are sent together, and the way they are read.
 
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::history::columns::Want;
 use crate::history::disk::{StoreError, unreadable};
 use crate::history::merged::{Merged, Source};
 use crate::history::part::{Part, datasets};
-use crate::history::requests::for_shipping::TakeRequest;
+use crate::history::pending::PendingFile;
+use crate::history::requests::packed::{REQUEST, TIMER, Tags, Timers, unpack};
 use crate::history::{Dataset, Row};
+use crate::pool::resolved::Request;
 use crate::shutdown::Shutdown;
 
 /// How far the pieces are shipped: see [`shipping`](super).
@@ -93,26 +99,29 @@ pub struct Unread {
 pub struct Shipment {
     /// The rows it has.
     pub units: ShipmentRows,
-    parts: Vec<(Arc<Part>, Range<u64>)>,
+    parts: Vec<Arc<Part>>,
 }
+
+/// Takes a request, the number of requests it stands for, and its timers, if any; returns whether
+/// it wants more.
+pub(crate) type TakeRequest<'t> =
+    dyn FnMut(&Request<'_, Tags<'_>>, f64, Option<&Timers<'_>>) -> bool + 't;
 
 impl Shipment {
     pub(super) fn of<'p>(units: ShipmentRows, parts: impl Iterator<Item = &'p Arc<Part>>) -> Self {
-        let parts = parts.filter(|part| units.has(part));
-        let parts = parts.map(|part| (Arc::clone(part), units.times(part)));
-        Self { units, parts: parts.collect() }
+        Self { units, parts: parts.filter(|part| units.has(part)).cloned().collect() }
     }
 
     /// Returns the number of rows of its files, of which it may have only some.
     #[must_use]
     pub fn rows_max(&self) -> u64 {
-        self.parts.iter().map(|(part, _)| part.rows()).sum()
+        self.parts.iter().map(|part| part.rows()).sum()
     }
 
     /// Returns the datasets of its rows.
     #[must_use]
     pub fn datasets(&self) -> Vec<Arc<Dataset>> {
-        datasets(self.parts.iter().map(|(part, _)| part))
+        datasets(self.parts.iter())
     }
 
     /// Calls `each` for its rows of a dataset, one per key and minute, until it returns false. A
@@ -129,16 +138,16 @@ impl Shipment {
     ) -> Result<Vec<Unread>, StoreError> {
         if let ShipmentRows::File(_) = self.units {
             let mut goes_on = true;
-            for (part, times) in &self.parts {
-                let read = part.read(dataset, times.clone(), Want::ALL, &mut |row| {
+            for part in &self.parts {
+                let read = part.read(dataset, self.units.times(part), Want::ALL, &mut |row| {
                     goes_on = goes_on && each(row);
                 });
                 read.map_err(unreadable(&part.path))?;
             }
             return Ok(Vec::new());
         }
-        let pieces = self.parts.iter().filter(|(part, _)| part.has(dataset));
-        let sources = pieces.clone().map(|(part, times)| Source::of(part, times.clone()));
+        let pieces = self.parts.iter().filter(|part| part.has(dataset));
+        let sources = pieces.clone().map(|part| Source::of(part, self.units.times(part)));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let mut rows = Merged::new(&sources, dataset)?;
         while let Some(row) = rows.next()? {
@@ -147,22 +156,20 @@ impl Shipment {
                 break;
             }
         }
-        let damaged = pieces.zip(rows.damages()).filter_map(|((part, times), damage)| {
+        let damaged = pieces.zip(rows.damages()).filter_map(|(part, damage)| {
             let (reason, read) = damage?;
             // Its minutes may be shipped one after the other: it is counted with the last of them.
-            let is_last = times.end >= part.span.end;
+            let is_last = self.units.times(part).end >= part.span.end;
             let mut sections = part.sections.iter();
             let rows = sections.find(|it| *it.dataset == *dataset)?.rows;
-            Some(Unread {
-                path: part.path.clone(),
-                reason,
-                rows: rows.saturating_sub(read) * u64::from(is_last),
-            })
+            let rows = rows.saturating_sub(read) * u64::from(is_last);
+            Some(Unread { path: part.path.clone(), reason, rows })
         });
         Ok(damaged.collect())
     }
 
-    /// Calls `each` for its raw requests until it returns false.
+    /// Calls `each` for its raw requests until it returns false. The timers of a piece are in memory,
+    /// packed: it has no more than fit into the share of `history.memory` for requests.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -171,14 +178,42 @@ impl Shipment {
         stop: &Shutdown,
         each: &mut TakeRequest<'_>,
     ) -> Result<(), StoreError> {
-        let mut raw = self.parts.iter().filter(|(part, _)| part.is_raw());
-        raw.try_for_each(|(part, _)| part.requests(stop, each))
+        for piece in self.parts.iter().filter(|part| part.is_raw()) {
+            let goes_on = each_request(piece, stop, each).map_err(unreadable(&piece.path))?;
+            StoreError::unless_stopped(stop)?;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Leaves out a file that cannot be read; returns the number of its rows.
     pub fn leave_out(&mut self, path: &Path) -> u64 {
         let before = self.rows_max();
-        self.parts.retain(|(part, _)| part.path != path);
+        self.parts.retain(|part| part.path != path);
         before - self.rows_max()
     }
+}
+
+/// Calls `each` for the requests of a piece, with their timers, until it returns false or a stop is
+/// requested; returns whether it wants more.
+fn each_request(piece: &Part, stop: &Shutdown, each: &mut TakeRequest<'_>) -> io::Result<bool> {
+    let file = PendingFile::open(File::open(&piece.path)?)?;
+    let mut timers: HashMap<_, Box<[u8]>, RandomState> = HashMap::default();
+    let mut rows = file.packed_rows(TIMER);
+    while let Some(row) = rows.next()?.filter(|_| !stop.requested()) {
+        let (_, run, request): (f64, u64, u64) = unpack(row)?;
+        timers.insert((run, request), row.into());
+    }
+    let mut rows = file.packed_rows(REQUEST);
+    while let Some(row) = rows.next()?.filter(|_| !stop.requested()) {
+        let (request, weight): (Request<'_, Tags<'_>>, f64) = unpack(row)?;
+        let timers = timers.get(&(request.run, request.id));
+        let timers = timers.map(|row| unpack(row)).transpose()?;
+        if !each(&request, weight, timers.as_ref()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

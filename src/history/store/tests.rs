@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::parquet::Want;
 use super::super::tree::files_of;
-use super::super::{Dataset, Gain, Retention, Section, UnflushedRows};
+use super::super::{Dataset, Gain, Resolution, Retention, Section, UnflushedRows};
 use super::*;
 use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Histogram};
@@ -166,7 +166,7 @@ fn check(store: &Store, model: &Rows, from: Resolution) {
     for resolution in Resolution::ALL.into_iter().filter(|it| *it >= from) {
         let mut rows = Rows::new();
         for part in parts.iter() {
-            if part.resolution == resolution || part.resolution < resolution && !part.rolled {
+            if part.resolution == resolution || part.resolution < resolution && !part.is_rolled() {
                 rows_of(part, &mut rows);
             }
         }

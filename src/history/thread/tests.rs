@@ -77,7 +77,7 @@ fn found(history: &History) -> u64 {
     };
     let view = history.view(&mut of_batch);
     view.flushing.iter().for_each(|batch| of_batch(batch));
-    for part in view.parts.iter().filter(|part| !part.rolled) {
+    for part in view.parts.iter().filter(|part| !part.is_rolled()) {
         let mut add = |row: &super::super::Row| found += row.gain.sum.totals.requests;
         part.read(&dataset, 0..u64::MAX, Want::SUMS, &mut add).unwrap();
     }

@@ -20,6 +20,7 @@ use crate::history::columns::BatchBuilder;
 use crate::history::histogram::lead;
 use crate::history::row::StoredRow;
 use crate::history::{Gain, Row};
+use crate::report::OTHER_ID;
 use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::histogram::Histogram;
 use crate::report::reading::Extremes;
@@ -55,8 +56,6 @@ pub(super) struct Rows {
     next: usize,
     /// Rows that were prefetched.
     ahead: Range<usize>,
-    /// The overflow row.
-    pub(super) other: Option<Box<KeptRow>>,
     /// Bytes allocated by rows.
     heap_bytes: usize,
 }
@@ -116,12 +115,6 @@ impl Rows {
         self.rows.iter_mut().for_each(|row| row.is_logged = false);
     }
 
-    /// Adds to the overflow row, which has this key.
-    pub(super) fn add_other(&mut self, key: &[u8], gained: Gained<'_>, scratch: &mut Scratch) {
-        let new = || Box::new(KeptRow::new(key));
-        self.other.get_or_insert_with(new).add(gained, scratch);
-    }
-
     /// The index of a row, created if missing.
     fn place(&mut self, id: u64, key: &RowKey<'_>) -> usize {
         let mut near = self.ids[self.next..].iter().take(NEAR);
@@ -149,25 +142,23 @@ impl Rows {
         place
     }
 
-    /// The rows with a key of their own.
-    pub(super) fn keyed(&self) -> &[KeptRow] {
-        &self.rows
+    /// The rows, and of each whether it is the overflow row.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (bool, &KeptRow)> {
+        self.ids.iter().map(|id| *id == OTHER_ID).zip(&self.rows)
     }
 
     /// The number of rows.
     pub(super) fn len(&self) -> usize {
-        self.rows.len() + usize::from(self.other.is_some())
+        self.rows.len()
     }
 
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        let other = self.other.as_ref();
         size_of::<Self>()
             + self.rows.capacity() * size_of::<KeptRow>()
             + self.ids.capacity() * size_of::<u64>()
             + self.index.allocation_size()
             + self.heap_bytes
-            + other.map_or(0, |other| size_of::<KeptRow>() + other.heap_bytes())
     }
 
     /// Merges the rows up to one weight into the overflow row, and drops the histograms of those up
@@ -181,15 +172,15 @@ impl Rows {
         let (mut scratch, mut times) = (Scratch::default(), Scratch::default());
         let (mut folded, mut dropped) = (0, 0);
         let all = std::mem::take(self);
-        self.other = all.other;
         for (id, mut row) in all.ids.into_iter().zip(all.rows) {
             let weight = Some(row.weight(tie));
-            if weight <= folded_to {
+            let is_other = id == OTHER_ID;
+            if is_other || weight <= folded_to {
                 row.merge(&[], &mut times);
                 let times = row.has_histogram.then_some(&*times.run);
                 let gained = (&row.totals(), &row.extremes, times);
-                self.add_other(other_key, gained, &mut scratch);
-                folded += 1;
+                self.add((OTHER_ID, &RowKey::Bytes(other_key)), gained, &mut scratch);
+                folded += u64::from(!is_other);
                 continue;
             }
             if weight <= dropped_to && row.drop_histogram() {
@@ -366,5 +357,18 @@ impl<'a> Stored<'a> {
             extremes: row.extremes,
             histogram: row.has_histogram.then(|| row.encode(lead, scratch)),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Rows {
+        /// The same as [`bytes`](Self::bytes), with those of each row counted again.
+        pub(in crate::history) fn counted_bytes(&self) -> usize {
+            let of_rows: usize = self.rows.iter().map(KeptRow::heap_bytes).sum();
+            self.bytes() - self.heap_bytes + of_rows
+        }
     }
 }

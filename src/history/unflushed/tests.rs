@@ -46,6 +46,12 @@ fn sums(batch: &UnflushedRows, dataset: &Dataset) -> BTreeMap<(u64, bool), (u64,
     sums
 }
 
+/// The bytes of all rows, counted one by one.
+fn counted_bytes(batch: &UnflushedRows) -> usize {
+    let moments = batch.parts.iter().flat_map(|part| part.moments.values());
+    moments.map(|rows| MOMENT_BYTES + rows.counted_bytes()).sum()
+}
+
 #[test]
 fn what_is_added_to_a_row_adds_up() {
     let mut batch = UnflushedRows::default();
@@ -71,8 +77,7 @@ fn what_is_added_to_a_row_adds_up() {
     assert_eq!(within, 6_600);
     batch.rows(&scripts, 700..700, |_| panic!("an empty span"));
     batch.rows(&dataset("none"), 0..u64::MAX, |_| panic!("no such dataset"));
-    let bytes = batch.parts.iter().map(Part::bytes).sum::<usize>();
-    assert_eq!(batch.bytes(), bytes);
+    assert_eq!(batch.bytes(), counted_bytes(&batch));
 }
 
 #[test]
@@ -118,8 +123,7 @@ fn what_is_light_gives_way() {
     assert_eq!(of_scripts.1.keys_folded, shrunk.folded);
     assert!(of_scripts.1.histograms_dropped >= full_at_first);
     assert_eq!(known(&batch)[&key(1)].1.secs, 1);
-    let bytes = batch.parts.iter().map(Part::bytes).sum::<usize>();
-    assert_eq!(batch.bytes(), bytes);
+    assert_eq!(batch.bytes(), counted_bytes(&batch));
 }
 
 #[test]
@@ -181,7 +185,7 @@ fn rows_are_what_a_recount_says() {
             let expected: &mut Gain = expected.entry(row).or_default();
             expected.add(&gain);
         }
-        assert_eq!(batch.bytes(), batch.parts.iter().map(Part::bytes).sum::<usize>());
+        assert_eq!(batch.bytes(), counted_bytes(&batch));
     }
     let pairs = |gain: &Gain| gain.sum.histogram().unwrap().iter().collect::<Vec<_>>();
     let mut rows = 0;

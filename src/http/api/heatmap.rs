@@ -37,12 +37,11 @@ pub(in crate::http) fn read(
     let step = step_of(span.end - span.start);
     let recent = || series.spreads(report, key, (span.start, span.end, step));
     let reaches_back = series.coverage().is_some_and(|it| it.from <= span.start);
-    if reaches_back
-        && !whose.is_fleet()
-        && let Ok(found) = recent()
-    {
-        return Ok(HeatMap::of(found));
-    }
+    let why_not = match (reaches_back && !whose.is_fleet()).then(recent) {
+        Some(Ok(found)) => return Ok(HeatMap::of(found)),
+        Some(Err(why)) => Some(why),
+        None => None,
+    };
     let question = LineQuestion {
         key: key.map(<[String]>::to_vec),
         // A percentile makes the query return histograms.
@@ -51,12 +50,16 @@ pub(in crate::http) fn read(
         step,
         whose: whose.clone(),
     };
-    let found = match source.past_spreads(report, &question) {
+    match (source.past_spreads(report, &question), why_not) {
+        (Ok(found), None) => Ok(HeatMap::of(found)),
+        (Ok(found), Some(why)) => Some(HeatMap::of(found)).filter(|map| map.total > 0).ok_or(why),
+        (Err(_), Some(why)) => Err(why),
         // If history cannot answer, show what the last hour in memory has.
-        Err(why) if !whose.is_fleet() => recent().map_err(|_| why.to_string()),
-        found => found.map_err(|why| why.to_string()),
-    };
-    Ok(HeatMap::of(found?))
+        (Err(why), None) if !whose.is_fleet() => {
+            recent().map(HeatMap::of).map_err(|_| why.to_string())
+        }
+        (Err(why), None) => Err(why.to_string()),
+    }
 }
 
 /// `GET /api/v1/reports/{name}/heatmap`

@@ -5,6 +5,7 @@
 //! against those it has. What is read are the rows that they select; here these are written.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
@@ -13,6 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value as Json, json};
 
 use super::requests::LIMIT_DEFAULT;
+use crate::clock::rfc3339;
 use crate::config::suggest;
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Answer, Format, ok};
@@ -149,17 +151,25 @@ pub(in crate::http) async fn read(
 /// the span for which it has rows of history, or lacks them, if its window reaches that.
 fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
     let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
-    let is_kept = || source.past_keys(name).is_ok();
-    let lost = source.refilled();
-    let lost = lost.filter(|lost| begin < lost.end && is_kept());
-    let lost = lost.map(|lost| {
-        let span = json!({"from": lost.start, "to": lost.end, "resolution_seconds": 60});
-        ("refilled".to_owned(), span)
-    });
+    let mut members = Map::new();
     let mut remarks = answer.remarks.clone();
+    match source.refilled_in(name).filter(|(lost, _)| begin < lost.end) {
+        Some((Range { start, end }, true)) => {
+            let span = json!({"from": start, "to": end, "resolution_seconds": 60});
+            members.insert("refilled".to_owned(), span);
+        }
+        Some((Range { start, end }, false)) => remarks.push(format!(
+            "what was counted from {} to {}, before pinbad was killed, is lost to this report: history has no rows of it",
+            rfc3339(start),
+            rfc3339(end)
+        )),
+        None => {}
+    }
     remarks.extend(source.why_lacking().filter(|_| answer.window_seconds > 0.0));
-    let partial = (!remarks.is_empty()).then(|| ("partial".to_owned(), remarks.into()));
-    lost.into_iter().chain(partial).collect()
+    if !remarks.is_empty() {
+        members.insert("partial".to_owned(), remarks.into());
+    }
+    members
 }
 
 /// The additional members of an answer about the past.

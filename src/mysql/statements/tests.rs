@@ -29,6 +29,7 @@ fn every_type_that_clients_send() {
         (ColumnType::MYSQL_TYPE_LONGLONG, UNSIGNED),
         (ColumnType::MYSQL_TYPE_TIME, 0),
         (ColumnType::MYSQL_TYPE_SHORT, 0),
+        (ColumnType::MYSQL_TYPE_NEWDECIMAL, 0),
     ] {
         body.extend_from_slice(&[kind as u8, sign]);
     }
@@ -40,8 +41,9 @@ fn every_type_that_clients_send() {
     body.extend_from_slice(&u64::MAX.to_le_bytes());
     body.extend_from_slice(&[8, 1, 1, 0, 0, 0, 1, 0, 2]);
     body.extend_from_slice(&(-3_i16).to_le_bytes());
+    body.extend_from_slice(b"\x04-0.1");
     assert_eq!(
-        values(9, &body).unwrap(),
+        values(10, &body).unwrap(),
         [
             Literal::Int(-5),
             Literal::Int(200),
@@ -52,11 +54,12 @@ fn every_type_that_clients_send() {
             Literal::UInt(u64::MAX),
             Literal::Text("-25:00:02".into()),
             Literal::Int(-3),
+            Literal::Decimal("-0.1".into()),
         ]
     );
     // Truncated anywhere, it is an error and nothing worse.
     for end in 0..body.len() {
-        assert_eq!(values(9, &body[..end]).unwrap_err().code, 1835, "{end}");
+        assert_eq!(values(10, &body[..end]).unwrap_err().code, 1835, "{end}");
     }
 }
 

@@ -96,6 +96,10 @@ pub(crate) mod refill {
             match *self {}
         }
 
+        pub fn has(&self, _: &crate::report::definition::Definition) -> bool {
+            match *self {}
+        }
+
         pub fn why_lacking(&self) -> Option<String> {
             match *self {}
         }

@@ -193,7 +193,7 @@ impl Kept<'_> {
             histogram_bits: wants_histograms.then(|| plan.resolution.bucket_bits()),
         };
         let (sums, lacking) = chart_lines::read(view, dataset, &plan, asked);
-        remarks.extend(lacking);
+        add_new(&mut remarks, &lacking);
         let key = dataset.coverage_key();
         let asked = Asked { key: Some(&key), from, step, sums: true, histogram_bits: None };
         let mut ran_plan = ReadPlan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
@@ -255,7 +255,7 @@ impl Catalog {
         // Those of the span before first.
         let mut tables = added.into_iter().rev().map(|it| {
             let mut remarks = it.remarks;
-            remarks.extend(it.sums.lacking.iter().cloned());
+            add_new(&mut remarks, &it.sums.lacking);
             remarks.retain(|remark| !partial.contains(remark));
             partial.extend(remarks);
             let table = PastTable::new(&definition, it.sums, bits, it.covered_secs, as_of_ms);
@@ -414,12 +414,24 @@ impl Catalog {
     }
 }
 
+/// Adds the remarks that are not there yet: of a file that cannot be read, neither the rows nor how
+/// long they were counted is known.
+fn add_new(remarks: &mut Vec<String>, more: &[String]) {
+    for remark in more {
+        if !remarks.contains(remark) {
+            remarks.push(remark.clone());
+        }
+    }
+}
+
 /// How long requests were counted in a span.
 pub(super) struct Covered {
     /// Under the requested definition.
     pub(super) own: Coverage,
     /// Other definitions of the same name that counted in it, and for how long.
     others: Vec<(String, u64)>,
+    /// Remarks on what could not be read of it.
+    lacking: Vec<String>,
 }
 
 impl Covered {
@@ -431,7 +443,8 @@ impl Covered {
     ) -> Self {
         let plan = ReadPlan::new(&view.parts, coverage, span.clone());
         let sums = Sums::read(view.clone(), coverage, &plan);
-        let mut covered = Self { own: Coverage::default(), others: Vec::new() };
+        let mut covered =
+            Self { own: Coverage::default(), others: Vec::new(), lacking: sums.lacking.clone() };
         for row in sums.rows() {
             let mut texts = key_texts(&row.key);
             let (report, hash) = (texts.next(), texts.next());
@@ -452,7 +465,7 @@ impl Covered {
 
     /// Remarks on missing data in an answer.
     fn remarks(&self, plan: &ReadPlan, kept_from: Option<u64>) -> Vec<String> {
-        let mut remarks = Vec::new();
+        let mut remarks = self.lacking.clone();
         match kept_from {
             None => remarks.push("nothing is kept yet".to_owned()),
             Some(kept) if kept > plan.span.start => {

@@ -33,7 +33,7 @@ impl Catalog {
     pub fn out_of_order(&self) -> Vec<String> {
         let history = self.status.history.as_ref();
         let lacking = history.and_then(History::why_lacking);
-        let failing = self.status.shipping.as_ref().and_then(ShipStatus::why_failing);
+        let failing = self.status.shipping.as_deref().and_then(ShipStatus::why_failing);
         self.cannot_keep()
             .into_iter()
             .chain(lacking)

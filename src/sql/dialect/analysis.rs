@@ -15,10 +15,11 @@ use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
 use datafusion::logical_expr::expr::{AggregateFunction, InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::{grouping_set_to_exprlist, merge_schema};
+use datafusion::logical_expr::utils::{disjunction, grouping_set_to_exprlist, merge_schema};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, FetchType, GroupingSet,
-    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, Union, cast, when,
+    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, Union, cast, lit,
+    not, when,
 };
 
 use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
@@ -134,31 +135,38 @@ impl MysqlOperators {
         }
     }
 
+    /// Compares with each value as `=` does: values that the left side is converted for in the
+    /// same way stay one list.
     fn in_list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
-        let given = *list.expr;
-        let mut of = given.clone();
-        let mut made = Vec::with_capacity(list.list.len());
+        let (mut lists, mut nulls): (Vec<(Expr, Vec<Expr>)>, _) = (Vec::new(), Vec::new());
         let guard = cancellation::current();
         for value in list.list {
             if let Some(guard) = &guard {
                 guard.check()?;
             }
-            let (left, value) = self.compared(given.clone(), value, schema)?;
-            if left.get_type(schema)? != of.get_type(schema)? || left != given {
-                of = left;
+            let (left, value) = self.compared((*list.expr).clone(), value, schema)?;
+            if class(&value.get_type(schema)?) == Class::Null {
+                nulls.push(value);
+                continue;
             }
-            made.push(value);
+            match lists.iter_mut().find(|(of, _)| *of == left) {
+                Some((_, values)) => values.push(value),
+                None => lists.push((left, vec![value])),
+            }
         }
-        // Values of several types: numbers decide, as in MySQL.
-        if class(&of.get_type(schema)?) == Class::Real {
-            let reals = made.into_iter().map(|value| {
-                let class = class(&value.get_type(schema)?);
-                double(number(value, class), schema)
-            });
-            made = reals.collect::<Result<_>>()?;
+        match lists.first_mut() {
+            Some((_, values)) => values.append(&mut nulls),
+            None => lists.push((*list.expr, nulls)),
         }
-        let list = InList::new(Box::new(of), made, list.negated);
-        Ok(Transformed::yes(Expr::InList(list)))
+        let is_alone = lists.len() == 1;
+        let lists = lists.into_iter().map(|(of, values)| {
+            Expr::InList(InList::new(Box::new(of), values, list.negated && is_alone))
+        });
+        let found = disjunction(lists).unwrap_or_else(|| lit(false));
+        Ok(Transformed::yes(match list.negated && !is_alone {
+            true => not(found),
+            false => found,
+        }))
     }
 
     /// `x IN (SELECT ...)`: texts regardless of case, a text beside a number as one.
@@ -233,6 +241,10 @@ fn branch(expr: Expr, wanted: &DataType, schema: &DFSchema) -> Result<Expr> {
     let given = expr.get_type(schema)?;
     Ok(match expr {
         same if given == *wanted => same,
+        // Arrow has no conversion from booleans to decimals.
+        truth if class(&given) == Class::Truth && wanted.is_decimal() => {
+            cast(number(truth, Class::Truth), wanted.clone())
+        }
         Expr::Literal(value, _) if class(wanted) != Class::Text => {
             Expr::Literal(value.cast_to(wanted)?, None)
         }

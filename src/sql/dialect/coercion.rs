@@ -180,6 +180,11 @@ impl MysqlOperators {
                     };
                     return Ok(functions::call(name, vec![left, right]));
                 }
+                if op == Operator::Multiply && class(&left.get_type(schema)?) == Class::Real {
+                    // Groups, joins and IN take -0 for another number than 0.
+                    let product = binary_expr(left, op, right);
+                    return Ok(binary_expr(product, Operator::Plus, lit(0.0)));
+                }
                 (left, right)
             }
             Operator::And | Operator::Or => {

@@ -1,10 +1,10 @@
 //! sqlparser's MySQL dialect, corrected where it deviates from MySQL.
 //!
 //! `DIV` and `BINARY` take one operand instead of everything that follows, `MOD` is an operator,
-//! shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND; quotes follow the session's
+//! `-x`, `~x`, shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND; quotes follow the session's
 //! `sql_mode`.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -80,19 +80,25 @@ impl Dialect for Grammar {
         MYSQL.is_table_factor_alias(explicit, kw, parser)
     }
 
-    /// `BINARY x` takes one operand.
+    /// `-x`, `~x` and `BINARY x` bind more tightly than any operator between two operands.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
-        if !is_word(&parser.peek_token_ref().token, "BINARY") {
-            return None;
-        }
+        let op = match &parser.peek_token_ref().token {
+            Token::Minus => Some(UnaryOperator::Minus),
+            Token::Tilde => Some(UnaryOperator::BitwiseNot),
+            token if is_word(token, "BINARY") => None,
+            _ => return None,
+        };
         parser.advance_token();
-        let inner = parser.parse_subexpr(self.prec_value(Precedence::DoubleColon));
-        Some(inner.map(|inner| Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(inner),
-            data_type: DataType::Binary(None),
-            array: false,
-            format: None,
+        let operand = parser.parse_subexpr(self.prec_value(Precedence::DoubleColon)).map(Box::new);
+        Some(operand.map(|expr| match op {
+            Some(op) => Expr::UnaryOp { op, expr },
+            None => Expr::Cast {
+                kind: CastKind::Cast,
+                expr,
+                data_type: DataType::Binary(None),
+                array: false,
+                format: None,
+            },
         }))
     }
 

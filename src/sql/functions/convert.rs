@@ -24,9 +24,8 @@ pub(super) fn functions() -> Vec<FunctionDef> {
                 i64::MAX => Prefix::of(text).whole.parse().unwrap_or(u64::MAX),
                 whole => whole.cast_unsigned(),
             },
-            Value::UInt(value) => *value,
             Value::Double(_) | Value::Float(_) | Value::Decimal(..) if a[0].real() < 0.0 => 0,
-            other => other.int().cast_unsigned(),
+            other => other.unsigned(),
         }),
         typed("__decimal", (3, 3), decimal_type, |a| match &a[0] {
             Value::Text(text) => Some(exact(text)),

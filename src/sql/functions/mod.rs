@@ -11,6 +11,7 @@ mod convert;
 mod memory;
 mod number;
 mod percentile;
+mod result_type;
 mod text;
 mod time;
 pub(crate) mod value;
@@ -31,8 +32,9 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use self::memory::Room;
-pub(crate) use self::number::{branch_type, literal_number};
+pub(crate) use self::number::literal_number;
 pub(crate) use self::percentile::aggregates;
+pub(crate) use self::result_type::branch_type;
 use self::value::{Builder, Cells, Value};
 
 pub(crate) use self::conditions::check_regex;

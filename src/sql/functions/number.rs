@@ -6,7 +6,6 @@
 mod arithmetic;
 mod bits;
 mod rounding;
-mod types;
 
 use std::cmp::Ordering;
 
@@ -17,10 +16,9 @@ use datafusion::common::ScalarValue;
 use self::arithmetic::{
     checked, divide, divide_reals, divide_whole, division_type, negate, remainder,
 };
-use self::bits::{conv, shift, word};
+use self::bits::{conv, shift};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
-pub(crate) use self::types::branch_type;
-use self::types::{
+use super::result_type::{
     arithmetic_type, common_type, integer_type, is_number, negative_type, number_type, sum_type,
     whole_type,
 };
@@ -87,11 +85,11 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         bits("__bitxor", |a, b| a ^ b),
         bits("__shl", |a, b| shift(a, b, u64::checked_shl)),
         bits("__shr", |a, b| shift(a, b, u64::checked_shr)),
-        strict("__bitnot", (1, 1), |a| !word(&a[0])),
-        strict("bit_count", (1, 1), |a| i64::from(word(&a[0]).count_ones())),
+        strict("__bitnot", (1, 1), |a| !a[0].unsigned()),
+        strict("bit_count", (1, 1), |a| i64::from(a[0].unsigned().count_ones())),
         strict("conv", (3, 3), conv),
-        strict("bin", (1, 1), |a| format!("{:b}", word(&a[0]))),
-        strict("oct", (1, 1), |a| format!("{:o}", word(&a[0]))),
+        strict("bin", (1, 1), |a| format!("{:b}", a[0].unsigned())),
+        strict("oct", (1, 1), |a| format!("{:o}", a[0].unsigned())),
         of_text("crc32", |text| i64::from(crc32fast::hash(text.as_bytes()))),
     ]
 }
@@ -111,7 +109,7 @@ fn integers(names: &'static str, columns: ColumnKernel) -> FunctionDef {
 }
 
 fn bits(names: &'static str, of: fn(u64, u64) -> u64) -> FunctionDef {
-    strict(names, (2, 2), move |a| of(word(&a[0]), word(&a[1])))
+    strict(names, (2, 2), move |a| of(a[0].unsigned(), a[1].unsigned()))
 }
 
 /// The greatest or least of texts, datetimes or numbers.

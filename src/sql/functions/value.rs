@@ -97,6 +97,19 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Converts to an unsigned integer, whose bits those of a negative one are.
+    pub(crate) fn unsigned(&self) -> u64 {
+        match self {
+            Value::UInt(value) => *value,
+            Value::Decimal(..) | Value::Double(_) | Value::Float(_)
+                if self.real() >= 9_223_372_036_854_775_808.0 =>
+            {
+                self.real() as u64
+            }
+            other => other.int().cast_unsigned(),
+        }
+    }
+
     /// A datetime formatted as digits only, as a number.
     fn digits(&self, form: &str) -> i64 {
         let text = self.date_time().map(|at| at.format(form).to_string());

@@ -303,7 +303,9 @@ impl Scan {
         for part in &parts {
             let counted = match asked {
                 Some(asked) if part.resolution == asked => vec![part.span.clone()],
-                Some(asked) if part.resolution < asked && !part.rolled => vec![part.span.clone()],
+                Some(asked) if part.resolution < asked && !part.is_rolled() => {
+                    vec![part.span.clone()]
+                }
                 Some(_) => Vec::new(),
                 None => without_finer(part, &parts),
             };

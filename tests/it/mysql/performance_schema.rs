@@ -375,8 +375,10 @@ fn page_metrics_and_doctor_show_where_the_time_goes() {
     let mysql = program.site.mysql.unwrap().to_string();
     let udp = program.site.udp[0].to_string();
     let addresses = ["--http", &http, "--mysql", &mysql, "--udp", &udp];
-    let beside = run(pinbad().arg("doctor").args(addresses));
-    assert_eq!(beside.out.matches("pinbad serves at").count(), 3, "{beside:?}");
+    let log = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let squid = format!("squid=[{{listen='tcp://{}'}}]", log.local_addr().unwrap());
+    let beside = run(pinbad().arg("doctor").args(addresses).args(["--set", &squid]));
+    assert_eq!(beside.out.matches("pinbad serves at").count(), 4, "{beside:?}");
     let nobody = run(pinbad().args(["doctor", "--running", "http://127.0.0.1:1"]));
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
 }

@@ -311,8 +311,8 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
     use crate::pool::resolved::{Request, Rusage};
     let mut random = StdRng::seed_from_u64(hour);
     let path = dir.join(format!("{hour}.parquet"));
-    let mut file = File::create(&path).unwrap();
-    let mut to = FileWriter::new(&mut file, Layout::of(REQUEST)).unwrap();
+    let file = File::create(&path).unwrap();
+    let mut to = FileWriter::new((path, file), REQUEST).unwrap();
     let begin = u64::from(BEGIN) / 86_400 * 86_400 + hour * 3_600;
     for row in 0..rows {
         // Most take some milliseconds, one in a million a minute.
@@ -340,17 +340,8 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
         };
         to.add(|rows| rows.push_request(&request, 1.0)).unwrap();
     }
-    let rows = to.finish().unwrap();
+    let ((path, _), section) = to.finish().unwrap();
     let bytes = std::fs::metadata(&path).unwrap().len();
-    Arc::new(Part {
-        path,
-        resolution: crate::history::Resolution::Minute,
-        span: begin..begin + 3_600,
-        sections: vec![crate::history::Section { dataset: Arc::new(Dataset::raw(REQUEST)), rows }],
-        bytes,
-        rolled: false,
-        written: begin,
-        crc: 0,
-        suspect: Arc::default(),
-    })
+    let (resolution, span) = (crate::history::Resolution::Minute, begin..begin + 3_600);
+    Arc::new(Part { bytes, written: begin, ..Part::new(path, resolution, span, vec![section]) })
 }

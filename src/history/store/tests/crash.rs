@@ -83,7 +83,7 @@ fn run(store: &mut Store, step: usize, counted: &mut Rows) -> Result<(), StoreEr
 /// Requests by day, as all parts have them together.
 fn counted_days(store: &Store) -> BTreeMap<Place, u128> {
     let mut rows = Rows::new();
-    for part in store.parts().read().iter().filter(|part| !part.rolled) {
+    for part in store.parts().read().iter().filter(|part| !part.is_rolled()) {
         rows_of(part, &mut rows);
     }
     days(&rows)
@@ -215,7 +215,7 @@ fn a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts() {
             faults.recover();
             faults.cut_power();
             let store = Store::open(dir.path(), keep()).unwrap();
-            assert_eq!(store.counts.missing, 0, "{killed_at}, {cut_at}");
+            assert_eq!(store.counters.files_missing.get(), 0, "{killed_at}, {cut_at}");
             check(&store, &gained.rows, Resolution::Hour);
             if !is_cut_short {
                 break;
@@ -385,7 +385,7 @@ fn a_damaged_piece_is_set_aside() {
         fs::write(path, bytes).unwrap();
         let mut store = open(dir.path());
         publish_all(&mut store, NOON + HOUR).unwrap();
-        assert_eq!(store.counts.damaged, 1, "{at}");
+        assert_eq!(store.counters.pieces_damaged.get(), 1, "{at}");
         check(&store, &whole.rows, Resolution::Minute);
         assert!(path.with_extension("damaged").exists());
     }
@@ -413,10 +413,10 @@ fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
     assert_eq!(failed.count(), 2);
     publish_all(&mut store, NOON + HOUR).unwrap();
     check(&store, &good.rows, Resolution::Minute);
-    assert_eq!(store.counts.damaged, 1);
+    assert_eq!(store.counters.pieces_damaged.get(), 1);
     let aside = piece.path.with_extension("damaged");
     assert_eq!(set_aside(dir.path()), [aside]);
-    let lost = store.lost.iter().map(|it| (it.time, it.what.rows_lost));
+    let lost = store.lost.iter().map(|(_, time, what)| (*time, what.rows_lost));
     assert!(lost.eq([(NOON, 2); 3]), "{:?}", store.lost);
     assert_eq!(faults.set_unreadable(None), 8);
 }
@@ -433,9 +433,9 @@ fn a_file_that_is_gone_is_left_out_and_strangers_stay() {
     drop(store);
     fs::remove_file(&part.path).unwrap();
     let store = Store::open(dir.path(), keep()).unwrap();
-    assert_eq!(store.counts.missing, 1);
+    assert_eq!(store.counters.files_missing.get(), 1);
     assert!(store.parts().read().iter().all(|it| it.path != part.path));
-    let missing = store.missing();
+    let missing: Vec<_> = store.manifest.missing.values().cloned().collect();
     let lost = missing.iter().map(|it| (it.span.start, it.rows()));
     let expected = [(part.span.start, part.rows())];
     assert!(lost.eq(expected), "{missing:?}");
@@ -449,19 +449,19 @@ fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
     let (rollup, away) = (dir.path().join(ROLLUP), dir.path().join("away"));
     fs::rename(&rollup, &away).unwrap();
     let mut store = Store::open(dir.path(), keep()).unwrap();
-    let missing = store.counts.missing;
+    let missing = store.counters.files_missing.get();
     assert!(missing > 0);
     run(&mut store, 5, &mut counted).unwrap();
     drop(store);
     let store = Store::open(dir.path(), keep()).unwrap();
-    assert_eq!((store.counts.missing, store.lost.len()), (0, 0));
-    assert_eq!(store.missing().len() as u64, missing);
+    assert_eq!((store.counters.files_missing.get(), store.lost.len()), (0, 0));
+    assert_eq!(store.manifest.missing.len() as u64, missing);
     assert_eq!(verify(dir.path()).unwrap().missing.len() as u64, missing);
     drop(store);
     fs::rename(&away, &rollup).unwrap();
     let store = Store::open(dir.path(), keep()).unwrap();
-    let counts = &store.counts;
-    assert_eq!((counts.returned, counts.orphaned), (missing, 0));
+    let counts = &store.counters;
+    assert_eq!((counts.files_returned.get(), counts.files_orphaned.get()), (missing, 0));
     check(&store, &counted, Resolution::Minute);
     let verified = verify(dir.path()).unwrap();
     assert_eq!((verified.problems.len(), verified.missing.len()), (0, 0));
@@ -483,7 +483,7 @@ fn what_the_manifest_does_not_know_is_moved_away_and_never_deleted() {
     let store = Store::open(dir.path(), keep()).unwrap();
     check(&store, &before, Resolution::Minute);
     let orphans = orphans_in(dir.path()).unwrap();
-    assert_eq!(store.counts.orphaned, orphans.len() as u64);
+    assert_eq!(store.counters.files_orphaned.get(), orphans.len() as u64);
     assert!(orphans.contains(&dir.path().join(ORPHANS).join(copied)));
     assert!(orphans.len() > 1, "{orphans:?}");
     for (file, bytes) in files.iter().filter(|it| it.0 != path) {
@@ -492,7 +492,7 @@ fn what_the_manifest_does_not_know_is_moved_away_and_never_deleted() {
         assert_eq!(found.unwrap(), *bytes, "{name:?}");
     }
     drop(store);
-    assert_eq!(open(dir.path()).counts.orphaned, 0);
+    assert_eq!(open(dir.path()).counters.files_orphaned.get(), 0);
     assert_eq!(orphans_in(dir.path()).unwrap(), orphans);
 }
 

@@ -44,7 +44,7 @@ fn what_is_too_old_goes() {
     let minutes = files.iter().filter(|it| it.0 == Resolution::Minute);
     assert_eq!(minutes.map(|it| it.1).min(), Some(NOON + 15 * HOUR));
     // Three datasets.
-    assert_eq!(store.counts.removed_by_age, 3 * 15);
+    assert_eq!(store.counters.files_expired.get(), 3 * 15);
     check(&store, &model, Resolution::Hour);
     let on_disk = files_of(dir.path()).unwrap().len();
     assert_eq!(on_disk, store.parts().read().len());
@@ -145,7 +145,7 @@ fn when_the_disk_is_full_old_files_go_and_then_history_pauses() {
     assert!(!after.is_empty() && after.len() < before.len());
     let removed = before.len() - after.len();
     assert_eq!(after, before[removed..]);
-    assert_eq!(store.counts.removed_by_free_space, removed as u64);
+    assert_eq!(store.counters.files_removed_by_free_space.get(), removed as u64);
     // Others fill the disk.
     faults.set_free(0);
     let gained = gained(&[now], 1);
@@ -205,7 +205,7 @@ fn on_a_disk_without_a_free_byte_old_files_go() {
     drop(store);
     let store = open(dir.path());
     assert_eq!(store.run(), 3);
-    assert_eq!((store.counts.missing, store.counts.orphaned), (0, 0));
+    assert_eq!((store.counters.files_missing.get(), store.counters.files_orphaned.get()), (0, 0));
     check(&store, &model, Resolution::Hour);
 }
 

@@ -240,7 +240,7 @@ impl World {
     fn check_begun(&mut self) {
         let mut at_home = self.on_disk();
         let Some(life) = &self.life else { return };
-        let counts = life.writer.store.as_ref().unwrap().counts;
+        let counts = life.writer.store.as_ref().unwrap().counters.counts();
         let mut add = |batch: &UnflushedRows| {
             batch.rows(&dataset(), 0..u64::MAX, |row| {
                 *at_home.entry((row.time, row.key.to_vec())).or_default() +=
@@ -276,7 +276,6 @@ impl World {
         if let Some(Life { writer, .. }) = &mut self.life {
             let store = writer.store.as_mut().unwrap();
             store.advance_age(&*self.clock);
-            writer.work.maintained = 0;
             writer.work.maintain(store, &Shutdown::new());
         }
     }
@@ -340,7 +339,7 @@ impl World {
         let mut sums = Sums::new();
         let Some(life) = &self.life else { return sums };
         let parts = Arc::clone(&life.writer.store.as_ref().unwrap().parts().read());
-        for part in parts.iter().filter(|part| !part.rolled && !part.is_raw()) {
+        for part in parts.iter().filter(|part| !part.is_rolled() && !part.is_raw()) {
             let mut add = |row: &super::super::super::Row| {
                 let sum = sums.entry((row.time, row.key.to_vec())).or_default();
                 *sum += row.gain.sum.totals.requests;
@@ -525,9 +524,9 @@ fn a_disk_that_lies_makes_nothing_more() {
         let found: u64 = world.on_disk().values().sum();
         assert!(found <= read, "seed {seed}: {found} of {read}");
         let life = world.life.as_ref().unwrap();
-        let counts = life.writer.store.as_ref().unwrap().counts;
+        let counts = life.writer.store.as_ref().unwrap().counters.counts();
         assert!(
-            found == read || counts.damaged + counts.missing > 0,
+            found == read || counts.pieces_damaged.get() + counts.files_missing.get() > 0,
             "seed {seed}: {found} of {read}"
         );
         lost += u64::from(found < read);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Catalog;
 use super::{Added, Steps, uncounted};
-use crate::clickhouse::{Counted, FleetRows, Points};
+use crate::clickhouse::{Counted, FleetRows};
 use crate::clock::rfc3339;
 use crate::history::{Coverage, Dataset, Resolution};
 use crate::query::error::QueryError;
@@ -66,17 +66,13 @@ impl Catalog {
         let span = outwards(&question.span);
         let from = span.start - span.start % step;
         let rows = self.fleet_rows(dataset, fleet, &span)?;
-        let points = Points {
-            key: question.key.as_deref(),
-            steps: (from, step),
-            has_histograms: question.metrics.iter().any(Metric::is_percentile),
-        };
+        let has_histograms = question.metrics.iter().any(Metric::is_percentile);
         let steps = || -> Result<Steps, String> {
             Ok(Steps {
                 from,
                 step,
                 resolution: Resolution::Minute,
-                sums: rows.line(points)?,
+                sums: rows.line(question.key.as_deref(), (from, step), has_histograms)?,
                 secs: rows.secs((from, step))?,
                 remarks: self.fleet_remarks(&rows, fleet, dataset)?,
             })
@@ -93,8 +89,7 @@ impl Catalog {
         span: &Range<u64>,
     ) -> Result<Option<Sum>, QueryError> {
         let rows = self.fleet_rows(dataset, fleet, &outwards(span))?;
-        let line =
-            rows.line(Points { key: Some(key), steps: all(rows.span()), has_histograms: true });
+        let line = rows.line(Some(key), all(rows.span()), true);
         let line = line.map_err(|problem| away(&problem))?;
         Ok(line.into_iter().flatten().next())
     }

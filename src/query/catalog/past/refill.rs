@@ -119,6 +119,14 @@ impl Refill {
         (!self.rows.is_empty()).then(|| self.filled.clone())
     }
 
+    /// Whether history had this report then.
+    pub(in crate::query::catalog) fn has(&self, of: &Definition) -> bool {
+        let own = Dataset::of(of, self.error_status).coverage_key();
+        let mut is_found = false;
+        self.rows.rows(&Dataset::coverage(), 0..u64::MAX, |row| is_found |= *row.key == *own);
+        is_found
+    }
+
     /// A remark on what no row replaces although history has it, or had it before.
     #[must_use]
     pub fn why_lacking(&self) -> Option<String> {

@@ -359,7 +359,8 @@ fn timers_of(
     names: impl IntoIterator<Item = RequestName> + Clone,
     lacking: &mut Vec<String>,
 ) -> Vec<Vec<TimerDetail>> {
-    let (disk, memory) = at.clone().divided();
+    let disk = RequestsSnapshot { unpublished: None, ..at.clone() };
+    let memory = RequestsSnapshot { parts: Vec::new(), ..at.clone() };
     let mut in_memory: HashMap<u64, Vec<TimerDetail>> = HashMap::new();
     if let Some(now) = &memory.unpublished {
         let of_run = names.clone().into_iter().filter(|name| name.run == now.run);

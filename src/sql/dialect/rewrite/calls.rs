@@ -126,7 +126,10 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
         }
         ("rand", 0 | 1) => call("random", Vec::new()),
         ("uuid", 0) => call("uuid", Vec::new()),
-        ("last_insert_id" | "row_count" | "found_rows", 0) => number(0),
+        ("last_insert_id" | "row_count", 0) => number(0),
+        ("found_rows", 0) => {
+            return Err(SqlError::not_supported("FOUND_ROWS(); use SELECT COUNT(*)"));
+        }
         ("current_role", 0) => null(),
         ("if" | "ifnull" | "nullif" | "isnull" | "sleep" | "from_unixtime", _) => {
             return Err(wrong_count());

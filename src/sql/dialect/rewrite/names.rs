@@ -156,7 +156,7 @@ pub(super) fn literal(value: Literal) -> Value {
         Literal::Float(value) if value.is_finite() => Value::Number(format!("{value:e}"), false),
         Literal::Null | Literal::Float(_) => Value::Null,
         Literal::Text(value) => Value::SingleQuotedString(value),
-        whole => Value::Number(whole.to_string(), false),
+        exact => Value::Number(exact.to_string(), false),
     }
 }
 

@@ -175,7 +175,14 @@ pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
 fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlError> {
     let aliases = aliases(select);
     let mut grouped = Vec::new();
-    for expr in group_expressions(&select.group_by) {
+    // ROLLUP (a, b)
+    let each = group_expressions(&select.group_by).iter().flat_map(|expr| match expr {
+        Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
+            sets.iter().flatten().collect()
+        }
+        one => vec![one],
+    });
+    for expr in each {
         match expr {
             Expr::Value(value) => {
                 if let Value::Number(place, _) = &value.value
@@ -188,10 +195,6 @@ fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlErro
             Expr::Identifier(name) => {
                 grouped.extend(aliases.get(&name.value).cloned());
                 grouped.push(expr.clone());
-            }
-            // ROLLUP (a, b)
-            Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
-                grouped.extend(sets.iter().flatten().cloned());
             }
             Expr::Nested(inner) => grouped.push((**inner).clone()),
             other => grouped.push(other.clone()),

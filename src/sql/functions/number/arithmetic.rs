@@ -10,9 +10,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 
-use super::types::digits;
 use crate::sql::error::SqlError;
 use crate::sql::functions::ArgumentInfo;
+use crate::sql::functions::result_type::digits;
 use crate::sql::functions::value::{Value, aligned};
 
 /// Digits that a division adds: `div_precision_increment`.
@@ -64,8 +64,11 @@ pub(super) fn divide_reals(a: &[ArrayRef]) -> Result<Option<ArrayRef>> {
     }
     let real = |side: &ArrayRef| cast(side, &DataType::Float64);
     let (left, right) = (real(&a[0])?, real(&a[1])?);
-    let zero = kernels::cmp::eq(&right, &Float64Array::new_scalar(0.0))?;
-    Ok(Some(numeric::div(&left, &nullif(&right, &zero)?)?))
+    let zero = Float64Array::new_scalar(0.0);
+    let by_zero = kernels::cmp::eq(&right, &zero)?;
+    let quotient = numeric::div(&left, &nullif(&right, &by_zero)?)?;
+    // -0 becomes 0.
+    Ok(Some(numeric::add(&quotient, &zero)?))
 }
 
 /// Integer arithmetic with an error on overflow.

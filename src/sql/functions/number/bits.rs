@@ -2,14 +2,6 @@
 
 use crate::sql::functions::value::Value;
 
-/// A value as 64 bits.
-pub(super) fn word(of: &Value<'_>) -> u64 {
-    match of {
-        Value::UInt(value) => *value,
-        other => other.int().cast_unsigned(),
-    }
-}
-
 /// A shift; by 64 or more the result is 0.
 pub(super) fn shift(value: u64, by: u64, how: fn(u64, u32) -> Option<u64>) -> u64 {
     u32::try_from(by).ok().and_then(|by| how(value, by)).unwrap_or(0)

@@ -5,8 +5,8 @@
 
 use datafusion::arrow::datatypes::DataType;
 
-use super::types::common;
 use crate::sql::functions::ArgumentInfo;
+use crate::sql::functions::result_type::common;
 use crate::sql::functions::value::{Value, rescale};
 
 /// How to drop digits.

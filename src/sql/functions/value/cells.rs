@@ -128,14 +128,11 @@ impl Builder {
                 array.append_option(known.map(Value::to_text));
             }
             DataType::Int64 => self.number::<Int64Type>(known.map(Value::int)),
-            DataType::UInt64 => self.number::<UInt64Type>(known.map(|value| match value {
-                Value::UInt(value) => *value,
-                Value::Double(value) if *value >= 0.0 => *value as u64,
-                other => other.int().cast_unsigned(),
-            })),
+            DataType::UInt64 => self.number::<UInt64Type>(known.map(Value::unsigned)),
             DataType::Float64 => {
                 let real = known.map(Value::real).filter(|real| real.is_finite());
-                self.number::<Float64Type>(real);
+                // Groups, joins and IN take -0 for another number than 0.
+                self.number::<Float64Type>(real.map(|real| real + 0.0));
             }
             DataType::Decimal128(digits, scale) => {
                 let most = 10_i128.pow(u32::from(digits).min(38)) - 1;

@@ -1,5 +1,5 @@
-//! Result types of numeric functions: integers stay integers, decimals keep up to 38 digits,
-//! anything else makes a double.
+//! Result types of functions: of numbers (integers stay integers, decimals keep up to 38 digits,
+//! anything else makes a double) and of a choice between values.
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 
