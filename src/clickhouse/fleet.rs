@@ -224,9 +224,8 @@ impl FleetRows {
         let query = self.rollup(&columns, "", "key");
         let mut rows = Rows::new(&self.dataset);
         self.select(&query, &mut |found: Found| {
-            let key = self.key(&found.key)?;
-            let sums = (&found.totals(), &found.extremes());
-            rows.gain(&key, found.other, sums);
+            let row = rows.of(&self.key(&found.key)?, found.other);
+            rows.add(row, &found.totals(), &found.extremes());
             Ok(())
         })?;
         Ok(Sums::of(&self.dataset, rows, Box::new(self.clone())))

@@ -1,16 +1,14 @@
 //! Gains of one row of a dataset, or of all its rows together, in each step of a span.
 //!
-//! From a file only the row groups are read that may contain the key, and of these only the
-//! histograms of its rows.
+//! From a file only the pages are read that may contain the key.
 
-use std::io;
 use std::sync::Arc;
 
 use super::Dataset;
 use super::columns::Want;
-use super::histogram::unfold;
+use super::histogram::{add_to_sum, unfold};
 use super::read_plan::ReadPlan;
-use super::read_unit::{ReadUnit, RowsSnapshot, Run, on_all_processors};
+use super::read_unit::{ReadUnit, RowsSnapshot, on_all_processors};
 use crate::report::gain::Sum;
 
 /// The gain in each step; `None` if there is no row.
@@ -40,13 +38,24 @@ pub(crate) fn read(
 ) -> (Line, Vec<String>) {
     let count = (plan.span.end - asked.from).div_ceil(asked.step) as usize;
     let (units, mut lacking) = ReadUnit::all(from, dataset, plan, asked.key);
-    let empty = || (empty_line(count), Vec::new());
+    let want = Want { sums: asked.sums, histograms: asked.histogram_bits.is_some() };
+    let empty = || (vec![None; count], Vec::new());
     let done = on_all_processors(units.len(), empty, |unit, (line, lacking)| {
-        if let Err(error) = add(&units[unit], dataset, asked, line) {
-            lacking.push(units[unit].unread(&error));
-        }
+        let line: &mut Line = line;
+        let read = units[unit].rows(dataset, want, &mut |_, row| {
+            let point = ((row.time - asked.from) / asked.step) as usize;
+            let is_wanted = asked.key.is_none_or(|wanted| wanted == row.key);
+            if let Some(sum) = line.get_mut(point).filter(|_| is_wanted) {
+                let sum = sum.get_or_insert_default();
+                sum.totals += &row.totals;
+                if let Some(bits) = asked.histogram_bits {
+                    add_to_sum(sum, row.histogram, &dataset.buckets, bits);
+                }
+            }
+        });
+        lacking.extend(read.err());
     });
-    let mut line = empty_line(count);
+    let mut line: Line = vec![None; count];
     for (share, unread) in done {
         for (point, sum) in line.iter_mut().zip(share) {
             if let Some(sum) = sum {
@@ -60,30 +69,4 @@ pub(crate) fn read(
         points.for_each(|sum| unfold(sum, bits));
     }
     (line, lacking)
-}
-
-fn empty_line(count: usize) -> Line {
-    (0..count).map(|_| None).collect()
-}
-
-/// Adds the rows of a unit.
-fn add(unit: &ReadUnit, dataset: &Dataset, asked: Asked<'_>, line: &mut Line) -> io::Result<()> {
-    let mut runs = Vec::new();
-    let want = Want { sums: asked.sums, histograms: false };
-    unit.rows(dataset, want, &mut |place, row| {
-        let point = ((row.time - asked.from) / asked.step) as usize;
-        let is_wanted = asked.key.is_none_or(|wanted| wanted == row.key);
-        if let Some(sum) = line.get_mut(point).filter(|_| is_wanted) {
-            sum.get_or_insert_default().totals += &row.gain.sum.totals;
-            Run::note(&mut runs, point as u32, place);
-        }
-    })?;
-    let Some(bits) = asked.histogram_bits else {
-        return Ok(());
-    };
-    unit.histograms(dataset, runs.iter(), &mut |point, kept| {
-        if let Some(sum) = &mut line[point as usize] {
-            kept.add_to(sum, &dataset.buckets, bits);
-        }
-    })
 }

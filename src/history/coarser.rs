@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::disk::StoreError;
 use super::pending::PendingWriter;
-use super::{Dataset, Gain, Resolution, Row};
+use super::{Dataset, Resolution, Row};
 
 /// A piece with the sums of rows in a coarser resolution.
 pub(super) struct CoarserRollup {
@@ -15,51 +15,46 @@ pub(super) struct CoarserRollup {
     resolution: Resolution,
     /// The sum of the current key and time.
     row: Option<Row>,
-    written: Result<(), StoreError>,
 }
 
 impl CoarserRollup {
     /// Writes rows of `resolution` to a piece.
     pub(super) fn new(to: PendingWriter, resolution: Resolution) -> Self {
-        Self { to, resolution, row: None, written: Ok(()) }
+        Self { to, resolution, row: None }
     }
 
     /// Starts the rows of a dataset.
     pub(super) fn begin(&mut self, dataset: &Arc<Dataset>) -> Result<(), StoreError> {
-        self.end_row();
-        let written = std::mem::replace(&mut self.written, Ok(()));
-        written.and_then(|()| self.to.begin(dataset))
+        self.end_row()?;
+        self.to.begin(dataset)
     }
 
     /// Adds the next row in order.
-    pub(super) fn add(&mut self, row: &Row) {
+    pub(super) fn add(&mut self, row: &Row) -> Result<(), StoreError> {
         let time = self.resolution.begin(row.time);
-        if !self.row.as_ref().is_some_and(|sum| {
-            sum.time == time && sum.is_other == row.is_other && sum.key == row.key
-        }) {
-            self.end_row();
+        match &mut self.row {
+            Some(sum) if (sum.time, &sum.key, sum.is_other) == (time, &row.key, row.is_other) => {
+                sum.gain.add(&row.gain);
+            }
+            _ => {
+                self.end_row()?;
+                self.row = Some(Row { time, ..row.clone() });
+            }
         }
-        let sum = self.row.get_or_insert_with(|| Row {
-            time,
-            key: row.key.clone(),
-            is_other: row.is_other,
-            gain: Gain::default(),
-        });
-        sum.gain.add(&row.gain);
+        Ok(())
     }
 
-    fn end_row(&mut self) {
-        if let Some(row) = self.row.take()
-            && self.written.is_ok()
-        {
-            let span = row.time..row.time + self.resolution.secs();
-            self.written = self.to.push(1, span, |to| to.push(&row));
-        }
+    fn end_row(&mut self) -> Result<(), StoreError> {
+        let Some(row) = self.row.take() else {
+            return Ok(());
+        };
+        let span = row.time..row.time + self.resolution.secs();
+        self.to.push(1, span, |to| to.push(&row))
     }
 
-    /// The piece, unless writing to it failed.
+    /// The piece.
     pub(super) fn finish(mut self) -> Result<PendingWriter, StoreError> {
-        self.end_row();
-        self.written.map(|()| self.to)
+        self.end_row()?;
+        Ok(self.to)
     }
 }

@@ -26,25 +26,30 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-pub(super) use self::read::StoredRows;
-use super::histogram::{HistogramRef, encoded_pairs, settle};
-use super::{Dataset, Gain, Row};
+pub(super) use self::read::{RowReader, StoredRows};
+use super::histogram::{encode, encoded_pairs, settle};
+use super::row::StoredRow;
+use super::{Dataset, Row};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
-use crate::report::totals::Totals;
 use crate::value::Unit;
 
 mod read;
 
 /// The percentiles that have columns of their own.
-const PERCENTILES: [(&str, f64); 3] = [("p50", 50.0), ("p95", 95.0), ("p99", 99.0)];
+pub(super) const PERCENTILES: [(&str, f64); 3] = [("p50", 50.0), ("p95", 95.0), ("p99", 99.0)];
 /// Names that no key may have: those of the folders, which some readers turn into columns.
 const FOLDERS: [&str; 3] = ["report", "resolution", "date"];
 /// The column of histograms.
 pub(super) const HISTOGRAM: &str = "histogram";
+/// The sums of a report in their order in files: errors before sizes.
+const SUMS: [Measure; Measure::ALL.len()] = {
+    use Measure::{Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic, Unmeasured};
+    [Requests, Hits, Time, RuUtime, RuStime, Errors, Traffic, Memory, Unmeasured]
+};
 
 /// The columns wanted in addition to times and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,76 +100,69 @@ pub(super) type Columns = Vec<(String, Content)>;
 
 /// The columns of a dataset's published files.
 pub(super) fn columns(dataset: &Dataset) -> Columns {
-    use Content::Sum;
-    let sum = |name: &str, measure| (name.to_owned(), Sum(measure));
     if dataset.is_raw() {
-        return vec![("packed".to_owned(), Content::Packed)];
+        return vec![named("packed", Content::Packed)];
     }
-    if let Some(sums) = dataset.own_sums() {
-        let keys =
-            dataset.keys.iter().enumerate().map(|(at, name)| (name.clone(), Content::Key(at)));
-        let counts = sums.map(|(name, measure)| sum(name, measure));
-        let time = [("time".to_owned(), Content::Time)];
-        return time.into_iter().chain(keys).chain(counts).collect();
-    }
-    let (time, hits) = match dataset.level {
-        Level::Timer => ("timer_value", "hit_count"),
-        Level::Packet | Level::Request => ("req_time", "timer_count"),
+    let mut behind = match dataset.own_sums() {
+        Some(sums) => sums.map(|(name, measure)| named(name, Content::Sum(measure))).to_vec(),
+        None => columns_of_report(dataset),
     };
-    let is_of_requests = dataset.level != Level::Timer;
-    let mut measures = Measure::ALL.to_vec();
-    let place = |it: &Measure| match it {
-        // Files list errors before sizes.
-        Measure::Errors => 1,
-        Measure::Traffic | Measure::Memory => 2,
-        Measure::Unmeasured => 3,
-        _ => 0,
-    };
-    measures.sort_by_key(place);
-    measures.retain(|it| is_of_requests || !matches!(place(it), 1 | 2));
-    let mut behind = vec![("other".to_owned(), Content::Other)];
-    behind.extend(measures.iter().map(|measure| match measure {
-        Measure::Hits => sum(hits, *measure),
-        Measure::Time => sum(&format!("{time}_total_us"), *measure),
-        _ => sum(measure.stored(), *measure),
-    }));
-    if dataset.extremes {
-        behind.push((format!("{time}_min_us"), Content::TimeMin));
-        behind.push((format!("{time}_max_us"), Content::TimeMax));
-        if is_of_requests {
-            behind.push(("memory_peak_max".to_owned(), Content::MemoryPeakMax));
-        }
-    }
-    let quantiles = PERCENTILES.iter().enumerate();
-    behind
-        .extend(quantiles.map(|(at, (name, _))| (format!("{time}_{name}"), Content::Quantile(at))));
-    behind.push((HISTOGRAM.to_owned(), Content::Histogram));
-    behind.push(("exact".to_owned(), Content::Exact));
-    let mut all = vec![("time".to_owned(), Content::Time)];
+    let mut all = vec![named("time", Content::Time)];
     for (at, key) in dataset.keys.iter().enumerate() {
         let is_taken = |name: &str| {
             let taken = all.iter().chain(&behind).map(|(taken, _)| taken.as_str());
             taken.chain(FOLDERS).any(|taken| taken.eq_ignore_ascii_case(name))
         };
         let mut name = key.clone();
-        while is_taken(&name) {
+        while dataset.is_report() && is_taken(&name) {
             name.insert_str(0, "key_");
         }
-        let content =
-            if dataset.status == Some(at) { Content::Status(at) } else { Content::Key(at) };
-        all.push((name, content));
+        let is_status = dataset.status == Some(at);
+        all.push((name, if is_status { Content::Status(at) } else { Content::Key(at) }));
     }
     all.append(&mut behind);
     all
 }
 
+fn named(name: impl Into<String>, content: Content) -> (String, Content) {
+    (name.into(), content)
+}
+
+/// The columns of a report that follow its keys.
+fn columns_of_report(dataset: &Dataset) -> Columns {
+    use Measure::{Errors, Hits, Memory, Time, Traffic};
+    let is_of_timers = dataset.level == Level::Timer;
+    let (time, hits) =
+        if is_of_timers { ("timer_value", "hit_count") } else { ("req_time", "timer_count") };
+    let mut columns = vec![named("other", Content::Other)];
+    let sums = SUMS.iter().filter(|it| !is_of_timers || !matches!(it, Errors | Traffic | Memory));
+    columns.extend(sums.map(|measure| match measure {
+        Hits => named(hits, Content::Sum(Hits)),
+        Time => named(format!("{time}_total_us"), Content::Sum(Time)),
+        _ => named(measure.stored(), Content::Sum(*measure)),
+    }));
+    if dataset.extremes {
+        columns.push(named(format!("{time}_min_us"), Content::TimeMin));
+        columns.push(named(format!("{time}_max_us"), Content::TimeMax));
+        if !is_of_timers {
+            columns.push(named("memory_peak_max", Content::MemoryPeakMax));
+        }
+    }
+    let quantiles = PERCENTILES.iter().enumerate();
+    columns.extend(
+        quantiles.map(|(at, (name, _))| named(format!("{time}_{name}"), Content::Quantile(at))),
+    );
+    columns.push(named(HISTOGRAM, Content::Histogram));
+    columns.push(named("exact", Content::Exact));
+    columns
+}
+
 /// The values that the columns of texts must have for this key.
 pub(super) fn equal_to(columns: &Columns, key: &[u8]) -> Vec<(String, String)> {
-    let texts = key_texts(key).enumerate();
-    let equal = texts.filter_map(|(at, text)| {
-        let mut columns = columns.iter();
-        let (name, _) = columns.find(|(_, content)| *content == Content::Key(at))?;
-        Some((name.clone(), text.to_owned()))
+    let texts: Vec<&str> = key_texts(key).collect();
+    let equal = columns.iter().filter_map(|(name, content)| match content {
+        Content::Key(at) => Some((name.clone(), (*texts.get(*at)?).to_owned())),
+        _ => None,
     });
     equal.collect()
 }
@@ -231,11 +229,10 @@ pub(super) fn moment() -> DataType {
 /// Builds batches from rows.
 pub(super) struct BatchBuilder {
     columns: Vec<(Content, Column)>,
-    schema: SchemaRef,
-    buckets: BucketLayout,
+    pub(super) schema: SchemaRef,
+    pub(super) buckets: BucketLayout,
     /// Buckets per doubling, as a power of two.
     bits: u32,
-    has_quantiles: bool,
     /// Rows so far, and their approximate bytes.
     pub(super) rows: usize,
     pub(super) bytes: usize,
@@ -247,54 +244,43 @@ impl BatchBuilder {
         let mut columns = columns(dataset);
         columns.retain(|it| has_quantiles || !matches!(it.1, Content::Quantile(_)));
         let fields = columns.iter().map(|(name, content)| content.field(name));
-        let fields: Vec<Field> = fields.collect();
-        let made = columns.iter().zip(&fields);
+        let schema = Schema::new(fields.collect::<Vec<_>>());
+        let columns = columns.iter().zip(&schema.fields);
+        let columns =
+            columns.map(|((_, content), field)| (*content, Column::new(field.data_type())));
         Self {
-            columns: made
-                .map(|((_, content), field)| (*content, Column::new(field.data_type())))
-                .collect(),
-            schema: Arc::new(Schema::new(fields)),
+            columns: columns.collect(),
+            schema: Arc::new(schema),
             buckets: dataset.buckets,
             bits,
-            has_quantiles,
             rows: 0,
             bytes: 0,
         }
     }
 
-    pub(super) fn buckets(&self) -> &BucketLayout {
-        &self.buckets
-    }
-
-    pub(super) fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     /// Adds a row.
     pub(super) fn push(&mut self, row: &Row) {
-        let Gain { sum, extremes } = &row.gain;
-        let histogram = sum.histogram();
-        let histogram = histogram.map_or(HistogramRef::Unknown, HistogramRef::Counted);
-        let place = (row.time, &*row.key, row.is_other);
-        self.push_parts(place, &sum.totals, extremes, histogram);
+        let sum = &row.gain.sum;
+        let encoded = sum.histogram().map(|it| encode(it, &self.buckets, self.bits));
+        self.push_stored(&StoredRow {
+            time: row.time,
+            key: &row.key,
+            is_other: row.is_other,
+            totals: sum.totals,
+            extremes: row.gain.extremes,
+            histogram: encoded.as_deref(),
+        });
     }
 
-    /// Adds a row: its time, its key and whether that is the overflow row, and its gain.
-    pub(super) fn push_parts(
-        &mut self,
-        (time, key, is_other): (u64, &[u8], bool),
-        totals: &Totals,
-        extremes: &Extremes,
-        histogram: HistogramRef<'_>,
-    ) {
-        let blob = histogram.encoded(&self.buckets, self.bits);
-        let mut found = Quantiles::default();
-        if let Some(blob) = blob.as_deref().filter(|_| self.has_quantiles) {
-            found = quantiles(blob, extremes, &self.buckets);
-        }
+    /// Likewise, with its histogram encoded.
+    pub(super) fn push_stored(&mut self, row: &StoredRow<'_>) {
+        let StoredRow { totals, extremes, histogram, .. } = row;
+        let mut found = None;
+        let find =
+            || histogram.map(|it| quantiles(it, extremes, &self.buckets)).unwrap_or_default();
         let mut exact = Vec::new();
-        let mut texts = key_texts(key);
-        let mut text = || match is_other {
+        let mut texts = key_texts(row.key);
+        let mut text = || match row.is_other {
             true => OTHER,
             false => texts.next().unwrap_or_default(),
         };
@@ -302,16 +288,16 @@ impl BatchBuilder {
         let seen = |value: u64| Cell::Int(has_seen.then(|| clipped(value.into())));
         for (content, column) in &mut self.columns {
             let cell = match content {
-                Content::Time => Cell::Moment(time),
+                Content::Time => Cell::Moment(row.time),
                 Content::Key(_) => Cell::Text(Some(text())),
                 Content::Status(_) => Cell::Int(text().parse().ok()),
-                Content::Other => Cell::Bool(is_other),
+                Content::Other => Cell::Bool(row.is_other),
                 Content::Sum(measure) => Cell::Int(Some(clipped(measure.of(totals)))),
                 Content::TimeMin => seen(extremes.time_min),
                 Content::TimeMax => seen(extremes.time_max),
                 Content::MemoryPeakMax => seen(extremes.memory_peak_max.into()),
-                Content::Quantile(at) => Cell::Float(found[*at]),
-                Content::Histogram => Cell::Bytes(blob.as_deref()),
+                Content::Quantile(at) => Cell::Float(found.get_or_insert_with(find)[*at]),
+                Content::Histogram => Cell::Bytes(*histogram),
                 Content::Exact => {
                     let is_past = |sum: u128| i64::try_from(sum).is_err();
                     let is_past = totals.sums().into_iter().any(is_past);
@@ -353,8 +339,12 @@ static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
 });
 
 /// The percentiles of a row with this histogram; none if it is empty.
-pub(super) fn quantiles(blob: &[u8], extremes: &Extremes, buckets: &BucketLayout) -> Quantiles {
-    let pairs = encoded_pairs(blob, buckets, LOG_LINEAR_BITS);
+pub(super) fn quantiles(
+    histogram: &[u8],
+    extremes: &Extremes,
+    buckets: &BucketLayout,
+) -> Quantiles {
+    let pairs = encoded_pairs(histogram, buckets, LOG_LINEAR_BITS);
     let counts: Vec<(u32, u64)> = pairs.into_iter().flatten().flatten().collect();
     let total = counts.iter().map(|(_, count)| count).sum();
     if total == 0 {
@@ -363,10 +353,7 @@ pub(super) fn quantiles(blob: &[u8], extremes: &Extremes, buckets: &BucketLayout
     let mut found = Vec::with_capacity(PERCENTILES.len());
     buckets.quantiles(&RANKS, total, counts, &mut found);
     let longest = extremes.longest_secs().unwrap_or(f64::INFINITY);
-    let settled = |secs: f64| match buckets {
-        BucketLayout::LogLinear => settle(secs, blob[0].into()).min(longest),
-        BucketLayout::Linear { .. } | BucketLayout::V2(_) => secs.min(longest),
-    };
+    let settled = |secs| settle(buckets, secs, histogram[0].into()).min(longest);
     std::array::from_fn(|at| found.get(at).copied().map(settled))
 }
 
@@ -374,9 +361,6 @@ pub(super) fn quantiles(blob: &[u8], extremes: &Extremes, buckets: &BucketLayout
 fn clipped(sum: u128) -> i64 {
     i64::try_from(sum).unwrap_or(i64::MAX)
 }
-
-/// Suffix of columns in microseconds.
-const MICROS: &str = "_us";
 
 impl Content {
     /// Whether it has microseconds, which SQL shows as seconds.
@@ -390,7 +374,7 @@ impl Content {
 
     /// The displayed name of a column.
     pub(super) fn shown_name(self, stored: &str) -> &str {
-        let seconds = stored.strip_suffix(MICROS).filter(|_| self.is_time());
+        let seconds = stored.strip_suffix("_us").filter(|_| self.is_time());
         seconds.unwrap_or(stored)
     }
 

@@ -9,7 +9,7 @@ use crate::report::definition::{Definition, Field, Key, KeySource, Level};
 use crate::report::histogram::BucketLayout;
 use crate::report::key_names;
 use crate::report::layout::OTHER;
-use crate::report::row_key::push_key;
+use crate::report::row_key::key_of;
 use crate::report::totals::{Measure, Totals};
 
 /// The past of a report under one definition. A definition that counts differently makes another
@@ -100,18 +100,12 @@ impl Dataset {
 
     /// The key of its overflow rows.
     pub(super) fn other_key(&self) -> Vec<u8> {
-        let mut key = Vec::new();
-        let keys = self.keys.iter();
-        keys.for_each(|_| push_key(&mut key, OTHER));
-        key
+        key_of(self.keys.iter().map(|_| OTHER))
     }
 
     /// Its key in the rows of [`coverage`](Self::coverage).
     pub(crate) fn coverage_key(&self) -> Vec<u8> {
-        let mut key = Vec::new();
-        push_key(&mut key, &self.report);
-        push_key(&mut key, &self.hash);
-        key
+        key_of([&self.report, &self.hash])
     }
 
     /// Whether it is [`coverage`](Self::coverage).
@@ -183,9 +177,7 @@ impl Dataset {
         let Definition { level, filters, buckets, extremes, .. } = definition;
         let is_status = |key: &Key| key.source == KeySource::Field(Field::Status);
         let keys = definition.keys.iter();
-        let status = keys.clone().position(is_status);
-        let keys = keys.map(|key| (&key.source, key.occurrence, key.missing));
-        let keys: Vec<_> = keys.collect();
+        let keys: Vec<_> = keys.map(|key| (&key.source, key.occurrence, key.missing)).collect();
         let defining = (level, &keys, filters, buckets, extremes, error_status);
         // A structure of texts and numbers: writing it as JSON cannot fail.
         let text = serde_json::to_vec(&defining).unwrap_or_default();
@@ -194,7 +186,7 @@ impl Dataset {
             hash: digest(&text, 8),
             level: *level,
             keys: key_names(definition),
-            status,
+            status: definition.keys.iter().position(is_status),
             buckets: *buckets,
             extremes: *extremes,
         }

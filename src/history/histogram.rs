@@ -13,12 +13,9 @@
 //! While many are added up for an answer, they have the numbers of 2^bits per doubling instead,
 //! which lie closer together, until [`unfold`].
 
-use std::borrow::Cow;
-
 use crate::report::gain::{Pairs, Sum, write_pairs};
-use crate::report::histogram::{BUCKET_MAX, Histogram};
 use crate::report::histogram::{
-    BucketLayout, LOG_LINEAR_BITS, LOG_LINEAR_BUCKETS, Rank, octave_bounds, octave_bucket,
+    BUCKET_MAX, BucketLayout, Histogram, LOG_LINEAR_BITS, Rank, octave_bounds, octave_bucket,
 };
 
 /// Buckets of a doubling that there may be, as powers of two.
@@ -40,23 +37,17 @@ pub(super) fn lead(layout: &BucketLayout) -> u8 {
 #[must_use]
 pub(crate) fn encode(histogram: &Histogram, layout: &BucketLayout, bits: u32) -> Vec<u8> {
     let mut to = Vec::with_capacity(2 + histogram.len() * 2);
-    if *layout == BucketLayout::LogLinear && bits < LOG_LINEAR_BITS {
-        to.push(bits as u8);
-        let folded = with_buckets(histogram, |bucket| coarse(bucket, bits));
-        write_pairs(&mut to, folded.iter());
-    } else {
-        to.push(lead(layout));
-        write_pairs(&mut to, histogram.iter());
-    }
+    let folds = *layout == BucketLayout::LogLinear && bits < LOG_LINEAR_BITS;
+    to.push(if folds { bits as u8 } else { lead(layout) });
+    let folded = folds.then(|| with_buckets(histogram, |bucket| coarse(bucket, bits)));
+    write_pairs(&mut to, folded.as_ref().unwrap_or(histogram).iter());
     to
 }
 
 /// Decodes an [`encode`]d histogram; `None` for invalid bytes.
 #[must_use]
 pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
-    let mut histogram = Histogram::new();
-    add_encoded(&mut histogram, bytes, layout, LOG_LINEAR_BITS)?;
-    Some(histogram)
+    of_pairs(encoded_pairs(bytes, layout, LOG_LINEAR_BITS)?)
 }
 
 /// Adds an [`encode`]d histogram; log-linear buckets get the numbers of 2^`to_bits` per doubling.
@@ -67,7 +58,19 @@ pub(crate) fn add_encoded(
     layout: &BucketLayout,
     to_bits: u32,
 ) -> Option<()> {
-    let pairs = encoded_pairs(bytes, layout, to_bits)?;
+    add_pairs(to, encoded_pairs(bytes, layout, to_bits)?)
+}
+
+fn of_pairs(pairs: impl Iterator<Item = Option<(u32, u64)>> + Clone) -> Option<Histogram> {
+    let mut histogram = Histogram::new();
+    add_pairs(&mut histogram, pairs).map(|()| histogram)
+}
+
+/// Adds ascending buckets, up to the first that is invalid.
+fn add_pairs(
+    to: &mut Histogram,
+    pairs: impl Iterator<Item = Option<(u32, u64)>> + Clone,
+) -> Option<()> {
     if to.len() == 0 {
         let mut buckets = pairs.clone().map(|pair| pair.map(|pair| pair.0));
         if let Some(Some(first)) = buckets.next() {
@@ -84,6 +87,11 @@ pub(crate) fn add_encoded(
     Some(())
 }
 
+/// Likewise to a sum, whose histogram is unknown then if this one is.
+pub(super) fn add_to_sum(to: &mut Sum, encoded: Option<&[u8]>, layout: &BucketLayout, bits: u32) {
+    to.change_histogram(|histogram| add_encoded(histogram, encoded?, layout, bits));
+}
+
 /// The counts of an [`encode`]d histogram, as for [`add_encoded`]; `None` for invalid bytes.
 pub(super) fn encoded_pairs(
     bytes: &[u8],
@@ -92,16 +100,28 @@ pub(super) fn encoded_pairs(
 ) -> Option<impl Iterator<Item = Option<(u32, u64)>> + Clone> {
     let (&first, pairs) = bytes.split_first()?;
     let bits = u32::from(first);
+    let known = match layout {
+        BucketLayout::LogLinear => BITS.contains(&bits),
+        _ => first == OWN,
+    };
+    known.then(|| Pairs::of(pairs).map(checked(layout, bits, to_bits)))
+}
+
+/// Turns pairs of 2^`from` log-linear buckets per doubling to those of 2^`to`; `None` if the bucket
+/// or the count is out of range.
+fn checked(
+    layout: &BucketLayout,
+    from: u32,
+    to: u32,
+) -> impl Fn((u32, u64)) -> Option<(u32, u64)> + Clone + use<> {
     let is_log_linear = *layout == BucketLayout::LogLinear;
-    let known = if is_log_linear { BITS.contains(&bits) } else { first == OWN };
-    let pair = move |(bucket, count)| {
+    move |(bucket, count)| {
         let bucket = match is_log_linear {
-            true => renumbered(bucket, bits, to_bits),
+            true => renumbered(bucket, from, to),
             false => Some(bucket).filter(|bucket| *bucket <= BUCKET_MAX),
         };
         Some((bucket.filter(|_| count <= COUNT_MAX)?, count))
-    };
-    known.then(|| Pairs::of(pairs).map(pair))
+    }
 }
 
 /// The quantile of an [`encode`]d histogram in seconds, `None` if it is empty; an error for invalid
@@ -115,10 +135,7 @@ pub(crate) fn encoded_quantile(
     let mut counts = pairs.clone();
     let total = counts.try_fold(0_u64, |sum, pair| sum.checked_add(pair?.1))?;
     let secs = || layout.quantile(rank, total, pairs.flatten());
-    Some((total > 0).then(|| match layout {
-        BucketLayout::LogLinear => settle(secs(), bytes[0].into()),
-        _ => secs(),
-    }))
+    Some((total > 0).then(|| settle(layout, secs(), bytes[0].into())))
 }
 
 /// The quantile of counts in seconds, with log-linear ones folded to 2^`bits` buckets per doubling;
@@ -135,67 +152,16 @@ pub(crate) fn quantile(
         true => (folded_bucket(bucket, bits), count),
         false => (bucket, count),
     });
-    (total > 0).then(|| {
-        let secs = layout.quantile(rank, total, pairs);
-        if folds { settle(secs, bits) } else { secs }
-    })
+    (total > 0).then(|| settle(layout, layout.quantile(rank, total, pairs), bits))
 }
 
-/// The histogram of counts by bucket, log-linear ones of 64 per doubling; `None` if there are no
-/// such buckets.
+/// The histogram of counts by bucket, ascending, log-linear ones of 64 per doubling; `None` if
+/// there are no such buckets.
 pub(crate) fn of_counts(
-    counts: impl Iterator<Item = (u32, u64)>,
+    counts: impl Iterator<Item = (u32, u64)> + Clone,
     layout: &BucketLayout,
 ) -> Option<Histogram> {
-    let bucket_max = match layout {
-        BucketLayout::LogLinear => LOG_LINEAR_BUCKETS - 1,
-        _ => BUCKET_MAX,
-    };
-    let mut histogram = Histogram::new();
-    for (bucket, count) in counts.filter(|(_, count)| *count > 0) {
-        if bucket > bucket_max || count > COUNT_MAX {
-            return None;
-        }
-        histogram.add(bucket, count);
-    }
-    Some(histogram)
-}
-
-/// A reference to a histogram.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum HistogramRef<'a> {
-    /// Encoded.
-    Encoded(&'a [u8]),
-    Counted(&'a Histogram),
-    /// It was dropped, or does not exist.
-    Unknown,
-}
-
-impl<'a> HistogramRef<'a> {
-    /// The encoded form; `None` if unknown.
-    pub(super) fn encoded(self, layout: &BucketLayout, bits: u32) -> Option<Cow<'a, [u8]>> {
-        match self {
-            Self::Encoded(bytes) => Some(Cow::Borrowed(bytes)),
-            Self::Counted(histogram) => Some(Cow::Owned(encode(histogram, layout, bits))),
-            Self::Unknown => None,
-        }
-    }
-
-    /// Adds it, with log-linear buckets numbered for 2^`bits` per doubling.
-    pub(super) fn add_to(self, sum: &mut Sum, layout: &BucketLayout, bits: u32) {
-        sum.change_histogram(|histogram| match self {
-            Self::Encoded(bytes) => add_encoded(histogram, bytes, layout, bits),
-            Self::Counted(more) => more.iter().try_for_each(|(bucket, count)| {
-                let bucket = match layout {
-                    BucketLayout::LogLinear => renumbered(bucket, LOG_LINEAR_BITS, bits)?,
-                    _ => bucket,
-                };
-                histogram.add(bucket, count);
-                Some(())
-            }),
-            Self::Unknown => None,
-        });
-    }
+    of_pairs(counts.map(checked(layout, LOG_LINEAR_BITS, LOG_LINEAR_BITS)))
 }
 
 /// Folds a log-linear histogram to 2^`bits` buckets per doubling.
@@ -218,20 +184,14 @@ pub(super) fn unfold(sum: &mut Sum, bits: u32) {
 
 /// The same counts in other buckets, in the same order.
 fn with_buckets(histogram: &Histogram, bucket_of: impl Fn(u32) -> u32) -> Histogram {
-    let mut other = Histogram::new();
-    if let Some((first, last)) = histogram.iter().next().zip(histogram.iter().last()) {
-        other.reserve(bucket_of(first.0), bucket_of(last.0), histogram.len());
-    }
-    for (bucket, count) in histogram.iter() {
-        other.add(bucket_of(bucket), count);
-    }
-    other
+    let pairs = histogram.iter().map(|(bucket, count)| Some((bucket_of(bucket), count)));
+    of_pairs(pairs).unwrap_or_default()
 }
 
-/// The value of a quantile when its histogram has 2^`bits` buckets per doubling: the middle of the
-/// coarse bucket, in seconds.
-pub(crate) fn settle(secs: f64, bits: u32) -> f64 {
-    if bits >= LOG_LINEAR_BITS {
+/// The value of a quantile when its histogram, if it is log-linear, has 2^`bits` buckets per
+/// doubling: the middle of the coarse bucket, in seconds.
+pub(crate) fn settle(layout: &BucketLayout, secs: f64, bits: u32) -> f64 {
+    if *layout != BucketLayout::LogLinear || bits >= LOG_LINEAR_BITS {
         return secs;
     }
     let us = (secs * 1e6).round() as u64;
@@ -283,7 +243,7 @@ fn folded_bucket(bucket: u32, bits: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::histogram::TIME_US_MAX;
+    use crate::report::histogram::{LOG_LINEAR_BUCKETS, TIME_US_MAX};
 
     /// Times around every edge, and the first thousands.
     fn times() -> impl Iterator<Item = u64> {
@@ -327,7 +287,7 @@ mod tests {
                 let (low, high) = BucketLayout::LogLinear.bounds(bucket);
                 let middle = (low + (high - low - 1) / 2) as f64 / 1e6;
                 let exact = us as f64 / 1e6;
-                let off = (settle(middle, bits) - exact).abs() / exact;
+                let off = (settle(&BucketLayout::LogLinear, middle, bits) - exact).abs() / exact;
                 assert!(off <= error(bits), "{us} us, {bits} bits: {off}");
             }
         }

@@ -39,7 +39,7 @@ use super::read_plan::ReadPlan;
 use super::read_unit::{ReadUnit, RowsSnapshot};
 use super::requests::Kept;
 use super::sums::Sums;
-use super::{Dataset, History, Resolution, Row, UnflushedRows, Writer};
+use super::{Dataset, History, Resolution, UnflushedRows, Writer};
 use crate::clock::Clock;
 use crate::config::{Config, SquidSource};
 use crate::input::record::TextLimits;
@@ -148,19 +148,20 @@ impl Importer {
         let source =
             Source::new(SquidSource { name: name.or_else(|| entry.name.clone()), ..entry.clone() });
         let mut taken = self.taken.lock();
-        let nothing = |bytes: usize, is_known| ImportResult {
-            bytes,
-            lines: count_lines(&lines[..bytes]),
+        let result = |piece: &Piece, is_known| ImportResult {
+            bytes: piece.bytes,
+            lines: count_lines(&lines[..piece.bytes]),
             is_known,
             source: Arc::clone(&source),
-            in_future: 0,
-            expired: 0,
-            covered_to: piece::last_secs(&lines[..bytes]).or(covered_to),
+            in_future: piece.in_future,
+            expired: piece.expired,
+            covered_to: piece.covered_to,
         };
         if let Some(first) = piece::first_secs(lines)
             && let Some(bytes) = self.known(lines, first)?
         {
-            return Ok(nothing(bytes, true));
+            let covered_to = piece::last_secs(&lines[..bytes]).or(covered_to);
+            return Ok(result(&Piece { bytes, covered_to, ..Piece::default() }, true));
         }
         let ingest = &self.config.ingest;
         let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);
@@ -179,12 +180,6 @@ impl Importer {
             (now.saturating_sub(kept.as_secs()), now),
             covered_to,
         );
-        let done = ImportResult {
-            in_future: piece.in_future,
-            expired: piece.expired,
-            covered_to: piece.covering.to,
-            ..nothing(piece.bytes, false)
-        };
         *taken += piece.requests;
         if let Some(first) = piece.first {
             for (&minute, records) in &piece.minutes {
@@ -194,7 +189,7 @@ impl Importer {
             counting.note(&named(&lines[..piece.bytes]), Resolution::Minute.begin(first));
             self.write(counting)?;
         }
-        Ok(done)
+        Ok(result(&piece, false))
     }
 
     /// Adds coverage of reports for the piece, where nothing covered the time before.
@@ -204,7 +199,7 @@ impl Importer {
         piece: &Piece,
         reports: &[Arc<Definition>],
     ) -> Result<(), ImportError> {
-        let minutes = &piece.covering.minutes;
+        let minutes = &piece.covered;
         let (Some((&first, _)), Some((&last, _))) =
             (minutes.first_key_value(), minutes.last_key_value())
         else {
@@ -213,15 +208,15 @@ impl Importer {
         let mut covered = self.covered(first..last + Resolution::Minute.secs())?;
         let error_status = self.config.reports.error_status;
         for report in reports {
-            let dataset = Dataset::of(report, error_status);
-            let covered = covered.entry(dataset.coverage_key()).or_default();
+            let key = Dataset::of(report, error_status).coverage_key();
             let mut added = BTreeMap::new();
             for (&minute, &secs) in minutes {
-                let places =
-                    Resolution::ALL.map(|resolution| (resolution, resolution.begin(minute)));
+                let of =
+                    |resolution: Resolution| (key.clone(), resolution, resolution.begin(minute));
+                let places = Resolution::ALL.map(of);
                 let room = places.iter().map(|place| {
                     let has = covered.get(place).copied().unwrap_or_default();
-                    place.0.secs().saturating_sub(has)
+                    place.1.secs().saturating_sub(has)
                 });
                 let secs = room.min().unwrap_or_default().min(secs);
                 if secs > 0 {
@@ -232,33 +227,31 @@ impl Importer {
                     added.insert(minute, secs);
                 }
             }
-            counting.cover(&dataset, &added);
+            counting.cover(&key, &added);
         }
         Ok(())
     }
 
-    /// Seconds covered already, by coverage key and minute, or hour or day where finer rows are
-    /// gone.
-    fn covered(&self, span: Range<u64>) -> Result<HashMap<Vec<u8>, CoveredSecs>, ImportError> {
+    /// Seconds covered already.
+    fn covered(&self, span: Range<u64>) -> Result<CoveredSecs, ImportError> {
         let coverage = Dataset::coverage();
         let at = RowsSnapshot::of(&self.history, &coverage);
         let mut step = Resolution::Minute.secs();
         let plan = ReadPlan::of_steps(&at.parts, &coverage, &span, &mut step);
-        let mut covered: HashMap<Vec<u8>, CoveredSecs> = HashMap::new();
+        let mut covered = CoveredSecs::new();
         let (units, lacking) = ReadUnit::all(at, &coverage, &plan, None);
         if let Some(lacking) = lacking.into_iter().next() {
             return Err(ImportError::Unreadable(lacking));
         }
         for unit in units {
-            let mut add = |_, row: &Row| {
-                let Coverage { secs, .. } = Coverage::of(&row.gain.sum.totals);
+            let read = unit.rows(&coverage, Want::SUMS, &mut |_, row| {
+                let Coverage { secs, .. } = Coverage::of(&row.totals);
                 if secs > 0 {
-                    let of_report = covered.entry(row.key.to_vec()).or_default();
-                    *of_report.entry((unit.resolution(), row.time)).or_default() += secs;
+                    let place = (row.key.to_vec(), unit.resolution(), row.time);
+                    *covered.entry(place).or_default() += secs;
                 }
-            };
-            let read = unit.rows(&coverage, Want::SUMS, &mut add);
-            read.map_err(|error| ImportError::Unreadable(error.to_string()))?;
+            });
+            read.map_err(ImportError::Unreadable)?;
         }
         Ok(covered)
     }
@@ -301,8 +294,8 @@ impl Importer {
     }
 }
 
-/// Covered seconds of a minute, hour or day, by its start.
-type CoveredSecs = HashMap<(Resolution, u64), u64>;
+/// Covered seconds, by coverage key and minute, or hour or day where finer rows are gone.
+type CoveredSecs = HashMap<(Vec<u8>, Resolution, u64), u64>;
 
 /// The report of coverage rows that identify imports: no report has an empty name.
 const NO_REPORT: &str = "";

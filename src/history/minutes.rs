@@ -12,7 +12,7 @@ use super::{Dataset, Gain, History, Resolution, UnflushedRows};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::squid::sums::Swaps;
 use crate::report::Watched;
-use crate::report::row_key::push_key;
+use crate::report::row_key::key_of;
 use crate::report::totals::Totals;
 
 /// The most seconds that count as running time when nothing ended them: more means that the process
@@ -53,22 +53,15 @@ impl MinuteRollup {
         let kept = second.reports().filter(|it| it.is_kept);
         // Reports share records: use the count of the report with most.
         let folded = kept.map(|it| second.folded(it)).max().unwrap_or(0);
-        let reached = second.reached.clone();
-        self.history.take(missed, folded, reached, |running| {
-            read(&mut Adding {
-                running,
-                minute: Resolution::Minute.begin(second.unix_secs),
-                datasets: &self.datasets,
-                dataset: None,
-            });
-            let minute = Resolution::Minute.begin(second.unix_secs);
+        let minute = Resolution::Minute.begin(second.unix_secs);
+        let datasets = &self.datasets;
+        self.history.take(missed, folded, second.reached.clone(), |running| {
+            read(&mut Adding { running, minute, datasets, dataset: None });
             for (texts, moved) in second.moves.iter() {
-                let mut key = Vec::new();
-                texts.iter().for_each(|text| push_key(&mut key, text));
-                running.add(&self.swaps, minute, &key, false, &gain_of(moved));
+                running.add(&self.swaps, minute, &key_of(texts), false, &gain_of(moved));
             }
             for report in second.reports() {
-                if let Some(dataset) = self.datasets.get(&report.number) {
+                if let Some(dataset) = datasets.get(&report.number) {
                     cover(running, dataset, second, [missed, second.folded(report)]);
                 }
             }
@@ -77,13 +70,12 @@ impl MinuteRollup {
 
     /// Updates the datasets of the reports that are kept.
     fn follow(&mut self, second: &Second) {
-        let kept: Vec<&Arc<Watched>> = second.reports().filter(|it| it.is_kept).collect();
-        let is_kept = |number: u64| kept.iter().any(|it| it.number == number);
-        self.datasets.retain(|&number, _| is_kept(number));
-        for report in kept {
+        let mut known = std::mem::take(&mut self.datasets);
+        let kept = second.reports().filter(|it| it.is_kept);
+        self.datasets.extend(kept.map(|report| {
             let of = || Arc::new(Dataset::of(&report.definition, self.error_status));
-            self.datasets.entry(report.number).or_insert_with(of);
-        }
+            (report.number, known.remove(&report.number).unwrap_or_else(of))
+        }));
     }
 }
 
@@ -92,18 +84,12 @@ fn cover(
     running: &mut UnflushedRows,
     dataset: &Dataset,
     second: &Second,
-    [mut missed, mut keys_folded]: [u64; 2],
+    [missed, keys_folded]: [u64; 2],
 ) {
-    let (mut at, mut left) = (second.unix_secs, second.secs.min(SECS_MAX));
-    loop {
-        let minute = Resolution::Minute.begin(at);
-        let secs = left.min(minute + Resolution::Minute.secs() - at);
-        let ran = Coverage { secs, missed, keys_folded, ..Coverage::default() };
-        running.cover(&dataset.coverage_key(), minute, ran);
-        (at, left, missed, keys_folded) = (at + secs, left - secs, 0, 0);
-        if left == 0 {
-            return;
-        }
+    let (key, from) = (dataset.coverage_key(), second.unix_secs);
+    let mut lost = Coverage { missed, keys_folded, ..Coverage::default() };
+    for (minute, secs) in Resolution::Minute.split(from..from + second.secs.min(SECS_MAX)) {
+        running.cover(&key, minute, Coverage { secs, ..std::mem::take(&mut lost) });
     }
 }
 

@@ -40,22 +40,13 @@ const PLAIN_ROWS: usize = 512;
 /// Bytes of a page of histograms, so that reading a few of them reads little else.
 const HISTOGRAM_PAGE_BYTES: usize = 32 << 10;
 
-/// The order of rows in a file: by the texts of their keys, then by time.
-#[must_use]
-pub fn row_order(a: &Row, b: &Row) -> Ordering {
-    order((&a.key, a.time), (&b.key, b.time))
-}
-
-/// The same of keys and times.
+/// The order of rows in a file, of keys and times: by the texts of the keys, then by time.
 pub(super) fn order(a: (&[u8], u64), b: (&[u8], u64)) -> Ordering {
     key_order(a.0, b.0).then(a.1.cmp(&b.1))
 }
 
-/// Writes a file of rows in [`row_order`]; returns their number.
-///
-/// # Errors
-/// Fails if it cannot be written.
-pub fn write(
+/// Writes a file of rows in [`order`]; returns their number.
+pub(super) fn write(
     file: &mut File,
     dataset: &Dataset,
     resolution: Resolution,
@@ -75,7 +66,7 @@ pub fn write(
         _ => Compression::ZSTD(ZstdLevel::default()),
     };
     let properties = properties(dataset, resolution, compression);
-    let mut writer = writer(file, batch.schema(), properties)?;
+    let mut writer = writer(file, &batch.schema, properties)?;
     while more > 0 {
         written += more as u64;
         writer.write(&batch.finish())?;

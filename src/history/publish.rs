@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use super::pending::PendingWriter;
 use super::resolution::date;
 use super::store::Store;
 use super::tree::{ROLLUP, checksum};
-use super::{Dataset, Resolution};
+use super::{Dataset, Resolution, Row};
 use crate::instruments::Instrument;
 
 /// Seconds after the end of a span before it is published: its last rows are flushed by then.
@@ -201,21 +202,28 @@ impl Store {
                 sums.begin(dataset)?;
             }
             let (path, mut file) = self.create()?;
-            let mut before_row = || self.pause(meanwhile);
-            let mut rows = Merged::new(&sources, dataset, &mut before_row)?;
-            let summed = rows.by_ref().inspect(|row| {
+            let mut rows = Merged::new(&sources, dataset)?;
+            let mut next = || -> Result<Option<Row>, StoreError> {
+                self.pause(meanwhile)?;
+                let Some(row) = rows.next()? else {
+                    return Ok(None);
+                };
                 stage.advance(1);
                 if let Some(sums) = &mut sums {
-                    sums.add(row);
+                    sums.add(&row)?;
                 }
-            });
-            let written = parquet::write(&mut file, dataset, resolution, summed);
-            let Merged { ended, span, .. } = rows;
+                Ok(Some(row))
+            };
+            let mut ended = Ok(());
+            let merged =
+                iter::from_fn(|| next().map_err(|error| ended = Err(error)).ok().flatten());
+            let written = parquet::write(&mut file, dataset, resolution, merged);
             ended?;
             let section = Section {
                 dataset: Arc::clone(dataset),
                 rows: written.map_err(failed("write", &path))?,
             };
+            let span = rows.span;
             staged.extend(self.stage_file((path, file), resolution, section, span, now)?);
         }
         if let Some(sums) = sums {

@@ -32,9 +32,7 @@ pub(crate) struct ReadPlan {
 impl ReadPlan {
     /// Plans the rows of a dataset in a span.
     pub(crate) fn new(parts: &[Arc<Part>], dataset: &Dataset, asked: Range<u64>) -> Self {
-        let parts = of(parts, dataset);
-        let span = widened(&parts, outwards(&asked, Resolution::Minute));
-        Self::of_span(&parts, span, Resolution::Day)
+        Self::of_steps(parts, dataset, &asked, &mut Resolution::Day.secs())
     }
 
     /// Likewise for rows by `step`, of which the first and the last may lie partly outside; the step
@@ -45,33 +43,25 @@ impl ReadPlan {
         asked: &Range<u64>,
         step: &mut u64,
     ) -> Self {
-        let parts = of(parts, dataset);
+        let parts: Vec<&Arc<Part>> = parts.iter().filter(|part| part.has(dataset)).collect();
         *step = step.next_multiple_of(Resolution::Minute.secs());
-        for fine in [Resolution::Minute, Resolution::Hour] {
-            let Some(coarse) = fine.coarser() else {
-                continue;
-            };
+        for (fine, coarse) in ROLLED {
             let first = rolled(&parts, fine).map(|part| part.span.start).min();
             let mut begins = outwards(asked, coarse).step_by(coarse.secs() as usize);
             // If there are older rows, nothing has expired here: there were none.
             let is_older = |begin: &u64| first.is_none_or(|first| *begin < coarse.begin(first));
-            let is_gone = begins.any(|it| is_older(&it) && is_gone(&parts, fine, coarse, it));
-            if !step.is_multiple_of(coarse.secs()) && is_gone {
+            if !step.is_multiple_of(coarse.secs())
+                && begins.any(|it| is_older(&it) && is_gone(&parts, fine, coarse, it))
+            {
                 *step = step.next_multiple_of(coarse.secs());
             }
         }
-        let fits = |resolution: &Resolution| step.is_multiple_of(resolution.secs());
-        let coarsest = Resolution::ALL.into_iter().rfind(fits);
-        let coarsest = coarsest.unwrap_or(Resolution::Minute);
-        let span = outwards(asked, Resolution::Minute);
-        Self::of_span(&parts, widened(&parts, span), coarsest)
-    }
-
-    fn of_span(parts: &[&Arc<Part>], span: Range<u64>, coarsest: Resolution) -> Self {
+        let span = widened(&parts, outwards(asked, Resolution::Minute));
         let mut reads = Vec::new();
-        for part in parts.iter().filter(|part| part.resolution <= coarsest) {
-            let rolled = part.is_rolled() && part.resolution < coarsest;
-            for times in counted(part.resolution, rolled, &span) {
+        for part in parts.iter().filter(|part| step.is_multiple_of(part.resolution.secs())) {
+            let coarser = part.resolution.coarser().filter(|_| part.is_rolled());
+            let coarser = coarser.filter(|coarser| step.is_multiple_of(coarser.secs()));
+            for times in counted(part.resolution, coarser, &span) {
                 let times = times.start.max(part.span.start)..times.end.min(part.span.end);
                 if !times.is_empty() {
                     reads.push((Arc::clone(part), times));
@@ -83,9 +73,9 @@ impl ReadPlan {
     }
 }
 
-fn of<'a>(parts: &'a [Arc<Part>], dataset: &Dataset) -> Vec<&'a Arc<Part>> {
-    parts.iter().filter(|part| part.has(dataset)).collect()
-}
+/// Resolutions, and those that their rows are rolled up to.
+const ROLLED: [(Resolution, Resolution); 2] =
+    [(Resolution::Minute, Resolution::Hour), (Resolution::Hour, Resolution::Day)];
 
 /// The span widened to whole minutes, hours or days.
 fn outwards(span: &Range<u64>, resolution: Resolution) -> Range<u64> {
@@ -118,10 +108,7 @@ fn rolled<'a>(
 /// The span widened until finer parts cover its ends.
 fn widened(parts: &[&Arc<Part>], span: Range<u64>) -> Range<u64> {
     let Range { mut start, mut end } = span;
-    for fine in [Resolution::Minute, Resolution::Hour] {
-        let Some(coarse) = fine.coarser() else {
-            continue;
-        };
+    for (fine, coarse) in ROLLED {
         let is_cut = |edge| {
             let begin = coarse.begin(edge);
             begin < edge && is_gone(parts, fine, coarse, begin)
@@ -136,12 +123,11 @@ fn widened(parts: &[&Arc<Part>], span: Range<u64>) -> Range<u64> {
     start..end
 }
 
-/// The times of a part's rows that count in a span.
-fn counted(resolution: Resolution, rolled: bool, span: &Range<u64>) -> Vec<Range<u64>> {
+/// The times of the rows of a resolution that count in a span, if a coarser one has them too.
+fn counted(own: Resolution, coarser: Option<Resolution>, span: &Range<u64>) -> Vec<Range<u64>> {
     let inside = |resolution| ceiling(span.start, resolution)..resolution.begin(span.end);
-    let own = inside(resolution);
-    let coarser = resolution.coarser().filter(|_| rolled).map(inside);
-    match coarser.filter(|coarser| !coarser.is_empty()) {
+    let own = inside(own);
+    match coarser.map(inside).filter(|coarser| !coarser.is_empty()) {
         Some(coarser) => vec![own.start..coarser.start, coarser.end..own.end],
         None => vec![own],
     }

@@ -7,21 +7,23 @@
 
 use std::fs::File;
 use std::io;
+use std::iter;
 use std::ops::Range;
-use std::path::Path;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use datafusion::arrow::array::RecordBatch;
+use parquet::arrow::arrow_reader::RowSelection;
 use tracing::warn;
 
-use super::columns::{Columns, Content, HISTOGRAM, StoredRows, Want, columns, equal_to};
-use super::histogram::HistogramRef;
+use super::columns::{Columns, Content, HISTOGRAM, RowReader, StoredRows, Want, columns, equal_to};
 use super::parquet::{Opened, ReadAs};
 use super::part::Part;
 use super::pending::PendingFile;
 use super::read_plan::ReadPlan;
+use super::row::StoredRow;
 use super::{Dataset, History, Resolution, Row};
 
 /// The rows at one moment.
@@ -58,7 +60,7 @@ impl RowsSnapshot {
     pub(crate) fn kept_from(&self, dataset: &Dataset) -> Option<u64> {
         let columns = columns(dataset);
         let in_memory = self.memory.iter().flat_map(|batch| {
-            let rows = StoredRows::new(&columns, None, batch);
+            let rows = StoredRows::new(&columns, batch);
             (0..rows.len).map(move |row| rows.time(row)).min()
         });
         let unstored = in_memory.min();
@@ -92,7 +94,7 @@ pub(super) struct ReadUnit {
 #[derive(Debug)]
 enum Source {
     /// Rows of a row group of a file.
-    Group(Arc<Opened>, usize, Vec<Range<usize>>),
+    Group(Arc<Opened>, usize, RowSelection),
     /// A share of a pending file.
     Pending(Arc<PendingFile>, Range<u64>),
     Memory(Arc<[RecordBatch]>),
@@ -103,23 +105,24 @@ enum Source {
 pub(super) struct Run {
     /// The number of the sum.
     pub(super) to: u32,
-    places: Range<u32>,
+    /// The numbers of the rows.
+    rows: Range<u32>,
 }
 
 impl Run {
     /// Records to which sum a row is added: rows come in order.
-    pub(super) fn note(runs: &mut Vec<Self>, to: u32, place: usize) {
-        let place = place as u32;
+    pub(super) fn note(runs: &mut Vec<Self>, to: u32, row: usize) {
+        let row = row as u32;
         match runs.last_mut() {
-            Some(last) if last.to == to && last.places.end == place => last.places.end += 1,
-            _ => runs.push(Self { to, places: place..place + 1 }),
+            Some(last) if last.to == to && last.rows.end == row => last.rows.end += 1,
+            _ => runs.push(Self { to, rows: row..row + 1 }),
         }
     }
 }
 
 impl ReadUnit {
-    /// The units of a plan's rows, and of those not on disk yet: of all keys, or of one. Also
-    /// returns errors.
+    /// The units of a plan's rows, and of those not on disk yet: of all keys, or of one, as far as
+    /// others are easily left out. Also returns errors.
     pub(super) fn all(
         from: RowsSnapshot,
         dataset: &Dataset,
@@ -127,13 +130,13 @@ impl ReadUnit {
         key: Option<&[u8]>,
     ) -> (Vec<Self>, Vec<String>) {
         let equal = key.map(|key| equal_to(&columns(dataset), key));
-        let read_as = ReadAs::coded(equal.unwrap_or_default());
+        let read_as = ReadAs::new(equal.unwrap_or_default());
         let mut lacking = Vec::new();
         let mut units = vec![Self::of_memory(from.memory, plan.span.clone())];
         for (part, times) in &plan.reads {
             match Self::of_part(part, times, dataset, &read_as) {
                 Ok(of_part) => units.extend(of_part),
-                Err(error) => lacking.push(unread(part, &error)),
+                Err(error) => lacking.push(unread_error(part, &error).to_string()),
             }
         }
         (units, lacking)
@@ -152,33 +155,34 @@ impl ReadUnit {
         read_as: &ReadAs,
     ) -> io::Result<Vec<Self>> {
         let unit = |source| Self { part: Some(Arc::clone(part)), source, times: times.clone() };
-        let file = File::open(&part.path)?;
-        if !part.is_published() {
-            let pending = Arc::new(PendingFile::open(file)?);
-            let shares = pending.shares(dataset).into_iter();
-            let source = |share| Source::Pending(Arc::clone(&pending), share);
-            return Ok(shares.map(source).map(unit).collect());
+        if part.is_published() {
+            let opened = Arc::new(Opened::new(&part.path, read_as)?);
+            let groups = opened.groups()?.into_iter();
+            let source = |(group, rows)| Source::Group(Arc::clone(&opened), group, rows);
+            return Ok(groups.map(source).map(unit).collect());
         }
-        let opened = Arc::new(Opened::new(&file, read_as)?);
-        let groups = opened.groups(&read_as.equal).into_iter();
-        let source = |(group, places)| Source::Group(Arc::clone(&opened), group, places);
-        Ok(groups.map(source).map(unit).collect())
+        let pending = Arc::new(PendingFile::open(File::open(&part.path)?)?);
+        let shares = pending.shares(dataset).into_iter();
+        let source = |share| Source::Pending(Arc::clone(&pending), share);
+        Ok(shares.map(source).map(unit).collect())
     }
 
-    /// Batches with at least these columns, as far as they are stored: of all its rows, or of a
-    /// file's rows at ascending positions.
+    /// Batches with at least these columns, as far as they are stored: of all its rows, or of those
+    /// of a file that have these numbers.
     pub(super) fn batches(
         &self,
         dataset: &Dataset,
         columns: &[(String, Content)],
-        at: Option<&[Range<usize>]>,
-        read_as: &ReadAs,
+        numbers: Option<Vec<Range<usize>>>,
     ) -> io::Result<Batches> {
         Ok(match &self.source {
-            Source::Group(opened, group, places) => {
-                let places = at.unwrap_or(places);
-                let path = self.part.as_ref().map_or(Path::new(""), |part| &part.path);
-                Box::new(opened.batches(File::open(path)?, *group, places, columns, read_as)?)
+            Source::Group(opened, group, rows) => {
+                let all = rows.row_count();
+                let some = numbers
+                    .map(|it| RowSelection::from_consecutive_ranges(it.into_iter(), all))
+                    .map(|some| rows.and_then(&some));
+                let rows = some.unwrap_or_else(|| rows.clone());
+                Box::new(opened.batches(*group, rows, columns)?)
             }
             Source::Pending(pending, share) => Box::new(pending.blocks(dataset, share.clone())),
             Source::Memory(batches) => {
@@ -193,77 +197,62 @@ impl ReadUnit {
         part.map_or(Resolution::Minute, |part| part.resolution)
     }
 
-    /// The numbers of the rows read: for files those at these positions.
-    fn numbers(&self, at: Option<&[Range<usize>]>) -> Box<dyn Iterator<Item = usize>> {
-        match &self.source {
-            Source::Group(_, _, places) => {
-                let places = at.unwrap_or(places).to_vec();
-                Box::new(places.into_iter().flatten())
-            }
-            Source::Pending(..) | Source::Memory(_) => Box::new(0..),
-        }
+    /// Reads its rows.
+    fn reader(&self, dataset: &Dataset, want: Want) -> io::Result<RowReader> {
+        let mut columns: Columns = columns(dataset);
+        columns.retain(|(_, content)| want.has(*content));
+        let batches = self.batches(dataset, &columns, None)?;
+        Ok(RowReader::new(batches, columns, self.times.clone()))
     }
 
-    /// Its rows with their numbers. Unwanted values are 0 or unknown.
+    /// Passes its rows with their numbers to `each`; the error is a remark.
     pub(super) fn rows(
         &self,
         dataset: &Dataset,
         want: Want,
-        each: &mut dyn FnMut(usize, &Row),
-    ) -> io::Result<()> {
-        let mut columns: Columns = columns(dataset);
-        columns.retain(|(_, content)| want.has(*content));
-        let buckets = want.histograms.then_some(dataset.buckets);
-        let (mut numbers, mut row) = (self.numbers(None), Row::default());
-        for batch in self.batches(dataset, &columns, None, &ReadAs::coded(Vec::new()))? {
-            let rows = StoredRows::new(&columns, buckets, &batch?);
-            for (at, number) in (0..rows.len).zip(&mut numbers) {
-                if rows.read(at, &self.times, &mut row) {
-                    each(number, &row);
-                }
+        each: &mut dyn FnMut(usize, &StoredRow<'_>),
+    ) -> Result<(), String> {
+        let mut read = || {
+            let mut rows = self.reader(dataset, want)?;
+            while rows.advance()? {
+                each(rows.number(), &rows.row());
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        read().map_err(|error: io::Error| match &self.part {
+            Some(part) => unread_error(part, &error).to_string(),
+            None => error.to_string(),
+        })
     }
 
-    /// The histograms of rows, each with the number of its sum.
+    /// Passes the encoded histograms of rows to `each`, each with the number of its sum.
     pub(super) fn histograms<'r>(
         &self,
         dataset: &Dataset,
         runs: impl Iterator<Item = &'r Run> + Clone,
-        each: &mut dyn FnMut(u32, HistogramRef<'_>),
+        each: &mut dyn FnMut(u32, Option<&[u8]>),
     ) -> io::Result<()> {
-        let mut places: Vec<Range<usize>> = Vec::new();
-        for Run { places: more, .. } in runs.clone() {
-            let more = more.start as usize..more.end as usize;
-            match places.last_mut().filter(|last| last.end == more.start) {
-                Some(last) => last.end = more.end,
-                None => places.push(more),
-            }
-        }
-        if places.is_empty() {
+        let numbers = runs.clone().map(|Run { rows, .. }| rows.start as usize..rows.end as usize);
+        let numbers: Vec<_> = numbers.collect();
+        if numbers.is_empty() {
             return Ok(());
         }
         let columns = vec![(HISTOGRAM.to_owned(), Content::Histogram)];
-        let mut numbers = self.numbers(Some(&places));
-        let batches = self.batches(dataset, &columns, Some(&places), &ReadAs::coded(Vec::new()))?;
-        let wanted = runs.flat_map(|run| run.places.clone().map(|place| (place, run.to)));
+        let batches = self.batches(dataset, &columns, Some(numbers))?;
+        let are_all_wanted = matches!(self.source, Source::Group(..));
+        let wanted = runs.flat_map(|run| run.rows.clone().map(|number| (number as usize, run.to)));
         let mut wanted = wanted.peekable();
+        let mut number = 0;
         for batch in batches {
-            let rows = StoredRows::new(&columns, None, &batch?);
-            for (row, number) in (0..rows.len).zip(&mut numbers) {
-                if let Some((_, to)) = wanted.next_if(|it| it.0 as usize == number) {
-                    let blob = rows.blob(row);
-                    each(to, blob.map_or(HistogramRef::Unknown, HistogramRef::Encoded));
+            let rows = StoredRows::new(&columns, &batch?);
+            for row in 0..rows.len {
+                if let Some((_, to)) = wanted.next_if(|it| are_all_wanted || it.0 == number) {
+                    each(to, rows.histogram(row));
                 }
+                number += 1;
             }
         }
         Ok(())
-    }
-
-    pub(super) fn unread(&self, error: &io::Error) -> String {
-        let part = self.part.as_ref();
-        part.map_or_else(|| error.to_string(), |part| unread(part, error))
     }
 }
 
@@ -282,30 +271,31 @@ impl Part {
         let mut read = || {
             let units = match dataset.is_raw() {
                 true => Vec::new(),
-                false => ReadUnit::of_part(self, &span, dataset, &ReadAs::coded(Vec::new()))?,
+                false => ReadUnit::of_part(self, &span, dataset, &ReadAs::new(Vec::new()))?,
             };
-            let mut units = units.iter();
-            units.try_for_each(|unit| unit.rows(dataset, want, &mut |_, row| each(row)))
+            for unit in units {
+                let mut rows = unit.reader(dataset, want)?;
+                while rows.advance()? {
+                    each(&rows.row().decoded(&dataset.buckets));
+                }
+            }
+            Ok(())
         };
-        read().map_err(|error| {
+        read().map_err(|error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
         })
     }
 }
 
-/// A remark on a part that could not be read; logs that, and has the history thread look at it.
-pub(super) fn unread(part: &Part, error: &io::Error) -> String {
+/// The remark, as an error, on a part that could not be read; logs that, and has the history thread
+/// look at it.
+pub(super) fn unread_error(part: &Part, error: &io::Error) -> io::Error {
     let name = part.path.file_name().unwrap_or_default();
     // A folder that is not there for a while is not damage.
     if error.kind() != io::ErrorKind::NotFound && !part.suspect.swap(true, Ordering::Relaxed) {
         warn!(file = %part.path.display(), %error, "A file of history cannot be read: answers lack its rows.");
     }
-    format!("{} could not be read: {error}", name.display())
-}
-
-/// Likewise as an error.
-pub(super) fn unread_error(part: &Part, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), unread(part, error))
+    io::Error::new(error.kind(), format!("{} could not be read: {error}", name.display()))
 }
 
 /// Runs this many pieces of work on all processors, and returns the result of each thread.
@@ -318,23 +308,17 @@ pub(super) fn on_all_processors<T: Send>(
     let next = AtomicUsize::new(0);
     let share = || {
         let mut done = empty();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= count {
-                return done;
-            }
-            work(at, &mut done);
-        }
+        let numbers = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        numbers.take_while(|at| *at < count).for_each(|at| work(at, &mut done));
+        done
     };
     thread::scope(|scope| {
         let others = (1..processors.min(count)).map(|_| scope.spawn(share));
         let others: Vec<_> = others.collect();
         let own = share();
-        let done = others.into_iter().map(|other| match other.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        std::iter::once(own).chain(done).collect()
+        let done =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|it| resume_unwind(it)));
+        iter::once(own).chain(done).collect()
     })
 }
 

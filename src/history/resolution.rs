@@ -44,12 +44,8 @@ impl Resolution {
 
     /// Returns the next coarser resolution.
     #[must_use]
-    pub const fn coarser(self) -> Option<Self> {
-        match self {
-            Self::Minute => Some(Self::Hour),
-            Self::Hour => Some(Self::Day),
-            Self::Day => None,
-        }
+    pub fn coarser(self) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| *it > self)
     }
 
     /// Buckets of a doubling in the log-linear histograms of its rows, as a power of two: 64 (0.78
@@ -66,6 +62,17 @@ impl Resolution {
     #[must_use]
     pub const fn begin(self, unix_secs: u64) -> u64 {
         unix_secs - unix_secs % self.secs()
+    }
+
+    /// Splits a span into the seconds of each row, with the second at which that begins: one row
+    /// at least.
+    pub(super) fn split(self, span: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        let end = span.end.max(span.start + 1);
+        let begins = (self.begin(span.start)..end).step_by(self.secs() as usize);
+        begins.map(move |begin| {
+            let end = span.end.min(begin + self.secs());
+            (begin, end - span.start.max(begin))
+        })
     }
 
     /// Returns the span, in unix seconds, of the published file that holds the row of `unix_secs`:
@@ -124,6 +131,9 @@ mod tests {
             Resolution::Day.file_span(at("2025-12-31T23:59:59Z")).end,
             at("2026-01-01T00:00:00Z")
         );
+        let split = |span| Resolution::Minute.split(span).collect::<Vec<_>>();
+        assert_eq!(split(59..121), [(0, 1), (60, 60), (120, 1)]);
+        assert_eq!((split(60..60), split(70..70)), (vec![(60, 0)], vec![(60, 0)]));
         assert_eq!(date(0).to_string(), "1970-01-01");
         assert_eq!(date(u64::MAX), NaiveDate::MAX);
     }

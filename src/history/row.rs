@@ -1,12 +1,13 @@
 //! Rows of history: the gain of a report's key in a minute, hour or day.
 
+use super::histogram::decode;
 use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Histogram};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 
 /// A gain: sums, histogram, extremes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Gain {
     /// Sums and histogram.
     pub sum: Sum,
@@ -48,7 +49,7 @@ impl Gain {
 }
 
 /// A row. Several of one key and time are to be summed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Row {
     /// The unix second at which its minute, hour or day begins.
     pub time: u64,
@@ -59,4 +60,35 @@ pub struct Row {
     pub is_other: bool,
     /// Its gain.
     pub gain: Gain,
+}
+
+/// A row as it is stored: its histogram is encoded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoredRow<'a> {
+    pub(super) time: u64,
+    pub(super) key: &'a [u8],
+    pub(super) is_other: bool,
+    pub(super) totals: Totals,
+    pub(super) extremes: Extremes,
+    /// `None` if it was dropped or is not read.
+    pub(super) histogram: Option<&'a [u8]>,
+}
+
+impl StoredRow<'_> {
+    /// Its gain, with the histogram decoded.
+    pub(super) fn gain(&self, buckets: &BucketLayout) -> Gain {
+        let histogram = self.histogram.and_then(|encoded| decode(encoded, buckets));
+        Gain { sum: Sum::of(self.totals, histogram), extremes: self.extremes }
+    }
+
+    /// Whether it has the same key and time.
+    pub(super) fn is_same(&self, row: &Row) -> bool {
+        (self.time, self.key, self.is_other) == (row.time, &*row.key, row.is_other)
+    }
+
+    /// The row, with its histogram decoded.
+    pub(super) fn decoded(&self, buckets: &BucketLayout) -> Row {
+        let Self { time, key, is_other, .. } = *self;
+        Row { time, key: key.to_vec(), is_other, gain: self.gain(buckets) }
+    }
 }

@@ -13,8 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, AsArray as _, BooleanArray, Float64Array, RecordBatch, RecordBatchOptions,
-    new_null_array,
+    ArrayRef, AsArray as _, BooleanArray, Float64Array, RecordBatch, new_null_array,
 };
 use datafusion::arrow::compute::{cast, filter_record_batch};
 use datafusion::arrow::datatypes::{
@@ -22,8 +21,8 @@ use datafusion::arrow::datatypes::{
 };
 
 use super::Dataset;
-use super::columns::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
-use super::parquet::{BATCH_ROWS, ReadAs};
+use super::columns::{Columns, Content, PERCENTILES, StoredRows, columns, quantiles};
+use super::parquet::ReadAs;
 use super::part::Part;
 use super::read_unit::{Batches, ReadUnit, unread_error};
 
@@ -89,11 +88,7 @@ impl Wanted {
         let equal = |name: String| equal(&name).map(|text| (name, text));
         Self {
             dataset: Arc::clone(dataset),
-            read_as: ReadAs {
-                texts: DataType::Utf8View,
-                batch_rows: BATCH_ROWS,
-                equal: key_columns(dataset).filter_map(equal).collect(),
-            },
+            read_as: ReadAs::new(key_columns(dataset).filter_map(equal).collect()),
             schema: Arc::new(Schema::new(fields)),
             columns,
         }
@@ -114,11 +109,7 @@ impl Wanted {
     ///
     /// # Errors
     /// When the part cannot be read; each batch can fail likewise.
-    pub(crate) fn of_part(
-        &self,
-        part: &Arc<Part>,
-        times: &Range<u64>,
-    ) -> io::Result<impl Iterator<Item = io::Result<RecordBatch>> + Send + use<>> {
+    pub(crate) fn of_part(&self, part: &Arc<Part>, times: &Range<u64>) -> io::Result<Batches> {
         let units = ReadUnit::of_part(part, times, &self.dataset, &self.read_as);
         let units = units.map_err(|error| unread_error(part, &error))?;
         let (wanted, part) = (self.clone(), Arc::clone(part));
@@ -126,7 +117,7 @@ impl Wanted {
             let batches = wanted.of_unit(&unit);
             batches.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
         });
-        Ok(batches.map(move |batch| batch.map_err(|error| unread_error(&part, &error))))
+        Ok(Box::new(batches.map(move |batch| batch.map_err(|error| unread_error(&part, &error)))))
     }
 
     /// Returns the rows in memory whose times are in a span.
@@ -139,61 +130,49 @@ impl Wanted {
     }
 
     fn of_unit(&self, unit: &ReadUnit) -> io::Result<Batches> {
-        let batches = unit.batches(&self.dataset, &self.columns, None, &self.read_as)?;
+        let batches = unit.batches(&self.dataset, &self.columns, None)?;
         let (wanted, times) = (self.clone(), unit.times.clone());
         Ok(Box::new(batches.map(move |batch| wanted.shown(&batch?, &times))))
     }
 
     /// Turns a stored batch into the columns shown, without the rows of other times.
     fn shown(&self, stored: &RecordBatch, times: &Range<u64>) -> io::Result<RecordBatch> {
-        let rows = stored.num_rows();
         let mut found = None;
         let columns = self.columns.iter().zip(self.schema.fields());
-        let arrays = columns.map(|((name, content), field)| {
-            let Some(array) = stored.column_by_name(name) else {
-                if let Content::Quantile(at) = content
-                    && stored.column_by_name(HISTOGRAM).is_some()
-                {
-                    let found = found.get_or_insert_with(|| self.quantiles(stored));
-                    return Ok(Arc::clone(&found[*at]));
+        let arrays = columns.map(|((name, content), field)| match stored.column_by_name(name) {
+            Some(array) => match array.as_primitive_opt::<Int64Type>() {
+                Some(micros) if content.is_time() => {
+                    let seconds: Float64Array = micros.unary(|us| us as f64 / 1e6);
+                    Ok(Arc::new(seconds) as ArrayRef)
                 }
-                return Ok(new_null_array(field.data_type(), rows));
-            };
-            if *field.data_type() == DataType::Float64
-                && let Some(micros) = array.as_primitive_opt::<Int64Type>()
-            {
-                let seconds: Float64Array = micros.unary(|us| us as f64 / 1e6);
-                return Ok(Arc::new(seconds) as ArrayRef);
-            }
-            cast(array, field.data_type()).map_err(io::Error::other)
+                _ => cast(array, field.data_type()).map_err(io::Error::other),
+            },
+            None => Ok(match content {
+                Content::Quantile(at) => {
+                    Arc::clone(&found.get_or_insert_with(|| self.quantiles(stored))[*at])
+                }
+                _ => new_null_array(field.data_type(), stored.num_rows()),
+            }),
         });
         let arrays: Vec<ArrayRef> = arrays.collect::<io::Result<_>>()?;
-        let begins = arrays[0].as_primitive::<TimestampSecondType>().values();
-        let is_within = |time: &i64| times.contains(&u64::try_from(*time).unwrap_or_default());
-        let all_within = begins.iter().all(is_within);
-        let is_within = (!all_within)
-            .then(|| BooleanArray::from_iter(begins.iter().map(|time| Some(is_within(time)))));
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options);
-        let batch = batch.and_then(|batch| match is_within {
-            None => Ok(batch),
-            Some(is_within) => filter_record_batch(&batch, &is_within),
-        });
+        let begins = arrays[0].as_primitive::<TimestampSecondType>();
+        let is_within = |time: i64| times.contains(&u64::try_from(time).unwrap_or_default());
+        let is_within = BooleanArray::from_unary(begins, is_within);
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays);
+        let batch = batch.and_then(|batch| filter_record_batch(&batch, &is_within));
         batch.map_err(io::Error::other)
     }
 
     /// Returns the columns of percentiles, which only published files store.
-    fn quantiles(&self, stored: &RecordBatch) -> Vec<ArrayRef> {
-        let rows = StoredRows::new(&columns(&self.dataset), None, stored);
+    fn quantiles(&self, stored: &RecordBatch) -> [ArrayRef; PERCENTILES.len()] {
+        let rows = StoredRows::new(&columns(&self.dataset), stored);
         let found = (0..rows.len).map(|row| {
-            let blob = rows.blob(row);
-            let of = |blob| quantiles(blob, &rows.extremes(row), &self.dataset.buckets);
-            blob.map(of).unwrap_or_default()
+            let of = |it| quantiles(it, &rows.extremes(row), &self.dataset.buckets);
+            rows.histogram(row).map(of).unwrap_or_default()
         });
         let found: Vec<_> = found.collect();
-        let array = |at: usize| Float64Array::from_iter(found.iter().map(|of_row| of_row[at]));
-        (0..found.first().map_or(0, |of_row| of_row.len()))
-            .map(|at| Arc::new(array(at)) as ArrayRef)
-            .collect()
+        std::array::from_fn(|at| {
+            Arc::new(Float64Array::from_iter(found.iter().map(|of_row| of_row[at]))) as ArrayRef
+        })
     }
 }

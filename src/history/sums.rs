@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 
 use super::Dataset;
 use super::columns::Want;
-use super::histogram::unfold;
+use super::histogram::{add_to_sum, unfold};
 use super::read_plan::ReadPlan;
 use super::read_unit::{ReadUnit, RowsSnapshot, Run, on_all_processors};
 use crate::config::units::exact_bytes;
@@ -69,9 +69,8 @@ pub(crate) trait Histograms: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 struct LocalHistograms {
     dataset: Arc<Dataset>,
-    units: Vec<ReadUnit>,
-    /// By unit.
-    runs: Vec<Vec<Run>>,
+    /// Each with the sums that its rows are in.
+    units: Vec<(ReadUnit, Vec<Run>)>,
     /// Buckets per doubling to which histograms are folded, as a power of two.
     bits: u32,
 }
@@ -115,12 +114,6 @@ impl Rows {
         }
     }
 
-    /// Adds to the row of a key.
-    pub(crate) fn gain(&mut self, key: &[u8], is_other: bool, sums: (&Totals, &Extremes)) {
-        let row = self.of(key, is_other);
-        self.add(row, sums.0, sums.1);
-    }
-
     /// All rows, in no particular order.
     pub(crate) fn all(&self) -> &[SumRow] {
         &self.rows
@@ -132,7 +125,7 @@ impl Rows {
     }
 
     /// The row of a key, created if missing.
-    fn of(&mut self, key: &[u8], is_other: bool) -> u32 {
+    pub(crate) fn of(&mut self, key: &[u8], is_other: bool) -> u32 {
         let hash = self.hasher.hash_one(key);
         if let Some(found) = self.find_hashed(hash, key) {
             return found;
@@ -168,10 +161,26 @@ impl Rows {
         found.map(|row| row as usize)
     }
 
-    fn add(&mut self, row: u32, totals: &Totals, extremes: &Extremes) {
+    /// Adds to a row.
+    pub(crate) fn add(&mut self, row: u32, totals: &Totals, extremes: &Extremes) {
         let row = &mut self.rows[row as usize];
         row.totals += totals;
         row.extremes.widen(extremes);
+    }
+
+    /// Adds all rows of others; returns which row each of them is in.
+    fn take(&mut self, rows: Self) -> Vec<u32> {
+        if self.rows.is_empty() {
+            *self = rows;
+            return (0..self.rows.len() as u32).collect();
+        }
+        self.is_full |= rows.is_full;
+        let moved = rows.rows.iter().map(|row| {
+            let to = self.of(&row.key, row.is_other);
+            self.add(to, &row.totals, &row.extremes);
+            to
+        });
+        moved.collect()
     }
 }
 
@@ -180,33 +189,33 @@ impl Sums {
     pub(crate) fn read(from: RowsSnapshot, dataset: &Arc<Dataset>, plan: &ReadPlan) -> Self {
         let (units, mut lacking) = ReadUnit::all(from, dataset, plan, None);
         let empty = || (Rows::new(dataset), Vec::new());
-        let done = on_all_processors(units.len(), empty, |at, (rows, found)| {
+        let done = on_all_processors(units.len(), empty, |unit, (rows, found)| {
             let mut runs: Vec<Run> = Vec::new();
-            let unit = &units[at];
-            let read = unit.rows(dataset, Want::SUMS, &mut |place, row| {
+            let read = units[unit].rows(dataset, Want::SUMS, &mut |number, row| {
                 let last = runs.last().map(|run| run.to);
                 let last = last.filter(|last| *rows.rows[*last as usize].key == *row.key);
-                let to = last.unwrap_or_else(|| rows.of(&row.key, row.is_other));
-                Run::note(&mut runs, to, place);
-                rows.add(to, &row.gain.sum.totals, &row.gain.extremes);
+                let to = last.unwrap_or_else(|| rows.of(row.key, row.is_other));
+                Run::note(&mut runs, to, number);
+                rows.add(to, &row.totals, &row.extremes);
             });
-            found.push((at, runs, read.err().map(|error| unit.unread(&error))));
+            found.push((unit, runs, read));
         });
+        let mut units: Vec<_> = units.into_iter().map(|unit| (unit, Vec::new())).collect();
+        let mut all = Rows::new(dataset);
+        for (rows, found) in done {
+            let moved = all.take(rows);
+            for (unit, mut runs, read) in found {
+                runs.iter_mut().for_each(|run| run.to = moved[run.to as usize]);
+                units[unit].1 = runs;
+                lacking.extend(read.err());
+            }
+        }
         let bits = match dataset.is_log_linear() {
             true => plan.resolution.bucket_bits(),
             false => LOG_LINEAR_BITS,
         };
-        let mut home = LocalHistograms {
-            dataset: Arc::clone(dataset),
-            runs: units.iter().map(|_| Vec::new()).collect(),
-            units,
-            bits,
-        };
-        let mut all = Rows::new(dataset);
-        for (rows, found) in done {
-            lacking.extend(home.take(&mut all, rows, found));
-        }
-        let mut sums = Self::of(dataset, all, Box::new(home));
+        let local = LocalHistograms { dataset: Arc::clone(dataset), units, bits };
+        let mut sums = Self::of(dataset, all, Box::new(local));
         lacking.append(&mut sums.lacking);
         Self { lacking, bits, ..sums }
     }
@@ -261,8 +270,21 @@ impl Histograms for LocalHistograms {
             for (place, row) in rows.iter().enumerate() {
                 place_of[*row] = place as u32;
             }
-            let empty = || Vec::from_iter(rows.iter().map(|_| Sum::default()));
-            let work = |unit, gathered: &mut Vec<Sum>| self.gather(unit, &place_of, gathered);
+            let empty = || vec![Sum::default(); rows.len()];
+            let work = |unit: usize, gathered: &mut Vec<Sum>| {
+                let (unit, runs) = &self.units[unit];
+                let wanted = runs.iter().filter(|run| place_of[run.to as usize] != NONE);
+                let read = unit.histograms(&self.dataset, wanted, &mut |row, encoded| {
+                    let sum = &mut gathered[place_of[row as usize] as usize];
+                    add_to_sum(sum, encoded, &self.dataset.buckets, self.bits);
+                });
+                if read.is_err() {
+                    // Its sums are known; its histograms are not.
+                    for sum in gathered {
+                        sum.drop_histogram();
+                    }
+                }
+            };
             let gathered = on_all_processors(self.units.len(), empty, work);
             let all = gathered.into_iter().reduce(|mut all, gathered| {
                 for (to, from) in all.iter_mut().zip(&gathered) {
@@ -276,55 +298,6 @@ impl Histograms for LocalHistograms {
             }
         }
         Ok(())
-    }
-}
-
-impl LocalHistograms {
-    /// Merges the results of a thread, and its errors.
-    fn take(
-        &mut self,
-        all: &mut Rows,
-        rows: Rows,
-        found: Vec<(usize, Vec<Run>, Option<String>)>,
-    ) -> Vec<String> {
-        let is_first = all.rows.is_empty();
-        let mut moved = Vec::new();
-        if is_first {
-            *all = rows;
-        } else {
-            for row in &rows.rows {
-                let at = all.of(&row.key, row.is_other);
-                all.add(at, &row.totals, &row.extremes);
-                moved.push(at);
-            }
-            all.is_full |= rows.is_full;
-        }
-        let mut lacking = Vec::new();
-        for (unit, mut runs, error) in found {
-            if !is_first {
-                runs.iter_mut().for_each(|run| run.to = moved[run.to as usize]);
-            }
-            self.runs[unit] = runs;
-            lacking.extend(error);
-        }
-        lacking
-    }
-
-    /// Adds the histograms of a unit to the wanted rows.
-    fn gather(&self, unit: usize, place_of: &[u32], gathered: &mut [Sum]) {
-        let runs = self.runs[unit].iter();
-        let wanted = runs.filter(|run| place_of[run.to as usize] != NONE);
-        let buckets = &self.dataset.buckets;
-        let read = self.units[unit].histograms(&self.dataset, wanted, &mut |row, kept| {
-            let place = place_of[row as usize] as usize;
-            kept.add_to(&mut gathered[place], buckets, self.bits);
-        });
-        if read.is_err() {
-            // Its sums are known; its histograms are not.
-            gathered.iter_mut().for_each(|gathered| {
-                gathered.drop_histogram();
-            });
-        }
     }
 }
 

@@ -173,7 +173,7 @@ impl PairSums {
 }
 
 /// The sum of encoded gains.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Sum {
     /// Sums.
     pub totals: Totals,

@@ -53,6 +53,13 @@ pub fn push_key(to: &mut Vec<u8>, text: &str) {
     push_bytes(to, text.as_bytes());
 }
 
+/// A key of these values.
+pub fn key_of(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<u8> {
+    let mut key = Vec::new();
+    texts.into_iter().for_each(|text| push_key(&mut key, text.as_ref()));
+    key
+}
+
 fn push_bytes(to: &mut Vec<u8>, text: &[u8]) {
     let len = u16::try_from(text.len()).unwrap_or(u16::MAX);
     to.extend_from_slice(&len.to_le_bytes());

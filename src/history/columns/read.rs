@@ -1,30 +1,101 @@
-//! Reads the rows of a batch one by one.
+//! Reads the rows of batches one by one.
 
+use std::io;
 use std::ops::Range;
 
 use datafusion::arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BinaryArray, BooleanArray, Int64Array, RecordBatch,
-    StringArray, TimestampMillisecondArray,
+    Array as _, AsArray as _, BinaryArray, BooleanArray, Int64Array, RecordBatch, StringViewArray,
+    TimestampMillisecondArray,
 };
-use datafusion::arrow::datatypes::{Int32Type, Int64Type, TimestampMillisecondType};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 
 use super::{Columns, Content};
-use crate::history::histogram::decode;
-use crate::history::{Gain, Row};
-use crate::report::gain::Sum;
-use crate::report::histogram::BucketLayout;
+use crate::history::read_unit::Batches;
+use crate::history::row::StoredRow;
 use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 use crate::value::varint;
 
+/// Reads the rows of some times.
+pub(in crate::history) struct RowReader {
+    batches: Batches,
+    /// The columns to read.
+    columns: Columns,
+    times: Range<u64>,
+    /// The rows of the current batch, and the index of the one after the current row.
+    rows: StoredRows,
+    next: usize,
+    /// The number of rows in the batches before.
+    before: usize,
+    /// The key of the current row, and whether it is the overflow row.
+    key: Vec<u8>,
+    is_other: bool,
+}
+
+impl RowReader {
+    pub(in crate::history) fn new(batches: Batches, columns: Columns, times: Range<u64>) -> Self {
+        let (rows, key) = (StoredRows::default(), Vec::new());
+        Self { batches, columns, times, rows, next: 0, before: 0, key, is_other: false }
+    }
+
+    /// Goes to the next row; returns whether there is one.
+    pub(in crate::history) fn advance(&mut self) -> io::Result<bool> {
+        loop {
+            while self.next < self.rows.len {
+                let row = self.next;
+                self.next += 1;
+                if row == 0 || !self.rows.is_same_key(row) {
+                    self.is_other = self.rows.read_key(row, &mut self.key);
+                }
+                if self.times.contains(&self.rows.time(row)) {
+                    return Ok(true);
+                }
+            }
+            let Some(batch) = self.batches.next().transpose()? else {
+                return Ok(false);
+            };
+            self.before = self.read();
+            self.rows = StoredRows::new(&self.columns, &batch);
+            self.next = 0;
+        }
+    }
+
+    /// The number of rows in the batches so far.
+    pub(in crate::history) fn read(&self) -> usize {
+        self.before + self.rows.len
+    }
+
+    /// The number of the current row among all rows, of any time.
+    pub(in crate::history) fn number(&self) -> usize {
+        self.before + self.next - 1
+    }
+
+    /// The key and the time of the current row.
+    pub(in crate::history) fn key_and_time(&self) -> (&[u8], u64) {
+        (&self.key, self.rows.time(self.next - 1))
+    }
+
+    /// The current row. Values of columns that are not read are 0 or unknown.
+    pub(in crate::history) fn row(&self) -> StoredRow<'_> {
+        let (rows, row) = (&self.rows, self.next - 1);
+        StoredRow {
+            time: rows.time(row),
+            key: &self.key,
+            is_other: self.is_other,
+            totals: rows.totals(row),
+            extremes: rows.extremes(row),
+            histogram: rows.histogram(row),
+        }
+    }
+}
+
 /// The rows of a batch, with those columns that it has.
 #[derive(Debug, Default)]
 pub(in crate::history) struct StoredRows {
     pub(in crate::history) len: usize,
-    /// The buckets of the histograms, if these are wanted.
-    buckets: Option<BucketLayout>,
     times: Option<TimestampMillisecondArray>,
     keys: Vec<KeyColumn>,
     other: Option<BooleanArray>,
@@ -37,71 +108,30 @@ pub(in crate::history) struct StoredRows {
 /// A column of keys.
 #[derive(Debug)]
 enum KeyColumn {
-    /// Places in texts, by which consecutive rows of one key are recognised.
-    Coded(Vec<i32>, StringArray),
-    Text(StringArray),
+    Text(StringViewArray),
     Number(Int64Array),
 }
 
-impl KeyColumn {
-    fn of_texts(array: &ArrayRef) -> Option<Self> {
-        if let Some(texts) = array.as_string_opt() {
-            return Some(Self::Text(texts.clone()));
-        }
-        let coded = array.as_dictionary_opt::<Int32Type>()?;
-        let texts = coded.values().as_string_opt()?.clone();
-        Some(Self::Coded(coded.keys().values().to_vec(), texts))
-    }
-
-    /// Whether a row has the same value as the row before it.
-    fn is_same(&self, row: usize) -> bool {
-        match self {
-            Self::Coded(places, _) => places[row] == places[row - 1],
-            Self::Text(texts) => texts.value(row) == texts.value(row - 1),
-            Self::Number(numbers) => {
-                let of = |row| numbers.is_valid(row).then(|| numbers.value(row));
-                of(row) == of(row - 1)
-            }
-        }
-    }
-
-    fn push(&self, row: usize, key: &mut Vec<u8>) {
-        match self {
-            Self::Coded(places, texts) => {
-                let place = usize::try_from(places[row]).unwrap_or_default();
-                let is_there = place < texts.len();
-                push_key(key, if is_there { texts.value(place) } else { "" });
-            }
-            Self::Text(texts) => push_key(key, texts.value(row)),
-            Self::Number(numbers) => push_key(key, &numbers.value(row).to_string()),
-        }
-    }
-}
-
 impl StoredRows {
-    /// Reads the rows of a batch, with their histograms if the buckets for these are given.
-    pub(in crate::history) fn new(
-        columns: &Columns,
-        buckets: Option<BucketLayout>,
-        batch: &RecordBatch,
-    ) -> Self {
-        let mut rows = Self { len: batch.num_rows(), buckets, ..Self::default() };
+    /// The rows of a batch, in those of these columns that it has.
+    pub(in crate::history) fn new(columns: &Columns, batch: &RecordBatch) -> Self {
+        let mut rows = Self { len: batch.num_rows(), ..Self::default() };
         for (name, content) in columns {
             let Some(array) = batch.column_by_name(name) else {
                 continue;
             };
             let numbers = || array.as_primitive_opt::<Int64Type>().cloned();
             match content {
-                Content::Time => {
-                    let times = array.as_primitive_opt::<TimestampMillisecondType>();
-                    rows.times = times.cloned();
+                Content::Time => rows.times = array.as_primitive_opt().cloned(),
+                Content::Key(_) => {
+                    let texts = cast(array, &DataType::Utf8View).ok();
+                    let texts = texts.map(|texts| KeyColumn::Text(texts.as_string_view().clone()));
+                    rows.keys.extend(texts);
                 }
-                Content::Key(_) => rows.keys.extend(KeyColumn::of_texts(array)),
                 Content::Status(_) => rows.keys.extend(numbers().map(KeyColumn::Number)),
                 Content::Other => rows.other = array.as_boolean_opt().cloned(),
                 Content::Sum(measure) => {
-                    let sums = numbers().map(|sums| (*measure as usize, sums));
-                    rows.sums.extend(sums);
+                    rows.sums.extend(numbers().map(|sums| (*measure as usize, sums)));
                 }
                 Content::TimeMin => rows.extremes[0] = numbers(),
                 Content::TimeMax => rows.extremes[1] = numbers(),
@@ -114,40 +144,35 @@ impl StoredRows {
         rows
     }
 
-    /// Reads a row over the row before it, if its time is in a span; returns whether it is. Rows
-    /// must be asked for in order.
-    pub(in crate::history) fn read(&self, row: usize, span: &Range<u64>, to: &mut Row) -> bool {
-        if row == 0 || !self.is_same_key(row) {
-            to.is_other = self.other.as_ref().is_some_and(|other| other.value(row));
-            to.key.clear();
-            for column in &self.keys {
-                match to.is_other {
-                    true => push_key(&mut to.key, OTHER),
-                    false => column.push(row, &mut to.key),
-                }
+    /// Reads the key of a row; returns whether it is the overflow row.
+    fn read_key(&self, row: usize, key: &mut Vec<u8>) -> bool {
+        let is_other = self.other.as_ref().is_some_and(|other| other.value(row));
+        key.clear();
+        for column in &self.keys {
+            match column {
+                _ if is_other => push_key(key, OTHER),
+                KeyColumn::Text(texts) => push_key(key, texts.value(row)),
+                KeyColumn::Number(numbers) => push_key(key, &numbers.value(row).to_string()),
             }
         }
-        to.time = self.time(row);
-        let is_within = span.contains(&to.time);
-        if is_within {
-            let buckets = self.buckets.as_ref();
-            let histogram = buckets.and_then(|buckets| decode(self.blob(row)?, buckets));
-            to.gain =
-                Gain { sum: Sum::of(self.totals(row), histogram), extremes: self.extremes(row) };
-        }
-        is_within
+        is_other
+    }
+
+    /// Whether a row is known to have the key of the row before it: equal texts of a file mostly
+    /// are the same view.
+    fn is_same_key(&self, row: usize) -> bool {
+        let other = self.other.as_ref();
+        other.is_none_or(|other| other.value(row) == other.value(row - 1))
+            && self.keys.iter().all(|key| match key {
+                KeyColumn::Text(texts) => texts.views()[row] == texts.views()[row - 1],
+                KeyColumn::Number(numbers) => numbers.value(row) == numbers.value(row - 1),
+            })
     }
 
     /// Returns the beginning of its minute, hour or day.
     pub(in crate::history) fn time(&self, row: usize) -> u64 {
         let ms = self.times.as_ref().map_or(0, |times| times.value(row));
         u64::try_from(ms).unwrap_or_default() / 1_000
-    }
-
-    fn is_same_key(&self, row: usize) -> bool {
-        let other = self.other.as_ref();
-        other.is_none_or(|other| other.value(row) == other.value(row - 1))
-            && self.keys.iter().all(|key| key.is_same(row))
     }
 
     fn totals(&self, row: usize) -> Totals {
@@ -168,17 +193,16 @@ impl StoredRows {
             let numbers = numbers.as_ref().filter(|numbers| numbers.is_valid(row))?;
             u64::try_from(numbers.value(row)).ok()
         };
-        let [time_min, time_max, memory_peak_max] = self.extremes.each_ref().map(value);
-        let Some((time_min, time_max)) = time_min.zip(time_max) else {
-            return Extremes::NOTHING;
-        };
-        let memory_peak_max =
-            u32::try_from(memory_peak_max.unwrap_or_default()).unwrap_or(u32::MAX);
-        Extremes { time_min, time_max, memory_peak_max }
+        let [time_min, time_max, peak] = self.extremes.each_ref().map(value);
+        let memory_peak_max = u32::try_from(peak.unwrap_or_default()).unwrap_or(u32::MAX);
+        match time_min.zip(time_max) {
+            Some((time_min, time_max)) => Extremes { time_min, time_max, memory_peak_max },
+            None => Extremes::NOTHING,
+        }
     }
 
     /// Returns the histogram of a row as it is stored.
-    pub(in crate::history) fn blob(&self, row: usize) -> Option<&[u8]> {
+    pub(in crate::history) fn histogram(&self, row: usize) -> Option<&[u8]> {
         value(self.histograms.as_ref(), row)
     }
 }

@@ -16,12 +16,13 @@ use crate::delta::Reader;
 use crate::history::dataset::Coverage;
 use crate::history::part::Parts;
 use crate::history::requests::Kept;
-use crate::history::{Dataset, History, MinuteRollup, Requests, UnflushedRows};
+use crate::history::{History, MinuteRollup, Requests, UnflushedRows};
 use crate::input::record::{Hasher, Record};
 use crate::merger::{Live, SharedLive};
 use crate::pool::Pool;
 use crate::pool::snapshot::PoolIds;
 use crate::report::definition::Definition;
+use crate::report::row_key::key_of;
 use crate::report::{DefinedBy, Reports, Ticks, WatchSettings};
 
 /// Requests merged between two conversions to rows.
@@ -78,10 +79,8 @@ impl Counting {
         let hasher = Hasher::new();
         let pool = Pool::new(&pool, hasher.clone());
         let mut live = Live::new(pool, Reports::new(&of_reports, ticks), ticks);
-        let definitions = reports.iter().map(|report| {
-            let defined_by = DefinedBy::BuiltIn;
-            (Definition::clone(report), defined_by)
-        });
+        let definitions =
+            reports.iter().map(|report| (Definition::clone(report), DefinedBy::BuiltIn));
         let Live { pool, reports: to, .. } = &mut live;
         to.define_at_start(definitions.collect(), pool, 0);
         // Now: reports over a pool that has had rows would be filled first.
@@ -147,22 +146,18 @@ impl Counting {
         self.kept.extend(taken.into_iter().flatten());
     }
 
-    /// Adds coverage of a report, in seconds by minute.
-    pub(super) fn cover(&self, dataset: &Dataset, minutes: &BTreeMap<u64, u64>) {
-        let of = dataset.coverage_key();
+    /// Adds coverage under a key, in seconds by minute.
+    pub(super) fn cover(&self, key: &[u8], minutes: &BTreeMap<u64, u64>) {
         self.rows.add(|rows| {
             for (&minute, &secs) in minutes {
-                let covered = Coverage { secs, ..Coverage::default() };
-                rows.cover(&of, minute, covered);
+                rows.cover(key, minute, Coverage { secs, ..Coverage::default() });
             }
         });
     }
 
     /// Adds the row of coverage that identifies the piece.
     pub(super) fn note(&self, name: &str, minute: u64) {
-        let dataset =
-            Dataset { report: NO_REPORT.to_owned(), hash: name.to_owned(), ..Dataset::coverage() };
-        self.cover(&dataset, &BTreeMap::from([(minute, 0)]));
+        self.cover(&key_of([NO_REPORT, name]), &BTreeMap::from([(minute, 0)]));
     }
 
     /// The rows, and the raw requests to keep.

@@ -33,8 +33,10 @@ pub(super) struct Piece {
     pub(super) in_future: u64,
     /// Requests that ended before the oldest time that is kept.
     pub(super) expired: u64,
-    /// The time that it covers.
-    pub(super) covering: Covering,
+    /// End of the time that the log covers so far, in unix seconds.
+    pub(super) covered_to: Option<u64>,
+    /// Seconds covered by minute.
+    pub(super) covered: BTreeMap<u64, u64>,
 }
 
 impl Piece {
@@ -48,8 +50,7 @@ impl Piece {
     ) -> Self {
         let decoder = Decoder::new(Arc::clone(source), limits, hasher, rules);
         let mut decoder = decoder.of_the_past();
-        let mut piece = Self::default();
-        piece.covering.to = covered_to;
+        let mut piece = Self { covered_to, ..Self::default() };
         let (mut hours, mut split, mut record) = (BTreeSet::new(), Lines::default(), Vec::new());
         let latest = now + AHEAD_SECS;
         for line in lines.split_inclusive(|byte| *byte == b'\n').take(LINES_MAX) {
@@ -68,7 +69,7 @@ impl Piece {
                 piece.expired += u64::from(secs < oldest);
                 piece.requests += 1;
                 piece.first.get_or_insert(secs);
-                piece.covering.add(secs);
+                piece.cover(secs);
                 hours.insert(Resolution::Hour.begin(secs));
                 let minute = Resolution::Minute.begin(secs);
                 let records = piece.minutes.entry(minute).or_default();
@@ -84,6 +85,20 @@ impl Piece {
         }
         decoder.publish();
         piece
+    }
+
+    /// Adds the time up to a line of this second.
+    fn cover(&mut self, secs: u64) {
+        // Otherwise the log has a gap, or goes back.
+        let continued = self.covered_to.filter(|to| to.abs_diff(secs) <= GAP_SECS);
+        let from = continued.unwrap_or(secs);
+        let to = secs + 1;
+        if from < to {
+            self.covered_to = Some(to);
+            for (minute, secs) in Resolution::Minute.split(from..to) {
+                *self.covered.entry(minute).or_default() += secs;
+            }
+        }
     }
 }
 
@@ -102,35 +117,4 @@ fn ended<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
         Ok(Line::Request(request)) => Some(request.ended_secs().into()),
         Ok(Line::Swap(_)) | Err(_) => None,
     })
-}
-
-/// The time that a log covers.
-#[derive(Debug, Default)]
-pub(super) struct Covering {
-    /// Its end, in unix seconds.
-    pub(super) to: Option<u64>,
-    /// Seconds covered by minute.
-    pub(super) minutes: BTreeMap<u64, u64>,
-}
-
-impl Covering {
-    /// Adds a line of this second.
-    fn add(&mut self, secs: u64) {
-        let mut from = match self.to {
-            Some(to) if to.abs_diff(secs) <= GAP_SECS => to,
-            // The log has a gap, or goes back.
-            Some(_) | None => secs,
-        };
-        let to = secs + 1;
-        if from >= to {
-            return;
-        }
-        self.to = Some(to);
-        while from < to {
-            let minute = Resolution::Minute.begin(from);
-            let end = to.min(minute + Resolution::Minute.secs());
-            *self.minutes.entry(minute).or_default() += end - from;
-            from = end;
-        }
-    }
 }

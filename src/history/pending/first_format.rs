@@ -12,8 +12,8 @@
 use datafusion::arrow::array::RecordBatch;
 
 use crate::history::columns::BatchBuilder;
-use crate::history::histogram::HistogramRef;
 use crate::history::requests::packed::packed_len;
+use crate::history::row::StoredRow;
 use crate::history::{Dataset, Resolution};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
@@ -49,14 +49,14 @@ pub(super) fn batch(
         }
         let totals = Totals::take(&mut rows, false);
         let histogram = match flags & HAS_HISTOGRAM {
-            0 => HistogramRef::Unknown,
+            0 => None,
             _ => {
                 let len = usize::try_from(varint::take(&mut rows)).ok()?;
-                HistogramRef::Encoded(histograms.split_off(..len)?)
+                Some(histograms.split_off(..len)?)
             }
         };
-        let place = (time, key, flags & IS_OTHER != 0);
-        to.push_parts(place, &totals, &extremes, histogram);
+        let is_other = flags & IS_OTHER != 0;
+        to.push_stored(&StoredRow { time, key, is_other, totals, extremes, histogram });
     }
     Some(to.finish())
 }

@@ -146,15 +146,18 @@ impl Shipment {
             }
             return Ok(Vec::new());
         }
-        let pieces: Vec<_> = self.parts.iter().filter(|part| part.has(dataset)).collect();
-        let sources = pieces.iter().map(|part| Source::of(part, self.units.times(part)));
+        let pieces = self.parts.iter().filter(|part| part.has(dataset));
+        let sources = pieces.clone().map(|part| Source::of(part, self.units.times(part)));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let mut before_row = || StoreError::unless_stopped(stop);
-        let mut merged = Merged::new(&sources, dataset, &mut before_row)?;
-        let _until_enough = merged.by_ref().all(|row| each(&row));
-        merged.ended?;
-        let damaged = pieces.iter().zip(&sources).filter_map(|(part, source)| {
-            let (reason, read) = source.damage()?;
+        let mut rows = Merged::new(&sources, dataset)?;
+        while let Some(row) = rows.next()? {
+            StoreError::unless_stopped(stop)?;
+            if !each(&row) {
+                break;
+            }
+        }
+        let damaged = pieces.zip(rows.damages()).filter_map(|(part, damage)| {
+            let (reason, read) = damage?;
             // Its minutes may be shipped one after the other: it is counted with the last of them.
             let is_last = self.units.times(part).end >= part.span.end;
             let mut sections = part.sections.iter();

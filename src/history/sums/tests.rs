@@ -231,7 +231,8 @@ fn check(dataset: &Dataset, bits: u32, histogram: &Histogram, times: &mut [u64])
     for percent in [50.0, 95.0, 99.0] {
         let rank = Rank::percent(percent, Rounding::Up).unwrap();
         let count = times.len() as u64;
-        let read = settle(dataset.buckets.quantile(rank, count, folded.iter()), bits);
+        let read = dataset.buckets.quantile(rank, count, folded.iter());
+        let read = settle(&dataset.buckets, read, bits);
         let sample = times[rank.target(count) as usize - 1] as f64 / 1e6;
         assert!((read - sample).abs() <= sample * error(bits), "{read} {sample}");
     }

@@ -17,7 +17,8 @@ use hashbrown::HashTable;
 
 use crate::delta::RowKey;
 use crate::history::columns::BatchBuilder;
-use crate::history::histogram::{HistogramRef, lead};
+use crate::history::histogram::lead;
+use crate::history::row::StoredRow;
 use crate::history::{Gain, Row};
 use crate::report::OTHER_ID;
 use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
@@ -347,12 +348,15 @@ impl<'a> Stored<'a> {
     /// Adds it to a batch of its dataset.
     pub(in crate::history) fn push_to(&self, to: &mut BatchBuilder, scratch: &mut Scratch) {
         let row = self.kept;
-        let histogram = match row.has_histogram {
-            true => HistogramRef::Encoded(row.encode(lead(to.buckets()), scratch)),
-            false => HistogramRef::Unknown,
-        };
-        let place = (self.time, self.key(), self.is_other);
-        to.push_parts(place, &row.totals(), &row.extremes, histogram);
+        let lead = lead(&to.buckets);
+        to.push_stored(&StoredRow {
+            time: self.time,
+            key: self.key(),
+            is_other: self.is_other,
+            totals: row.totals(),
+            extremes: row.extremes,
+            histogram: row.has_histogram.then(|| row.encode(lead, scratch)),
+        });
     }
 }
 

@@ -36,7 +36,7 @@ use crate::query::table::Table;
 use crate::report::definition::{Columns, Definition};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
-use crate::report::row_key::{key_texts, push_key};
+use crate::report::row_key::{key_of, key_texts};
 use crate::series::{Lines, Metric, Span, Spreads};
 use crate::value::text::numbered;
 
@@ -182,7 +182,7 @@ impl Kept<'_> {
         let mut remarks = covered.remarks(&plan, kept_from);
         remarks.extend(history.lacks(dataset, &plan.span));
 
-        let key = question.key.as_ref().map(|texts| key_of(texts));
+        let key = question.key.as_ref().map(key_of);
         let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
         let from = plan.span.start - plan.span.start % step;
         let asked = Asked {
@@ -335,7 +335,7 @@ impl Catalog {
                 match metric.is_percentile() && dataset.is_log_linear() {
                     true => value.map(|secs| {
                         let ends = |bucket| ends(&definition.buckets, bucket, bits);
-                        span.bounded(settle(secs, bits), ends)
+                        span.bounded(settle(&definition.buckets, secs, bits), ends)
                     }),
                     false => value,
                 }
@@ -422,13 +422,6 @@ fn add_new(remarks: &mut Vec<String>, more: &[String]) {
             remarks.push(remark.clone());
         }
     }
-}
-
-/// A key of these texts.
-fn key_of(texts: &[String]) -> Vec<u8> {
-    let mut key = Vec::new();
-    texts.iter().for_each(|text| push_key(&mut key, text));
-    key
 }
 
 /// How long requests were counted in a span.

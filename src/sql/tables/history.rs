@@ -353,7 +353,7 @@ impl Scan {
     /// The batches of a read, with the columns to show.
     fn batches(self: &Arc<Self>, read: &Read) -> io::Result<Batches> {
         let stored: Batches = match &read.rows {
-            Rows::OnDisk(part) => Box::new(self.wanted.of_part(part, &read.times)?),
+            Rows::OnDisk(part) => self.wanted.of_part(part, &read.times)?,
             Rows::InMemory(rows) => self.wanted.of_memory(rows, &read.times)?,
         };
         let (scan, resolution) = (Arc::clone(self), read.resolution);

@@ -98,10 +98,7 @@ impl PastTable {
             if is_log_linear && sums.bits > *bits {
                 fold(folded.to_mut(), *bits);
             }
-            let settle = |secs| match is_log_linear {
-                true => settle(secs, *bits),
-                false => secs,
-            };
+            let settle = |secs| settle(&definition.buckets, secs, *bits);
             let ends = |bucket| ends(&definition.buckets, bucket, *bits);
             reading.know(row, definition, &folded, settle, ends);
             if keeps {
