@@ -5,7 +5,7 @@
 //! absent. So the memory of a span is proportional to its useful content, however many attributes
 //! it has.
 
-use std::hash::{BuildHasher as _, Hash};
+use std::hash::Hash;
 
 use hashbrown::HashMap;
 

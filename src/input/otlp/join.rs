@@ -198,9 +198,9 @@ impl Joiner {
                 leaves_ms: u64::MAX,
             }
         });
-        let root_leaves_ms = match resource.is_php() {
-            true => now_ms,
-            false => now_ms.saturating_add(ROOT_WAITS_MS),
+        let root_leaves_ms = match resource.facts.get(Key::Language) {
+            Some(b"php") => now_ms,
+            _ => now_ms.saturating_add(ROOT_WAITS_MS),
         };
         group.spans.reserve_exact(spans.len());
         for mut span in spans {

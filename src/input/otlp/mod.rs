@@ -1,7 +1,7 @@
 //! OpenTelemetry spans over HTTP (OTLP): traces become requests with timers.
 //!
 //! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side passes whole bodies to
-//! [`Source::take`]; `protobuf` decodes them, after `json` has rewritten those in JSON, to `Span`s
+//! `Source::take`; `protobuf` decodes them, after `json` has rewritten those in JSON, to `Span`s
 //! with the attributes that the mapping uses (`span`, `facts`). The spans of a trace are joined
 //! (`join`) and become a record (`request`), which goes to the ring like those that receivers
 //! decode. A separate thread ([`Source::run`]) releases spans that have waited long enough. Each

@@ -80,21 +80,17 @@ fn url(facts: &Facts) -> Option<(&[u8], &[u8])> {
     let url = facts.get(Key::Url)?;
     let at = url.windows(3).position(|it| it == b"://")?;
     let (schema, rest) = url.split_at_checked(at)?;
-    let rest = rest.get(3..)?;
-    let end = rest.iter().position(|byte| b"/?#".contains(byte));
-    let authority = rest.get(..end.unwrap_or(rest.len()))?;
-    let host = authority.rsplit(|byte| *byte == b'@').next()?;
-    let host = without_port(host);
+    let authority = rest.get(3..)?.split(|byte| b"/?#".contains(byte)).next()?;
+    let host = without_port(authority.rsplit(|byte| *byte == b'@').next()?);
     (!host.is_empty()).then_some((schema, host))
 }
 
 fn without_port(host: &[u8]) -> &[u8] {
-    let colon = host.iter().rposition(|byte| *byte == b':');
-    let is_port = |at: &usize| {
-        let port = host.get(at.saturating_add(1)..).unwrap_or_default();
-        port.iter().all(u8::is_ascii_digit)
-    };
-    host.get(..colon.filter(is_port).unwrap_or(host.len())).unwrap_or(host)
+    let before_digits = host.iter().rposition(|byte| !byte.is_ascii_digit());
+    match before_digits.and_then(|at| host.split_at_checked(at)) {
+        Some((name, [b':', ..])) => name,
+        _ => host,
+    }
 }
 
 /// Methods with which span names begin; `HTTP` stands for an unknown one.

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use super::facts::{Facts, FactsWriter, Key};
+use super::facts::{Facts, FactsWriter};
 use super::messages::PartialSuccess;
 use crate::input::record::{bump, counted};
 use crate::limits::BODY_SPANS_MAX;
@@ -114,13 +114,6 @@ pub(super) struct Resource {
     /// Hash of what was sent of it.
     pub(super) hash: u64,
     pub(super) facts: Facts,
-}
-
-impl Resource {
-    /// Returns true if every request is sent completely before the next one begins.
-    pub(super) fn is_php(&self) -> bool {
-        self.facts.get(Key::Language) == Some(b"php")
-    }
 }
 
 /// A decoded body.

@@ -32,7 +32,7 @@ pub(super) struct Body {
 }
 
 /// Time span of points, milliseconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) start_ms: u64,
     pub(super) end_ms: u64,

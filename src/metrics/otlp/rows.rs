@@ -39,7 +39,7 @@ pub(super) const BYTES_MAX: usize = 32 << 20;
 const ROW_BYTES: usize = 1_024;
 
 /// Rows of all pushed reports.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rows {
     watched: Watchlist,
     is_delta: bool,
@@ -171,16 +171,8 @@ pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str
 impl Rows {
     /// Creates empty rows that count from `now_ms` on.
     pub(super) fn new(watched: Watchlist, is_delta: bool, now_ms: u64) -> Self {
-        Self {
-            watched,
-            is_delta,
-            reports: BTreeMap::new(),
-            current: None,
-            rows: 0,
-            bytes: 0,
-            folded: 0,
-            open: Interval { start_ms: now_ms, end_ms: now_ms },
-        }
+        let open = Interval { start_ms: now_ms, end_ms: now_ms };
+        Self { watched, is_delta, open, ..Self::default() }
     }
 
     /// Takes a second, whose rows are supplied by `read`.
