@@ -174,7 +174,7 @@ impl Joiner {
 
     /// Returns the hash of a group, or that of a span by its id.
     fn hash(&self, of: (TraceId, u64)) -> u64 {
-        self.writer.keys.hash(&of)
+        self.writer.keys.hash(of)
     }
 
     /// Adds spans of a trace to their group, which is created if needed.

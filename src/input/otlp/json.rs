@@ -160,9 +160,10 @@ impl<'de> Visitor<'de> for Member<'_> {
 
     fn visit_bool<E: Error>(self, truth: bool) -> Result<(), E> {
         match self.1 {
-            Kind::Truth => Ok(encoding::bool::encode(self.0, &truth, self.2)),
-            _ => Err(E::invalid_type(Unexpected::Bool(truth), &self)),
+            Kind::Truth => encoding::bool::encode(self.0, &truth, self.2),
+            _ => return Err(E::invalid_type(Unexpected::Bool(truth), &self)),
         }
+        Ok(())
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
@@ -175,9 +176,10 @@ impl<'de> Visitor<'de> for Member<'_> {
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
         match self.1 {
-            Kind::Float => Ok(double::encode(self.0, &number, self.2)),
-            _ => Err(E::invalid_type(Unexpected::Float(number), &self)),
+            Kind::Float => double::encode(self.0, &number, self.2),
+            _ => return Err(E::invalid_type(Unexpected::Float(number), &self)),
         }
+        Ok(())
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
