@@ -27,7 +27,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::auth::{self, Peer};
 use super::request_checks;
 use super::settings::HttpSettings;
-use crate::input::otlp::{Accepted, BODIES_BYTES_MAX, BodyRefusal, Form, Source, refusal, success};
+use crate::input::otlp::messages::{PartialSuccess, Response as Success, Status};
+use crate::input::otlp::{BODIES_BYTES_MAX, BodyRefusal, Form, Source};
 use crate::limits::{OTLP_BODY_BYTES_MAX, OTLP_UNPACKED_BYTES_MAX};
 
 const PROTOBUF: &str = "application/x-protobuf";
@@ -104,11 +105,13 @@ async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response
     let taken = intake.take(head, body, form).await;
     let form = form.unwrap_or(Form::Protobuf);
     let (status, body, headers) = match taken {
-        Ok(accepted) => (StatusCode::OK, success(form, &accepted), Vec::new()),
+        Ok(partial_success) => {
+            (StatusCode::OK, form.encode(&Success { partial_success }), Vec::new())
+        }
         Err(refused) => {
             intake.source.refuse(refused.reason);
             let (status, code) = codes(refused.reason);
-            let body = refusal(form, code, &refused.detail);
+            let body = form.encode(&Status { code, message: refused.detail });
             (status, body, refused.headers)
         }
     };
@@ -137,7 +140,12 @@ fn form(head: &Parts) -> Option<Form> {
 }
 
 impl Intake {
-    async fn take(&self, head: Parts, body: Body, form: Option<Form>) -> Result<Accepted, Refused> {
+    async fn take(
+        &self,
+        head: Parts,
+        body: Body,
+        form: Option<Form>,
+    ) -> Result<Option<PartialSuccess>, Refused> {
         let head = Request::from_parts(head, ());
         if let Err(problem) = auth::identify(&self.settings, &head) {
             let mut refused = Refused::new(BodyRefusal::Unauthorized, problem.detail());
@@ -183,17 +191,18 @@ impl Intake {
         };
         let content = unpacked.as_deref().unwrap_or(&bytes);
         let taken = self.source.take(content, form, sender);
-        let why = taken.is_err().then(|| Source::problem(content, form)).flatten();
         if bytes.capacity() <= BUFFER_BYTES_MAX {
             bytes.clear();
             *self.buffer.lock() = bytes;
         }
-        let why = why.unwrap_or_default().chars().take(PROBLEM_CHARS_MAX).collect::<String>();
-        let why = if why.is_empty() { why } else { format!(", {why}") };
-        let unreadable = |of: BodyRefusal| format!("the body cannot be read: {}{why}", of.name());
-        taken.map_err(|reason| match reason {
-            BodyRefusal::Stopping => Refused::new(reason, "the daemon ends").with(RETRY_AFTER, "1"),
-            reason => Refused::new(reason, unreadable(reason)),
+        taken.map_err(|(reason, problem)| {
+            if reason == BodyRefusal::Stopping {
+                return Refused::new(reason, "the daemon ends").with(RETRY_AFTER, "1");
+            }
+            let problem: String = problem.chars().take(PROBLEM_CHARS_MAX).collect();
+            let comma = if problem.is_empty() { "" } else { ", " };
+            let why = format!("the body cannot be read: {}{comma}{problem}", reason.name());
+            Refused::new(reason, why)
         })
     }
 

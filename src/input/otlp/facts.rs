@@ -5,6 +5,8 @@
 //! absent. So the memory of a span is proportional to its useful content, however many attributes
 //! it has.
 
+use std::hash::Hash;
+
 use hashbrown::HashMap;
 
 use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_TAGS_MAX, TEXT_BYTES_MAX};
@@ -18,12 +20,12 @@ macro_rules! keys {
             $($key,)+
         }
 
-        /// The attributes of each key.
-        const NAMES: &[&[&str]] = &[$(&[$($name),+]),+];
+        /// The attributes by their numbers, each with its key.
+        const ATTRIBUTES: &[(&str, Key)] = &[$($(($name, Key::$key),)+)+];
     };
 }
 
-// By their names in the semantic conventions, those of today before older ones. The last three are
+// By their names in the semantic conventions, those of today before older ones. The last four are
 // derived, not attributes of their own.
 keys! {
     HostName = "host.name" | "k8s.pod.name",
@@ -54,44 +56,40 @@ keys! {
     ExceptionType = "exception.type" | "error.type",
     OtherDb = "db.",
     EventException = "event exception.type",
+    Sender = "sender",
     Name = "name",
 }
 
-/// Number of the first attribute of each key, and of the first one named by the configuration.
-#[expect(clippy::indexing_slicing, reason = "the compiler does it, and checks it")]
-const FIRST: [u8; NAMES.len() + 1] = {
-    let mut first = [0; NAMES.len() + 1];
-    let mut key = 0;
-    while key < NAMES.len() {
-        first[key + 1] = first[key] + NAMES[key].len() as u8;
-        key += 1;
-    }
-    first
-};
-const CHOSEN: u8 = match FIRST.last() {
-    Some(last) => *last,
-    None => 0,
-};
+/// Number of the first attribute named by the configuration.
+const CHOSEN: u8 = ATTRIBUTES.len() as u8;
 
 // Each attribute has a bit in a `u64`.
 const _: () = assert!(CHOSEN as usize + SPAN_TAGS_MAX <= 64);
 
+/// The bits of the attributes of each key.
+#[expect(clippy::indexing_slicing, reason = "the compiler does it, and checks it")]
+const BITS: [u64; Key::Name as usize + 1] = {
+    let (mut bits, mut number) = ([0; _], 0);
+    while number < CHOSEN {
+        bits[ATTRIBUTES[number as usize].1 as usize] |= bit(number);
+        number += 1;
+    }
+    bits
+};
+
 impl Key {
     /// Its name in the semantic conventions of today.
     pub(super) fn name(self) -> &'static str {
-        NAMES.get(self as usize).and_then(|it| it.first()).copied().unwrap_or_default()
+        ATTRIBUTES.get(usize::from(self.number())).map_or("", |it| it.0)
     }
 
     /// Number of the first of its attributes.
     fn number(self) -> u8 {
-        FIRST.get(self as usize).copied().unwrap_or(CHOSEN)
+        self.bits().trailing_zeros() as u8
     }
 
-    /// The bits of its attributes.
     fn bits(self) -> u64 {
-        let next = (self as usize).saturating_add(1);
-        let end = FIRST.get(next).copied().unwrap_or(CHOSEN);
-        bit(end).wrapping_sub(bit(self.number()))
+        BITS.get(self as usize).copied().unwrap_or_default()
     }
 }
 
@@ -116,13 +114,13 @@ pub(super) enum Value<'a> {
 pub(super) struct Keys {
     by_name: HashMap<Vec<u8>, u8, ahash::RandomState>,
     /// Attributes named by the configuration, with their numbers.
-    chosen: Vec<(String, u8)>,
+    pub(super) chosen: Vec<(String, u8)>,
 }
 
 impl Keys {
     pub(super) fn new(chosen: &[String]) -> Self {
-        let known = (0..Key::OtherDb.number()).zip(NAMES.iter().copied().flatten());
-        let known = known.map(|(number, name)| (name.as_bytes().to_vec(), number));
+        let known = (0..Key::OtherDb.number()).zip(ATTRIBUTES);
+        let known = known.map(|(number, (name, _))| (name.as_bytes().to_vec(), number));
         let mut by_name: HashMap<Vec<u8>, u8, _> = known.collect();
         let chosen = (CHOSEN..).zip(chosen).map(|(number, name)| {
             let number = *by_name.entry(name.as_bytes().to_vec()).or_insert(number);
@@ -131,9 +129,9 @@ impl Keys {
         Self { chosen: chosen.collect(), by_name }
     }
 
-    /// Returns the attributes named by the configuration, with their numbers.
-    pub(super) fn chosen(&self) -> impl Iterator<Item = (&str, u8)> {
-        self.chosen.iter().map(|(name, key)| (&**name, *key))
+    /// Returns a hash with keys of its own, which nobody outside can know.
+    pub(super) fn hash(&self, of: impl Hash) -> u64 {
+        self.by_name.hasher().hash_one(of)
     }
 }
 
@@ -238,6 +236,11 @@ impl FactsWriter {
         }
     }
 
+    /// Returns true if no text of a key was added.
+    pub(super) fn lacks(&self, key: Key) -> bool {
+        self.seen & key.bits() == 0
+    }
+
     /// Adds a text that is derived.
     pub(super) fn text(&mut self, key: Key, text: &[u8]) {
         self.numbered(key.number(), text);
@@ -294,10 +297,9 @@ mod tests {
         assert_eq!(facts.get(Key::Status), Some(&b"404"[..]));
         assert_eq!(facts.get(Key::QueryText), Some(&b"SELECT"[..]));
         assert_eq!(facts.get(Key::OtherDb), None, "all of its kind are known");
-        let chosen: Vec<_> = keys.chosen().collect();
-        let [(tenant, at), (namespace, known)] = chosen[..] else { panic!() };
-        assert_eq!((tenant, facts.numbered(at)), ("tenant", Some(&b"true"[..])));
-        assert_eq!((namespace, known), ("db.namespace", Key::DbNamespace.number()));
+        let [(tenant, at), (namespace, known)] = &keys.chosen[..] else { panic!() };
+        assert_eq!((&**tenant, facts.numbered(*at)), ("tenant", Some(&b"true"[..])));
+        assert_eq!((&**namespace, *known), ("db.namespace", Key::DbNamespace.number()));
         assert_eq!(writer.take(), Facts::default());
     }
 

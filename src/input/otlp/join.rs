@@ -8,16 +8,16 @@
 //! trace is dropped first. The caller supplies the time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+use super::Lane;
 use super::counters::{LeftOut, OtlpCounters};
 use super::facts::Key;
 use super::request::{Class, RequestWriter};
 use super::span::{Batch, Kind, Resource, Span, TraceId};
-use crate::input::record::{DecodeCounts, Hasher, RecordSink, RejectReason};
+use crate::input::record::DecodeCounts;
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
 /// Time for which a root waits for the spans below it. SDKs send at least every five seconds.
@@ -46,44 +46,13 @@ type GroupKey = (TraceId, u64);
 struct Group {
     key: GroupKey,
     resource: Arc<Resource>,
-    sender: IpAddr,
-    spans: Vec<Waiting>,
+    spans: Vec<Span>,
     first_ms: u64,
     last_ms: u64,
     /// True once a request of the group has left.
     has_left: bool,
     /// Time at which the first of its roots leaves.
     leaves_ms: u64,
-    /// Time at which the group is examined next.
-    due_ms: u64,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    span: Span,
-    /// Time at which the span leaves, if it is a root.
-    leaves_ms: u64,
-    place: Place,
-    /// Classes of the calls between the span and its root.
-    asked: u8,
-}
-
-/// The place of a span among those of its group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    NotKnown,
-    /// Below this root, or the root itself, by its index.
-    Below(usize),
-    /// Something above it is missing.
-    Lost,
-    /// Has left.
-    Gone,
-}
-
-impl Waiting {
-    fn bytes(&self) -> usize {
-        size_of::<Self>().saturating_add(self.span.facts.bytes())
-    }
 }
 
 impl Group {
@@ -92,7 +61,12 @@ impl Group {
         rest.min(self.first_ms.saturating_add(WAITS_MAX_MS))
     }
 
-    /// Size beside its spans.
+    /// Returns the time at which the group is examined next.
+    fn due_ms(&self) -> u64 {
+        self.leaves_ms.min(self.ends_ms())
+    }
+
+    /// Returns its size beside its spans.
     fn bytes(&self) -> usize {
         GROUP_BYTES.saturating_add(self.resource.facts.bytes())
     }
@@ -100,15 +74,12 @@ impl Group {
 
 /// Waiting spans, and the writer that turns them into records.
 #[derive(Debug)]
-pub(super) struct Joiner<S> {
-    internal: bool,
-    pub(super) hasher: Hasher,
+pub(super) struct Joiner {
     writer: RequestWriter,
     counters: Arc<OtlpCounters>,
-    /// Sink of the records.
-    pub(super) sink: S,
-    /// Present time, set before each call: milliseconds of the monotonic clock, seconds since 1970.
-    pub(super) now: (u64, u32),
+    pub(super) lane: Lane,
+    /// Milliseconds of the monotonic clock.
+    now_ms: u64,
     /// Ordered by age.
     groups: BTreeMap<u64, Group>,
     numbers: HashMap<GroupKey, u64, ahash::RandomState>,
@@ -116,27 +87,22 @@ pub(super) struct Joiner<S> {
     due: BTreeSet<(u64, u64)>,
     began: u64,
     bytes: usize,
-    waiting: u64,
+    waiting: usize,
     /// Hashes of requests that have left, and of their groups.
     known: HashSet<u64, ahash::RandomState>,
     /// Requests that have left, oldest first: hash of the span, hash of its group.
     remembered: VecDeque<[u64; 2]>,
-    /// Decoding counts for the ring.
-    pub(super) counts: DecodeCounts,
-    /// Spans that leave with the index of their root, and a way from a span up: reused.
-    below: Vec<(usize, usize)>,
-    path: Vec<usize>,
+    /// Decoding counts for the ring, not yet published.
+    counts: DecodeCounts,
 }
 
-impl<S: RecordSink> Joiner<S> {
-    pub(super) fn new(writer: RequestWriter, counters: &Arc<OtlpCounters>, sink: S) -> Self {
+impl Joiner {
+    pub(super) fn new(writer: RequestWriter, counters: &Arc<OtlpCounters>, lane: Lane) -> Self {
         Self {
-            internal: writer.config.internal,
-            hasher: writer.hasher.clone(),
             writer,
             counters: Arc::clone(counters),
-            sink,
-            now: (0, 0),
+            lane,
+            now_ms: 0,
             groups: BTreeMap::new(),
             numbers: HashMap::default(),
             due: BTreeSet::new(),
@@ -146,27 +112,26 @@ impl<S: RecordSink> Joiner<S> {
             known: HashSet::default(),
             remembered: VecDeque::new(),
             counts: DecodeCounts::default(),
-            below: Vec::new(),
-            path: Vec::new(),
         }
     }
 
     /// Takes the spans of a body and releases those that are ready.
-    pub(super) fn take(&mut self, batch: &mut Batch<'_>, sender: IpAddr) {
+    pub(super) fn take(&mut self, batch: Batch) {
+        self.now_ms = self.lane.clock.mono_ms();
         let counters = &self.counters;
         counters.spans_received.add(batch.received);
         counters.spans_refused.add(&batch.refused);
         counters.spans_sampled.add(batch.sampled);
         counters.attributes_over_limit.add(batch.facts.over_limit);
         counters.events_over_limit.add(batch.events_over_limit);
-        for (resource, spans) in std::mem::take(&mut batch.resources) {
+        for (resource, spans) in batch.resources {
             let resource = Arc::new(resource);
             let mut spans = spans.into_iter();
             while let Some(Span { trace, .. }) = spans.as_slice().first() {
-                let trace = *trace;
-                let alike = spans.as_slice().iter().take_while(|it| it.trace == trace);
+                let key = (*trace, resource.hash);
+                let alike = spans.as_slice().iter().take_while(|it| it.trace == key.0);
                 let count = alike.count();
-                self.add((&resource, sender, trace), spans.by_ref().take(count));
+                self.add(key, &resource, spans.by_ref().take(count));
             }
         }
         self.advance();
@@ -175,26 +140,28 @@ impl<S: RecordSink> Joiner<S> {
         {
             self.settle(oldest, Some(LeftOut::PushedOut));
         }
-        self.show();
+        self.publish();
     }
 
     /// Releases the spans that are due.
     pub(super) fn advance(&mut self) {
+        self.now_ms = self.lane.clock.mono_ms();
         while let Some(&(due_ms, number)) = self.due.first()
-            && due_ms <= self.now.0
+            && due_ms <= self.now_ms
         {
             self.settle(number, None);
         }
-        self.writer.publish_counts();
-        self.show();
+        self.publish();
     }
 
-    /// Updates the gauges of waiting spans.
-    fn show(&self) {
-        let counters = &self.counters;
-        counters.spans_waiting.set(self.waiting);
-        counters.traces_waiting.set(self.groups.len() as u64);
-        counters.waiting_bytes.set(self.bytes as u64);
+    /// Hands over the records, and shows what waits.
+    fn publish(&mut self) {
+        self.counters.spans_waiting.set(self.waiting as u64);
+        self.counters.traces_waiting.set(self.groups.len() as u64);
+        self.counters.waiting_bytes.set(self.bytes as u64);
+        self.writer.rules.publish_counts();
+        self.lane.counters.add_decoded(&std::mem::take(&mut self.counts));
+        self.lane.producer.publish();
     }
 
     /// Releases everything, because no more spans will come.
@@ -202,248 +169,151 @@ impl<S: RecordSink> Joiner<S> {
         while let Some(&number) = self.groups.keys().next() {
             self.settle(number, Some(LeftOut::NoRequest));
         }
-        self.advance();
+        self.publish();
     }
 
-    fn group_hash(&self, (trace, resource): &GroupKey) -> u64 {
-        let number = resource.to_be_bytes();
-        self.hasher.hash_tags([(&number[..], &trace[..])])
+    /// Returns the hash of a group, or that of a span by its id.
+    fn hash(&self, of: (TraceId, u64)) -> u64 {
+        self.writer.keys.hash(of)
     }
 
-    /// Adds spans of a trace to its group, which is created if needed.
+    /// Adds spans of a trace to their group, which is created if needed.
     fn add(
         &mut self,
-        (resource, sender, trace): (&Arc<Resource>, IpAddr, TraceId),
+        key: GroupKey,
+        resource: &Arc<Resource>,
         spans: impl ExactSizeIterator<Item = Span>,
     ) {
-        let now_ms = self.now.0;
-        let key = (trace, resource.hash);
+        let now_ms = self.now_ms;
         let number = *self.numbers.entry(key).or_insert(self.began);
-        let has_left = number == self.began && self.known.contains(&self.group_hash(&key));
-        let group = self.groups.entry(number).or_insert_with(|| {
+        let mut group = self.remove(number).unwrap_or_else(|| {
             self.began = self.began.saturating_add(1);
-            let group = Group {
+            Group {
                 key,
                 resource: Arc::clone(resource),
-                sender,
                 spans: Vec::new(),
                 first_ms: now_ms,
                 last_ms: now_ms,
-                has_left,
+                has_left: self.known.contains(&self.hash(key)),
                 leaves_ms: u64::MAX,
-                due_ms: u64::MAX,
-            };
-            self.bytes = self.bytes.saturating_add(group.bytes());
-            group
+            }
         });
-        let root_leaves_ms = match resource.is_php() {
-            true => now_ms,
-            false => now_ms.saturating_add(ROOT_WAITS_MS),
+        let root_leaves_ms = match resource.facts.get(Key::Language) {
+            Some(b"php") => now_ms,
+            _ => now_ms.saturating_add(ROOT_WAITS_MS),
         };
         group.spans.reserve_exact(spans.len());
-        for span in spans {
+        for mut span in spans {
             let is_root = span.is_root() || span.may_be_root();
-            if is_root && self.known.contains(&span_hash(&self.hasher, &span)) {
-                leave_out(&self.counters, LeftOut::Duplicate, 1);
+            if is_root && self.known.contains(&self.hash((key.0, span.id))) {
+                self.leave_out(LeftOut::Duplicate, 1);
                 continue;
             }
-            let it = Waiting {
-                leaves_ms: if is_root { root_leaves_ms } else { u64::MAX },
-                span,
-                place: Place::NotKnown,
-                asked: 0,
-            };
-            group.leaves_ms = group.leaves_ms.min(it.leaves_ms);
+            span.leaves_ms = if is_root { root_leaves_ms } else { u64::MAX };
+            group.leaves_ms = group.leaves_ms.min(span.leaves_ms);
             group.last_ms = now_ms;
-            self.bytes = self.bytes.saturating_add(it.bytes());
+            self.bytes = self.bytes.saturating_add(span.bytes());
             self.waiting = self.waiting.saturating_add(1);
-            group.spans.push(it);
+            group.spans.push(span);
         }
         if group.spans.is_empty() {
             group.leaves_ms = now_ms;
         }
-        self.schedule(number);
+        self.insert(number, group);
     }
 
-    /// Schedules the next examination of a group.
-    fn schedule(&mut self, number: u64) {
-        if let Some(group) = self.groups.get_mut(&number) {
-            self.due.remove(&(group.due_ms, number));
-            group.due_ms = group.leaves_ms.min(group.ends_ms());
-            self.due.insert((group.due_ms, number));
-        }
+    fn insert(&mut self, number: u64, group: Group) {
+        self.bytes = self.bytes.saturating_add(group.bytes());
+        self.due.insert((group.due_ms(), number));
+        self.groups.insert(number, group);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Group> {
+        let group = self.groups.remove(&number)?;
+        self.due.remove(&(group.due_ms(), number));
+        self.bytes = self.bytes.saturating_sub(group.bytes());
+        Some(group)
     }
 
     /// Releases the roots of a group that are due, with the spans below them. With `ends`, releases
     /// the whole group; spans without a root are left out for that reason.
     fn settle(&mut self, number: u64, ends: Option<LeftOut>) {
-        let now_ms = self.now.0;
-        let Some(mut group) = self.groups.remove(&number) else {
+        let now_ms = self.now_ms;
+        let Some(mut group) = self.remove(number) else {
             return;
         };
-        self.due.remove(&(group.due_ms, number));
         let is_over = ends.is_some() || group.ends_ms() <= now_ms;
         let mut spans = std::mem::take(&mut group.spans);
-        self.place(&mut spans);
-        let leaves = |root: &Waiting| is_over || root.leaves_ms <= now_ms;
-        let requests = spans.iter().enumerate();
-        let requests = requests
-            .filter(|(at, it)| it.place == Place::Below(*at) && left_out(&it.span).is_none());
-        let (mut leaving, mut stays, mut guess) = (0_usize, false, None);
-        for (at, request) in requests {
-            match leaves(request) {
-                true => (leaving, guess) = (leaving.saturating_add(1), Some(at)),
-                false => stays = true,
-            }
-        }
+        self.bytes = self.bytes.saturating_sub(spans.iter().map(Span::bytes).sum());
+        self.waiting = self.waiting.saturating_sub(spans.len());
+        self.leave_out(LeftOut::Duplicate, find_roots(&mut spans));
+        let leaves = |it: &Span| it.root != Some(0) && (is_over || it.leaves_ms <= now_ms);
+        let requests = spans.iter().filter(|it| it.root == Some(it.id) && left_out(it).is_none());
+        let (leaving, staying): (Vec<_>, Vec<_>) = requests.partition(|it| leaves(it));
         // Spans whose parent is missing are lost once no request remains to which they might
         // belong.
-        guess = guess.filter(|_| leaving == 1 && !stays && !group.has_left);
-        let mut lost = (leaving > 0 && !stays && guess.is_none()).then_some(LeftOut::Orphan);
-        if is_over {
-            let late = group.has_left.then_some(LeftOut::LateChild);
-            lost = lost.or(late).or(ends).or(Some(LeftOut::NoRequest));
-        }
-        group.has_left |= leaving > 0;
-        let mut below = std::mem::take(&mut self.below);
-        below.clear();
-        for at in 0..spans.len() {
-            let root = match (spans.get(at).map(|it| it.place), guess) {
-                (Some(Place::Below(root)), _) => Some(root),
-                (Some(Place::Lost), Some(guess)) => {
-                    self.counters.spans_parent_guessed.add(1);
-                    Some(guess)
-                }
-                _ => None,
-            };
-            let is_gone = match (root, lost) {
-                (Some(root), _) => spans.get(root).is_some_and(leaves),
-                (None, Some(reason)) => {
-                    leave_out(&self.counters, reason, 1);
-                    true
-                }
-                (None, None) => false,
-            };
-            if let Some(it) = spans.get_mut(at).filter(|_| is_gone) {
-                it.place = Place::Gone;
-                below.extend(root.map(|root| (root, at)));
+        let (guess, lost) = match (&*leaving, &*staying) {
+            ([request], []) if !group.has_left => (Some(request.id), None),
+            ([_, ..], []) => (None, Some(LeftOut::Orphan)),
+            _ if is_over && group.has_left => (None, Some(LeftOut::LateChild)),
+            _ if is_over => (None, ends.or(Some(LeftOut::NoRequest))),
+            _ => (None, None),
+        };
+        group.has_left |= !leaving.is_empty();
+        if guess.is_some() {
+            for it in spans.iter_mut().filter(|it| it.root == Some(0)) {
+                (it.root, it.leaves_ms) = (guess, now_ms);
+                self.counters.spans_parent_guessed.add(1);
             }
         }
-        below.sort_unstable();
-        for alike in below.chunk_by(|a, b| a.0 == b.0) {
-            self.leave(&group, &spans, alike);
+        let stays = |it: &Span| !leaves(it) && (it.root != Some(0) || lost.is_none());
+        spans.sort_by_key(|it| (stays(it), it.root));
+        group.spans = spans.split_off(spans.partition_point(|it| !stays(it)));
+        for alike in spans.chunk_by(|a, b| a.root == b.root) {
+            self.leave(&group, alike, lost);
         }
-        self.below = below;
-        group.leaves_ms = u64::MAX;
-        spans.retain(|it| {
-            let stays = it.place != Place::Gone;
-            if !stays {
-                self.bytes = self.bytes.saturating_sub(it.bytes());
-                self.waiting = self.waiting.saturating_sub(1);
-            } else if it.leaves_ms > now_ms {
-                // One whose time has come has something above it, with which it leaves.
-                group.leaves_ms = group.leaves_ms.min(it.leaves_ms);
-            }
-            stays
-        });
-        group.spans = spans;
         if group.spans.is_empty() {
-            self.bytes = self.bytes.saturating_sub(group.bytes());
             self.numbers.remove(&group.key);
             return;
         }
-        self.groups.insert(number, group);
-        self.schedule(number);
+        let with_root = group.spans.iter().filter(|it| it.root != Some(0));
+        group.leaves_ms = with_root.map(|it| it.leaves_ms).min().unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_add(group.spans.iter().map(Span::bytes).sum());
+        self.waiting = self.waiting.saturating_add(group.spans.len());
+        self.insert(number, group);
     }
 
-    /// Finds the root above each span, which may be the span itself, and the classes of the calls
-    /// between the two. Afterwards spans are in the order of their ids, and each is there once.
-    fn place(&mut self, spans: &mut Vec<Waiting>) {
-        let came = spans.len();
-        spans.sort_by_key(|it| it.span.id);
-        spans.dedup_by(|it, first| {
-            let is_known = it.span.id == first.span.id;
-            if is_known {
-                self.bytes = self.bytes.saturating_sub(it.bytes());
-                self.waiting = self.waiting.saturating_sub(1);
-            }
-            is_known
-        });
-        leave_out(&self.counters, LeftOut::Duplicate, came.saturating_sub(spans.len()));
-        spans.iter_mut().for_each(|it| it.place = Place::NotKnown);
-        for from in 0..spans.len() {
-            // Up to a span whose place is known, or with nothing above it.
-            let (mut at, mut place, mut asked) = (from, Place::Lost, 0);
-            while let Some(it) = spans.get_mut(at) {
-                if it.place != Place::NotKnown {
-                    (place, asked) = (it.place, it.asked | asks(&it.span));
-                    break;
-                }
-                // A cycle leads back to this span.
-                it.place = Place::Lost;
-                self.path.push(at);
-                let (parent, span) = (it.span.parent, &it.span);
-                let (is_root, may_be_root) = (span.is_root(), span.may_be_root());
-                let above = || spans.binary_search_by_key(&parent, |it| it.span.id).ok();
-                match above().filter(|_| !is_root) {
-                    Some(above) => at = above,
-                    None => {
-                        if is_root || may_be_root {
-                            place = Place::Below(at);
-                        }
-                        break;
-                    }
-                }
-            }
-            // Down again.
-            while let Some(it) = self.path.pop().and_then(|at| spans.get_mut(at)) {
-                (it.place, it.asked) = (place, asked);
-                asked |= asks(&it.span);
-            }
+    /// Releases spans with the same root: as a request with its timers if that is one. Spans
+    /// without a root are `lost`.
+    fn leave(&mut self, group: &Group, spans: &[Span], lost: Option<LeftOut>) {
+        let root = spans.iter().find(|it| it.root == Some(it.id));
+        if let Some(reason) = root.map_or(lost, left_out) {
+            return self.leave_out(reason, spans.len());
         }
-    }
-
-    /// Releases a root with the spans below it: pairs of its index and theirs, with its own.
-    fn leave(&mut self, group: &Group, spans: &[Waiting], below: &[(usize, usize)]) {
-        let root = below.first().and_then(|(root, _)| spans.get(*root));
-        let Some(Waiting { span: request, .. }) = root else {
-            return;
-        };
-        if let Some(reason) = left_out(request) {
-            leave_out(&self.counters, reason, below.len());
-            return;
-        }
-        let mut timers: Vec<&Span> = Vec::with_capacity(below.len());
+        let Some(root) = root else { return };
+        let mut timers = Vec::with_capacity(spans.len());
         let (mut nested, mut internal) = (0_usize, 0_usize);
-        let below_it = below.iter().filter(|(root, at)| root != at);
-        for Waiting { span, asked, .. } in below_it.filter_map(|(_, at)| spans.get(*at)) {
+        for span in spans.iter().filter(|it| it.id != root.id) {
             match span.kind.asks() {
-                true if asks(span) & asked != 0 => nested = nested.saturating_add(1),
-                false if !self.internal => internal = internal.saturating_add(1),
+                true if asks(span) & span.asked != 0 => nested = nested.saturating_add(1),
+                false if !self.writer.config.internal => internal = internal.saturating_add(1),
                 _ => timers.push(span),
             }
         }
-        let hashes = [span_hash(&self.hasher, request), self.group_hash(&group.key)];
-        self.remember(hashes);
+        self.remember([(group.key.0, root.id), group.key].map(|it| self.hash(it)));
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
-        let origin = (&*group.resource, group.sender);
-        let written = self.writer.write(origin, request, &mut timers, self.now.1);
-        let written = written.and_then(|(written, bytes)| {
-            let room = self.sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
-            self.writer.finish(room, &mut self.counts);
-            Ok(written)
-        });
-        match written {
-            Ok(written) => {
+        let (to, secs) = ((&mut self.lane.producer, &mut self.counts), self.lane.clock.unix_secs());
+        match self.writer.write(&group.resource, root, &mut timers, secs, to) {
+            Ok(rows) => {
                 self.counters.requests.add(1);
-                self.counters.timers.add(written.rows);
-                self.counters.spans_merged.add(written.merged);
-                leave_out(&self.counters, LeftOut::Nested, nested);
-                leave_out(&self.counters, LeftOut::Internal, internal);
+                self.counters.timers.add(rows);
+                self.counters.spans_merged.add((timers.len() as u64).saturating_sub(rows));
+                self.leave_out(LeftOut::Nested, nested);
+                self.leave_out(LeftOut::Internal, internal);
             }
             Err(reason) => {
                 self.counts.reject_request(reason);
-                leave_out(&self.counters, LeftOut::TooLarge, below.len());
+                self.leave_out(LeftOut::TooLarge, spans.len());
             }
         }
     }
@@ -459,10 +329,49 @@ impl<S: RecordSink> Joiner<S> {
         self.known.extend(hashes);
         self.remembered.push_back(hashes);
     }
+
+    fn leave_out(&self, reason: LeftOut, spans: usize) {
+        self.counters.spans_left_out.add_many(reason as usize, spans as u64);
+    }
 }
 
-fn leave_out(counters: &OtlpCounters, reason: LeftOut, spans: usize) {
-    counters.spans_left_out.add_many(reason as usize, spans as u64);
+/// Finds the root above each span, which may be the span itself, when it leaves, and the classes of
+/// the calls between the two. Afterwards spans are in the order of their ids, and each is there
+/// once; returns the number of the others.
+fn find_roots(spans: &mut Vec<Span>) -> usize {
+    let came = spans.len();
+    spans.sort_by_key(|it| it.id);
+    spans.dedup_by_key(|it| it.id);
+    spans.iter_mut().for_each(|it| it.root = None);
+    let mut path = Vec::new();
+    for from in 0..spans.len() {
+        // Up to a span whose root is known, or with nothing above it.
+        let (mut next, mut root, mut leaves_ms, mut asked) = (Some(from), 0, u64::MAX, 0);
+        while let Some(at) = next
+            && let Some(it) = spans.get_mut(at)
+        {
+            if let Some(known) = it.root {
+                (root, leaves_ms, asked) = (known, it.leaves_ms, it.asked | asks(it));
+                break;
+            }
+            // A cycle leads back to this span.
+            it.root = Some(0);
+            path.push(at);
+            let (id, parent, own_ms) = (it.id, it.parent, it.leaves_ms);
+            let (is_root, may_be_root) = (it.is_root(), it.may_be_root());
+            let above = || spans.binary_search_by_key(&parent, |it| it.id).ok();
+            next = above().filter(|_| !is_root);
+            if next.is_none() && (is_root || may_be_root) {
+                (root, leaves_ms) = (id, own_ms);
+            }
+        }
+        // Down again.
+        while let Some(it) = path.pop().and_then(|at| spans.get_mut(at)) {
+            (it.root, it.leaves_ms, it.asked) = (Some(root), leaves_ms, asked);
+            asked |= asks(it);
+        }
+    }
+    came.saturating_sub(spans.len())
 }
 
 /// Returns the reason why a root is not a request, if it is not.
@@ -486,9 +395,4 @@ fn asks(span: &Span) -> u8 {
         true => Class::of(&span.facts) as u8,
         false => 0,
     }
-}
-
-fn span_hash(hasher: &Hasher, span: &Span) -> u64 {
-    let number = span.id.to_be_bytes();
-    hasher.hash_tags([(&span.trace[..], &number[..])])
 }

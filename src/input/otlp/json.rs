@@ -1,5 +1,4 @@
-//! Decodes bodies in JSON: they are rewritten as protobuf while they are read, which is decoded
-//! then.
+//! Rewrites bodies in JSON as protobuf, which is decoded then.
 //!
 //! Names are in lowerCamelCase, ids hexadecimal, 64-bit numbers strings or numbers, enums numbers;
 //! `null` counts as absent, and names that the mapping does not use are skipped whatever their
@@ -8,15 +7,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use prost::encoding::{WireType, encode_key, encode_varint};
+use prost::encoding::{
+    self, WireType, double, encode_key, encode_varint, fixed32, fixed64, int64, uint64,
+};
 use serde::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
 };
 
-use super::counters::BodyRefusal;
 use super::messages::id;
-use super::protobuf;
-use super::span::Batch;
 
 /// The kind of a field's value.
 #[derive(Debug, Clone, Copy)]
@@ -65,36 +63,20 @@ const VALUE: Fields = &[
     ("doubleValue", 4, Kind::Float),
 ];
 
-/// Decodes a body.
-pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> Result<(), BodyRefusal> {
-    let out = rewritten(body).map_err(|_| BodyRefusal::BadJson)?;
-    protobuf::decode(&out, batch)
-}
-
-/// Returns what is wrong with a body that was refused, and where.
-pub(super) fn problem(body: &[u8]) -> Option<String> {
-    Some(rewritten(body).err()?.to_string())
-}
-
-/// Rewrites a body as protobuf.
-fn rewritten(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
+/// Rewrites a body.
+///
+/// # Errors
+/// A description of what is wrong with it, and where.
+pub(super) fn as_protobuf(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut out = Vec::with_capacity(body.len());
-    Members(REQUEST, &mut out).deserialize(&mut json)?;
+    json.deserialize_any(Members(REQUEST, &mut out))?;
     json.end()?;
     Ok(out)
 }
 
 /// Reads an object into the fields of a message.
 struct Members<'o>(Fields, &'o mut Vec<u8>);
-
-impl<'de> DeserializeSeed<'de> for Members<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_any(self)
-    }
-}
 
 impl<'de> Visitor<'de> for Members<'_> {
     type Value = ();
@@ -123,46 +105,30 @@ impl<'de> Visitor<'de> for Members<'_> {
 struct Member<'o>(u32, Kind, &'o mut Vec<u8>);
 
 impl Member<'_> {
-    fn varint<E>(self, value: u64) -> Result<(), E> {
-        encode_key(self.0, WireType::Varint, self.2);
-        encode_varint(value, self.2);
-        Ok(())
-    }
-
-    fn eight<E>(self, bytes: [u8; 8]) -> Result<(), E> {
-        encode_key(self.0, WireType::SixtyFourBit, self.2);
-        self.2.extend(bytes);
-        Ok(())
-    }
-
-    fn bytes<E>(self, bytes: &[u8]) -> Result<(), E> {
+    fn bytes(self, bytes: &[u8]) {
         encode_key(self.0, WireType::LengthDelimited, self.2);
         encode_varint(bytes.len() as u64, self.2);
         self.2.extend_from_slice(bytes);
-        Ok(())
     }
 
     fn whole<E: Error>(self, number: i128) -> Result<(), E> {
         // A number that its field cannot hold is none, and a span without times is refused.
         let unsigned = u64::try_from(number).unwrap_or(0);
         match self.1 {
-            Kind::Enum => self.varint(unsigned),
-            Kind::Time => self.eight(unsigned.to_le_bytes()),
-            Kind::Float => self.eight((number as f64).to_le_bytes()),
-            Kind::Whole => match i64::try_from(number) {
-                Ok(number) => self.varint(number.cast_unsigned()),
-                Err(_) => Ok(()),
-            },
-            Kind::Flags => {
-                encode_key(self.0, WireType::ThirtyTwoBit, self.2);
-                let flags = u32::try_from(unsigned).unwrap_or(0);
-                self.2.extend(flags.to_le_bytes());
-                Ok(())
+            Kind::Enum => uint64::encode(self.0, &unsigned, self.2),
+            Kind::Flags => fixed32::encode(self.0, &unsigned.try_into().unwrap_or(0), self.2),
+            Kind::Time => fixed64::encode(self.0, &unsigned, self.2),
+            Kind::Float => double::encode(self.0, &(number as f64), self.2),
+            Kind::Whole => {
+                if let Ok(number) = number.try_into() {
+                    int64::encode(self.0, &number, self.2);
+                }
             }
             Kind::Text | Kind::Id | Kind::Truth | Kind::Message(_) => {
-                Err(E::invalid_type(Unexpected::Other("a number"), &self))
+                return Err(E::invalid_type(Unexpected::Other("a number"), &self));
             }
         }
+        Ok(())
     }
 }
 
@@ -194,9 +160,10 @@ impl<'de> Visitor<'de> for Member<'_> {
 
     fn visit_bool<E: Error>(self, truth: bool) -> Result<(), E> {
         match self.1 {
-            Kind::Truth => self.varint(truth.into()),
-            _ => Err(E::invalid_type(Unexpected::Bool(truth), &self)),
+            Kind::Truth => encoding::bool::encode(self.0, &truth, self.2),
+            _ => return Err(E::invalid_type(Unexpected::Bool(truth), &self)),
         }
+        Ok(())
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
@@ -209,29 +176,29 @@ impl<'de> Visitor<'de> for Member<'_> {
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
         match self.1 {
-            Kind::Float => self.eight(number.to_le_bytes()),
-            _ => Err(E::invalid_type(Unexpected::Float(number), &self)),
+            Kind::Float => double::encode(self.0, &number, self.2),
+            _ => return Err(E::invalid_type(Unexpected::Float(number), &self)),
         }
+        Ok(())
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.1 {
             Kind::Text => self.bytes(text.as_bytes()),
-            Kind::Id => {
-                let id = match text.len() {
-                    0 => return Ok(()),
-                    16 => id::<8>(text).map(Vec::from),
-                    _ => id::<16>(text).map(Vec::from),
-                };
+            Kind::Id => match (id::<8>(text), id::<16>(text)) {
+                (Some(id), _) => self.bytes(&id),
+                (_, Some(id)) => self.bytes(&id),
+                _ if text.is_empty() => {}
                 // A span with an id of one byte is refused.
-                self.bytes(&id.unwrap_or(vec![0]))
-            }
-            Kind::Time | Kind::Whole => text.parse().map_or(Ok(()), |it| self.whole(it)),
-            Kind::Float => text.parse().map_or(Ok(()), |it: f64| self.eight(it.to_le_bytes())),
+                _ => self.bytes(&[0]),
+            },
+            Kind::Time | Kind::Whole => return text.parse().map_or(Ok(()), |it| self.whole(it)),
+            Kind::Float => return text.parse().map_or(Ok(()), |it| self.visit_f64(it)),
             Kind::Enum | Kind::Flags | Kind::Truth | Kind::Message(_) => {
-                Err(E::invalid_type(Unexpected::Str(text), &self))
+                return Err(E::invalid_type(Unexpected::Str(text), &self));
             }
         }
+        Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -246,25 +213,16 @@ impl<'de> Visitor<'de> for Member<'_> {
         let Self(number, Kind::Message(fields), out) = self else {
             return Err(A::Error::invalid_type(Unexpected::Map, &self));
         };
-        // The length is known afterwards: four bytes of it at first, one if that suffices.
-        encode_key(number, WireType::LengthDelimited, out);
+        // Key and length are known afterwards, and are moved to the front then.
         let start = out.len();
-        let content = start.saturating_add(4);
-        out.extend([0x80, 0x80, 0x80, 0]);
         Members(fields, out).visit_map(map)?;
-        let length = out.len().saturating_sub(content);
-        if length < 0x80 {
-            out.copy_within(content.., start.saturating_add(1));
-            out.truncate(start.saturating_add(1).saturating_add(length));
+        let content = out.len();
+        encode_key(number, WireType::LengthDelimited, out);
+        encode_varint(content.saturating_sub(start) as u64, out);
+        let head = out.len().saturating_sub(content);
+        if let Some(message) = out.get_mut(start..) {
+            message.rotate_right(head);
         }
-        let groups = [length, length >> 7, length >> 14, length >> 21];
-        let [a, b, c, d] = groups.map(|group| (group & 0x7f) as u8);
-        let (bytes, count) = match length < 0x80 {
-            true => ([a, 0, 0, 0], 1),
-            false => ([a | 0x80, b | 0x80, c | 0x80, d], 4),
-        };
-        let places = out.iter_mut().skip(start).zip(bytes);
-        places.take(count).for_each(|(place, byte)| *place = byte);
         Ok(())
     }
 }

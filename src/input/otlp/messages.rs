@@ -1,30 +1,40 @@
 //! Messages of OTLP, declared with the field numbers of its `.proto` files: responses to bodies,
 //! and pushed metrics and spans.
 //!
-//! Points, metrics and spans are encoded one by one and stand in their lists as bytes, and most
+//! Points, metrics and spans are encoded one by one and stand in their lists as bytes, and the
 //! alternatives of a oneof are optional fields, which has the same encoding. Tests compare them
 //! with the crate `opentelemetry-proto`.
 
 use prost::Message;
+use serde::{Serialize, Serializer};
 
-/// `Export...ServiceResponse`, of traces and of metrics.
-#[derive(Clone, PartialEq, Message)]
+/// `Export...ServiceResponse`, of traces and of metrics; empty if all were accepted.
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Response {
     #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) partial_success: Option<PartialSuccess>,
 }
 
 /// `Export...PartialSuccess`: the number of rejected spans or points.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct PartialSuccess {
     #[prost(int64, tag = "1")]
+    #[serde(rename = "rejectedSpans", serialize_with = "as_text")]
     pub(crate) rejected: i64,
     #[prost(string, tag = "2")]
     pub(crate) error_message: String,
 }
 
+/// Numbers of 64 bits are texts in JSON.
+fn as_text<S: Serializer>(number: &i64, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(number)
+}
+
 /// `google.rpc.Status`.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
 pub(crate) struct Status {
     #[prost(int32, tag = "1")]
     pub(crate) code: i32,
@@ -32,14 +42,7 @@ pub(crate) struct Status {
     pub(crate) message: String,
 }
 
-/// `ExportMetricsServiceRequest`, `ExportTraceServiceRequest`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Request {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) resources: Vec<OfResource>,
-}
-
-/// `ResourceMetrics`, `ResourceSpans`.
+/// `ResourceMetrics`, `ResourceSpans`, which stand in field 1 of `Export...ServiceRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct OfResource {
     #[prost(message, optional, tag = "1")]
@@ -73,7 +76,7 @@ pub(crate) struct Scope {
     pub(crate) version: String,
 }
 
-/// `Metric`.
+/// `Metric` without its points, which follow in the field of their kind.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Metric {
     #[prost(string, tag = "1")]
@@ -82,12 +85,6 @@ pub(crate) struct Metric {
     pub(crate) description: String,
     #[prost(string, tag = "3")]
     pub(crate) unit: String,
-    #[prost(message, optional, tag = "5")]
-    pub(crate) gauge: Option<Points>,
-    #[prost(message, optional, tag = "7")]
-    pub(crate) sum: Option<Points>,
-    #[prost(message, optional, tag = "10")]
-    pub(crate) exponential_histogram: Option<Points>,
 }
 
 /// `Sum`; `ExponentialHistogram`, which is never monotonic; and `Gauge`, which has only the points.
@@ -221,43 +218,34 @@ pub(crate) struct KeyValue {
     pub(crate) value: Option<AnyValue>,
 }
 
-/// `AnyValue`.
+/// `AnyValue`: a string, a boolean or an integer.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 2, 3")]
-    pub(crate) value: Option<Value>,
-}
-
-/// A string, a boolean or an integer.
-#[derive(Clone, PartialEq, prost::Oneof)]
-pub(crate) enum Value {
-    #[prost(string, tag = "1")]
-    Text(String),
-    #[prost(bool, tag = "2")]
-    Truth(bool),
-    #[prost(int64, tag = "3")]
-    Number(i64),
+    #[prost(string, optional, tag = "1")]
+    pub(crate) text: Option<String>,
+    #[prost(bool, optional, tag = "2")]
+    pub(crate) truth: Option<bool>,
+    #[prost(int64, optional, tag = "3")]
+    pub(crate) number: Option<i64>,
 }
 
 impl KeyValue {
-    fn new(key: impl Into<String>, value: Value) -> Self {
-        let (key, value) = (key.into(), Some(value));
-        let value = Some(AnyValue { value });
-        Self { key, value }
+    fn new(key: impl Into<String>, value: AnyValue) -> Self {
+        Self { key: key.into(), value: Some(value) }
     }
 
     /// Creates a string attribute.
     pub(crate) fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::new(key, Value::Text(text.into()))
+        Self::new(key, AnyValue { text: Some(text.into()), ..AnyValue::default() })
     }
 
     /// Creates an integer attribute.
     pub(crate) fn number(key: impl Into<String>, number: i64) -> Self {
-        Self::new(key, Value::Number(number))
+        Self::new(key, AnyValue { number: Some(number), ..AnyValue::default() })
     }
 
     /// Creates an attribute that is true.
     pub(crate) fn truth(key: impl Into<String>) -> Self {
-        Self::new(key, Value::Truth(true))
+        Self::new(key, AnyValue { truth: Some(true), ..AnyValue::default() })
     }
 }

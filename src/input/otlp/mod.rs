@@ -1,18 +1,15 @@
 //! OpenTelemetry spans over HTTP (OTLP): traces become requests with timers.
 //!
 //! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side passes whole bodies to
-//! [`Source::take`]; `protobuf` decodes them, after `json` has rewritten those in JSON, and keeps
-//! the parts of each span that the mapping uses (`facts`, `span`). The spans of a trace are joined
+//! `Source::take`; `protobuf` decodes them, after `json` has rewritten those in JSON, to `Span`s
+//! with the attributes that the mapping uses (`span`, `facts`). The spans of a trace are joined
 //! (`join`) and become a record (`request`), which goes to the ring like those that receivers
 //! decode. A separate thread ([`Source::run`]) releases spans that have waited long enough. Each
 //! span ends in exactly one of the counters `requests`, `timers`, `spans_merged`, `spans_left_out`
 //! and `spans_refused`, or is still waiting.
 
-mod answer;
 mod counters;
 mod facts;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
 mod join;
 mod json;
 pub(crate) mod messages;
@@ -20,22 +17,24 @@ mod protobuf;
 mod request;
 mod span;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use prost::Message;
+use serde::Serialize;
 
-pub use self::answer::{refusal, success};
 pub use self::counters::{BodyRefusal, LeftOut, OtlpCounters};
 use self::facts::Keys;
 use self::join::{Joiner, REMEMBERED_BYTES};
-use self::request::RequestWriter;
+use self::messages::PartialSuccess;
+use self::request::{RequestWriter, Rules};
 pub use self::span::SpanRefusal;
 use self::span::{Batch, Span};
-use super::record::{Hasher, TextLimits};
-use super::rewrite::Rewrite;
+use super::record::{Hasher, RecordWriter, TextLimits};
 use crate::clock::Clock;
 use crate::config::OtlpInput;
 use crate::instruments::Instrument;
@@ -58,14 +57,30 @@ pub enum Form {
     Json,
 }
 
-/// Outcome of an accepted body.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Accepted {
-    /// Spans that were refused.
-    pub rejected: u64,
-    /// Reason; empty if none were refused.
-    pub message: String,
+impl Form {
+    /// Encodes an answer.
+    pub(crate) fn encode(self, answer: &(impl Message + Serialize)) -> Vec<u8> {
+        match self {
+            Self::Protobuf => answer.encode_to_vec(),
+            // A message has nothing that JSON cannot express.
+            Self::Json => serde_json::to_vec(answer).unwrap_or_default(),
+        }
+    }
+
+    /// Decodes a body.
+    fn decode(self, body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<(), Refused> {
+        let problem = |problem: serde_json::Error| (BodyRefusal::BadJson, problem.to_string());
+        let body = match self {
+            Self::Protobuf => Cow::Borrowed(body),
+            Self::Json => Cow::Owned(json::as_protobuf(body).map_err(problem)?),
+        };
+        let decoded = protobuf::decode(&body, keys, batch);
+        decoded.map_err(|_| (BodyRefusal::BadProtobuf, String::new()))
+    }
 }
+
+/// Reason for refusing a body as a whole, and what is wrong with it and where, if that is known.
+type Refused = (BodyRefusal, String);
 
 /// One `[[otlp_input]]` entry with its state.
 #[derive(Debug)]
@@ -76,7 +91,7 @@ pub struct Source {
     pub counters: Arc<OtlpCounters>,
     keys: Arc<Keys>,
     /// The joiner, present from start until shutdown.
-    joining: Mutex<Option<Joined>>,
+    joiner: Mutex<Option<Joiner>>,
 }
 
 /// Connection to the ring.
@@ -90,23 +105,6 @@ pub struct Lane {
     pub clock: Arc<dyn Clock>,
 }
 
-#[derive(Debug)]
-struct Joined {
-    joiner: Joiner<Producer>,
-    counters: Arc<SocketCounters>,
-    clock: Arc<dyn Clock>,
-}
-
-impl Joined {
-    fn with(&mut self, work: impl FnOnce(&mut Joiner<Producer>)) {
-        self.joiner.now = (self.clock.mono_ms(), self.clock.unix_secs());
-        work(&mut self.joiner);
-        let counts = std::mem::take(&mut self.joiner.counts);
-        self.counters.add_decoded(&counts);
-        self.joiner.sink.publish();
-    }
-}
-
 /// Interval between checks of waiting spans.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -118,60 +116,41 @@ impl Source {
             keys: Arc::new(Keys::new(&config.attributes)),
             config: Arc::new(config),
             counters: Arc::default(),
-            joining: Mutex::default(),
+            joiner: Mutex::default(),
         })
     }
 
     /// Starts accepting spans: applies `rules` as name rules and writes records to `lane`.
-    pub fn begin(
-        &self,
-        lane: Lane,
-        (limits, hasher): (TextLimits, Hasher),
-        rules: Box<dyn Rewrite + Send>,
-    ) {
-        let writer = RequestWriter::new((&self.config, &self.keys), limits, hasher, rules);
-        *self.joining.lock() = Some(Joined {
-            joiner: Joiner::new(writer, &self.counters, lane.producer),
-            counters: lane.counters,
-            clock: lane.clock,
-        });
+    pub fn begin(&self, lane: Lane, (limits, hasher): (TextLimits, Hasher), rules: Box<Rules>) {
+        let writer = RequestWriter {
+            config: Arc::clone(&self.config),
+            keys: Arc::clone(&self.keys),
+            record: RecordWriter::new(limits, hasher),
+            rules,
+        };
+        *self.joiner.lock() = Some(Joiner::new(writer, &self.counters, lane));
     }
 
-    /// Takes a body from `sender`.
+    /// Takes a body from `sender`; returns what was refused of it.
     ///
     /// # Errors
     /// The reason for refusing the body as a whole; the caller has to [count](Self::refuse) it.
-    pub fn take(&self, body: &[u8], form: Form, sender: IpAddr) -> Result<Accepted, BodyRefusal> {
+    pub(crate) fn take(
+        &self,
+        body: &[u8],
+        form: Form,
+        sender: IpAddr,
+    ) -> Result<Option<PartialSuccess>, Refused> {
+        let stopping = || (BodyRefusal::Stopping, String::new());
         let mut stage = TAKE_SPANS.begin();
-        let (hasher, now_ms) = {
-            let joining = self.joining.lock();
-            let joining = joining.as_ref().ok_or(BodyRefusal::Stopping)?;
-            (joining.joiner.hasher.clone(), joining.clock.unix_ms())
-        };
+        let now_ms = self.joiner.lock().as_ref().ok_or_else(stopping)?.lane.clock.unix_ms();
         let now_ns = now_ms.saturating_mul(1_000_000);
-        let mut batch = Batch::new(&self.keys, &hasher, now_ns);
-        match form {
-            Form::Protobuf => protobuf::decode(body, &mut batch)?,
-            Form::Json => json::decode(body, &mut batch)?,
-        }
+        let mut batch = Batch { sender: Some(sender), now_ns, ..Batch::default() };
+        form.decode(body, &self.keys, &mut batch)?;
         stage.worked(batch.received);
-        let mut joining = self.joining.lock();
-        let joining = joining.as_mut().ok_or(BodyRefusal::Stopping)?;
-        joining.with(|joiner| joiner.take(&mut batch, sender));
-        let (rejected, message) = batch.refusals();
-        Ok(match rejected {
-            0 => Accepted::default(),
-            rejected => Accepted { rejected, message },
-        })
-    }
-
-    /// Returns what is wrong with a refused body of this form, and where, if that is known.
-    #[must_use]
-    pub fn problem(body: &[u8], form: Form) -> Option<String> {
-        match form {
-            Form::Protobuf => None,
-            Form::Json => json::problem(body),
-        }
+        let partial_success = batch.partial_success();
+        self.joiner.lock().as_mut().ok_or_else(stopping)?.take(batch);
+        Ok(partial_success)
     }
 
     /// Counts a refused body.
@@ -183,13 +162,13 @@ impl Source {
     /// everything and stops accepting.
     pub fn run(&self, shutdown: &Shutdown) {
         while !shutdown.requested() {
-            if let Some(joining) = &mut *self.joining.lock() {
-                joining.with(Joiner::advance);
+            if let Some(joiner) = &mut *self.joiner.lock() {
+                joiner.advance();
             }
             thread::sleep(NAP);
         }
-        if let Some(mut joining) = self.joining.lock().take() {
-            joining.with(Joiner::finish);
+        if let Some(mut joiner) = self.joiner.lock().take() {
+            joiner.finish();
         }
     }
 }
@@ -201,7 +180,7 @@ const DECODED_AT_ONCE: usize = 2;
 pub const BODIES_BYTES_MAX: usize = 16 << 20;
 
 /// Memory of one source for the memory plan, bytes.
-pub const SOURCE_BYTES: usize = RequestWriter::BYTES
+pub const SOURCE_BYTES: usize = RecordWriter::BYTES
     + SPANS_WAITING_BYTES_MAX
     + REMEMBERED_BYTES
     + BODIES_BYTES_MAX

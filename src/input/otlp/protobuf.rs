@@ -14,9 +14,8 @@
 //!   value   1 text, 2 truth, 3 whole number, 4 float
 //! ```
 
-use super::counters::BodyRefusal;
-use super::facts::{Key, Value};
-use super::span::{Batch, ERROR, RawSpan, Resource};
+use super::facts::{Key, Keys, Value};
+use super::span::{Batch, Kind, Resource, Span};
 use crate::input::cursor::Cursor;
 use crate::input::cursor::wire_type::{FIXED32, FIXED64, LENGTH, VARINT};
 use crate::input::record::RejectReason;
@@ -25,112 +24,149 @@ use crate::limits::{GROUP_DEPTH_MAX, SPAN_EVENTS_MAX};
 /// Usual size of a span, bytes.
 const SPAN_BYTES: usize = 256;
 
+/// Status code of an error.
+const ERROR: u64 = 2;
+
 type Result<T> = std::result::Result<T, RejectReason>;
 
-/// Decodes a body.
-pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> std::result::Result<(), BodyRefusal> {
-    let read = each(body, 1, |of_resource| resource_spans(of_resource, batch));
-    read.map_err(|_| BodyRefusal::BadProtobuf)
+/// Value of a field by its type on the wire.
+enum Field<'a> {
+    Varint(u64),
+    Fixed64([u8; 8]),
+    Fixed32([u8; 4]),
+    /// A text, bytes or a message.
+    Bytes(&'a [u8]),
+    Group,
 }
 
-/// Passes the messages in field `number` to `take`; skips all other fields.
-fn each<'a>(
-    message: &'a [u8],
-    number: u32,
-    mut take: impl FnMut(&'a [u8]) -> Result<()>,
-) -> Result<()> {
+/// Returns the fields of a message with their numbers.
+#[inline(always)]
+fn fields(message: &[u8]) -> impl Iterator<Item = Result<(u32, Field<'_>)>> {
     let mut cursor = Cursor::new(message);
-    while cursor.left() > 0 {
-        match cursor.key()? {
-            key if key >> 3 == number && key & 7 == LENGTH => take(cursor.bytes()?)?,
-            key => cursor.skip(key, GROUP_DEPTH_MAX)?,
+    std::iter::from_fn(move || (cursor.left() > 0).then(|| field(&mut cursor)))
+}
+
+#[inline(always)]
+fn field<'a>(cursor: &mut Cursor<'a>) -> Result<(u32, Field<'a>)> {
+    let key = cursor.key()?;
+    let field = match key & 7 {
+        _ if key >> 3 == 0 => return Err(RejectReason::BadKey),
+        VARINT => Field::Varint(cursor.varint()?),
+        FIXED64 => Field::Fixed64(cursor.fixed()?),
+        FIXED32 => Field::Fixed32(cursor.fixed()?),
+        LENGTH => Field::Bytes(cursor.bytes()?),
+        _ => {
+            cursor.skip(key, GROUP_DEPTH_MAX)?;
+            Field::Group
+        }
+    };
+    Ok((key >> 3, field))
+}
+
+/// Returns the messages in the field of this number.
+fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8]>> {
+    fields(message).filter_map(move |field| match field {
+        Ok((found, Field::Bytes(message))) => (found == number).then_some(Ok(message)),
+        Ok(_) => None,
+        Err(reason) => Some(Err(reason)),
+    })
+}
+
+/// Decodes a body.
+pub(super) fn decode(body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
+    for message in messages(body, 1) {
+        let message = message?;
+        let mut resource = Resource::default();
+        // Its scopes may precede the resource; attributes of spans must not be mixed with the
+        // resource's.
+        for of_resource in messages(message, 1) {
+            let of_resource = of_resource?;
+            resource.hash = resource.hash.rotate_left(1) ^ keys.hash(of_resource);
+            for pair in messages(of_resource, 1) {
+                attribute(pair?, keys, batch)?;
+            }
+        }
+        if batch.facts.lacks(Key::HostName)
+            && let Some(sender) = batch.sender
+        {
+            batch.facts.text(Key::Sender, sender.to_canonical().to_string().as_bytes());
+        }
+        resource.facts = batch.facts.take();
+        let mut spans = Vec::with_capacity(message.len() / SPAN_BYTES);
+        for scope in messages(message, 2) {
+            for message in messages(scope?, 2) {
+                spans.extend(span(message?, keys, batch)?);
+            }
+        }
+        if !spans.is_empty() {
+            batch.resources.push((resource, spans));
         }
     }
     Ok(())
 }
 
-fn resource_spans(message: &[u8], batch: &mut Batch<'_>) -> Result<()> {
-    let mut resource = Resource::default();
-    // Its scopes may precede the resource; attributes of spans must not be mixed with the
-    // resource's.
-    each(message, 1, |of_resource| {
-        resource.hash = resource.hash.rotate_left(1) ^ batch.hasher.hash_bytes(of_resource);
-        each(of_resource, 1, |pair| attribute(pair, batch))
-    })?;
-    resource.facts = batch.facts.take();
-    let mut spans = Vec::with_capacity(message.len() / SPAN_BYTES);
-    each(message, 2, |scope| {
-        each(scope, 2, |message| {
-            let raw = span(message, batch)?;
-            batch.add(&raw, &mut spans);
-            Ok(())
-        })
-    })?;
-    batch.add_resource(resource, spans);
-    Ok(())
-}
-
-fn span<'a>(message: &'a [u8], batch: &mut Batch<'_>) -> Result<RawSpan<'a>> {
-    let (mut raw, mut events) = (RawSpan::default(), 0_usize);
-    let mut cursor = Cursor::new(message);
-    while cursor.left() > 0 {
-        let key = cursor.key()?;
-        match (key >> 3, key & 7) {
-            (1, LENGTH) => raw.trace = cursor.bytes()?,
-            (2, LENGTH) => raw.id = cursor.bytes()?,
-            (3, LENGTH) => raw.state = cursor.bytes()?,
-            (4, LENGTH) => raw.parent = cursor.bytes()?,
-            (5, LENGTH) => raw.name = cursor.bytes()?,
-            (6, VARINT) => raw.kind = cursor.varint()?,
-            (7, FIXED64) => raw.start = u64::from_le_bytes(cursor.fixed()?),
-            (8, FIXED64) => raw.end = u64::from_le_bytes(cursor.fixed()?),
-            (9, LENGTH) => attribute(cursor.bytes()?, batch)?,
-            (11, LENGTH) => {
-                let event = cursor.bytes()?;
+fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<Option<Span>> {
+    let (mut span, mut events, mut exception) = (Span::default(), 0_usize, &[][..]);
+    let (mut state, mut parent, mut name) = (&[][..], &[][..], &[][..]);
+    for field in fields(message) {
+        match field? {
+            (1, Field::Bytes(id)) => span.trace = id.try_into().unwrap_or_default(),
+            (2, Field::Bytes(id)) => span.id = number(id),
+            (3, Field::Bytes(it)) => state = it,
+            (4, Field::Bytes(it)) => parent = it,
+            (5, Field::Bytes(it)) => name = it,
+            (6, Field::Varint(kind)) => span.kind = Kind::of(kind),
+            (7, Field::Fixed64(ns)) => span.start = u64::from_le_bytes(ns),
+            (8, Field::Fixed64(ns)) => span.end = u64::from_le_bytes(ns),
+            (9, Field::Bytes(pair)) => attribute(pair, keys, batch)?,
+            (11, Field::Bytes(event)) => {
                 events = events.saturating_add(1);
                 if events > SPAN_EVENTS_MAX {
                     batch.events_over_limit = batch.events_over_limit.saturating_add(1);
-                } else if let Some(kind) = exception(event)? {
-                    raw.exception = kind;
+                } else if let Some(kind) = exception_type(event)? {
+                    exception = kind;
                 }
             }
-            (15, LENGTH) => raw.is_error = status(cursor.bytes()?)? == ERROR,
-            (16, FIXED32) => raw.flags = u32::from_le_bytes(cursor.fixed()?),
-            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
+            (15, Field::Bytes(status)) => {
+                span.is_error = false;
+                for field in fields(status) {
+                    if let (3, Field::Varint(code)) = field? {
+                        span.is_error = code == ERROR;
+                    }
+                }
+            }
+            (16, Field::Fixed32(flags)) => span.flags = u32::from_le_bytes(flags),
+            _ => {}
         }
     }
-    Ok(raw)
+    batch.facts.text(Key::EventException, exception);
+    batch.facts.text(Key::Name, name);
+    span.facts = batch.facts.take();
+    span.parent = number(parent);
+    let is_sampled = state.windows(6).any(|it| it == b"ot=th:");
+    Ok(batch.checked(span, !parent.is_empty(), is_sampled))
 }
 
-fn status(message: &[u8]) -> Result<u64> {
-    let (mut cursor, mut code) = (Cursor::new(message), 0);
-    while cursor.left() > 0 {
-        let key = cursor.key()?;
-        match (key >> 3, key & 7) {
-            (3, VARINT) => code = cursor.varint()?,
-            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
-        }
-    }
-    Ok(code)
+/// Returns the id of a span as a number; 0 if it is none.
+fn number(id: &[u8]) -> u64 {
+    id.try_into().map_or(0, u64::from_be_bytes)
 }
 
 #[inline]
-fn attribute(message: &[u8], batch: &mut Batch<'_>) -> Result<()> {
+fn attribute(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
     let (name, value) = key_value(message)?;
-    batch.facts.attribute(batch.keys, name, value);
+    batch.facts.attribute(keys, name, value);
     Ok(())
 }
 
 #[inline]
 fn key_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
     let (mut name, mut value) = (&[][..], Value::Other);
-    let mut cursor = Cursor::new(message);
-    while cursor.left() > 0 {
-        let key = cursor.key()?;
-        match (key >> 3, key & 7) {
-            (1, LENGTH) => name = cursor.bytes()?,
-            (2, LENGTH) => value = any_value(cursor.bytes()?)?,
-            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
+    for field in fields(message) {
+        match field? {
+            (1, Field::Bytes(it)) => name = it,
+            (2, Field::Bytes(it)) => value = any_value(it)?,
+            _ => {}
         }
     }
     Ok((name, value))
@@ -138,40 +174,33 @@ fn key_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
 
 #[inline]
 fn any_value(message: &[u8]) -> Result<Value<'_>> {
-    let (mut cursor, mut value) = (Cursor::new(message), Value::Other);
-    while cursor.left() > 0 {
-        let key = cursor.key()?;
-        value = match (key >> 3, key & 7) {
-            (1, LENGTH) => Value::Text(cursor.bytes()?),
-            (2, VARINT) => Value::Truth(cursor.varint()? != 0),
-            (3, VARINT) => Value::Whole(cursor.varint()?.cast_signed()),
-            (4, FIXED64) => Value::Float(f64::from_le_bytes(cursor.fixed()?)),
-            (number, _) => {
-                cursor.skip(key, GROUP_DEPTH_MAX)?;
-                match number {
-                    5..=7 => Value::Other,
-                    _ => value,
-                }
-            }
+    let mut value = Value::Other;
+    for field in fields(message) {
+        value = match field? {
+            (1, Field::Bytes(text)) => Value::Text(text),
+            (2, Field::Varint(truth)) => Value::Truth(truth != 0),
+            (3, Field::Varint(whole)) => Value::Whole(whole.cast_signed()),
+            (4, Field::Fixed64(float)) => Value::Float(f64::from_le_bytes(float)),
+            (5..=7, _) => Value::Other,
+            _ => value,
         };
     }
     Ok(value)
 }
 
 /// Returns the exception type if the event describes an exception that has one.
-fn exception(event: &[u8]) -> Result<Option<&[u8]>> {
+fn exception_type(event: &[u8]) -> Result<Option<&[u8]>> {
     let (mut is_exception, mut kind) = (false, None);
-    each(event, 2, |name| {
-        is_exception = name == b"exception";
-        Ok(())
-    })?;
-    each(event, 3, |pair| {
-        if let (name, Value::Text(text)) = key_value(pair)?
-            && name == Key::ExceptionType.name().as_bytes()
-        {
-            kind = Some(text);
+    for field in fields(event) {
+        match field? {
+            (2, Field::Bytes(name)) => is_exception = name == b"exception",
+            (3, Field::Bytes(pair)) => {
+                if let (b"exception.type", Value::Text(text)) = key_value(pair)? {
+                    kind = Some(text);
+                }
+            }
+            _ => {}
         }
-        Ok(())
-    })?;
+    }
     Ok(kind.filter(|_| is_exception))
 }

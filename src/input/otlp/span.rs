@@ -3,8 +3,11 @@
 //! The decoder fills a [`Batch`]. Its size is bounded by the bytes of the body and
 //! [`BODY_SPANS_MAX`], although a message can take very few bytes on the wire.
 
-use super::facts::{Facts, FactsWriter, Key, Keys};
-use crate::input::record::{Hasher, counted};
+use std::net::IpAddr;
+
+use super::facts::{Facts, FactsWriter};
+use super::messages::PartialSuccess;
+use crate::input::record::{bump, counted};
 use crate::limits::BODY_SPANS_MAX;
 
 counted! {
@@ -30,8 +33,9 @@ counted! {
 pub(super) type TraceId = [u8; 16];
 
 /// Kind of a span; numbers above 5 are undefined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Kind {
+    #[default]
     Internal,
     Server,
     Client,
@@ -61,9 +65,11 @@ const PARENT_KNOWN: u32 = 0x100;
 const PARENT_REMOTE: u32 = 0x200;
 
 /// A span.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Span {
+    /// All zero: none, which is refused.
     pub(super) trace: TraceId,
+    /// 0: none, which is refused.
     pub(super) id: u64,
     /// 0: none.
     pub(super) parent: u64,
@@ -74,6 +80,12 @@ pub(super) struct Span {
     pub(super) end: u64,
     pub(super) is_error: bool,
     pub(super) facts: Facts,
+    /// While it waits: when it leaves, with its root; `u64::MAX` if that is not known.
+    pub(super) leaves_ms: u64,
+    /// Id of its root, which may be itself. 0: something above it is missing; `None`: not found yet.
+    pub(super) root: Option<u64>,
+    /// Classes of the calls between the span and its root.
+    pub(super) asked: u8,
 }
 
 impl Span {
@@ -89,6 +101,11 @@ impl Span {
         let answers = matches!(self.kind, Kind::Server | Kind::Consumer);
         answers && self.flags & PARENT_KNOWN == 0
     }
+
+    /// Returns its size.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>().saturating_add(self.facts.bytes())
+    }
 }
 
 /// The entity that sent the spans.
@@ -99,35 +116,9 @@ pub(super) struct Resource {
     pub(super) facts: Facts,
 }
 
-impl Resource {
-    /// Returns true if every request is sent completely before the next one begins.
-    pub(super) fn is_php(&self) -> bool {
-        self.facts.get(Key::Language) == Some(b"php")
-    }
-}
-
-/// A span being decoded.
-#[derive(Debug, Default)]
-pub(super) struct RawSpan<'a> {
-    pub(super) trace: &'a [u8],
-    pub(super) id: &'a [u8],
-    pub(super) parent: &'a [u8],
-    pub(super) state: &'a [u8],
-    pub(super) name: &'a [u8],
-    pub(super) kind: u64,
-    pub(super) flags: u32,
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) is_error: bool,
-    /// Type of the last exception.
-    pub(super) exception: &'a [u8],
-}
-
 /// A decoded body.
-#[derive(Debug)]
-pub(super) struct Batch<'k> {
-    pub(super) keys: &'k Keys,
-    pub(super) hasher: &'k Hasher,
+#[derive(Debug, Default)]
+pub(super) struct Batch {
     /// Resources with their spans, at least one each.
     pub(super) resources: Vec<(Resource, Vec<Span>)>,
     pub(super) facts: FactsWriter,
@@ -137,104 +128,50 @@ pub(super) struct Batch<'k> {
     pub(super) refused: [u64; SpanRefusal::COUNT],
     /// Spans whose sender samples and declares that others were dropped.
     pub(super) sampled: u64,
-    now_ns: u64,
+    /// Its host, for resources that do not name theirs.
+    pub(super) sender: Option<IpAddr>,
+    /// Present time, nanoseconds since 1970.
+    pub(super) now_ns: u64,
 }
-
-/// Status code of an error.
-pub(super) const ERROR: u64 = 2;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-impl<'k> Batch<'k> {
-    /// Creates an empty batch; `now_ns` is the present time, nanoseconds since 1970.
-    pub(super) fn new(keys: &'k Keys, hasher: &'k Hasher, now_ns: u64) -> Self {
-        Self {
-            keys,
-            hasher,
-            resources: Vec::new(),
-            facts: FactsWriter::default(),
-            events_over_limit: 0,
-            received: 0,
-            refused: [0; SpanRefusal::COUNT],
-            sampled: 0,
-            now_ns,
-        }
-    }
-
-    /// Adds a resource with its spans, unless there are none.
-    pub(super) fn add_resource(&mut self, resource: Resource, spans: Vec<Span>) {
-        if !spans.is_empty() {
-            self.resources.push((resource, spans));
-        }
-    }
-
-    /// Adds a span with the collected attributes, or counts the reason for its refusal.
-    pub(super) fn add(&mut self, raw: &RawSpan<'_>, spans: &mut Vec<Span>) {
+impl Batch {
+    /// Counts a span, and returns it unless it is refused.
+    pub(super) fn checked(
+        &mut self,
+        span: Span,
+        has_parent: bool,
+        is_sampled: bool,
+    ) -> Option<Span> {
         self.received = self.received.saturating_add(1);
-        self.facts.text(Key::EventException, raw.exception);
-        self.facts.text(Key::Name, raw.name);
-        let facts = self.facts.take();
-        match self.checked(raw, facts) {
-            Ok(span) => {
-                let is_sampled = |state: &[u8]| state.windows(6).any(|it| it == b"ot=th:");
-                self.sampled = self.sampled.saturating_add(is_sampled(raw.state).into());
-                spans.push(span);
-            }
-            Err(refusal) => {
-                if let Some(count) = self.refused.get_mut(refusal as usize) {
-                    *count = count.saturating_add(1);
-                }
-            }
-        }
-    }
-
-    fn checked(&self, raw: &RawSpan<'_>, facts: Facts) -> Result<Span, SpanRefusal> {
-        if self.received > BODY_SPANS_MAX as u64 {
-            return Err(SpanRefusal::TooMany);
-        }
-        let parent = match raw.parent {
-            [] => 0,
-            parent => id(parent).ok_or(SpanRefusal::ParentId)?,
-        };
-        let trace: TraceId = raw.trace.try_into().map_err(|_| SpanRefusal::TraceId)?;
-        if trace == TraceId::default() {
-            return Err(SpanRefusal::TraceId);
-        }
-        let id = id(raw.id).ok_or(SpanRefusal::SpanId)?;
         let is_time = |ns: u64| ns > 0 && ns <= i64::MAX as u64;
         let latest = self.now_ns.saturating_add(HOUR_NS.saturating_mul(24));
-        if !is_time(raw.start) || !is_time(raw.end) || raw.end > latest {
-            return Err(SpanRefusal::Time);
+        let checks = [
+            (self.received > BODY_SPANS_MAX as u64, SpanRefusal::TooMany),
+            (has_parent && span.parent == 0, SpanRefusal::ParentId),
+            (span.trace == TraceId::default(), SpanRefusal::TraceId),
+            (span.id == 0, SpanRefusal::SpanId),
+            (!is_time(span.start) || !is_time(span.end) || span.end > latest, SpanRefusal::Time),
+            (span.end < self.now_ns.saturating_sub(HOUR_NS), SpanRefusal::TooOld),
+        ];
+        if let Some((_, refusal)) = checks.iter().find(|(is_refused, _)| *is_refused) {
+            bump(&mut self.refused, *refusal as usize);
+            return None;
         }
-        if raw.end < self.now_ns.saturating_sub(HOUR_NS) {
-            return Err(SpanRefusal::TooOld);
-        }
-        Ok(Span {
-            trace,
-            id,
-            parent,
-            kind: Kind::of(raw.kind),
-            flags: raw.flags,
-            start: raw.start,
-            end: raw.end,
-            is_error: raw.is_error,
-            facts,
+        self.sampled = self.sampled.saturating_add(is_sampled.into());
+        Some(span)
+    }
+
+    /// Returns the number of refused spans and why, for the sender; `None` if all were accepted.
+    pub(super) fn partial_success(&self) -> Option<PartialSuccess> {
+        let rejected = self.refused.iter().sum::<u64>().cast_signed();
+        (rejected > 0).then(|| {
+            let reasons = SpanRefusal::ALL.iter().zip(&self.refused).filter(|it| *it.1 > 0);
+            let shown = reasons.map(|(reason, count)| format!("{} {count}", reason.name()));
+            let shown = shown.collect::<Vec<_>>().join(", ");
+            let error_message = format!("spans refused, by reason: {shown}");
+            PartialSuccess { rejected, error_message }
         })
     }
-
-    /// Returns the number of refused spans and an explanation for the sender.
-    pub(super) fn refusals(&self) -> (u64, String) {
-        let reasons = SpanRefusal::ALL.iter().zip(&self.refused);
-        let reasons = reasons.filter(|(_, count)| **count > 0);
-        let shown = reasons.map(|(reason, count)| format!("{} {count}", reason.name()));
-        let shown: Vec<_> = shown.collect();
-        let refused = self.refused.iter().sum();
-        (refused, format!("spans refused, by reason: {}", shown.join(", ")))
-    }
-}
-
-/// Returns a span id as a number, or `None` if it is invalid.
-fn id(bytes: &[u8]) -> Option<u64> {
-    let number = u64::from_be_bytes(bytes.try_into().ok()?);
-    (number != 0).then_some(number)
 }

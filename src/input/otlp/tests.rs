@@ -10,14 +10,13 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::facts::Keys;
-use super::join::Joiner;
-use super::request::RequestWriter;
-use super::span::Batch;
-use super::{BodyRefusal, LeftOut, OtlpCounters, SpanRefusal, json as from_json, protobuf};
+use super::{BodyRefusal, Form, Joiner, Lane, LeftOut, OtlpCounters, Source, SpanRefusal};
+use crate::clock::ManualClock;
 use crate::config::{Config, OtlpInput};
 use crate::input::record::{Hasher, Record, TextLimits};
 use crate::input::rewrite::AsSent;
+use crate::ring::{Consumer, RingPlan, TempRing};
+use crate::telemetry::Counters;
 
 /// Present time, nanoseconds since 1970.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;
@@ -32,11 +31,12 @@ fn config(more: &str) -> OtlpInput {
 
 /// An input without the network.
 struct World {
-    joiner: Joiner<Vec<u8>>,
-    keys: Arc<Keys>,
-    hasher: Hasher,
+    source: Arc<Source>,
     counters: Arc<OtlpCounters>,
-    now_ms: u64,
+    sockets: Counters,
+    clock: Arc<ManualClock>,
+    consumer: Consumer,
+    records: Vec<u8>,
 }
 
 /// A request as decoded from its record.
@@ -56,35 +56,32 @@ struct Shown {
 
 impl World {
     fn new(more: &str) -> Self {
-        let config = Arc::new(config(more));
-        let (keys, hasher) = (Arc::new(Keys::new(&config.attributes)), Hasher::with_seed(5));
-        let (texts, rules) = (TextLimits::default(), Box::new(AsSent));
-        let writer = RequestWriter::new((&config, &keys), texts, hasher.clone(), rules);
-        let counters = Arc::default();
-        Self {
-            joiner: Joiner::new(writer, &counters, Vec::new()),
-            keys,
-            hasher,
-            counters,
-            now_ms: 1_000,
-        }
+        let source = Source::new(config(more));
+        let sockets = Counters::new(1);
+        let (_, mut producers, consumer) =
+            TempRing::new(RingPlan::new(10_000, 16 << 20, 1), &sockets.sockets);
+        let clock = Arc::new(ManualClock::new(NOW_NS / 1_000_000));
+        let lane = Lane {
+            producer: producers.remove(0),
+            counters: Arc::clone(&sockets.sockets[0]),
+            clock: Arc::<ManualClock>::clone(&clock),
+        };
+        source.begin(lane, (TextLimits::default(), Hasher::with_seed(5)), Box::new(AsSent));
+        let counters = Arc::clone(&source.counters);
+        Self { source, counters, sockets, clock, consumer, records: Vec::new() }
     }
 
-    fn with(&mut self, work: impl FnOnce(&mut Joiner<Vec<u8>>)) {
-        self.joiner.now = (self.now_ms, 1_700_000_000);
-        work(&mut self.joiner);
+    fn with(&mut self, work: impl FnOnce(&mut Joiner)) {
+        work(self.source.joiner.lock().as_mut().unwrap());
         self.assert_accounted();
     }
 
     fn take_bytes(&mut self, body: &[u8]) -> Result<u64, BodyRefusal> {
-        let (keys, hasher) = (Arc::clone(&self.keys), self.hasher.clone());
-        let mut batch = Batch::new(&keys, &hasher, NOW_NS);
-        match body.first() {
-            Some(b'{') => from_json::decode(body, &mut batch)?,
-            _ => protobuf::decode(body, &mut batch)?,
-        }
-        self.with(|joiner| joiner.take(&mut batch, SENDER));
-        Ok(batch.refusals().0)
+        let form = if body.first() == Some(&b'{') { Form::Json } else { Form::Protobuf };
+        let taken = self.source.take(body, form, SENDER);
+        self.assert_accounted();
+        let refused = taken.map_err(|(reason, _)| reason)?;
+        Ok(refused.map_or(0, |it| it.rejected.cast_unsigned()))
     }
 
     /// Takes spans of one resource with these attributes.
@@ -94,7 +91,8 @@ impl World {
     }
 
     fn pass(&mut self, ms: u64) {
-        self.now_ms += ms;
+        self.clock.advance_ms(ms);
+        self.clock.set_unix_ms(NOW_NS / 1_000_000);
         self.with(Joiner::advance);
     }
 
@@ -130,9 +128,13 @@ impl World {
     }
 
     /// The requests so far.
-    fn requests(&self) -> Vec<Shown> {
+    fn requests(&mut self) -> Vec<Shown> {
+        while let Some(block) = self.consumer.pop() {
+            self.records.extend(&block.bytes);
+            self.consumer.give_back(block);
+        }
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let mut rest = &self.joiner.sink[..];
+        let mut rest = &self.records[..];
         let records = std::iter::from_fn(|| Record::next(&mut rest));
         let shown = records.map(|record| {
             let us = crate::input::record::micros;

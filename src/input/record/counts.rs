@@ -35,7 +35,7 @@ impl DecodeCounts {
 /// Adds one to the counter at `at`. The enums' numbers are all within their arrays, so nothing is
 /// ever lost.
 #[inline]
-pub(super) fn bump(counters: &mut [u64], at: usize) {
+pub(in crate::input) fn bump(counters: &mut [u64], at: usize) {
     if let Some(counter) = counters.get_mut(at) {
         *counter = counter.saturating_add(1);
     }

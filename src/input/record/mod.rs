@@ -31,6 +31,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use self::counts::DecodeCounts;
+pub(super) use self::counts::bump;
 pub use self::hasher::{Hasher, TagSetHasher};
 pub(crate) use self::reject::counted;
 pub use self::reject::{Example, RejectReason, Repair};

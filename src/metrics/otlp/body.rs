@@ -6,11 +6,9 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
+use prost::encoding::message;
 
-use super::exponential::Exponential;
-use crate::input::otlp::messages::{
-    Buckets, HistogramPoint, Metric, OfResource, OfScope, Points, Request, Resource, Scope,
-};
+use crate::input::otlp::messages::{Metric, OfResource, OfScope, Points, Resource, Scope};
 
 /// The content of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +32,7 @@ pub(super) struct Body {
 }
 
 /// Time span of points, milliseconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) start_ms: u64,
     pub(super) end_ms: u64,
@@ -47,34 +45,21 @@ impl Interval {
     }
 }
 
-impl Exponential {
-    /// Creates a point with the histogram's scale and counts.
-    pub(super) fn point(&self) -> HistogramPoint {
-        let positive = Buckets { offset: self.offset, counts: self.counts.clone() };
-        HistogramPoint {
-            scale: self.scale(),
-            zero_count: self.zero,
-            positive: Some(positive),
-            ..HistogramPoint::default()
-        }
-    }
-}
-
-/// The kind of a metric's points.
+/// The kind of a metric's points, with the number of their field in `Metric`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    Gauge,
-    Sum,
-    Histogram,
+    Gauge = 5,
+    Sum = 7,
+    Histogram = 10,
 }
 
 /// Packs points, and then spans, into bodies.
-#[derive(Debug)]
-pub(super) struct Bodies<'a> {
-    resource: &'a Resource,
+#[derive(Debug, Default)]
+pub(super) struct Bodies {
+    resource: Resource,
     is_delta: bool,
     is_packed: bool,
-    /// Metrics without their points, and the encoded points of the open body.
+    /// Metrics with the encoded points of the open body.
     metrics: Vec<(Metric, Kind, Vec<Vec<u8>>)>,
     spans: Vec<Vec<u8>>,
     points: usize,
@@ -82,19 +67,10 @@ pub(super) struct Bodies<'a> {
     done: Vec<Body>,
 }
 
-impl<'a> Bodies<'a> {
+impl Bodies {
     /// Creates an empty packer.
-    pub(super) fn new(resource: &'a Resource, is_delta: bool, is_packed: bool) -> Self {
-        Self {
-            resource,
-            is_delta,
-            is_packed,
-            metrics: Vec::new(),
-            spans: Vec::new(),
-            points: 0,
-            bytes: 0,
-            done: Vec::new(),
-        }
+    pub(super) fn new(resource: Resource, is_delta: bool, is_packed: bool) -> Self {
+        Self { resource, is_delta, is_packed, ..Self::default() }
     }
 
     /// Begins a metric and returns its number. It has its OpenTelemetry name:
@@ -110,7 +86,6 @@ impl<'a> Bodies<'a> {
             name: format!("pinbad.{name}"),
             description: help.to_owned(),
             unit: unit.to_owned(),
-            ..Metric::default()
         };
         self.metrics.push((metric, kind, Vec::new()));
         self.metrics.len() - 1
@@ -118,9 +93,8 @@ impl<'a> Bodies<'a> {
 
     /// Adds a point to a metric.
     pub(super) fn point(&mut self, metric: usize, point: &impl Message) {
-        let bytes = point.encode_to_vec();
-        self.make_room(bytes.len());
-        self.metrics[metric].2.push(bytes);
+        let point = self.encoded(point);
+        self.metrics[metric].2.push(point);
     }
 
     /// Adds a span; no point may follow it.
@@ -128,19 +102,21 @@ impl<'a> Bodies<'a> {
         if self.spans.is_empty() {
             self.end_body();
         }
-        let bytes = span.encode_to_vec();
-        self.make_room(bytes.len());
-        self.spans.push(bytes);
+        let span = self.encoded(span);
+        self.spans.push(span);
     }
 
-    fn make_room(&mut self, bytes: usize) {
+    /// Encodes a point or span, for which there is room in the open body then.
+    fn encoded(&mut self, item: &impl Message) -> Vec<u8> {
+        let item = item.encode_to_vec();
         // Preceded by its field number and length.
-        let bytes = bytes + 6;
+        let bytes = item.len() + 6;
         if self.points == POINTS_MAX || self.bytes + bytes > BODY_BYTES_MAX - (64 << 10) {
             self.end_body();
         }
         self.points += 1;
         self.bytes += bytes;
+        item
     }
 
     fn end_body(&mut self) {
@@ -153,18 +129,14 @@ impl<'a> Bodies<'a> {
         let mut items = std::mem::take(&mut self.spans);
         let signal = if items.is_empty() { Signal::Metrics } else { Signal::Traces };
         for (metric, kind, points) in self.metrics.iter_mut().filter(|it| !it.2.is_empty()) {
-            let points = Some(Points {
+            let points = Points {
                 points: std::mem::take(points),
                 temporality: if *kind == Kind::Gauge { 0 } else { temporality },
                 is_monotonic: *kind == Kind::Sum,
-            });
-            let mut metric = metric.clone();
-            match kind {
-                Kind::Gauge => metric.gauge = points,
-                Kind::Sum => metric.sum = points,
-                Kind::Histogram => metric.exponential_histogram = points,
-            }
-            items.push(metric.encode_to_vec());
+            };
+            let mut item = metric.encode_to_vec();
+            message::encode(*kind as u32, &points, &mut item);
+            items.push(item);
         }
         let scope =
             Scope { name: "pinbad".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
@@ -172,8 +144,8 @@ impl<'a> Bodies<'a> {
             resource: Some(self.resource.clone()),
             scopes: vec![OfScope { scope: Some(scope), items }],
         };
-        let request = Request { resources: vec![of_resource] };
-        let mut bytes = request.encode_to_vec();
+        let mut bytes = Vec::new();
+        message::encode(1, &of_resource, &mut bytes);
         if self.is_packed {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             // Writing to a Vec cannot fail.

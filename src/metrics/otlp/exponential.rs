@@ -4,8 +4,10 @@
 //! All counts of a report's bucket go to the bucket that contains its middle, so counts stay exact
 //! and no value moves by more than one bucket.
 
+use std::collections::VecDeque;
 use std::sync::LazyLock;
 
+use crate::input::otlp::messages::{Buckets, HistogramPoint};
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS};
 
 /// Maximum number of buckets, as in the SDKs.
@@ -15,9 +17,7 @@ const SCALE_MAX: i32 = 5;
 
 /// Index of each bucket of a report's usual layout, at [`SCALE_MAX`].
 static LOG_LINEAR: LazyLock<Vec<Option<i32>>> = LazyLock::new(|| {
-    let buckets = 0..LOG_LINEAR_BUCKETS;
-    let index = |bucket| computed(&BucketLayout::LogLinear, bucket);
-    buckets.map(index).collect()
+    (0..LOG_LINEAR_BUCKETS).map(|bucket| computed(&BucketLayout::LogLinear, bucket)).collect()
 });
 
 /// Returns the index, at [`SCALE_MAX`], of the middle of a report's bucket; `None` counts as zero.
@@ -61,7 +61,7 @@ pub(super) struct Exponential {
     pub(super) zero: u64,
     /// Index of the first bucket in `counts`.
     pub(super) offset: i32,
-    pub(super) counts: Vec<u64>,
+    pub(super) counts: VecDeque<u64>,
 }
 
 impl Exponential {
@@ -79,22 +79,25 @@ impl Exponential {
             self.zero += count;
             return;
         };
+        self.add_at(index >> self.halvings, count);
+        while self.counts.len() > BUCKETS_MAX {
+            self.halvings += 1;
+            for (index, count) in (self.offset..).zip(std::mem::take(&mut self.counts)) {
+                self.add_at(index >> 1, count);
+            }
+        }
+    }
+
+    fn add_at(&mut self, index: i32, count: u64) {
         if self.counts.is_empty() {
-            self.offset = index >> self.halvings;
+            self.offset = index;
         }
-        while self.width_with(index >> self.halvings) > BUCKETS_MAX {
-            self.halve();
+        while index < self.offset {
+            self.counts.push_front(0);
+            self.offset -= 1;
         }
-        let at = index >> self.halvings;
-        if at < self.offset {
-            let gap = vec![0; (self.offset - at) as usize];
-            self.counts.splice(..0, gap);
-            self.offset = at;
-        }
-        let place = (at - self.offset) as usize;
-        if place >= self.counts.len() {
-            self.counts.resize(place + 1, 0);
-        }
+        let place = (index - self.offset) as usize;
+        self.counts.resize(self.counts.len().max(place + 1), 0);
         self.counts[place] += count;
     }
 
@@ -103,22 +106,16 @@ impl Exponential {
         index(layout, layout.bucket(us)).map(|index| index >> self.halvings)
     }
 
-    /// Returns the number of buckets after adding one at this index.
-    fn width_with(&self, index: i32) -> usize {
-        let end = (self.offset + self.counts.len() as i32).max(index + 1);
-        (end - self.offset.min(index)) as usize
-    }
-
-    /// Merges pairs of adjacent buckets.
-    fn halve(&mut self) {
-        self.halvings += 1;
-        let first = self.offset >> 1;
-        let end = (self.offset + self.counts.len() as i32 + 1) >> 1;
-        let mut counts = vec![0; (end - first) as usize];
-        for (index, count) in (self.offset..).zip(&self.counts) {
-            counts[((index >> 1) - first) as usize] += count;
+    /// Creates a point with the histogram's scale and counts.
+    pub(super) fn point(&self) -> HistogramPoint {
+        let counts: Vec<u64> = self.counts.iter().copied().collect();
+        HistogramPoint {
+            scale: self.scale(),
+            zero_count: self.zero,
+            count: self.zero + counts.iter().sum::<u64>(),
+            positive: Some(Buckets { offset: self.offset, counts }),
+            ..HistogramPoint::default()
         }
-        (self.offset, self.counts) = (first, counts);
     }
 }
 

@@ -19,7 +19,7 @@ mod server;
 mod tests;
 mod traces;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,10 +31,10 @@ use tracing::{info, warn};
 use self::body::{Bodies, Body, Signal};
 use self::own::Own;
 use self::rows::{BYTES_MAX, Rows};
-use self::server::{Outcome, Server};
+use self::server::{ANSWER_MAX, Outcome, Server};
 use self::traces::Traces;
 use crate::clock::Clock;
-use crate::config::{Config, OtlpTemporality};
+use crate::config::{Config, OtlpConfig, OtlpTemporality};
 use crate::delta::{RowReader, Second};
 use crate::input::otlp::messages::{KeyValue, Resource};
 use crate::merger::SharedLive;
@@ -98,10 +98,10 @@ impl Signals {
 }
 
 /// Supplies the daemon's own numbers.
-pub type OwnNumbers = Box<dyn Fn() -> Vec<Group> + Send>;
+pub(crate) type OwnNumbers = Box<dyn Fn() -> Vec<Group> + Send>;
 
 /// The sending side of a push.
-pub struct Pusher {
+pub(crate) struct Pusher {
     push: Push,
     clock: Arc<dyn Clock>,
     own_numbers: OwnNumbers,
@@ -109,17 +109,13 @@ pub struct Pusher {
     exemplars: Exemplars,
     traces: Option<Traces>,
     resource: Resource,
-    is_packed: bool,
-    is_delta: bool,
-    period_ms: u64,
+    config: OtlpConfig,
     queue: VecDeque<Arc<Body>>,
     /// Times on the monotonic clock: when all rows were last sent, and before which no body may be
     /// sent.
     all_ms: u64,
     not_before_ms: u64,
     retry_ms: u64,
-    /// True if the last request was answered.
-    is_answered: bool,
 }
 
 /// Checks the server's settings in a configuration.
@@ -127,10 +123,7 @@ pub struct Pusher {
 /// # Errors
 /// A problem with its certificates or headers.
 pub fn check(config: &Config) -> Result<(), String> {
-    match config.otlp.url.is_empty() {
-        true => Ok(()),
-        false => Server::of(&config.otlp).map(|_| ()),
-    }
+    Server::of(&config.otlp).map(drop)
 }
 
 impl Push {
@@ -144,15 +137,12 @@ impl Push {
         watched: Watchlist,
         clock: &dyn Clock,
     ) -> Result<Option<Self>, String> {
-        if config.otlp.url.is_empty() {
-            return Ok(None);
-        }
-        let is_delta = config.otlp.temporality == OtlpTemporality::Delta;
-        let rows = Rows::new(watched, is_delta, clock.unix_ms());
-        Ok(Some(Self {
-            rows: Arc::new(Mutex::new(rows)),
+        let server = Server::of(&config.otlp)?;
+        let rows = || Rows::new(watched, is_delta(&config.otlp), clock.unix_ms());
+        Ok(server.map(|server| Self {
+            rows: Arc::new(Mutex::new(rows())),
             counts: Arc::default(),
-            server: Server::of(&config.otlp)?,
+            server,
         }))
     }
 
@@ -164,8 +154,7 @@ impl Push {
     /// Returns the points sent, dropped and waiting.
     #[must_use]
     pub fn status(&self) -> Group {
-        let (rows, folded) = self.rows.lock().counts();
-        let counts = self.counts.lock();
+        let (rows, counts) = (self.rows.lock(), self.counts.lock());
         let [points, spans] = &counts.of;
         let readings = readings! {
             Counter points_sent = points.sent, "Points that the server has taken.";
@@ -178,41 +167,41 @@ impl Push {
             Gauge waiting_bytes = counts.waiting_bytes, "Bytes of bodies that wait to be sent.";
             Counter bodies_sent = counts.bodies, "Bodies that the server has taken.";
             Counter attempts_failed = counts.failed, "Attempts to send a body that failed and are repeated.";
-            Gauge rows = rows, "Rows that have points of their own.";
-            Counter requests_folded = folded, "Requests pushed under (other) because there were too many rows, over all reports.";
+            Gauge rows = rows.rows, "Rows that have points of their own.";
+            Counter requests_folded = rows.folded, "Requests pushed under (other) because there were too many rows, over all reports.";
         };
         let texts = json!({"url": self.server.urls[0], "last_problem": counts.problem});
         Group::new(Place::Object("otlp"), readings).with_texts(texts)
     }
 
     /// Creates the sending side.
-    pub fn pusher(
+    pub(crate) fn pusher(
         &self,
         config: &Config,
         clock: &Arc<dyn Clock>,
         live: &SharedLive,
         own_numbers: OwnNumbers,
     ) -> Pusher {
-        let is_delta = config.otlp.temporality == OtlpTemporality::Delta;
-        let started_ms = self.rows.lock().start_ms();
+        let started_ms = self.rows.lock().open.start_ms;
         Pusher {
             push: self.clone(),
             clock: Arc::clone(clock),
-            own: Own::begin(&own_numbers(), (!is_delta).then_some(started_ms)),
+            own: Own::begin(&own_numbers(), (!is_delta(&config.otlp)).then_some(started_ms)),
             own_numbers,
             exemplars: Exemplars::of(live, clock),
             traces: Traces::of(config, live, clock),
             resource: resource(config),
-            is_packed: config.otlp.gzip,
-            is_delta,
-            period_ms: config.otlp.period.as_secs() * 1_000,
+            config: config.otlp.clone(),
             queue: VecDeque::new(),
             all_ms: clock.mono_ms(),
             not_before_ms: 0,
             retry_ms: RETRY_MS,
-            is_answered: true,
         }
     }
+}
+
+fn is_delta(config: &OtlpConfig) -> bool {
+    config.temporality == OtlpTemporality::Delta
 }
 
 /// Returns the resource that identifies this daemon; it stays the same across restarts.
@@ -226,39 +215,29 @@ fn resource(config: &Config) -> Resource {
         ("service.instance.id", instance),
         ("host.name", host),
     ];
-    let defaults = defaults.into_iter().map(|(name, is)| (name.to_owned(), is));
-    let mut attributes: std::collections::BTreeMap<_, _> = defaults.collect();
+    let mut attributes = BTreeMap::from(defaults.map(|(name, is)| (name.to_owned(), is)));
     attributes.extend(config.otlp.resource.clone());
     let attributes = attributes.into_iter().map(|(name, is)| KeyValue::text(name, is));
     Resource { attributes: attributes.collect() }
 }
 
-impl std::fmt::Debug for Pusher {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pusher").field("push", &self.push).finish_non_exhaustive()
-    }
-}
-
 impl Pusher {
     /// Pushes until `stop` is requested, then sends the last interval.
-    pub fn run(mut self, stop: &Shutdown) {
+    pub(crate) fn run(mut self, stop: &Shutdown) {
         while !stop.requested() {
             thread::sleep(NAP);
             self.cut(None);
             while self.clock.mono_ms() >= self.not_before_ms && self.send(stop) {}
         }
         self.cut(Some(self.clock.unix_ms()));
-        // A body without an answer may have arrived, so it is not sent twice. A server that asked
-        // for a delay is left alone too.
-        let is_welcome = self.is_answered && self.clock.mono_ms() >= self.not_before_ms;
-        let patience = if is_welcome { LAST_MAX } else { Duration::ZERO };
-        let until = Instant::now() + patience;
-        while let Some(body) = self.queue.front().map(Arc::clone) {
+        // A server that asked for a delay is left alone.
+        let until = Instant::now() + LAST_MAX;
+        while Instant::now() < until
+            && self.clock.mono_ms() >= self.not_before_ms
+            && let Some(body) = self.queue.front().map(Arc::clone)
+        {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            match self.push.server.post(&body, Some(left)) {
+            match self.push.server.post(&body, left) {
                 Outcome::Later(..) => break,
                 outcome => self.ended(&body, &outcome),
             }
@@ -279,13 +258,12 @@ impl Pusher {
     /// interval at that time.
     fn cut(&mut self, last_ms: Option<u64>) {
         let waiting = self.push.counts.lock().waiting_bytes;
-        let (now_ms, mut bodies) =
-            (self.clock.mono_ms(), Bodies::new(&self.resource, self.is_delta, self.is_packed));
+        let now_ms = self.clock.mono_ms();
         let all = now_ms >= self.all_ms + ALL_MS;
-        let period_ms = if last_ms.is_some() { 1 } else { self.period_ms };
+        let period_ms = last_ms.map_or(self.config.period.as_secs() * 1_000, |_| 1);
         {
             let rows = self.push.rows.lock();
-            let more = rows.bytes() + OWN_BYTES + traces::BYTES_MAX;
+            let more = rows.bytes + OWN_BYTES + traces::BYTES_MAX;
             let is_full = waiting > 0 && waiting + more > QUEUE_BYTES_MAX;
             if is_full || rows.interval(period_ms, last_ms).is_none() {
                 return;
@@ -293,6 +271,8 @@ impl Pusher {
         }
         // Not under the lock of the rows, for which the series thread waits with that of the pool.
         let traced = self.exemplars.read();
+        let (is_delta, is_packed) = (is_delta(&self.config), self.config.gzip);
+        let mut bodies = Bodies::new(self.resource.clone(), is_delta, is_packed);
         {
             let mut rows = self.push.rows.lock();
             let Some(interval) = rows.interval(period_ms, last_ms) else {
@@ -321,9 +301,10 @@ impl Pusher {
             return false;
         };
         let (server, sent) = (Arc::clone(&self.push.server), Arc::clone(&body));
-        let post = move || server.post(&sent, None);
+        let post = move || server.post(&sent, ANSWER_MAX);
         let Some(outcome) = stop.unless_requested(("otlp-post", GRACE), post) else {
-            self.is_answered = false;
+            // It may have arrived, so it is not sent twice.
+            self.not_before_ms = u64::MAX;
             return false;
         };
         let outcome = outcome.unwrap_or_else(|problem| Outcome::Later(problem, None));

@@ -35,12 +35,12 @@ impl Own {
     }
 
     /// Makes points of all numbers.
-    pub(super) fn cut(&mut self, groups: &[Group], interval: &Interval, bodies: &mut Bodies<'_>) {
+    pub(super) fn cut(&mut self, groups: &[Group], interval: &Interval, bodies: &mut Bodies) {
         let (start, time) = interval.times(self.started_ms.unwrap_or(interval.start_ms));
         for number in numbers(groups) {
-            let (grows, kind) = match number.reading.kind {
-                Kind::Counter => (true, body::Kind::Sum),
-                Kind::Gauge | Kind::Alias => (false, body::Kind::Gauge),
+            let kind = match number.reading.kind {
+                Kind::Counter => body::Kind::Sum,
+                Kind::Gauge | Kind::Alias => body::Kind::Gauge,
             };
             let unit = match number.unit {
                 Some(Unit::Seconds) => "s",
@@ -56,20 +56,19 @@ impl Own {
                     attributes: attributes.collect(),
                     ..NumberPoint::default()
                 };
-                match (grows, value.as_f64()) {
-                    (true, _) => {
-                        let series = (number.name.clone(), labels);
-                        let (now, told) = (whole(&value), self.told.entry(series).or_default());
-                        let count = now.saturating_sub(*told);
-                        if self.started_ms.is_none() {
-                            *told = now;
-                        }
-                        point.start = start;
-                        point.as_int = Some(i64::try_from(count).unwrap_or(i64::MAX));
+                if kind == body::Kind::Sum {
+                    let told = self.told.entry((number.name.clone(), labels)).or_default();
+                    let now = whole(&value);
+                    point.start = start;
+                    point.as_int = now.saturating_sub(*told).try_into().ok().or(Some(i64::MAX));
+                    if self.started_ms.is_none() {
+                        *told = now;
                     }
-                    (false, Some(value)) => point.as_double = Some(value / number.per_unit),
+                } else if let Some(value) = value.as_f64() {
+                    point.as_double = Some(value / number.per_unit);
+                } else {
                     // A text.
-                    (false, None) => continue,
+                    continue;
                 }
                 bodies.point(metric, &point);
             }

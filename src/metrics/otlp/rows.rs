@@ -9,7 +9,7 @@
 //!
 //! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: rows beyond are added up in `(other)`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -39,30 +39,31 @@ pub(super) const BYTES_MAX: usize = 32 << 20;
 const ROW_BYTES: usize = 1_024;
 
 /// Rows of all pushed reports.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rows {
     watched: Watchlist,
     is_delta: bool,
-    reports: Vec<ReportRows>,
-    /// Index of the report being read.
-    current: Option<usize>,
-    rows: usize,
-    bytes: usize,
+    /// By their numbers, the oldest first.
+    reports: BTreeMap<u64, ReportRows>,
+    /// Number of the report being read.
+    current: Option<u64>,
+    pub(super) rows: usize,
+    /// Maximum size of the points of all rows.
+    pub(super) bytes: usize,
     /// Requests or hits counted in `(other)` for lack of room.
-    folded: u64,
-    /// Start of the open interval and end of its seconds, milliseconds since 1970.
-    start_ms: u64,
-    end_ms: u64,
+    pub(super) folded: u64,
+    /// The open interval, up to the end of its seconds.
+    pub(super) open: Interval,
 }
 
 #[derive(Debug)]
 struct ReportRows {
-    report: Arc<Watched>,
+    definition: Arc<Definition>,
     /// Attribute name of each key, and whether its value is a number.
     attributes: Vec<(String, bool)>,
     /// Start of counting, milliseconds since 1970.
     start_ms: u64,
-    rows: HashMap<u64, Row, ahash::RandomState>,
+    rows: HashMap<u64, Row, RandomState>,
     other: Row,
 }
 
@@ -99,23 +100,9 @@ impl Row {
 }
 
 impl ReportRows {
-    fn new(report: &Arc<Watched>, start_ms: u64) -> Self {
-        Self {
-            attributes: attributes(&report.definition),
-            report: Arc::clone(report),
-            start_ms,
-            rows: HashMap::default(),
-            other: Row::default(),
-        }
-    }
-
-    fn of_timers(&self) -> bool {
-        self.report.definition.level == Level::Timer
-    }
-
     /// Returns its rows with their attributes, `(other)` last.
     fn each(&self, all: bool) -> impl Iterator<Item = (Vec<KeyValue>, &Row)> {
-        let name = || KeyValue::text(REPORT, self.report.definition.name.as_str());
+        let name = || KeyValue::text(REPORT, self.definition.name.as_str());
         let rows = self.rows.values().map(move |row| {
             let keys = self.attributes.iter().zip(key_texts(&row.key));
             let keys = keys.map(|((attribute, is_number), text)| match text.parse() {
@@ -184,71 +171,38 @@ pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str
 impl Rows {
     /// Creates empty rows that count from `now_ms` on.
     pub(super) fn new(watched: Watchlist, is_delta: bool, now_ms: u64) -> Self {
-        Self {
-            watched,
-            is_delta,
-            reports: Vec::new(),
-            current: None,
-            rows: 0,
-            bytes: 0,
-            folded: 0,
-            start_ms: now_ms,
-            end_ms: now_ms,
-        }
+        let open = Interval { start_ms: now_ms, end_ms: now_ms };
+        Self { watched, is_delta, open, ..Self::default() }
     }
 
     /// Takes a second, whose rows are supplied by `read`.
     pub(super) fn take(&mut self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
-        let watched = self.watched.now();
-        let is_pushed =
-            |it: &ReportRows| watched.iter().any(|report| Arc::ptr_eq(report, &it.report));
         // As a delta, the gain of a removed report still has to be sent.
-        if !self.is_delta && !self.reports.iter().all(is_pushed) {
-            self.reports.retain(is_pushed);
-            self.measure();
-        }
-        for report in second.reports().filter(|it| it.is_pushed) {
-            if self.position(report).is_none() {
-                self.reports.push(ReportRows::new(report, self.end_ms));
+        if !self.is_delta {
+            let (watched, before) = (self.watched.now(), self.reports.len());
+            self.reports.retain(|number, _| watched.iter().any(|it| it.number == *number));
+            if self.reports.len() < before {
+                self.measure();
             }
         }
         read(self);
         // The wall clock may have been set back; the end must not go back.
         let end_ms = (second.unix_secs + second.secs) * 1_000;
-        self.end_ms = self.end_ms.max(end_ms);
+        self.open.end_ms = self.open.end_ms.max(end_ms);
     }
 
     fn measure(&mut self) {
-        let rows = self.reports.iter().flat_map(|it| it.rows.values());
+        let rows = self.reports.values().flat_map(|it| it.rows.values());
         let bytes = rows.map(|row| row_bytes(&row.key));
         (self.rows, self.bytes) = bytes.fold((0, 0), |(rows, sum), it| (rows + 1, sum + it));
-    }
-
-    fn position(&self, report: &Watched) -> Option<usize> {
-        self.reports.iter().position(|it| it.report.number == report.number)
     }
 
     /// Returns the completed interval if it is at least `period_ms` long. `last_ms` ends the last
     /// interval at that time.
     pub(super) fn interval(&self, period_ms: u64, last_ms: Option<u64>) -> Option<Interval> {
-        let end_ms = last_ms.map_or(self.end_ms, |now| now.max(self.end_ms).max(self.start_ms + 1));
-        (end_ms >= self.start_ms + period_ms)
-            .then_some(Interval { start_ms: self.start_ms, end_ms })
-    }
-
-    /// Returns the start of the open interval.
-    pub(super) const fn start_ms(&self) -> u64 {
-        self.start_ms
-    }
-
-    /// Returns the maximum size of the points of all rows, bytes.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Returns the number of rows, and the count in `(other)` for lack of room.
-    pub(super) const fn counts(&self) -> (usize, u64) {
-        (self.rows, self.folded)
+        let Interval { start_ms, end_ms } = self.open;
+        let end_ms = last_ms.map_or(end_ms, |now| now.max(end_ms).max(start_ms + 1));
+        (end_ms >= start_ms + period_ms).then_some(Interval { start_ms, end_ms })
     }
 
     /// Makes points of the rows that changed, or of all, and begins the next interval.
@@ -257,15 +211,14 @@ impl Rows {
         interval: &Interval,
         all: bool,
         traced: &[Traced],
-        bodies: &mut Bodies<'_>,
+        bodies: &mut Bodies,
     ) {
-        for of_timers in [false, true] {
-            let of_level = |it: &&ReportRows| it.of_timers() == of_timers;
-            let reports = || self.reports.iter().filter(of_level);
-            if reports().next().is_none() {
+        for (of_timers, (name, help)) in [false, true].into_iter().zip(DURATIONS) {
+            let of_level = |it: &&ReportRows| (it.definition.level == Level::Timer) == of_timers;
+            let reports: Vec<_> = self.reports.values().filter(of_level).collect();
+            if reports.is_empty() {
                 continue;
             }
-            let (name, help) = DURATIONS[usize::from(of_timers)];
             let durations = bodies.metric(name, help, "s", Kind::Histogram);
             let counters = COUNTERS.iter().filter(|it| it.0 == of_timers);
             let counters = counters.map(|(_, name, help, measures)| {
@@ -273,8 +226,8 @@ impl Rows {
                 (metric, *measures)
             });
             let counters: Vec<_> = counters.collect();
-            for report in reports() {
-                let definition = &report.report.definition;
+            for report in reports {
+                let definition = &report.definition;
                 let traced = exemplars::by_key(traced, definition);
                 let (start, time) = interval.times(match self.is_delta {
                     true => interval.start_ms,
@@ -307,7 +260,6 @@ impl Rows {
                         attributes: point.attributes,
                         start,
                         time,
-                        count: row.times.zero + row.times.counts.iter().sum::<u64>(),
                         sum: Some(row.totals.time as f64 / 1e6),
                         zero_threshold: zero_threshold(&definition.buckets),
                         ..row.times.point()
@@ -316,13 +268,12 @@ impl Rows {
                 }
             }
         }
-        self.start_ms = interval.end_ms;
-        self.end_ms = interval.end_ms;
+        self.open = Interval { start_ms: interval.end_ms, ..*interval };
         if self.is_delta {
             self.reports.clear();
             self.measure();
         }
-        for report in &mut self.reports {
+        for report in self.reports.values_mut() {
             let rows = report.rows.values_mut().chain([&mut report.other]);
             rows.for_each(|row| row.is_changed = false);
         }
@@ -346,12 +297,22 @@ fn unit(measures: Measures) -> &'static str {
 
 impl RowReader for Rows {
     fn begin(&mut self, report: &Watched) {
-        self.current = self.position(report);
+        self.current = report.is_pushed.then_some(report.number);
+        if report.is_pushed {
+            self.reports.entry(report.number).or_insert_with(|| ReportRows {
+                definition: Arc::clone(&report.definition),
+                attributes: attributes(&report.definition),
+                start_ms: self.open.end_ms,
+                rows: HashMap::default(),
+                other: Row::default(),
+            });
+        }
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
-        let Some(at) = self.current else { return };
-        let report = &mut self.reports[at];
+        let Some(report) = self.current.and_then(|number| self.reports.get_mut(&number)) else {
+            return;
+        };
         let place = match report.rows.entry(row.id) {
             _ if row.id == OTHER_ID => &mut report.other,
             Entry::Occupied(row) => row.into_mut(),
@@ -367,7 +328,7 @@ impl RowReader for Rows {
                 }
             }
         };
-        place.add(row, &report.report.definition);
+        place.add(row, &report.definition);
     }
 
     fn end(&mut self) {

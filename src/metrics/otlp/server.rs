@@ -16,7 +16,7 @@ use crate::config::OtlpConfig;
 use crate::input::otlp::messages::{PartialSuccess, Response as Answer, Status};
 
 /// Timeout of a request.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Longest `Retry-After` that is respected.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// Maximum number of bytes read of an answer.
@@ -48,28 +48,28 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Creates the server of a configuration.
-    pub(super) fn of(config: &OtlpConfig) -> Result<Arc<Self>, String> {
+    /// Creates the server of a configuration, if there is one.
+    pub(super) fn of(config: &OtlpConfig) -> Result<Option<Arc<Self>>, String> {
+        if config.url.is_empty() {
+            return Ok(None);
+        }
         let url = config.url.trim_end_matches('/');
         let base = url.strip_suffix(PATHS[0]).unwrap_or(url);
-        let settings = Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .timeout_global(Some(ANSWER_MAX));
+        let settings =
+            Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0);
         let trusted = ("otlp.ca_file", config.ca_file.as_deref());
         let headers = config.headers_file.as_deref().map(read_headers).transpose()?;
-        Ok(Arc::new(Self {
+        Ok(Some(Arc::new(Self {
             agent: roots::agent(settings, url, trusted, None)?,
             urls: PATHS.map(|path| format!("{base}{path}")),
             is_packed: config.gzip,
             headers_file: config.headers_file.clone(),
             headers: Mutex::new(headers.unwrap_or_default()),
-        }))
+        })))
     }
 
     /// Sends a body and waits for the answer, at most `patience`.
-    pub(super) fn post(&self, body: &Body, patience: Option<Duration>) -> Outcome {
+    pub(super) fn post(&self, body: &Body, patience: Duration) -> Outcome {
         let mut request = self.agent.post(&self.urls[body.signal as usize]);
         if let Some(headers) = request.headers_mut() {
             headers.extend(self.headers.lock().clone());
@@ -78,7 +78,6 @@ impl Server {
         if self.is_packed {
             request = request.header("content-encoding", "gzip");
         }
-        let patience = patience.unwrap_or(ANSWER_MAX).min(ANSWER_MAX);
         let request = request.config().timeout_global(Some(patience)).build();
         let outcome = match request.send(&body.bytes) {
             Ok(mut answer) => outcome(&mut answer),

@@ -18,8 +18,9 @@ use crate::telemetry::reading::{Kind, Reading};
 
 const INTERVAL: Interval = Interval { start_ms: 1_000, end_ms: 11_000 };
 
-fn resource() -> Resource {
-    Resource { attributes: vec![KeyValue::text("service.name", "pinbad")] }
+fn bodies(is_delta: bool) -> Bodies {
+    let resource = Resource { attributes: vec![KeyValue::text("service.name", "pinbad")] };
+    Bodies::new(resource, is_delta, false)
 }
 
 fn decoded(bodies: &[Body]) -> Vec<Reference> {
@@ -29,12 +30,11 @@ fn decoded(bodies: &[Body]) -> Vec<Reference> {
 
 #[test]
 fn the_crate_reads_every_field() {
-    let resource = resource();
     let mut times = Exponential::default();
     for us in [0, 500, 1_000, 90_000] {
         times.add(&BucketLayout::LogLinear, BucketLayout::LogLinear.bucket(us), 3);
     }
-    let mut bodies = Bodies::new(&resource, false, false);
+    let mut bodies = bodies(false);
     let kind = PointKind::Histogram;
     let durations = bodies.metric("pinbad_request_duration", "Request times", "s", kind);
     let (start, time) = INTERVAL.times(500);
@@ -97,7 +97,7 @@ fn the_crate_reads_every_field() {
         (point.count, point.sum, point.zero_count, point.zero_threshold),
         (12, Some(0.75), 3, 0.25)
     );
-    let buckets = Buckets { offset: times.offset, bucket_counts: times.counts.clone() };
+    let buckets = Buckets { offset: times.offset, bucket_counts: times.counts.clone().into() };
     assert_eq!((point.scale, point.positive.as_ref()), (times.scale(), Some(&buckets)));
     let Some(Data::Sum(sum)) = &metrics[1].data else {
         panic!("{metrics:?}");
@@ -112,8 +112,7 @@ fn the_crate_reads_every_field() {
 
 #[test]
 fn bodies_have_2000_points_at_most_and_4_mib() {
-    let resource = resource();
-    let mut bodies = Bodies::new(&resource, true, false);
+    let mut bodies = bodies(true);
     let errors = bodies.metric("pinbad_request_errors", "", "{request}", PointKind::Sum);
     bodies.metric("pinbad_request_traffic", "", "By", PointKind::Sum);
     let long = "x".repeat(10_000);
@@ -147,11 +146,10 @@ fn own_counters_count_from_the_start_or_from_the_last_point() {
         ];
         vec![Group::new(Place::Top, readings)]
     };
-    let resource = resource();
     for (started_ms, second) in [(Some(0), 25), (None, 15)] {
         let mut own = Own::begin(&groups(100, 1), started_ms);
         let mut values = |merged, empty| {
-            let mut bodies = Bodies::new(&resource, started_ms.is_none(), false);
+            let mut bodies = bodies(started_ms.is_none());
             own.cut(&groups(merged, empty), &INTERVAL, &mut bodies);
             let decoded = decoded(&bodies.end());
             let metrics = decoded[0].resource_metrics[0].scope_metrics[0].metrics.clone();

@@ -72,32 +72,28 @@ impl Traces {
 
     /// Chooses among the requests that came since the last call, slowest first.
     fn choose(&mut self) -> Vec<u64> {
-        let mut slowest = Slowest::new(SLOW_MAX);
-        let mut scripts: HashMap<u32, Slowest<u64, (u64, u64)>, RandomState> = HashMap::default();
-        let mut errors = Vec::new();
+        // By script, or all together.
+        let mut slowest: HashMap<Option<u32>, Slowest<_, _>, RandomState> = HashMap::default();
+        let mut chosen = Vec::new();
         let (choice, error_status) = (self.choice, self.error_status);
         walk(&self.live, &mut self.next, |pool, id, row| {
             let time = micros(row.request_time);
-            let origin = pool.origins.get(row.origin);
-            let script = origin.script_name;
-            let mut among = &mut slowest;
+            let (mut script, mut max) = (None, SLOW_MAX);
             if choice == OtlpTraces::Tail {
-                if origin.status >= error_status && errors.len() < ERRORS_MAX {
-                    errors.push((time, id));
+                let origin = pool.origins.get(row.origin);
+                if origin.status >= error_status && chosen.len() < ERRORS_MAX {
+                    chosen.push((time, id));
                 }
-                if !scripts.contains_key(&script) && scripts.len() >= SCRIPTS_MAX {
-                    return;
-                }
-                let script = scripts.entry(script);
-                among = script.or_insert_with(|| Slowest::new(SCRIPT_MAX));
+                (script, max) = (Some(origin.script_name), SCRIPT_MAX);
             }
-            if among.takes(&time) {
-                among.put(time, (time, id));
+            if slowest.len() < SCRIPTS_MAX || slowest.contains_key(&script) {
+                let among = slowest.entry(script).or_insert_with(|| Slowest::new(max));
+                if among.takes(&time) {
+                    among.put(time, (time, id));
+                }
             }
         });
-        let scripts = scripts.into_values().flat_map(Slowest::finish);
-        let mut chosen: Vec<(u64, u64)> = slowest.finish();
-        chosen.extend(scripts.chain(errors));
+        chosen.extend(slowest.into_values().flat_map(Slowest::finish));
         chosen.sort_unstable_by_key(|it| Reverse(*it));
         chosen.dedup();
         chosen.into_iter().map(|(_, id)| id).collect()
@@ -105,7 +101,7 @@ impl Traces {
 
     /// Adds the spans of requests that came since the last call; returns the number of chosen
     /// requests for which there was no room, or which had left the pool.
-    pub(super) fn cut(&mut self, bodies: &mut Bodies<'_>) -> u64 {
+    pub(super) fn cut(&mut self, bodies: &mut Bodies) -> u64 {
         let chosen = self.choose();
         let (mut bytes, mut left_out) = (0, 0);
         for ids in chosen.chunks(COPIED) {
@@ -156,24 +152,27 @@ impl Traces {
             push_unique(&mut attributes, name, value);
         }
         let trace_id = [self.id((request_id, 0)), self.id((request_id, 1))].concat();
-        let is_error = request.status >= self.error_status;
-        let root = Span {
-            span_id: self.id((request_id, 2)).to_vec(),
-            name: request.script_name.to_owned(),
-            kind: SERVER,
+        let span = |nth: usize, (start, end), name, attributes| Span {
+            trace_id: trace_id.clone(),
+            span_id: self.id((request_id, 2 + nth)).to_vec(),
+            name,
             start,
             end,
             attributes,
+            ..Span::default()
+        };
+        let is_error = request.status >= self.error_status;
+        let root = Span {
+            kind: SERVER,
             links: link.into_iter().collect(),
             status: is_error.then_some(SpanStatus { code: ERROR }),
-            trace_id,
-            parent_span_id: Vec::new(),
+            ..span(0, (start, end), request.script_name.to_owned(), attributes)
         };
         let mut laid_out_us = 0;
         let mut spans = vec![root];
-        for (nth, timer) in pool.resolve_timers(row).enumerate() {
+        for (nth, timer) in (1..).zip(pool.resolve_timers(row)) {
             let known = timer.rusage.start_us();
-            let start = spans[0].start + known.unwrap_or(laid_out_us) * 1_000;
+            let start = start + known.unwrap_or(laid_out_us) * 1_000;
             laid_out_us += timer.value_us;
             let mut attributes = vec![KeyValue::number("pinbad.hits", timer.hit_count.into())];
             attributes.extend(known.is_none().then(|| KeyValue::truth(SYNTHETIC)));
@@ -183,16 +182,11 @@ impl Traces {
                 name += if name.is_empty() { "" } else { " " };
                 name += value;
             }
+            let end = start + timer.value_us * 1_000;
             spans.push(Span {
-                trace_id: spans[0].trace_id.clone(),
-                span_id: self.id((request_id, 3 + nth)).to_vec(),
                 parent_span_id: spans[0].span_id.clone(),
-                name,
                 kind: INTERNAL,
-                start,
-                end: start + timer.value_us * 1_000,
-                attributes,
-                ..Span::default()
+                ..span(nth, (start, end), name, attributes)
             });
         }
         spans

@@ -10,18 +10,17 @@ use prost::Message as _;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+use super::super::facts::Keys;
+use super::super::span::{self, Batch};
 use super::*;
 use crate::limits::{BODY_SPANS_MAX, SPAN_ATTRIBUTES_MAX};
 
-type Decoded = (Vec<(super::super::span::Resource, Vec<super::super::span::Span>)>, u64, u64);
+type Decoded = (Vec<(span::Resource, Vec<span::Span>)>, u64, u64);
 
-fn decode(form: super::super::Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
-    let (keys, hasher) = (Keys::new(&["tenant".to_owned()]), Hasher::with_seed(5));
-    let mut batch = Batch::new(&keys, &hasher, NOW_NS);
-    match form {
-        super::super::Form::Protobuf => protobuf::decode(body, &mut batch)?,
-        super::super::Form::Json => from_json::decode(body, &mut batch)?,
-    }
+fn decode(form: Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
+    let keys = Keys::new(&["tenant".to_owned()]);
+    let mut batch = Batch { now_ns: NOW_NS, ..Batch::default() };
+    form.decode(body, &keys, &mut batch).map_err(|(reason, _)| reason)?;
     // It is of the body as it was sent, which differs.
     batch.resources.iter_mut().for_each(|(it, _)| it.hash = 0);
     Ok((batch.resources, batch.received, batch.refused.iter().sum()))
@@ -165,13 +164,9 @@ fn both_forms_tell_the_same_and_every_span_is_counted() {
         let request = some_request(&mut dice);
         let sent: usize =
             request.resource_spans.iter().map(|it| it.scope_spans[0].spans.len()).sum();
-        let decoded = decode(super::super::Form::Protobuf, &request.encode_to_vec()).unwrap();
+        let decoded = decode(Form::Protobuf, &request.encode_to_vec()).unwrap();
         let json = as_json(&request).to_string();
-        assert_eq!(
-            decode(super::super::Form::Json, json.as_bytes()).as_ref(),
-            Ok(&decoded),
-            "{json}"
-        );
+        assert_eq!(decode(Form::Json, json.as_bytes()).as_ref(), Ok(&decoded), "{json}");
         let (resources, received, not_taken) = decoded;
         let taken: usize = resources.iter().map(|(_, spans)| spans.len()).sum();
         assert_eq!(received, sent as u64);
@@ -195,7 +190,7 @@ fn what_the_reference_takes_is_taken_and_what_it_refuses_mostly_not() {
                 *byte = dice.random();
             }
             for body in [cut, &bent] {
-                let ours = decode(super::super::Form::Protobuf, body);
+                let ours = decode(Form::Protobuf, body);
                 match Reference::decode(body) {
                     Ok(_) => {
                         assert!(ours.is_ok(), "{body:?}");
@@ -211,16 +206,17 @@ fn what_the_reference_takes_is_taken_and_what_it_refuses_mostly_not() {
 
 #[test]
 fn bad_json_is_described_with_its_place() {
-    let json = super::super::Form::Json;
-    let problem = |body: &str| super::super::Source::problem(body.as_bytes(), json).unwrap();
+    let keys = Keys::new(&[]);
+    let decode = |body: &str| Form::Json.decode(body.as_bytes(), &keys, &mut Batch::default());
+    let problem = |body: &str| decode(body).unwrap_err().1;
     assert_has!(problem("{\n \"resourceSpans\": 3}") => "a number, expected an object or a list of objects", "line 2 column");
     assert_has!(problem("{\"a\"") => "EOF", "line 1 column 4");
-    assert_eq!(super::super::Source::problem(b"{}", json), None);
+    assert_eq!(decode("{}"), Ok(()));
 }
 
 #[test]
 fn what_is_no_body_is_refused_by_reason() {
-    use super::super::Form::{Json as J, Protobuf as P};
+    use Form::{Json as J, Protobuf as P};
     let deep = |open: &str, close: &str| {
         format!(r#"{{"x": {}1{}}}"#, open.repeat(2_000), close.repeat(2_000))
     };

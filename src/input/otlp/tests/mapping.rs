@@ -164,5 +164,5 @@ fn a_request_that_is_too_large_is_refused_with_its_timers() {
     world.take(json!({}), spans.chain([root]).collect());
     world.finish();
     assert_eq!(world.left_out(LeftOut::TooLarge), 1_499);
-    assert_eq!(world.joiner.counts.requests_invalid.iter().sum::<u64>(), 1);
+    assert_eq!(world.sockets.sockets[0].requests_invalid.total(), 1);
 }
