@@ -206,6 +206,12 @@
     if (name && !name.title) name.title = name.textContent;
   });
 
+  // Browsers put a line break between the two boxes of a name: it is copied as one.
+  addEventListener("copy", () => {
+    root.classList.add("copied");
+    setTimeout(() => root.classList.remove("copied"));
+  });
+
   // A drag over a chart leads to that part of its span.
   function zoom() {
     let drag = null;
