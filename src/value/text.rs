@@ -382,7 +382,10 @@ mod tests {
         assert_eq!(shown(&[400_000.0, 40_000.0]), "111 h, 11.1 h");
         assert_eq!(shown(&[f64::NAN]), "\u{2013}");
         // One that is too long says so in a unit of its own.
-        assert_eq!(shown(&[0.07, 1e6, 0.06, 101.0]), "70.0 ms, 278 h, 60.0 ms, 101 s");
+        assert_eq!(
+            shown(&[0.07, 1e6, 0.06, 101.0, 0.05]),
+            "70.0 ms, 278 h, 60.0 ms, 101 s, 50.0 ms"
+        );
         let unit = Scale::of_bytes([2048.0, 5e6, 17.0]);
         assert_eq!(
             [2048.0, 5e6, 17.0].map(|it| unit.text(it)),
