@@ -336,7 +336,8 @@ settings! {
     /// `[data]`: where everything is kept.
     data: DataConfig {
         /// Directory for all that is kept: `state` and `history` in it (see `[state]` and `[history]`) are created when missing. "auto" is
-        /// $STATE_DIRECTORY (systemd's), else /var/lib/pinbad where that can be written, else none; "" is none: a restart loses all.
+        /// $STATE_DIRECTORY (systemd's), else /var/lib/pinbad where that exists and can be written, else none; "" is none: a restart
+        /// loses all.
         /// Cost: those of state.dir and history.dir.
         dir: Option<PathBuf> = "\"auto\"", data_folder();
     }

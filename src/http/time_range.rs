@@ -26,11 +26,13 @@ use crate::query::question::Spans;
 
 /// The accepted times, for messages.
 const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11-14T22:13:20Z, a date such as 2023-11-14 or \
-    2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h";
+    2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h, of the years 1970 to 9999";
 /// The accepted comparison spans, for messages.
 const COMPARED: &str = "how far before, such as -1w, 1d or 1h, span for the one right before, or the moment at which it begins";
 /// The problem of a span that is empty or runs backwards.
 pub(super) const NOT_BEFORE: &str = "is not before to";
+/// The problem of a time that has not come yet.
+const AHEAD: &str = "is in the future";
 /// Length of a span in seconds if `from` is not given.
 const SPAN_DEFAULT: u64 = 3_600;
 /// The first second that is too late: the year 10000.
@@ -165,13 +167,17 @@ impl Span {
         }
         if from >= to {
             let is_ahead = is_open && from > now.cast_unsigned();
-            let why = if is_ahead { "is in the future" } else { NOT_BEFORE };
+            let why = if is_ahead { AHEAD } else { NOT_BEFORE };
             return Err(Problem::parameter("from", why));
         }
         let span = from..to;
         let compare = self.compare.as_ref().map(|text| {
             let found = before(text, &span, now, tz);
-            found.ok_or_else(|| refused("compare", text, COMPARED))
+            let found = found.ok_or_else(|| refused("compare", text, COMPARED))?;
+            match found.start < now.cast_unsigned() {
+                true => Ok(found),
+                false => Err(Problem::parameter("compare", AHEAD)),
+            }
         });
         let before = compare.transpose()?;
         Ok(Some(Spans { span, before }))
@@ -519,6 +525,8 @@ mod tests {
             ("to=-1d&from=-1h", "is not before to"),
             ("compare=-1w", "needs from"),
             ("from=-1d&compare=x", "-1w"),
+            ("from=-1d&compare=2030-01-01", "compare: is in the future"),
+            ("from=-57y", "1970 to 9999"),
             ("from=-1d&tz=Berlin", "Europe/Berlin"),
         ] {
             let problem = spans(query).unwrap_err();

@@ -15,14 +15,17 @@ pub(crate) fn visible(text: &str) -> String {
     written_out(text, sign).into_owned()
 }
 
-/// Replaces characters that are invisible, or would act on a terminal, by the output of `write`.
+/// Replaces characters that are invisible, or would act on a terminal, by the output of `write`;
+/// all of a text that is nothing but blanks.
 pub(crate) fn written_out(text: &str, write: impl Fn(char) -> String) -> Cow<'_, str> {
-    if !text.contains(is_hidden) {
+    let is_blank = text.trim().is_empty();
+    let is_replaced = |c| is_blank || is_hidden(c);
+    if !text.contains(is_replaced) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match is_hidden(c) {
+        match is_replaced(c) {
             true => shown.push_str(&write(c)),
             false => shown.push(c),
         }
@@ -99,76 +102,69 @@ pub(crate) fn with_unit(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A unit shared by all numbers of a column, or of an axis: `ms`, `KiB`.
+/// A unit shared by the numbers of a column, or of an axis: `ms`, `KiB`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scale {
-    size: f64,
-    name: &'static str,
+    /// Sizes and names, ascending.
+    units: &'static [(f64, &'static str)],
+    /// Which of them.
+    at: usize,
 }
 
-const TIMES: [Scale; 4] = scales([(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s"), (3600.0, "h")]);
-const SIZES: [Scale; 5] = scales([
+const TIMES: &[(f64, &str)] = &[(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s"), (3600.0, "h")];
+const SIZES: &[(f64, &str)] = &[
     (1.0, "B"),
     (1024.0, "KiB"),
     (1_048_576.0, "MiB"),
     (1_073_741_824.0, "GiB"),
     (1_099_511_627_776.0, "TiB"),
-]);
+];
 
-/// Larger numbers get a larger unit, whatever is next to them.
+/// Numbers from here on get a larger unit, whatever is next to them.
 const MANY: f64 = 99_999.5;
-
-const fn scales<const N: usize>(named: [(f64, &'static str); N]) -> [Scale; N] {
-    let mut units = [Scale { size: 1.0, name: "" }; N];
-    let mut at = 0;
-    while at < N {
-        (units[at].size, units[at].name) = named[at];
-        at += 1;
-    }
-    units
-}
 
 impl Scale {
     /// The scale for these numbers of seconds.
     pub(crate) fn of_secs(numbers: impl IntoIterator<Item = f64>) -> Self {
         // Single numbers switch to hours late.
-        Self::fit(&TIMES, numbers, 2)
+        Self::fit(TIMES, numbers, 2)
     }
 
     /// The scale for these numbers of bytes.
     pub(crate) fn of_bytes(numbers: impl IntoIterator<Item = f64>) -> Self {
-        Self::fit(&SIZES, numbers, SIZES.len() - 1)
+        Self::fit(SIZES, numbers, SIZES.len() - 1)
     }
 
-    /// The unit for the median; a larger one if the largest number would be too long in it. `last`:
-    /// the largest unit chosen by the median.
-    fn fit(units: &[Self], numbers: impl IntoIterator<Item = f64>, last: usize) -> Self {
+    /// The unit for the median. `last`: the largest one, unless the median would be too long in it.
+    fn fit(
+        units: &'static [(f64, &'static str)],
+        numbers: impl IntoIterator<Item = f64>,
+        last: usize,
+    ) -> Self {
         let numbers = numbers.into_iter().map(f64::abs);
         let mut known: Vec<f64> = numbers.filter(|it| it.is_finite() && *it > 0.0).collect();
         known.sort_by(f64::total_cmp);
         let middle = known.get(known.len() / 2).copied().unwrap_or(0.0);
-        let largest = known.last().copied().unwrap_or(0.0);
-        let fits = |unit: &&Self| middle >= unit.size * 0.9995;
-        let at = units[..=last].iter().rposition(|unit| fits(&unit));
-        let mut units = units[at.unwrap_or(0)..].iter().copied();
-        let mut unit = units.next().expect("there is a unit");
-        for larger in units {
-            if largest / unit.size >= MANY {
-                unit = larger;
-            }
-        }
-        unit
+        let at = units[..=last].iter().rposition(|(size, _)| middle >= size * 0.9995);
+        Self { units, at: at.unwrap_or(0) }.with_room(middle)
     }
 
-    /// Formats a number of seconds or bytes.
+    /// The first scale from this one on in which a number is not too long.
+    fn with_room(self, number: f64) -> Self {
+        let has_room = |at: &usize| number.abs() / self.units[*at].0 < MANY;
+        let at = (self.at..self.units.len()).find(has_room);
+        Self { at: at.unwrap_or(self.units.len() - 1), ..self }
+    }
+
+    /// Formats a number of seconds or bytes; if it is too long, in a larger unit than the others.
     pub(crate) fn text(self, of_base: f64) -> String {
+        let Self { units, at } = self.with_room(of_base);
+        let (size, name) = units[at];
         match of_base {
-            size if !size.is_finite() => UNKNOWN.to_owned(),
+            number if !number.is_finite() => UNKNOWN.to_owned(),
             0.0 => "0".to_owned(),
-            size if self.size < 1e-5 || self.name == "B" => {
-                format!("{} {}", grouped((size / self.size).round()), self.name)
-            }
-            size => format!("{} {}", number(size / self.size), self.name),
+            number if at == 0 => format!("{} {name}", grouped((number / size).round())),
+            number => format!("{} {name}", self::number(number / size)),
         }
     }
 }
@@ -368,6 +364,12 @@ mod tests {
     }
 
     #[test]
+    fn blank_names_can_be_seen() {
+        assert_eq!(visible(" \u{a0}"), "\u{27e8}20\u{27e9}\u{27e8}A0\u{27e9}");
+        assert_eq!([" a ", ""].map(visible), [" a ", ""]);
+    }
+
+    #[test]
     fn a_column_has_one_unit() {
         let shown = |numbers: &[f64]| {
             let unit = Scale::of_secs(numbers.iter().copied());
@@ -379,6 +381,11 @@ mod tests {
         assert_eq!(shown(&[0.000_812, 0.0, 0.000_5]), "812 \u{b5}s, 0, 500 \u{b5}s");
         assert_eq!(shown(&[400_000.0, 40_000.0]), "111 h, 11.1 h");
         assert_eq!(shown(&[f64::NAN]), "\u{2013}");
+        // One that is too long says so in a unit of its own.
+        assert_eq!(
+            shown(&[0.07, 1e6, 0.06, 101.0, 0.05]),
+            "70.0 ms, 278 h, 60.0 ms, 101 s, 50.0 ms"
+        );
         let unit = Scale::of_bytes([2048.0, 5e6, 17.0]);
         assert_eq!(
             [2048.0, 5e6, 17.0].map(|it| unit.text(it)),

@@ -41,8 +41,9 @@ fn a_new_daemon_says_from_when_on_it_can_compare() {
         minute(&here, &clock, &[("/a", 1, 0.25)]);
     }
     let parts = [
-        "A comparison of 15 min is possible from ",
-        ">22:16:00</time> on, in 14 min. ",
+        "A comparison with all of the 15 min before is possible from ",
+        ">22:30:00</time> on, in 28 min; from ",
+        ">22:16:00</time> on with a part of them. ",
         "from=-1m&amp;compare=span\">the last 1 min with those before</a>",
     ];
     let says_all = |page: &String| parts.iter().all(|part| page.contains(part));

@@ -50,7 +50,10 @@ impl Columns {
 
     /// Prints one request.
     pub(super) fn row(&mut self, out: &mut impl Write, row: &Json) -> io::Result<()> {
-        let text = |name: &str| visible(row[name].as_str().unwrap_or_default());
+        let text = |name: &str| match row[name].as_str() {
+            Some("") if name != "tags" => "(empty)".into(),
+            text => visible(text.unwrap_or_default()),
+        };
         let (host, server) = (text("hostname"), text("server_name"));
         self.host = self.host.max(width(&host)).min(NAMES.1);
         self.server = self.server.max(width(&server)).min(NAMES.1);
@@ -158,11 +161,13 @@ UTC       STATUS       TIME  HOST        SERVER      SCRIPT
         let mut failed = row();
         failed["status"] = json!(500);
         failed["tags"] = json!("");
+        failed["script_name"] = json!("");
         failed["timers"] = json!([]);
         let text = printed(true, &[failed]);
         let line = text.lines().nth(1).unwrap();
         assert!(line.contains("\u{1b}[31m   500\u{1b}[0m"), "{line:?}");
         assert!(line.contains("\u{1b}[33m   500 ms\u{1b}[0m"), "{line:?}");
+        assert!(line.ends_with("  (empty)"), "{line:?}");
         assert!(!printed(false, &[row()]).contains('\u{1b}'));
     }
 

@@ -21,14 +21,14 @@ const ROWS: (usize, usize) = (20, 5);
 /// # Errors
 /// When the daemon does not answer, or has no such report or column.
 pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, Failure> {
-    let info = client.get("/api/v1/info")?;
+    let info = client.get("/api/v1/reports/info?percentiles=50")?;
     let url = client.url().to_owned();
     let mut poller = Poller::new(client);
     let sample = poller.sample(flags.interval)?;
-    let of = |name: &str| info[name].as_f64();
+    let of = |name: &str| info["rows"][0][name].as_f64();
     let count = of("req_count").unwrap_or_default();
-    let covered = of("time_interval").unwrap_or_default();
-    let median = of("req_time_median").map_or_else(|| "-".to_owned(), secs);
+    let covered = info["covered_seconds"].as_f64().unwrap_or_default();
+    let median = of("p50").map_or_else(|| "-".to_owned(), secs);
     let mut text = format!(
         "pinbad {url}  {} UTC\n{} requests in {}: {}/s, median {median}; lost {}, refused {}\nin memory {}\n",
         clock(sample.unix_secs),

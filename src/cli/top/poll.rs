@@ -188,7 +188,7 @@ impl Poller {
             Location::ByKey(tab) => {
                 let report = format!("report_by_{}", tab.2);
                 let sort = query.sort.as_deref().or(Some("-req_time_total"));
-                let body = self.report(&report, query.all, sort, "&percentiles=95")?;
+                let body = self.report(&report, query.all, sort, "&percentiles=50,95")?;
                 vec![views::by_key(tab, &body)]
             }
             Location::Timers => {

@@ -156,13 +156,13 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     let row = |it: &ObjectiveView| {
         let (of, firing) = (&it.objective, alerts.firing(&it.objective));
         let burn = |burn: Option<f64>| burn.map(shown).unwrap_or_default();
-        let least = if of.is_exact { "" } else { "up to " };
+        let at_most = if of.is_exact { "" } else { "\u{2264}\u{a0}" };
         html! {
             th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
             td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or("ok"))) } }
-            td { (roughly(it.count.covered_secs as f64)) " " small { "of " (roughly(of.entry.period as f64)) } }
+            td.period { (roughly(it.count.covered_secs as f64)) " " small { "of " (roughly(of.entry.period as f64)) } }
             td { (count(it.count.total)) }
-            td { (least) (count(it.count.bad())) }
+            td { (at_most) (count(it.count.bad())) }
             td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map(percent).unwrap_or_default()) } }
             @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
         }

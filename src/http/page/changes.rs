@@ -59,12 +59,16 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
     let [before, after] = &found.spans;
     let (time, now) = (&view.time, view.source.unix_ms() / 1_000);
     let kept_from = view.source.kept_from(report).ok().flatten();
-    let length = after.end.saturating_sub(after.start);
-    // The first minute that is over must be that far back.
-    let begins = kept_from.unwrap_or(now) / 60 * 60;
-    let possible = begins + length + 60;
+    let length = before.end.saturating_sub(before.start);
+    let counted_from = kept_from.unwrap_or(now);
+    // The first minute that is counted in full.
+    let begins = counted_from.next_multiple_of(60);
     let is_open = time.is_now() || time.refresh() != Some(0);
-    let is_early = before.start < begins && is_open && possible > now;
+    let is_early = before.start < begins && is_open;
+    // From when on the whole span before has been counted, and its end.
+    let whole = (now + begins.saturating_sub(before.start)).next_multiple_of(60);
+    let part =
+        (now + (counted_from / 60 * 60 + 60).saturating_sub(before.end)).next_multiple_of(60);
     let minutes = (now / 60 * 60).saturating_sub(begins) / 120;
     let span = format!("-{minutes}m");
     let changes = [("from", Some(span.as_str())), ("to", None), ("compare", Some("span"))];
@@ -74,7 +78,8 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
             "Nothing was counted from " (time.words(before)) ", so there is nothing to compare " (time.words(after)) " with. "
             @if let Some(kept_from) = kept_from { "History begins at " (time.moment(kept_from)) ". " }
             @if is_early {
-                "A comparison of " (secs(length)) " is possible from " (time.moment(possible)) " on, in " (secs((possible - now).max(1))) ". "
+                "A comparison with all of the " (secs(length)) " before is possible from " (time.moment(whole)) " on, in " (secs((whole - now).max(1))) "; "
+                "from " (time.moment(part)) " on with a part of them. "
             }
             @if minutes > 0 {
                 "Now: " a href=(params.link("/changes", &changes)) { "the last " (minutes) " min with those before" }
@@ -231,7 +236,9 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     let [first, second] = found.covered_secs;
     let caption = html! {
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
-        @if first != second { ", scaled to " (formatting::roughly(first.min(second) as f64)) }
+        @if first != second {
+            ", of which " (formatting::roughly(first as f64)) " were counted: scaled to " (formatting::roughly(first.min(second) as f64))
+        }
     };
     let empty = "Nothing was counted in both spans.";
     table("Changes", caption, heads, rows, empty)

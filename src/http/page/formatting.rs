@@ -2,6 +2,8 @@
 //!
 //! Names come from packets: any content becomes text here, and maud escapes it for its context.
 
+use std::borrow::Cow;
+
 use maud::{Markup, Render, html};
 
 use crate::value::Value;
@@ -13,14 +15,32 @@ pub(super) use crate::value::text::{
 /// The empty text as pages show it, and as their fields accept it: forms send fields left empty.
 pub(super) const EMPTY: &str = "(empty)";
 
-/// A text from a packet, or the words for an empty one.
-pub(super) fn or_empty(text: &str) -> &str {
-    if text.is_empty() { EMPTY } else { text }
+/// A text from a packet as fields accept it. One that looks like the words for the empty text gets
+/// a backslash.
+pub(super) fn or_empty(text: &str) -> Cow<'_, str> {
+    match text {
+        "" => EMPTY.into(),
+        _ if is_like_empty(text) => format!("\\{text}").into(),
+        _ => text.into(),
+    }
+}
+
+/// Reads what [`or_empty`] wrote.
+pub(super) fn read_empty(text: &mut String) {
+    if text == EMPTY {
+        text.clear();
+    } else if is_like_empty(text) {
+        text.remove(0);
+    }
+}
+
+fn is_like_empty(text: &str) -> bool {
+    text.trim_start_matches('\\') == EMPTY
 }
 
 /// A name from a packet, as text of a title.
 pub(super) fn named(name: &str) -> String {
-    visible(or_empty(name))
+    visible(if name.is_empty() { EMPTY } else { name })
 }
 
 /// A name from a packet, as text of a page.
@@ -96,10 +116,18 @@ pub(super) fn tags<'a>(tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Ma
     }
 }
 
-/// Tags as one text, which may wrap between them.
-pub(super) fn pairs(text: &str) -> Markup {
+/// Tags as one text, which may wrap between them, if it is known where they are: with more commas
+/// than `count` tags have between them, some are part of a name or value.
+pub(super) fn pairs(text: &str, count: usize) -> Markup {
+    let pairs: Vec<&str> = match count {
+        ..=1 => vec![text],
+        _ => text.split(',').collect(),
+    };
+    if pairs.len() > count.max(1) {
+        return html! { (visible(text)) };
+    }
     html! {
-        @for (at, pair) in text.split(',').enumerate() {
+        @for (at, pair) in pairs.into_iter().enumerate() {
             @if at > 0 { "," wbr; }
             span.pair {
                 @match pair.split_once('=') {
@@ -141,13 +169,25 @@ mod tests {
 
     #[test]
     fn tags_are_cut_and_empty_ones_are_said() {
-        let page = |text| pairs(text).into_string();
+        let page = |text: &str| pairs(text, text.matches('=').count()).into_string();
         assert_eq!(page(""), "<span class=\"pair\"></span>");
         let pair = |text| format!("<span class=\"pair\">{text}</span>");
         let empty = format!("{},<wbr>{}", pair("(empty)=b"), pair("a=(empty)"));
         assert_eq!(page("=b,a="), empty);
         let long = "<bdi class=\"cut\"><span>release=aaaa</span>aaaaaaaaaa</bdi>";
         assert_eq!(page("release=aaaaaaaaaaaaaa"), pair(long));
+        assert_eq!(pairs("env=a,b=c", 1).into_string(), pair("<bdi>env=a,b=c</bdi>"));
+        assert_eq!(pairs("env=a,b=c,d=e", 2).into_string(), "env=a,b=c,d=e");
+    }
+
+    #[test]
+    fn a_name_like_the_words_for_the_empty_one_is_another() {
+        for name in ["", "(empty)", "\\(empty)", "/a", "\\"] {
+            let mut asked = or_empty(name).into_owned();
+            assert!(!asked.is_empty());
+            read_empty(&mut asked);
+            assert_eq!(asked, name);
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // What the pages do beyond reading: follow the second, zoom into charts, switch between light and dark, make and drop reports.
-// Everything that is shown comes from the server as a whole page; this swaps the parts marked data-live.
+// The server sends whole pages; this swaps the parts marked data-live.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -12,7 +12,7 @@
   const theme = store.get("theme");
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
 
-  // Three digits, thousands apart. Intl takes longer to wake up than a page to load.
+  // Three digits, thousands apart, without Intl, which takes long to wake up.
   const number = (value) => String(Number(value.toPrecision(3))).replace(/^\d{4,}/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
 
   const rate = (value, one) => number(value) + " " + one + (number(value) === "1" ? "" : "s") + "/s";
@@ -206,6 +206,12 @@
     if (name && !name.title) name.title = name.textContent;
   });
 
+  // The two boxes of a name are copied as one line.
+  addEventListener("copy", () => {
+    root.dataset.copy = "";
+    setTimeout(() => delete root.dataset.copy);
+  });
+
   // A drag over a chart leads to that part of its span.
   function zoom() {
     let drag = null;
@@ -267,13 +273,13 @@
     cells();
     sendTestPackets();
     const zone = document.querySelector("#zone[data-zones]");
-    // What knows it takes longer to wake up than a page to load.
+    // Intl takes long to wake up.
     if (zone) addEventListener("load", () => setTimeout(zones, 0, zone));
     themes(document.getElementById("theme"));
     const make = document.getElementById("make");
     if (make) makeReports(make, document.getElementById("made"));
     dropReports();
-    // An address without the fields that were left empty is one that can be read.
+    // Addresses go without fields that were left empty.
     for (const form of document.querySelectorAll("form[method=get]")) {
       form.addEventListener("formdata", (event) => {
         for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);

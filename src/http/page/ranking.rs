@@ -421,7 +421,10 @@ impl Ranking {
         let at = self.table().column(&column.name);
         let value = at.map_or(Value::Null, |at| self.table().value(row, at));
         match (column.show, self.number(&column.name, row)) {
-            (Show::Tags, _) => formatting::pairs(&formatting::plain(&value)),
+            (Show::Tags, _) => {
+                let count = self.number("tags_cnt", row).unwrap_or(0.0);
+                formatting::pairs(&formatting::plain(&value), count as usize)
+            }
             (Show::Moment, Some(number)) => self.page_time.moment(number as u64),
             (Show::Any | Show::Text | Show::Prose, _) | (_, None) => formatting::value(&value),
             (how, Some(number)) => html! {

@@ -61,7 +61,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (true, None) => "Nothing yet: rows appear with the first packet that this report counts.",
         (true, Some(_)) => ranking.nothing(),
     };
-    let download = view.time.link(&format!("/api/v1{path}"), [("format", "csv"), ("limit", "0")]);
+    let rows_of = |format| {
+        let rows = params.rest().chain([("limit", "0")]).chain(format);
+        view.time.link(&format!("/api/v1{path}"), rows)
+    };
+    // The API does not search.
+    let which = if params.get("q").is_some() { " of all rows" } else { "" };
     let main = html! {
         (frame::crumbs(&[(&view.time.link("/reports", []), "Reports")], &visible(name)))
         h1 { (visible(name)) }
@@ -74,8 +79,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 a href=(params.link(path, &[("view", own), ("sort", None)])) { (text) }
             }
             @if source.past_keys(name).is_ok() { a href=(view.time.link("/changes", [("report", name)])) { "What changed" } }
-            a href=(download) download { "CSV" }
-            a href=(view.time.link(&format!("/api/v1{path}"), [])) { "JSON" }
+            a href=(rows_of(Some(("format", "csv")))) download { "CSV" (which) }
+            a href=(rows_of(None)) { "JSON" (which) }
         }
         (ranking.remarks(&view.time))
         div #table data-live {

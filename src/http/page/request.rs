@@ -67,7 +67,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             ul.tags {
                 @for (name, value) in &tags {
                     @let search = format!("tag.{name}");
-                    li { a href=(time.link("/requests", [(search.as_str(), or_empty(value))])) { (Name(name)) " = " (Name(value)) } }
+                    li { a href=(time.link("/requests", [(search.as_str(), &*or_empty(value))])) { (Name(name)) " = " (Name(value)) } }
                 }
             }
         }
@@ -91,7 +91,7 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
                 @let is_linked = LINKED.contains(&name);
                 @if (is_linked || !value.is_empty()) && (value != "1" || !ONE.contains(&name)) {
                     div { dt { (column.title) } dd.big[at < 2] {
-                        @if is_linked { a href=(time.link("/requests", [(name, or_empty(&value))])) { (shown) } } @else { (shown) }
+                        @if is_linked { a href=(time.link("/requests", [(name, &*or_empty(&value))])) { (shown) } } @else { (shown) }
                     } }
                 }
             }
@@ -102,7 +102,7 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
         p.about {
             a href=(time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
             " \u{b7} "
-            a href=(time.link("/requests", [("script_name", or_empty(script)), ("sort", "-req_time")])) { "Its slowest requests" }
+            a href=(time.link("/requests", [("script_name", &*or_empty(script)), ("sort", "-req_time")])) { "Its slowest requests" }
         }
     }
 }
@@ -176,7 +176,7 @@ fn waterfall(
     let sum_us: u64 = timers.iter().map(|timer| timer.value_us).sum();
     let has_starts = by.is_none() && timers.iter().any(|it| it.rusage.start_us().is_some());
     let ends = bars.iter().map(|bar| bar.start_us + bar.value_us);
-    let whole_us = ends.max().unwrap_or(1).max(time_us).max(1);
+    let whole_us = ends.max().unwrap_or(0).max(time_us);
     let palette = Palette::of(timers, by);
     // Nothing has a share of no time.
     let share = |us: u64| formatting::percent(100.0 * us as f64 / time_us as f64);
@@ -188,7 +188,7 @@ fn waterfall(
         Head::number("Time"),
         Head::number("Share").hint("Share of the request's time"),
         Head::number("CPU").class("aside").hint("User and system CPU"),
-        Head::number(format!("0 \u{2013} {}", formatting::micros(whole_us))).class("fall"),
+        axis(whole_us),
     ];
     if by.is_none() {
         heads.remove(2);
@@ -255,9 +255,16 @@ fn choice(address: &Address<'_>, timers: &[TimerDetail], by: Option<&str>) -> Ma
     frame::views("Group timers", "", &choices)
 }
 
+/// The head of the column of bars.
+fn axis(whole_us: u64) -> Head {
+    let whole = formatting::micros(whole_us);
+    let text = if whole_us == 0 { whole } else { format!("0 \u{2013} {whole}") };
+    Head::number(text).class("fall")
+}
+
 /// A bar in position. The numbers stand in the columns before it.
 fn fall(bar: &Bar<'_>, colour: usize, time_us: u64, whole_us: u64) -> Markup {
-    let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
+    let scaled = |us: u64| 1000.0 * us as f64 / whole_us.max(1) as f64;
     let width = scaled(bar.value_us).max(2.0);
     let x = scaled(bar.start_us).min(1000.0 - width);
     track(scaled(time_us), [(colour, x, width)])
@@ -356,6 +363,8 @@ mod tests {
         let page = waterfall(&address, 0, &timers, None, 0).into_string();
         assert_has!(page => "cover <b>1.50 s</b> of <b>0</b>;");
         assert_lacks!(page => " %");
+        let page = waterfall(&address, 0, &[timer(0, &[])], None, 0).into_string();
+        assert_has!(page => ">0</th>");
         let page = waterfall(&address, 3_000_000, &timers, None, 0).into_string();
         assert_has!(page => "50.0 %");
         assert_lacks!(page => "more than");

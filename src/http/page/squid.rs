@@ -1,7 +1,7 @@
 //! `/squid`: where the proxy spent its time, what its cache saves, and what is in it.
 //!
 //! Each part is one of the built-in reports of `[[squid]]`, or several side by side, and links to
-//! all of it. A dropped report has a line that says so. Unknown values are empty cells, never 0.
+//! all of it. A dropped report has a line that says so. Unknown values are dashes, never 0.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -184,9 +184,9 @@ fn name(name: &str) -> Markup {
     html! { th.key scope="row" { @if name.is_empty() { span.none { "none" } } @else { (Name(name)) } } }
 }
 
-/// A number as a cell; empty if unknown.
+/// A number as a cell; a dash if unknown.
 fn cell(number: Option<f64>, shown: impl Fn(f64) -> String) -> Markup {
-    html! { td { @match number { Some(number) => (shown(number)), None => "" } } }
+    html! { td { @match number { Some(number) => (shown(number)), None => span.none { (formatting::UNKNOWN) } } } }
 }
 
 /// A count as a cell.
@@ -342,7 +342,8 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
         let mut objects: Vec<_> = objects.into_iter().collect();
         let hits = |it: &Object| it.memory + it.disk;
         objects.sort_by(|(a_key, a), (b_key, b)| {
-            hits(b).total_cmp(&hits(a)).then_with(|| a_key.cmp(b_key))
+            let by_hits = hits(b).total_cmp(&hits(a)).then(b.all.total_cmp(&a.all));
+            by_hits.then_with(|| a_key.cmp(b_key))
         });
         let heads = vec![
             Head::hidden("Origin"),

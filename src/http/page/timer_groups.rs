@@ -176,10 +176,11 @@ pub(super) fn small_table(
         link("/timers", more.chain(view.time.pairs()))
     };
     let narrowed = format!("t.{tag}");
-    let columns = ranking.columns_named("time share p50 p95 hits");
+    let mut columns = ranking.columns_named("time share p50 p95 hits");
+    columns.sort_by_key(|it| it.name != column);
     let cells = ranking.cells(&rows, &columns, &sort, |row, _| {
         let value = groups.rows[row].keys.first()?.as_deref()?;
-        Some(address([("by", &tag), (&narrowed, or_empty(value))]))
+        Some(address([("by", &tag), (&narrowed, &or_empty(value))]))
     });
     let by = format!("-{column}");
     let caption = html! {

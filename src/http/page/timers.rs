@@ -10,12 +10,11 @@
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Name, Scale, or_empty, visible};
+use super::formatting::{self, Name, Scale, or_empty, read_empty, visible};
 use super::frame::hidden_fields;
 use super::ranking::remarks;
 use super::render::View;
 use super::requests::{received, search_of};
-use super::row::conditions::read_empty;
 use super::table::{Head, Listing, conditions, table};
 use super::time::{NAMES, Time};
 use super::timer_groups::{self, GROUPS_MAX, USUAL_TAG};
@@ -221,7 +220,7 @@ fn narrowed(params: &Params, key: &str, value: &str) -> String {
         KeySource::RequestTag(tag) => format!("tag.{tag}"),
         KeySource::TimerTag(tag) | KeySource::TimerTagOrField(tag, _) => format!("t.{tag}"),
     };
-    params.link("/timers", &[(&name, Some(or_empty(value)))])
+    params.link("/timers", &[(&name, Some(&or_empty(value)))])
 }
 
 /// The longest single timers.

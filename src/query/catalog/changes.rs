@@ -9,6 +9,7 @@ use crate::query::attribution::{Attribution, Measure};
 use crate::query::error::QueryError;
 use crate::query::question::{ReportQuestion, Spans, When, Whose, moved};
 use crate::report::definition::Columns;
+use crate::value::text::roughly;
 
 impl Catalog {
     /// Attributes the change of a measure from one span to another to the report's keys. With
@@ -68,9 +69,17 @@ impl Catalog {
             let why = "the two spans overlap: nothing finer is kept of them";
             found.partial.push(why.to_owned());
         }
-        if found.covered_secs.contains(&0) {
+        let [first, second] = found.covered_secs;
+        let (shorter, longer) = (first.min(second), first.max(second));
+        if shorter == 0 {
             let why = "nothing was counted in one of the two spans";
             found.partial.push(why.to_owned());
+        } else if shorter * 2 < longer {
+            let shorter = roughly(shorter as f64);
+            let why = format!(
+                "one of the two spans was counted for {shorter} only: sums are scaled to that"
+            );
+            found.partial.push(why);
         }
         Ok(found)
     }

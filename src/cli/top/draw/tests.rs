@@ -36,7 +36,7 @@ fn model() -> Model {
         .zip(1_u32..)
         .map(|(name, at)| {
             json!({"script_name": name, "req_count": at * 100, "req_per_sec": at, "req_time_total": f64::from(at) * 1.5,
-                "req_time_percent": at * 10, "req_time_median": 0.035 * f64::from(at), "p95": 0.09 * f64::from(at), "error_count": at - 1,
+                "req_time_percent": at * 10, "p50": 0.035 * f64::from(at), "p95": 0.09 * f64::from(at), "error_count": at - 1,
                 "ru_utime_total": 1, "ru_stime_total": 0.5, "memory_footprint_total": 123_456, "traffic_per_sec": 620})
         })
         .collect();

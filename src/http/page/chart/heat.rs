@@ -60,14 +60,15 @@ fn level(count: u64, high: u64, levels: usize) -> usize {
 
 /// Draws a heat map above a time axis with ticks (time and label), with lines at the limits of
 /// objectives (name and microseconds), and errors in a row on top. `address` returns the URL of the
-/// requests between two times; `by_duration` says whether they can be filtered by duration too.
+/// requests between two times; `of_requests` says whether they are counted, and can be filtered by
+/// duration too, or hits of timers.
 pub(in crate::http::page) fn heat(
     (id, title): (&str, &str),
     theme: Theme,
     map: &HeatMap,
     marks: &[(f64, String)],
     limits: &[(String, u64)],
-    (address, by_duration): (&dyn Fn(u64, u64) -> String, bool),
+    (address, of_requests): (&dyn Fn(u64, u64) -> String, bool),
 ) -> Markup {
     let (Some(&bottom_us), Some(&top_us)) = (map.edges_us.first(), map.edges_us.last()) else {
         return html! { p.none { "No times are known." } };
@@ -147,7 +148,7 @@ pub(in crate::http::page) fn heat(
             text.limit x=(RIGHT - 3) y=(coordinate(above(y))) text-anchor="end" fill=(theme.colour(LIMIT)) stroke=(theme.colour(BACK)) stroke-width="3" stroke-linejoin="round" paint-order="stroke" { (secs(*us)) }
         }
         (ticks(&marks, theme))
-        @if theme == Theme::Page { (links(map, (address, by_duration), upper, x)) }
+        @if theme == Theme::Page { (links(map, (address, of_requests), upper, x)) }
     };
     frame(id, theme, title, &described, &body)
 }
@@ -156,24 +157,25 @@ pub(in crate::http::page) fn heat(
 /// script, cells have links of their own.
 fn links(
     map: &HeatMap,
-    (address, by_duration): (&dyn Fn(u64, u64) -> String, bool),
+    (address, of_requests): (&dyn Fn(u64, u64) -> String, bool),
     upper: i32,
     x: impl Fn(usize) -> f64,
 ) -> Markup {
     let columns = map.columns.len();
+    let counted = if of_requests { "request" } else { "hit" };
     let at = |column: usize| map.from + map.step * column as u64;
     let bytes = address(at(0), at(columns)).len() + 120;
     let together = (columns * bytes).div_ceil(ADDRESSES_BYTES).max(1);
     let edges: Vec<String> = map.edges_us.iter().map(u64::to_string).collect();
     html! {
-        g.cells data-edges=[by_duration.then(|| edges.join(","))] {
+        g.cells data-edges=[of_requests.then(|| edges.join(","))] {
             @for column in (0..columns).step_by(together) {
                 @let last = (column + together).min(columns);
                 @let count: u64 = map.columns[column..last].iter().flatten().flatten().sum();
                 @if count > 0 {
                     a href=(address(at(column), at(last))) tabindex="-1" {
                         @let errors: u64 = map.errors[column..last].iter().sum();
-                        title { (formatting::counted(count, "request")) @if errors > 0 { ", " (formatting::counted(errors, "error")) } }
+                        title { (formatting::counted(count, counted)) @if errors > 0 { ", " (formatting::counted(errors, "error")) } }
                         rect x=(coordinate(x(column))) y=(upper) width=(coordinate(x(last) - x(column))) height=(BOTTOM - upper) fill="transparent" {}
                     }
                 }
@@ -264,7 +266,9 @@ mod tests {
         };
         let address = |_: u64, _: u64| String::new();
         let svg = heat(("x", "t"), Theme::Page, &map, &[], &[], (&address, true));
-        assert!(svg.into_string().contains(">500 ms</text>"));
+        assert_has!(svg.into_string() => ">500 ms</text>", "<title>1 request</title>");
+        let svg = heat(("x", "t"), Theme::Page, &map, &[], &[], (&address, false));
+        assert_has!(svg.into_string() => "<title>1 hit</title>");
     }
 
     #[test]

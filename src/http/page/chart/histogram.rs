@@ -4,7 +4,9 @@
 
 use maud::{Markup, html};
 
-use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round, ticks};
+use super::{
+    BACK, BOTTOM, COLOURS, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round, ticks,
+};
 use crate::http::page::formatting;
 use crate::query::answer::DistributionBucket;
 
@@ -71,7 +73,8 @@ pub(in crate::http::page) fn histogram(
             @let (x, is_last) = (coordinate(place), place > f64::from(RIGHT) - 40.0);
             line.mark x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(theme.colour(COLOURS[1])) stroke-dasharray="3 2" {}
             text.mark x=(x) y=(TOP + 9 + 16 * i32::try_from(at).unwrap_or(0)) dx=(if is_last { "-3" } else { "3" })
-                text-anchor=[is_last.then_some("end")] fill=(theme.colour(COLOURS[1])) { (name) }
+                text-anchor=[is_last.then_some("end")] fill=(theme.colour(COLOURS[1]))
+                stroke=(theme.colour(BACK)) stroke-width="3" stroke-linejoin="round" paint-order="stroke" { (name) }
         }
     };
     frame(id, theme, title, &described, &body)

@@ -2,12 +2,12 @@
 //! they used.
 //!
 //! Only the pool has start times, and only if the line had them. Otherwise consecutive activities
-//! stand end to end, and the page says so. Unknown values are empty cells, never 0.
+//! stand end to end, and the page says so. Unknown values are dashes, never 0.
 
 use maud::{Markup, html};
 
 use super::palette::Palette;
-use super::track;
+use super::{axis, track};
 use crate::http::page::formatting;
 use crate::http::page::table::{Head, table};
 use crate::input::squid::activity::{Activity, Measure, Measures, State};
@@ -59,7 +59,7 @@ fn run(at: usize, measures: &Measures, time_us: u64) -> Option<(u64, u64, u64)> 
 
 /// A time that may be unknown, as a cell.
 fn time(us: Option<u64>) -> Markup {
-    html! { @match us { Some(us) => (formatting::micros(us)), None => span.none { "\u{2013}" } } }
+    html! { @match us { Some(us) => (formatting::micros(us)), None => span.none { (formatting::UNKNOWN) } } }
 }
 
 fn remark(known: &Measure) -> Markup {
@@ -80,7 +80,7 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
     let busy_us = sets.iter().map(|timer| timer.value_us).sum();
     let runs: Vec<_> = (0..measures.len()).map(|at| run(at, measures, time_us)).collect();
     let ends = runs.iter().flatten().map(|(_, _, end)| *end);
-    let whole_us = ends.chain([time_us, 1]).max().unwrap_or(1);
+    let whole_us = ends.chain([time_us]).max().unwrap_or(0);
     let has_starts = measures.iter().any(|it| it.start_us.is_some());
     let is_known = measures.iter().any(|it| *it != Measure::default());
     let heads = [
@@ -89,9 +89,9 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
         Head::number("Start").class("aside"),
         Head::number("First byte").hint("From its start to its first bytes"),
         Head::number("Time").hint("From its start to its end"),
-        Head::number(format!("0 \u{2013} {}", formatting::micros(whole_us))).class("fall"),
+        axis(whole_us),
     ];
-    let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
+    let scaled = |us: u64| 1000.0 * us as f64 / whole_us.max(1) as f64;
     let cells = Activity::ALL.iter().zip(measures).zip(&runs);
     let cells = cells.map(|((activity, known), run)| {
         let colour = palette.colour(&[("bottleneck", activity.resource().name())]);

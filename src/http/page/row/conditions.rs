@@ -11,7 +11,7 @@ use crate::config::rewrite::TEXT_FIELDS;
 use crate::http::answer::json::bare;
 use crate::http::api::search;
 use crate::http::error::Problem;
-use crate::http::page::formatting::{EMPTY, or_empty, visible};
+use crate::http::page::formatting::{or_empty, read_empty, visible};
 use crate::http::params::Params;
 use crate::query::question::RequestSearch;
 use crate::report::layout::OTHER;
@@ -57,7 +57,7 @@ impl Conditions {
 
     /// Adds a condition in the terms of the native form; `shown` names it if it is left out.
     fn add(&mut self, source: &str, shown: &str, value: &str) {
-        let pair = |name: &str| (name.to_owned(), or_empty(value).to_owned());
+        let pair = |name: &str| (name.to_owned(), or_empty(value).into_owned());
         let is_text = TEXT_FIELDS.iter().any(|(name, _)| *name == source);
         if value.is_empty() && !is_text || value == OTHER {
             self.left_out.push(shown.to_owned());
@@ -101,13 +101,6 @@ pub(in crate::http::page) fn read_conditions(
     let texts = search.texts.iter_mut().map(|(_, text)| text);
     texts.chain(search.tags.iter_mut().map(|(_, text)| text)).for_each(read_empty);
     Ok(())
-}
-
-/// Clears a text that stands for the empty one.
-pub(in crate::http::page) fn read_empty(text: &mut String) {
-    if text == EMPTY {
-        text.clear();
-    }
 }
 
 #[cfg(test)]
@@ -156,9 +149,12 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let keys = [pair("schema", ""), pair("tag_env", ""), pair("hostname", OTHER)];
         let conditions = Conditions::of(&definition, &keys);
-        assert_eq!(conditions.requests, [pair("schema", EMPTY)]);
+        assert_eq!(conditions.requests, [pair("schema", "(empty)")]);
         assert_eq!(conditions.left_out, ["tag_env", "hostname"]);
         let search = conditions.search().unwrap();
         assert_eq!(search.texts.iter().map(|it| it.1.as_str()).collect::<Vec<_>>(), [""]);
+        // So is one that is really called like that.
+        let conditions = Conditions::of(&definition, &[pair("schema", "(empty)")]);
+        assert_eq!(conditions.search().unwrap().texts[0].1, "(empty)");
     }
 }
