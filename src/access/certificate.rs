@@ -1,4 +1,4 @@
-//! Reads a certificate's validity, what is to be said of its end, and whether it is an authority's.
+//! Reads a certificate's validity, what is to be said of it, and whether it is an authority's.
 //!
 //! rustls passes certificates on and verifies those of others, but does not expose the fields of
 //! one's own. The few fields before the validity are skipped by their lengths (X.509 in DER); for
@@ -23,12 +23,16 @@ const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
 /// A certificate with fewer days left should be renewed.
 pub const DAYS_LEFT: u64 = 14;
 
-/// Returns a warning about a certificate that expires at this unix second, if one is due.
-pub(super) fn expiry_remark(expires: u64) -> Option<String> {
+/// Returns a warning about a certificate that is valid between these unix seconds, if one is due.
+pub(super) fn validity_remark(validity: &RangeInclusive<u64>) -> Option<String> {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-    let end = DateTime::from_timestamp(expires.cast_signed(), 0).unwrap_or_default();
-    let end = end.format("%Y-%m-%d %H:%M UTC");
-    match expires.saturating_sub(now) {
+    let [begin, end] = [validity.start(), validity.end()].map(|secs| moment(*secs));
+    if now < *validity.start() {
+        return Some(format!(
+            "This certificate is not valid before {begin}: clients refuse it until then."
+        ));
+    }
+    match validity.end().saturating_sub(now) {
         0 => Some(format!("This certificate has expired on {end}: clients refuse it.")),
         left if left < DAYS_LEFT * 86_400 => {
             let days = counted(left / 86_400, "day");
@@ -38,6 +42,13 @@ pub(super) fn expiry_remark(expires: u64) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// A unix second in words.
+#[must_use]
+pub fn moment(secs: u64) -> String {
+    let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
+    moment.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// Returns the unix seconds between which a certificate is valid, as far as they are after 1970.

@@ -21,13 +21,14 @@ use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
-use ureq::Agent;
 use ureq::config::ConfigBuilder;
 use ureq::tls::{TlsConfig, TlsProvider};
 use ureq::typestate::AgentScope;
+use ureq::{Agent, Timeout};
 
 use self::connector::agent_with;
 use super::certificate;
+use super::users::read_file;
 
 mod connector;
 
@@ -38,6 +39,9 @@ const PLACES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
+
+/// Most bytes that are read of a file: a system's has a few hundred KiB.
+const PEM_BYTES_MAX: usize = 16 << 20;
 
 /// Settings of an agent that sends to a server: every status is an answer, and what was sent to one
 /// address goes to no other.
@@ -96,6 +100,13 @@ pub fn agent(
 /// Says why a server could not be asked, without the library's prefix.
 #[must_use]
 pub fn problem(error: &ureq::Error) -> String {
+    if let ureq::Error::Timeout(limit) = error {
+        return match limit {
+            Timeout::Resolve => "its name was not resolved within the timeout".to_owned(),
+            Timeout::Connect => "no connection within the timeout".to_owned(),
+            _ => "no answer within the timeout".to_owned(),
+        };
+    }
     let text = error.to_string();
     text.strip_prefix("io: ").unwrap_or(&text).to_owned()
 }
@@ -114,8 +125,12 @@ pub fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
 /// Returns the certificates in a file.
 fn certificates(name: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let shown = path.display();
-    let pem =
-        std::fs::read(path).map_err(|error| format!("{name}: cannot read {shown}: {error}"))?;
+    // Flags of commands may name a pipe, as in `--ca-file <(...)`; the daemon must not wait for one.
+    let pem = match name.starts_with("--") {
+        true => std::fs::read(path).map_err(|error| error.to_string()),
+        false => read_file(path, PEM_BYTES_MAX, false),
+    };
+    let pem = pem.map_err(|problem| format!("{name}: cannot read {shown}: {problem}"))?;
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem).flatten().collect();
     if certificates.is_empty() {
         return Err(format!("{name}: there is no certificate in {shown}; accepted: PEM"));

@@ -6,6 +6,7 @@
 //! the process, so that no other library's choice changes it. Errors name the setting, the file and
 //! what is wrong with it.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use tracing::warn;
 
 use super::certificate;
 use super::users::read_file;
-use crate::config::TlsFiles;
+use crate::config::{FrontConfig, TlsFiles};
 
 /// Maximum size of a PEM file, bytes: a chain has a few KiB per certificate.
 const PEM_BYTES_MAX: usize = 1 << 20;
@@ -39,6 +40,15 @@ pub struct TlsError {
     accepted: &'static str,
 }
 
+impl TlsError {
+    /// Returns true if it is about a file of this front end.
+    #[must_use]
+    pub fn is_of(&self, front: &FrontConfig<'_>) -> bool {
+        let files = front.tls().map(|files| [files.cert, files.key]);
+        files.iter().flatten().any(|file| file.display().to_string() == self.file)
+    }
+}
+
 /// TLS of a listener, and the files it is read from.
 pub struct Tls {
     files: TlsFiles,
@@ -50,25 +60,46 @@ pub struct Tls {
 pub struct Acceptor {
     /// Certificate and key.
     pub config: Arc<ServerConfig>,
-    /// Unix second after which the certificate is no longer valid, if it can be read.
-    pub expires: Option<u64>,
+    /// Unix seconds between which the certificate is valid, if they can be read.
+    pub validity: Option<RangeInclusive<u64>>,
+}
+
+/// Certificates read at one time. What several front ends share is read once, and so logged once.
+#[derive(Debug, Default)]
+pub struct Certificates(Vec<(TlsFiles, Acceptor)>);
+
+impl Certificates {
+    /// Reads both files, unless that was done.
+    ///
+    /// # Errors
+    /// If a file cannot be read or used, or the key does not belong to the certificate.
+    pub fn read(&mut self, files: &TlsFiles) -> Result<Acceptor, TlsError> {
+        let is_same = |it: &TlsFiles| (&it.cert, &it.key) == (&files.cert, &files.key);
+        if let Some((_, known)) = self.0.iter().find(|(it, _)| is_same(it)) {
+            return Ok(known.clone());
+        }
+        let acceptor = acceptor(files)?;
+        self.0.push((files.clone(), acceptor.clone()));
+        Ok(acceptor)
+    }
 }
 
 impl Tls {
     /// Reads both files.
     ///
     /// # Errors
-    /// If a file cannot be read or used, or the key does not belong to the certificate.
-    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        Ok(Self { acceptor: RwLock::new(acceptor(files)?), files: files.clone() })
+    /// As [`Certificates::read`].
+    pub fn load(files: &TlsFiles, certificates: &mut Certificates) -> Result<Self, TlsError> {
+        let acceptor = RwLock::new(certificates.read(files)?);
+        Ok(Self { acceptor, files: files.clone() })
     }
 
     /// Reads the files again; nothing changes until the result is passed to [`Tls::replace`].
     ///
     /// # Errors
     /// As [`Tls::load`].
-    pub fn read_again(&self) -> Result<Acceptor, TlsError> {
-        acceptor(&self.files)
+    pub fn read_again(&self, certificates: &mut Certificates) -> Result<Acceptor, TlsError> {
+        certificates.read(&self.files)
     }
 
     /// Returns the path of the certificate.
@@ -91,7 +122,7 @@ impl Tls {
     /// Returns the unix second after which the certificate is no longer valid, if it can be read.
     #[must_use]
     pub fn expires(&self) -> Option<u64> {
-        self.acceptor.read().expires
+        self.acceptor.read().validity.as_ref().map(|it| *it.end())
     }
 
     /// Returns the configuration for a new connection.
@@ -122,8 +153,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
     let bad_key = |problem: String| refuse("tls_key", &files.key, problem, KEY);
     let chain = read(&files.cert, false).map_err(bad_cert)?;
     let chain = certificates(&chain).map_err(bad_cert)?;
-    let expires = chain.first().and_then(|leaf| certificate::validity(leaf));
-    let expires = expires.map(|it| *it.end());
+    let validity = chain.first().and_then(|leaf| certificate::validity(leaf));
     if chain.first().is_some_and(|leaf| certificate::is_authority(leaf)) {
         warn!(
             file = %files.cert.display(),
@@ -131,7 +161,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
              a server, pinbad's commands unless --ca-file names this very certificate."
         );
     }
-    if let Some(remark) = expires.and_then(certificate::expiry_remark) {
+    if let Some(remark) = validity.as_ref().and_then(certificate::validity_remark) {
         warn!(file = %files.cert.display(), "{remark}");
     }
     let key = read(&files.key, true).map_err(bad_key)?;
@@ -155,7 +185,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
             )),
             error => bad_cert(error.to_string()),
         })?;
-    Ok(Acceptor { config: Arc::new(config), expires })
+    Ok(Acceptor { config: Arc::new(config), validity })
 }
 
 fn read(path: &Path, secret: bool) -> Result<Vec<u8>, String> {

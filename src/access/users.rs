@@ -20,6 +20,7 @@ use super::digest::{Password, Token};
 use super::{Identity, Role};
 use crate::config::user::{ConfiguredPassword, ConfiguredUser, SecretFrom};
 use crate::limits::{SECRET_BYTES_MAX, TOKEN_BYTES_MIN};
+use crate::state::files;
 
 /// A secret that cannot be used. Names the entry and the file or variable, never its content.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +187,13 @@ fn read(
 ) -> Result<Vec<u8>, SecretError> {
     let (source, shown, bytes) = match from {
         SecretFrom::Inline(secret) => ("", "(not shown)".to_owned(), Ok(secret.reveal().to_vec())),
-        SecretFrom::File(path) => ("_file", path.display().to_string(), read_secret(path)),
+        SecretFrom::File(path) => {
+            let bytes = read_secret(path).and_then(|bytes| match bytes.contains(&b'\n') {
+                true => Err("more than one line".to_owned()),
+                false => Ok(bytes),
+            });
+            ("_file", path.display().to_string(), bytes)
+        }
         SecretFrom::Variable(name) => {
             let bytes = variable(name).map(OsString::into_encoded_bytes);
             let bytes = bytes.ok_or_else(|| "there is no such variable".to_owned());
@@ -234,19 +241,16 @@ fn trimmed(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads at most `bytes_max` bytes of a file. Logs a warning if it contains a `secret` and all
+/// Reads at most `bytes_max` bytes of a regular file. Logs a warning if it contains a `secret` and all
 /// users of the machine may read it.
 pub(super) fn read_file(path: &Path, bytes_max: usize, secret: bool) -> Result<Vec<u8>, String> {
-    let read = || {
-        let file = std::fs::File::open(path)?;
-        if secret {
-            warn_if_open(path, &file);
-        }
-        let mut bytes = Vec::new();
-        file.take(bytes_max as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(|error: std::io::Error| error.to_string())
+    let file = files::open_named(path)?;
+    if secret {
+        warn_if_open(path, &file);
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(bytes_max as u64).read_to_end(&mut bytes);
+    read.map(|_| bytes).map_err(|error| error.to_string())
 }
 
 /// Warns if all users of the machine may read a file that contains a secret.

@@ -15,7 +15,7 @@ use crate::alert::rule::Rule;
 use crate::config::units::{exact_duration, rounded_bytes};
 use crate::config::{Config, ConfigFlags};
 use crate::daemon;
-use crate::daemon::StartError;
+use crate::daemon::Misconfigured;
 use crate::daemon::disk_plan;
 use crate::daemon::memory_limit::{self, Limits, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
@@ -48,7 +48,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
             return Err(Failure::usage(error));
         }
     };
-    let failed = |errors: Vec<StartError>| Failure {
+    let failed = |errors: Vec<Misconfigured>| Failure {
         code: 2,
         problems: errors.iter().map(ToString::to_string).collect(),
     };

@@ -18,7 +18,7 @@ use clap::Args as FlagGroup;
 
 use super::client::{AccessFlags, Client};
 use super::{Failure, check, print};
-use crate::access::certificate::DAYS_LEFT;
+use crate::access::certificate::{DAYS_LEFT, moment};
 use crate::access::tls;
 use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
@@ -465,7 +465,7 @@ fn cores(config: &Config) -> Finding {
 fn configured(config: &Config) -> Vec<Finding> {
     let errors = daemon::check(config).err().unwrap_or_default();
     let wrong = errors.iter().filter_map(|error| {
-        let what = match error {
+        let what = match &error.error {
             StartError::Report(_) | StartError::Choice { .. } => "reports",
             StartError::User(_) => USERS,
             StartError::Tls(_) => TLS,
@@ -496,10 +496,17 @@ fn configured(config: &Config) -> Vec<Finding> {
 fn certificate(files: &TlsFiles) -> Option<Finding> {
     let shown = files.cert.display();
     let found = format!("{shown} can be used with the key");
-    let Some(expires) = tls::acceptor(files).ok()?.expires else {
+    let Some(validity) = tls::acceptor(files).ok()?.validity else {
         return Some(Finding::right(TLS, found));
     };
+    let (begin, expires) = validity.into_inner();
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    if now < begin {
+        let begin = moment(begin);
+        let found = format!("{shown} is not valid before {begin}: clients refuse it until then");
+        let change = "check the clock of this machine, or use another certificate".to_owned();
+        return Some(Finding::wrong(TLS, found, change));
+    }
     let days = expires.saturating_sub(now) / 86_400;
     let change = "renew it; SIGHUP reads the files again".to_owned();
     Some(match now < expires {

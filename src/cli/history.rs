@@ -151,7 +151,7 @@ fn verify(dir: &Path) -> Result<(), Failure> {
     }
     text += &set_aside(dir);
     print(&text)?;
-    match verified.problems.len() {
+    match verified.problems.len() + inspect::set_aside(dir).len() {
         0 => Ok(()),
         wrong => Err(Failure::failed(numbered(
             wrong,

@@ -13,12 +13,14 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::clock::SystemClock;
 use crate::config::data_folder::TemporaryFolder;
+use crate::config::location::Location;
 use crate::config::units::rounded_bytes;
 use crate::config::{Config, ConfigErrors, ConfigFlags};
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::daemon::{self, Daemon, StartError, supervisor};
 use crate::shutdown::Shutdown;
+use crate::state::files::{self, Opened};
 use crate::telemetry::log::{self, LogControl};
 
 /// Runs the daemon; with a demo rate, also sends traffic to its first address.
@@ -68,7 +70,8 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
         match signals.wait() {
             "SIGHUP" => {
                 supervisor::reloading();
-                reload(&daemon, load(), &mut config, &log);
+                let loaded = readable_again(flags).and_then(|()| load());
+                reload(&daemon, loaded, &mut config, &log);
                 supervisor::ready();
             }
             stop => break stop,
@@ -112,11 +115,27 @@ fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, Con
 
 /// All that is wrong with a configuration of which one error has ended the start.
 fn whole(config: &Config, error: StartError) -> Failure {
-    match daemon::check(config) {
+    // What it warns of was logged by the start.
+    match with_default(NoSubscriber::new(), || daemon::check(config)) {
         Err(errors) if error.is_configuration() => {
             Failure { code: 2, problems: errors.iter().map(ToString::to_string).collect() }
         }
         _ => error.into(),
+    }
+}
+
+/// Fails if the configuration came through a pipe, as in `--config <(...)`: to read that again would
+/// be to wait for somebody to write to it.
+fn readable_again(flags: &ConfigFlags) -> Result<(), Failure> {
+    let variables: Vec<_> = std::env::vars_os().collect();
+    let Some((named_by, path)) = Config::file(flags, &variables) else { return Ok(()) };
+    match files::open(&path) {
+        Ok(Opened::Other(reason)) => {
+            let place = Location::whole(named_by, "");
+            Err(Failure::usage(format!("{place}: cannot read {} again: {reason}", path.display())))
+        }
+        // What else is wrong, reading finds.
+        _ => Ok(()),
     }
 }
 
@@ -132,13 +151,16 @@ fn reload(
         Ok((new, _)) => {
             // What it warns of, the reload itself logs.
             let checked = with_default(NoSubscriber::new(), || daemon::check(&new));
-            match checked.and_then(|_| daemon.reload(config, &new).map_err(|error| vec![error])) {
+            let checked =
+                checked.map_err(|errors| errors.iter().map(ToString::to_string).collect());
+            let reload = |_| daemon.reload(config, &new).map_err(|error| vec![error.to_string()]);
+            match checked.and_then(reload) {
                 Ok(()) => {
                     // The log lives as long as the program.
                     let _set = log.reload(LevelFilter::from_level(new.log.level));
                     return;
                 }
-                Err(errors) => errors.iter().map(ToString::to_string).collect(),
+                Err(errors) => errors,
             }
         }
         Err(failure) => failure.problems,

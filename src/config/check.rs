@@ -3,6 +3,7 @@
 //! A refused value is replaced by its default and reading goes on, so that all errors are found at
 //! once; the caller discards the result if there are any. Nothing is opened or bound here.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -251,6 +252,11 @@ impl RawConfig {
             let error = ConfigError::new(self.location("clickhouse.url"), problem.to_owned());
             self.errors.push(error);
         }
+    }
+
+    /// Where each key and list was given.
+    pub(super) fn locations(&self) -> BTreeMap<&'static str, Location> {
+        self.settings.iter().map(|(key, given)| (*key, given.location.clone())).collect()
     }
 
     /// The location of `first` if it was given, else that of `second`.

@@ -17,11 +17,14 @@ use super::key;
 use super::location::{Location, Origin};
 use super::raw_value::{Entry, Given, Value};
 use super::settings::KEYS;
-use super::suggest::{hint, nearest};
+use super::suggest::{hint, meant, nearest};
 
 /// The lists of tables.
 pub(super) const LISTS: [&str; 8] =
     ["report", "squid", "stat", "otlp_input", "alert", "slo", "rewrite", "user"];
+
+/// What the names of all variables begin with.
+const PREFIX: &str = "PINBAD_";
 
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
@@ -103,7 +106,7 @@ impl RawConfig {
     ) {
         let ours = variables.into_iter().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
-            let ours = name.starts_with("PINBAD_")
+            let ours = name.starts_with(PREFIX)
                 && ![CONFIG_VARIABLE, TOKEN_VARIABLE].contains(&name.as_str());
             ours.then_some((name, value))
         });
@@ -275,8 +278,10 @@ fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location)
 fn unknown_variable(name: &str, location: Location) -> ConfigError {
     let mut known: Vec<String> = names().map(key::variable).collect();
     known.push(CONFIG_VARIABLE.to_owned());
-    let meant = nearest(name, known.iter().map(String::as_str));
-    let hint = hint(meant, || {
+    let named = known.iter().filter_map(|name| name.strip_prefix(PREFIX));
+    let meant = meant(name.strip_prefix(PREFIX).unwrap_or(name), named);
+    let meant = meant.map(|meant| format!("{PREFIX}{meant}"));
+    let hint = hint(meant.as_deref(), || {
         "accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in PINBAD_POOL_STATS_HISTORY"
             .to_owned()
     });

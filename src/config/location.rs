@@ -4,6 +4,7 @@
 //! report module in a `[[report]]` entry, still names file and line and shows the text given. The
 //! texts are kept whole for that, once, behind an `Arc`; a configuration is a few kilobytes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -95,6 +96,16 @@ impl Location {
             given.push_str("...");
         }
         if given.is_empty() { "\"\"".to_owned() } else { given }
+    }
+}
+
+/// Where keys and lists were given. Equal to any other: a setting that was moved is the same.
+#[derive(Debug, Clone, Default)]
+pub struct Locations(pub(super) BTreeMap<&'static str, Location>);
+
+impl PartialEq for Locations {
+    fn eq(&self, _: &Self) -> bool {
+        true
     }
 }
 

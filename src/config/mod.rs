@@ -85,15 +85,7 @@ impl Config {
         usual_folder: impl Into<UsualFolder>,
     ) -> Result<Self, ConfigErrors> {
         let variables: Vec<_> = variables.into_iter().collect();
-        let in_flag = flags.config.clone();
-        let in_variable = variables.iter().find_map(|(name, path)| {
-            let given = name == CONFIG_VARIABLE && !path.is_empty();
-            given.then(|| PathBuf::from(path))
-        });
-        let of_variable = Origin::Variable(CONFIG_VARIABLE.to_owned());
-        let path = in_flag
-            .map(|path| (Origin::Flag("--config"), path))
-            .or(in_variable.map(|path| (of_variable, path)));
+        let path = Self::file(flags, &variables);
         let mut raw = RawConfig { usual_folder: usual_folder.into(), ..RawConfig::default() };
         if let Some((named_by, path)) = path {
             let shown = path.display();
@@ -108,6 +100,22 @@ impl Config {
         raw.add_variables(variables);
         raw.add_flags(flags);
         Self::checked(raw)
+    }
+
+    /// The file of a configuration, and what names it.
+    pub(crate) fn file(
+        flags: &ConfigFlags,
+        variables: &[(OsString, OsString)],
+    ) -> Option<(Origin, PathBuf)> {
+        let in_flag = flags.config.clone();
+        let in_variable = variables.iter().find_map(|(name, path)| {
+            let given = name == CONFIG_VARIABLE && !path.is_empty();
+            given.then(|| PathBuf::from(path))
+        });
+        let of_variable = Origin::Variable(CONFIG_VARIABLE.to_owned());
+        in_flag
+            .map(|path| (Origin::Flag("--config"), path))
+            .or(in_variable.map(|path| (of_variable, path)))
     }
 
     /// Reads the configuration from the text of a file, without environment and flags; errors call
@@ -277,6 +285,12 @@ impl Config {
     pub fn follows_files(&self) -> bool {
         let mut squids = self.squids.iter();
         squids.any(|squid| matches!(squid.from, SquidFrom::File(..)))
+    }
+
+    /// Where the key that a text about a setting begins with was given; `None` if it was not.
+    #[must_use]
+    pub fn location_of(&self, text: &str) -> Option<&Location> {
+        self.locations.0.get(text.split([' ', ':']).next()?)
     }
 
     /// All TCP front ends that may speak TLS.

@@ -1,11 +1,14 @@
 //! Errors that prevent the daemon from starting.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use super::socket_activation::SocketActivationError;
 use crate::access::SecretError;
 use crate::access::tls::TlsError;
 use crate::alert::rule::RuleError;
+use crate::config::Config;
+use crate::config::location::Location;
 use crate::input::udp::socket::SocketError;
 use crate::query::definitions::ConfiguredError;
 use crate::series::ChoiceError;
@@ -98,6 +101,42 @@ pub enum StartError {
         /// The cause.
         source: std::io::Error,
     },
+}
+
+/// An error of the configuration, and where it stands.
+#[derive(Debug)]
+pub struct Misconfigured {
+    /// The location; `None` if the error says it itself, or nobody gave that key.
+    place: Option<Location>,
+    /// The error.
+    pub error: StartError,
+}
+
+impl Misconfigured {
+    /// Finds the place of an error by the key that its text begins with.
+    pub(super) fn of(config: &Config, error: StartError) -> Self {
+        let text = error.to_string();
+        let input = || {
+            // A key of several entries.
+            let StartError::Tls(error) = &error else { return None };
+            config
+                .otlp_inputs
+                .iter()
+                .find(|input| error.is_of(&input.front()))
+                .map(|it| &it.location)
+        };
+        let place = config.location_of(&text).or_else(input).cloned();
+        Self { place, error }
+    }
+}
+
+impl fmt::Display for Misconfigured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{place}: {}", self.error),
+            None => write!(f, "{}", self.error),
+        }
+    }
 }
 
 impl StartError {

@@ -14,7 +14,7 @@ use super::error::StartError;
 use super::otlp::OpenInput;
 use super::sockets::Listeners;
 use super::threads::Vital;
-use crate::access::tls::{Acceptor, Tls, TlsError};
+use crate::access::tls::{Acceptor, Certificates, Tls, TlsError};
 use crate::access::{Access, UserStore};
 use crate::alert::Alerts;
 use crate::config::{Config, FrontConfig};
@@ -50,6 +50,8 @@ pub(super) struct Frontends {
     running: Vec<Front>,
     /// The certificates of front ends with TLS.
     certificates: Vec<Arc<Tls>>,
+    /// Those read at the start.
+    read: Certificates,
 }
 
 /// TLS of a front end, and the new acceptor for its connections.
@@ -76,6 +78,7 @@ impl Frontends {
             stop: watch::Sender::new(false),
             running: Vec::new(),
             certificates: Vec::new(),
+            read: Certificates::default(),
         };
         if let Some(listener) = listeners.http {
             frontends.http = Some(frontends.start_http(served, listener)?);
@@ -97,8 +100,9 @@ impl Frontends {
     /// Reads the files of certificates and keys again, for each front end that has them; nothing
     /// changes yet.
     pub(super) fn read_certificates(&self) -> Result<Vec<NewCertificate>, TlsError> {
+        let mut read = Certificates::default();
         let each = self.certificates.iter();
-        each.map(|tls| Ok((Arc::clone(tls), tls.read_again()?))).collect()
+        each.map(|tls| Ok((Arc::clone(tls), tls.read_again(&mut read)?))).collect()
     }
 
     /// Serves HTTP; returns the address with its real port.
@@ -169,7 +173,7 @@ impl Frontends {
         let bound = listener.local_addr();
         let bound = bound.map_err(failed("the listener of a front end"))?;
         let address = front.listen.unwrap_or(bound);
-        let tls = front.tls().map(|files| Tls::load(&files).map(Arc::new));
+        let tls = front.tls().map(|files| Tls::load(&files, &mut self.read).map(Arc::new));
         let tls = tls.transpose()?;
         let encrypted = tls.is_some();
         self.certificates.extend(tls.clone());

@@ -11,6 +11,7 @@
 //! ring, then history is written, then the front ends end, then the snapshot is written. A panic on
 //! one of these threads ends the process (`threads`).
 
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-pub use self::error::StartError;
+pub use self::error::{Misconfigured, StartError};
 use self::frontends::{Frontends, Served};
 use self::history::OpenHistory;
 use self::profile::RunningProfile;
@@ -27,7 +28,7 @@ use self::receivers::Receivers;
 use self::sockets::Listeners;
 use self::startup::{Past, Startup};
 use self::threads::Worker;
-use crate::access::tls;
+use crate::access::tls::Certificates;
 use crate::access::{UserStore, Users};
 use crate::alert::{Alerts, Rules};
 use crate::clock::Clock;
@@ -409,7 +410,7 @@ fn watch(mut losses: LossLog, users: &UserStore, clock: &dyn Clock, stop: &Shutd
 ///
 /// # Errors
 /// Everything that a start could not use.
-pub fn check(config: &Config) -> Result<Rules, Vec<StartError>> {
+pub fn check(config: &Config) -> Result<Rules, Vec<Misconfigured>> {
     let defaults = defaults(config);
     let (mut definitions, wrong) = Definitions::read(&config.configured_reports, &defaults);
     let mut errors: Vec<StartError> = wrong.into_iter().map(StartError::from).collect();
@@ -429,17 +430,23 @@ pub fn check(config: &Config) -> Result<Rules, Vec<StartError>> {
         let loaded = Users::load(slice::from_ref(user), |name| std::env::var_os(name));
         errors.extend(loaded.err().map(StartError::from));
     }
-    for files in config.fronts().map(|front| front.tls()) {
-        let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
-        errors.extend(acceptor.err().map(StartError::from));
-    }
+    let mut certificates = Certificates::default();
+    let tls = config.fronts().filter_map(|front| front.tls());
+    let tls = tls.filter_map(|files| certificates.read(&files).err());
+    errors.extend(tls.map(StartError::from));
     // The user who runs this need not be the daemon's: permissions are left to the commands.
-    for (setting, dir) in
-        [(folder::STATE, &config.state.dir), (folder::HISTORY, &config.history.dir)]
-    {
-        let found = dir.as_deref().map(|dir| folder::find(setting, dir));
+    let kept = [(folder::STATE, &config.state.dir), (folder::HISTORY, &config.history.dir)];
+    let within =
+        |data: &&PathBuf| kept.iter().any(|(_, dir)| dir.iter().any(|it| it.starts_with(data)));
+    let data = config.data.dir.as_ref().filter(within).cloned();
+    let mut refused: Option<&Path> = None;
+    for (setting, dir) in iter::once((folder::DATA, &data)).chain(kept) {
+        // What lies in a folder that is none was said with it.
+        let dir = dir.as_deref().filter(|dir| refused.is_none_or(|it| !dir.starts_with(it)));
+        let found = dir.map(|dir| folder::find(setting, dir));
         if let Some(Err(error @ StateError::NotAFolder { .. })) = found {
             errors.push(error.into());
+            refused = refused.or(dir);
         }
     }
     errors.extend(no_history(config).err());
@@ -449,7 +456,10 @@ pub fn check(config: &Config) -> Result<Rules, Vec<StartError>> {
     errors.extend(agents.filter_map(|it| it.err().map(StartError::Push)));
     #[cfg(feature = "sql")]
     errors.extend(crate::clickhouse::check(&config.clickhouse).err().map(StartError::ClickHouse));
-    if errors.is_empty() { Ok(rules) } else { Err(errors) }
+    match errors.is_empty() {
+        true => Ok(rules),
+        false => Err(errors.into_iter().map(|error| Misconfigured::of(config, error)).collect()),
+    }
 }
 
 /// The folder that records how the previous process ended.

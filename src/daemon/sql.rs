@@ -52,7 +52,7 @@ impl Frontends {
 ///
 /// Pinba was configured by `pinba_...` variables of the MySQL server, and tools that show its setup
 /// read them back (`SHOW VARIABLES LIKE 'pinba_%'`). Under Pinba's names and in its units: seconds,
-/// microseconds, rows.
+/// microseconds, rows. `pinba_error_status` is not one of Pinba's: dashboards count errors by it.
 fn variables(config: &Config) -> Vec<(String, String)> {
     let (ingest, pool, limits) = (&config.ingest, &config.pool, &config.mysql);
     let history = pool.stats_history.as_secs().to_string();
@@ -69,6 +69,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("pinba_request_pool_size", pool.request_pool_size.to_string()),
         ("pinba_timer_pool_size", pool.timer_pool_size.to_string()),
         ("pinba_tag_report_timeout", history),
+        ("pinba_error_status", config.reports.error_status.to_string()),
         ("have_ssl", tls.to_owned()),
         ("have_openssl", tls.to_owned()),
         ("max_allowed_packet", limits.packet_max.to_string()),

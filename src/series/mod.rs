@@ -28,6 +28,7 @@ use self::history::History;
 pub use self::metric::Metric;
 pub(crate) use self::metric::Span;
 pub use self::read::{Coverage, Lines, Spreads};
+use crate::config::suggest::question;
 use crate::instruments::Instrument;
 use crate::report::definition::Definition;
 use crate::report::{CONFIGURED, DefinedBy, Watchlist};
@@ -70,12 +71,14 @@ struct State {
 pub enum ChoiceError {
     /// There is no such report.
     #[error(
-        "there is no report called {name:?}; accepted: the names of base reports such as \"report_by_script_name\", of the \
-         configuration's own reports, and \"*\" for all of the latter"
+        "there is no report called {name:?}{meant} accepted: the names of base reports such as \
+         \"report_by_script_name\", of the configuration's own reports, and \"*\" for all of the latter"
     )]
     Unknown {
         /// The unknown name.
         name: String,
+        /// A semicolon, and the question whether a close name was meant.
+        meant: String,
     },
     /// There are too many.
     #[error("{count} reports; accepted: up to {REPORTS_MAX}, since each is added up every second")]
@@ -96,7 +99,10 @@ pub fn check_names(
     let is_known =
         |name: &String| name == CONFIGURED || defined.iter().any(|(it, _)| it.name == *name);
     if let Some(name) = names.iter().find(|name| !is_known(name)) {
-        return Err(ChoiceError::Unknown { name: name.clone() });
+        let known: Vec<&str> = defined.iter().map(|it| it.0.name.as_str()).collect();
+        let meant = Some(question(name, known.iter().copied()));
+        let meant = meant.filter(|it| !it.is_empty()).unwrap_or_else(|| ";".to_owned());
+        return Err(ChoiceError::Unknown { name: name.clone(), meant });
     }
     let is_named = |name: &str| names.iter().any(|it| it == name);
     let is_chosen = |(it, by): &&(Definition, DefinedBy)| {

@@ -1,8 +1,8 @@
-//! Opens and creates files of `state.dir` and `history.dir`: only regular files are read, and new
-//! files are accessible to their owner only.
+//! Opens and creates files of `state.dir` and `history.dir`, and opens those that the configuration
+//! names: only regular files are read, and new files are accessible to their owner only.
 //!
 //! Called by [`State`](super::State) and [`snapshot_writer`](super::snapshot_writer), at start and
-//! with every change. Requests may contain confidential data, so files have mode 0600 and folders
+//! with every change, and by `access` at start and reload. Requests may contain confidential data, so files have mode 0600 and folders
 //! 0700, whatever the umask; existing folders keep theirs. Anything else with a file's name (a
 //! pipe, a socket, a device) is not opened: that could block forever, or have an effect.
 
@@ -64,6 +64,19 @@ pub(crate) fn open(path: &Path) -> io::Result<Opened> {
     }
 }
 
+/// Opens a file that should be there, as [`open`].
+///
+/// # Errors
+/// The reason why it cannot be read.
+pub(crate) fn open_named(path: &Path) -> Result<File, String> {
+    match open(path) {
+        Ok(Opened::File(file)) => Ok(file),
+        Ok(Opened::Nothing) => Err(io::Error::from_raw_os_error(libc::ENOENT).to_string()),
+        Ok(Opened::Other(reason)) => Err(reason),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Why this kind of file is not read. Folders are not included: reading them is a system error.
 fn unreadable(kind: FileType) -> Option<String> {
     let what = if kind.is_file() || kind.is_dir() {
@@ -75,7 +88,7 @@ fn unreadable(kind: FileType) -> Option<String> {
     } else {
         "a device"
     };
-    Some(format!("it is {what}; accepted: a regular file"))
+    Some(format!("it is {what}, not a regular file"))
 }
 
 /// Writing a file of `state.dir`.
@@ -350,7 +363,7 @@ mod tests {
                 panic!("{what} was opened");
             };
             let named = what.replace("through a link", "a named pipe");
-            assert_eq!(reason, format!("it is {named}; accepted: a regular file"), "{what}");
+            assert_eq!(reason, format!("it is {named}, not a regular file"), "{what}");
             in_time(move || {
                 let state = State::open(&at, 7).unwrap();
                 assert!(state.reports().is_empty());

@@ -22,6 +22,9 @@ pub struct Setting {
     pub room: &'static str,
 }
 
+/// `data.dir`.
+pub const DATA: Setting = Setting { key: "data.dir", without: "for none", room: "" };
+
 /// `state.dir`.
 pub const STATE: Setting = Setting {
     key: "state.dir",

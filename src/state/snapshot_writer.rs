@@ -348,7 +348,7 @@ impl SnapshotWriter {
             }
             Err(error) => {
                 status.failed += 1;
-                status.error = Some(error.to_string());
+                status.error = Some(format!("{}: {error}", dir.display()));
                 drop(status);
                 error!(
                     %error, dir = %self.snapshots.dir.display(),

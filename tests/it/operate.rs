@@ -158,8 +158,13 @@ fn doctor_check_and_serve_are_of_one_mind() {
         run(&mut program)
     };
     let history = format!("history.dir={}", at("history"));
+    let pipe = at("pipe");
+    assert!(run(Command::new("mkfifo").arg(&pipe)).code == Some(0));
+    let of_pipe = |key: &str| format!("{key}={pipe}");
+    let no_file = "it is a named pipe, not a regular file";
+    let piped = format!(r#"user=[{{name = "ops", password_file = "{pipe}"}}]"#);
     let rule = r#"alert=[{name = "a", report = "nobody_made_it", absent = true}]"#;
-    let settings: [(&str, &[&str], &str); 9] = [
+    let settings: [(&str, &[&str], &str); 13] = [
         ("TLS", &[&tls[0], &tls[1]], "http.tls_key = "),
         ("users", &[user], "PINBAD_NOBODY_SETS_THIS"),
         ("state.dir", &[&state], "file is not a folder; accepted: "),
@@ -180,6 +185,15 @@ fn doctor_check_and_serve_are_of_one_mind() {
             "ClickHouse",
             &[&history, "clickhouse.url=http://127.0.0.1:1", "clickhouse.password_file=/nope"],
             "clickhouse.password_file: ",
+        ),
+        // Nobody waits for the other end.
+        ("users", &[&piped], no_file),
+        ("TLS", &[&tls[0], &of_pipe("http.tls_key")], no_file),
+        ("OTLP", &["otlp.url=http://127.0.0.1:1", &of_pipe("otlp.headers_file")], no_file),
+        (
+            "alerts",
+            &["alerting.webhook=https://127.0.0.1:1", &of_pipe("alerting.ca_file")],
+            no_file,
         ),
     ];
     for (what, settings, part) in settings {

@@ -388,7 +388,7 @@ fn settings_that_cannot_be_used_are_refused() {
         "resource = {service.name = \"x\"}" =>
             "service is not a text; a name with dots stands in quotes";
         "resource = \"x\"" => "not a table; accepted: up to 32 names with texts";
-        "reports = [\"nothing\"]" => "otlp.reports: there is no report called \"nothing\"";
+        "reports = [\"nothing\"]" => "pinbad.toml:5: otlp.reports: there is no report called \"nothing\"";
         &format!("headers_file = {headers:?}") => "headers:1: no colon; accepted: a header a line";
         "urls = \"\"" => "did you mean otlp.url?";
     ] {

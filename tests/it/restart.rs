@@ -437,9 +437,12 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
 
     // What only the next start would read is checked all the same.
     for (at, (text, named)) in cases![
-        "[metrics]\nreports = [\"nope\"]\n" => "metrics.reports: ";
-        "[http]\ntls_cert = \"/nope\"\ntls_key = \"/nope\"\n" => "http.tls_cert = /nope";
-        "[state]\ndir = \"/dev/null\"\n" => "state.dir: /dev/null is not a folder";
+        "[metrics]\nreports = [\"nope\"]\n" => "pinbad.toml:2: metrics.reports: ";
+        "[history]\nreports = [\"report_by_scrip\"]\n" =>
+            "there is no report called \\\"report_by_scrip\\\"; did you mean \\\"report_by_script_name\\\"? accepted: ";
+        "[http]\ntls_cert = \"/nope\"\ntls_key = \"/nope\"\n" => "pinbad.toml:2: http.tls_cert = /nope";
+        "[state]\ndir = \"/dev/null\"\n" => "pinbad.toml:2: state.dir: /dev/null is not a folder";
+        "[data]\ndir = \"/dev/null\"\n" => "pinbad.toml:2: data.dir: /dev/null is not a folder";
         "[[alert]]\nname = \"a\"\nreport = \"nope\"\nabsent = true\n" => "pinbad.toml:3: alert.report: ";
     ]
     .into_iter()

@@ -65,7 +65,7 @@ fn pipes_in_the_place_of_its_files_hold_up_neither_start_nor_stop() {
             log.iter().find(|line| line["set_aside"].as_str().is_some_and(|it| it.contains(aside)));
         let named = named.unwrap_or_else(|| panic!("{aside}: {log:?}"));
         assert_eq!(named["level"], "ERROR", "{named}");
-        assert_eq!(named["reason"], "it is a named pipe; accepted: a regular file", "{named}");
+        assert_eq!(named["reason"], "it is a named pipe, not a regular file", "{named}");
     }
     let report = r#"{"name": "mine", "comment": "report1"}"#;
     assert_eq!(program.site.post("/api/v1/reports", report).status, 201);

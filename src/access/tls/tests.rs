@@ -8,7 +8,7 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 
 use super::*;
-use crate::access::certificate::expiry_remark;
+use crate::access::certificate::validity_remark;
 
 /// A self-signed certificate for `stats.example`, and its key.
 fn pair() -> (String, String) {
@@ -77,7 +77,7 @@ SpcqpaNoKf4NW6Tvuhem9K2bkfUaSg5XRlS7dZ3GuQQCDLqIgCxs
     let error = acceptor(&missing).unwrap_err().to_string();
     assert!(error.starts_with("http.tls_key = /nowhere/key.pem: No such file"), "{error}");
     missing.cert = "/dev/zero".into();
-    assert_has!(acceptor(&missing).unwrap_err().to_string() => "1 MiB");
+    assert_has!(acceptor(&missing).unwrap_err().to_string() => "it is a device, not a regular file");
 }
 
 /// Returns the certificate presented to a client that trusts `trusted`.
@@ -110,17 +110,17 @@ fn shown(tls: &Tls, trusted: &str) -> Result<(), rustls::Error> {
 fn what_the_files_hold_now_is_taken_when_it_is_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let (first, key) = pair();
-    let tls = Tls::load(&files(&dir, &first, &key)).unwrap();
+    let tls = Tls::load(&files(&dir, &first, &key), &mut Certificates::default()).unwrap();
     shown(&tls, &first).unwrap();
     let (second, key) = pair();
     files(&dir, &second, &key);
-    let again = tls.read_again().unwrap();
+    let again = tls.read_again(&mut Certificates::default()).unwrap();
     shown(&tls, &first).unwrap();
     tls.replace(again);
     shown(&tls, &second).unwrap();
     assert!(shown(&tls, &first).is_err());
     files(&dir, "", &key);
-    tls.read_again().unwrap_err();
+    tls.read_again(&mut Certificates::default()).unwrap_err();
     shown(&tls, &second).unwrap();
 }
 
@@ -128,28 +128,49 @@ fn what_the_files_hold_now_is_taken_when_it_is_to_be() {
 fn debug_shows_paths_and_no_key() {
     let dir = tempfile::tempdir().unwrap();
     let (cert, key) = pair();
-    let tls = Tls::load(&files(&dir, &cert, &key)).unwrap();
+    let tls = Tls::load(&files(&dir, &cert, &key), &mut Certificates::default()).unwrap();
     let shown = format!("{tls:?}");
     assert!(shown.contains("key.pem") && shown.len() < 400, "{shown}");
 }
 
+#[test]
+fn what_several_front_ends_share_is_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = pair();
+    let http = files(&dir, &cert, &key);
+    let mysql = TlsFiles { section: "mysql", ..http.clone() };
+    let mut certificates = Certificates::default();
+    let [first, second] = [&http, &mysql].map(|files| certificates.read(files).unwrap());
+    assert!(Arc::ptr_eq(&first.config, &second.config));
+    // What is wrong is said of each.
+    fs::write(&http.key, "").unwrap();
+    let mut certificates = Certificates::default();
+    for (files, named) in [(&http, "http.tls_key = "), (&mysql, "mysql.tls_key = ")] {
+        assert_has!(certificates.read(files).unwrap_err().to_string() => named);
+    }
+}
+
 /// A certificate that clients refuse, or soon will, is told of when it is read.
 #[test]
-fn the_end_of_a_certificate_is_told() {
+fn the_validity_of_a_certificate_is_told() {
     let year = |years: i32| chrono::Datelike::year(&chrono::Utc::now()) + years;
-    for (year, said) in [(year(-2), "has expired"), (year(2), "")] {
+    for (first, last, said) in [
+        (2000, year(-2), "has expired"),
+        (2000, year(2), ""),
+        (year(2), year(4), "is not valid before"),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["stats.example".to_owned()]).unwrap();
-        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
-        params.not_after = rcgen::date_time_ymd(year, 2, 3);
+        params.not_before = rcgen::date_time_ymd(first, 1, 1);
+        params.not_after = rcgen::date_time_ymd(last, 2, 3);
         let cert = params.self_signed(&key).unwrap().pem();
         let files = files(&dir, &cert, &key.serialize_pem());
-        let remark = expiry_remark(acceptor(&files).unwrap().expires.unwrap());
+        let remark = validity_remark(&acceptor(&files).unwrap().validity.unwrap());
         assert_eq!(remark.is_some(), !said.is_empty(), "{remark:?}");
         assert_has!(remark.unwrap_or_default() => said);
     }
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
-    assert_has!(expiry_remark(now + 3 * 86_400 - 60).unwrap() => "expires soon, in 2 days, on 2");
-    assert_eq!(expiry_remark(now + 15 * 86_400), None);
+    assert_has!(validity_remark(&(0..=now + 3 * 86_400 - 60)).unwrap() => "expires soon, in 2 days, on 2");
+    assert_eq!(validity_remark(&(0..=now + 15 * 86_400)), None);
 }

@@ -68,6 +68,7 @@ fn a_secret_that_cannot_be_used_is_named_and_not_shown() {
         (&password, None, "No such file"),
         (&password, Some(""), "empty"),
         (&password, Some("\n"), "empty"),
+        (&password, Some("hunter2\n\nhunter2\n"), "more than one line"),
         (&password, Some(long.as_str()), "too long"),
         (&token, Some("hunter2"), "too short"),
         (&token, Some("hunter2 hunter2 hunter2"), "a character"),
@@ -90,7 +91,7 @@ fn a_secret_that_cannot_be_used_is_named_and_not_shown() {
          end apart"
     );
     let device = "[[user]]\nname = \"a\"\npassword_file = \"/dev/zero\"\n";
-    assert_has!(load(device, &[]).unwrap_err().to_string() => "too long");
+    assert_has!(load(device, &[]).unwrap_err().to_string() => "it is a device, not a regular file");
 }
 
 #[test]

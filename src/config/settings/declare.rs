@@ -43,6 +43,8 @@ macro_rules! settings {
             pub users: Vec<ConfiguredUser>,
             /// Why the folder that `data.dir = "auto"` stands for is there and cannot be used.
             pub folder_refused: Option<String>,
+            /// Where keys and lists were given.
+            pub locations: Locations,
         }
 
         /// All keys, in the order of `config/pinbad.toml`.
@@ -72,6 +74,7 @@ macro_rules! settings {
                     rewrites: Vec::new(),
                     users: Vec::new(),
                     folder_refused: None,
+                    locations: Locations(raw.locations()),
                 }
             }
 

@@ -143,6 +143,11 @@ fn flags_and_variables_are_refused_by_their_own_name() {
             "PINBAD_LOG_LEVEL: log.level = loud: no such choice; accepted: error, warn, info, debug, trace";
         set(&[]) => variables(&[("PINBAD_POOL_STATS_HISTROY", "60s")]),
             "PINBAD_POOL_STATS_HISTROY: no setting has this variable; did you mean PINBAD_POOL_STATS_HISTORY?";
+        set(&[]) => variables(&[("PINBAD_DATA", "/srv/pinbad")]),
+            "PINBAD_DATA: no setting has this variable; did you mean PINBAD_DATA_DIR?";
+        set(&[]) => variables(&[("PINBAD_FOO", "1")]),
+            "PINBAD_FOO: no setting has this variable; accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in \
+             PINBAD_POOL_STATS_HISTORY";
         set(&[]) =>
             variables(&[("PINBAD_VERBOSE", "1")]),
             "PINBAD_VERBOSE: no setting has this variable; accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in \

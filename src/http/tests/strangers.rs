@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::harness::{PATIENCE, Reply, Server, read_reply, until_closed};
-use crate::access::tls::Tls;
+use crate::access::tls::{Certificates, Tls};
 use crate::access::{Access, UserStore, Users};
 use crate::clock::SystemClock;
 use crate::config::{Config, TlsFiles};
@@ -35,7 +35,7 @@ fn tls(dir: &tempfile::TempDir) -> Tls {
     };
     std::fs::write(&files.cert, certificate.self_signed(&key).unwrap().pem()).unwrap();
     std::fs::write(&files.key, key.serialize_pem()).unwrap();
-    Tls::load(&files).unwrap()
+    Tls::load(&files, &mut Certificates::default()).unwrap()
 }
 
 /// A connection from another address of this machine.

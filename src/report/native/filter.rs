@@ -23,6 +23,9 @@ const FILTERS: &str = "a filter is min_time=<seconds>, max_time=<seconds>, max_t
     KEY!=value, KEY=prefix*, where KEY is hostname, server_name, script_name, schema, status, +<request tag> or \
     @<timer tag>";
 
+/// What else a filter may be on.
+const TIMES: &str = "min_time, max_time, ";
+
 /// A filter, as text or as a table.
 pub type FilterForm = TextOr<FilterTable>;
 
@@ -114,7 +117,7 @@ fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, St
              {{\"key\": .., \"differs\": ..}})"
         )
     })?;
-    on_key(key, pattern, level, defaults)
+    on_key(read_source(key, TIMES, level, defaults)?, pattern)
 }
 
 /// An upper bound in the shorter of its two spellings: `max_time=0.1` rather than
@@ -148,7 +151,7 @@ fn read_table(table: &FilterTable, level: Level, defaults: &Defaults) -> Result<
         (Some(secs), None, None, None, _) => min_time(&secs.to_string(), exclusive),
         (None, Some(secs), None, None, _) => max_time(&secs.to_string(), exclusive),
         (None, None, Some(key), Some(pattern), None) if table.exclusive.is_none() => {
-            on_key(key, pattern, level, defaults)
+            on_key(read_source(key, "", level, defaults)?, pattern)
         }
         _ => Err(
             "a filter table has either min_time or max_time (and exclusive), or key with one of \
@@ -172,13 +175,8 @@ fn seconds(text: &str) -> Result<Seconds, String> {
     Seconds::parse(text).map_err(|problem| format!("'{text}': {problem}"))
 }
 
-fn on_key(
-    key: &str,
-    pattern: Pattern,
-    level: Level,
-    defaults: &Defaults,
-) -> Result<Filter, String> {
-    match read_source(key, level, defaults)? {
+fn on_key(source: KeySource, pattern: Pattern) -> Result<Filter, String> {
+    match source {
         KeySource::Field(Field::Status) => {
             let fits = match &pattern {
                 Pattern::Equals(value) | Pattern::Differs(value) => is_status(value),

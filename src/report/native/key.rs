@@ -38,7 +38,7 @@ impl KeyForm {
             Self::Text(text) => (text, None, None),
             Self::Table(table) => (&table.key, table.missing, table.occurrence),
         };
-        let key = Key::of(read_source(text, level, defaults)?);
+        let key = Key::of(read_source(text, "", level, defaults)?);
         Ok(Key {
             missing: missing.unwrap_or(key.missing),
             occurrence: occurrence.unwrap_or(key.occurrence),
@@ -62,16 +62,17 @@ impl From<&Key> for KeyForm {
     }
 }
 
-/// Parses a field, or a tag with its mark.
+/// Parses a field, or a tag with its mark. An error names what is accepted, `others` first.
 pub(super) fn read_source(
     text: &str,
+    others: &str,
     level: Level,
     defaults: &Defaults,
 ) -> Result<KeySource, String> {
     let Some(name) = text.strip_prefix(['+', '@']) else {
-        return Field::named(text)
-            .map(KeySource::Field)
-            .ok_or_else(|| format!("'{text}' is neither a field nor a tag; accepted are {KEYS}"));
+        return Field::named(text).map(KeySource::Field).ok_or_else(|| {
+            format!("'{text}' is neither a field nor a tag; accepted are {others}{KEYS}")
+        });
     };
     if name.is_empty() {
         return Err(format!("'{text}': the tag's name is missing"));

@@ -450,5 +450,9 @@ fn a_damaged_piece_is_named_when_a_reader_meets_it() {
     let mut ls = pinbad();
     let ended = run(ls.args(["history", "ls", "--dir", dir.path().to_str().unwrap()]));
     assert_has!(ended.out => "set aside, not readable", aside);
+    let mut verify = pinbad();
+    let ended = run(verify.args(["history", "verify", "--dir", dir.path().to_str().unwrap()]));
+    assert_has!(ended.out => "set aside, not readable", aside);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
     here.stop();
 }

@@ -403,6 +403,7 @@ fn variables_and_status_of_pinba() {
         ("pinba_request_pool_size", "70000"),
         ("pinba_address", "127.0.0.1"),
         ("pinba_stats_gathering_period", "10000"),
+        ("pinba_error_status", "500"),
     ] {
         let row = [name.to_owned(), set.to_owned()];
         assert!(variables.iter().any(|variable| **variable == row), "{name}: {variables:?}");
