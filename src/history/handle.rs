@@ -92,7 +92,7 @@ pub(super) struct Flushing {
     pub(super) is_restored: bool,
 }
 
-/// The history thread's view of the disk, which it alone changes.
+/// The history thread's view of the disk, which it alone changes, and what it has to keep.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     /// Monotonic milliseconds of the last successful flush, or of the start.
