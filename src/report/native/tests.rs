@@ -256,7 +256,7 @@ fn errors_name_the_part() {
     let nineteen = format!(r#"{{"name": "n", "level": "request", "keys": [{nineteen}]}}"#);
     for (form, want) in cases![
         r#"{"name": "n"}"# => "give either comment, or level";
-        r#"{"name": "n", "level": "request", "filters": ["min_tim=1"]}"# =>
+        r#"{"name": "n", "level": "packet", "filters": ["min_tim=1"]}"# =>
             "'min_tim' is neither a field nor a tag; accepted are min_time, max_time, hostname, ";
         r#"{"name": "n", "comment": "report1", "window": "60s"}"# =>
             "cannot be given together with window";
