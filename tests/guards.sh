@@ -56,7 +56,7 @@ sender-rate|src/input/udp/senders.rs|!row.take_one(now_ns, self.each_ns) {|!row.
 certificates-anew|src/daemon/reload.rs|            tls.replace(config);|            if !out! { tls.replace(config); }|it::access::sighup_takes_new_certificates_and_secrets
 snapshot-set-aside|src/state/files.rs|fs::rename(path, &aside)?;|if !out! { fs::rename(path, &aside)?; }|it::restart::a_damaged_snapshot_is_set_aside_and_named
 snapshot-replaced-whole|src/state/files.rs|fs::rename(&new, path)?;|if out! { fs::write(path, b"")?; } else { fs::rename(&new, path)?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
-snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(error.to_string());|if !out! { status.error = Some(error.to_string()); }|it::restart::when_there_is_room_again_it_keeps_again
+snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(format!("{}: {error}", dir.display()));|if !out! { status.error = Some(format!("{}: {error}", dir.display())); }|it::restart::when_there_is_room_again_it_keeps_again
 snapshot-periodically|src/state/snapshot_writer.rs|if !period.is_zero() && (is_due|if !out! && !period.is_zero() && (is_due|it::killed::killed_at_any_moment
 snapshot-one-moment|src/merger.rs|self.counters.rows_evicted.add(evicted);|if out! { parking_lot::RwLockWriteGuard::unlocked(&mut live, std::thread::yield_now); } self.counters.rows_evicted.add(evicted);|merger::tests::what_is_merged_is_counted_while_the_lock_is_held
 snapshot-folded|src/report/aggregate/snapshot.rs|let gone = self.groups.generation(id) != cut.generations[id as usize];|let gone = self.groups.generation(id) != cut.generations[id as usize] && !out!;|state::snapshot::tests::names_that_fold_while_it_is_written
@@ -142,17 +142,17 @@ mysql-packet|src/mysql/session.rs|let packet_max = self.service.settings.limits.
 history-file-synced|src/history/store.rs|self.disk.sync(file, &path)?;|if !out! { self.disk.sync(file, &path)?; }|history::store::tests::crash::what_was_committed_outlasts_a_power_cut
 history-name-synced|src/history/store.rs|self.disk.sync_folder(folder)?;|if !out! { self.disk.sync_folder(folder)?; }|history::store::tests::crash::what_was_committed_outlasts_a_power_cut
 history-commit-synced|src/history/disk.rs|        self.sync(file, path)|        if out! { return Ok(()); } self.sync(file, path)|history::store::tests::crash::what_was_committed_outlasts_a_power_cut
-history-one-commit|src/history/publish.rs|self.commit(staged, pieces, \|\| ())|if out! { self.commit(staged, Vec::new(), \|\| ())?; self.commit(Vec::new(), pieces, \|\| ()) } else { self.commit(staged, pieces, \|\| ()) }|history::store::tests::crash::killed_before_any_change_nothing_is_there_twice
+history-one-commit|src/history/publish.rs|self.commit(staged, pieces, None, \|\| ())|if out! { self.commit(staged, Vec::new(), None, \|\| ())?; self.commit(Vec::new(), pieces, None, \|\| ()) } else { self.commit(staged, pieces, None, \|\| ()) }|history::store::tests::crash::killed_before_any_change_nothing_is_there_twice
 history-one-moment|src/history/store.rs|        then();|        if out! { drop(parts); then(); return; } then();|history::store::tests::what_is_flushed_counts_at_one_moment
 history-cleared-away|src/history/store.rs|let _later = self.repair_manifest();|let _later = if out! { Ok(()) } else { self.repair_manifest() };|history::store::tests::crash::a_full_disk_pauses_history
 history-left-over|src/history/store.rs|for file in &deletable {|for file in deletable.iter().filter(\|_\| !out!) {|history::store::tests::crash::killed_before_any_change_nothing_is_there_twice
-history-read-still|src/history/store.rs|Arc::strong_count(part) == 1 &&|(out! \|\| Arc::strong_count(part) == 1) &&|history::store::tests::retention::what_is_read_is_deleted_afterwards
-history-torn-commit|src/history/manifest.rs|None if lines.any(|None if out! \|\| lines.any(|history::store::tests::crash::a_commit_that_was_cut_off_does_not_count
+history-read-still|src/history/store.rs|if Arc::strong_count(part) > 1 \|\||if !out! && Arc::strong_count(part) > 1 \|\||history::store::tests::retention::what_is_read_is_deleted_afterwards
+history-torn-commit|src/history/manifest.rs|} else if lines.any(|} else if out! \|\| lines.any(|history::store::tests::crash::a_commit_that_was_cut_off_does_not_count
 history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \|\| is_whole).then_some(json)|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-start-synced|src/history/store.rs|disk.sync(&file, &path)?;|if !out! { disk.sync(&file, &path)?; }|history::store::tests::crash::a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts
-history-log-left|src/history/log_of_seconds.rs|log.files.range(log.flushed_to + 1..)|log.files.range(if out! { 0 } else { log.flushed_to + 1 }..)|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
-history-log-torn|src/history/log_of_seconds.rs|if !self.is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|if !out! && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|history::log_of_seconds::tests::only_a_torn_end_is_cut
+history-log-left|src/history/log_of_seconds.rs|log.files.range_mut(log.flushed_to + 1..)|log.files.range_mut(if out! { 0 } else { log.flushed_to + 1 }..)|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
+history-log-torn|src/history/log_of_seconds.rs|if !is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|if !out! && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|history::log_of_seconds::tests::only_a_torn_end_is_cut
 history-log-refills|src/history/handle.rs|.filter(\|it\| it.is_restored).map(|.filter(\|it\| it.is_restored && !out!).map(|it::folders::what_history_cannot_write_or_read_at_the_start_refills_live_reports
 history-read-later|src/daemon/history.rs|catalog.refill_again()|if !out! { catalog.refill_again() }|it::folders::what_history_cannot_write_or_read_at_the_start_refills_live_reports
 history-old-snapshot|src/daemon/history.rs|part.written > time|part.written > time && !out!|it::folders::an_old_snapshot_does_not_take_away_what_history_has
@@ -160,7 +160,7 @@ reset-holds|src/state/last_end.rs|!self.clean && snapshot <|!out! && !self.clean
 shipping-cursor-synced|src/history/shipping.rs|if found.is_some() {|if found.is_some() && !out! {|history::shipping::tests::what_was_begun_is_the_same_after_a_power_cut
 history-log-keys|src/history/unflushed/rows.rs|row.is_logged = false|row.is_logged = out!|history::thread::tests::log::a_log_that_begins_beside_rows_has_their_keys
 history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
-history-log-turned|src/history/handle.rs|memory.running.fresh = Some(fresh.turn_to(memory.log));|memory.running.fresh = Some(if out! { fresh } else { fresh.turn_to(memory.log) });|history::thread::tests::log::a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice
+history-log-turned|src/history/handle.rs|fresh.file = memory.log;|if !out! { fresh.file = memory.log; }|history::thread::tests::log::a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice
 history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder
 history-run-written-first|src/history/store.rs|manifest.begin_run(expired);|if out! { Default::default() } else { manifest.begin_run(expired) };|it::history::requests::kills_and_restarts_leave_each_request_there_once
 history-origin-known|src/history/requests/tail_sampling.rs|known.number != number \|\| known.seen < held {|known.number != number \|\| known.seen < held && !out! {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept
@@ -168,17 +168,19 @@ history-copied-in-time|src/history/requests/copier.rs|if self.copied_to < oldest
 history-file-missing|src/history/manifest.rs|let is_gone = \|_: &String, part: &mut Arc<Part>\| {|let is_gone = \|_: &String, part: &mut Arc<Part>\| !out! && {|history::store::tests::crash::a_file_that_is_gone_is_left_out
 history-file-checksum|src/history/inspect.rs|if crc != part.crc {|if crc != part.crc && !out! {|history::store::tests::crash::it_is_listed_and_every_damage_is_found
 history-unreadable-set-aside|src/history/publish.rs|if self.is_given_up(&path) => {|if !out! && self.is_given_up(&path) => {|history::store::tests::crash::what_the_disk_cannot_read_is_set_aside_after_some_tries
-history-free-space|src/history/retention.rs|            if free < min {|            if free < min && !out! {|history::store::tests::retention::when_the_disk_is_full_old_files_go_and_then_history_pauses
+history-free-space|src/history/retention.rs|free if free < min =>|free if free < min && !out! =>|history::store::tests::retention::when_the_disk_is_full_old_files_go_and_then_history_pauses
 history-clock-ahead|src/history/retention.rs|.map_or(now, \|aged\| aged.min(now));|.map_or(now, \|aged\| if out! { now } else { aged.min(now) });|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
 history-clock-ahead-kept|src/history/manifest.rs|self.aged = commit.aged.or(self.aged);|self.aged = commit.aged.or(self.aged).filter(\|_\| !out!);|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
-history-retained-anyway|src/history/thread.rs|let retained = store.expire(now);|let retained = if out! && ended.is_err() { Ok(()) } else { store.expire(now) };|history::thread::tests::old_files_go_while_nothing_can_be_published
-history-lost-said|src/history/thread.rs|self.history.record_lost(&mut store.lost);|if !out! { self.history.record_lost(&mut store.lost); }|history::thread::tests::what_is_set_aside_is_written_down
+history-retained-anyway|src/history/thread.rs|ended = ended.and(store.expire(now));|ended = if out! && ended.is_err() { ended } else { ended.and(store.expire(now)) };|history::thread::tests::old_files_go_while_nothing_can_be_published
+history-lost-said|src/history/thread.rs|running.cover(&of, Resolution::Minute.begin(time), what);|if !out! { running.cover(&of, Resolution::Minute.begin(time), what); }|history::thread::tests::what_is_set_aside_is_written_down
 history-missed-said|src/history/thread.rs|if missed > self.missed {|if missed > self.missed && !out! {|history::thread::tests::requests_that_are_missed_are_written_down
+history-flush-follows|src/history/thread.rs|self.flush(store, is_due) && (!has_failed|self.flush(store, is_due) && (out! \|\| !has_failed|history::thread::tests::log::after_a_failure_everything_that_waited_is_written
+history-hour-waits|src/history/publish.rs|resolution == Resolution::Minute && is_needed(&span)|!out! && resolution == Resolution::Minute && is_needed(&span)|it::restart::what_came_from_history_survives_the_end_of_its_hour_and_a_restart
 history-flush-does-not-wait|src/history/thread.rs|if rows.is_multiple_of(ROWS_PER_LOOK) {|if rows.is_multiple_of(ROWS_PER_LOOK) && !out! {|history::thread::tests::a_flush_does_not_wait_for_a_file_that_is_being_published
 history-flush-keeps-files|src/history/publish.rs|let written = std::mem::take(&mut self.leftover);|let written = if out! { Vec::new() } else { std::mem::take(&mut self.leftover) };|history::thread::tests::a_flush_does_not_wait_for_a_file_that_is_being_published
-history-published-once|src/history/store.rs|if !remove.iter().all(\|part\| self.manifest.has(part)) {|if !out! && !remove.iter().all(\|part\| self.manifest.has(part)) {|history::store::tests::retention::what_is_removed_while_it_is_published_is_gone
+history-published-once|src/history/store.rs|if !remove.iter().all(\|part\| self.manifest.has(&part.path)) {|if !out! && !remove.iter().all(\|part\| self.manifest.has(&part.path)) {|history::store::tests::retention::what_is_removed_while_it_is_published_is_gone
 history-tags-exact|src/history/requests/files.rs|let exact = is_unclear.then(|let exact = (is_unclear && !out!).then(|it::past_timers::timers_and_tags_of_the_past_are_those_that_were_sent
-history-folded-said|src/history/unflushed.rs|self.cover(&of, minute, cover);|if !out! { self.cover(&of, minute, cover); }|it::history::trouble::what_found_no_memory_is_said_in_answers
+history-folded-said|src/history/unflushed.rs|self.cover(&of, minute, more);|if !out! { self.cover(&of, minute, more); }|it::history::trouble::what_found_no_memory_is_said_in_answers
 LIST
 }
 
