@@ -85,7 +85,7 @@ settings! {
     /// `[ingest]`: sockets and the temporary pool.
     ingest: IngestConfig {
         /// Where packets are received: 1 to 64 UDP addresses, IPv4 and IPv6. An address is an IP with a port; names are
-        /// not looked up, groups (multicast) not joined, and [::] is IPv6 alone. On the PHP side it is `pinba.server`.
+        /// not looked up, groups (multicast) not joined, and `[::]` is IPv6 alone. On the PHP side it is `pinba.server`.
         /// Cost: each address has its own sockets, threads and buffers (see receivers).
         listen: Vec<SocketAddr> = r#"["0.0.0.0:30002"]"#, addresses();
 

@@ -82,7 +82,7 @@ pub struct Store {
     pub counters: StoreCounters,
 }
 
-/// What is missing of a dataset with this [key](Dataset::coverage_key), since a unix second.
+/// What is missing of a dataset with this [key](super::Dataset::coverage_key), since a unix second.
 pub(super) type Lost = (Vec<u8>, u64, Coverage);
 
 impl Store {

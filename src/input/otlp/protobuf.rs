@@ -29,47 +29,22 @@ const ERROR: u64 = 2;
 
 type Result<T> = std::result::Result<T, RejectReason>;
 
-/// Value of a field by its type on the wire.
-enum Field<'a> {
-    Varint(u64),
-    Fixed64([u8; 8]),
-    Fixed32([u8; 4]),
-    /// A text, bytes or a message.
-    Bytes(&'a [u8]),
-    Group,
-}
-
-/// Returns the fields of a message with their numbers.
-#[inline(always)]
-fn fields(message: &[u8]) -> impl Iterator<Item = Result<(u32, Field<'_>)>> {
-    let mut cursor = Cursor::new(message);
-    std::iter::from_fn(move || (cursor.left() > 0).then(|| field(&mut cursor)))
-}
-
-#[inline(always)]
-fn field<'a>(cursor: &mut Cursor<'a>) -> Result<(u32, Field<'a>)> {
-    let key = cursor.key()?;
-    let field = match key & 7 {
-        _ if key >> 3 == 0 => return Err(RejectReason::BadKey),
-        VARINT => Field::Varint(cursor.varint()?),
-        FIXED64 => Field::Fixed64(cursor.fixed()?),
-        FIXED32 => Field::Fixed32(cursor.fixed()?),
-        LENGTH => Field::Bytes(cursor.bytes()?),
-        _ => {
-            cursor.skip(key, GROUP_DEPTH_MAX)?;
-            Field::Group
-        }
-    };
-    Ok((key >> 3, field))
-}
-
 /// Returns the messages in the field of this number.
 fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8]>> {
-    fields(message).filter_map(move |field| match field {
-        Ok((found, Field::Bytes(message))) => (found == number).then_some(Ok(message)),
-        Ok(_) => None,
-        Err(reason) => Some(Err(reason)),
-    })
+    let mut cursor = Cursor::new(message);
+    std::iter::from_fn(move || next_message(&mut cursor, number).transpose())
+}
+
+#[inline]
+fn next_message<'a>(cursor: &mut Cursor<'a>, number: u32) -> Result<Option<&'a [u8]>> {
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        match (key >> 3, key & 7) {
+            (found, LENGTH) if found == number => return cursor.bytes().map(Some),
+            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
+        }
+    }
+    Ok(None)
 }
 
 /// Decodes a body.
@@ -108,18 +83,21 @@ pub(super) fn decode(body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> 
 fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<Option<Span>> {
     let (mut span, mut events, mut exception) = (Span::default(), 0_usize, &[][..]);
     let (mut state, mut parent, mut name) = (&[][..], &[][..], &[][..]);
-    for field in fields(message) {
-        match field? {
-            (1, Field::Bytes(id)) => span.trace = id.try_into().unwrap_or_default(),
-            (2, Field::Bytes(id)) => span.id = number(id),
-            (3, Field::Bytes(it)) => state = it,
-            (4, Field::Bytes(it)) => parent = it,
-            (5, Field::Bytes(it)) => name = it,
-            (6, Field::Varint(kind)) => span.kind = Kind::of(kind),
-            (7, Field::Fixed64(ns)) => span.start = u64::from_le_bytes(ns),
-            (8, Field::Fixed64(ns)) => span.end = u64::from_le_bytes(ns),
-            (9, Field::Bytes(pair)) => attribute(pair, keys, batch)?,
-            (11, Field::Bytes(event)) => {
+    let mut cursor = Cursor::new(message);
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        match (key >> 3, key & 7) {
+            (1, LENGTH) => span.trace = cursor.bytes()?.try_into().unwrap_or_default(),
+            (2, LENGTH) => span.id = number(cursor.bytes()?),
+            (3, LENGTH) => state = cursor.bytes()?,
+            (4, LENGTH) => parent = cursor.bytes()?,
+            (5, LENGTH) => name = cursor.bytes()?,
+            (6, VARINT) => span.kind = Kind::of(cursor.varint()?),
+            (7, FIXED64) => span.start = u64::from_le_bytes(cursor.fixed()?),
+            (8, FIXED64) => span.end = u64::from_le_bytes(cursor.fixed()?),
+            (9, LENGTH) => attribute(cursor.bytes()?, keys, batch)?,
+            (11, LENGTH) => {
+                let event = cursor.bytes()?;
                 events = events.saturating_add(1);
                 if events > SPAN_EVENTS_MAX {
                     batch.events_over_limit = batch.events_over_limit.saturating_add(1);
@@ -127,16 +105,9 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<Option<Span>> 
                     exception = kind;
                 }
             }
-            (15, Field::Bytes(status)) => {
-                span.is_error = false;
-                for field in fields(status) {
-                    if let (3, Field::Varint(code)) = field? {
-                        span.is_error = code == ERROR;
-                    }
-                }
-            }
-            (16, Field::Fixed32(flags)) => span.flags = u32::from_le_bytes(flags),
-            _ => {}
+            (15, LENGTH) => span.is_error = status(cursor.bytes()?)? == ERROR,
+            (16, FIXED32) => span.flags = u32::from_le_bytes(cursor.fixed()?),
+            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
         }
     }
     batch.facts.text(Key::EventException, exception);
@@ -159,14 +130,28 @@ fn attribute(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
     Ok(())
 }
 
+fn status(message: &[u8]) -> Result<u64> {
+    let (mut cursor, mut code) = (Cursor::new(message), 0);
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        match (key >> 3, key & 7) {
+            (3, VARINT) => code = cursor.varint()?,
+            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
+        }
+    }
+    Ok(code)
+}
+
 #[inline]
 fn key_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
     let (mut name, mut value) = (&[][..], Value::Other);
-    for field in fields(message) {
-        match field? {
-            (1, Field::Bytes(it)) => name = it,
-            (2, Field::Bytes(it)) => value = any_value(it)?,
-            _ => {}
+    let mut cursor = Cursor::new(message);
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        match (key >> 3, key & 7) {
+            (1, LENGTH) => name = cursor.bytes()?,
+            (2, LENGTH) => value = any_value(cursor.bytes()?)?,
+            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
         }
     }
     Ok((name, value))
@@ -174,15 +159,21 @@ fn key_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
 
 #[inline]
 fn any_value(message: &[u8]) -> Result<Value<'_>> {
-    let mut value = Value::Other;
-    for field in fields(message) {
-        value = match field? {
-            (1, Field::Bytes(text)) => Value::Text(text),
-            (2, Field::Varint(truth)) => Value::Truth(truth != 0),
-            (3, Field::Varint(whole)) => Value::Whole(whole.cast_signed()),
-            (4, Field::Fixed64(float)) => Value::Float(f64::from_le_bytes(float)),
-            (5..=7, _) => Value::Other,
-            _ => value,
+    let (mut cursor, mut value) = (Cursor::new(message), Value::Other);
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        value = match (key >> 3, key & 7) {
+            (1, LENGTH) => Value::Text(cursor.bytes()?),
+            (2, VARINT) => Value::Truth(cursor.varint()? != 0),
+            (3, VARINT) => Value::Whole(cursor.varint()?.cast_signed()),
+            (4, FIXED64) => Value::Float(f64::from_le_bytes(cursor.fixed()?)),
+            (number, _) => {
+                cursor.skip(key, GROUP_DEPTH_MAX)?;
+                match number {
+                    5..=7 => Value::Other,
+                    _ => value,
+                }
+            }
         };
     }
     Ok(value)
@@ -191,15 +182,12 @@ fn any_value(message: &[u8]) -> Result<Value<'_>> {
 /// Returns the exception type if the event describes an exception that has one.
 fn exception_type(event: &[u8]) -> Result<Option<&[u8]>> {
     let (mut is_exception, mut kind) = (false, None);
-    for field in fields(event) {
-        match field? {
-            (2, Field::Bytes(name)) => is_exception = name == b"exception",
-            (3, Field::Bytes(pair)) => {
-                if let (b"exception.type", Value::Text(text)) = key_value(pair)? {
-                    kind = Some(text);
-                }
-            }
-            _ => {}
+    for name in messages(event, 2) {
+        is_exception = name? == b"exception";
+    }
+    for pair in messages(event, 3) {
+        if let (b"exception.type", Value::Text(text)) = key_value(pair?)? {
+            kind = Some(text);
         }
     }
     Ok(kind.filter(|_| is_exception))
