@@ -56,7 +56,7 @@ sender-rate|src/input/udp/senders.rs|!row.take_one(now_ns, self.each_ns) {|!row.
 certificates-anew|src/daemon/reload.rs|            tls.replace(config);|            if !out! { tls.replace(config); }|it::access::sighup_takes_new_certificates_and_secrets
 snapshot-set-aside|src/state/files.rs|fs::rename(path, &aside)?;|if !out! { fs::rename(path, &aside)?; }|it::restart::a_damaged_snapshot_is_set_aside_and_named
 snapshot-replaced-whole|src/state/files.rs|fs::rename(&new, path)?;|if out! { fs::write(path, b"")?; } else { fs::rename(&new, path)?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
-snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(format!("{}: {error}", dir.display()));|if !out! { status.error = Some(format!("{}: {error}", dir.display())); }|it::restart::when_there_is_room_again_it_keeps_again
+snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(format!("{}: {error}", dir.display()));|if !out! { status.error = Some(format!("{}: {error}", dir.display())); }|it::restart::disk::when_there_is_room_again_it_keeps_again
 snapshot-periodically|src/state/snapshot_writer.rs|if !period.is_zero() && (is_due|if !out! && !period.is_zero() && (is_due|it::killed::killed_at_any_moment
 snapshot-one-moment|src/merger.rs|self.counters.rows_evicted.add(evicted);|if out! { parking_lot::RwLockWriteGuard::unlocked(&mut live, std::thread::yield_now); } self.counters.rows_evicted.add(evicted);|merger::tests::what_is_merged_is_counted_while_the_lock_is_held
 snapshot-folded|src/report/aggregate/snapshot.rs|let gone = self.groups.generation(id) != cut.generations[id as usize];|let gone = self.groups.generation(id) != cut.generations[id as usize] && !out!;|state::snapshot::tests::names_that_fold_while_it_is_written
@@ -152,7 +152,7 @@ history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \
 history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-start-synced|src/history/store.rs|disk.sync(&file, &path)?;|if !out! { disk.sync(&file, &path)?; }|history::store::tests::crash::a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts
 history-log-left|src/history/log_of_seconds.rs|log.files.range_mut(log.flushed_to + 1..)|log.files.range_mut(if out! { 0 } else { log.flushed_to + 1 }..)|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
-history-log-torn|src/history/log_of_seconds.rs|if !is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|if !out! && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|history::log_of_seconds::tests::only_a_torn_end_is_cut
+history-log-torn|src/history/log_of_seconds.rs|if !is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|if !out! && !is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|history::log_of_seconds::tests::only_a_torn_end_is_cut
 history-log-refills|src/history/handle.rs|.filter(\|it\| it.is_restored).map(|.filter(\|it\| it.is_restored && !out!).map(|it::folders::what_history_cannot_write_or_read_at_the_start_refills_live_reports
 history-read-later|src/daemon/history.rs|catalog.refill_again()|if !out! { catalog.refill_again() }|it::folders::what_history_cannot_write_or_read_at_the_start_refills_live_reports
 history-old-snapshot|src/daemon/history.rs|part.written > time|part.written > time && !out!|it::folders::an_old_snapshot_does_not_take_away_what_history_has
@@ -160,7 +160,7 @@ reset-holds|src/state/last_end.rs|!self.clean && snapshot <|!out! && !self.clean
 shipping-cursor-synced|src/history/shipping.rs|if found.is_some() {|if found.is_some() && !out! {|history::shipping::tests::what_was_begun_is_the_same_after_a_power_cut
 history-log-keys|src/history/unflushed/rows.rs|row.is_logged = false|row.is_logged = out!|history::thread::tests::log::a_log_that_begins_beside_rows_has_their_keys
 history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
-history-log-turned|src/history/handle.rs|fresh.file = memory.log;|if !out! { fresh.file = memory.log; }|history::thread::tests::log::a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice
+history-log-turned|src/history/handle.rs|fresh.file = memory.log;|if !out! { fresh.file = memory.log; }|history::thread::tests::seeded::whatever_the_disk_does_packets_are_there_once_that_were_in_the_log
 history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder
 history-run-written-first|src/history/store.rs|manifest.begin_run(expired);|if out! { Default::default() } else { manifest.begin_run(expired) };|it::history::requests::kills_and_restarts_leave_each_request_there_once
 history-origin-known|src/history/requests/tail_sampling.rs|known.number != number \|\| known.seen < held {|known.number != number \|\| known.seen < held && !out! {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept
