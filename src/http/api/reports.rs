@@ -159,7 +159,7 @@ fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<Stri
             members.insert("refilled".to_owned(), span);
         }
         Some((Range { start, end }, false)) => remarks.push(format!(
-            "what was counted from {} to {}, before pinbad was killed, is lost to this report: history has no rows of it",
+            "what was counted from {} to {}, before this start, is lost to this report: history has no rows of it",
             rfc3339(start),
             rfc3339(end)
         )),
