@@ -22,9 +22,11 @@ use pinbad::input::pinba::model;
 use prost::Message as _;
 use serde_json::Value as Json;
 
+#[cfg(feature = "sql")]
+use crate::harness::pass;
 use crate::harness::{
-    Here, Program, START_SECS, Sender, Site, await_condition, await_until, clean, number, pass,
-    pinbad, program, run,
+    Here, Program, START_SECS, Sender, Site, await_condition, await_until, clean, number, pinbad,
+    program, run,
 };
 
 pub(crate) use self::disk::{Unmount, mount};
