@@ -11,9 +11,10 @@ use super::threads::Worker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::query::catalog::Catalog;
-use crate::release::{Releases, ReleasesFile};
+use crate::release::Releases;
 use crate::shutdown::Shutdown;
 use crate::state::annotations::Annotation;
+use crate::state::document::Document;
 
 /// Interval between two turns.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -24,7 +25,7 @@ const LOOK: u64 = 10;
 pub(super) fn open(
     config: &Config,
     clock: &dyn Clock,
-) -> Result<(Releases, Option<ReleasesFile>), StartError> {
+) -> Result<(Releases, Option<Document>), StartError> {
     let (settings, error_status) = (&config.releases, config.reports.error_status);
     let releases = Releases::new(settings.after.as_secs(), error_status);
     let dir = config.state.dir.as_ref().filter(|_| !settings.tag.is_empty());
@@ -36,7 +37,7 @@ pub(super) fn open(
 /// Starts the thread, if there is a tag to look for.
 pub(super) fn start(
     config: &Config,
-    file: Option<ReleasesFile>,
+    file: Option<Document>,
     catalog: &Arc<Catalog>,
 ) -> Result<Option<Worker>, StartError> {
     let tags = config.releases.tag.clone();
@@ -48,7 +49,7 @@ pub(super) fn start(
     Worker::start("releases", "the thread of releases", run).map(Some)
 }
 
-fn run(catalog: &Catalog, tags: &[String], file: Option<&ReleasesFile>, stop: &Shutdown) {
+fn run(catalog: &Catalog, tags: &[String], file: Option<&Document>, stop: &Shutdown) {
     let mut is_looking = catalog.releases().tag().is_none();
     for turn in 1_u64.. {
         if is_looking
@@ -70,7 +71,7 @@ fn run(catalog: &Catalog, tags: &[String], file: Option<&ReleasesFile>, stop: &S
     }
 }
 
-fn take_turn(catalog: &Catalog, file: Option<&ReleasesFile>, is_last: bool) {
+fn take_turn(catalog: &Catalog, file: Option<&Document>, is_last: bool) {
     for it in catalog.releases().judge_due() {
         let (release, again) = (it.release, if it.is_back { " again" } else { "" });
         let made = Annotation {

@@ -67,7 +67,7 @@ pub trait RowReader {
     /// Receives one row.
     fn row(&mut self, row: &RowDelta<'_>);
     /// Ends the rows of the report.
-    fn end(&mut self);
+    fn end(&mut self) {}
 }
 
 impl Second {

@@ -124,6 +124,4 @@ impl RowReader for Adding<'_> {
             self.running.add_row(dataset, self.minute, row);
         }
     }
-
-    fn end(&mut self) {}
 }

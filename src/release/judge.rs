@@ -269,6 +269,8 @@ struct Differences {
     new: Cell,
     /// The new one first, then the placebos; each may be unknown.
     all: Vec<Option<f64>>,
+    /// The new one before the shift that all scripts have in common is subtracted.
+    raw: Option<f64>,
     /// Variance that chance alone gives.
     floor: f64,
 }
@@ -296,10 +298,12 @@ impl Differences {
             let before = windows[1..].iter().map(Option::as_ref).sum::<Option<Cell>>()?;
             Some((measure.test)(windows[0].as_ref()?)? - (measure.test)(&before)?)
         });
+        let all: Vec<Option<f64>> = all.take(1 + method.placebos[1]).collect();
         let parts = 1.0 / new.requests as f64 + 1.0 / before.requests as f64;
         Some(Self {
             script: Some(script.name.clone()),
-            all: all.take(1 + method.placebos[1]).collect(),
+            raw: all[0],
+            all,
             floor: (measure.variance)(&before) * parts,
             before,
             new,
@@ -321,15 +325,15 @@ impl Differences {
             script: None,
             before: of.iter().map(|it| &it.before).sum(),
             new: of.iter().map(|it| &it.new).sum(),
+            raw: all[0],
             all,
             floor: FRAC_PI_2 * floor / of.len() as f64,
         })
     }
 
-    fn test(self, method: Method, measure: &Measure, raw: f64) -> Option<Tested> {
-        let (new, placebos) = self.all.split_first()?;
-        let (new, placebos) = ((*new)?, placebos.iter().flatten().copied());
-        let placebos: Vec<f64> = placebos.collect();
+    fn test(self, method: Method, measure: &Measure) -> Option<Tested> {
+        let (raw, new) = (self.raw?, self.all[0]?);
+        let placebos: Vec<f64> = self.all[1..].iter().flatten().copied().collect();
         if placebos.len() < method.placebos[0] {
             return None;
         }
@@ -370,15 +374,12 @@ fn tests(scripts: &[Script], method: Method, measure: &Measure) -> Vec<Tested> {
     let found = scripts.iter();
     let mut found: Vec<_> = found.filter_map(|it| Differences::of(it, method, measure)).collect();
     let common = measure.is_time.then(|| Differences::common(&found)).flatten();
-    let raw: Vec<Option<f64>> = found.iter().map(|it| it.all[0]).collect();
     for (at, shift) in common.iter().flat_map(|it| it.all.iter().enumerate()) {
         for it in found.iter_mut().filter_map(|it| it.all.get_mut(at)) {
             *it = it.zip(*shift).map(|(all, shift)| all - shift);
         }
     }
-    let raw_common = common.as_ref().and_then(|it| it.all[0]);
-    let all = found.into_iter().zip(raw).chain(common.map(|it| (it, raw_common)));
-    all.filter_map(|(it, raw)| it.test(method, measure, raw?)).collect()
+    found.into_iter().chain(common).filter_map(|it| it.test(method, measure)).collect()
 }
 
 /// Statuses that the new release has and the old one never had.
@@ -426,27 +427,22 @@ pub(super) fn same_mix_quantiles<const N: usize>(
     pairs: &[(Cell, Cell)],
     percents: [f64; N],
 ) -> [Option<[f64; 2]>; N] {
-    let mut mixed: [BTreeMap<u16, f64>; 2] = Default::default();
+    let mut mixed: [BTreeMap<u32, f64>; 2] = Default::default();
     for (weight, script) in weights(pairs).zip(scripts) {
-        let total = |it: &Times| it.values().map(|it| u64::from(*it)).sum();
-        let totals: [u64; 2] = script.times.each_ref().map(total);
+        let totals: [u64; 2] = script.times.each_ref().map(|it| it.values().sum());
         if weight == 0.0 || totals.contains(&0) {
             continue;
         }
         for ((mixed, times), total) in mixed.iter_mut().zip(&script.times).zip(totals) {
             for (bucket, count) in times {
-                *mixed.entry(*bucket).or_default() += weight * f64::from(*count) / total as f64;
+                *mixed.entry(*bucket).or_default() += weight * *count as f64 / total as f64;
             }
         }
     }
     // In billionths, since ranks are of whole numbers.
-    let count = |(bucket, part): (&u16, &f64)| {
-        (u32::from(*bucket) * COARSE + COARSE / 2, (part * 1e9) as u64)
-    };
-    let [before, after] = mixed.each_ref().map(|it| it.iter().map(count));
-    percents.map(|percent| {
-        Some([quantile(before.clone(), percent)?, quantile(after.clone(), percent)?])
-    })
+    let count = |(bucket, part): (u32, f64)| (bucket * COARSE + COARSE / 2, (part * 1e9) as u64);
+    let [before, after] = mixed.map(|it| it.into_iter().map(count).collect::<Times>());
+    percents.map(|percent| Some([quantile(&before, percent)?, quantile(&after, percent)?]))
 }
 
 /// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is

@@ -29,8 +29,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use self::windows::Tracker;
 pub use self::windows::{Began, Release};
+use self::windows::{FORM, Tracker};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::record::micros;
 use crate::pool::requests::RequestRow;
@@ -73,10 +73,6 @@ struct Contents {
     running: Option<(String, u64)>,
 }
 
-/// The file of the releases.
-#[derive(Debug)]
-pub struct ReleasesFile(Document);
-
 impl Releases {
     /// Creates an instance that judges releases after `after` seconds.
     #[must_use]
@@ -90,18 +86,18 @@ impl Releases {
     ///
     /// # Errors
     /// If the file exists but cannot be read.
-    pub fn open(
+    pub(crate) fn open(
         &self,
         dir: &Path,
         tags: &[String],
         unix_secs: u32,
-    ) -> Result<ReleasesFile, StateError> {
+    ) -> Result<Document, StateError> {
         let (document, read) =
             Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
         if let Some(Contents { releases, running, .. }) = read {
             let bytes = STANDARD.decode(releases).unwrap_or_default();
             match postcard::from_bytes::<Tracker>(&bytes) {
-                Ok(mut kept) if kept.is_current() && tags.contains(&kept.tag) => {
+                Ok(mut kept) if kept.form == FORM && tags.contains(&kept.tag) => {
                     let mut tracker = self.0.lock();
                     kept.running.now = running;
                     kept.begin(tracker.after, tracker.error_status);
@@ -113,7 +109,7 @@ impl Releases {
                 }
             }
         }
-        Ok(ReleasesFile(document))
+        Ok(document)
     }
 
     /// Returns the request tag in use; `None` while none was seen.
@@ -137,7 +133,7 @@ impl Releases {
         if !tracker.tag.is_empty() {
             tracker.begin_second(second.unix_secs, second.secs);
         }
-        read(&mut Counting { tracker: &mut tracker, is_wanted: false });
+        read(&mut *tracker);
     }
 
     /// Returns the releases, newest first.
@@ -155,7 +151,7 @@ impl Releases {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn save(&self, file: &ReleasesFile, is_last: bool) -> Result<(), StateError> {
+    pub(crate) fn save(&self, file: &Document, is_last: bool) -> Result<(), StateError> {
         let (bytes, running) = {
             let mut tracker = self.0.lock();
             let is_wanted = tracker.is_changed || is_last && !tracker.tag.is_empty();
@@ -167,7 +163,7 @@ impl Releases {
             return Ok(());
         };
         let contents = Contents { version: VERSION, releases: STANDARD.encode(bytes), running };
-        file.0.write(&contents)
+        file.write(&contents)
     }
 }
 
@@ -196,25 +192,18 @@ impl Backfill<'_> {
 }
 
 /// Counts the rows of [`REPORT`].
-struct Counting<'a> {
-    tracker: &'a mut Tracker,
-    is_wanted: bool,
-}
-
-impl RowReader for Counting<'_> {
+impl RowReader for Tracker {
     fn begin(&mut self, report: &Watched) {
-        self.is_wanted = report.definition.name == REPORT && !self.tracker.tag.is_empty();
+        self.is_read = report.definition.name == REPORT && !self.tag.is_empty();
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
-        if !self.is_wanted || row.id == OTHER_ID {
+        if !self.is_read || row.id == OTHER_ID {
             return;
         }
         let key = row.key.bytes();
         let mut texts = key_texts(&key);
         let texts = [(); 3].map(|()| texts.next().unwrap_or_default());
-        self.tracker.add(texts, &row.totals, row.times.clone().into_iter().flatten());
+        self.add(texts, &row.totals, row.times.clone().into_iter().flatten());
     }
-
-    fn end(&mut self) {}
 }

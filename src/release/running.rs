@@ -19,8 +19,8 @@ const REQUESTS_MIN: u64 = 50;
 pub(super) struct Running {
     /// Its name, and since when.
     pub(super) now: Option<(String, u64)>,
-    /// Whether it has come back and that has no annotation yet.
-    is_unmarked: bool,
+    /// The same once it has come back, until that has an annotation.
+    pub(super) back: Option<(String, u64)>,
     /// Unix second from which on is counted.
     start: u64,
     /// Requests by number of the release.
@@ -59,19 +59,8 @@ impl Running {
             Some((_, since)) => first_seen <= *since,
             None => false,
         };
-        self.is_unmarked = is_back;
         self.now = Some((name.to_owned(), if is_back { began } else { first_seen }));
+        self.back = self.now.clone().filter(|_| is_back);
         true
-    }
-
-    /// Since when this release is running, if it is.
-    pub(super) fn since(&self, name: &str) -> Option<u64> {
-        self.now.as_ref().filter(|(running, _)| running == name).map(|(_, since)| *since)
-    }
-
-    /// The release that has come back and needs an annotation, and since when; once.
-    pub(super) fn take_back(&mut self) -> Option<(String, u64)> {
-        let is_unmarked = std::mem::take(&mut self.is_unmarked);
-        self.now.clone().filter(|_| is_unmarked)
     }
 }

@@ -91,10 +91,8 @@ fn a_change_of_the_mix_is_none_of_the_code() {
     assert_eq!(same_mix(&[(cell(5, 1), cell(0, 0))]), None);
 
     // The same of percentiles: seven of ten requests are those of the first script.
-    let times = |us: u64, count: u32| {
-        let bucket = BucketLayout::LogLinear.bucket(us) / COARSE;
-        Times::from([(bucket as u16, count)])
-    };
+    let times =
+        |us: u64, count| Times::from([(BucketLayout::LogLinear.bucket(us) / COARSE, count)]);
     let script = |old, new| Script { times: [old, new], ..Script::default() };
     let of = [
         script(times(100_000, 900), times(110_000, 500)),

@@ -31,10 +31,10 @@ const BLOCKS_PER_WINDOW: usize = 3;
 const DAY: u64 = 86_400;
 /// Fewest requests of a release that is shown and judged.
 const SHOWN_REQUESTS_MIN: u64 = 20;
-/// Buckets of the usual histogram in one of [`Times`]: 16 of a doubling are left.
+/// Buckets of the usual histogram in one of those of a block: 16 of a doubling are left.
 pub(super) const COARSE: u32 = 4;
 /// Marks the form of the state file.
-const FORM: u32 = 0x5245_4c02;
+pub(super) const FORM: u32 = 0x5245_4c02;
 /// Time without requests after which a release can give way, seconds.
 const IDLE_SECS: u64 = 3_600;
 
@@ -112,8 +112,7 @@ struct Counted {
     memory: u64,
     /// Requests of all releases before the first of this one, and up to its last.
     all: (u64, u64),
-    /// Requests by bucket of their time.
-    times: BTreeMap<u32, u64>,
+    times: Times,
     /// Requests by script and status.
     statuses: BTreeMap<(String, u32), u64>,
     /// Whether some of these were left out.
@@ -132,8 +131,8 @@ impl Counted {
     }
 
     fn shown(&self, running: &Running) -> Release {
+        let running = running.now.as_ref().filter(|(name, _)| *name == self.name);
         let part = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
-        let times = self.times.iter().map(|(bucket, count)| (*bucket, *count));
         Release {
             release: self.name.clone(),
             first_seen: self.first_seen,
@@ -142,11 +141,11 @@ impl Counted {
             requests: self.requests,
             requests_per_second: part(self.requests, self.last_seen - self.first_seen + 1),
             errors: self.errors,
-            p50: quantile(times.clone(), 50.0),
-            p95: quantile(times, 95.0),
+            p50: quantile(&self.times, 50.0),
+            p95: quantile(&self.times, 95.0),
             cpu: part(self.cpu_us, self.requests) / 1e6,
             memory: part(self.memory, self.requests),
-            running_since: running.since(&self.name),
+            running_since: running.map(|(_, since)| *since),
             verdict: self.verdict.clone(),
         }
     }
@@ -172,15 +171,13 @@ struct Block {
 }
 
 /// Requests by bucket of their time.
-pub(super) type Times = BTreeMap<u16, u32>;
+pub(super) type Times = BTreeMap<u32, u64>;
 
-/// Returns a percentile of what has these counts in its buckets, seconds.
-pub(super) fn quantile(
-    counts: impl Iterator<Item = (u32, u64)> + Clone,
-    percent: f64,
-) -> Option<f64> {
-    let total = counts.clone().map(|it| it.1).sum();
+/// Returns a percentile of these times, seconds.
+pub(super) fn quantile(times: &Times, percent: f64) -> Option<f64> {
+    let total: u64 = times.values().sum();
     let rank = Rank::percent(percent, Rounding::Up).filter(|_| total > 0)?;
+    let counts = times.iter().map(|(bucket, count)| (*bucket, *count));
     Some(BucketLayout::LogLinear.quantile(rank, total, counts))
 }
 
@@ -221,10 +218,7 @@ fn of_release<V>(
 }
 
 fn add(sum: &mut Times, times: &Times) {
-    for (bucket, count) in times {
-        let sum = sum.entry(*bucket).or_default();
-        *sum = sum.saturating_add(*count);
-    }
+    times.iter().for_each(|(bucket, count)| *sum.entry(*bucket).or_default() += count);
 }
 
 fn has_room<K, V>(map: &BTreeMap<K, V>) -> bool {
@@ -241,12 +235,9 @@ impl Blocks {
         let start = unix - unix % self.secs;
         let is_new = self.list.back().is_none_or(|it| it.start < start);
         if is_new {
-            let finished = self.list.back_mut();
-            if let Some(Block { cells, times, .. }) = finished {
+            if let Some(Block { cells, times, .. }) = self.list.back_mut() {
                 trim(cells, RELEASE_CELLS_MAX, |cell| cell.requests);
-                trim(times, RELEASE_TIMES_MAX, |it| {
-                    it.values().map(|count| u64::from(*count)).sum()
-                });
+                trim(times, RELEASE_TIMES_MAX, |it| it.values().sum());
             }
             self.list.push_back(Block { start, ..Block::default() });
             self.list.drain(..self.list.len().saturating_sub(most));
@@ -280,7 +271,7 @@ impl Blocks {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tracker {
     /// [`FORM`] in a file of this form.
-    form: u32,
+    pub(super) form: u32,
     /// The request tag in use; empty while none was seen.
     pub(super) tag: String,
     /// In order of their first request.
@@ -297,6 +288,9 @@ pub(super) struct Tracker {
     /// The running second, unix.
     #[serde(skip)]
     second: u64,
+    /// Whether the rows of the report being read are counted.
+    #[serde(skip)]
+    pub(super) is_read: bool,
     #[serde(skip)]
     pub(super) running: Running,
     #[serde(skip)]
@@ -309,11 +303,6 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    /// Whether it was read from a file of today's form.
-    pub(super) const fn is_current(&self) -> bool {
-        self.form == FORM
-    }
-
     /// Prepares it for these settings: windows of `after` seconds. Blocks of another length are
     /// given up.
     pub(super) fn begin(&mut self, after: u64, error_status: u32) {
@@ -365,8 +354,7 @@ impl Tracker {
         };
         let mut coarse = Times::new();
         for (bucket, count) in times {
-            let sum = coarse.entry((bucket / COARSE) as u16).or_default();
-            *sum = sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+            *coarse.entry(bucket / COARSE).or_default() += count;
             let ln = LN.get(bucket as usize).copied().unwrap_or_default();
             cell.timed += count;
             cell.ln += ln * count as f64;
@@ -444,7 +432,7 @@ impl Tracker {
             self.marks = (self.now / DAY, 0);
         }
         let mut began = Vec::new();
-        let back = self.running.take_back();
+        let back = self.running.back.take();
         for release in &mut self.releases {
             let back = back.as_ref().filter(|(name, _)| *name == release.name);
             if back.is_some() || release.is_shown() && !release.is_marked {
@@ -560,5 +548,13 @@ mod tests {
         assert_eq!((map.len(), map.get(&(most + 50))), (most, Some(&7)));
         assert!(!trim(&mut map, most, |it| *it));
         assert_eq!(map.len(), most);
+    }
+
+    #[test]
+    fn narrower_counts_of_older_files_are_read() {
+        let older = BTreeMap::from([(3_u16, 7_u32), (u16::MAX, u32::MAX)]);
+        let bytes = postcard::to_stdvec(&older).unwrap();
+        let times: Times = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(times, Times::from([(3, 7), (u16::MAX.into(), u32::MAX.into())]));
     }
 }
