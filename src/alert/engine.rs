@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::objective::{Budget, Count, Objective, verdict};
 use super::rule::{Rule, Window};
-use super::state::{Episode, Event, Moment, Phase, RuleState};
+use super::state::{Episode, Events, Moment, Phase, RuleState};
 use super::windows::{ReportGain, Room, RowGain, Windows};
 use crate::report::row_key::{key_texts, push_key};
 
@@ -63,7 +63,7 @@ pub struct Engine {
     pub rules: Vec<RuleState>,
     /// Alerts of removed rules, kept until they are forgotten.
     pub gone: Vec<RuleState>,
-    /// Windows by report and step.
+    /// Windows by report and length.
     pub windows: Vec<Windows>,
     /// Memory budget of the windows.
     pub room: Room,
@@ -91,35 +91,33 @@ impl Engine {
         let mut old = std::mem::take(&mut self.rules);
         for rule in rules {
             let identity = rule.identity();
-            let found = old.iter().position(|it| it.rule.is_like(&rule.entry.name, &identity));
-            self.rules.push(match found {
-                Some(at) => RuleState { rule: Arc::clone(rule), ..old.swap_remove(at) },
-                None => RuleState::new(Arc::clone(rule)),
-            });
+            let mut like = old.extract_if(.., |it| it.rule.is_like(&rule.entry.name, &identity));
+            let state = like.next().unwrap_or_else(|| RuleState::new(Arc::clone(rule)));
+            self.rules.push(RuleState { rule: Arc::clone(rule), ..state });
         }
         old.iter_mut().for_each(|it| it.end(unix));
         self.gone.append(&mut old);
 
         let mut old = std::mem::take(&mut self.budgets);
         for objective in Objective::each(rules) {
-            let found = old.iter().position(|it| it.objective.counts_as(objective));
-            self.budgets.push(match found {
-                Some(at) => Budget { objective: Arc::clone(objective), ..old.swap_remove(at) },
-                None => Budget::new(Arc::clone(objective)),
-            });
+            let mut like = old.extract_if(.., |it| it.objective.counts_as(objective));
+            let mut budget = like.next().unwrap_or_else(|| Budget::new(Arc::clone(objective)));
+            budget.objective = Arc::clone(objective);
+            self.budgets.push(budget);
         }
 
-        let of = |at: &usize| (&rules[*at].entry.report, rules[*at].step.max(self.step_min));
+        let of = |at: &usize| (&rules[*at].entry.report, rules[*at].entry.window);
         let mut places: Vec<usize> = (0..rules.len()).collect();
         places.retain(|at| rules[*at].objective().is_none());
         places.sort_by(|a, b| of(a).cmp(&of(b)));
         let alike = places.chunk_by(|a, b| of(a) == of(b));
-        self.windows = alike.map(|alike| Windows::new(of(&alike[0]).1, alike, rules)).collect();
+        let step = |at: usize| rules[at].step.max(self.step_min);
+        self.windows = alike.map(|alike| Windows::new(step(alike[0]), alike, rules)).collect();
         self.room.used = 0;
     }
 
     /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.
-    pub fn take(&mut self, gain: &Gain, each: &mut impl FnMut(&Rule, &Event<'_>)) {
+    pub fn take(&mut self, gain: &Gain, each: &mut Events<'_>) {
         let mut now = *self.now.get_or_insert(gain.unix);
         let Self { rules, windows, room, budgets, .. } = self;
         let end_of_lost = now + gain.lost_secs;
@@ -142,11 +140,9 @@ impl Engine {
                 0 if self.step_min > 1 => gain.secs,
                 _ => 1,
             };
-            let covered = match now < end_of_lost {
-                true => 0,
-                false => (end_of_lost + gain.covered_secs).saturating_sub(now).min(passed),
-            };
             now += passed;
+            let covered_until = now.min(end_of_lost + gain.covered_secs);
+            let covered = covered_until.saturating_sub(end_of_lost.max(now - passed));
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
             for budget in budgets.iter_mut() {
                 (now - passed..now).for_each(|second| budget.pass(second + 1));
@@ -165,7 +161,9 @@ impl Engine {
             for windows in windows.iter_mut() {
                 let is_watched = gain.reports.iter().any(|it| it.report == windows.report);
                 let covered = if is_watched { covered } else { 0 };
-                if windows.pass(covered, now.is_multiple_of(windows.step), room) {
+                windows.running.covered_secs += covered;
+                if now.is_multiple_of(windows.step) {
+                    windows.end_step(room);
                     windows.evaluate(rules, unix, each);
                 }
             }

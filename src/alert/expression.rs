@@ -11,6 +11,10 @@
 //! or size is converted to the unit of the other side, and refused if that side has none. Pure.
 
 use std::fmt;
+use std::ops::{Add as _, Div as _, Mul as _, Sub as _};
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use crate::config::suggest;
 use crate::report::definition::{Columns, Defaults, Definition};
@@ -25,6 +29,8 @@ pub struct Expression {
     right: Sum,
     /// The report with all columns that the condition names.
     pub definition: Definition,
+    /// These columns: position and name.
+    pub columns: Vec<(usize, String)>,
     /// Whether the value of one of them needs a histogram.
     pub has_quantiles: bool,
 }
@@ -43,7 +49,7 @@ enum Term {
     Number(f64),
     /// A column, by its position in the report and its name.
     Column(usize, String),
-    Of(Box<Sum>, char, Box<Sum>),
+    Of(Box<Sum>, Operator, Box<Sum>),
 }
 
 /// A comparison as it is written.
@@ -58,30 +64,33 @@ const COMPARISONS: [Comparison; 6] = [
     ("<", f64::lt),
 ];
 
-/// Units as they are written, with the base unit and the factor to it. A negative factor divides:
-/// it says how many of the smaller unit make one base unit, so that 700 ms are exactly 0.7 s.
-const UNITS: [(&str, Unit, f64); 14] = [
-    ("us", Unit::Seconds, -1e6),
-    ("ms", Unit::Seconds, -1e3),
-    ("s", Unit::Seconds, 1.0),
-    ("min", Unit::Seconds, 60.0),
-    ("h", Unit::Seconds, 3600.0),
-    ("B", Unit::Bytes, 1.0),
-    ("kB", Unit::Bytes, 1e3),
-    ("MB", Unit::Bytes, 1e6),
-    ("GB", Unit::Bytes, 1e9),
-    ("KiB", Unit::Bytes, 1024.0),
-    ("MiB", Unit::Bytes, 1_048_576.0),
-    ("GiB", Unit::Bytes, 1_073_741_824.0),
-    ("%", Unit::Ratio, -100.0),
-    ("", Unit::None, 1.0),
+/// Units as they are written, with the base unit; a number of them is multiplied by the first
+/// factor and divided by the second, so that 700 ms are exactly 0.7 s.
+const UNITS: [(&str, Unit, f64, f64); 14] = [
+    ("us", Unit::Seconds, 1.0, 1e6),
+    ("ms", Unit::Seconds, 1.0, 1e3),
+    ("s", Unit::Seconds, 1.0, 1.0),
+    ("min", Unit::Seconds, 60.0, 1.0),
+    ("h", Unit::Seconds, 3600.0, 1.0),
+    ("B", Unit::Bytes, 1.0, 1.0),
+    ("kB", Unit::Bytes, 1e3, 1.0),
+    ("MB", Unit::Bytes, 1e6, 1.0),
+    ("GB", Unit::Bytes, 1e9, 1.0),
+    ("KiB", Unit::Bytes, 1024.0, 1.0),
+    ("MiB", Unit::Bytes, 1_048_576.0, 1.0),
+    ("GiB", Unit::Bytes, 1_073_741_824.0, 1.0),
+    ("%", Unit::Ratio, 1.0, 100.0),
+    ("", Unit::None, 1.0, 1.0),
 ];
 
 /// Aliases of columns.
 const ALIASES: [(&str, &str); 2] = [("errors", "error_count"), ("median", "p50")];
 
-/// Operators; those of the second rank come first.
-const RANKS: [[char; 2]; 2] = [['+', '-'], ['*', '/']];
+/// An operator as it is written, and its rank: those of the second one come first.
+type Operator = (char, u8, fn(f64, f64) -> f64);
+
+const OPERATORS: [Operator; 4] =
+    [('+', 0, f64::add), ('-', 0, f64::sub), ('*', 1, f64::mul), ('/', 1, f64::div)];
 
 /// Maximum number of values in a condition.
 const VALUES_MAX: usize = 32;
@@ -98,17 +107,15 @@ impl Expression {
         })?;
         let (left, right) = text.split_once(comparison.0).unwrap_or_default();
         let (left, right) = (tokens(left)?, tokens(right)?);
-        let named = left.iter().chain(&right).filter_map(|token| match token {
+        let percentiles = left.iter().chain(&right).filter_map(|token| match token {
             Token::Name(name) => percent(known_as(name)),
             _ => None,
         });
-        let mut percentiles: Vec<f64> = named.collect();
-        percentiles.sort_by(f64::total_cmp);
-        percentiles.dedup();
-        let columns = Columns::Extended(percentiles);
-        let definition = report.read_as(&columns, defaults).unwrap_or_else(|| report.clone());
-        let left = Reader::read(&left, &definition)?;
-        let right = Reader::read(&right, &definition)?;
+        let definition = report.read_as(&Columns::Extended(percentiles.collect()), defaults);
+        let definition = definition.unwrap_or_else(|| report.clone());
+        let mut reader = Reader { tokens: &[], definition: &definition, columns: Vec::new() };
+        let (left, right) = (reader.read(&left)?, reader.read(&right)?);
+        let columns = reader.columns;
         let (shown, other) = match left.term {
             Term::Number(_) => (&right, &left),
             _ => (&left, &right),
@@ -125,18 +132,8 @@ impl Expression {
         let mut left = left.in_unit_of(units.1)?;
         let mut right = right.in_unit_of(units.0)?;
         (left.unit, right.unit) = (unit, unit);
-        let mut read = Self { left, comparison, right, definition, has_quantiles: false };
-        let columns = read.columns().into_iter().map(|it| it.0);
-        read.has_quantiles = read.definition.layout.want(columns).quantiles;
-        Ok(read)
-    }
-
-    /// Returns the columns used: position and name.
-    pub fn columns(&self) -> Vec<(usize, &str)> {
-        let mut found = Vec::new();
-        self.left.columns(&mut found);
-        self.right.columns(&mut found);
-        found
+        let has_quantiles = definition.layout.want(columns.iter().map(|it| it.0)).quantiles;
+        Ok(Self { left, comparison, right, definition, columns, has_quantiles })
     }
 
     /// Evaluates the condition; returns the result and the value of the left side, or `None` if a
@@ -168,22 +165,9 @@ impl Sum {
         let number = match &self.term {
             Term::Number(number) => *number,
             Term::Column(at, _) => column(*at)?,
-            Term::Of(left, operator, right) => {
-                computed(left.value(column)?, *operator, right.value(column)?)
-            }
+            Term::Of(left, (.., apply), right) => apply(left.value(column)?, right.value(column)?),
         };
         number.is_finite().then_some(number)
-    }
-
-    fn columns<'a>(&'a self, found: &mut Vec<(usize, &'a str)>) {
-        match &self.term {
-            Term::Number(_) => {}
-            Term::Column(at, name) => found.push((*at, name)),
-            Term::Of(left, _, right) => {
-                left.columns(found);
-                right.columns(found);
-            }
-        }
     }
 
     /// Converts a number into the unit of what it is added to or compared with.
@@ -197,11 +181,7 @@ impl Sum {
             (Unit::Bytes, Unit::Kib) => *number /= 1024.0,
             (Unit::Ratio, Unit::Percent) => *number *= 100.0,
             (own, _) => {
-                let of = match own {
-                    Unit::Seconds => "seconds",
-                    Unit::Bytes => "bytes",
-                    _ => "percent",
-                };
+                let of = if own == Unit::Ratio { "percent" } else { own.name() };
                 return Err(format!(
                     "a number of {of} is compared with what is none; accepted: a number without a unit"
                 ));
@@ -244,26 +224,17 @@ impl fmt::Display for Sum {
         match &self.term {
             Term::Number(number) => f.write_str(&with_unit(*number, self.unit)),
             Term::Column(_, name) => f.write_str(name),
-            Term::Of(left, operator, right) => {
+            Term::Of(left, (sign, rank, _), right) => {
                 match &left.term {
-                    Term::Of(_, '+' | '-', _) if "*/".contains(*operator) => write!(f, "({left})"),
+                    Term::Of(_, (_, of_left, _), _) if of_left < rank => write!(f, "({left})"),
                     _ => write!(f, "{left}"),
                 }?;
                 match &right.term {
-                    Term::Of(..) => write!(f, " {operator} ({right})"),
-                    _ => write!(f, " {operator} {right}"),
+                    Term::Of(..) => write!(f, " {sign} ({right})"),
+                    _ => write!(f, " {sign} {right}"),
                 }
             }
         }
-    }
-}
-
-fn computed(left: f64, operator: char, right: f64) -> f64 {
-    match operator {
-        '+' => left + right,
-        '-' => left - right,
-        '*' => left * right,
-        _ => left / right,
     }
 }
 
@@ -274,41 +245,32 @@ enum Token<'a> {
     Sign(char),
 }
 
+/// A number and its unit, a name, or a sign; and the blanks behind it.
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
+    let name = r"[\p{Alphabetic}_][\p{Alphabetic}\p{N}_]*";
+    let token = format!(r"\A(?:([0-9.]+)([A-Za-z%]*)|({name})|[-+*/()])\s*");
+    Regex::new(&token).expect("the tests read with it")
+});
+
 fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
-    let mut tokens = Vec::new();
-    let mut rest = text.trim_start();
+    let (mut tokens, mut rest) = (Vec::new(), text.trim_start());
     while let Some(first) = rest.chars().next() {
-        let mut take = |fits: fn(char) -> bool| {
-            let len = rest.find(|it| !fits(it)).unwrap_or(rest.len());
-            let (taken, behind) = rest.split_at(len);
-            rest = behind;
-            taken
-        };
-        tokens.push(match first {
-            '0'..='9' | '.' => {
-                let digits = take(|it| it.is_ascii_digit() || it == '.');
+        let found = TOKEN.captures(rest).ok_or_else(|| format!("{first:?} is not understood"))?;
+        let part = |at| found.get(at).map(|it| it.as_str());
+        tokens.push(match (part(1), part(2), part(3)) {
+            (Some(digits), Some(unit), _) => {
                 let number = digits.parse::<f64>();
                 let number = number.map_err(|_| format!("{digits:?} is not a number"))?;
-                let unit = take(|it| it.is_ascii_alphabetic() || it == '%');
                 let found = UNITS.iter().find(|it| it.0 == unit).ok_or_else(|| {
                     let names: Vec<&str> = UNITS[..13].iter().map(|it| it.0).collect();
                     format!("{unit:?} is not a unit; accepted: {}", names.join(", "))
                 })?;
-                match found.2 {
-                    parts if parts < 0.0 => Token::Number(number / -parts, found.1),
-                    times => Token::Number(number * times, found.1),
-                }
+                Token::Number(number * found.2 / found.3, found.1)
             }
-            '+' | '-' | '*' | '/' | '(' | ')' => {
-                rest = rest.strip_prefix(first).unwrap_or_default();
-                Token::Sign(first)
-            }
-            _ if first.is_alphabetic() || first == '_' => {
-                Token::Name(take(|it| it.is_alphanumeric() || it == '_'))
-            }
-            _ => return Err(format!("{first:?} is not understood")),
+            (.., Some(name)) => Token::Name(name),
+            _ => Token::Sign(first),
         });
-        rest = rest.trim_start();
+        rest = rest.split_at(found[0].len()).1;
     }
     match tokens.len() {
         0 => Err("nothing on one side of the comparison".to_owned()),
@@ -320,37 +282,39 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
 struct Reader<'a> {
     tokens: &'a [Token<'a>],
     definition: &'a Definition,
+    /// Columns read so far.
+    columns: Vec<(usize, String)>,
 }
 
-impl Reader<'_> {
-    fn read(tokens: &[Token<'_>], definition: &Definition) -> Result<Sum, String> {
-        let mut reader = Reader { tokens, definition };
-        let sum = reader.sum(0)?;
-        match reader.tokens {
+impl<'a> Reader<'a> {
+    fn read(&mut self, tokens: &'a [Token<'a>]) -> Result<Sum, String> {
+        self.tokens = tokens;
+        let sum = self.sum(0)?;
+        match self.tokens {
             [] => Ok(sum),
             _ => Err("an operator is missing, or a parenthesis is not closed".to_owned()),
         }
     }
 
     /// Reads values and the operators of this rank and above between them.
-    fn sum(&mut self, least: usize) -> Result<Sum, String> {
+    fn sum(&mut self, least: u8) -> Result<Sum, String> {
         let mut all = self.value()?;
         while let [Token::Sign(sign), rest @ ..] = self.tokens
-            && let Some(rank) = RANKS.iter().position(|it| it.contains(sign))
-            && rank >= least
+            && let Some(operator) = OPERATORS.iter().find(|it| it.0 == *sign)
+            && operator.1 >= least
         {
             self.tokens = rest;
-            let mut next = self.sum(rank + 1)?;
-            if rank == 0 {
+            let mut next = self.sum(operator.1 + 1)?;
+            if operator.1 == 0 {
                 let units = (all.unit, next.unit);
                 (all, next) = (all.in_unit_of(units.1)?, next.in_unit_of(units.0)?);
             }
             let unit = all.unit_with(*sign, &next);
             let term = match (&all.term, &next.term) {
                 (Term::Number(left), Term::Number(right)) => {
-                    Term::Number(computed(*left, *sign, *right))
+                    Term::Number(operator.2(*left, *right))
                 }
-                _ => Term::Of(Box::new(all), *sign, Box::new(next)),
+                _ => Term::Of(Box::new(all), *operator, Box::new(next)),
             };
             all = Sum { unit, term };
         }
@@ -377,7 +341,7 @@ impl Reader<'_> {
         }
     }
 
-    fn column(&self, name: &str) -> Result<Sum, String> {
+    fn column(&mut self, name: &str) -> Result<Sum, String> {
         let layout = &self.definition.layout;
         let at = layout.position(name).or_else(|| layout.position(known_as(name)));
         let found = at.map(|at| (at, &layout.columns()[at].column));
@@ -393,6 +357,7 @@ impl Reader<'_> {
                 names.join(", ")
             ));
         };
+        self.columns.push((at, column.name.clone()));
         Ok(Sum { unit: column.unit, term: Term::Column(at, column.name.clone()) })
     }
 }

@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 
 use super::engine::Gain;
 use super::objective::{Count, Objective};
+use super::rule::Rule;
 use super::rule_index::RuleIndex;
 use super::windows::{ReportGain, RowGain};
 use super::{Alerts, Rules};
@@ -52,9 +53,7 @@ pub struct Intake {
     watching: HashMap<u64, Arc<Watching>, ahash::RandomState>,
     /// The report being read: its number, and what is over it.
     report: (u64, Arc<Watching>),
-    /// Its gain, and those of its objectives.
-    report_gain: ReportGain,
-    counts: Vec<Count>,
+    /// The running second; what is over the report is last in its lists.
     gain: Gain,
     /// End of the last second taken, unix seconds.
     end: u64,
@@ -91,7 +90,7 @@ impl Intake {
         };
         read(self);
         if !self.rules.is_empty() && second.secs > 0 {
-            self.alerts.push(std::mem::take(&mut self.gain));
+            self.alerts.queue.lock().push(std::mem::take(&mut self.gain));
         }
     }
 }
@@ -99,21 +98,25 @@ impl Intake {
 impl RowReader for Intake {
     fn begin(&mut self, report: &Watched) {
         let watching = self.watching.entry(report.number).or_insert_with(|| {
-            let mut watching = Watching::default();
-            for rule in self.rules.iter().filter(|it| it.report == *report.definition) {
-                match rule.objective() {
-                    Some(objective) => watching.objectives.push(Arc::clone(objective)),
-                    None => watching.rules.add(rule),
-                }
-            }
-            // Each has a rule for each severity.
-            watching.objectives.dedup_by(|a, b| Arc::ptr_eq(a, b));
-            Arc::new(watching)
+            let over = self.rules.iter().filter(|it| it.report == *report.definition);
+            let over: Vec<Arc<Rule>> = over.cloned().collect();
+            let objectives = Objective::each(&over).into_iter().cloned().collect();
+            let mut rules = RuleIndex::default();
+            over.iter().filter(|it| it.objective().is_none()).for_each(|it| rules.add(it));
+            Arc::new(Watching { rules, objectives })
         });
-        self.counts = vec![Count::default(); watching.objectives.len()];
+        for objective in &watching.objectives {
+            // A report that was made anew in this second is there twice.
+            let is_covered = self.gain.counts.iter().any(|it| Arc::ptr_eq(&it.0, objective));
+            let covered_secs = if is_covered { 0 } else { self.gain.covered_secs };
+            let count = Count { covered_secs, ..Count::default() };
+            self.gain.counts.push((Arc::clone(objective), count));
+        }
+        if !watching.rules.is_empty() {
+            let name = report.definition.name.clone();
+            self.gain.reports.push(ReportGain { report: name, ..ReportGain::default() });
+        }
         self.report = (report.number, Arc::clone(watching));
-        let report = report.definition.name.clone();
-        self.report_gain = ReportGain { report, ..ReportGain::default() };
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
@@ -132,33 +135,23 @@ impl RowReader for Intake {
             }
         };
         let selected = *self.ids.entry((report, row.id)).or_insert_with(selected);
-        for (at, count) in self.counts.iter_mut().enumerate() {
+        let counts = self.gain.counts.iter_mut().rev().take(watching.objectives.len()).rev();
+        for (at, (objective, count)) in counts.enumerate() {
             if selected.by_objective & 1 << at != 0 {
-                *count += &watching.objectives[at].count(&row.totals, row.times.clone());
+                *count += &objective.count(&row.totals, row.times.clone());
             }
         }
-        self.report_gain.grand += &row.totals;
-        self.report_gain.has_other |= is_other;
-        if selected.by_rule {
-            self.report_gain.rows.push(RowGain {
+        if !watching.rules.is_empty()
+            && let Some(gained) = self.gain.reports.last_mut()
+        {
+            gained.grand += &row.totals;
+            gained.has_other |= is_other;
+            gained.rows.extend(selected.by_rule.then(|| RowGain {
                 id: row.id,
                 key: row.key.bytes().into(),
                 packed: row.encoded.0.into(),
                 extremes: row.extremes,
-            });
-        }
-    }
-
-    fn end(&mut self) {
-        let watching = &*self.report.1;
-        if !watching.rules.is_empty() {
-            self.gain.reports.push(std::mem::take(&mut self.report_gain));
-        }
-        for (objective, count) in watching.objectives.iter().zip(&self.counts) {
-            // A report that was made anew in this second is there twice.
-            let is_covered = self.gain.counts.iter().any(|it| Arc::ptr_eq(&it.0, objective));
-            let covered_secs = if is_covered { 0 } else { self.gain.covered_secs };
-            self.gain.counts.push((Arc::clone(objective), Count { covered_secs, ..*count }));
+            }));
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod expression;
 pub mod intake;
 pub mod objective;
 pub mod receiver;
+mod row;
 pub mod rule;
 mod rule_index;
 pub mod silence;
@@ -102,8 +103,6 @@ pub struct View {
     pub more: usize,
     /// The objectives.
     pub objectives: Vec<ObjectiveView>,
-    /// Memory used by windows, bytes.
-    pub memory_used: usize,
 }
 
 impl View {
@@ -289,16 +288,8 @@ impl Alerts {
         counts
     }
 
-    fn push(&self, gain: Gain) {
-        self.queue.lock().push(gain);
-    }
-
     fn changed(&self) {
         self.changed.store(true, Ordering::Relaxed);
-    }
-
-    fn is_changed(&self) -> bool {
-        self.changed.load(Ordering::Relaxed)
     }
 
     /// Returns the link to the page of an alert's row.

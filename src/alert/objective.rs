@@ -15,7 +15,7 @@
 mod tests;
 
 use std::collections::VecDeque;
-use std::ops::{AddAssign, SubAssign};
+use std::ops::{AddAssign, Sub};
 use std::sync::Arc;
 
 use super::rule::{Conditions, Rule, fits, secs};
@@ -102,12 +102,15 @@ impl AddAssign<&Self> for Count {
     }
 }
 
-impl SubAssign<&Self> for Count {
-    fn sub_assign(&mut self, other: &Self) {
+impl Sub for Count {
+    type Output = Self;
+
+    fn sub(mut self, other: Self) -> Self {
         self.covered_secs -= other.covered_secs;
         self.total -= other.total;
         self.slow -= other.slow;
         self.errors -= other.errors;
+        self
     }
 }
 
@@ -153,11 +156,11 @@ impl Objective {
 
     /// Returns true if requests counted for one are valid for the other.
     pub(super) fn counts_as(&self, other: &Self) -> bool {
-        let what = |it: &Self| (it.entry.good_us, it.entry.period, it.is_exact);
-        what(self) == what(other)
-            && self.entry.name == other.entry.name
-            && self.entry.conditions == other.entry.conditions
-            && self.report == other.report
+        let [own, others] = [self, other].map(|it| {
+            let SloEntry { name, conditions, good_us, period, .. } = &it.entry;
+            (name, conditions, good_us, period, &it.report)
+        });
+        own == others
     }
 
     /// Returns true if the objective counts this row. `(other)` may contain any key, so only an
@@ -257,40 +260,22 @@ pub struct Burn {
     pub holds: Option<bool>,
 }
 
-/// Counts in steps of one length, and their sums over windows.
+/// What had been counted at the ends of the last steps of one length.
 #[derive(Debug)]
-pub(super) struct Steps {
+struct Steps {
+    /// Length of a step, seconds.
     secs: u64,
-    /// Length of each window in steps, ascending, and its sum with the running step.
-    windows: Vec<(usize, Count)>,
-    over: VecDeque<Count>,
-    running: Count,
+    /// Length of the longest window, seconds.
+    longest: u64,
+    /// One more than there are steps in the longest window, oldest first.
+    ends: VecDeque<Count>,
 }
 
 impl Steps {
-    fn new(secs: u64, windows: &[u64]) -> Self {
-        let windows = windows.iter().map(|it| (it.div_ceil(secs) as usize, Count::default()));
-        let (over, running) = (VecDeque::new(), Count::default());
-        Self { secs, windows: windows.collect(), over, running }
-    }
-
-    fn gain(&mut self, count: &Count) {
-        self.running += count;
-        self.windows.iter_mut().for_each(|it| it.1 += count);
-    }
-
-    fn pass(&mut self, now: u64) {
-        if !now.is_multiple_of(self.secs) {
-            return;
-        }
-        self.over.push_back(std::mem::take(&mut self.running));
-        let mut gone = None;
-        for (length, sum) in &mut self.windows {
-            gone = self.over.len().checked_sub(*length + 1);
-            gone.into_iter().for_each(|at| *sum -= &self.over[at]);
-        }
-        // Of the longest window.
-        gone.and_then(|_| self.over.pop_front());
+    /// Returns the position of the first step in a window, and what had been counted before it.
+    fn first(&self, window: u64) -> (usize, Count) {
+        let first = self.ends.len().saturating_sub(window.div_ceil(self.secs) as usize);
+        (first, first.checked_sub(1).map_or_else(Count::default, |at| self.ends[at]))
     }
 }
 
@@ -301,41 +286,43 @@ pub struct Budget {
     pub objective: Arc<Objective>,
     /// Whether its past has been read.
     pub has_past: bool,
-    pub(super) steps: [Steps; 4],
+    /// Everything counted so far.
+    total: Count,
+    steps: [Steps; 4],
 }
 
 impl Budget {
     /// Creates an empty budget.
     pub(super) fn new(objective: Arc<Objective>) -> Self {
-        let steps = [
-            Steps::new(1, &[300, 1_800, 3_600]),
-            Steps::new(10, &[21_600]),
-            Steps::new(60, &[259_200]),
-            Steps::new(3_600, &[objective.entry.period]),
-        ];
-        Self { objective, has_past: false, steps }
+        let steps = [(1, 3_600), (10, 21_600), (60, 259_200), (3_600, objective.entry.period)];
+        let steps = steps.map(|(secs, longest)| Steps { secs, longest, ends: VecDeque::new() });
+        Self { objective, has_past: false, total: Count::default(), steps }
     }
 
     /// Adds requests of the running second.
     pub(super) fn gain(&mut self, count: &Count) {
-        self.steps.iter_mut().for_each(|it| it.gain(count));
+        self.total += count;
     }
 
     /// Ends a second: `now` seconds of the stream have passed.
     pub(super) fn pass(&mut self, now: u64) {
-        self.steps.iter_mut().for_each(|it| it.pass(now));
+        for steps in self.steps.iter_mut().filter(|it| now.is_multiple_of(it.secs)) {
+            steps.ends.push_back(self.total);
+            if steps.first(steps.longest).0 > 1 {
+                steps.ends.pop_front();
+            }
+        }
     }
 
-    /// Returns the count of the last `secs` seconds, which must be one of the windows.
+    /// Returns the count of the last `secs` seconds, the length of a window in [`BURNS`].
     pub(super) fn window(&self, secs: u64) -> Count {
-        let windows = self.steps.iter().flat_map(|of| of.windows.iter().map(|it| (of.secs, it)));
-        let mut lengths = windows.map(|(step, it)| (it.0 as u64 * step, it.1));
-        lengths.find(|it| it.0 == secs).unwrap_or_default().1
+        let steps = self.steps.iter().find(|it| secs <= it.longest);
+        self.total - steps.map_or_else(Count::default, |it| it.first(secs).1)
     }
 
     /// Returns the count of the period.
     pub(super) fn period(&self) -> Count {
-        self.steps[3].windows[0].1
+        self.total - self.steps[3].first(self.objective.entry.period).1
     }
 
     /// Returns the burn over each pair of windows.
@@ -355,10 +342,10 @@ impl Budget {
     /// Returns, for each hour of the period, the part of the period's budget left at its end.
     pub(super) fn course(&self) -> Vec<Option<f64>> {
         let hours = &self.steps[3];
-        let mut so_far = Count::default();
+        let (first, before) = hours.first(hours.longest);
         let budget = u128::from(self.period().total) * u128::from(self.objective.entry.budget);
-        let left = hours.over.iter().chain([&hours.running]).map(|hour| {
-            so_far += hour;
+        let left = hours.ends.range(first..).chain([&self.total]).map(|end| {
+            let so_far = *end - before;
             let bad = u128::from(so_far.bad()) * WHOLE;
             (so_far.total > 0 && budget > 0).then(|| 1.0 - bad as f64 / budget as f64)
         });

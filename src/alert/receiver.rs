@@ -54,7 +54,7 @@ pub struct Told {
     link: String,
     started: u64,
     /// End, unix seconds; 0 while the alert fires.
-    ended: u64,
+    pub(super) ended: u64,
     /// Time of the last message, unix seconds.
     at: u64,
     /// The value then.
@@ -103,7 +103,7 @@ impl Receiver {
 
     /// Returns the messages to send now, ends first. Forgets confirmations that are no longer
     /// needed.
-    fn due(&self, alerts: &[Alert], now: u64) -> Vec<(String, Told)> {
+    pub(super) fn due(&self, alerts: &[Alert], now: u64) -> Vec<(String, Told)> {
         let is_webhook = self.protocol == Protocol::Webhook;
         let mut told = self.told.lock();
         let (mut ends, mut begins) = (Vec::new(), Vec::new());
@@ -150,16 +150,6 @@ impl Receiver {
         ends.append(&mut begins);
         ends.truncate(BATCH);
         ends
-    }
-
-    /// Acts as a receiver that accepts everything; returns the end of each alert sent, 0 for a
-    /// firing one.
-    #[cfg(test)]
-    pub(super) fn tell(&self, alerts: &[Alert], now: u64) -> Vec<u64> {
-        let messages = self.due(alerts, now);
-        let ended = messages.iter().map(|it| it.1.ended).collect();
-        self.told.lock().extend(messages);
-        ended
     }
 
     /// Returns where to post messages, and the body.

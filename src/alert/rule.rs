@@ -12,11 +12,11 @@ pub(super) use self::words::secs;
 pub use self::words::shown;
 use super::expression::{Expression, percent};
 use super::objective::{BURNS, Objective};
+use super::row::Row;
 use super::state::Judgement;
 use crate::config::{AlertEntry, Config, Entry, SloEntry, suggest};
 use crate::report::definition::{Defaults, Definition, Level, Pattern};
-use crate::report::histogram::Histogram;
-use crate::report::reading::{Extremes, Reading};
+use crate::report::reading::Reading;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::report::{DefinedBy, key_names};
@@ -82,21 +82,6 @@ pub fn place_in_list(list: &str, index: usize, key: &str) -> String {
 type Wrong = (&'static str, String);
 /// Conditions on keys, with the position of each key.
 pub(super) type Conditions = Vec<(usize, Pattern)>;
-
-/// Gain of a row in a window.
-#[derive(Debug, Default)]
-pub struct WindowRow<'a> {
-    /// Its key.
-    pub key: &'a [u8],
-    /// Sums.
-    pub totals: Totals,
-    /// Extremes.
-    pub extremes: Extremes,
-    /// Histogram, if a rule needs it and it is complete.
-    pub(crate) histogram: Option<Histogram>,
-    /// True if part of the gain was dropped for lack of memory.
-    pub is_partial: bool,
-}
 
 /// Facts about a window beside its rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -206,7 +191,7 @@ impl Rule {
         if let Some(text) = &entry.when {
             let when = Expression::parse(text, report, defaults);
             let when = when.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
-            for percent in when.columns().iter().filter_map(|it| percent(it.1)) {
+            for percent in when.columns.iter().filter_map(|it| percent(&it.1)) {
                 least = least.max((500.0 / (100.0 - percent).max(1e-3)).round() as u64);
             }
             condition = Condition::Holds(Box::new(when));
@@ -283,41 +268,35 @@ impl Rule {
         window.covered_secs * 2 >= self.entry.window
     }
 
-    /// Returns true if judging a row with so many requests needs its histogram.
-    pub(super) fn wants_histogram(&self, totals: &Totals) -> bool {
-        let has_quantiles = matches!(&self.condition, Condition::Holds(when) if when.has_quantiles);
-        has_quantiles && totals.requests >= self.min_requests
-    }
-
     /// Judges rows, and returns the judgement for each key.
     pub(super) fn judge<'a>(
         &self,
         window: &Window,
-        rows: &[WindowRow<'a>],
+        rows: &[&'a Row],
     ) -> Vec<(&'a [u8], Judgement)> {
         let Condition::Holds(when) = &self.condition else {
             let judgement = self.judge_present(window);
-            return rows.iter().map(|row| (row.key, judgement)).collect();
+            return rows.iter().map(|row| (&*row.key, judgement)).collect();
         };
-        let sums = rows.iter().map(|row| (row.key, false, row.totals, row.extremes));
+        let sums = rows.iter().map(|row| (&*row.key, false, row.totals, row.extremes()));
         let definition = &when.definition;
         let mut reading = Reading::of_rows(definition, sums);
         reading.covered_secs = window.covered_secs.max(1);
         reading.window_secs = reading.covered_secs as f64;
         reading.grand = window.grand;
         let is_covered = self.is_covered(window);
-        let judged = rows.iter().enumerate().map(|(at, row)| {
-            if !is_covered || row.is_partial || row.totals.requests < self.min_requests {
-                return (row.key, None);
+        let mut judge = |at: usize, row: &Row| {
+            if !is_covered || row.partial_steps > 0 || row.totals.requests < self.min_requests {
+                return None;
             }
-            if let Some(histogram) = &row.histogram {
+            if when.has_quantiles {
                 let ends = |bucket| definition.buckets.ends(bucket);
-                reading.know(at, definition, histogram, |secs| secs, ends);
+                reading.know(at, definition, &row.histogram()?, |secs| secs, ends);
             }
             let column = |column| definition.layout.value(&reading, at, column).number();
-            (row.key, when.holds(&column).map(|(holds, value)| (holds, Some(value))))
-        });
-        judged.collect()
+            when.holds(&column).map(|(holds, value)| (holds, Some(value)))
+        };
+        rows.iter().enumerate().map(|(at, row)| (&*row.key, judge(at, row))).collect()
     }
 
     /// Judges a row that has no gain in the window.
@@ -328,7 +307,8 @@ impl Rule {
         if self.is_of_absence() {
             return Some((true, None));
         }
-        self.judge(window, &[WindowRow { key, ..WindowRow::default() }])[0].1
+        let row = Row { key: key.into(), ..Row::default() };
+        self.judge(window, &[&row])[0].1
     }
 
     /// Judges that the condition does not hold: a row of a rule of absence from which requests

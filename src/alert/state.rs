@@ -122,6 +122,9 @@ impl Event<'_> {
     }
 }
 
+/// Takes changes of alerts, each with its rule.
+pub type Events<'a> = dyn FnMut(&Rule, &Event<'_>) + 'a;
+
 /// Whether a condition holds, and the value of its left side; `None` if too little is known.
 pub type Judgement = Option<(bool, Option<f64>)>;
 
@@ -148,7 +151,7 @@ impl RuleState {
         now: Moment,
         window: &Window,
         rows: &[(&[u8], Judgement)],
-        each: &mut impl FnMut(&Rule, &Event<'_>),
+        each: &mut Events<'_>,
     ) {
         let is_of_absence = self.rule.is_of_absence();
         let mut found = BTreeMap::new();
@@ -225,7 +228,7 @@ impl RuleState {
         now: Moment,
         key: Option<&[u8]>,
         judgement: Judgement,
-        each: &mut impl FnMut(&Rule, &Event<'_>),
+        each: &mut Events<'_>,
     ) {
         let before = match key {
             Some(key) => self.episodes.remove(key),

@@ -428,9 +428,13 @@ fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Option<u64>) -
 #[test]
 fn receivers_are_told_the_difference_once() {
     use Phase::{Firing, Pending, Resolved};
+    // As a receiver that accepts everything; the end of each alert sent, 0 for a firing one.
     let told = |receiver: &Receiver, alert: Option<&Alert>, now| {
         let alerts: Vec<Alert> = alert.into_iter().cloned().collect();
-        receiver.tell(&alerts, now)
+        let messages = receiver.due(&alerts, now);
+        let ended: Vec<u64> = messages.iter().map(|it| it.1.ended).collect();
+        receiver.told.lock().extend(messages);
+        ended
     };
     for protocol in [Protocol::Alertmanager, Protocol::Webhook] {
         let is_webhook = protocol == Protocol::Webhook;

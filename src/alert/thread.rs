@@ -78,19 +78,15 @@ impl Evaluation {
     ) -> Result<Self, StateError> {
         let rules = alerts.rules();
         let mut engine = Engine::new(&rules, memory, 1);
-        let mut document = None;
-        if let Some(dir) = dir {
-            let (opened, read) =
-                Document::open::<Contents>(STATE, dir, "alerts", "the alerts", clock.unix_secs())?;
-            document = Some(opened);
-            if let Some(read) = read {
-                let away = (clock.unix_ms() / 1_000).saturating_sub(read.unix);
-                engine.restore(read.alerts, away);
-                *alerts.silences.lock() = read.silences;
-                let mut told = read.receivers;
-                for receiver in &alerts.receivers {
-                    *receiver.told.lock() = told.remove(&receiver.url).unwrap_or_default();
-                }
+        let open =
+            |dir| Document::open::<Contents>(STATE, dir, "alerts", "the alerts", clock.unix_secs());
+        let (document, read) = dir.map(open).transpose()?.unzip();
+        if let Some(mut read) = read.flatten() {
+            let away = (clock.unix_ms() / 1_000).saturating_sub(read.unix);
+            engine.restore(read.alerts, away);
+            *alerts.silences.lock() = read.silences;
+            for receiver in &alerts.receivers {
+                *receiver.told.lock() = read.receivers.remove(&receiver.url).unwrap_or_default();
             }
         }
         let (saved_ms, is_failing) = (0, false);
@@ -119,7 +115,8 @@ impl Evaluation {
             self.alerts.changed();
         }
         let is_refilled = self.refill(now);
-        let mut is_news = is_refilled || self.alerts.is_changed();
+        let is_changed = || self.alerts.changed.load(Ordering::Relaxed);
+        let mut is_news = is_refilled || is_changed();
         // A closure, so that the queue is not locked while the loop runs.
         let next = || self.alerts.queue.lock().pop();
         while let Some(gain) = next() {
@@ -134,8 +131,7 @@ impl Evaluation {
         }
         let passed = clock.mono_ms().saturating_sub(self.saved_ms);
         let has_clocks = || self.engine.alerts().next().is_some();
-        if self.alerts.is_changed() && passed >= SAVE_MS || passed >= SAVE_CLOCKS_MS && has_clocks()
-        {
+        if is_changed() && passed >= SAVE_MS || passed >= SAVE_CLOCKS_MS && has_clocks() {
             self.save(clock);
         }
     }
@@ -192,7 +188,6 @@ impl Evaluation {
             objectives: self.engine.budgets.iter().map(ObjectiveView::of).collect(),
             rules: self.rules.iter().cloned().zip(rows).collect(),
             more: self.engine.rules.iter().map(|it| it.more).sum(),
-            memory_used: self.engine.room.used,
         };
         *self.alerts.view.write() = Arc::new(view);
     }

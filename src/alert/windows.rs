@@ -1,12 +1,12 @@
 //! Gains of a report's rows over the windows of rules.
 //!
 //! ```text
-//!   seconds -> running step -> frames of a row, one a step, up to the longest window
-//!                                |<---- a window: its sums are kept, its histogram is added up when a rule asks ---->|
+//!   seconds -> running step -> frames of a row, one a step
+//!                                |<---- the window: its sums are kept, its histogram is added up when a rule asks ---->|
 //! ```
 //!
-//! One [`Windows`] for each report and step. Only rows that a rule selects are kept, within the
-//! memory of [`Room`]. A row whose gain does not fit is unknown for the length of the longest
+//! One [`Windows`] for each report and length of a window. Only rows that a rule selects are kept,
+//! within the memory of [`Room`]. A row whose gain does not fit is unknown for the length of the
 //! window. Owned by the thread that evaluates.
 
 use std::collections::VecDeque;
@@ -15,10 +15,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
-use super::rule::{Rule, Window, WindowRow};
+use super::row::{Frame, Row};
+use super::rule::{Rule, Window};
 use super::rule_index::RuleIndex;
-use super::state::{Event, Moment, RuleState};
-use crate::report::gain::{EncodedGain, Sum};
+use super::state::{Events, Moment, RuleState};
+use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 
@@ -70,78 +71,47 @@ pub struct ReportGain {
     pub has_other: bool,
 }
 
-/// Gain of a row in a step.
-#[derive(Debug)]
-struct Frame {
-    step: u64,
-    packed: Box<[u8]>,
-    extremes: Extremes,
-}
-
-#[derive(Debug, Default)]
-struct Row {
-    key: Box<[u8]>,
-    /// Rules that select the row, as indexes into those of its windows.
-    rules: Box<[u32]>,
-    frames: VecDeque<Frame>,
-    /// Gain of the running step.
-    running: Option<(Sum, Extremes)>,
-    /// For each window, the index of its first frame, and its sums.
-    windows: Box<[(usize, Totals)]>,
-    /// Step up to which the row is incomplete, because some of its gain did not fit.
-    partial_until: u64,
-}
-
-/// The windows over one report that share an evaluation interval.
+/// The windows of one length over the rows of one report.
 #[derive(Debug, Default)]
 pub struct Windows {
     /// Name of the report.
     pub report: String,
     /// Evaluation interval, seconds.
     pub step: u64,
-    /// Index of each rule, and of the window it uses.
-    rules: Vec<(usize, usize)>,
+    /// Length in steps.
+    length: u64,
+    /// Index of each rule.
+    rules: Vec<usize>,
     index: RuleIndex,
-    /// Lengths in steps, in ascending order.
-    lengths: Vec<u64>,
     rows: HashMap<u64, Row, ahash::RandomState>,
     /// Completed steps, newest last.
     steps: VecDeque<Window>,
-    running: Window,
+    pub(super) running: Window,
     /// Number of completed steps.
     over: u64,
 }
 
 impl Windows {
-    /// Creates windows for the rules at `places`, which watch one report. `step` may be longer than
-    /// the rules' own.
+    /// Creates windows for the rules at `places`, which watch one report over one length. `step`
+    /// may be longer than the rules' own.
     pub(super) fn new(step: u64, places: &[usize], all: &[Arc<Rule>]) -> Self {
-        let length = |at: &usize| all[*at].entry.window.div_ceil(step).max(1);
-        let mut lengths: Vec<u64> = places.iter().map(length).collect();
-        lengths.sort_unstable();
-        lengths.dedup();
-        let which = |at| lengths.partition_point(|it| *it < length(at));
+        let entry = &all[places[0]].entry;
         let mut index = RuleIndex::default();
         places.iter().for_each(|at| index.add(&all[*at]));
         Self {
-            report: all[places[0]].entry.report.clone(),
+            report: entry.report.clone(),
             step,
-            rules: places.iter().map(|at| (*at, which(at))).collect(),
+            length: entry.window.div_ceil(step).max(1),
+            rules: places.to_vec(),
             index,
-            lengths,
             ..Self::default()
         }
-    }
-
-    fn longest(&self) -> u64 {
-        self.lengths.last().copied().unwrap_or_default()
     }
 
     /// Adds the gain of the running step.
     pub fn gain(&mut self, gained: &ReportGain, room: &mut Room) {
         self.running.grand += &gained.grand;
         self.running.has_other |= gained.has_other;
-        let longest = self.longest();
         for RowGain { id, key, packed, extremes } in &gained.rows {
             let row = match self.rows.entry(*id) {
                 Entry::Occupied(row) => row.into_mut(),
@@ -155,12 +125,11 @@ impl Windows {
                         self.running.has_other = true;
                         continue;
                     }
-                    let windows = vec![(0, Totals::ZERO); self.lengths.len()].into();
-                    place.insert(Row { key: key.clone(), rules, windows, ..Row::default() })
+                    place.insert(Row { key: key.clone(), rules, ..Row::default() })
                 }
             };
             if row.running.is_none() && room.used >= room.max {
-                row.partial_until = self.over + longest + 1;
+                row.partial_steps = self.length + 1;
                 continue;
             }
             let (sum, seen) = row.running.get_or_insert_default();
@@ -169,118 +138,70 @@ impl Windows {
         }
     }
 
-    /// Advances the time, of which `covered` seconds were counted. If `is_end`, completes the step.
-    /// Returns `is_end`.
-    pub fn pass(&mut self, covered: u64, is_end: bool, room: &mut Room) -> bool {
-        self.running.covered_secs += covered;
-        if !is_end {
-            return false;
-        }
+    /// Completes the running step.
+    pub fn end_step(&mut self, room: &mut Room) {
         self.steps.push_back(std::mem::take(&mut self.running));
         self.over += 1;
-        let (over, longest) = (self.over, self.longest());
-        if self.steps.len() as u64 > longest {
+        let (over, length, mut bytes) = (self.over, self.length, Vec::new());
+        if self.steps.len() as u64 > length {
             self.steps.pop_front();
         }
-        let (lengths, mut bytes) = (&self.lengths, Vec::new());
         self.rows.retain(|_, row| {
+            row.partial_steps = row.partial_steps.saturating_sub(1);
             if let Some((sum, extremes)) = row.running.take() {
                 sum.encode(&mut bytes, true);
                 if room.take(FRAME_BYTES + bytes.len()) {
                     let packed = bytes.as_slice().into();
                     row.frames.push_back(Frame { step: over, packed, extremes });
-                    row.windows.iter_mut().for_each(|it| it.1 += &sum.totals);
+                    row.totals += &sum.totals;
                 } else {
-                    row.partial_until = over + longest;
+                    row.partial_steps = length;
                 }
             }
-            for ((first, totals), length) in row.windows.iter_mut().zip(lengths) {
-                while let Some(frame) = row.frames.get(*first)
-                    && frame.step + length <= over
-                {
-                    *totals -= &EncodedGain(&frame.packed).read().0;
-                    *first += 1;
-                }
+            while let Some(gone) = row.frames.pop_front_if(|it| it.step + length <= over) {
+                row.totals -= &EncodedGain(&gone.packed).read().0;
+                room.used -= FRAME_BYTES + gone.packed.len();
             }
-            while row.windows.iter().all(|it| it.0 > 0) {
-                row.windows.iter_mut().for_each(|it| it.0 -= 1);
-                let gone = row.frames.pop_front();
-                room.used -= gone.map_or(0, |it| FRAME_BYTES + it.packed.len());
-            }
-            let stays = !row.frames.is_empty() || row.partial_until > over;
+            let stays = !row.frames.is_empty() || row.partial_steps > 0;
             if !stays {
                 room.used -= ROW_BYTES + 2 * row.key.len();
             }
             stays
         });
-        true
     }
 
     /// Has each rule judge the rows it selects, and applies the judgements to its alerts.
-    pub fn evaluate(
-        &self,
-        states: &mut [RuleState],
-        unix: u64,
-        each: &mut impl FnMut(&Rule, &Event<'_>),
-    ) {
+    pub fn evaluate(&self, states: &mut [RuleState], unix: u64, each: &mut Events<'_>) {
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
         for row in self.rows.values() {
             for place in &row.rules {
-                let place = *place as usize;
-                let (at, which) = self.rules[place];
-                let (state, (first, totals)) = (&states[at], &row.windows[which]);
-                let is_there = *first < row.frames.len() || row.partial_until > self.over;
+                let state = &states[self.rules[*place as usize]];
                 // The others cannot be decided and have no alert.
-                let matters = state.rule.is_of_absence()
-                    || totals.requests >= state.rule.min_requests
-                    || state.episodes.contains_key(&row.key);
-                if is_there && matters {
-                    concerned[place].push(row);
+                if state.rule.is_of_absence()
+                    || row.totals.requests >= state.rule.min_requests
+                    || state.episodes.contains_key(&row.key)
+                {
+                    concerned[*place as usize].push(row);
                 }
             }
         }
-        let windows = self.lengths.iter().map(|length| {
-            let mut window = Window::default();
-            for step in self.steps.iter().rev().take(*length as usize) {
-                window.covered_secs += step.covered_secs;
-                window.has_other |= step.has_other;
-                window.grand += &step.grand;
-            }
-            window
-        });
-        let windows: Vec<Window> = windows.collect();
+        let mut window = Window::default();
+        for step in &self.steps {
+            window.covered_secs += step.covered_secs;
+            window.has_other |= step.has_other;
+            window.grand += &step.grand;
+        }
         let now = Moment { unix, passed: self.step };
-        for (&(at, which), rows) in self.rules.iter().zip(concerned) {
-            let (state, window) = (&mut states[at], &windows[which]);
-            let rows = rows.iter().map(|row| row.of(which, &state.rule, self.over));
-            let rows: Vec<WindowRow<'_>> = rows.collect();
-            let judged = state.rule.judge(window, &rows);
-            state.evaluate(now, window, &judged, each);
+        for (at, rows) in self.rules.iter().zip(concerned) {
+            let state = &mut states[*at];
+            let judged = state.rule.judge(&window, &rows);
+            state.evaluate(now, &window, &judged, each);
         }
     }
 
     /// Adds the number of rows that each rule selects now.
     pub fn count(&self, rows: &mut [usize]) {
         let rules = self.rows.values().flat_map(|it| &it.rules);
-        rules.for_each(|place| rows[self.rules[*place as usize].0] += 1);
-    }
-}
-
-impl Row {
-    fn of<'a>(&'a self, which: usize, rule: &Rule, over: u64) -> WindowRow<'a> {
-        let (first, totals) = self.windows[which];
-        let frames = || self.frames.iter().skip(first);
-        let mut extremes = Extremes::NOTHING;
-        frames().for_each(|it| extremes.widen(&it.extremes));
-        let mut is_partial = self.partial_until > over;
-        let mut histogram = None;
-        if rule.wants_histogram(&totals) && !is_partial {
-            let mut sum = Sum::default();
-            frames().for_each(|it| sum.add(EncodedGain(&it.packed)));
-            histogram = sum.histogram().cloned();
-            // Without one, some of the gain was dropped before it got here.
-            is_partial = histogram.is_none();
-        }
-        WindowRow { key: &self.key, totals, extremes, histogram, is_partial }
+        rules.for_each(|place| rows[self.rules[*place as usize]] += 1);
     }
 }

@@ -198,9 +198,7 @@ fn burn_rates_are_those_of_a_naive_evaluator_second_by_second() {
             let step = [(3_600, 1), (21_600, 10), (u64::MAX, 60)];
             let step = step.iter().find(|it| secs <= it.0).map_or(1, |it| it.1);
             let begin = ((START + at) / step * step - secs).saturating_sub(START);
-            let mut sum = sums[at as usize];
-            sum -= &sums[begin as usize];
-            sum
+            sums[at as usize] - sums[begin as usize]
         };
         for burn in budget.burns() {
             let [long, short] = [burn.rate.long, burn.rate.short].map(window);

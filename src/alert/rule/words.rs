@@ -42,19 +42,19 @@ impl Rule {
         let usual = || (times, ["p99", "p95", "p50"].map(str::to_owned).to_vec());
         let columns = match &self.condition {
             Condition::Burns(objective) if objective.entry.good_us.is_some() => return usual(),
-            Condition::Burns(_) => vec![(0, "error_count")],
-            Condition::Holds(when) => when.columns(),
+            Condition::Burns(_) => vec!["error_count"],
+            Condition::Holds(when) => when.columns.iter().map(|it| &*it.1).collect(),
             Condition::Absent => Vec::new(),
         };
-        let ranks = columns.iter().filter_map(|&(_, name)| match name.contains("median") {
+        let ranks = columns.iter().filter_map(|name| match name.contains("median") {
             true => Some("p50".to_owned()),
-            false => percent(name).map(|_| name.to_owned()),
+            false => percent(name).map(|_| (*name).to_owned()),
         });
         let ranks: Vec<String> = ranks.collect();
         if !ranks.is_empty() {
             return (times, ranks);
         }
-        let has = |part: &str| columns.iter().any(|it| it.1.contains(part));
+        let has = |part: &str| columns.iter().any(|it| it.contains(part));
         if has("time_min") || has("time_max") {
             return usual();
         }

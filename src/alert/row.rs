@@ -1,0 +1,48 @@
+//! The gain of a row over a window: frames of one step each.
+//!
+//! Kept by [`windows`](super::windows), judged by rules.
+
+use std::collections::VecDeque;
+
+use crate::report::gain::{EncodedGain, Sum};
+use crate::report::histogram::Histogram;
+use crate::report::reading::Extremes;
+use crate::report::totals::Totals;
+
+/// Gain of a row in a step.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) step: u64,
+    pub(super) packed: Box<[u8]>,
+    pub(super) extremes: Extremes,
+}
+
+/// A row in a window.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub(super) key: Box<[u8]>,
+    /// Rules that select the row, as indexes into those of its windows.
+    pub(super) rules: Box<[u32]>,
+    pub(super) frames: VecDeque<Frame>,
+    /// Sums of the frames.
+    pub(super) totals: Totals,
+    /// Gain of the running step.
+    pub(super) running: Option<(Sum, Extremes)>,
+    /// Steps for which the row is still incomplete, because some of its gain did not fit.
+    pub(super) partial_steps: u64,
+}
+
+impl Row {
+    pub(super) fn extremes(&self) -> Extremes {
+        let mut extremes = Extremes::NOTHING;
+        self.frames.iter().for_each(|it| extremes.widen(&it.extremes));
+        extremes
+    }
+
+    /// Returns its histogram; `None` without gain, or if some of it was dropped before it got here.
+    pub(super) fn histogram(&self) -> Option<Histogram> {
+        let mut sum = Sum::default();
+        self.frames.iter().for_each(|it| sum.add(EncodedGain(&it.packed)));
+        sum.histogram().filter(|_| !self.frames.is_empty()).cloned()
+    }
+}
