@@ -229,7 +229,10 @@ impl Receiver {
 /// Why it has to be sent again.
 fn post(agent: &Agent, url: &str, body: &str) -> Result<Option<String>, String> {
     let sent = agent.post(url).header("content-type", "application/json").send(body);
-    let answer = sent.map_err(|error| roots::problem(&error))?;
+    let answer = sent.map_err(|error| match error {
+        ureq::Error::Timeout(_) => format!("no answer within {} s", ANSWER_MAX.as_secs()),
+        error => roots::problem(&error),
+    })?;
     match answer.status().as_u16() {
         200..=299 => Ok(None),
         code @ (429 | 500..=599) => Err(format!("it answered {code}")),
