@@ -7,8 +7,6 @@
 
 use std::hash::Hash;
 
-use hashbrown::HashMap;
-
 use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_TAGS_MAX, TEXT_BYTES_MAX};
 
 macro_rules! keys {
@@ -112,56 +110,117 @@ pub(super) enum Value<'a> {
 /// Names of the attributes to keep.
 #[derive(Debug)]
 pub(super) struct Keys {
-    by_name: HashMap<Vec<u8>, u8, ahash::RandomState>,
+    /// A hash table: names with their numbers. They are few, and no sender adds any.
+    places: [Option<(Box<str>, u8)>; 256],
     /// Attributes named by the configuration, with their numbers.
     pub(super) chosen: Vec<(String, u8)>,
+    hasher: ahash::RandomState,
 }
 
 impl Keys {
     pub(super) fn new(chosen: &[String]) -> Self {
-        let known = (0..Key::OtherDb.number()).zip(ATTRIBUTES);
-        let known = known.map(|(number, (name, _))| (name.as_bytes().to_vec(), number));
-        let mut by_name: HashMap<Vec<u8>, u8, _> = known.collect();
-        let chosen = (CHOSEN..).zip(chosen).map(|(number, name)| {
-            let number = *by_name.entry(name.as_bytes().to_vec()).or_insert(number);
-            (name.clone(), number)
-        });
-        Self { chosen: chosen.collect(), by_name }
+        let hasher = ahash::RandomState::new();
+        let mut keys = Self { places: [const { None }; 256], chosen: Vec::new(), hasher };
+        for (number, (name, _)) in (0..Key::OtherDb.number()).zip(ATTRIBUTES) {
+            keys.add(name, number);
+        }
+        for (number, name) in (CHOSEN..).zip(chosen) {
+            let number = keys.add(name, number);
+            keys.chosen.push((name.clone(), number));
+        }
+        keys
+    }
+
+    /// Adds a name unless it is known; returns its number.
+    fn add(&mut self, name: &str, number: u8) -> u8 {
+        let place = self.place(name.as_bytes());
+        self.places
+            .get_mut(place)
+            .map_or(number, |it| it.get_or_insert_with(|| (name.into(), number)).1)
+    }
+
+    /// Returns the place of a name, or a free one.
+    fn place(&self, name: &[u8]) -> usize {
+        // Lengths and last eight bytes tell most names apart.
+        let last = name.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+        let hash = (last ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut place = (hash >> 56) as u8;
+        while let Some(Some((known, _))) = self.places.get(usize::from(place))
+            && known.as_bytes() != name
+        {
+            place = place.wrapping_add(1);
+        }
+        place.into()
     }
 
     /// Returns a hash with keys of its own, which nobody outside can know.
     pub(super) fn hash(&self, of: impl Hash) -> u64 {
-        self.by_name.hasher().hash_one(of)
+        self.hasher.hash_one(of)
+    }
+}
+
+/// The attributes of a span or a resource, and where their texts are: one buffer has those of a
+/// whole body, another those of a group of spans.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct FactsAt {
+    /// One bit for each attribute present.
+    seen: u64,
+    start: u32,
+    bytes: u32,
+}
+
+impl FactsAt {
+    /// Returns true if any of these keys is present.
+    #[inline]
+    pub(super) fn has(self, keys: &[Key]) -> bool {
+        keys.iter().any(|key| self.seen & key.bits() != 0)
+    }
+
+    /// Size of the texts.
+    pub(super) const fn bytes(self) -> usize {
+        self.bytes as usize
+    }
+
+    /// Returns the facts, whose texts are in this buffer.
+    pub(super) fn within(self, texts: &[u8]) -> Facts<'_> {
+        let packed = texts.get(self.start as usize..).and_then(|it| it.get(..self.bytes()));
+        Facts { seen: self.seen, packed: packed.unwrap_or_default() }
+    }
+
+    /// Copies the texts from one buffer to the end of another.
+    pub(super) fn copied(self, from: &[u8], to: &mut Vec<u8>) -> Self {
+        let start = to.len() as u32;
+        to.extend_from_slice(self.within(from).packed);
+        Self { start, ..self }
     }
 }
 
 /// Texts by attribute.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Facts {
-    /// One bit for each attribute present.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Facts<'a> {
     seen: u64,
     /// Repeated: number, length (two bytes), text.
-    packed: Box<[u8]>,
+    packed: &'a [u8],
 }
 
-impl Facts {
+impl<'a> Facts<'a> {
     /// Returns the text of a key; it is never empty.
-    pub(super) fn get(&self, key: Key) -> Option<&[u8]> {
+    pub(super) fn get(self, key: Key) -> Option<&'a [u8]> {
         self.first_of(key.bits())
     }
 
     /// Returns the text of an attribute by its number.
-    pub(super) fn numbered(&self, number: u8) -> Option<&[u8]> {
+    pub(super) fn numbered(self, number: u8) -> Option<&'a [u8]> {
         self.first_of(bit(number))
     }
 
-    fn first_of(&self, bits: u64) -> Option<&[u8]> {
+    fn first_of(self, bits: u64) -> Option<&'a [u8]> {
         let seen = self.seen & bits;
         if seen == 0 {
             return None;
         }
         let number = seen.trailing_zeros();
-        let mut rest = &*self.packed;
+        let mut rest = self.packed;
         while let Some(([found, low, high], after)) = rest.split_first_chunk() {
             let length = u16::from_le_bytes([*low, *high]);
             let (text, after) = after.split_at_checked(length.into())?;
@@ -174,26 +233,18 @@ impl Facts {
     }
 
     /// Returns the text of the first of these keys that is present.
-    pub(super) fn first(&self, keys: &[Key]) -> Option<&[u8]> {
+    #[inline]
+    pub(super) fn first(self, keys: &[Key]) -> Option<&'a [u8]> {
         keys.iter().find_map(|key| self.get(*key))
-    }
-
-    /// Returns true if any of these keys is present.
-    pub(super) fn has(&self, keys: &[Key]) -> bool {
-        keys.iter().any(|key| self.seen & key.bits() != 0)
-    }
-
-    /// Bytes on the heap.
-    pub(super) fn bytes(&self) -> usize {
-        self.packed.len()
     }
 }
 
-/// Collects facts attribute by attribute; its buffer is reused.
+/// Collects facts attribute by attribute, and the texts of all in one buffer.
 #[derive(Debug, Default)]
 pub(super) struct FactsWriter {
-    seen: u64,
-    packed: Vec<u8>,
+    pub(super) texts: Vec<u8>,
+    /// Those being collected.
+    open: FactsAt,
     attributes: usize,
     /// Attributes beyond the limit, which were ignored; summed over all spans.
     pub(super) over_limit: u64,
@@ -201,12 +252,18 @@ pub(super) struct FactsWriter {
 
 impl FactsWriter {
     /// Returns the collected facts and starts over.
-    pub(super) fn take(&mut self) -> Facts {
-        let facts =
-            Facts { seen: std::mem::take(&mut self.seen), packed: self.packed.as_slice().into() };
-        self.packed.clear();
+    pub(super) fn take(&mut self) -> FactsAt {
+        let end = self.texts.len() as u32;
+        let next = FactsAt { start: end, ..FactsAt::default() };
+        let facts = std::mem::replace(&mut self.open, next);
         self.attributes = 0;
-        facts
+        FactsAt { bytes: end.saturating_sub(facts.start), ..facts }
+    }
+
+    /// Drops the texts of the facts that were taken last.
+    pub(super) fn drop_last(&mut self, facts: FactsAt) {
+        self.texts.truncate(facts.start as usize);
+        self.open.start = facts.start;
     }
 
     /// Adds an attribute if it is to be kept.
@@ -216,7 +273,7 @@ impl FactsWriter {
             self.over_limit = self.over_limit.saturating_add(1);
             return;
         }
-        let Some(&number) = keys.by_name.get(name) else {
+        let Some(&Some((_, number))) = keys.places.get(keys.place(name)) else {
             if name.starts_with(b"db.") {
                 self.text(Key::OtherDb, b"db");
             }
@@ -238,7 +295,7 @@ impl FactsWriter {
 
     /// Returns true if no text of a key was added.
     pub(super) fn lacks(&self, key: Key) -> bool {
-        self.seen & key.bits() == 0
+        self.open.seen & key.bits() == 0
     }
 
     /// Adds a text that is derived.
@@ -252,13 +309,13 @@ impl FactsWriter {
         let Ok(length) = u16::try_from(text.len()) else {
             return;
         };
-        if length == 0 || self.seen & bit(number) != 0 {
+        if length == 0 || self.open.seen & bit(number) != 0 {
             return;
         }
-        self.seen |= bit(number);
+        self.open.seen |= bit(number);
         let [low, high] = length.to_le_bytes();
-        self.packed.extend([number, low, high]);
-        self.packed.extend_from_slice(text);
+        self.texts.extend_from_slice(&[number, low, high]);
+        self.texts.extend_from_slice(text);
     }
 }
 
@@ -292,7 +349,8 @@ mod tests {
         ] {
             writer.attribute(&keys, name, value);
         }
-        let facts = writer.take();
+        let taken = writer.take();
+        let facts = taken.within(&writer.texts);
         assert_eq!(facts.get(Key::Route), Some(&b"users/{id}"[..]));
         assert_eq!(facts.get(Key::Status), Some(&b"404"[..]));
         assert_eq!(facts.get(Key::QueryText), Some(&b"SELECT"[..]));
@@ -300,7 +358,9 @@ mod tests {
         let [(tenant, at), (namespace, known)] = &keys.chosen[..] else { panic!() };
         assert_eq!((&**tenant, facts.numbered(*at)), ("tenant", Some(&b"true"[..])));
         assert_eq!((&**namespace, *known), ("db.namespace", Key::DbNamespace.number()));
-        assert_eq!(writer.take(), Facts::default());
+        assert_eq!(writer.take().within(&writer.texts), Facts::default());
+        writer.drop_last(taken);
+        assert_eq!(writer.take(), FactsAt::default());
     }
 
     #[test]
@@ -318,6 +378,7 @@ mod tests {
         }
         assert_eq!(writer.over_limit, 7);
         let facts = writer.take();
+        let facts = facts.within(&writer.texts);
         assert_eq!(facts.get(Key::Url).map(<[u8]>::len), Some(TEXT_BYTES_MAX));
         assert_eq!(facts.get(Key::Route), None);
     }

@@ -14,7 +14,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::Lane;
 use super::counters::{LeftOut, OtlpCounters};
-use super::facts::Key;
+use super::facts::{FactsAt, Key};
 use super::request::{Class, RequestWriter};
 use super::span::{Batch, Kind, Resource, Span, TraceId};
 use crate::input::record::DecodeCounts;
@@ -35,7 +35,7 @@ const REMEMBERED_MAX: usize = 1 << 20;
 /// entries.
 pub(super) const REMEMBERED_BYTES: usize = (4 << 20) * 9 * 3 / 2 + REMEMBERED_MAX * 16;
 
-/// Size of a group beside its spans.
+/// Size of a group beside its spans and texts.
 const GROUP_BYTES: usize = 400;
 
 /// Group of a span: trace and resource.
@@ -45,14 +45,14 @@ type GroupKey = (TraceId, u64);
 #[derive(Debug)]
 struct Group {
     key: GroupKey,
-    resource: Arc<Resource>,
+    resource: FactsAt,
     spans: Vec<Span>,
+    /// Texts of the resource and of the spans.
+    texts: Vec<u8>,
     first_ms: u64,
     last_ms: u64,
     /// True once a request of the group has left.
     has_left: bool,
-    /// Time at which the first of its roots leaves.
-    leaves_ms: u64,
 }
 
 impl Group {
@@ -63,12 +63,14 @@ impl Group {
 
     /// Returns the time at which the group is examined next.
     fn due_ms(&self) -> u64 {
-        self.leaves_ms.min(self.ends_ms())
+        let with_root = self.spans.iter().filter(|it| it.root != Some(0));
+        with_root.map(|it| it.leaves_ms).fold(self.ends_ms(), u64::min)
     }
 
-    /// Returns its size beside its spans.
+    /// Returns its size.
     fn bytes(&self) -> usize {
-        GROUP_BYTES.saturating_add(self.resource.facts.bytes())
+        let spans = size_of_val(&*self.spans);
+        GROUP_BYTES.saturating_add(self.texts.len()).saturating_add(spans)
     }
 }
 
@@ -116,7 +118,7 @@ impl Joiner {
     }
 
     /// Takes the spans of a body and releases those that are ready.
-    pub(super) fn take(&mut self, batch: Batch) {
+    pub(super) fn take(&mut self, batch: &Batch) {
         self.now_ms = self.lane.clock.mono_ms();
         let counters = &self.counters;
         counters.spans_received.add(batch.received);
@@ -124,14 +126,11 @@ impl Joiner {
         counters.spans_sampled.add(batch.sampled);
         counters.attributes_over_limit.add(batch.facts.over_limit);
         counters.events_over_limit.add(batch.events_over_limit);
-        for (resource, spans) in batch.resources {
-            let resource = Arc::new(resource);
-            let mut spans = spans.into_iter();
-            while let Some(Span { trace, .. }) = spans.as_slice().first() {
-                let key = (*trace, resource.hash);
-                let alike = spans.as_slice().iter().take_while(|it| it.trace == key.0);
-                let count = alike.count();
-                self.add(key, &resource, spans.by_ref().take(count));
+        let mut spans = &*batch.spans;
+        for resource in &batch.resources {
+            let of_resource = spans.split_off(..resource.spans).unwrap_or_default();
+            for alike in of_resource.chunk_by(|a, b| a.trace == b.trace) {
+                self.add(resource, alike, &batch.facts.texts);
             }
         }
         self.advance();
@@ -178,52 +177,52 @@ impl Joiner {
     }
 
     /// Adds spans of a trace to their group, which is created if needed.
-    fn add(
-        &mut self,
-        key: GroupKey,
-        resource: &Arc<Resource>,
-        spans: impl ExactSizeIterator<Item = Span>,
-    ) {
-        let now_ms = self.now_ms;
+    fn add(&mut self, resource: &Resource, spans: &[Span], texts: &[u8]) {
+        let Some(Span { trace, .. }) = spans.first() else { return };
+        let (key, now_ms) = ((*trace, resource.hash), self.now_ms);
         let number = *self.numbers.entry(key).or_insert(self.began);
+        let bytes: usize = spans.iter().map(|it| it.facts.bytes()).sum();
         let mut group = self.remove(number).unwrap_or_else(|| {
             self.began = self.began.saturating_add(1);
+            let mut own = Vec::with_capacity(resource.facts.bytes().saturating_add(bytes));
             Group {
                 key,
-                resource: Arc::clone(resource),
+                resource: resource.facts.copied(texts, &mut own),
                 spans: Vec::new(),
+                texts: own,
                 first_ms: now_ms,
                 last_ms: now_ms,
                 has_left: self.known.contains(&self.hash(key)),
-                leaves_ms: u64::MAX,
             }
         });
-        let root_leaves_ms = match resource.facts.get(Key::Language) {
+        let root_leaves_ms = match resource.facts.within(texts).get(Key::Language) {
             Some(b"php") => now_ms,
             _ => now_ms.saturating_add(ROOT_WAITS_MS),
         };
         group.spans.reserve_exact(spans.len());
-        for mut span in spans {
+        group.texts.reserve_exact(bytes);
+        for span in spans {
             let is_root = span.is_root() || span.may_be_root();
             if is_root && self.known.contains(&self.hash((key.0, span.id))) {
                 self.leave_out(LeftOut::Duplicate, 1);
                 continue;
             }
-            span.leaves_ms = if is_root { root_leaves_ms } else { u64::MAX };
-            group.leaves_ms = group.leaves_ms.min(span.leaves_ms);
+            let leaves_ms = if is_root { root_leaves_ms } else { u64::MAX };
             group.last_ms = now_ms;
-            self.bytes = self.bytes.saturating_add(span.bytes());
-            self.waiting = self.waiting.saturating_add(1);
-            group.spans.push(span);
-        }
-        if group.spans.is_empty() {
-            group.leaves_ms = now_ms;
+            let facts = span.facts.copied(texts, &mut group.texts);
+            group.spans.push(Span { leaves_ms, facts, ..*span });
         }
         self.insert(number, group);
     }
 
+    /// Keeps a group, unless it is empty.
     fn insert(&mut self, number: u64, group: Group) {
+        if group.spans.is_empty() {
+            self.numbers.remove(&group.key);
+            return;
+        }
         self.bytes = self.bytes.saturating_add(group.bytes());
+        self.waiting = self.waiting.saturating_add(group.spans.len());
         self.due.insert((group.due_ms(), number));
         self.groups.insert(number, group);
     }
@@ -232,6 +231,7 @@ impl Joiner {
         let group = self.groups.remove(&number)?;
         self.due.remove(&(group.due_ms(), number));
         self.bytes = self.bytes.saturating_sub(group.bytes());
+        self.waiting = self.waiting.saturating_sub(group.spans.len());
         Some(group)
     }
 
@@ -244,22 +244,23 @@ impl Joiner {
         };
         let is_over = ends.is_some() || group.ends_ms() <= now_ms;
         let mut spans = std::mem::take(&mut group.spans);
-        self.bytes = self.bytes.saturating_sub(spans.iter().map(Span::bytes).sum());
-        self.waiting = self.waiting.saturating_sub(spans.len());
         self.leave_out(LeftOut::Duplicate, find_roots(&mut spans));
         let leaves = |it: &Span| it.root != Some(0) && (is_over || it.leaves_ms <= now_ms);
-        let requests = spans.iter().filter(|it| it.root == Some(it.id) && left_out(it).is_none());
-        let (leaving, staying): (Vec<_>, Vec<_>) = requests.partition(|it| leaves(it));
+        let is_request = |it: &Span| left_out(it, &group.texts).is_none();
+        let roots = spans.iter().filter(|it| it.root == Some(it.id));
+        let requests = roots.filter(|it| is_request(it));
+        let mut leaving = requests.clone().filter(|it| leaves(it)).map(|it| it.id);
+        let (request, another) = (leaving.next(), leaving.next());
         // Spans whose parent is missing are lost once no request remains to which they might
         // belong.
-        let (guess, lost) = match (&*leaving, &*staying) {
-            ([request], []) if !group.has_left => (Some(request.id), None),
-            ([_, ..], []) => (None, Some(LeftOut::Orphan)),
+        let (guess, lost) = match (request, requests.clone().all(leaves)) {
+            (Some(_), true) if another.is_none() && !group.has_left => (request, None),
+            (Some(_), true) => (None, Some(LeftOut::Orphan)),
             _ if is_over && group.has_left => (None, Some(LeftOut::LateChild)),
             _ if is_over => (None, ends.or(Some(LeftOut::NoRequest))),
             _ => (None, None),
         };
-        group.has_left |= !leaving.is_empty();
+        group.has_left |= request.is_some();
         if guess.is_some() {
             for it in spans.iter_mut().filter(|it| it.root == Some(0)) {
                 (it.root, it.leaves_ms) = (guess, now_ms);
@@ -268,18 +269,18 @@ impl Joiner {
         }
         let stays = |it: &Span| !leaves(it) && (it.root != Some(0) || lost.is_none());
         spans.sort_by_key(|it| (stays(it), it.root));
-        group.spans = spans.split_off(spans.partition_point(|it| !stays(it)));
-        for alike in spans.chunk_by(|a, b| a.root == b.root) {
+        let (leaving, staying) = spans.split_at(spans.partition_point(|it| !stays(it)));
+        for alike in leaving.chunk_by(|a, b| a.root == b.root) {
             self.leave(&group, alike, lost);
         }
-        if group.spans.is_empty() {
-            self.numbers.remove(&group.key);
-            return;
+        if !staying.is_empty() {
+            let texts = std::mem::take(&mut group.texts);
+            group.resource = group.resource.copied(&texts, &mut group.texts);
+            let moved =
+                |it: &Span| Span { facts: it.facts.copied(&texts, &mut group.texts), ..*it };
+            group.spans = staying.iter().map(moved).collect();
+            group.texts.shrink_to_fit();
         }
-        let with_root = group.spans.iter().filter(|it| it.root != Some(0));
-        group.leaves_ms = with_root.map(|it| it.leaves_ms).min().unwrap_or(u64::MAX);
-        self.bytes = self.bytes.saturating_add(group.spans.iter().map(Span::bytes).sum());
-        self.waiting = self.waiting.saturating_add(group.spans.len());
         self.insert(number, group);
     }
 
@@ -287,7 +288,7 @@ impl Joiner {
     /// without a root are `lost`.
     fn leave(&mut self, group: &Group, spans: &[Span], lost: Option<LeftOut>) {
         let root = spans.iter().find(|it| it.root == Some(it.id));
-        if let Some(reason) = root.map_or(lost, left_out) {
+        if let Some(reason) = root.map_or(lost, |it| left_out(it, &group.texts)) {
             return self.leave_out(reason, spans.len());
         }
         let Some(root) = root else { return };
@@ -303,7 +304,8 @@ impl Joiner {
         self.remember([(group.key.0, root.id), group.key].map(|it| self.hash(it)));
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         let (to, secs) = ((&mut self.lane.producer, &mut self.counts), self.lane.clock.unix_secs());
-        match self.writer.write(&group.resource, root, &mut timers, secs, to) {
+        let of_resource = (group.resource, &*group.texts);
+        match self.writer.write(of_resource, root, &mut timers, secs, to) {
             Ok(rows) => {
                 self.counters.requests.add(1);
                 self.counters.timers.add(rows);
@@ -375,10 +377,11 @@ fn find_roots(spans: &mut Vec<Span>) -> usize {
 }
 
 /// Returns the reason why a root is not a request, if it is not.
-fn left_out(root: &Span) -> Option<LeftOut> {
+fn left_out(root: &Span, texts: &[u8]) -> Option<LeftOut> {
     let receives = || {
-        let operation = root.facts.first(&[Key::MessagingType, Key::MessagingName]);
-        let name = root.facts.get(Key::Name).unwrap_or_default();
+        let facts = root.facts.within(texts);
+        let operation = facts.first(&[Key::MessagingType, Key::MessagingName]);
+        let name = facts.get(Key::Name).unwrap_or_default();
         operation == Some(b"receive") || name == b"receive" || name.starts_with(b"receive ")
     };
     match root.kind {
@@ -392,7 +395,7 @@ fn left_out(root: &Span) -> Option<LeftOut> {
 /// Returns the class of what a span asks for, if it asks.
 fn asks(span: &Span) -> u8 {
     match span.kind.asks() {
-        true => Class::of(&span.facts) as u8,
+        true => Class::of(span.facts) as u8,
         false => 0,
     }
 }

@@ -149,7 +149,7 @@ impl Source {
         form.decode(body, &self.keys, &mut batch)?;
         stage.worked(batch.received);
         let partial_success = batch.partial_success();
-        self.joiner.lock().as_mut().ok_or_else(stopping)?.take(batch);
+        self.joiner.lock().as_mut().ok_or_else(stopping)?.take(&batch);
         Ok(partial_success)
     }
 

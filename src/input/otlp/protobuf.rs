@@ -27,24 +27,34 @@ const SPAN_BYTES: usize = 256;
 /// Status code of an error.
 const ERROR: u64 = 2;
 
+/// Keys of an attribute's name, its value, and a text in that.
+const NAME: u8 = (1 << 3) | LENGTH as u8;
+const VALUE: u8 = (2 << 3) | LENGTH as u8;
+const TEXT: u8 = (1 << 3) | LENGTH as u8;
+
 type Result<T> = std::result::Result<T, RejectReason>;
 
 /// Returns the messages in the field of this number.
 fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8]>> {
     let mut cursor = Cursor::new(message);
-    std::iter::from_fn(move || next_message(&mut cursor, number).transpose())
+    let mut next = move || {
+        while cursor.left() > 0 {
+            let key = cursor.key()?;
+            match (key >> 3, key & 7) {
+                (found, LENGTH) if found == number => return cursor.bytes().map(Some),
+                _ => cursor = skip(cursor, key)?,
+            }
+        }
+        Ok(None)
+    };
+    std::iter::from_fn(move || next().transpose())
 }
 
-#[inline]
-fn next_message<'a>(cursor: &mut Cursor<'a>, number: u32) -> Result<Option<&'a [u8]>> {
-    while cursor.left() > 0 {
-        let key = cursor.key()?;
-        match (key >> 3, key & 7) {
-            (found, LENGTH) if found == number => return cursor.bytes().map(Some),
-            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
-        }
-    }
-    Ok(None)
+/// Skips the value of a field. A cursor whose address is never taken stays in registers.
+#[inline(never)]
+fn skip(mut cursor: Cursor<'_>, key: u32) -> Result<Cursor<'_>> {
+    cursor.skip(key, GROUP_DEPTH_MAX)?;
+    Ok(cursor)
 }
 
 /// Decodes a body.
@@ -67,20 +77,23 @@ pub(super) fn decode(body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> 
             batch.facts.text(Key::Sender, sender.to_canonical().to_string().as_bytes());
         }
         resource.facts = batch.facts.take();
-        let mut spans = Vec::with_capacity(message.len() / SPAN_BYTES);
+        let before = batch.spans.len();
+        batch.spans.reserve(message.len() / SPAN_BYTES);
         for scope in messages(message, 2) {
             for message in messages(scope?, 2) {
-                spans.extend(span(message?, keys, batch)?);
+                span(message?, keys, batch)?;
             }
         }
-        if !spans.is_empty() {
-            batch.resources.push((resource, spans));
+        resource.spans = batch.spans.len().saturating_sub(before);
+        match resource.spans {
+            0 => batch.facts.drop_last(resource.facts),
+            _ => batch.resources.push(resource),
         }
     }
     Ok(())
 }
 
-fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<Option<Span>> {
+fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
     let (mut span, mut events, mut exception) = (Span::default(), 0_usize, &[][..]);
     let (mut state, mut parent, mut name) = (&[][..], &[][..], &[][..]);
     let mut cursor = Cursor::new(message);
@@ -107,7 +120,7 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<Option<Span>> 
             }
             (15, LENGTH) => span.is_error = status(cursor.bytes()?)? == ERROR,
             (16, FIXED32) => span.flags = u32::from_le_bytes(cursor.fixed()?),
-            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
+            _ => cursor = skip(cursor, key)?,
         }
     }
     batch.facts.text(Key::EventException, exception);
@@ -115,7 +128,8 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<Option<Span>> 
     span.facts = batch.facts.take();
     span.parent = number(parent);
     let is_sampled = state.windows(6).any(|it| it == b"ot=th:");
-    Ok(batch.checked(span, !parent.is_empty(), is_sampled))
+    batch.add(span, !parent.is_empty(), is_sampled);
+    Ok(())
 }
 
 /// Returns the id of a span as a number; 0 if it is none.
@@ -123,11 +137,22 @@ fn number(id: &[u8]) -> u64 {
     id.try_into().map_or(0, u64::from_be_bytes)
 }
 
-#[inline]
 fn attribute(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
-    let (name, value) = key_value(message)?;
+    let (name, value) = match short_text(message) {
+        Some((name, text)) => (name, Value::Text(text)),
+        None => key_value(message)?,
+    };
     batch.facts.attribute(keys, name, value);
     Ok(())
+}
+
+/// Returns name and text of an attribute as nearly all are: both short, and nothing beside them.
+fn short_text(message: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [NAME, length @ ..0x80, rest @ ..] = message else { return None };
+    let (name, rest) = rest.split_at_checked((*length).into())?;
+    let [VALUE, length @ ..0x80, TEXT, text_length, text @ ..] = rest else { return None };
+    let (length, text_length) = (usize::from(*length), usize::from(*text_length));
+    (length == text.len().saturating_add(2) && text_length == text.len()).then_some((name, text))
 }
 
 fn status(message: &[u8]) -> Result<u64> {
@@ -136,7 +161,7 @@ fn status(message: &[u8]) -> Result<u64> {
         let key = cursor.key()?;
         match (key >> 3, key & 7) {
             (3, VARINT) => code = cursor.varint()?,
-            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
+            _ => cursor = skip(cursor, key)?,
         }
     }
     Ok(code)
@@ -151,7 +176,7 @@ fn key_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
         match (key >> 3, key & 7) {
             (1, LENGTH) => name = cursor.bytes()?,
             (2, LENGTH) => value = any_value(cursor.bytes()?)?,
-            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
+            _ => cursor = skip(cursor, key)?,
         }
     }
     Ok((name, value))
@@ -168,7 +193,7 @@ fn any_value(message: &[u8]) -> Result<Value<'_>> {
             (3, VARINT) => Value::Whole(cursor.varint()?.cast_signed()),
             (4, FIXED64) => Value::Float(f64::from_le_bytes(cursor.fixed()?)),
             (number, _) => {
-                cursor.skip(key, GROUP_DEPTH_MAX)?;
+                cursor = skip(cursor, key)?;
                 match number {
                     5..=7 => Value::Other,
                     _ => value,

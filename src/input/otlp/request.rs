@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::facts::{Facts, Key, Keys};
-use super::span::{Kind, Resource, Span};
+use super::facts::{Facts, FactsAt, Key, Keys};
+use super::span::{Kind, Span};
 use crate::config::OtlpInput;
 use crate::input::record::{
     DecodeCounts, Interned, Numbers, RecordSink, RecordWriter, RejectReason,
@@ -35,15 +35,17 @@ pub(super) enum Class {
 }
 
 impl Class {
-    pub(super) fn of(facts: &Facts) -> Self {
+    pub(super) fn of(facts: FactsAt) -> Self {
         use Key::{DbNamespace, DbOperation, DbSystem, OtherDb, QueryText};
-        let of_any = [
-            (Self::Database, &[DbSystem, DbNamespace, DbOperation, QueryText, OtherDb][..]),
-            (Self::Messaging, &[Key::MessagingSystem]),
-            (Self::Rpc, &[Key::RpcSystem]),
-            (Self::Http, &[Key::Method, Key::Status, Key::Url]),
-        ];
-        of_any.iter().find(|(_, keys)| facts.has(keys)).map_or(Self::Other, |it| it.0)
+        match facts {
+            _ if facts.has(&[DbSystem, DbNamespace, DbOperation, QueryText, OtherDb]) => {
+                Self::Database
+            }
+            _ if facts.has(&[Key::MessagingSystem]) => Self::Messaging,
+            _ if facts.has(&[Key::RpcSystem]) => Self::Rpc,
+            _ if facts.has(&[Key::Method, Key::Status, Key::Url]) => Self::Http,
+            _ => Self::Other,
+        }
     }
 }
 
@@ -52,9 +54,9 @@ const TIMER_TAGS: [&str; 3] = ["group", "server", "operation"];
 
 type TimerTags<'a> = [Option<&'a [u8]>; 3];
 
-fn timer_tags(span: &Span) -> TimerTags<'_> {
-    let facts = &span.facts;
-    let group = match (Class::of(facts), span.kind) {
+fn timer_tags<'a>(span: &Span, texts: &'a [u8]) -> TimerTags<'a> {
+    let facts = span.facts.within(texts);
+    let group = match (Class::of(span.facts), span.kind) {
         (Class::Database, _) => facts.get(Key::DbSystem).or(Some(&b"db"[..])),
         (Class::Messaging, _) => facts.get(Key::MessagingSystem),
         (Class::Rpc, _) => facts.get(Key::RpcSystem),
@@ -76,7 +78,7 @@ fn timer_tags(span: &Span) -> TimerTags<'_> {
 }
 
 /// Returns scheme and host of the URL.
-fn url(facts: &Facts) -> Option<(&[u8], &[u8])> {
+fn url(facts: Facts<'_>) -> Option<(&[u8], &[u8])> {
     let url = facts.get(Key::Url)?;
     let at = url.windows(3).position(|it| it == b"://")?;
     let (schema, rest) = url.split_at_checked(at)?;
@@ -99,13 +101,13 @@ const METHODS: [&str; 10] = [
     "HTTP ",
 ];
 
-fn script_name(facts: &Facts) -> &[u8] {
+fn script_name(facts: Facts<'_>) -> &[u8] {
     let name = facts.get(Key::Name).unwrap_or_default();
     let without_method = METHODS.iter().find_map(|method| name.strip_prefix(method.as_bytes()));
     facts.get(Key::Route).or(without_method).unwrap_or(name)
 }
 
-fn number(facts: &Facts, key: Key) -> Option<u32> {
+fn number(facts: Facts<'_>, key: Key) -> Option<u32> {
     let text = std::str::from_utf8(facts.get(key)?).ok()?;
     let number: u64 = text.trim().parse().ok()?;
     Some(u32::try_from(number).unwrap_or(u32::MAX))
@@ -114,8 +116,8 @@ fn number(facts: &Facts, key: Key) -> Option<u32> {
 /// Returns the seconds from `start` to `end`; negative if they are reversed, which is corrected
 /// later.
 fn seconds(start: u64, end: u64) -> f32 {
-    let ns = i128::from(end).saturating_sub(start.into());
-    (ns as f64 / 1e9) as f32
+    // Both are below 2^63.
+    (end.wrapping_sub(start).cast_signed() as f64 / 1e9) as f32
 }
 
 /// Rules for names.
@@ -132,17 +134,17 @@ pub(super) struct RequestWriter {
 
 impl RequestWriter {
     /// Writes the record of the request `root` with these spans as timers, which it puts in the
-    /// order of their start. Returns the number of its timers.
+    /// order of their start. `texts` has those of all. Returns the number of its timers.
     pub(super) fn write(
         &mut self,
-        resource: &Resource,
+        (resource, texts): (FactsAt, &[u8]),
         root: &Span,
         timers: &mut [&Span],
         received_secs: u32,
         (sink, counts): (&mut impl RecordSink, &mut DecodeCounts),
     ) -> Result<u64, RejectReason> {
-        let (record, rules, facts) = (&mut self.record, &mut *self.rules, &root.facts);
-        let of_resource = &resource.facts;
+        let (record, rules) = (&mut self.record, &mut *self.rules);
+        let [of_resource, facts] = [resource, root.facts].map(|it| it.within(texts));
         record.begin();
         let hostname = self.config.name.as_deref().map(str::as_bytes);
         let hostname = hostname.or_else(|| of_resource.first(&[Key::HostName, Key::Sender]));
@@ -177,7 +179,7 @@ impl RequestWriter {
             (&**name, value.or_else(|| of_resource.numbered(*attribute)))
         });
         record.request_tags(rules, usual.into_iter().chain(chosen));
-        let rows = write_timers(record, rules, root, timers);
+        let rows = write_timers(record, rules, (root, texts), timers);
         let numbers = Numbers {
             request_count: 1,
             document_size: number(facts, Key::BodySize).unwrap_or(0),
@@ -200,7 +202,7 @@ impl RequestWriter {
 fn write_timers(
     record: &mut RecordWriter,
     rules: &mut Rules,
-    root: &Span,
+    (root, texts): (&Span, &[u8]),
     timers: &mut [&Span],
 ) -> u64 {
     timers.sort_by_key(|span| span.start);
@@ -216,34 +218,34 @@ fn write_timers(
     let mut merged: BTreeMap<TimerTags<'_>, (u32, f64, f32)> = BTreeMap::new();
     for span in rest {
         let first = || (0, 0.0, after(span));
-        let (hits, total, _) = merged.entry(timer_tags(span)).or_insert_with(first);
+        let (hits, total, _) = merged.entry(timer_tags(span, texts)).or_insert_with(first);
         *hits = hits.saturating_add(1);
         *total += f64::from(time(span).max(0.0));
     }
-    let single = single.iter().map(|span| (timer_tags(span), 1, time(span), after(span)));
+    let single = single.iter().map(|it| (timer_tags(it, texts), 1, time(it), after(it)));
     let merged = merged.into_iter();
     let merged = merged.map(|(tags, (hits, total, after))| (tags, hits, total as f32, after));
     // Most timers share a few groups and servers.
-    let mut last: [Option<(&[u8], [Interned; 2])>; 3] = [None; 3];
-    let mut rows = 0_u64;
+    let mut names: [Option<Interned>; 3] = [None; 3];
+    let mut last: [Option<(&[u8], Interned)>; 3] = [None; 3];
+    let rows = single.len().saturating_add(merged.len());
     for (tags, hits, total, after) in single.chain(merged) {
         let timer = record.begin_timer(hits, total, 0.0, 0.0);
         record.timer_is_span(timer, after);
         let mut set = record.tag_set(TIMER_TAGS_MAX);
-        for ((name, text), last) in TIMER_TAGS.into_iter().zip(tags).zip(&mut last) {
+        let places = names.iter_mut().zip(&mut last);
+        for ((tag, text), (name, last)) in TIMER_TAGS.into_iter().zip(tags).zip(places) {
             let Some(text) = text else { continue };
-            let [name, value] = match *last {
-                Some((known, strings)) if known == text => strings,
-                _ => {
-                    let of_name = (TagOf::Timer, name.as_bytes());
-                    [record.string(of_name.1), record.tag_value(rules, of_name, text)]
-                }
+            let tag = tag.as_bytes();
+            let name = *name.get_or_insert_with(|| record.string(tag));
+            let value = match *last {
+                Some((known, value)) if known == text => value,
+                _ => record.tag_value(rules, (TagOf::Timer, tag), text),
             };
-            *last = Some((text, [name, value]));
+            *last = Some((text, value));
             record.tag(&mut set, name, value);
         }
         record.end_timer(timer, &set);
-        rows = rows.saturating_add(1);
     }
-    rows
+    rows as u64
 }

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use super::facts::{Facts, FactsWriter};
+use super::facts::{FactsAt, FactsWriter};
 use super::messages::PartialSuccess;
 use crate::input::record::{bump, counted};
 use crate::limits::BODY_SPANS_MAX;
@@ -65,7 +65,7 @@ const PARENT_KNOWN: u32 = 0x100;
 const PARENT_REMOTE: u32 = 0x200;
 
 /// A span.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Span {
     /// All zero: none, which is refused.
     pub(super) trace: TraceId,
@@ -79,7 +79,7 @@ pub(super) struct Span {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) is_error: bool,
-    pub(super) facts: Facts,
+    pub(super) facts: FactsAt,
     /// While it waits: when it leaves, with its root; `u64::MAX` if that is not known.
     pub(super) leaves_ms: u64,
     /// Id of its root, which may be itself. 0: something above it is missing; `None`: not found yet.
@@ -101,26 +101,24 @@ impl Span {
         let answers = matches!(self.kind, Kind::Server | Kind::Consumer);
         answers && self.flags & PARENT_KNOWN == 0
     }
-
-    /// Returns its size.
-    pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>().saturating_add(self.facts.bytes())
-    }
 }
 
 /// The entity that sent the spans.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Resource {
     /// Hash of what was sent of it.
     pub(super) hash: u64,
-    pub(super) facts: Facts,
+    pub(super) facts: FactsAt,
+    /// Number of its spans.
+    pub(super) spans: usize,
 }
 
 /// A decoded body.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Resources with their spans, at least one each.
-    pub(super) resources: Vec<(Resource, Vec<Span>)>,
+    /// Resources with spans, and the spans in the same order.
+    pub(super) resources: Vec<Resource>,
+    pub(super) spans: Vec<Span>,
     pub(super) facts: FactsWriter,
     /// Events beyond the limit, which were ignored.
     pub(super) events_over_limit: u64,
@@ -137,30 +135,26 @@ pub(super) struct Batch {
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 impl Batch {
-    /// Counts a span, and returns it unless it is refused.
-    pub(super) fn checked(
-        &mut self,
-        span: Span,
-        has_parent: bool,
-        is_sampled: bool,
-    ) -> Option<Span> {
+    /// Counts a span, and adds it unless it is refused.
+    pub(super) fn add(&mut self, span: Span, has_parent: bool, is_sampled: bool) {
         self.received = self.received.saturating_add(1);
-        let is_time = |ns: u64| ns > 0 && ns <= i64::MAX as u64;
-        let latest = self.now_ns.saturating_add(HOUR_NS.saturating_mul(24));
-        let checks = [
-            (self.received > BODY_SPANS_MAX as u64, SpanRefusal::TooMany),
-            (has_parent && span.parent == 0, SpanRefusal::ParentId),
-            (span.trace == TraceId::default(), SpanRefusal::TraceId),
-            (span.id == 0, SpanRefusal::SpanId),
-            (!is_time(span.start) || !is_time(span.end) || span.end > latest, SpanRefusal::Time),
-            (span.end < self.now_ns.saturating_sub(HOUR_NS), SpanRefusal::TooOld),
-        ];
-        if let Some((_, refusal)) = checks.iter().find(|(is_refused, _)| *is_refused) {
-            bump(&mut self.refused, *refusal as usize);
-            return None;
-        }
-        self.sampled = self.sampled.saturating_add(is_sampled.into());
-        Some(span)
+        let is_time = |ns: u64, latest: u64| ns > 0 && ns <= latest.min(i64::MAX as u64);
+        let tomorrow = self.now_ns.saturating_add(HOUR_NS.saturating_mul(24));
+        let refusal = match () {
+            _ if self.received > BODY_SPANS_MAX as u64 => SpanRefusal::TooMany,
+            _ if has_parent && span.parent == 0 => SpanRefusal::ParentId,
+            _ if span.trace == TraceId::default() => SpanRefusal::TraceId,
+            _ if span.id == 0 => SpanRefusal::SpanId,
+            _ if !is_time(span.start, u64::MAX) => SpanRefusal::Time,
+            _ if !is_time(span.end, tomorrow) => SpanRefusal::Time,
+            _ if span.end < self.now_ns.saturating_sub(HOUR_NS) => SpanRefusal::TooOld,
+            _ => {
+                self.sampled = self.sampled.saturating_add(is_sampled.into());
+                return self.spans.push(span);
+            }
+        };
+        bump(&mut self.refused, refusal as usize);
+        self.facts.drop_last(span.facts);
     }
 
     /// Returns the number of refused spans and why, for the sender; `None` if all were accepted.

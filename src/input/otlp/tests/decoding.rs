@@ -15,15 +15,17 @@ use super::super::span::{self, Batch};
 use super::*;
 use crate::limits::{BODY_SPANS_MAX, SPAN_ATTRIBUTES_MAX};
 
-type Decoded = (Vec<(span::Resource, Vec<span::Span>)>, u64, u64);
+/// Resources, spans and their texts, and the numbers of spans received and refused.
+type Decoded = ((Vec<span::Resource>, Vec<span::Span>, Vec<u8>), u64, u64);
 
 fn decode(form: Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
     let keys = Keys::new(&["tenant".to_owned()]);
     let mut batch = Batch { now_ns: NOW_NS, ..Batch::default() };
     form.decode(body, &keys, &mut batch).map_err(|(reason, _)| reason)?;
     // It is of the body as it was sent, which differs.
-    batch.resources.iter_mut().for_each(|(it, _)| it.hash = 0);
-    Ok((batch.resources, batch.received, batch.refused.iter().sum()))
+    batch.resources.iter_mut().for_each(|it| it.hash = 0);
+    let decoded = (batch.resources, batch.spans, batch.facts.texts);
+    Ok((decoded, batch.received, batch.refused.iter().sum()))
 }
 
 fn attribute(key: &str, value: AnyValue) -> KeyValue {
@@ -167,10 +169,10 @@ fn both_forms_tell_the_same_and_every_span_is_counted() {
         let decoded = decode(Form::Protobuf, &request.encode_to_vec()).unwrap();
         let json = as_json(&request).to_string();
         assert_eq!(decode(Form::Json, json.as_bytes()).as_ref(), Ok(&decoded), "{json}");
-        let (resources, received, not_taken) = decoded;
-        let taken: usize = resources.iter().map(|(_, spans)| spans.len()).sum();
+        let ((resources, taken, _), received, not_taken) = decoded;
         assert_eq!(received, sent as u64);
-        assert_eq!(received, taken as u64 + not_taken);
+        assert_eq!(received, taken.len() as u64 + not_taken);
+        assert_eq!(resources.iter().map(|it| it.spans).sum::<usize>(), taken.len());
         spans += received;
         refused += not_taken;
     }
