@@ -21,8 +21,8 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{
-    ArrayBuilder, ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder,
-    RecordBatch, StringBuilder, TimestampMillisecondBuilder, make_builder,
+    ArrayBuilder, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch,
+    RecordBatchOptions, StringBuilder, TimestampMillisecondBuilder, make_builder,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
@@ -91,8 +91,8 @@ pub(super) enum Content {
     Quantile(usize),
     Histogram,
     Exact,
-    /// For raw requests: an encoded row.
-    Packed,
+    /// Of raw requests: a value, or an encoded row.
+    Raw,
 }
 
 /// The columns of a dataset, by name.
@@ -101,7 +101,7 @@ pub(super) type Columns = Vec<(String, Content)>;
 /// The columns of a dataset's published files.
 pub(super) fn columns(dataset: &Dataset) -> Columns {
     if dataset.is_raw() {
-        return vec![named("packed", Content::Packed)];
+        return vec![named("packed", Content::Raw)];
     }
     let mut behind = match dataset.own_sums() {
         Some(sums) => sums.map(|(name, measure)| named(name, Content::Sum(measure))).to_vec(),
@@ -180,11 +180,11 @@ pub(super) enum Cell<'a> {
 }
 
 /// A column being built.
-pub(super) struct Column(Box<dyn ArrayBuilder>);
+struct Column(Box<dyn ArrayBuilder>);
 
 impl Column {
     /// For one of the types of a [`Cell`].
-    pub(super) fn new(data_type: &DataType) -> Self {
+    fn new(data_type: &DataType) -> Self {
         Self(make_builder(data_type, 1_024))
     }
 
@@ -195,7 +195,7 @@ impl Column {
 
     /// Adds a cell; returns the approximate number of bytes.
     #[inline]
-    pub(super) fn push(&mut self, cell: Cell<'_>) -> usize {
+    fn push(&mut self, cell: Cell<'_>) -> usize {
         match cell {
             Cell::Int(value) => self.of::<Int64Builder>().append_option(value),
             Cell::Float(value) => self.of::<Float64Builder>().append_option(value),
@@ -215,10 +215,6 @@ impl Column {
         }
         8
     }
-
-    pub(super) fn finish(&mut self) -> ArrayRef {
-        self.0.finish()
-    }
 }
 
 /// The type of times.
@@ -228,7 +224,8 @@ pub(super) fn moment() -> DataType {
 
 /// Builds batches from rows.
 pub(super) struct BatchBuilder {
-    columns: Vec<(Content, Column)>,
+    /// `None` for unwanted ones.
+    columns: Vec<(Content, Option<Column>)>,
     pub(super) schema: SchemaRef,
     pub(super) buckets: BucketLayout,
     /// Buckets per doubling, as a power of two.
@@ -243,16 +240,23 @@ impl BatchBuilder {
     pub(super) fn new(dataset: &Dataset, bits: u32, has_quantiles: bool) -> Self {
         let mut columns = columns(dataset);
         columns.retain(|it| has_quantiles || !matches!(it.1, Content::Quantile(_)));
-        let fields = columns.iter().map(|(name, content)| content.field(name));
-        let schema = Schema::new(fields.collect::<Vec<_>>());
-        let columns = columns.iter().zip(&schema.fields);
-        let columns =
-            columns.map(|((_, content), field)| (*content, Column::new(field.data_type())));
+        let columns = columns.iter().map(|(name, content)| (*content, content.field(name), true));
+        Self { buckets: dataset.buckets, bits, ..Self::of(columns) }
+    }
+
+    /// For rows with these columns; of each whether it is wanted.
+    pub(super) fn of(columns: impl Iterator<Item = (Content, Field, bool)>) -> Self {
+        let mut fields = Vec::new();
+        let columns = columns.map(|(content, field, is_wanted)| {
+            let column = is_wanted.then(|| Column::new(field.data_type()));
+            fields.extend(is_wanted.then_some(field));
+            (content, column)
+        });
         Self {
             columns: columns.collect(),
-            schema: Arc::new(schema),
-            buckets: dataset.buckets,
-            bits,
+            schema: Arc::new(Schema::new(fields)),
+            buckets: BucketLayout::LogLinear,
+            bits: LOG_LINEAR_BITS,
             rows: 0,
             bytes: 0,
         }
@@ -306,26 +310,28 @@ impl BatchBuilder {
                         &*exact
                     }))
                 }
-                Content::Packed => Cell::Bytes(None),
+                Content::Raw => Cell::Bytes(None),
             };
-            self.bytes += column.push(cell);
+            self.bytes += column.as_mut().map_or(0, |column| column.push(cell));
         }
         self.rows += 1;
     }
 
-    /// Adds an encoded row.
-    pub(super) fn push_packed(&mut self, packed: &[u8]) {
-        for (_, column) in &mut self.columns {
-            self.bytes += column.push(Cell::Bytes(Some(packed)));
+    /// Adds a row of raw requests: a value for each column.
+    pub(super) fn push_cells<const N: usize>(&mut self, row: [Cell<'_>; N]) {
+        for ((_, column), cell) in self.columns.iter_mut().zip(row) {
+            self.bytes += column.as_mut().map_or(0, |column| column.push(cell));
         }
         self.rows += 1;
     }
 
     /// Takes the rows as a batch.
     pub(super) fn finish(&mut self) -> RecordBatch {
+        let columns = self.columns.iter_mut().filter_map(|(_, column)| column.as_mut());
+        let arrays = columns.map(|column| column.0.finish()).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.bytes) = (0, 0);
-        let arrays = self.columns.iter_mut().map(|(_, column)| column.finish());
-        RecordBatch::try_new(Arc::clone(&self.schema), arrays.collect())
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)
             .expect("each row has all columns")
     }
 }
@@ -387,7 +393,7 @@ impl Content {
             Self::Sum(_) => (DataType::Int64, false),
             Self::TimeMin | Self::TimeMax | Self::MemoryPeakMax => (DataType::Int64, true),
             Self::Quantile(_) => (DataType::Float64, true),
-            Self::Histogram | Self::Exact | Self::Packed => (DataType::Binary, true),
+            Self::Histogram | Self::Exact | Self::Raw => (DataType::Binary, true),
         };
         Field::new(name, data_type, nullable)
     }

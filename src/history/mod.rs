@@ -11,7 +11,6 @@
 //! ([`Resolution`]).
 
 pub(crate) mod chart_lines;
-mod coarser;
 mod columns;
 mod dataset;
 mod disk;

@@ -7,9 +7,9 @@
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, SortingColumn};
@@ -17,8 +17,10 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::ColumnPath;
 
 use super::columns::{BatchBuilder, Content, columns};
-use super::disk::HISTORY_WRITE;
-use super::{Dataset, Resolution, Row};
+use super::disk::{HISTORY_WRITE, StoreError, failed};
+use super::part::Section;
+use super::requests::files::Layout;
+use super::{Dataset, Resolution};
 use crate::instruments::MeasuredWrite;
 use crate::report::row_key::key_order;
 
@@ -35,6 +37,10 @@ pub const FORMAT: &str = "1";
 const GROUP_ROWS: usize = 128 << 10;
 /// Rows converted to columns at once, and back.
 pub(super) const BATCH_ROWS: usize = 8 << 10;
+/// Most bytes of such a batch.
+const BATCH_BYTES: usize = 3 << 20;
+/// Most bytes of a row group of raw requests while it is written.
+const RAW_GROUP_BYTES: usize = 8 << 20;
 /// Shorter files are not compressed.
 const PLAIN_ROWS: usize = 512;
 /// Bytes of a page of histograms, so that reading a few of them reads little else.
@@ -45,50 +51,79 @@ pub(super) fn order(a: (&[u8], u64), b: (&[u8], u64)) -> Ordering {
     key_order(a.0, b.0).then(a.1.cmp(&b.1))
 }
 
-/// Writes a file of rows in [`order`]; returns their number.
-pub(super) fn write(
-    file: &mut File,
-    dataset: &Dataset,
+/// Writes a file of a dataset: rows of a report in [`order`], or a table of raw requests.
+pub(super) struct FileWriter {
+    path: PathBuf,
+    file: File,
     resolution: Resolution,
-    mut rows: impl Iterator<Item = Row>,
-) -> io::Result<u64> {
-    let mut batch = BatchBuilder::new(dataset, resolution.bucket_bits(), true);
-    let mut fill = |batch: &mut BatchBuilder| {
-        let rows = rows.by_ref().take(BATCH_ROWS);
-        rows.for_each(|row| batch.push(&row));
-        batch.rows
-    };
-    let mut written = 0;
-    let mut more = fill(&mut batch);
-    let compression = match more {
-        // Setting up decompression of a column takes longer than reading it.
-        ..PLAIN_ROWS => Compression::UNCOMPRESSED,
-        _ => Compression::ZSTD(ZstdLevel::default()),
-    };
-    let properties = properties(dataset, resolution, compression);
-    let mut writer = writer(file, &batch.schema, properties)?;
-    while more > 0 {
-        written += more as u64;
-        writer.write(&batch.finish())?;
-        more = fill(&mut batch);
-    }
-    writer.finish()?;
-    Ok(written)
+    /// Rows of the next batch.
+    rows: BatchBuilder,
+    section: Section,
+    /// From the first batch on.
+    writer: Option<ArrowWriter<MeasuredWrite<File>>>,
 }
 
-/// A writer of a file.
-pub(super) fn writer<W: io::Write + Send>(
-    file: W,
-    schema: &SchemaRef,
-    properties: WriterProperties,
-) -> io::Result<ArrowWriter<MeasuredWrite<W>>> {
-    let options = ArrowWriterOptions::new()
-        .with_properties(properties)
-        // It would declare texts as dictionaries, and other readers would show them so.
-        .with_skip_arrow_metadata(true);
-    let to = MeasuredWrite::new(file, &HISTORY_WRITE);
-    let writer = ArrowWriter::try_new_with_options(to, Arc::clone(schema), options);
-    Ok(writer?)
+impl FileWriter {
+    pub(super) fn new(
+        (path, file): (PathBuf, File),
+        dataset: &Arc<Dataset>,
+        resolution: Resolution,
+    ) -> Self {
+        let rows = match dataset.is_raw() {
+            true => Layout::of(&dataset.report).rows(|_| true),
+            false => BatchBuilder::new(dataset, resolution.bucket_bits(), true),
+        };
+        let section = Section { dataset: Arc::clone(dataset), rows: 0 };
+        Self { path, file, resolution, rows, section, writer: None }
+    }
+
+    /// Adds rows.
+    pub(super) fn add(&mut self, push: impl FnOnce(&mut BatchBuilder)) -> Result<(), StoreError> {
+        push(&mut self.rows);
+        match self.rows.rows >= BATCH_ROWS || self.rows.bytes >= BATCH_BYTES {
+            true => self.end_batch().map_err(failed("write", &self.path)),
+            false => Ok(()),
+        }
+    }
+
+    fn end_batch(&mut self) -> io::Result<()> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => self.writer.insert(self.begin()?),
+        };
+        self.section.rows += self.rows.rows as u64;
+        writer.write(&self.rows.finish())?;
+        if self.section.dataset.is_raw() && writer.in_progress_size() > RAW_GROUP_BYTES {
+            writer.flush()?;
+        }
+        Ok(())
+    }
+
+    /// A writer for a file that begins with these rows.
+    fn begin(&self) -> io::Result<ArrowWriter<MeasuredWrite<File>>> {
+        let dataset = &self.section.dataset;
+        let properties = match dataset.is_raw() {
+            true => Layout::of(&dataset.report).properties(),
+            false => properties(dataset, self.resolution, self.rows.rows),
+        };
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties)
+            // It would declare texts as dictionaries, and other readers would show them so.
+            .with_skip_arrow_metadata(true);
+        let to = MeasuredWrite::new(self.file.try_clone()?, &HISTORY_WRITE);
+        let schema = Arc::clone(&self.rows.schema);
+        Ok(ArrowWriter::try_new_with_options(to, schema, options)?)
+    }
+
+    /// Ends the file; returns it with the number of its rows.
+    pub(super) fn finish(mut self) -> Result<((PathBuf, File), Section), StoreError> {
+        let ended = self.end_batch().and_then(|()| {
+            self.writer.map(ArrowWriter::close).transpose()?;
+            Ok(())
+        });
+        ended.map_err(failed("write", &self.path))?;
+        Ok(((self.path, self.file), self.section))
+    }
 }
 
 /// Properties of all files: sorted by these columns, the largest first or last.
@@ -123,11 +158,12 @@ pub(super) fn with_deltas(to: WriterPropertiesBuilder, column: &str) -> WriterPr
 }
 
 /// Properties of the columns.
-fn properties(
-    dataset: &Dataset,
-    resolution: Resolution,
-    compression: Compression,
-) -> WriterProperties {
+fn properties(dataset: &Dataset, resolution: Resolution, first_rows: usize) -> WriterProperties {
+    let compression = match first_rows {
+        // Setting up decompression of a column takes longer than reading it.
+        ..PLAIN_ROWS => Compression::UNCOMPRESSED,
+        _ => Compression::ZSTD(ZstdLevel::default()),
+    };
     let columns = columns(dataset);
     let is_key = |content: &Content| matches!(content, Content::Key(_) | Content::Status(_));
     let places = columns.iter().enumerate();
@@ -153,7 +189,7 @@ fn properties(
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_statistics_enabled(path.clone(), EnabledStatistics::None)
                 .set_column_data_page_size_limit(path, HISTOGRAM_PAGE_BYTES),
-            Content::Other | Content::Quantile(_) | Content::Packed => properties,
+            Content::Other | Content::Quantile(_) | Content::Raw => properties,
         };
     }
     properties.build()

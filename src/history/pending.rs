@@ -28,7 +28,7 @@ use super::columns::BatchBuilder;
 use super::disk::{HISTORY_WRITE, StoreError, failed, unreadable};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
-use super::{Dataset, Resolution};
+use super::{Dataset, Resolution, Row};
 use crate::instruments::MeasuredWrite;
 
 mod first_format;
@@ -67,6 +67,8 @@ pub(super) struct PendingWriter {
     block: Option<BatchBuilder>,
     footer: Footer,
     span: Range<u64>,
+    /// The sum of the rows that were [added](Self::add) last.
+    sum: Option<Row>,
 }
 
 impl PendingWriter {
@@ -83,11 +85,13 @@ impl PendingWriter {
             block: None,
             footer: Footer { resolution, sections: Vec::new() },
             span: Range { start: u64::MAX, end: 0 },
+            sum: None,
         })
     }
 
     /// Starts the rows of this dataset, in order.
     pub(super) fn begin(&mut self, dataset: &Dataset) -> Result<(), StoreError> {
+        self.end_sum()?;
         self.end_block()?;
         let (bits, at) = (self.footer.resolution.bucket_bits(), self.at);
         self.block = Some(BatchBuilder::new(dataset, bits, false));
@@ -116,6 +120,29 @@ impl PendingWriter {
         }
     }
 
+    /// Adds the next row in order, of a finer resolution: those of one key and time are summed.
+    pub(super) fn add(&mut self, row: &Row) -> Result<(), StoreError> {
+        let time = self.footer.resolution.begin(row.time);
+        match &mut self.sum {
+            Some(sum) if (sum.time, &sum.key, sum.is_other) == (time, &row.key, row.is_other) => {
+                sum.gain.add(&row.gain);
+            }
+            _ => {
+                self.end_sum()?;
+                self.sum = Some(Row { time, ..row.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn end_sum(&mut self) -> Result<(), StoreError> {
+        let Some(row) = self.sum.take() else {
+            return Ok(());
+        };
+        let span = row.time..row.time + self.footer.resolution.secs();
+        self.push(1, span, |to| to.push(&row))
+    }
+
     fn end_block(&mut self) -> Result<(), StoreError> {
         let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
             return Ok(());
@@ -135,6 +162,7 @@ impl PendingWriter {
 
     /// Finishes it, without syncing; returns the piece that it is to be.
     pub(super) fn finish(mut self) -> Result<(File, Part), StoreError> {
+        self.end_sum()?;
         self.end_block()?;
         self.footer.sections.retain(|place| place.rows > 0);
         let path = self.path.with_extension("piece");

@@ -10,8 +10,6 @@
 //! never rewritten: late rows of an hour are published as further files of it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,16 +17,15 @@ use std::sync::atomic::Ordering;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::coarser::CoarserRollup;
-use super::disk::{READ_TRIES, StoreError, damaged, failed, unreadable};
+use super::disk::{READ_TRIES, StoreError, damaged, unreadable};
 use super::merged::{Merged, Source};
-use super::parquet;
-use super::part::{Part, Section, datasets};
+use super::parquet::FileWriter;
+use super::part::{Part, datasets};
 use super::pending::PendingWriter;
 use super::resolution::date;
 use super::store::Store;
 use super::tree::{ROLLUP, checksum};
-use super::{Dataset, Resolution, Row};
+use super::{Dataset, Resolution};
 use crate::instruments::Instrument;
 
 /// Seconds after the end of a span before it is published: its last rows are flushed by then.
@@ -191,43 +188,30 @@ impl Store {
         let sources = pieces.iter().map(|part| Source::open(&self.disk, part));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let datasets = datasets(pieces.iter());
-        let mut sums = None;
-        if let Some(coarser) = resolution.coarser() {
-            let piece = PendingWriter::new(self.create()?, coarser)?;
-            sums = Some(CoarserRollup::new(piece, coarser));
-        }
+        let mut sums = match resolution.coarser() {
+            Some(coarser) => Some(PendingWriter::new(self.create()?, coarser)?),
+            None => None,
+        };
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in &datasets {
             if let Some(sums) = &mut sums {
                 sums.begin(dataset)?;
             }
-            let (path, mut file) = self.create()?;
+            let mut file = FileWriter::new(self.create()?, dataset, resolution);
             let mut rows = Merged::new(&sources, dataset)?;
-            let mut next = || -> Result<Option<Row>, StoreError> {
-                self.pause(meanwhile)?;
-                let Some(row) = rows.next()? else {
-                    return Ok(None);
-                };
+            self.pause(meanwhile)?;
+            while let Some(row) = rows.next()? {
                 stage.advance(1);
                 if let Some(sums) = &mut sums {
                     sums.add(&row)?;
                 }
-                Ok(Some(row))
-            };
-            let mut ended = Ok(());
-            let merged =
-                iter::from_fn(|| next().map_err(|error| ended = Err(error)).ok().flatten());
-            let written = parquet::write(&mut file, dataset, resolution, merged);
-            ended?;
-            let section = Section {
-                dataset: Arc::clone(dataset),
-                rows: written.map_err(failed("write", &path))?,
-            };
-            let span = rows.span;
-            staged.extend(self.stage_file((path, file), resolution, section, span, now)?);
+                file.add(|rows| rows.push(&row))?;
+                self.pause(meanwhile)?;
+            }
+            staged.extend(self.stage_file(file, resolution, rows.span, now)?);
         }
         if let Some(sums) = sums {
-            staged.push(self.stage_piece(sums.finish()?, now)?);
+            staged.push(self.stage_piece(sums, now)?);
         }
         self.commit(staged, pieces, None, || ())
     }
@@ -235,12 +219,12 @@ impl Store {
     /// Syncs a file of one dataset, to be published; removes it if it has no rows.
     pub(super) fn stage_file(
         &mut self,
-        (path, file): (PathBuf, File),
+        file: FileWriter,
         resolution: Resolution,
-        section: Section,
         span: Range<u64>,
         now: u64,
     ) -> Result<Option<Part>, StoreError> {
+        let ((path, file), section) = file.finish()?;
         if section.rows == 0 {
             self.disk.remove(&path)?;
             return Ok(None);

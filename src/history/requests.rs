@@ -36,6 +36,7 @@ pub(crate) use self::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, Tags, Timers}
 pub(super) use self::publish::PUBLISH_REQUESTS;
 use self::tail_sampling::Tail;
 pub(crate) use self::unpublished::Unpublished;
+use super::columns::Cell;
 use super::disk::StoreError;
 use super::pending::PendingWriter;
 use super::store::Store;
@@ -48,7 +49,7 @@ use crate::telemetry::reading::{Reading, readings};
 
 pub(crate) mod condition;
 mod copier;
-mod files;
+pub(super) mod files;
 pub(super) mod packed;
 mod publish;
 pub(crate) mod read;
@@ -305,7 +306,9 @@ fn write_piece(piece: &mut PendingWriter, rows: &mut [(f64, Kept)]) -> Result<()
             let count = kept.push(table, *weight, &mut packed);
             if count > 0 {
                 let received = u64::from(kept.received);
-                piece.push(count, received..received + 1, |to| to.push_packed(&packed))?;
+                piece.push(count, received..received + 1, |to| {
+                    to.push_cells([Cell::Bytes(Some(&packed))]);
+                })?;
             }
         }
         // Timers are in the order of requests.

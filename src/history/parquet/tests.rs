@@ -139,22 +139,18 @@ fn rows_of(
     rows
 }
 
-fn copy(row: &Row) -> Row {
-    let sum = Sum::of(row.gain.sum.totals, row.gain.sum.histogram().cloned());
-    let gain = Gain { sum, extremes: row.gain.extremes };
-    Row { time: row.time, key: row.key.clone(), is_other: row.is_other, gain }
-}
-
 fn empty_file() -> NamedTempFile {
     let file = tempfile::Builder::new().suffix(".parquet").tempfile();
     file.unwrap()
 }
 
 fn file_of(dataset: &Dataset, resolution: Resolution, rows: &[Row]) -> (NamedTempFile, u64) {
-    let mut file = empty_file();
-    let rows = rows.iter().map(copy);
-    let written = write(file.as_file_mut(), dataset, resolution, rows).unwrap();
-    (file, written)
+    let file = empty_file();
+    let to = (file.path().to_owned(), file.reopen().unwrap());
+    let mut writer = FileWriter::new(to, &Arc::new(dataset.clone()), resolution);
+    rows.iter().for_each(|row| writer.add(|rows| rows.push(row)).unwrap());
+    let (_, written) = writer.finish().unwrap();
+    (file, written.rows)
 }
 
 #[test]

@@ -11,7 +11,7 @@
 
 use datafusion::arrow::array::RecordBatch;
 
-use crate::history::columns::BatchBuilder;
+use crate::history::columns::{BatchBuilder, Cell};
 use crate::history::requests::packed::packed_len;
 use crate::history::row::StoredRow;
 use crate::history::{Dataset, Resolution};
@@ -34,7 +34,8 @@ pub(super) fn batch(
 ) -> Option<RecordBatch> {
     let mut to = BatchBuilder::new(dataset, resolution.bucket_bits(), false);
     while dataset.is_raw() && !rows.is_empty() {
-        to.push_packed(rows.split_off(..packed_len(&dataset.report, rows)?)?);
+        let row = rows.split_off(..packed_len(&dataset.report, rows)?);
+        to.push_cells([Cell::Bytes(Some(row?))]);
     }
     while !rows.is_empty() {
         let len = usize::try_from(varint::take(&mut rows)).ok()?;

@@ -3,6 +3,7 @@
 use std::io::Seek as _;
 
 use super::*;
+use crate::history::columns::Cell;
 use crate::history::parquet::Want;
 use crate::history::requests::{REQUEST, Tags};
 use crate::history::{Gain, Part, Row};
@@ -108,7 +109,8 @@ fn what_is_written_is_read() {
     let requests = [packed(1, vec![("a", "b")]), packed(2, Vec::new())];
     writer.begin(&Dataset::raw(REQUEST)).unwrap();
     for packed in &requests {
-        let pushed = writer.push(1, NOON..NOON + 1, |to| to.push_packed(packed));
+        let pushed =
+            writer.push(1, NOON..NOON + 1, |to| to.push_cells([Cell::Bytes(Some(packed))]));
         pushed.unwrap();
     }
     let (_, contents) = writer.finish().unwrap();

@@ -23,30 +23,16 @@
 //! request adjacent. Columns are only ever added. Bounded: a row group of each file being written,
 //! some megabytes.
 
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use parquet::arrow::arrow_writer::ArrowWriter;
+use datafusion::arrow::datatypes::{DataType, Field};
 use parquet::file::properties::WriterProperties;
 
 use super::packed::{Tags, Timers};
-use crate::history::columns::{Cell, Column, moment};
-use crate::history::disk::{StoreError, failed};
-use crate::history::parquet::{BATCH_ROWS, common_properties, with_deltas, writer};
-use crate::history::{Dataset, Section};
-use crate::instruments::MeasuredWrite;
+use crate::history::columns::{BatchBuilder, Cell, Content, moment};
+use crate::history::parquet::{common_properties, with_deltas};
 use crate::pool::resolved::{Request, Rusage, tags_text};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
-/// Most bytes of a row group while it is written.
-const GROUP_BYTES: usize = 8 << 20;
-/// Most bytes of a batch.
-const BATCH_BYTES: usize = 3 << 20;
 
 /// How a column is written.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -119,7 +105,7 @@ const NULLABLE: [&str; 7] = [
 
 /// One of the files.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Layout {
+pub(in crate::history) struct Layout {
     pub(super) columns: &'static [FileColumn],
     /// Columns that rows are sorted by, and whether the largest comes first.
     sorted: &'static [(&'static str, bool)],
@@ -180,39 +166,7 @@ const REQUEST_TAG: Layout = Layout {
     sorted: &[],
 };
 
-/// Rows being converted to columns, for a file or a reader.
-pub(super) struct Rows {
-    schema: SchemaRef,
-    /// The wanted columns.
-    columns: Vec<Option<Column>>,
-    pub(super) len: usize,
-    bytes: usize,
-}
-
-impl Rows {
-    /// Without rows, in the wanted columns.
-    pub(super) fn new(layout: Layout, is_wanted: impl Fn(&str) -> bool) -> Self {
-        let wanted = layout.columns.iter().filter(|it| is_wanted(it.name));
-        let field =
-            |it: &FileColumn| Field::new(it.name, it.data_type(), NULLABLE.contains(&it.name));
-        let columns = layout.columns.iter();
-        let columns = columns.map(|it| is_wanted(it.name).then(|| Column::new(&it.data_type())));
-        Self {
-            schema: Arc::new(Schema::new(wanted.map(field).collect::<Vec<_>>())),
-            columns: columns.collect(),
-            len: 0,
-            bytes: 0,
-        }
-    }
-
-    /// Adds a row: a value for each column of the layout.
-    fn push<const N: usize>(&mut self, row: [Cell<'_>; N]) {
-        for (column, cell) in self.columns.iter_mut().zip(row) {
-            self.bytes += column.as_mut().map_or(0, |column| column.push(cell));
-        }
-        self.len += 1;
-    }
-
+impl BatchBuilder {
     /// Adds a request.
     pub(super) fn push_request(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
         let tags = request.tags.iter();
@@ -224,7 +178,7 @@ impl Rows {
         let text = |text| Cell::Text(Some(text));
         let [user, system] = times(request.rusage);
         let memory = |bytes: u32| Cell::Int(request.rusage.times_us().map(|_| bytes.into()));
-        self.push([
+        self.push_cells([
             big(request.run),
             big(request.id),
             Cell::Float(Some(weight)),
@@ -251,7 +205,7 @@ impl Rows {
     /// Adds the tags of a request.
     pub(super) fn push_tags(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
         for (name, value) in &request.tags {
-            self.push([
+            self.push_cells([
                 big(request.run),
                 big(request.id),
                 Cell::Text(Some(name)),
@@ -266,7 +220,7 @@ impl Rows {
     pub(super) fn push_timers(&mut self, of: &Timers<'_>) {
         for timer in &of.timers {
             let [user, system] = times(timer.rusage);
-            self.push([
+            self.push_cells([
                 big(of.run),
                 big(of.request),
                 big(timer.id),
@@ -281,76 +235,11 @@ impl Rows {
             ]);
         }
     }
-
-    /// Whether they are enough for a batch.
-    fn is_full(&self) -> bool {
-        self.len >= BATCH_ROWS || self.bytes >= BATCH_BYTES
-    }
-
-    /// Takes them as a batch.
-    pub(super) fn take(&mut self) -> io::Result<RecordBatch> {
-        let columns = self.columns.iter_mut().flatten();
-        let arrays = columns.map(Column::finish).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(self.len));
-        (self.len, self.bytes) = (0, 0);
-        let schema = Arc::clone(&self.schema);
-        let batch = RecordBatch::try_new_with_options(schema, arrays, &options);
-        batch.map_err(io::Error::other)
-    }
-}
-
-/// A file of a table being written.
-pub(super) struct FileWriter {
-    path: PathBuf,
-    table: &'static str,
-    rows: Rows,
-    written: u64,
-    writer: ArrowWriter<MeasuredWrite<File>>,
-}
-
-impl FileWriter {
-    pub(super) fn new(
-        (path, file): (PathBuf, File),
-        table: &'static str,
-    ) -> Result<Self, StoreError> {
-        let layout = Layout::of(table);
-        let rows = Rows::new(layout, |_| true);
-        let writer = writer(file, &rows.schema, layout.properties());
-        let writer = writer.map_err(failed("write", &path))?;
-        Ok(Self { path, table, rows, written: 0, writer })
-    }
-
-    /// Adds the rows of a request. In `request` the longest come first; in `timer` they are in
-    /// order.
-    pub(super) fn add(&mut self, push: impl FnOnce(&mut Rows)) -> Result<(), StoreError> {
-        push(&mut self.rows);
-        match self.rows.is_full() {
-            true => self.end_batch().map_err(failed("write", &self.path)),
-            false => Ok(()),
-        }
-    }
-
-    fn end_batch(&mut self) -> io::Result<()> {
-        self.written += self.rows.len as u64;
-        self.writer.write(&self.rows.take()?)?;
-        if self.writer.in_progress_size() > GROUP_BYTES {
-            self.writer.flush()?;
-        }
-        Ok(())
-    }
-
-    /// Ends the file; returns it with the number of its rows.
-    pub(super) fn finish(mut self) -> Result<((PathBuf, File), Section), StoreError> {
-        let ended = self.end_batch().and_then(|()| Ok(self.writer.into_inner()?.to));
-        let file = ended.map_err(failed("write", &self.path))?;
-        let dataset = Arc::new(Dataset::raw(self.table));
-        Ok(((self.path, file), Section { dataset, rows: self.written }))
-    }
 }
 
 impl Layout {
     /// The layout of a table.
-    pub(super) fn of(table: &str) -> Self {
+    pub(in crate::history) fn of(table: &str) -> Self {
         match table {
             super::REQUEST => REQUEST,
             super::TIMER => TIMER,
@@ -358,7 +247,15 @@ impl Layout {
         }
     }
 
-    fn properties(self) -> WriterProperties {
+    /// A builder of batches with the wanted ones of its columns.
+    pub(in crate::history) fn rows(self, is_wanted: impl Fn(&str) -> bool) -> BatchBuilder {
+        BatchBuilder::of(self.columns.iter().map(|it| {
+            let field = Field::new(it.name, it.data_type(), NULLABLE.contains(&it.name));
+            (Content::Raw, field, is_wanted(it.name))
+        }))
+    }
+
+    pub(in crate::history) fn properties(self) -> WriterProperties {
         let place = |name| self.columns.iter().position(|it| it.name == name);
         let sorted = self.sorted.iter();
         let sorted = sorted.filter_map(|&(name, descending)| Some((place(name)?, descending)));

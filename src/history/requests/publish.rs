@@ -5,13 +5,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::files::FileWriter;
 use super::packed::{PieceRows, REQUEST, REQUEST_TAG, TABLES, TIMER};
-use crate::history::Resolution;
 use crate::history::disk::StoreError;
+use crate::history::parquet::FileWriter;
 use crate::history::part::Part;
 use crate::history::publish::Meanwhile;
 use crate::history::store::Store;
+use crate::history::{Dataset, Resolution};
 use crate::instruments::Instrument;
 
 /// Raw requests become files: in rows.
@@ -31,7 +31,10 @@ impl Store {
         let begin = pieces.iter().map(|part| part.span.start).min();
         let end = pieces.iter().map(|part| part.span.end).max();
         let span = begin.unwrap_or_default()..end.unwrap_or_default();
-        let mut create = |table| FileWriter::new(self.create()?, table);
+        let mut create = |table| {
+            let dataset = Arc::new(Dataset::raw(table));
+            Ok::<_, StoreError>(FileWriter::new(self.create()?, &dataset, Resolution::Minute))
+        };
         let (mut requests, mut tags, mut timers) =
             (create(REQUEST)?, create(REQUEST_TAG)?, create(TIMER)?);
         let mut after_row = || {
@@ -49,8 +52,7 @@ impl Store {
         }
         let mut staged = Vec::with_capacity(TABLES.len());
         for written in [requests, timers, tags] {
-            let (file, section) = written.finish()?;
-            staged.extend(self.stage_file(file, Resolution::Minute, section, span.clone(), now)?);
+            staged.extend(self.stage_file(written, Resolution::Minute, span.clone(), now)?);
         }
         self.commit(staged, pieces, None, || ())
     }

@@ -38,7 +38,7 @@ use parquet::arrow::arrow_reader::{
 
 use super::REQUEST;
 use super::condition::Condition;
-use super::files::{Layout, Rows};
+use super::files::Layout;
 use super::unpublished::{Packed, Unpublished};
 use super::view::{Bounds, View};
 use crate::history::parquet::{BATCH_ROWS, unpanicked};
@@ -298,13 +298,13 @@ impl Reader {
                     return Ok(None);
                 }
                 let layout = Layout::of(view.table);
-                let mut columns = Rows::new(layout, |name| self.needed.contains(name));
+                let mut columns = layout.rows(|name| self.needed.contains(name));
                 let mut is_end = false;
-                while !is_end && columns.len < *next {
+                while !is_end && columns.rows < *next {
                     is_end = !rows.push_next(view.table, &mut columns)?;
                 }
-                self.looked_at += columns.len as u64;
-                let stored = columns.take()?;
+                self.looked_at += columns.rows as u64;
+                let stored = columns.finish();
                 let may_follow = match rows {
                     Packed::Pending(_) => self.may_follow(&stored),
                     Packed::Memory { .. } => true,

@@ -5,8 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::files::Rows;
 use super::packed::{Kept, REQUEST, TIMER, unpack};
+use crate::history::columns::BatchBuilder;
 use crate::history::pending::PackedRows;
 use crate::merger::{SharedLive, answering};
 
@@ -67,7 +67,7 @@ pub(super) enum Packed {
 
 impl Packed {
     /// Adds the next request's rows of a table; returns false if there is none.
-    pub(super) fn push_next(&mut self, table: &str, to: &mut Rows) -> io::Result<bool> {
+    pub(super) fn push_next(&mut self, table: &str, to: &mut BatchBuilder) -> io::Result<bool> {
         match self {
             Self::Pending(rows) => {
                 let row = rows.next()?;
@@ -93,7 +93,7 @@ impl Packed {
 }
 
 /// Adds an encoded row to a table's columns: tags are stored with their requests.
-fn push(table: &str, packed: &[u8], to: &mut Rows) -> io::Result<()> {
+fn push(table: &str, packed: &[u8], to: &mut BatchBuilder) -> io::Result<()> {
     if table == TIMER {
         to.push_timers(&unpack(packed)?);
         return Ok(());

@@ -307,12 +307,14 @@ fn slowest_of_a_day() {
 
 /// The requests of an hour, in a file.
 fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
-    use super::super::files::FileWriter;
+    use crate::history::Resolution;
+    use crate::history::parquet::FileWriter;
     use crate::pool::resolved::{Request, Rusage};
     let mut random = StdRng::seed_from_u64(hour);
     let path = dir.join(format!("{hour}.parquet"));
     let file = File::create(&path).unwrap();
-    let mut to = FileWriter::new((path, file), REQUEST).unwrap();
+    let mut to =
+        FileWriter::new((path, file), &Arc::new(Dataset::raw(REQUEST)), Resolution::Minute);
     let begin = u64::from(BEGIN) / 86_400 * 86_400 + hour * 3_600;
     for row in 0..rows {
         // Most take some milliseconds, one in a million a minute.
@@ -342,6 +344,6 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
     }
     let ((path, _), section) = to.finish().unwrap();
     let bytes = std::fs::metadata(&path).unwrap().len();
-    let (resolution, span) = (crate::history::Resolution::Minute, begin..begin + 3_600);
+    let (resolution, span) = (Resolution::Minute, begin..begin + 3_600);
     Arc::new(Part { bytes, written: begin, ..Part::new(path, resolution, span, vec![section]) })
 }
