@@ -79,10 +79,7 @@ impl Server {
     /// The server of the configuration.
     pub(super) fn of(config: &ClickHouseConfig) -> Result<Self, String> {
         let url = config.url.trim_end_matches('/');
-        let settings = Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
+        let settings = roots::settings()
             .timeout_connect(Some(CONNECT_MAX))
             .timeout_recv_response(Some(ANSWER_MAX))
             .timeout_recv_body(Some(BODY_MAX))

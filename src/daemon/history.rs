@@ -9,10 +9,10 @@ use super::startup::{ReadRows, TakeRows};
 use super::threads::Worker;
 use crate::clickhouse::{Fleet, ShipFrom, ShippingThread};
 use crate::clock::Clock;
-use crate::config::{Config, KeptRequests, ShippedRows};
+use crate::config::{Config, KeptRequests};
 use crate::delta::Second;
 use crate::history::import::Importer;
-use crate::history::{History, MinuteRollup, Parts, Requests, Retention, ShipKinds, Store, Writer};
+use crate::history::{History, MinuteRollup, Parts, Requests, Retention, Store, Writer};
 use crate::input::rewrite::RuleCounters;
 use crate::input::squid::Source;
 use crate::merger::SharedLive;
@@ -68,9 +68,7 @@ impl OpenHistory {
         let shipper = shipper.transpose().map_err(StartError::ClickHouse)?;
         let fleet = has_url.then(|| Fleet::of(&config.clickhouse));
         let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
-        let has = |what| config.clickhouse.what.contains(&what);
-        let shipped =
-            ShipKinds { rollups: has(ShippedRows::Rollups), requests: has(ShippedRows::Requests) };
+        let shipped = config.clickhouse.what.clone();
         let of_requests = match settings.requests {
             KeptRequests::None => 0,
             KeptRequests::Tail | KeptRequests::All => settings.memory / Requests::SHARE,
@@ -85,8 +83,8 @@ impl OpenHistory {
         let open = move || {
             let mut store = Store::open(&dir, retention)?;
             let shipping = match &shipping {
-                None => store.keep_unshipped(shipped).map(|()| None)?,
-                Some(status) => Some((status, store.ship(shipped)?)),
+                None => store.keep_unshipped(&shipped).map(|()| None)?,
+                Some(status) => Some((status, store.ship(&shipped)?)),
             };
             store.share(Arc::clone(&parts));
             replayed.replay(&mut store);

@@ -288,7 +288,8 @@ impl History {
     /// Records that the store is open; returns whether history was off before.
     pub(super) fn set_on(&self, store: &Store) -> bool {
         if let Some(requests) = self.0.requests.get() {
-            requests.begin(store.run());
+            // Requests merged since the start belong to this run.
+            requests.copier().run = store.run();
         }
         let number = store.id().get(..16).and_then(|id| u64::from_str_radix(id, 16).ok());
         let mut status = self.status_mut();

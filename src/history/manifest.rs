@@ -276,11 +276,6 @@ impl Manifest {
         line(&Commit { next: self.next, left, ..Commit::default() })
     }
 
-    /// The line that records a new run, after existing ones.
-    pub(super) fn run_line(&self) -> io::Result<Vec<u8>> {
-        line(&Commit { next: self.next, run: Some(self.head.run), ..Commit::default() })
-    }
-
     /// The whole manifest, without removed and deleted files, and the datasets by number in it:
     /// only commits that follow it use these numbers.
     fn compact(&self) -> io::Result<(Vec<u8>, Vec<Arc<Dataset>>)> {

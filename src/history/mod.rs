@@ -71,9 +71,7 @@ pub use self::requests::Requests;
 pub use self::resolution::Resolution;
 pub use self::retention::Retention;
 pub use self::row::{Gain, Row};
-pub use self::shipping::{
-    Identity, Refused, ShipKinds, Shipment, ShipmentRows, Shipping, Unread, Waiting,
-};
+pub use self::shipping::{Identity, Refused, Shipment, ShipmentRows, Shipping, Unread, Waiting};
 pub use self::store::Store;
 pub use self::thread::{OnRestored, OpenStore, Writer};
 pub use self::unflushed::{Shrunk, UnflushedRows};

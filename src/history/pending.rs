@@ -25,9 +25,10 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
 use super::columns::BatchBuilder;
-use super::disk::{HISTORY_WRITE, StoreError, failed, unreadable};
+use super::disk::{HISTORY_WRITE, StoreError, failed};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
+use super::read_unit::Batches;
 use super::{Dataset, Resolution, Row};
 use crate::instruments::MeasuredWrite;
 
@@ -313,15 +314,6 @@ impl PendingFile {
         let all = all.map(|(first, last)| first.start..last.end);
         self.blocks(dataset, all.unwrap_or_default())
     }
-
-    /// The rows of a table of raw requests.
-    pub(super) fn packed_rows(&self, table: &str) -> PackedRows {
-        PackedRows {
-            blocks: self.all_blocks(&Dataset::raw(table)),
-            rows: BinaryArray::new_null(0),
-            at: 0,
-        }
-    }
 }
 
 /// Rows of a dataset in a pending file, with one block in memory at a time.
@@ -351,20 +343,23 @@ impl Iterator for Blocks {
     }
 }
 
-/// Encoded rows, one after the other.
-#[derive(Debug)]
+/// Encoded rows of raw requests, one after the other.
 pub(super) struct PackedRows {
-    blocks: Blocks,
+    batches: Batches,
     rows: BinaryArray,
     at: usize,
 }
 
 impl PackedRows {
-    /// The rows of a table in a part.
-    pub(super) fn open(part: &Part, table: &str) -> Result<Self, StoreError> {
-        let file = File::open(&part.path).and_then(PendingFile::open);
-        let file = file.map_err(unreadable(&part.path))?;
-        Ok(file.packed_rows(table))
+    /// The rows in these batches of one column.
+    pub(super) fn new(batches: Batches) -> Self {
+        Self { batches, rows: BinaryArray::new_null(0), at: 0 }
+    }
+
+    /// The rows of a table in a piece.
+    pub(super) fn open(piece: &Part, table: &str) -> io::Result<Self> {
+        let file = PendingFile::open(File::open(&piece.path)?)?;
+        Ok(Self::new(Box::new(file.all_blocks(&Dataset::raw(table)))))
     }
 
     /// The next row.
@@ -377,10 +372,10 @@ impl PackedRows {
     /// Likewise, without consuming it.
     pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
         while self.rows.len() <= self.at {
-            let Some(block) = self.blocks.next().transpose()? else {
+            let Some(batch) = self.batches.next().transpose()? else {
                 return Ok(None);
             };
-            let rows = block.columns().first();
+            let rows = batch.columns().first();
             let rows = rows.and_then(|rows| rows.as_binary_opt());
             let rows: &BinaryArray = rows.ok_or_else(|| damaged("its rows are not packed"))?;
             (self.rows, self.at) = (rows.clone(), 0);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use self::copier::Copier;
 pub(super) use self::packed::Kept;
@@ -127,9 +127,9 @@ impl Requests {
         })))
     }
 
-    /// Records that the store is open: requests merged since the start belong to this run.
-    pub(super) fn begin(&self, run: u64) {
-        COPIER.lock(&self.0.copier).run = run;
+    /// The requests in transit; selected ones are added to them.
+    pub(super) fn copier(&self) -> MutexGuard<'_, Copier> {
+        COPIER.lock(&self.0.copier)
     }
 
     /// Selects and copies until a stop is requested; on a thread of its own.
@@ -140,7 +140,7 @@ impl Requests {
             naps += 1;
             if copy_now || naps >= NAPS || self.has_much_to_look_at() {
                 let _stage = COLLECT.begin();
-                let mut copier = COPIER.lock(&self.0.copier);
+                let mut copier = self.copier();
                 let is_all = copier.select(&self.0.live, self.limit());
                 if copy_now {
                     copier.copy_out(&self.0.live, u64::MAX);
@@ -159,14 +159,14 @@ impl Requests {
     }
 
     fn has_much_to_look_at(&self) -> bool {
-        let next = COPIER.lock(&self.0.copier).next;
+        let next = self.copier().next;
         let requests = &answering(&self.0.live).pool.requests;
         requests.next_id().saturating_sub(next) > requests.size() / POOL_SHARE
     }
 
     /// Selects from all that was merged meanwhile; false when a flush has to make room for more of it.
     pub fn select(&self) -> bool {
-        COPIER.lock(&self.0.copier).select(&self.0.live, self.limit())
+        self.copier().select(&self.0.live, self.limit())
     }
 
     /// Sets the first id that may not be looked at yet.
@@ -183,14 +183,9 @@ impl Requests {
         self.limit() < u64::MAX
     }
 
-    /// Adds nothing until [`end_flush`](Self::end_flush).
-    pub(super) fn hold(&self) {
-        COPIER.lock(&self.0.copier).is_flushing = true;
-    }
-
     /// The requests before `limit` to write, while nothing is added.
     pub(super) fn begin_flush(&self, limit: u64) -> Vec<(f64, Kept)> {
-        let mut copier = COPIER.lock(&self.0.copier);
+        let mut copier = self.copier();
         if self.has_limit() {
             copier.is_flushing = false;
             // Requests without room are still in the pool, and may be missed there.
@@ -205,17 +200,12 @@ impl Requests {
     pub(super) fn end_flush(&self, written: Option<usize>) {
         self.0.kept.fetch_add(written.unwrap_or_default() as u64, Ordering::Relaxed);
         // After a failure it is tried again, with the same rows if they come with a position.
-        COPIER.lock(&self.0.copier).is_flushing = written.is_none() && self.has_limit();
-    }
-
-    /// Clears them: readers see them on disk.
-    pub(super) fn clear(&self) {
-        COPIER.lock(&self.0.copier).clear();
+        self.copier().is_flushing = written.is_none() && self.has_limit();
     }
 
     /// Takes all selected requests, for another writer.
     pub(super) fn take(&self) -> Vec<(f64, Kept)> {
-        let mut copier = COPIER.lock(&self.0.copier);
+        let mut copier = self.copier();
         let mut taken = Vec::new();
         loop {
             let is_all = copier.select(&self.0.live, u64::MAX);
@@ -227,20 +217,9 @@ impl Requests {
         }
     }
 
-    /// Number that had left the pool before they were looked at.
-    pub(super) fn missed(&self) -> u64 {
-        self.0.copier.lock().missed
-    }
-
-    /// Whether nothing more is looked at until a flush.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        COPIER.lock(&self.0.copier).is_full()
-    }
-
     /// Requests in transit at this moment: selected ones, and after them those only in the pool.
     pub(super) fn unpublished(&self) -> Unpublished {
-        let mut copier = COPIER.lock(&self.0.copier);
+        let mut copier = self.copier();
         // Those without room are among the latter.
         let _is_all = copier.select(&self.0.live, self.limit());
         Unpublished {
@@ -261,7 +240,7 @@ impl Requests {
 
     /// Counters since the start, for the daemon's status.
     pub(super) fn readings(&self) -> Vec<Reading> {
-        let copier = COPIER.lock(&self.0.copier);
+        let copier = self.copier();
         let tail = copier.tail.as_ref();
         let (given_up, bytes) = tail.map_or((0, copier.bytes), |it| (it.given_up, it.bytes));
         readings! {

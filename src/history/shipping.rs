@@ -33,6 +33,7 @@ use super::Resolution;
 use super::disk::{Disk, READ_TRIES, StoreError, damaged, failed, open_existing, unreadable};
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
+use crate::config::ShippedRows;
 use crate::instruments::Instrument;
 use crate::state::files;
 
@@ -116,16 +117,15 @@ impl Cursor {
     /// ClickHouse: returns their number.
     fn set_kinds<'p>(
         &mut self,
-        what: ShipKinds,
+        what: &[ShippedRows],
         next_number: u64,
         parts: impl Iterator<Item = &'p Arc<Part>>,
     ) -> u64 {
         let parts: Vec<_> = parts.filter(|part| part.resolution == Resolution::Minute).collect();
         let mut lost = 0;
-        for (off, (is_raw, is_wanted)) in
-            self.off.iter_mut().zip([(false, what.rollups), (true, what.requests)])
-        {
-            if !is_wanted {
+        let kinds = [(false, ShippedRows::Rollups), (true, ShippedRows::Requests)];
+        for (off, (is_raw, kind)) in self.off.iter_mut().zip(kinds) {
+            if !what.contains(&kind) {
                 off.get_or_insert(next_number);
             } else if let Some(since) = off.take() {
                 let parts = parts.iter().filter(|part| {
@@ -179,15 +179,6 @@ struct Inner {
     unopened: Vec<(PathBuf, u32)>,
 }
 
-/// The kinds of rows to ship.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShipKinds {
-    /// Rows of reports, and of coverage.
-    pub rollups: bool,
-    /// Raw requests.
-    pub requests: bool,
-}
-
 /// Rows waiting to be shipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waiting {
@@ -212,7 +203,7 @@ impl Shipping {
         dir: &Path,
         disk: &Disk,
         next_number: u64,
-        what: ShipKinds,
+        what: &[ShippedRows],
         parts: impl Iterator<Item = &'p Arc<Part>>,
     ) -> Result<Self, StoreError> {
         let folder = dir.join(UNSHIPPED);

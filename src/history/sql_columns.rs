@@ -15,9 +15,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     ArrayRef, AsArray as _, BooleanArray, Float64Array, RecordBatch, new_null_array,
 };
-use datafusion::arrow::compute::{cast, filter_record_batch};
+use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::{
-    DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampSecondType,
+    DataType, Field, Schema, SchemaRef, TimeUnit, TimestampSecondType,
 };
 
 use super::Dataset;
@@ -25,6 +25,7 @@ use super::columns::{Columns, Content, PERCENTILES, StoredRows, columns, quantil
 use super::parquet::ReadAs;
 use super::part::Part;
 use super::read_unit::{Batches, ReadUnit, unread_error};
+use super::requests::view::Form;
 
 /// Returns the columns of a dataset's rows.
 #[must_use]
@@ -140,13 +141,10 @@ impl Wanted {
         let mut found = None;
         let columns = self.columns.iter().zip(self.schema.fields());
         let arrays = columns.map(|((name, content), field)| match stored.column_by_name(name) {
-            Some(array) => match array.as_primitive_opt::<Int64Type>() {
-                Some(micros) if content.is_time() => {
-                    let seconds: Float64Array = micros.unary(|us| us as f64 / 1e6);
-                    Ok(Arc::new(seconds) as ArrayRef)
-                }
-                _ => cast(array, field.data_type()).map_err(io::Error::other),
-            },
+            Some(array) => {
+                let form = if content.is_time() { Form::Seconds } else { Form::Same };
+                form.convert(array, field.data_type())
+            }
             None => Ok(match content {
                 Content::Quantile(at) => {
                     Arc::clone(&found.get_or_insert_with(|| self.quantiles(stored))[*at])

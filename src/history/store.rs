@@ -38,8 +38,9 @@ use super::manifest::{Manifest, UpTo};
 use super::part::{Part, Parts, Section, number_of};
 use super::pending::PendingWriter;
 use super::retention::{AgeClock, Retention};
-use super::shipping::{ShipKinds, Shipping};
+use super::shipping::Shipping;
 use super::tree::{DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted};
+use crate::config::ShippedRows;
 use crate::input::squid::Positions;
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
@@ -199,7 +200,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
-    pub fn ship(&mut self, what: ShipKinds) -> Result<Shipping, StoreError> {
+    pub fn ship(&mut self, what: &[ShippedRows]) -> Result<Shipping, StoreError> {
         let (number, parts) = (self.manifest.next, self.manifest.parts());
         let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
         Ok(self.shipping.insert(shipping).clone())
@@ -209,7 +210,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`ship`](Self::ship).
-    pub fn keep_unshipped(&mut self, what: ShipKinds) -> Result<(), StoreError> {
+    pub fn keep_unshipped(&mut self, what: &[ShippedRows]) -> Result<(), StoreError> {
         if Shipping::has_begun(self.dir()) {
             self.ship(what)?;
             info!(

@@ -296,7 +296,7 @@ impl Work {
             || self.history.is_wanted()
             || store.seconds.is_large()
             || self.writing.error.is_some();
-        let is_full = || self.requests.as_ref().is_some_and(Requests::is_full);
+        let is_full = || self.requests.as_ref().is_some_and(|it| it.copier().is_full());
         if now_ms >= self.writing.next_ms && (is_due || is_full()) {
             let next_ms = self.next_flush();
             self.requests.iter().for_each(Requests::prepare_flush);
@@ -338,7 +338,7 @@ impl Work {
         let stage = if has_rows { &FLUSH } else { &FLUSH_REQUESTS };
         let mut stage = stage.begin();
         // First: none may be looked at that came after the rows.
-        requests.filter(|_| is_joint).iter().for_each(|it| it.hold());
+        requests.filter(|_| is_joint).iter().for_each(|it| it.copier().is_flushing = true);
         let rows = has_rows.then(|| self.history.begin_flush()).flatten();
         let limit = rows.as_ref().map_or(0, |rows| rows.reached.next_id);
         let mut raw = requests.map_or_else(Vec::new, |it| it.begin_flush(limit));
@@ -354,7 +354,7 @@ impl Work {
                 if rows.is_some() {
                     self.history.end_flush();
                 }
-                requests.iter().for_each(|it| it.clear());
+                requests.iter().for_each(|it| it.copier().clear());
             });
         }
         requests.iter().for_each(|it| it.end_flush(written.is_ok().then_some(raw.len())));
@@ -432,7 +432,7 @@ impl Work {
 
     /// Records lost data in coverage.
     fn note_lost(&mut self, store: &mut Store) {
-        let missed = self.requests.as_ref().map_or(0, Requests::missed);
+        let missed = self.requests.as_ref().map_or(0, |it| it.copier().missed);
         self.note_missed(store, missed);
         if !store.lost.is_empty() {
             self.history.add(|running| {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::FallocateFlags;
 
-use super::Manifest;
+use super::{Commit, Manifest, line};
 use crate::history::disk::{Disk, StoreError, damaged, failed};
 use crate::history::tree::files_of;
 
@@ -42,7 +42,8 @@ impl Manifest {
         let path = Self::path(&self.dir);
         let file = File::options().append(true).open(&path);
         let mut file = file.map_err(failed("open", &path))?;
-        let line = self.run_line().map_err(failed("write", &path))?;
+        let run = Commit { next: self.next, run: Some(self.head.run), ..Commit::default() };
+        let line = line(&run).map_err(failed("write", &path))?;
         if self.torn > 0 {
             self.cut(disk, &mut file)?;
         }

@@ -19,7 +19,7 @@ const COPIED: u32 = 256;
 
 /// The position of the walk, and the copies since the last write.
 #[derive(Debug)]
-pub(super) struct Copier {
+pub(in crate::history) struct Copier {
     /// Selects the slowest, errors, and a sample of the rest; `None` if all are kept that fit until
     /// they are written.
     pub(super) tail: Option<Tail>,
@@ -31,16 +31,16 @@ pub(super) struct Copier {
     bytes_max: usize,
     /// The run of requests merged from now on; 0 while the store is not open: until then only the
     /// pool has them.
-    pub(super) run: u64,
+    pub(in crate::history) run: u64,
     /// The next id.
     pub(super) next: u64,
     /// Selected rows before this one are copied.
     copied_to: u64,
     /// Rows that had left before they were processed or copied.
-    pub(super) missed: u64,
+    pub(in crate::history) missed: u64,
     /// Whether its copies are being written: nothing is added meanwhile, only the pool has new
     /// requests.
-    pub(super) is_flushing: bool,
+    pub(in crate::history) is_flushing: bool,
     scratch: Vec<u8>,
 }
 
@@ -107,7 +107,7 @@ impl Copier {
     }
 
     /// Whether nothing more fits until the next write: a tail makes room.
-    pub(super) fn is_full(&self) -> bool {
+    pub(in crate::history) fn is_full(&self) -> bool {
         self.tail.is_none() && self.bytes >= self.bytes_max
     }
 
@@ -147,7 +147,7 @@ impl Copier {
     }
 
     /// Clears them after they were written.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::history) fn clear(&mut self) {
         self.tail.iter_mut().for_each(Tail::clear);
         self.kept.clear();
         self.bytes = 0;

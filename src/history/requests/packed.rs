@@ -10,15 +10,12 @@
 //! [`Live`](crate::merger::Live), so it is made in one go.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
-use crate::history::disk::{StoreError, unreadable};
-use crate::history::part::Part;
-use crate::history::pending::{PackedRows, damaged};
+use crate::history::pending::damaged;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::{Request, Timer};
@@ -111,31 +108,6 @@ impl Kept {
 /// Decodes a row: a [`Request`] and its weight, [`Timers`], or what either begins with.
 pub(in crate::history) fn unpack<'a, T: Deserialize<'a>>(packed: &'a [u8]) -> io::Result<T> {
     postcard::from_bytes(packed).map_err(damaged)
-}
-
-/// The rows of a table in a piece, decoded.
-pub(super) struct PieceRows<'p> {
-    path: &'p Path,
-    rows: PackedRows,
-}
-
-impl<'p> PieceRows<'p> {
-    pub(super) fn open(piece: &'p Part, table: &str) -> Result<Self, StoreError> {
-        let rows = PackedRows::open(piece, table)?;
-        Ok(Self { path: &piece.path, rows })
-    }
-
-    /// The next row.
-    pub(super) fn next<'a, T: Deserialize<'a>>(&'a mut self) -> Result<Option<T>, StoreError> {
-        let row = self.rows.next().and_then(|row| row.map(unpack).transpose());
-        row.map_err(unreadable(self.path))
-    }
-
-    /// Likewise, or what it begins with, without consuming it.
-    pub(super) fn peek<'a, T: Deserialize<'a>>(&'a mut self) -> Result<Option<T>, StoreError> {
-        let row = self.rows.peek().and_then(|row| row.map(unpack).transpose());
-        row.map_err(unreadable(self.path))
-    }
 }
 
 /// Length of the first of some encoded rows of a table.

@@ -3,12 +3,16 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::io;
 use std::sync::Arc;
 
-use super::packed::{PieceRows, REQUEST, REQUEST_TAG, TABLES, TIMER};
-use crate::history::disk::StoreError;
+use serde::Deserialize;
+
+use super::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, unpack};
+use crate::history::disk::{StoreError, unreadable};
 use crate::history::parquet::FileWriter;
 use crate::history::part::Part;
+use crate::history::pending::PackedRows;
 use crate::history::publish::Meanwhile;
 use crate::history::store::Store;
 use crate::history::{Dataset, Resolution};
@@ -44,8 +48,8 @@ impl Store {
         write_requests(&mut requests, &mut tags, &pieces, &mut after_row)?;
         // Piece by piece: each has those of later requests than the one before it.
         for part in &pieces {
-            let mut source = PieceRows::open(part, TIMER)?;
-            while let Some(of_request) = source.next()? {
+            let mut source = PackedRows::open(part, TIMER).map_err(unreadable(&part.path))?;
+            while let Some(of_request) = decoded(source.next(), part)? {
                 timers.add(|rows| rows.push_timers(&of_request))?;
                 after_row()?;
             }
@@ -69,18 +73,26 @@ fn write_requests(
     // The time of the next request of each piece; among equals, the first piece.
     let mut longest: BinaryHeap<(u64, _)> = BinaryHeap::with_capacity(pieces.len());
     for (at, part) in pieces.iter().enumerate() {
-        let mut source = PieceRows::open(part, REQUEST)?;
-        longest.extend(source.peek()?.map(|time_us| (time_us, Reverse(at))));
+        let mut source = PackedRows::open(part, REQUEST).map_err(unreadable(&part.path))?;
+        longest.extend(decoded(source.peek(), part)?.map(|time_us| (time_us, Reverse(at))));
         sources.push(source);
     }
     while let Some((_, Reverse(at))) = longest.pop() {
-        let source = &mut sources[at];
-        if let Some((request, weight)) = source.next()? {
+        let (source, part) = (&mut sources[at], &pieces[at]);
+        if let Some((request, weight)) = decoded(source.next(), part)? {
             requests.add(|rows| rows.push_request(&request, weight))?;
             tags.add(|rows| rows.push_tags(&request, weight))?;
         }
         after_row()?;
-        longest.extend(source.peek()?.map(|time_us| (time_us, Reverse(at))));
+        longest.extend(decoded(source.peek(), part)?.map(|time_us| (time_us, Reverse(at))));
     }
     Ok(())
+}
+
+/// A row of a piece, or what it begins with.
+fn decoded<'r, T: Deserialize<'r>>(
+    row: io::Result<Option<&'r [u8]>>,
+    piece: &Part,
+) -> Result<Option<T>, StoreError> {
+    row.and_then(|row| row.map(unpack).transpose()).map_err(unreadable(&piece.path))
 }

@@ -39,10 +39,10 @@ use parquet::arrow::arrow_reader::{
 use super::REQUEST;
 use super::condition::Condition;
 use super::files::Layout;
-use super::unpublished::{Packed, Unpublished};
+use super::unpublished::{Unpublished, push};
 use super::view::{Bounds, View};
 use crate::history::parquet::{BATCH_ROWS, unpanicked};
-use crate::history::pending::PendingFile;
+use crate::history::pending::PackedRows;
 use crate::history::read_unit::unread_error;
 use crate::history::{Dataset, Part};
 
@@ -107,7 +107,6 @@ pub(crate) struct Wanted {
 }
 
 /// Reads a share of them.
-#[derive(Debug)]
 pub(crate) struct Reader {
     wanted: Wanted,
     /// The columns of files that are needed.
@@ -127,7 +126,6 @@ pub(crate) struct Reader {
 }
 
 /// The current source.
-#[derive(Debug)]
 enum Reading {
     File {
         file: File,
@@ -136,7 +134,7 @@ enum Reading {
         batches: Option<ParquetRecordBatchReader>,
     },
     Packed {
-        rows: Packed,
+        rows: PackedRows,
         /// Rows of the next batch.
         next: usize,
     },
@@ -181,7 +179,7 @@ impl Reader {
     pub(crate) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
         self.refresh()?;
         if let Some((part, mut reading)) = self.reading.take() {
-            let batch = self.read(&mut reading).map_err(|error| match &part {
+            let batch = self.read(&mut reading, part.is_some()).map_err(|error| match &part {
                 Some(part) => unread_error(part, &error),
                 None => error,
             })?;
@@ -191,7 +189,7 @@ impl Reader {
             return Ok(Some(batch.unwrap_or_else(|| self.nothing())));
         }
         if let Some(of) = self.memory.take() {
-            let rows = Packed::Memory { from: 0, of, scratch: Vec::new() };
+            let rows = of.packed(packed_in(self.wanted.view.table));
             self.reading = Some((None, Reading::Packed { rows, next: BATCH_ROWS }));
         } else if let Some(part) = self.parts.pop_front() {
             let opened = self.open(&part).map_err(|error| unread_error(&part, &error))?;
@@ -259,12 +257,11 @@ impl Reader {
         if !self.may_have(|column| span.clone().map(|it| it.filter(|_| column == "received"))) {
             return Ok(None);
         }
-        let file = File::open(&part.path)?;
         if !part.is_published() {
-            let table = packed_in(self.wanted.view.table);
-            let rows = Packed::Pending(Box::new(PendingFile::open(file)?.packed_rows(table)));
+            let rows = PackedRows::open(part, packed_in(self.wanted.view.table))?;
             return Ok(Some(Reading::Packed { rows, next: FIRST_ROWS }));
         }
+        let file = File::open(&part.path)?;
         let opened =
             unpanicked(|| Ok(ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?))?;
         let groups = 0..opened.metadata().num_row_groups();
@@ -272,7 +269,7 @@ impl Reader {
     }
 
     /// The next rows of the current source; `None` at its end.
-    fn read(&mut self, reading: &mut Reading) -> io::Result<Option<RecordBatch>> {
+    fn read(&mut self, reading: &mut Reading, is_on_disk: bool) -> io::Result<Option<RecordBatch>> {
         let Wanted { view, shown, schema, .. } = &self.wanted;
         match reading {
             Reading::File { file, opened, groups, batches } => {
@@ -293,7 +290,7 @@ impl Reader {
                 }
                 Ok(Some(self.nothing()))
             }
-            Reading::Packed { rows, next, .. } => {
+            Reading::Packed { rows, next } => {
                 if *next == 0 {
                     return Ok(None);
                 }
@@ -301,15 +298,14 @@ impl Reader {
                 let mut columns = layout.rows(|name| self.needed.contains(name));
                 let mut is_end = false;
                 while !is_end && columns.rows < *next {
-                    is_end = !rows.push_next(view.table, &mut columns)?;
+                    match rows.next()? {
+                        Some(row) => push(view.table, row, &mut columns)?,
+                        None => is_end = true,
+                    }
                 }
                 self.looked_at += columns.rows as u64;
                 let stored = columns.finish();
-                let may_follow = match rows {
-                    Packed::Pending(_) => self.may_follow(&stored),
-                    Packed::Memory { .. } => true,
-                };
-                *next = match is_end || !may_follow {
+                *next = match is_end || is_on_disk && !self.may_follow(&stored) {
                     true => 0,
                     false => (*next * 2).min(BATCH_ROWS),
                 };

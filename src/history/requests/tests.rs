@@ -79,7 +79,7 @@ impl Store {
         let mut rows = requests.begin_flush(u64::MAX);
         let written = match rows.is_empty() {
             true => Ok(()),
-            false => self.write((None, &mut rows), None, now, || requests.clear()),
+            false => self.write((None, &mut rows), None, now, || requests.copier().clear()),
         };
         requests.end_flush(written.is_ok().then_some(rows.len()));
         written

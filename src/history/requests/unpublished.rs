@@ -2,13 +2,16 @@
 //! the pool, each with weight 1. All have one encoding, and are read as the columns of files.
 
 use std::io;
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::packed::{Kept, REQUEST, TIMER, unpack};
-use crate::history::columns::BatchBuilder;
+use crate::history::Dataset;
+use crate::history::columns::{BatchBuilder, Cell};
 use crate::history::pending::PackedRows;
 use crate::merger::{SharedLive, answering};
+use crate::report::histogram::LOG_LINEAR_BITS;
 
 /// Rows of the pool that are copied under one hold of its lock.
 const COPIED: usize = 256;
@@ -38,6 +41,29 @@ impl Unpublished {
         collected.chain(pooled).min().map(u64::from)
     }
 
+    /// The rows of a table, encoded, of some requests at a time.
+    pub(super) fn packed(mut self, table: &'static str) -> PackedRows {
+        let dataset = Dataset::raw(table);
+        let mut to = BatchBuilder::new(&dataset, LOG_LINEAR_BITS, false);
+        let (mut at, mut packed) = (0, Vec::new());
+        let mut next = move || {
+            if at == self.kept.len() {
+                (at, self.kept) = (0, self.copy()?);
+            }
+            let some = self.kept.iter().skip(at).take(COPIED);
+            at += some.len();
+            let has_any = some.len() > 0;
+            for (weight, kept) in some {
+                packed.clear();
+                if kept.push(table, *weight, &mut packed) > 0 {
+                    to.push_cells([Cell::Bytes(Some(&packed))]);
+                }
+            }
+            Ok(has_any.then(|| to.finish()))
+        };
+        PackedRows::new(Box::new(iter::from_fn(move || next().transpose())))
+    }
+
     /// The next rows of the pool, each with weight 1.
     fn copy(&mut self) -> io::Result<Arc<[(f64, Kept)]>> {
         let pool = &answering(&self.live).pool;
@@ -53,47 +79,8 @@ impl Unpublished {
     }
 }
 
-/// Encoded rows, one after the other.
-#[derive(Debug)]
-pub(super) enum Packed {
-    Pending(Box<PackedRows>),
-    /// Those in memory: from this one of the collected ones on.
-    Memory {
-        from: usize,
-        of: Unpublished,
-        scratch: Vec<u8>,
-    },
-}
-
-impl Packed {
-    /// Adds the next request's rows of a table; returns false if there is none.
-    pub(super) fn push_next(&mut self, table: &str, to: &mut BatchBuilder) -> io::Result<bool> {
-        match self {
-            Self::Pending(rows) => {
-                let row = rows.next()?;
-                row.map(|row| push(table, row, to)).transpose()?;
-                Ok(row.is_some())
-            }
-            Self::Memory { from, of, scratch } => {
-                if *from == of.kept.len() {
-                    (*from, of.kept) = (0, of.copy()?);
-                }
-                let Some((weight, kept)) = of.kept.get(*from) else {
-                    return Ok(false);
-                };
-                *from += 1;
-                scratch.clear();
-                if kept.push(table, *weight, scratch) > 0 {
-                    push(table, scratch, to)?;
-                }
-                Ok(true)
-            }
-        }
-    }
-}
-
 /// Adds an encoded row to a table's columns: tags are stored with their requests.
-fn push(table: &str, packed: &[u8], to: &mut BatchBuilder) -> io::Result<()> {
+pub(super) fn push(table: &str, packed: &[u8], to: &mut BatchBuilder) -> io::Result<()> {
     if table == TIMER {
         to.push_timers(&unpack(packed)?);
         return Ok(());

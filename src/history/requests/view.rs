@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array as _, ArrayRef, AsArray as _, Float32Array, RecordBatch, RecordBatchOptions,
+    Array as _, ArrayRef, AsArray as _, Float64Array, RecordBatch, RecordBatchOptions,
     new_null_array,
 };
 use datafusion::arrow::compute::cast;
@@ -166,10 +166,15 @@ impl Shown {
 }
 
 impl Form {
-    fn convert(self, stored: &ArrayRef, data_type: &DataType) -> io::Result<ArrayRef> {
+    /// Converts a stored column.
+    pub(in crate::history) fn convert(
+        self,
+        stored: &ArrayRef,
+        data_type: &DataType,
+    ) -> io::Result<ArrayRef> {
         let floats = |of: fn(f64) -> f64| -> Option<ArrayRef> {
             let numbers = stored.as_primitive_opt::<Int64Type>()?;
-            let floats: Float32Array = numbers.unary(|number| of(number as f64) as f32);
+            let floats: Float64Array = numbers.unary(|number| of(number as f64));
             Some(Arc::new(floats))
         };
         let seconds = DataType::Timestamp(TimeUnit::Second, None);

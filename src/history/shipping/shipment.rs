@@ -1,7 +1,6 @@
 //! A shipment: rows that are sent together, and the way they are read.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use crate::history::columns::Want;
 use crate::history::disk::{StoreError, unreadable};
 use crate::history::merged::{Merged, Source};
 use crate::history::part::{Part, datasets};
-use crate::history::pending::PendingFile;
+use crate::history::pending::PackedRows;
 use crate::history::requests::packed::{REQUEST, TIMER, Tags, Timers, unpack};
 use crate::history::{Dataset, Row};
 use crate::pool::resolved::Request;
@@ -199,14 +198,13 @@ impl Shipment {
 /// Calls `each` for the requests of a piece, with their timers, until it returns false or a stop is
 /// requested; returns whether it wants more.
 fn each_request(piece: &Part, stop: &Shutdown, each: &mut TakeRequest<'_>) -> io::Result<bool> {
-    let file = PendingFile::open(File::open(&piece.path)?)?;
     let mut timers: HashMap<_, Box<[u8]>, RandomState> = HashMap::default();
-    let mut rows = file.packed_rows(TIMER);
+    let mut rows = PackedRows::open(piece, TIMER)?;
     while let Some(row) = rows.next()?.filter(|_| !stop.requested()) {
         let (_, run, request): (f64, u64, u64) = unpack(row)?;
         timers.insert((run, request), row.into());
     }
-    let mut rows = file.packed_rows(REQUEST);
+    let mut rows = PackedRows::open(piece, REQUEST)?;
     while let Some(row) = rows.next()?.filter(|_| !stop.requested()) {
         let (request, weight): (Request<'_, Tags<'_>>, f64) = unpack(row)?;
         let timers = timers.get(&(request.run, request.id));

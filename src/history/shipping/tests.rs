@@ -17,7 +17,7 @@ const NOON: u64 = 1_709_125_020;
 
 const FOR_EVER: Retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
 
-const ALL: ShipKinds = ShipKinds { rollups: true, requests: true };
+const ALL: &[ShippedRows] = &[ShippedRows::Rollups, ShippedRows::Requests];
 
 fn dataset() -> Arc<Dataset> {
     Arc::new(Dataset {
@@ -41,7 +41,7 @@ struct Place {
     store: Option<(Store, Shipping)>,
     /// Whether the store opens without ClickHouse.
     is_off: bool,
-    what: ShipKinds,
+    what: &'static [ShippedRows],
     flushed: Sums,
     taken: BTreeMap<(u64, u32, Vec<u8>), (u64, u128)>,
 }
@@ -378,7 +378,7 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
 /// counted.
 #[test]
 fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
-    let raw_alone = ShipKinds { rollups: false, requests: true };
+    let raw_alone = &[ShippedRows::Requests];
     let mut place = Place::new();
     place.flush(NOON, &[NOON]);
     let mut now = NOON + 600;

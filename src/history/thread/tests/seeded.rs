@@ -15,9 +15,9 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::super::super::requests::tests::{BEGIN, Process, ints, published};
 use super::super::super::shipping::ShipmentRows;
-use super::super::super::{Identity, ShipKinds, Shipping, inspect};
+use super::super::super::{Identity, Shipping, inspect};
 use super::*;
-use crate::config::KeptRequests;
+use crate::config::{KeptRequests, ShippedRows};
 use crate::delta::Reached;
 use crate::input::pinba::model;
 use crate::input::squid::{Positions, Progress, Reading, Tally};
@@ -119,8 +119,7 @@ impl World {
     fn start(&mut self) -> Result<(), StoreError> {
         let faults = self.faults.clone();
         let mut store = Store::open_on(Disk { faults }, self.dir.path(), FOR_EVER)?;
-        let all = ShipKinds { rollups: true, requests: true };
-        let shipping = store.ship(all)?;
+        let shipping = store.ship(&[ShippedRows::Rollups, ShippedRows::Requests])?;
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
         let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
         let followed = self.packets.is_none().then(|| FILE.to_owned());
