@@ -1,7 +1,7 @@
-//! Rollup files: the rows of one dataset and resolution in Parquet, for us and other programs, with
-//! the columns of `columns`.
+//! Published files: the rows of one dataset and resolution in Parquet, for us and other programs,
+//! with the columns of `columns`; tables of raw requests with those of `requests::files`.
 //!
-//! Rows are sorted by key, then time. A file is written once and never changed. Bounded: one row
+//! Rows of a report are sorted by key, then time. A file is written once and never changed. Bounded: one row
 //! group in memory, some 128,000 rows.
 
 use std::cmp::Ordering;
@@ -37,8 +37,8 @@ pub const FORMAT: &str = "1";
 const GROUP_ROWS: usize = 128 << 10;
 /// Rows converted to columns at once, and back.
 pub(super) const BATCH_ROWS: usize = 8 << 10;
-/// Most bytes of such a batch.
-const BATCH_BYTES: usize = 3 << 20;
+/// Most bytes of such a batch of raw requests.
+const RAW_BATCH_BYTES: usize = 3 << 20;
 /// Most bytes of a row group of raw requests while it is written.
 const RAW_GROUP_BYTES: usize = 8 << 20;
 /// Shorter files are not compressed.
@@ -80,7 +80,8 @@ impl FileWriter {
     /// Adds rows.
     pub(super) fn add(&mut self, push: impl FnOnce(&mut BatchBuilder)) -> Result<(), StoreError> {
         push(&mut self.rows);
-        match self.rows.rows >= BATCH_ROWS || self.rows.bytes >= BATCH_BYTES {
+        let is_long = self.section.dataset.is_raw() && self.rows.bytes >= RAW_BATCH_BYTES;
+        match self.rows.rows >= BATCH_ROWS || is_long {
             true => self.end_batch().map_err(failed("write", &self.path)),
             false => Ok(()),
         }

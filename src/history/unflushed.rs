@@ -148,7 +148,9 @@ impl UnflushedRows {
 
     /// Passes the rows of a dataset within a span of time to `each`, by time.
     pub fn rows(&self, dataset: &Dataset, span: Range<u64>, mut each: impl FnMut(&Row)) {
-        self.stored(dataset, span).for_each(|row| each(&row.row()));
+        let (buckets, mut scratch) = (&dataset.buckets, Scratch::default());
+        let rows = self.stored(dataset, span);
+        rows.for_each(|row| each(&row.encoded(buckets, &mut scratch).decoded(buckets)));
     }
 
     /// The rows of a dataset in stored form, in no particular order.
@@ -287,7 +289,7 @@ impl UnflushedRows {
                 if part.dataset.is_coverage() {
                     // Coverage of earlier minutes.
                     covers.extend(rows.rows().map(|(_, row)| {
-                        let of = Coverage::of(&row.gain().sum.totals);
+                        let of = Coverage::of(&row.totals());
                         (row.key().to_vec(), next, Coverage { secs: 0, ..of })
                     }));
                 } else {

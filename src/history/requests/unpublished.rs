@@ -59,7 +59,7 @@ impl Unpublished {
                     to.push_cells([Cell::Bytes(Some(&packed))]);
                 }
             }
-            Ok(has_any.then(|| to.finish()))
+            io::Result::Ok(has_any.then(|| to.finish()))
         };
         PackedRows::new(Box::new(iter::from_fn(move || next().transpose())))
     }

@@ -19,10 +19,9 @@ use crate::delta::RowKey;
 use crate::history::columns::BatchBuilder;
 use crate::history::histogram::lead;
 use crate::history::row::StoredRow;
-use crate::history::{Gain, Row};
 use crate::report::OTHER_ID;
-use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
-use crate::report::histogram::Histogram;
+use crate::report::gain::{PairSums, Pairs, write_pairs};
+use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::value::varint;
@@ -176,8 +175,7 @@ impl Rows {
             let weight = Some(row.weight(tie));
             let is_other = id == OTHER_ID;
             if is_other || weight <= folded_to {
-                row.merge(&[], &mut times);
-                let times = row.has_histogram.then_some(&*times.run);
+                let times = row.has_histogram.then(|| row.merged(&[], &[], &mut times));
                 let gained = (&row.totals(), &row.extremes, times);
                 self.add((OTHER_ID, &RowKey::Bytes(other_key)), gained, &mut scratch);
                 folded += u64::from(!is_other);
@@ -248,8 +246,7 @@ impl KeptRow {
         let len = varint::bytes(times.len() as u64) + times.len();
         let mut run = times;
         if self.bytes.len() + len > self.bytes.capacity() {
-            self.merge(times, scratch);
-            run = &scratch.run;
+            run = self.merged(&[], times, scratch);
             self.bytes.truncate(self.key_len as usize);
             self.bytes.reserve_exact(2 * run.len() + SPARE_MIN);
         }
@@ -257,23 +254,21 @@ impl KeptRow {
         self.bytes.extend_from_slice(run);
     }
 
-    /// Merges its runs, and one more, into one.
-    fn merge(&self, more: &[u8], Scratch { run, sums }: &mut Scratch) {
-        self.runs().for_each(|run| sums.add(run));
-        sums.add(Pairs::of(more));
+    /// Its runs, and one more, merged into one behind some bytes.
+    fn merged<'s>(
+        &self,
+        lead: &[u8],
+        more: &[u8],
+        Scratch { run, sums }: &'s mut Scratch,
+    ) -> &'s [u8] {
         run.clear();
-        write_pairs(run, sums.drain());
-    }
-
-    /// Its times in stored form, after their lead.
-    fn encode<'s>(&self, lead: u8, Scratch { run, sums }: &'s mut Scratch) -> &'s [u8] {
-        run.clear();
-        run.push(lead);
+        run.extend_from_slice(lead);
         let mut runs = self.runs();
         match (runs.next(), runs.next()) {
-            (Some(only), None) => run.extend_from_slice(only.bytes),
+            (Some(only), None) if more.is_empty() => run.extend_from_slice(only.bytes),
             _ => {
                 self.runs().for_each(|run| sums.add(run));
+                sums.add(Pairs::of(more));
                 write_pairs(run, sums.drain());
             }
         }
@@ -297,7 +292,7 @@ impl KeptRow {
         std::mem::replace(&mut self.has_histogram, false)
     }
 
-    fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> Totals {
         let sum = |at| self.sums.get(at).copied().map_or(0, u128::from);
         let mut totals = Totals::of(std::array::from_fn(sum));
         if let Some(beyond) = &self.beyond {
@@ -310,16 +305,6 @@ impl KeptRow {
         let totals = self.totals();
         let time = u64::try_from(totals.time).unwrap_or(u64::MAX);
         (time.saturating_add(totals.requests), tie.hash_one(self.key()))
-    }
-
-    pub(super) fn gain(&self) -> Gain {
-        let histogram = self.has_histogram.then(|| {
-            let mut histogram = Histogram::new();
-            let pairs = self.runs().flatten();
-            pairs.for_each(|(bucket, count)| histogram.add(bucket, count));
-            histogram
-        });
-        Gain { sum: Sum::of(self.totals(), histogram), extremes: self.extremes }
     }
 }
 
@@ -336,27 +321,27 @@ impl<'a> Stored<'a> {
         self.kept.key()
     }
 
-    pub(super) fn row(&self) -> Row {
-        Row {
-            time: self.time,
-            key: self.key().to_vec(),
-            is_other: self.is_other,
-            gain: self.kept.gain(),
-        }
-    }
-
-    /// Adds it to a batch of its dataset.
-    pub(in crate::history) fn push_to(&self, to: &mut BatchBuilder, scratch: &mut Scratch) {
+    /// With its histogram encoded.
+    pub(super) fn encoded<'s>(
+        &'s self,
+        buckets: &BucketLayout,
+        scratch: &'s mut Scratch,
+    ) -> StoredRow<'s> {
         let row = self.kept;
-        let lead = lead(&to.buckets);
-        to.push_stored(&StoredRow {
+        StoredRow {
             time: self.time,
             key: self.key(),
             is_other: self.is_other,
             totals: row.totals(),
             extremes: row.extremes,
-            histogram: row.has_histogram.then(|| row.encode(lead, scratch)),
-        });
+            histogram: row.has_histogram.then(|| row.merged(&[lead(buckets)], &[], scratch)),
+        }
+    }
+
+    /// Adds it to a batch of its dataset.
+    pub(in crate::history) fn push_to(&self, to: &mut BatchBuilder, scratch: &mut Scratch) {
+        let row = self.encoded(&to.buckets, scratch);
+        to.push_stored(&row);
     }
 }
 
