@@ -137,7 +137,7 @@ impl Evaluation {
     }
 
     /// Reads the past of newly added objectives, at a resolution that coarsens with age as the
-    /// windows do. Returns whether there were any.
+    /// windows do; where one begins, so does a step. Returns whether there were any.
     fn refill(&mut self, now: u64) -> bool {
         let mut is_new = false;
         for budget in self.engine.budgets.iter_mut().filter(|it| !it.has_past) {
@@ -145,15 +145,15 @@ impl Evaluation {
             let minute = now - now % 60;
             let mut at = minute.saturating_sub(budget.objective.entry.period);
             while at < now {
-                let step = match minute.saturating_sub(at) {
-                    ..=3_600 => 60,
-                    3_601..=21_600 => 300,
-                    21_601..=259_200 => 3_600,
-                    _ => 21_600,
+                let (step, window) = match minute.saturating_sub(at) {
+                    ..=3_600 => (60, 0),
+                    3_601..=21_600 => (300, 3_600),
+                    21_601..=259_200 => (3_600, 21_600),
+                    _ => (21_600, 259_200),
                 };
                 // Of the running minute, history has only the part before now.
                 let end = match at < minute {
-                    true => (at - at % step + step).min(minute),
+                    true => (at - at % step + step).min(minute - window),
                     false => at + 60,
                 };
                 let found = self.past.counted(&budget.objective, &(at..end));

@@ -350,6 +350,28 @@ fn a_rollback_is_told_and_a_roll_out_is_none() {
 /// The careless release is slow in its script, the next one takes that back, and the one after it
 /// changes nothing.
 #[test]
+fn a_share_is_of_all_requests_from_the_first_second_to_the_last() {
+    let releases = Releases::new(60, 500);
+    let mut backfill = releases.watch("release");
+    let mut add = |unix, counts: [(&str, u64); 2]| {
+        backfill.0.begin_second(unix, 1);
+        for (release, requests) in counts {
+            let totals = Totals { requests, ..Totals::ZERO };
+            backfill.0.add([release, "/", "200"], &totals, std::iter::empty());
+        }
+    };
+    add(60, [("1", 90), ("1", 0)]);
+    // Whichever is read first in a second.
+    add(61, [("1", 60), ("2", 30)]);
+    add(62, [("2", 30), ("1", 60)]);
+    add(63, [("1", 90), ("1", 0)]);
+    drop(backfill);
+    let shares = releases.all().into_iter().map(|it| (it.release, it.share));
+    let expected = [("2".to_owned(), 60.0 / 180.0), ("1".to_owned(), 300.0 / 360.0)];
+    assert_eq!(shares.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn the_releases_of_the_demo_tell_its_story() {
     let releases = Releases::new(demo::RELEASE_AFTER.as_secs(), 500);
     let mut shop = Shop::new(demo::SEED, demo::RATE_DEFAULT);

@@ -288,6 +288,9 @@ pub(super) struct Tracker {
     /// The running second, unix.
     #[serde(skip)]
     second: u64,
+    /// Requests of all releases before it.
+    #[serde(skip)]
+    before: u64,
     /// Whether the rows of the report being read are counted.
     #[serde(skip)]
     pub(super) is_read: bool,
@@ -318,7 +321,11 @@ impl Tracker {
 
     /// Begins a second, whose rows follow, with as many more in which nothing came.
     pub(super) fn begin_second(&mut self, unix: u64, secs: u64) {
-        self.second = unix;
+        // All requests of a second count for each release that had some.
+        for release in self.releases.iter_mut().filter(|it| it.last_seen == self.second) {
+            release.all.1 = self.all;
+        }
+        (self.second, self.before) = (unix, self.all);
         self.now = self.now.max(unix + secs);
         let find = |id| {
             let release = self.releases.iter().find(|it| it.id == id)?;
@@ -408,7 +415,7 @@ impl Tracker {
             name: name.to_owned(),
             first_seen: unix,
             due: unix + self.after,
-            all: (self.all, self.all),
+            all: (self.before, self.all),
             ..Counted::default()
         });
         self.releases.last_mut()
