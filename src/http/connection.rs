@@ -2,10 +2,11 @@
 //!
 //! hyper reads heads with a time limit of its own; bodies have theirs where they are read. That
 //! leaves clients that read their answers slowly or not at all. Every connection therefore has a
-//! [`Progress`]: the socket records when bytes last moved, and each request when its answer began,
-//! and the task that drives the connection checks it once a second. A client that is stuck, or
-//! takes longer over one answer than `answer_max`, is cut off: it holds memory and a connection
-//! that others could use. Only an answer marked [`Endless`] may take any time, as long as it moves.
+//! [`Progress`]: the socket records when bytes last moved and since when they wait for the client,
+//! and each request when its answer began, and the task that drives the connection checks it once a
+//! second. A client that is stuck, asks nothing, or takes longer over one answer than `answer_max`,
+//! is cut off: it holds memory and a connection that others could use. Only an answer marked
+//! [`Endless`] may take any time, as long as it moves.
 
 use std::convert::Infallible;
 use std::io;
@@ -51,10 +52,13 @@ struct Progress {
     opened: Instant,
     /// When a byte last moved in either direction.
     moved_ms: AtomicU64,
-    /// When the oldest answer that is not fully sent began; 0 if there is none.
+    /// Since when bytes wait for the client to read others; 0 if none do.
+    stuck_ms: AtomicU64,
+    /// When the oldest answer that is not fully sent began; 0 if there is none, and while it is
+    /// worked out.
     answering_ms: AtomicU64,
-    /// Cloned by each answer whose body hyper has not taken in full.
-    bodies: Arc<()>,
+    /// Cloned by each request until hyper has taken all of its answer.
+    requests: Arc<()>,
 }
 
 impl Progress {
@@ -62,8 +66,9 @@ impl Progress {
         Self {
             opened: Instant::now(),
             moved_ms: AtomicU64::new(0),
+            stuck_ms: AtomicU64::new(0),
             answering_ms: AtomicU64::new(0),
-            bodies: Arc::default(),
+            requests: Arc::default(),
         }
     }
 
@@ -77,30 +82,36 @@ impl Progress {
 
     /// Records the result of a write.
     fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(written, Poll::Ready(Ok(1..))) {
-            self.moved();
+        match written {
+            Poll::Ready(_) => {
+                self.stuck_ms.store(0, Ordering::Relaxed);
+                self.moved();
+            }
+            Poll::Pending if self.stuck_ms.load(Ordering::Relaxed) == 0 => {
+                self.stuck_ms.store(self.now_ms(), Ordering::Relaxed);
+            }
+            Poll::Pending => {}
         }
         written
     }
 
-    /// Records a request; the result must live as long as the body of its answer.
-    fn begin(&self) -> Arc<()> {
+    /// Records that an answer begins, which the client has to read within some time.
+    fn begin(&self) {
         if self.answering_ms.load(Ordering::Relaxed) == 0 {
             self.answering_ms.store(self.now_ms(), Ordering::Relaxed);
         }
-        Arc::clone(&self.bodies)
-    }
-
-    /// Exempts the current answer, which is endless.
-    fn endless(&self) {
-        self.answering_ms.store(0, Ordering::Relaxed);
     }
 
     /// Records that hyper's own buffer was passed to the kernel.
     fn flushed(&self) {
-        if Arc::strong_count(&self.bodies) == 1 {
+        if self.is_unused() {
             self.answering_ms.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Whether no request waits for its answer, or for the rest of it.
+    fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.requests) == 1
     }
 
     /// The reason to cut the connection off, if any.
@@ -108,8 +119,11 @@ impl Progress {
         let now = self.now_ms();
         let over =
             |since: u64, limit: Duration| u128::from(now - since.min(now)) > limit.as_millis();
-        let answering = self.answering_ms.load(Ordering::Relaxed);
-        if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) {
+        let [moved, stuck, answering] = [&self.moved_ms, &self.stuck_ms, &self.answering_ms]
+            .map(|since| since.load(Ordering::Relaxed));
+        if stuck != 0 && over(stuck, settings.idle_max) {
+            Some("the client did not read for too long")
+        } else if self.is_unused() && over(moved, settings.idle_max) {
             Some("nothing moved for too long")
         } else if answering != 0 && over(answering, settings.answer_max) {
             Some("it took too long over one answer")
@@ -163,13 +177,13 @@ async fn converse(
     let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(Arc::clone(&connection));
-        let answering = answers.begin();
+        let answering = Arc::clone(&answers.requests);
         let progress = Arc::clone(&answers);
         let answer = service.call(request.map(Body::new));
         async move {
             let response = answer.await?;
-            if response.extensions().get::<Endless>().is_some() {
-                progress.endless();
+            if response.extensions().get::<Endless>().is_none() {
+                progress.begin();
             }
             // The guard stays with the body until hyper has taken all of it.
             Ok::<_, Infallible>(response.map(|body| {
@@ -276,26 +290,38 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_connection_is_overdue_when_nothing_moves_or_an_answer_lasts() {
+    async fn a_connection_is_overdue_when_nothing_is_asked_or_read_or_an_answer_lasts() {
         let mut settings = HttpSettings::new(&[]);
         settings.idle_max = Duration::from_secs(10);
         settings.answer_max = Duration::from_secs(25);
         let progress = Arc::new(Progress::new());
-        let answering = progress.begin();
+        let request = Arc::clone(&progress.requests);
+        let wait = |secs| tokio::time::advance(Duration::from_secs(secs));
+        wait(60).await;
+        assert_eq!(progress.overdue(&settings), None, "its answer is worked out");
+        progress.begin();
         for _ in 0..3 {
-            tokio::time::advance(Duration::from_secs(8)).await;
+            wait(8).await;
             progress.moved();
             progress.flushed();
             assert_eq!(progress.overdue(&settings), None);
         }
-        tokio::time::advance(Duration::from_secs(2)).await;
+        wait(2).await;
         assert_eq!(progress.overdue(&settings), Some("it took too long over one answer"));
-        progress.endless();
+        settings.answer_max = Duration::from_secs(60);
+        for _ in 0..2 {
+            assert_eq!(progress.overdue(&settings), None);
+            let _ = progress.written(Poll::Pending);
+            wait(8).await;
+        }
+        assert_eq!(progress.overdue(&settings), Some("the client did not read for too long"));
+        let _ = progress.written(Poll::Ready(Ok(1)));
         assert_eq!(progress.overdue(&settings), None);
-        drop(answering);
+        drop(request);
         progress.flushed();
+        wait(9).await;
         assert_eq!(progress.overdue(&settings), None);
-        tokio::time::advance(Duration::from_secs(9)).await;
+        wait(2).await;
         assert_eq!(progress.overdue(&settings), Some("nothing moved for too long"));
     }
 }
