@@ -176,6 +176,7 @@ impl Importer {
         let piece = Piece::decode(
             lines,
             &source,
+            reports.len(),
             (limits, counting.hasher.clone(), rules),
             (now.saturating_sub(kept.as_secs()), now),
             covered_to,

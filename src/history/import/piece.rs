@@ -13,6 +13,12 @@ use crate::input::squid::{Decoder, Lines, Source};
 pub(super) const LINES_MAX: usize = 16_384;
 /// Approximate limit on the hours of a piece's requests: each is a file to write.
 const HOURS_MAX: usize = 256;
+/// Approximate limit on the rows of a piece in all reports: they fit in the memory of
+/// [`counting`](super::counting), and are counted within seconds, also if every line has a minute
+/// of its own.
+const ROWS_MAX: usize = 400_000;
+/// What a minute takes besides its rows, in rows.
+const MINUTE_ROWS: usize = 2;
 /// Longest time between lines during which Squid counts as running.
 const GAP_SECS: u64 = 3_600;
 /// How far ahead Squid's clock may be.
@@ -40,10 +46,11 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Reads the lines, as many as are processed at once.
+    /// Reads the lines, as many as are processed at once by so many reports.
     pub(super) fn decode<R: Rewrite>(
         lines: &[u8],
         source: &Arc<Source>,
+        reports: usize,
         (limits, hasher, rules): (TextLimits, Hasher, R),
         (oldest, now): (u64, u64),
         covered_to: Option<u64>,
@@ -79,12 +86,18 @@ impl Piece {
             if !line.ends_with(b"\n") {
                 split.feed(b"\n", &mut take);
             }
-            if hours.len() >= HOURS_MAX {
+            if hours.len() >= HOURS_MAX || piece.rows(reports) >= ROWS_MAX {
                 break;
             }
         }
         decoder.publish();
         piece
+    }
+
+    /// About as many rows as these reports make of it: one for each request, and of coverage.
+    fn rows(&self, reports: usize) -> usize {
+        let minutes = MINUTE_ROWS * self.minutes.len() + self.covered.len();
+        reports * (self.requests as usize + minutes)
     }
 
     /// Adds the time up to a line of this second.
@@ -117,4 +130,30 @@ fn ended<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
         Ok(Line::Request(request)) => Some(request.ended_secs().into()),
         Ok(Line::Swap(_)) | Err(_) => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::input::rewrite::AsSent;
+
+    /// A piece ends before its rows are too many, also if its lines are few and far apart.
+    #[test]
+    fn a_piece_has_as_many_lines_as_its_rows_fit() {
+        let config = Config::from_toml("pinbad.toml", "[[squid]]\nlisten = 'udp://127.0.0.1:0'\n");
+        let source = Source::new(config.unwrap().squids[0].clone());
+        let line =
+            |at: u64| format!("{}.000 5 ::1 TCP_MISS/200 9 GET http://a/ - NONE/- -\n", at * 1_800);
+        let log: String = (0..5_000).map(|at| line(1_000_000 + at)).collect();
+        let lines_taken = |reports| {
+            let context = (TextLimits::default(), Hasher::with_seed(1), AsSent);
+            let span = (0, 1 << 40);
+            let piece = Piece::decode(log.as_bytes(), &source, reports, context, span, None);
+            assert_eq!(piece.bytes % line(1_000_000).len(), 0);
+            piece.requests
+        };
+        assert_eq!(lines_taken(1), HOURS_MAX as u64 * 2 - 1);
+        assert_eq!(lines_taken(100), 123);
+    }
 }
