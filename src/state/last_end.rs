@@ -39,8 +39,8 @@ pub struct Lost {
     /// Files of history below this number were written before; `u64::MAX` as long as that is not
     /// known.
     pub below: u64,
-    /// Files of history from this number on have nothing from before the start. It matters for the
-    /// minute of the start; by default there are none.
+    /// Files of history from this number on have nothing that was restored, and those before have
+    /// nothing else. It matters for the minute of the start; by default there are none.
     #[serde(default = "no_file")]
     pub from: u64,
     /// The history that has these counts; 0 if that is not known.
@@ -104,6 +104,8 @@ impl LastEnd {
             _ if self.clean => (now, no_file()),
             None => (0, no_file()),
             Some((_, Some(HistoryFrom::Minute(start)))) => (start, no_file()),
+            // The clock was ahead then: what came later has earlier times, in files of its own.
+            Some((start, Some(HistoryFrom::File(from)))) if start > now => (0, from),
             Some((start, Some(HistoryFrom::File(from)))) => (start, from),
             Some((start, None)) => (start, no_file()),
         };
@@ -283,6 +285,8 @@ mod tests {
         };
         assert_eq!(lacking(Some(HistoryFrom::Minute(120))), (120, u64::MAX));
         assert_eq!(lacking(Some(HistoryFrom::File(7))), (125, 7));
+        let ahead = LastEnd::default().lacking(Some((225, Some(HistoryFrom::File(7)))), 200);
+        assert_eq!((ahead[0].start, ahead[0].end, ahead[0].from), (0, 200, 7));
         assert_eq!(lacking(None), (125, u64::MAX));
         let before = br#"{"start": 1, "end": 2, "below": 3}"#;
         let before: Lost = serde_json::from_slice(before).unwrap();

@@ -328,6 +328,36 @@ fn what_came_from_history_survives_the_end_of_its_hour_and_a_restart() {
     here.stop();
 }
 
+/// A snapshot of a clock that was ahead has a time that is still to come: what history got after it
+/// is told by the files, not by their times.
+#[cfg(feature = "sql")]
+#[test]
+fn what_followed_a_snapshot_from_the_future_comes_back_from_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new((START_SECS + 600) * 1_000));
+    let state = format!("state.dir={}", dir.path().display());
+    let others = [&*state, "state.snapshot_period=0", "pool.stats_history=1h"];
+    let start = || Here::with_history(&dir.path().join("history"), &clock, &others);
+    let count = |here: &Here| here.site.json("/api/v1/info")["req_count"].as_u64();
+    let [snapshot, running] = ["snapshot", "running"].map(|name| dir.path().join(name));
+    let here = start();
+    here.site.send((0..100).map(packet));
+    here.stop();
+    let from_the_future = std::fs::read(&snapshot).unwrap();
+    clock.set_unix_ms(START_SECS * 1_000);
+    let here = start();
+    assert_eq!(count(&here), Some(100));
+    here.site.send((0..300).map(packet));
+    clock.advance_ms(1_000);
+    here.stop();
+    // As after a kill.
+    std::fs::write(&snapshot, from_the_future).unwrap();
+    std::fs::write(&running, "").unwrap();
+    let here = start();
+    assert_eq!(count(&here), Some(400));
+    here.stop();
+}
+
 /// Cut anywhere, or with any byte changed: an empty daemon, never a panic.
 #[test]
 fn wherever_a_snapshot_is_damaged_that_is_noticed() {

@@ -243,6 +243,8 @@ fn copy(
         // Restored data includes the start of a minute in which it ends: files that have that too are
         // read from the next one on.
         let begin = match number < lost.from || is_published {
+            // The clock was ahead: files from before have nothing else, whatever their times.
+            true if lost.start == 0 && lost.from != u64::MAX => lost.end,
             true => lost.start.next_multiple_of(minute),
             false => times.start,
         };
