@@ -34,8 +34,8 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             shown(micros, &a[1].to_text()).map(Value::Datetime)
         }),
         strict("__unix_timestamp", (2, 2), |a| {
-            let micros = unix(a[0].micros()?, &a[1].to_text());
-            Some(micros.map_or(0, |micros| micros.div_euclid(SECOND).max(0)))
+            let micros = unix(a[0].micros()?, &a[1].to_text())?;
+            Some(micros.div_euclid(SECOND)).filter(|secs| *secs >= 0)
         }),
         typed("convert_tz", (3, 3), seconds_type, |a| {
             let micros = unix(a[0].micros()?, &a[1].to_text())?;

@@ -1,10 +1,10 @@
 //! Time zones: local time at an instant, and the instant of a local time.
 //!
 //! A zone is a name of the built-in database (`Europe/Berlin`), an offset (`+02:00`), or `SYSTEM`,
-//! the daemon's own. A local time that occurs twice means the first occurrence; one that is skipped
-//! does not exist.
+//! the daemon's own. A local time that occurs twice means the first occurrence; one that is skipped,
+//! when clocks are put forward, means the moment at which they are.
 
-use chrono::{Offset, TimeZone};
+use chrono::{NaiveDateTime, Offset, TimeDelta, TimeZone};
 use datafusion::arrow::array::timezone::Tz;
 
 use super::SECOND;
@@ -37,11 +37,22 @@ pub(crate) fn shown(micros: i64, name: &str) -> Option<i64> {
 /// The time since 1970 of a local time in a zone.
 pub(super) fn unix(shown: i64, name: &str) -> Option<i64> {
     let at = date_time(shown)?;
-    let offset = match name.eq_ignore_ascii_case("SYSTEM") {
-        true => chrono::Local.offset_from_local_datetime(&at).earliest()?.fix(),
-        false => zone(name)?.offset_from_local_datetime(&at).earliest()?.fix(),
-    };
-    shown.checked_sub(i64::from(offset.local_minus_utc()) * SECOND)
+    match name.eq_ignore_ascii_case("SYSTEM") {
+        true => unix_in(&chrono::Local, at),
+        false => unix_in(&zone(name)?, at),
+    }
+}
+
+fn unix_in(zone: &impl TimeZone, at: NaiveDateTime) -> Option<i64> {
+    let begin = |at: &NaiveDateTime| zone.from_local_datetime(at).earliest();
+    if let Some(found) = begin(&at) {
+        return Some(found.timestamp_micros());
+    }
+    // Clocks are put forward at the end of a minute, by a day at most.
+    let minute = at.and_utc().timestamp().div_euclid(60);
+    let mut earlier = (minute - 1_440..minute).rev();
+    let last = earlier.find_map(|minute| begin(&date_time(minute * 60 * SECOND)?))?;
+    Some((last + TimeDelta::minutes(1)).timestamp_micros())
 }
 
 #[cfg(test)]
@@ -53,6 +64,10 @@ mod tests {
         assert_eq!(shown(0, "+02:00"), Some(7_200 * SECOND));
         assert_eq!(shown(0, "Europe/Berlin"), Some(3_600 * SECOND));
         assert_eq!(unix(3_600 * SECOND, "Europe/Berlin"), Some(0));
+        // 2026-03-29: there is no 02:00 to 03:00.
+        for local in [1_774_749_600, 1_774_751_400, 1_774_753_200] {
+            assert_eq!(unix(local * SECOND, "Europe/Berlin"), Some(1_774_746_000 * SECOND));
+        }
         assert_eq!(shown(0, "+1:30"), Some(5_400 * SECOND));
         for wrong in ["nowhere", "+13:61", "+13", "+1:5"] {
             assert_eq!(shown(0, wrong), None, "{wrong}");
