@@ -133,6 +133,13 @@ pub struct ObjectiveView {
 }
 
 impl ObjectiveView {
+    /// Its state as long as no alert fires: "unknown" if too little was counted for every window.
+    #[must_use]
+    pub fn quiet_state(&self) -> &'static str {
+        let is_judged = self.burns.iter().any(|burn| burn.holds.is_some());
+        if is_judged { "ok" } else { "unknown" }
+    }
+
     fn of(budget: &Budget) -> Self {
         let (objective, count) = (&budget.objective, budget.period());
         let burn = |(name, secs)| (name, objective.burn(&budget.window(secs)));

@@ -172,8 +172,9 @@ fn replayed(found: &Json) -> String {
         let lasted = lasted.map_or("still firing".to_owned(), |secs| {
             format!("for {}", exact_duration(Duration::from_secs(secs)))
         });
-        let alert = visible(row["alert"].as_str().unwrap_or_default());
-        let line = format!("{started}  {lasted}  {alert}  {}", pairs(&row["key"]));
+        let [alert, severity] =
+            ["alert", "severity"].map(|name| visible(row[name].as_str().unwrap_or_default()));
+        let line = format!("{started}  {lasted}  {alert}  {severity}  {}", pairs(&row["key"]));
         line.trim_end().to_owned()
     });
     let remarks = list(found, "partial").iter();
@@ -215,11 +216,9 @@ fn listed(alerts: &Json, silences: &Json) -> String {
         lines.push(format!("and {more} further rows that share one alert"));
     }
     for rule in list(alerts, "rules") {
-        lines.push(format!(
-            "rule: {}; {} now",
-            text(rule, "text"),
-            counted(rule["rows"].as_u64().unwrap_or_default() as usize, "row", "rows")
-        ));
+        let rows = rule["rows"].as_u64().map(|rows| counted(rows as usize, "row", "rows"));
+        let rows = rows.map(|rows| format!("; {rows} now")).unwrap_or_default();
+        lines.push(format!("rule: {}{rows}", text(rule, "text")));
     }
     for it in list(silences, "rows") {
         let (labels, until) =
@@ -286,12 +285,12 @@ mod tests {
         assert!(listed(&json!({}), &json!({})).contains("No alert is firing."));
         let found = json!({
             "rows": [
-                {"alert": "slow", "key": {"script_name": "/a"}, "started": 60, "ended": 180, "seconds": 120},
-                {"alert": "slow", "key": {}, "started": 240, "ended": null, "seconds": null},
+                {"alert": "slow", "severity": "page", "key": {"script_name": "/a"}, "started": 60, "ended": 180, "seconds": 120},
+                {"alert": "slow", "severity": "page", "key": {}, "started": 240, "ended": null, "seconds": null},
             ],
             "partial": ["x: why"],
         });
-        let expected = "1970-01-01 00:01:00Z  for 2m  slow  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow\n(x: why)";
+        let expected = "1970-01-01 00:01:00Z  for 2m  slow  page  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow  page\n(x: why)";
         assert_eq!(replayed(&found), expected);
         assert_eq!(replayed(&json!({})), "No rule would have fired.");
     }

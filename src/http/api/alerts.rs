@@ -42,9 +42,11 @@ const TEXT_BYTES_MAX: usize = 1_024;
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
     let view = app.settings.alerts.view();
     let rows: Vec<Json> = view.alerts.iter().map(row).collect();
-    let rules = view.rules.iter();
-    let rules: Vec<Json> =
-        rules.map(|(rule, rows)| json!({"text": rule.words(), "rows": rows})).collect();
+    let rule = |(rule, rows): &(Arc<Rule>, usize)| {
+        let rows = rule.objective().is_none().then_some(rows);
+        json!({"text": rule.words(), "rows": rows})
+    };
+    let rules: Vec<Json> = view.rules.iter().map(rule).collect();
     let body = json!({"rows": rows, "more": view.more, "rules": rules});
     ok(body)
 }

@@ -16,6 +16,7 @@ use crate::alert::rule::{Rule, shown};
 use crate::alert::state::Phase;
 use crate::alert::{self, Alert, Alerts, BURN_WINDOWS, ObjectiveView};
 use crate::http::error::Problem;
+use crate::http::params::encode;
 use crate::report::definition::Level;
 
 /// Maximum number of points in a budget's chart.
@@ -39,7 +40,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let charts = charts.take(CHARTS_MAX);
     let is_firing = |it: &&Alert| it.episode.phase == Phase::Firing;
     let firing = now.alerts.iter().filter(is_firing).count();
-    let caption = html! { (firing) " firing, " (rows.len() - firing) " pending or resolved in the last 15 minutes; times in " (view.time.zone()) };
+    let silenced =
+        now.alerts.iter().filter(is_firing).filter(|it| it.silenced_by.is_some()).count();
+    let caption = html! { (firing) " firing" @if silenced > 0 { " (" (silenced) " silenced)" } ", " (rows.len() - firing) " pending or resolved in the last 15 minutes; times in " (view.time.zone()) };
     let main = html! {
         h1 { "Alerts" }
         @if now.rules.is_empty() {
@@ -70,14 +73,14 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     html! {
         @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.since) {
             p.problem {
-                a href="/alerts" { (firing.len()) @if firing.len() == 1 { " alert fires" } @else { " alerts fire" } }
+                a href=(view.time.link("/alerts", [])) { (firing.len()) @if firing.len() == 1 { " alert fires" } @else { " alerts fire" } }
                 ": " (visible(&longest.rule.entry.name)) " on " (row_name(longest)) " since " (view.time.moment(longest.episode.since))
                 @if firing.len() > 1 { ", the longest" }
             }
         }
         @if !budgets.is_empty() {
             p.note {
-                a href="/alerts" { "Error budget left" } ": "
+                a href=(view.time.link("/alerts", [])) { "Error budget left" } ": "
                 @for (at, (name, left)) in budgets.iter().enumerate() {
                     @if at > 0 { ", " }
                     (visible(name)) " " span class=[(*left < 0.0).then_some("bad")] { (percent(*left)) }
@@ -128,14 +131,19 @@ fn cut(name: String) -> String {
 
 fn row(view: &View<'_>, alert: &Alert) -> Markup {
     let (episode, entry) = (&alert.episode, &alert.rule.entry);
-    let path = alert.link.strip_prefix(&view.app.settings.alerts.page);
+    let keys = alert.key_texts().map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let keys: Vec<(String, String)> = keys.collect();
+    let path = match keys.is_empty() {
+        true => view.time.link(&format!("/reports/{}", encode(&entry.report)), []),
+        false => view.time.row_link(&entry.report, "row", &keys, None),
+    };
     let class = (episode.phase == Phase::Firing && alert.silenced_by.is_none()).then_some("bad");
     html! {
         th.key scope="row" { span class=[class] { (episode.phase.name()) } }
         td.key { (view.time.moment(episode.since)) }
         td.key { (visible(&entry.name)) }
         td.key { (visible(&entry.severity)) }
-        td.key.text { a href=(path.unwrap_or_default()) {
+        td.key.text { a href=(path) {
             @if alert.key_texts().next().is_none() { (row_name(alert)) }
             @for (_, text) in alert.key_texts() { span.pair { (Name(text)) } " " }
         } }
@@ -159,7 +167,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
         let at_most = if of.is_exact { "" } else { "\u{2264}\u{a0}" };
         html! {
             th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
-            td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or("ok"))) } }
+            td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or(it.quiet_state()))) } }
             td.period { (roughly(it.count.covered_secs as f64)) " " small { "of " (roughly(of.entry.period as f64)) } }
             td { (count(it.count.total)) }
             td { (at_most) (count(it.count.bad())) }

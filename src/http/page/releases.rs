@@ -6,7 +6,6 @@ use super::formatting::{self, Name, bytes, count, number, percent, secs, visible
 use super::render::View;
 use super::table::{Head, table};
 use crate::http::error::Problem;
-use crate::http::params::link;
 use crate::release::Release;
 use crate::release::verdict::{FASTER, Finding, Verdict};
 use crate::value::text::counted;
@@ -46,14 +45,14 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     let releases = view.source.releases().all();
     let back = releases.iter().find_map(|it| Some((it, it.back_since()?)));
     if let Some((release, since)) = back {
-        return html! { p.note { a href="/releases" { "Release " (visible(&release.release)) } " again since " (view.time.moment(since)) } };
+        return html! { p.note { a href=(view.time.link("/releases", [])) { "Release " (visible(&release.release)) } " again since " (view.time.moment(since)) } };
     }
     let last = releases.iter().find(|it| it.verdict.is_some());
     let last = last.and_then(|it| Some((it, it.verdict.as_ref()?)));
     html! {
         @if let Some((release, verdict)) = last {
             p class=(if verdict.is_bad() { "problem" } else { "note" }) {
-                a href="/releases" { "Release " (visible(&release.release)) }
+                a href=(view.time.link("/releases", [])) { "Release " (visible(&release.release)) }
                 " since " (view.time.moment(release.first_seen)) ": " (verdict.text)
             }
         }
@@ -84,7 +83,7 @@ fn row(view: &View<'_>, it: &Release) -> Markup {
 /// Renders a verdict in full.
 fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
     let heads = Head::list(&["Script", "Is"], &["Before", "After", "Change", "Chance"]);
-    let rows = verdict.findings.iter().map(finding);
+    let rows = verdict.findings.iter().map(|it| finding(view, it));
     let span = formatting::roughly(verdict.seconds as f64);
     let caption =
         "Typical times are geometric means; chance is that of such a difference without a change";
@@ -101,8 +100,8 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
             }
         }
         @if !verdict.findings.is_empty() { (table("Differences", caption, heads, rows, "")) }
-        (scripts("New scripts", &verdict.new))
-        (scripts("Gone scripts", &verdict.gone))
+        (scripts(view, "New scripts", &verdict.new))
+        (scripts(view, "Gone scripts", &verdict.gone))
     }
 }
 
@@ -110,13 +109,13 @@ fn before_and_after([before, after]: [f64; 2]) -> String {
     format!("{} before and {} after", secs(before), secs(after))
 }
 
-fn finding(it: &Finding) -> Markup {
+fn finding(view: &View<'_>, it: &Finding) -> Markup {
     let [before, after] = it.values();
     let class = if it.is_good() { "good" } else { "bad" };
     html! {
         th.key scope="row" {
             @match &it.script {
-                Some(script) => a href=(address(script)) { (Name(script)) },
+                Some(script) => a href=(address(view, script)) { (Name(script)) },
                 None => "all scripts",
             }
         }
@@ -127,15 +126,16 @@ fn finding(it: &Finding) -> Markup {
     }
 }
 
-fn address(script: &str) -> String {
-    link("/reports/report_by_script_name/row", [("script_name", script)])
+fn address(view: &View<'_>, script: &str) -> String {
+    let key = ("script_name".to_owned(), script.to_owned());
+    view.time.row_link("report_by_script_name", "row", &[key], None)
 }
 
-fn scripts(title: &str, names: &[String]) -> Markup {
+fn scripts(view: &View<'_>, title: &str, names: &[String]) -> Markup {
     html! {
         @if !names.is_empty() {
             p.note { (title) ": "
-                @for (at, name) in names.iter().enumerate() { @if at > 0 { ", " } a href=(address(name)) { (visible(name)) } } }
+                @for (at, name) in names.iter().enumerate() { @if at > 0 { ", " } a href=(address(view, name)) { (visible(name)) } } }
         }
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn slo(objective: &ObjectiveView, view: &View) -> Row {
         float(objective.left),
     ];
     values.extend(objective.burn_windows.iter().map(|it| float(it.1)));
-    values.push(text(firing.map_or("ok", |_| "firing")));
+    values.push(text(firing.map_or(objective.quiet_state(), |_| "firing")));
     values.push(text(firing.unwrap_or_default()));
     values
 }

@@ -66,7 +66,7 @@ impl Catalog {
         }
         let [before, after] = &found.spans;
         if before.end > after.start && after.end > before.start {
-            let why = "the two spans overlap: nothing finer is kept of them";
+            let why = "the two spans overlap: what is in both is in each of them";
             found.partial.push(why.to_owned());
         }
         let [first, second] = found.covered_secs;

@@ -60,7 +60,7 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
         (said.code, said.out + &said.err)
     };
     // It holds at the ends of four minutes: for two of them it is pending.
-    let expected = "2024-02-28 22:06:00Z  for 2m  failing  script_name=/a\n";
+    let expected = "2024-02-28 22:06:00Z  for 2m  failing  warning  script_name=/a\n";
     assert_eq!(test(&[]), (Some(0), expected.to_owned()));
 
     // Those that are not in force.
@@ -70,7 +70,7 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
         test(&["--config", file.to_str().unwrap()])
     };
     let other = "[[alert]]\nname = \"any\"\nreport = \"report_by_script_name\"\nwhen = \"errors > 0\"\nmin_requests = 1\n";
-    let expected = "2024-02-28 22:04:00Z  for 4m  any  script_name=/a\n";
+    let expected = "2024-02-28 22:04:00Z  for 4m  any  warning  script_name=/a\n";
     assert_eq!(given(other), (Some(0), expected.to_owned()));
     let (code, said) = given(&other.replace("errors > 0", "bugs > 0"));
     assert_eq!(code, Some(1));
@@ -142,7 +142,8 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
     assert_has!(metrics => "pinbad_slo_budget_left{slo=\"shop\"} 0.6666");
     assert_has!(metrics => "pinbad_slo_burn{slo=\"shop\",window=\"1h\"} 0.3333");
     let sql = here.site.sql("SELECT slo, objective, total, bad, exact, state FROM slo");
-    let expected_rows = json!([["shop", 90, 240, 8, 1, "ok"], ["a", 99.5, 120, 8, 0, "ok"]]);
+    let expected_rows =
+        json!([["shop", 90, 240, 8, 1, "unknown"], ["a", 99.5, 120, 8, 0, "unknown"]]);
     assert_eq!(sql, expected_rows);
     let page = here.site.get("/alerts").body;
     assert_has!(page => "shop: 90 % of the requests", "\u{2264}\u{a0}8");
@@ -179,5 +180,36 @@ fn a_budget_that_burns_fires() {
     assert_eq!(rows.as_array().unwrap().len(), 1, "a page hides the ticket");
     let burn = &here.site.json("/api/v1/slos")["rows"][0]["burn"];
     assert_eq!((&burn[0]["state"], &burn[2]["state"]), (&"firing".into(), &"unknown".into()));
+    here.stop();
+}
+
+/// What history had in the hour in which a window begins is in it, from its beginning on.
+#[test]
+fn a_window_that_is_filled_from_history_begins_within_an_hour() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new((START_SECS + 41 * 60) * 1_000));
+    let slo = "slo=[{name = \"shop\", report = \"report_by_script_name\", objective = 90, period = \"7d\"}]";
+    let here = started(dir.path(), slo, &clock);
+    for errors in [2, 10] {
+        let mut sender = Sender::new(&here.site);
+        for number in 0..20 {
+            let mut packet = request("h", "s", "/a");
+            packet.status = Some(if number < errors { 500 } else { 200 });
+            sender.send(&packet.encode_to_vec());
+        }
+        sender.at_rest();
+        pass(&here.site, &clock, 1_000);
+        pass(&here.site, &clock, 90 * 60_000);
+    }
+    let from = format!("/api/v1/info?from={START_SECS}");
+    let count = || here.site.get(&from).any_json()["req_count"].as_u64();
+    await_until("all of it is in history", count, |it| *it == Some(40));
+    here.stop();
+    // Six hours ago it was 22:21.
+    clock.set_unix_ms((START_SECS + (6 * 60 + 21) * 60) * 1_000);
+    let here = started(dir.path(), slo, &clock);
+    let burn = || here.site.json("/api/v1/slos")["rows"][0]["burn"][1]["burn_long"].as_f64();
+    // 12 of 40, where one of ten may be bad.
+    await_until("it is filled", burn, |burn| burn.is_some_and(|it| (it - 3.0).abs() < 1e-9));
     here.stop();
 }

@@ -161,20 +161,21 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
 #[derive(Default)]
 struct Found {
     over: Vec<(u64, Json)>,
-    /// Open alerts by rule and row.
-    open: BTreeMap<(String, RowKey), (u64, Json)>,
+    /// Open alerts by rule, severity (an objective has a rule for each) and row.
+    open: BTreeMap<(String, String, RowKey), (u64, Json)>,
 }
 
 impl Found {
     fn add(&mut self, rule: &Rule, event: &Event<'_>) {
-        let id = (rule.entry.name.clone(), event.key.map(Box::from));
+        let entry = &rule.entry;
+        let id = (entry.name.clone(), entry.severity.clone(), event.key.map(Box::from));
         if event.phase() == Some(Phase::Firing) {
             let key = event.key.unwrap_or_default();
             let key = rule.key_texts(key).map(|(name, text)| (name.to_owned(), text.into()));
             let key: Map<String, Json> = key.collect();
             let row = json!({
-                "alert": rule.entry.name, "report": rule.entry.report, "key": key, "started": event.unix,
-                "ended": null, "seconds": null,
+                "alert": entry.name, "severity": entry.severity, "report": entry.report, "key": key,
+                "started": event.unix, "ended": null, "seconds": null,
             });
             self.open.insert(id, (event.unix, row));
         } else if let Some((started, mut row)) = self.open.remove(&id) {
@@ -189,5 +190,46 @@ impl Found {
         self.over.extend(self.open.into_values());
         self.over.sort_by_key(|it| it.0);
         self.over.into_iter().map(|it| it.1).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alert::state::Episode;
+    use crate::config::Config;
+    use crate::report::DefinedBy;
+    use crate::report::builtin;
+    use crate::report::definition::Defaults;
+
+    /// An objective has a rule for each severity, under one name.
+    #[test]
+    fn a_ticket_does_not_end_a_page() {
+        let text = "[[slo]]\nname = 'shop'\nreport = 'report_by_script_name'\nobjective = 99\n";
+        let config = Config::from_toml("pinbad.toml", text).unwrap();
+        let defaults = Defaults::default();
+        let reports = builtin::reports(&defaults).into_iter();
+        let reports: Vec<_> = reports.map(|it| (it, DefinedBy::BuiltIn)).collect();
+        let rules = Rule::all(&config, &reports, &defaults).unwrap();
+        let [page, ticket] = &rules[..] else { panic!("{rules:?}") };
+        let mut found = Found::default();
+        let told = [
+            (page, 60, Phase::Firing),
+            (ticket, 120, Phase::Firing),
+            (page, 180, Phase::Resolved),
+            (ticket, 300, Phase::Resolved),
+        ];
+        for (rule, unix, phase) in told {
+            let mut episode = Episode::default();
+            episode.phase = phase;
+            found.add(rule, &Event { key: None, unix, episode: Some(&episode) });
+        }
+        let rows = found.rows().into_iter();
+        let rows =
+            rows.map(|it| (it["severity"].clone(), it["started"].clone(), it["seconds"].clone()));
+        let expected = [("page", 60, 120), ("ticket", 120, 180)];
+        let expected =
+            expected.map(|(severity, at, secs)| (severity.into(), at.into(), secs.into()));
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
     }
 }
