@@ -39,8 +39,9 @@ body-length|src/http/request_checks.rs|axum::body::to_bytes(body, bytes_max)|axu
 body-time|src/http/request_checks.rs|tokio::time::timeout(app.settings.body_max, read)|tokio::time::timeout(app.settings.body_max * if out! { 600 } else { 1 }, read)|http::tests::refusals::slow_clients_are_cut_off
 head-time|src/http/connection.rs|.header_read_timeout(settings.head_max)|.header_read_timeout(settings.head_max * if out! { 600 } else { 1 })|http::tests::refusals::slow_clients_are_cut_off
 handshake-time|src/http/connection.rs|tokio::time::timeout(settings.handshake_max, handshake)|tokio::time::timeout(settings.handshake_max * if out! { 600 } else { 1 }, handshake)|http::tests::strangers::handshakes_that_do_not_come_about_are_ended
-answer-not-taken|src/http/connection.rs|if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) {|if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) && !out! {|http::tests::refusals::a_client_that_does_not_read_is_cut_off_and_others_are_served
+answer-not-taken|src/http/connection.rs|if stuck != 0 && over(stuck, settings.idle_max) {|if stuck != 0 && over(stuck, settings.idle_max) && !out! {|http::tests::refusals::a_client_that_does_not_read_is_cut_off_and_others_are_served
 answer-not-taken|src/http/mod.rs|set_tcp_user_timeout(stream, millis)?;|set_tcp_user_timeout(stream, if out! { 0 } else { millis })?;|-
+idle-connections|src/http/connection.rs|} else if self.is_unused() &&|} else if !out! && self.is_unused() &&|http::connection::tests
 answer-time|src/http/connection.rs|} else if answering != 0 &&|} else if !out! && answering != 0 &&|http::connection::tests
 connections|src/access/connection_limits.rs|if taken.all >= self.all_max \|\||if taken.all >= self.all_max && !out! \|\||http::tests::refusals::too_many_connections_are_told_so
 connections-of-a-peer|src/access/connection_limits.rs|of_peer >= self.peer_max {|(of_peer >= self.peer_max && !out!) {|http::tests::strangers::one_peer_leaves_places_to_others
@@ -115,7 +116,8 @@ sql-tables-of-with|src/sql/limits/tables.rs|if tables > TABLES_MAX {|if tables >
 sql-growth|src/sql/limits/plan_size.rs|match grown <= GROWN_MAX {|match out! \|\| grown <= GROWN_MAX {|sql::execute::tests::what_grows_when_it_is_written_out_is_refused
 sql-texts|src/sql/functions/memory.rs|if bytes <= self.0.as_ref().map_or(FREE, MemoryReservation::size) {|if out! \|\| bytes <= self.0.as_ref().map_or(FREE, MemoryReservation::size) {|sql::execute::tests::texts_take_no_more_than_they_may
 sql-constants|src/sql/cancellation.rs|match all <= CONSTANTS_MAX {|match out! \|\| all <= CONSTANTS_MAX {|sql::execute::tests::texts_take_no_more_than_they_may
-sql-time-of-functions|src/sql/cancellation.rs|if self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until {|if !out! && (self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until) {|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
+sql-time-of-functions|src/sql/cancellation.rs|if self.left.load(Ordering::Relaxed) \|\| now >= self.until {|if !out! && (self.left.load(Ordering::Relaxed) \|\| now >= self.until) {|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
+sql-turns|src/sql/cancellation.rs|if now - TURN_BEGAN.get() > TURN {|if now - TURN_BEGAN.get() > TURN && !out! {|sql::tables::tests::a_join_without_matches_leaves_the_thread_to_others
 sql-place-of-planning|src/sql/execute.rs|let _place = engine.place().await?;|let _place = if out! { None } else { Some(engine.place().await?) };|sql::execute::tests::planning_takes_a_place
 sql-functions|src/sql/dialect/rewrite/calls.rs|(known, _) if functions::is_known(known)|(known, _) if out! \|\| functions::is_known(known)|sql::execute::tests::functions_of_nobody_are_not_there
 sql-no-change-by-get|src/http/api/sql.rs|&text, &[], format, false)|&text, &[], format, out!)|it::sql::making_and_dropping_wants_an_administrator_and_a_post

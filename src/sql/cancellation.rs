@@ -16,6 +16,7 @@ use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::error::SqlError;
 use super::session::Session;
@@ -28,6 +29,17 @@ const FOLDED_MAX: usize = 4 << 10;
 
 /// Most bytes for all longer constants of a statement together.
 const CONSTANTS_MAX: usize = 32 << 20;
+
+/// Longest time for which a calculation keeps a thread from other statements.
+const TURN: Duration = Duration::from_millis(50);
+
+/// Time for which it then waits: enough for another thread to take over.
+const PAUSE: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// When others could last have had this thread.
+    static TURN_BEGAN: std::cell::Cell<Instant> = std::cell::Cell::new(Instant::now());
+}
 
 tokio::task_local! {
     static GUARD: Arc<StatementGuard>;
@@ -117,11 +129,16 @@ impl StatementGuard {
         self.late.clone()
     }
 
-    /// Fails if the statement should end.
+    /// Fails if the statement should end. Lets others have the thread from time to time.
     pub(super) fn check(&self) -> Result<()> {
-        if self.left.load(Ordering::Relaxed) || Instant::now() >= self.until {
+        let now = Instant::now();
+        if self.left.load(Ordering::Relaxed) || now >= self.until {
             // A client that left does not see the message.
             return Err(self.late().into());
+        }
+        if now - TURN_BEGAN.get() > TURN {
+            pass_on_the_thread();
+            TURN_BEGAN.set(Instant::now());
         }
         Ok(())
     }
@@ -158,6 +175,15 @@ impl StatementGuard {
     /// An empty reservation of the memory of all queries.
     pub(super) fn reservation(&self) -> MemoryReservation {
         MemoryConsumer::new("texts").register(&self.pool)
+    }
+}
+
+/// Makes another thread run the tasks that wait for this one. A calculation returns to the runtime
+/// only with rows, which a join may not find for long.
+fn pass_on_the_thread() {
+    let handle = Handle::try_current();
+    if handle.is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread) {
+        tokio::task::block_in_place(|| std::thread::sleep(PAUSE));
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! A join cannot be interrupted from outside, so plans are made [`interruptible`]: the output of a
 //! join passes a node that yields, and a join condition is a function call, which checks whether
-//! the statement should end.
+//! the statement should end, and lets others have the thread.
 
 use std::sync::Arc;
 use std::task::Poll;

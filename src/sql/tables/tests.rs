@@ -169,6 +169,39 @@ fn what_takes_too_long_ends() {
     }
 }
 
+/// A join that finds nothing returns nothing for long, and does not keep others from the thread.
+#[test]
+fn a_join_without_matches_leaves_the_thread_to_others() {
+    let mut pools = Pools::new(20_000, 60_000);
+    pools.fill(&traffic(), 20_000);
+    let asked = Asked::with(&pools, SqlConfig { threads: 1, ..Config::default().sql });
+    let ask = async |number, text| {
+        let mut session = Session::new(number, "test@localhost", false);
+        match asked.engine.run(&mut session, text, &[]).await? {
+            Reply::Rows(mut rows) => rows.next().await.transpose(),
+            _ => Ok(None),
+        }
+    };
+    let text = "SELECT count(*) FROM request a JOIN request b ON a.req_time > b.req_time + 1e6";
+    let joins = async {
+        loop {
+            let _ended = ask(1, text).await;
+        }
+    };
+    let others = async {
+        for _ in 0..100 {
+            assert!(ask(2, "SELECT count(*) FROM tag").await.unwrap().is_some());
+        }
+    };
+    asked.runtime.block_on(async {
+        tokio::select! {
+            biased;
+            _ = joins => {}
+            () = others => {}
+        }
+    });
+}
+
 #[test]
 fn limits_are_named() {
     let mut pools = Pools::new(20_000, 60_000);
