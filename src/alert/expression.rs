@@ -16,8 +16,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::config::suggest;
 use crate::report::definition::{Columns, Defaults, Definition};
+use crate::report::native::accepting;
 use crate::value::Unit;
 use crate::value::text::with_unit;
 
@@ -349,12 +349,10 @@ impl<'a> Reader<'a> {
             let columns = layout.columns().iter().map(|it| &it.column);
             let numbers = columns.filter(|it| it.unit != Unit::None);
             let names: Vec<&str> = numbers.map(|it| it.name.as_str()).collect();
-            let question = suggest::question(name, names.iter().copied());
-            let mark = if question.is_empty() { ";" } else { "" };
             return Err(format!(
-                "report {} has no number {name:?}{question}{mark} accepted: {}, and percentiles such as p95, p99_9",
+                "report {} has no number {name:?}{}, and percentiles such as p95, p99_9",
                 self.definition.name,
-                names.join(", ")
+                accepting(name, &names)
             ));
         };
         self.columns.push((at, column.name.clone()));

@@ -25,13 +25,9 @@ pub const IDS_MAX: usize = 1 << 18;
 /// Longest gap accepted as lost time, seconds.
 const LOST_SECS_MAX: u64 = 86_400;
 
-/// Cached decision for a row: which rules and objectives select it.
-#[derive(Debug, Clone, Copy)]
-struct Selected {
-    by_rule: bool,
-    /// One bit for each objective over the report.
-    by_objective: u64,
-}
+/// Cached decision for a row: whether a rule selects it, and one bit for each objective over the
+/// report.
+type Selected = (bool, u64);
 
 const _: () = assert!(SLOS_MAX <= u64::BITS as usize);
 
@@ -129,15 +125,13 @@ impl RowReader for Intake {
             let key = row.key.bytes();
             let objectives = watching.objectives.iter().enumerate();
             let objectives = objectives.filter(|(_, it)| it.concerns(&key, is_other));
-            Selected {
-                by_rule: !is_other && watching.rules.selecting(&key).next().is_some(),
-                by_objective: objectives.fold(0, |bits, (at, _)| bits | 1 << at),
-            }
+            let by_rule = !is_other && watching.rules.selecting(&key).next().is_some();
+            (by_rule, objectives.fold(0, |bits, (at, _)| bits | 1 << at))
         };
-        let selected = *self.ids.entry((report, row.id)).or_insert_with(selected);
+        let (by_rule, by_objective) = *self.ids.entry((report, row.id)).or_insert_with(selected);
         let counts = self.gain.counts.iter_mut().rev().take(watching.objectives.len()).rev();
         for (at, (objective, count)) in counts.enumerate() {
-            if selected.by_objective & 1 << at != 0 {
+            if by_objective & 1 << at != 0 {
                 *count += &objective.count(&row.totals, row.times.clone());
             }
         }
@@ -146,7 +140,7 @@ impl RowReader for Intake {
         {
             gained.grand += &row.totals;
             gained.has_other |= is_other;
-            gained.rows.extend(selected.by_rule.then(|| RowGain {
+            gained.rows.extend(by_rule.then(|| RowGain {
                 id: row.id,
                 key: row.key.bytes().into(),
                 packed: row.encoded.0.into(),

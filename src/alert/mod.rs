@@ -36,13 +36,12 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use self::engine::Gain;
 use self::objective::{Budget, Burn, Count, Objective};
-use self::receiver::{Protocol, Receiver};
+use self::receiver::Receiver;
 use self::rule::Rule;
 use self::silence::{Silence, Silences};
 use self::state::{Episode, Phase, RowKey};
 use crate::config::Config;
 use crate::limits::{ALERT_QUEUE_BYTES_MAX, SILENCES_MAX};
-use crate::value::text::counted;
 
 /// The active rules.
 pub type Rules = Vec<Arc<Rule>>;
@@ -67,23 +66,17 @@ pub struct Alert {
 impl Alert {
     /// Returns the annotations: texts sent beside the labels.
     fn annotations(&self) -> BTreeMap<String, String> {
-        let value = self.episode.value;
-        let summary = self.rule.summary(self.key.as_deref(), value);
-        let mut annotations = BTreeMap::from([
-            ("summary".to_owned(), summary),
-            ("threshold".to_owned(), self.rule.threshold()),
-        ]);
-        annotations.extend(value.map(|it| ("value".to_owned(), self.value_text(it))));
-        annotations
+        let summary = self.rule.summary(self.key.as_deref(), self.episode.value);
+        let value = self.episode.value.map(|it| ("value", self.value_text(it)));
+        let usual = [("summary", summary), ("threshold", self.rule.threshold())];
+        let all = usual.into_iter().chain(value);
+        all.map(|(name, text)| (name.to_owned(), text)).collect()
     }
 
     /// Returns a value with its unit; of the rows without an alert of their own it is their number.
     #[must_use]
     pub fn value_text(&self, value: f64) -> String {
-        match self.key {
-            Some(_) => self.rule.value_text(value),
-            None => counted(value as u64, "row"),
-        }
+        self.rule.value_text(self.key.as_deref(), value)
     }
 
     /// Returns the key texts, paired with the names of the report's keys.
@@ -205,10 +198,9 @@ impl Alerts {
     #[must_use]
     pub fn new(config: &Config, rules: Rules) -> Self {
         let settings = &config.alerting;
-        let of = |protocol| move |url: &String| Receiver::new(protocol, url, settings);
-        let managers = settings.alertmanager.iter().map(of(Protocol::Alertmanager));
+        let managers = settings.alertmanager.iter().map(|it| Receiver::new(false, it, settings));
         let webhook = Some(&settings.webhook).filter(|it| !it.is_empty());
-        let receivers = managers.chain(webhook.map(of(Protocol::Webhook)));
+        let receivers = managers.chain(webhook.map(|it| Receiver::new(true, it, settings)));
         let page = match (settings.page.as_str(), config.http.listen) {
             ("", Some(address)) => {
                 let scheme = if config.http.front().tls().is_some() { "https" } else { "http" };

@@ -36,16 +36,6 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Longest delay before a retry, milliseconds.
 const RETRY_MS_MAX: u64 = 60_000;
 
-/// Protocol of a receiver.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// Alertmanager's API, version 2.
-    #[default]
-    Alertmanager,
-    /// JSON by POST, in the format of Alertmanager's own webhooks.
-    Webhook,
-}
-
 /// A message about an alert; the last confirmed one is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Told {
@@ -71,8 +61,9 @@ pub type ToldAlerts = BTreeMap<String, Told>;
 /// A receiver.
 #[derive(Debug, Default)]
 pub struct Receiver {
-    /// Its protocol.
-    pub protocol: Protocol,
+    /// True if it takes JSON in the format of Alertmanager's own webhooks, false if it is an
+    /// Alertmanager (API version 2).
+    is_webhook: bool,
     /// Its URL, as configured.
     pub url: String,
     /// Interval at which a firing alert is sent again, seconds.
@@ -91,9 +82,9 @@ pub struct Receiver {
 
 impl Receiver {
     /// Creates a receiver that has confirmed nothing yet.
-    pub(super) fn new(protocol: Protocol, url: &str, settings: &AlertingConfig) -> Self {
+    pub(super) fn new(is_webhook: bool, url: &str, settings: &AlertingConfig) -> Self {
         Self {
-            protocol,
+            is_webhook,
             url: url.to_owned(),
             period: settings.period.as_secs().max(1),
             ca_file: settings.ca_file.clone(),
@@ -104,13 +95,14 @@ impl Receiver {
     /// Returns the messages to send now, ends first. Forgets confirmations that are no longer
     /// needed.
     pub(super) fn due(&self, alerts: &[Alert], now: u64) -> Vec<(String, Told)> {
-        let is_webhook = self.protocol == Protocol::Webhook;
+        let is_webhook = self.is_webhook;
         let mut told = self.told.lock();
         let (mut ends, mut begins) = (Vec::new(), Vec::new());
         let sent = alerts.iter().filter(|it| it.episode.phase != Phase::Pending);
         // A firing alert, of which the list has the first, takes precedence over a resolved one
         // with the same labels.
-        let wanted: BTreeMap<_, _> = sent.rev().map(|it| (it.id(), it)).collect();
+        let wanted: BTreeMap<_, _> =
+            sent.rev().map(|it| (json!(it.labels).to_string(), it)).collect();
         for (id, alert) in &wanted {
             let (episode, is_heard) = (&alert.episode, alert.silenced_by.is_none());
             let message = |ended| (id.clone(), alert.message(ended, now));
@@ -154,15 +146,13 @@ impl Receiver {
 
     /// Returns where to post messages, and the body.
     fn request(&self, messages: &[(String, Told)], now: u64, page: &str) -> (String, Json) {
-        match self.protocol {
-            Protocol::Alertmanager => {
-                let until = rfc3339(now + 5 * self.period);
-                let alerts = messages.iter().map(|it| it.1.alert(&until));
-                let url = format!("{}/api/v2/alerts", self.url.trim_end_matches('/'));
-                (url, alerts.collect())
-            }
-            Protocol::Webhook => (self.url.clone(), webhook(messages, page)),
+        if self.is_webhook {
+            return (self.url.clone(), webhook(messages, page));
         }
+        let until = rfc3339(now + 5 * self.period);
+        let alerts = messages.iter().map(|it| it.1.alert(&until));
+        let url = format!("{}/api/v2/alerts", self.url.trim_end_matches('/'));
+        (url, alerts.collect())
     }
 
     /// Creates an agent for its URL.
@@ -241,11 +231,6 @@ fn post(agent: &Agent, url: &str, body: &str) -> Result<Option<String>, String> 
 }
 
 impl Alert {
-    /// Returns the labels as one text.
-    fn id(&self) -> String {
-        json!(self.labels).to_string()
-    }
-
     fn message(&self, ended: u64, at: u64) -> Told {
         Told {
             labels: self.labels.clone(),

@@ -14,6 +14,7 @@ use super::expression::{Expression, percent};
 use super::objective::{BURNS, Objective};
 use super::row::Row;
 use super::state::Judgement;
+use crate::config::alert::OWN_LABELS;
 use crate::config::{AlertEntry, Config, Entry, SloEntry, suggest};
 use crate::report::definition::{Defaults, Definition, Level, Pattern};
 use crate::report::reading::Reading;
@@ -123,10 +124,7 @@ impl Rule {
                 Err(wrong) => errors.push(error("slo", index, &entry.entry, wrong)),
             }
         }
-        match errors.is_empty() {
-            true => Ok(rules),
-            false => Err(errors),
-        }
+        if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 
     /// Builds one rule for each severity; a firing page suppresses the ticket.
@@ -370,9 +368,7 @@ fn label(key: &str, entry: &AlertEntry) -> String {
         label.insert(0, '_');
     }
     let is_taken = |label: &str| {
-        crate::config::alert::OWN_LABELS.contains(&label)
-            || label == "row"
-            || entry.labels.contains_key(label)
+        OWN_LABELS.contains(&label) || label == "row" || entry.labels.contains_key(label)
     };
     while is_taken(&label) {
         label.push('_');

@@ -30,10 +30,8 @@ impl Silence {
     pub fn fits(&self, labels: &BTreeMap<String, String>) -> bool {
         self.matchers.iter().all(|(name, pattern)| {
             let text = labels.get(name).map_or("", String::as_str);
-            match pattern.strip_suffix('*') {
-                Some(prefix) => text.starts_with(prefix),
-                None => text == pattern,
-            }
+            let prefix = pattern.strip_suffix('*');
+            prefix.map_or(text == pattern, |prefix| text.starts_with(prefix))
         })
     }
 }
@@ -48,12 +46,6 @@ pub struct Silences {
 impl Silences {
     /// Returns the silences in force at a moment.
     pub fn at(&self, now: u64) -> impl Iterator<Item = &Silence> {
-        let holds = move |it: &&Silence| it.starts <= now && now < it.ends;
-        self.list.iter().filter(holds)
-    }
-
-    /// Returns the number of a silence in force that matches these labels.
-    pub(super) fn of(&self, labels: &BTreeMap<String, String>, now: u64) -> Option<u64> {
-        self.at(now).find(|it| it.fits(labels)).map(|it| it.id)
+        self.list.iter().filter(move |it| it.starts <= now && now < it.ends)
     }
 }

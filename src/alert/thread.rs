@@ -171,7 +171,7 @@ impl Evaluation {
         let alerts = self.engine.alerts().map(|(rule, key, episode)| {
             let labels = rule.labels(key);
             Alert {
-                silenced_by: silences.of(&labels, now),
+                silenced_by: silences.at(now).find(|it| it.fits(&labels)).map(|it| it.id),
                 link: self.alerts.link(rule, key),
                 rule: Arc::clone(rule),
                 key: key.map(Box::from),

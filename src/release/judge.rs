@@ -195,10 +195,7 @@ pub(super) fn t_tail(t: f64, freedom: usize) -> f64 {
         term *= cosine * cosine * at as f64 / (at + 1) as f64;
         sum += term;
     }
-    let inside = match is_odd {
-        true => (angle + sine * sum) / FRAC_PI_2,
-        false => sine * sum,
-    };
+    let inside = if is_odd { (angle + sine * sum) / FRAC_PI_2 } else { sine * sum };
     (1.0 - inside).max(0.0)
 }
 
@@ -476,9 +473,8 @@ pub(super) fn judge(
     let pairs: Vec<(Cell, Cell)> = scripts.iter().map(|it| (it.before(method), it.new)).collect();
     let sum = |of: fn(&(Cell, Cell)) -> u64| pairs.iter().map(of).sum::<u64>() as f64;
     let scale = sum(|it| it.1.requests) / sum(|it| it.0.requests).max(1.0);
-    let all = || scripts.iter().zip(&pairs);
-    let new = all().filter(|(it, _)| it.old_total == Some(0) && it.new.requests >= NEW_MIN);
-    let gone = all().filter(|(it, (before, _))| {
+    let new = scripts.iter().filter(|it| it.old_total == Some(0) && it.new.requests >= NEW_MIN);
+    let gone = scripts.iter().zip(&pairs).filter(|(it, (before, _))| {
         it.new.requests == 0 && before.requests as f64 * scale.min(1.0) >= NEW_MIN as f64
     });
     let [same_mix_p50, same_mix_p95] = same_mix_quantiles(scripts, &pairs, [50.0, 95.0]);
@@ -490,7 +486,7 @@ pub(super) fn judge(
         same_mix: same_mix(&pairs),
         same_mix_p50,
         same_mix_p95,
-        new: new.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
+        new: new.map(|it| it.name.clone()).take(LISTED_MAX).collect(),
         gone: gone.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
         findings,
         ..Verdict::default()

@@ -115,8 +115,7 @@ impl Releases {
     /// Returns the request tag in use; `None` while none was seen.
     #[must_use]
     pub fn tag(&self) -> Option<String> {
-        let tag = self.0.lock().tag.clone();
-        (!tag.is_empty()).then_some(tag)
+        Some(self.0.lock().tag.clone()).filter(|tag| !tag.is_empty())
     }
 
     /// Counts by this request tag from now on. Seconds that end meanwhile are counted once the
@@ -152,16 +151,14 @@ impl Releases {
     /// # Errors
     /// If it cannot be written.
     pub(crate) fn save(&self, file: &Document, is_last: bool) -> Result<(), StateError> {
-        let (bytes, running) = {
-            let mut tracker = self.0.lock();
-            let is_wanted = tracker.is_changed || is_last && !tracker.tag.is_empty();
-            tracker.is_changed = false;
-            let bytes = is_wanted.then(|| postcard::to_stdvec(&*tracker));
-            (bytes, tracker.running.now.clone())
-        };
-        let Some(Ok(bytes)) = bytes else {
+        let mut tracker = self.0.lock();
+        let is_changed = std::mem::take(&mut tracker.is_changed);
+        let is_wanted = is_changed || is_last && !tracker.tag.is_empty();
+        let Some(Ok(bytes)) = is_wanted.then(|| postcard::to_stdvec(&*tracker)) else {
             return Ok(());
         };
+        let running = tracker.running.now.clone();
+        drop(tracker);
         let contents = Contents { version: VERSION, releases: STANDARD.encode(bytes), running };
         file.write(&contents)
     }

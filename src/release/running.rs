@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::windows::Counted;
+
 /// Seconds that are counted together.
 const SECS: u64 = 10;
 /// Part of their requests that the running release has.
@@ -33,13 +35,8 @@ impl Running {
         *self.counts.entry(id).or_default() += requests;
     }
 
-    /// Begins a second. Returns whether another release turned out to be running; `find` returns
-    /// the name of the one with a number, and when it was first seen.
-    pub(super) fn begin_second<'a>(
-        &mut self,
-        unix: u64,
-        find: impl Fn(u32) -> Option<(&'a str, u64)>,
-    ) -> bool {
+    /// Begins a second. Returns whether another of these releases turned out to be running.
+    pub(super) fn begin_second(&mut self, unix: u64, releases: &[Counted]) -> bool {
         if self.counts.is_empty() {
             self.start = unix;
         }
@@ -51,15 +48,16 @@ impl Running {
         let counts = std::mem::take(&mut self.counts);
         let most = counts.into_iter().max_by_key(|(_, requests)| *requests);
         let most = most.filter(|(_, requests)| requests * 100 >= all * PERCENT);
-        let Some((name, first_seen)) = most.and_then(|(id, _)| find(id)) else {
+        let found = most.and_then(|(id, _)| releases.iter().find(|it| it.id == id));
+        let Some(Counted { name, first_seen, .. }) = found else {
             return false;
         };
         let is_back = match &self.now {
             Some((running, _)) if running == name => return false,
-            Some((_, since)) => first_seen <= *since,
+            Some((_, since)) => first_seen <= since,
             None => false,
         };
-        self.now = Some((name.to_owned(), if is_back { began } else { first_seen }));
+        self.now = Some((name.clone(), if is_back { began } else { *first_seen }));
         self.back = self.now.clone().filter(|_| is_back);
         true
     }

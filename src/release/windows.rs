@@ -29,6 +29,8 @@ use crate::value::text::roughly;
 /// Number of blocks in a window.
 const BLOCKS_PER_WINDOW: usize = 3;
 const DAY: u64 = 86_400;
+/// Most scripts of a block or statuses of a release while it is counted.
+const OPEN_CELLS_MAX: usize = 4 * RELEASE_CELLS_MAX;
 /// Fewest requests of a release that is shown and judged.
 const SHOWN_REQUESTS_MIN: u64 = 20;
 /// Buckets of the usual histogram in one of those of a block: 16 of a doubling are left.
@@ -100,11 +102,11 @@ pub struct Began {
 
 /// A release as it is counted.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Counted {
+pub(super) struct Counted {
     /// Its number; not reused.
-    id: u32,
-    name: String,
-    first_seen: u64,
+    pub(super) id: u32,
+    pub(super) name: String,
+    pub(super) first_seen: u64,
     last_seen: u64,
     requests: u64,
     errors: u64,
@@ -157,6 +159,9 @@ impl Counted {
     }
 }
 
+/// By release and script.
+type ByScript<V> = BTreeMap<(u32, String), V>;
+
 /// The counts of a block.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Block {
@@ -164,10 +169,9 @@ struct Block {
     start: u64,
     /// Requests of all releases.
     requests: u64,
-    /// By release and script.
-    cells: BTreeMap<(u32, String), Cell>,
+    cells: ByScript<Cell>,
     /// The times of the [`RELEASE_TIMES_MAX`] busiest of these, in the newest blocks alone.
-    times: BTreeMap<(u32, String), Times>,
+    times: ByScript<Times>,
 }
 
 /// Requests by bucket of their time.
@@ -209,20 +213,13 @@ fn trim<K: Ord, V>(map: &mut BTreeMap<K, V>, most: usize, count: impl Fn(&V) -> 
 }
 
 /// The entries of a release, by script.
-fn of_release<V>(
-    map: &BTreeMap<(u32, String), V>,
-    release: u32,
-) -> impl Iterator<Item = (&str, &V)> {
+fn of_release<V>(map: &ByScript<V>, release: u32) -> impl Iterator<Item = (&str, &V)> {
     let entries = map.range((release, String::new())..(release + 1, String::new()));
     entries.map(|((_, script), it)| (script.as_str(), it))
 }
 
 fn add(sum: &mut Times, times: &Times) {
     times.iter().for_each(|(bucket, count)| *sum.entry(*bucket).or_default() += count);
-}
-
-fn has_room<K, V>(map: &BTreeMap<K, V>) -> bool {
-    map.len() < 4 * RELEASE_CELLS_MAX
 }
 
 impl Blocks {
@@ -327,11 +324,7 @@ impl Tracker {
         }
         (self.second, self.before) = (unix, self.all);
         self.now = self.now.max(unix + secs);
-        let find = |id| {
-            let release = self.releases.iter().find(|it| it.id == id)?;
-            Some((release.name.as_str(), release.first_seen))
-        };
-        self.is_changed |= self.running.begin_second(unix, find);
+        self.is_changed |= self.running.begin_second(unix, &self.releases);
         for (blocks, method) in self.blocks.iter_mut().zip([SHORT_WINDOWS, DAYS]) {
             if blocks.begin(unix, method) {
                 self.is_changed = true;
@@ -375,7 +368,7 @@ impl Tracker {
         found.memory += totals.memory as u64;
         let is_short = script.len() <= RELEASE_SCRIPT_BYTES_MAX;
         let key = (script.to_owned(), status.parse().unwrap_or_default());
-        match is_short && has_room(&found.statuses) {
+        match is_short && found.statuses.len() < OPEN_CELLS_MAX {
             true => *found.statuses.entry(key).or_default() += totals.requests,
             false => found.is_partial = true,
         }
@@ -385,7 +378,8 @@ impl Tracker {
         self.running.add(key.0, totals.requests);
         for block in self.blocks.iter_mut().filter_map(|it| it.list.back_mut()) {
             block.requests += totals.requests;
-            if is_short && (has_room(&block.cells) || block.cells.contains_key(&key)) {
+            let has_room = block.cells.len() < OPEN_CELLS_MAX || block.cells.contains_key(&key);
+            if is_short && has_room {
                 *block.cells.entry(key.clone()).or_default() += &cell;
                 add(block.times.entry(key.clone()).or_default(), &coarse);
             }
@@ -495,8 +489,7 @@ impl Tracker {
         let windows = (0..method.windows() as u64).map(|at| {
             let end = end.saturating_sub(at * length);
             let is_of_old = end.saturating_sub(length) >= old.first_seen;
-            let window = blocks.window(old.id, end, length);
-            Some(window).filter(|_| is_of_old)
+            is_of_old.then(|| blocks.window(old.id, end, length))
         });
         let mut windows: Vec<Option<Window<'_>>> = windows.collect();
         let mut shares: Vec<f64> = windows.iter().flatten().map(|it| it.share).collect();

@@ -177,7 +177,7 @@ pub fn reworded(error: &str) -> String {
 }
 
 /// "; did you mean "level"? accepted: level, keys".
-fn accepting(given: &str, accepted: &[&str]) -> String {
+pub(crate) fn accepting(given: &str, accepted: &[&str]) -> String {
     let question = suggest::question(given, accepted.iter().copied());
     let mark = if question.is_empty() { ";" } else { "" };
     format!("{question}{mark} accepted: {}", accepted.join(", "))

@@ -8,6 +8,7 @@ use crate::alert::expression::percent;
 use crate::config::units::exact_duration;
 use crate::report::definition::Level;
 use crate::report::row_key::key_texts;
+use crate::value::text::counted;
 
 impl Rule {
     /// Returns the labels of a row's alert; `None` stands for the rows without one of their own.
@@ -72,10 +73,11 @@ impl Rule {
         (title, vec![metric.to_owned()])
     }
 
-    /// Returns a value of the left side with its unit.
-    #[must_use]
-    pub fn value_text(&self, value: f64) -> String {
+    /// Returns a value of the left side with its unit; of the rows without an alert of their own it
+    /// is their number.
+    pub(in crate::alert) fn value_text(&self, key: Option<&[u8]>, value: f64) -> String {
         match &self.condition {
+            _ if key.is_none() => counted(value as u64, "row"),
             Condition::Holds(when) => when.text(value),
             Condition::Absent | Condition::Burns(_) => shown(value),
         }
