@@ -13,6 +13,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::value::text::written_out;
 pub use crate::value::text::{bytes, grouped, number, secs};
 
+/// Stands for a name without characters.
+pub const EMPTY: &str = "(empty)";
+
 /// Marks a text that was cut.
 const CUT: char = '…';
 
@@ -89,6 +92,23 @@ pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
+/// Cuts a name to at most `columns` columns, with a mark in its middle: many names differ at their
+/// ends only.
+pub fn cut_name(name: &str, columns: usize) -> Cow<'_, str> {
+    if width(name) <= columns {
+        return Cow::Borrowed(name);
+    }
+    let begin = cut(name, columns.div_ceil(2));
+    let room = columns - width(&begin);
+    let mut taken = 0;
+    let from_end = name.char_indices().rev().take_while(|(_, c)| {
+        taken += c.width().unwrap_or(0);
+        taken <= room
+    });
+    let end = from_end.last().and_then(|(at, _)| name.get(at..));
+    Cow::Owned(format!("{begin}{}", end.unwrap_or_default()))
+}
+
 /// The time of day of a unix second, UTC.
 pub fn clock(unix_secs: u64) -> String {
     let day = unix_secs % 86_400;
@@ -100,6 +120,7 @@ pub fn tag_text(tags: &Json) -> String {
     let mut pairs = Vec::new();
     for (name, value) in tags.as_object().into_iter().flatten() {
         for value in tag_values(value) {
+            let value = if value.is_empty() { EMPTY } else { value };
             pairs.push(format!("{}={}", visible(name), visible(value)));
         }
     }
@@ -155,5 +176,10 @@ mod tests {
         assert_eq!(fit("日本語", 5), "日本…");
         assert_eq!(fit("日本語", 4), "日… ");
         assert_eq!((fit("abc", 0), fit("abc", 1)), (String::new(), "…".to_owned()));
+        assert_eq!(cut_name("group=db server=db1", 11), "group…r=db1");
+        assert_eq!(cut_name("日本語日本語", 7), "日…本語");
+        for columns in 0..20 {
+            assert!(width(&cut_name("group=db server=db1", columns)) <= columns);
+        }
     }
 }

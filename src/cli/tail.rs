@@ -6,7 +6,10 @@
 //! long that takes; only the first must succeed. Names are shown, never executed
 //! ([`format`](mod@crate::cli::format)).
 
+use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args as FlagGroup;
@@ -47,7 +50,7 @@ pub struct TailFlags {
     #[arg(long, value_name = "NAME")]
     pub schema: Option<String>,
     /// Only with this status.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = within(0..=u32::MAX))]
     pub status: Option<u32>,
     /// Only requests that took at least this long: 250ms, 1.5s; a plain number is seconds.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -59,12 +62,10 @@ pub struct TailFlags {
     #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = pair)]
     pub tags: Vec<(String, String)>,
     /// At most so many a second; the others are left out [default: as many as come].
-    #[arg(long, value_name = "PER_SECOND")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, value_name = "PER_SECOND", value_parser = within(1..=20_000_u32))]
     pub rate: Option<u32>,
     /// End after so many.
-    #[arg(long, short = 'n', value_name = "COUNT")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', value_name = "COUNT", value_parser = within(1..=u64::MAX))]
     pub limit: Option<u64>,
     /// Under each request its timers.
     #[arg(long)]
@@ -72,6 +73,18 @@ pub struct TailFlags {
     /// The lines as the daemon sends them: an object each.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Parses a whole number in a range.
+fn within<N>(range: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
+where
+    N: FromStr + PartialOrd + Display + Clone,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| format!("accepted: a whole number, {least} to {most}"))
+    }
 }
 
 /// Formats a duration as seconds with six decimals, as the daemon expects.

@@ -251,8 +251,8 @@ impl Series {
             let why = match key.iter().any(|text| text == OTHER) {
                 true => "charts and heat maps keep the keys of (other) apart",
                 false => {
-                    "it had no request in the last hour, or since the report was made, or takes too \
-                     little time to have room in series.memory"
+                    "it had no request in the last hour, or none since the start of the daemon or the making \
+                     of the report, or takes too little time to have room in series.memory"
                 }
             };
             return Err(format!("no such row of report {name:?} is kept: {why}"));

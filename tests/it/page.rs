@@ -258,6 +258,13 @@ fn mistakes_are_said_by_pages() {
         // It leads to the pages that there are, and to no other.
         assert!(!reply.body.contains("href=\"/alerts\""), "{target}");
     }
+    // A time that is refused can be corrected in its form.
+    let refused = site.get("/reports?from=soon&tz=Europe/Berlin&q=x").body;
+    for part in
+        ["<details open>", "value=\"soon\"", "value=\"Europe/Berlin\"", "name=\"q\" value=\"x\""]
+    {
+        assert_has!(refused => part);
+    }
     // A histogram view and the daemon's tables are no rankings, and are shown in their own columns.
     let form = r#"{"name": "hist", "comment": "hv.report1"}"#;
     assert_eq!(site.post("/api/v1/reports", form).status, 201);

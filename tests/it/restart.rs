@@ -358,6 +358,34 @@ fn what_followed_a_snapshot_from_the_future_comes_back_from_history() {
     here.stop();
 }
 
+/// Charts of the last hour are in memory only; tables go on.
+#[cfg(feature = "sql")]
+#[test]
+fn a_page_says_that_its_charts_begin_with_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let start = || Here::with_history(dir.path(), &clock, &[]);
+    let minutes = |here: &Here| {
+        for _ in 0..3 {
+            here.site.send((0..10).map(packet));
+            pass(&here.site, &clock, 60_000);
+        }
+    };
+    let note = "begin with this run of the daemon, at ";
+    let here = start();
+    minutes(&here);
+    assert_lacks!(here.site.get("/").body => note);
+    here.stop();
+    let here = start();
+    minutes(&here);
+    for page in ["/", "/?span=15m", "/reports/info/row"] {
+        await_until(page, || here.site.get(page).body, |page| page.contains(note));
+    }
+    assert_lacks!(here.site.get("/?span=1m").body => note);
+    assert_lacks!(here.site.get("/?from=-15m").body => note);
+    here.stop();
+}
+
 /// Cut anywhere, or with any byte changed: an empty daemon, never a panic.
 #[test]
 fn wherever_a_snapshot_is_damaged_that_is_noticed() {

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use serde_json::Value as Json;
 
-use crate::cli::format::{clock, cut, fit, secs, tag_text, visible, width};
+use crate::cli::format::{EMPTY, clock, cut, fit, secs, tag_text, visible, width};
 
 /// Smallest and largest width of a column of names.
 const NAMES: (usize, usize) = (10, 28);
@@ -51,7 +51,7 @@ impl Columns {
     /// Prints one request.
     pub(super) fn row(&mut self, out: &mut impl Write, row: &Json) -> io::Result<()> {
         let text = |name: &str| match row[name].as_str() {
-            Some("") if name != "tags" => "(empty)".into(),
+            Some("") if name != "tags" => EMPTY.into(),
             text => visible(text.unwrap_or_default()),
         };
         let (host, server) = (text("hostname"), text("server_name"));

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value as Json;
 
-use crate::cli::format::{bytes, grouped, number, secs, visible};
+use crate::cli::format::{EMPTY, bytes, grouped, number, secs, visible};
 use crate::value;
 use crate::value::text::{Scale, with_unit};
 
@@ -79,6 +79,7 @@ impl Unit {
         let of = match value {
             Json::Null => return "-".to_owned(),
             Json::Number(number) => number.as_f64().unwrap_or_default(),
+            Json::String(text) if text.is_empty() => return EMPTY.to_owned(),
             Json::String(text) => return visible(text).into_owned(),
             other => return visible(&other.to_string()).into_owned(),
         };
@@ -151,6 +152,7 @@ mod tests {
     #[test]
     fn values_are_harmless() {
         assert_eq!(Unit::Text.format(&json!("a\u{1b}[2J")), "a\\x1b[2J");
+        assert_eq!(Unit::Text.format(&json!("")), "(empty)");
         assert_eq!(Unit::Count.format(&json!({"a": 1})), "{\"a\":1}");
     }
 

@@ -6,7 +6,7 @@
 
 use super::cell::Unit;
 use super::table::{Column, Row, Table};
-use crate::cli::format::{fit, fit_right, width};
+use crate::cli::format::{cut_name, fit, fit_right, width};
 use crate::value::text::Scale;
 
 /// Blanks between columns.
@@ -81,7 +81,7 @@ impl Layout {
 
     fn line(&self, table: &Table, text: impl Fn(usize) -> String) -> String {
         let part = |(at, columns): &(usize, usize)| match table.content.columns[*at].unit {
-            Unit::Text => fit(&text(*at), *columns),
+            Unit::Text => fit(&cut_name(&text(*at), *columns), *columns),
             _ => fit_right(&text(*at), *columns),
         };
         let parts: Vec<String> = self.columns.iter().map(part).collect();
@@ -200,9 +200,9 @@ mod tests {
 
     #[test]
     fn names_give_way_then_columns_but_not_the_sorted_one() {
-        assert_eq!(shown(40).1, "/catalog/a-long-…   1,234  1.50 s  x    ");
-        assert_eq!(shown(30).1, "/catalog/a-lo…   1,234  1.50 s");
-        assert_eq!(shown(22).1, "/catalog/a-lo…  1.50 s");
+        assert_eq!(shown(40).1, "/catalog…arch.php   1,234  1.50 s  x    ");
+        assert_eq!(shown(30).1, "/catal…rch.php   1,234  1.50 s");
+        assert_eq!(shown(22).1, "/catal…rch.php  1.50 s");
         for columns in 0..120 {
             let (heading, row) = shown(columns);
             assert_eq!(width(&heading), width(&row), "{columns}");

@@ -217,7 +217,7 @@ pub fn list(body: &Json) -> Content {
         let keys = info.own_keys().collect::<Vec<_>>().join(", ");
         let name = report["name"].as_str().unwrap_or_default();
         Row {
-            values: with(report, [("keys", json!(keys))]),
+            values: with(report, [("keys", json!((!keys.is_empty()).then_some(keys)))]),
             target: Some(Location::Report(name.to_owned())),
             colour: Color::Reset,
         }

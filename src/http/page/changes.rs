@@ -65,11 +65,13 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
     let begins = counted_from.next_multiple_of(60);
     let is_open = time.is_now() || time.refresh() != Some(0);
     let is_early = before.start < begins && is_open;
-    // From when on the whole span before has been counted, and its end.
-    let whole = (now + begins.saturating_sub(before.start)).next_multiple_of(60);
+    // From when on the whole span before has been counted, and its end. Spans begin and end with
+    // minutes.
+    let minute = now / 60 * 60;
+    let whole = (minute + begins.saturating_sub(before.start)).next_multiple_of(60);
     let part =
-        (now + (counted_from / 60 * 60 + 60).saturating_sub(before.end)).next_multiple_of(60);
-    let minutes = (now / 60 * 60).saturating_sub(begins) / 120;
+        (minute + (counted_from / 60 * 60 + 60).saturating_sub(before.end)).next_multiple_of(60);
+    let minutes = minute.saturating_sub(begins) / 120;
     let span = format!("-{minutes}m");
     let changes = [("from", Some(span.as_str())), ("to", None), ("compare", Some("span"))];
     let secs = |secs: u64| formatting::roughly(secs as f64);
@@ -78,7 +80,7 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
             "Nothing was counted from " (time.words(before)) ", so there is nothing to compare " (time.words(after)) " with. "
             @if let Some(kept_from) = kept_from { "History begins at " (time.moment(kept_from)) ". " }
             @if is_early {
-                "A comparison with all of the " (secs(length)) " before is possible from " (time.moment(whole)) " on, in " (secs((whole - now).max(1))) "; "
+                "A comparison with all of the " (secs(length)) " before is possible from " (time.moment(whole)) " on, in " (secs(whole.saturating_sub(now).max(1))) "; "
                 "from " (time.moment(part)) " on with a part of them. "
             }
             @if minutes > 0 {
@@ -236,7 +238,8 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     let [first, second] = found.covered_secs;
     let caption = html! {
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
-        @if first != second {
+        // A few seconds are not worth a word.
+        @if first.abs_diff(second) * 50 > first.max(second) {
             ", of which " (formatting::roughly(first as f64)) " were counted: scaled to " (formatting::roughly(first.min(second) as f64))
         }
     };

@@ -84,13 +84,14 @@ pub(super) fn page(
     document(title, &head, &body)
 }
 
-/// An error page; `other` is the URL of a page to see instead, and its name. `absent` as for
-/// [`page`]; `None`: nothing but the message, for a client that may see nothing else.
+/// An error page; `other` is the URL of a page to see instead, and its name. `around` is the control
+/// and the absent sections of [`page`]; `None`: nothing but the message, for a client that may see
+/// nothing else.
 pub(super) fn problem(
     status: StatusCode,
     detail: &str,
     other: Option<(String, &str)>,
-    absent: Option<&[&str]>,
+    around: Option<(&Markup, &[&str])>,
 ) -> Markup {
     let log_in = status == StatusCode::UNAUTHORIZED;
     let title = match status.canonical_reason() {
@@ -105,10 +106,10 @@ pub(super) fn problem(
             p { "Reload this page, and your browser will ask for the name and password of a user of this daemon." }
         }
         @if let Some((address, name)) = other { p { a href=(address) { (name) } } }
-        @if absent.is_some() { p { a href="/" { "Back to the overview" } } }
+        @if around.is_some() { p { a href="/" { "Back to the overview" } } }
     };
-    if let Some(absent) = absent {
-        return page(&Time::default(), &html! {}, "", title, &main, absent);
+    if let Some((control, absent)) = around {
+        return page(&Time::default(), control, "", title, &main, absent);
     }
     let head = html! { meta name="color-scheme" content="light dark"; };
     document(title, &head, &html! { main { (main) } })

@@ -199,7 +199,7 @@ impl<'a> Look<'a> {
             came.filter(|it| ["datagrams_received", "requests_merged"].contains(&it.name.as_str()));
         let came = came.map(|it| counter(it, self.get(&it.name), None));
         let behind = html! {
-            @if others == 0.0 { p.note { "Everything received since the start was counted in the reports." } }
+            @if others == 0.0 { p.note { "Everything received was counted in the reports." } }
             (narrow_table("", &[], came))
             @if others > 0.0 { (self.losses(|count| count > 0.0)) }
         };
@@ -226,7 +226,7 @@ impl<'a> Look<'a> {
                 td.bad[count > 0.0] { (formatting::count(count as u64)) }
             }
         });
-        narrow_table("Since the start", &[], rows)
+        narrow_table("All together", &[], rows)
     }
 
     fn full(&self) -> Markup {
@@ -282,7 +282,7 @@ impl<'a> Look<'a> {
         });
         let heads = [
             Head::text("Counter"),
-            Head::number("Since the start"),
+            Head::number("All together"),
             Head::number(format!("Per second{}", self.over())),
         ];
         narrow_table("Received", &heads, received)
@@ -316,6 +316,6 @@ impl<'a> Look<'a> {
         };
         let sockets = self.status.get("sockets").and_then(Json::as_array);
         let rows = sockets.into_iter().flatten().map(row);
-        table("Sockets", "Since the start", heads, rows, "")
+        table("Sockets", "All together", heads, rows, "")
     }
 }

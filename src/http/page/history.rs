@@ -106,6 +106,14 @@ pub(super) fn span(params: &mut Params) -> Result<Option<&'static str>, Problem>
     Ok(params.get("span").map(|_| span))
 }
 
+/// The name of a metric in legends: `errors` of `errors_per_sec`.
+fn called(metric: &str) -> String {
+    let mut lines = KINDS.requests.iter().chain(&KINDS.timers).flat_map(|kind| &kind.lines);
+    let found = lines.find(|(_, _, of)| of == metric).map(|(name, ..)| name.as_str());
+    let plain = metric.trim_end_matches("_per_sec").trim_end_matches("_avg");
+    found.unwrap_or(plain).to_owned()
+}
+
 /// A row whose history is shown.
 #[derive(Clone, Copy)]
 pub(super) struct History<'a> {
@@ -201,7 +209,7 @@ impl<'a> History<'a> {
     pub(super) fn figure(&self, id: &str, title: &str, metrics: &[String]) -> Option<Markup> {
         let unit = Metric::parse(metrics.first()?)?.unit();
         let lines = metrics.iter().enumerate();
-        let lines = lines.map(|(at, name)| (name.clone(), at % COLOURS_MAX, name.clone()));
+        let lines = lines.map(|(at, name)| (called(name), at % COLOURS_MAX, name.clone()));
         let kind = Kind {
             name: String::new(),
             title: title.to_owned(),
@@ -217,8 +225,8 @@ impl<'a> History<'a> {
         Some(chart.figure(id, &address))
     }
 
-    /// Links to other reaches of live charts. `address` makes the address of the page with that
-    /// span.
+    /// Links to other reaches of live charts, and a note where these begin with the daemon, though
+    /// history knows more. `address` makes the address of the page with that span.
     pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
         if self.time.spans.is_some() {
             return html! {};
@@ -228,7 +236,29 @@ impl<'a> History<'a> {
             let text = html! { (formatting::roughly(secs as f64)) };
             (address(name), text, name == now)
         });
-        frame::views("How far back", "Charts of the last", &choices)
+        html! {
+            div #spans data-live {
+                (frame::views("How far back", "Charts of the last", &choices))
+                @if let Some(began) = self.began() {
+                    p.note {
+                        "Live charts and heat maps begin with this run of the daemon, at " (self.time.moment(began)) ". "
+                        a href=(self.time.row_link(self.report, "row", self.keys, Some(("from", "-1h")))) { "The last hour from history" }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The start of live charts, if it is within their span and history has data from before.
+    fn began(&self) -> Option<u64> {
+        let reach = self.series.coverage()?;
+        let secs = self.span.map_or(SPANS[3].1, |_| self.reach().1);
+        let is_whole = reach.to.saturating_sub(reach.from) * 21 / 20 >= secs;
+        if is_whole || matches!(self.counted, Counted::Samples(_)) {
+            return None;
+        }
+        let kept_from = self.source.kept_from(self.report).ok().flatten()?;
+        (kept_from + 60 <= reach.from).then_some(reach.from)
     }
 
     fn kinds(&self) -> &'static [Kind] {
@@ -512,6 +542,12 @@ mod tests {
         for (name, _, metric) in KINDS.samples.iter().flat_map(|kind| &kind.lines) {
             assert!(METRICS.iter().any(|it| it.0 == metric), "{name}");
         }
+    }
+
+    #[test]
+    fn legends_name_what_is_drawn() {
+        let names = ["errors_per_sec", "req_per_sec", "p99_9", "memory_avg", "traffic_per_sec"];
+        assert_eq!(names.map(called), ["errors", "requests", "p99_9", "memory", "traffic"]);
     }
 
     #[test]

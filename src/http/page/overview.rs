@@ -148,7 +148,7 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
                 div title="CPU of PHP, user and system, on average" { dt { "CPU" } dd.big { (formatting::number(cores)) " " small { @if cores == 1.0 { "core busy" } @else { "cores busy" } } } }
             }
             @if !time.whose.is_fleet() {
-                div title="Packets and requests lost since the start" {
+                div title="Packets and requests lost so far" {
                     dt { "Lost" } dd.big.bad[lost > 0] { a href=(time.link("/daemon", [])) { (formatting::count(lost)) } }
                 }
             }
@@ -238,7 +238,7 @@ fn start(view: &View<'_>) -> Markup {
                 p.note { "For a full screen at once: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
             } @else {
                 h2 { "No requests lately" }
-                p { (formatting::counted(received.unwrap_or(0), "packet")) " arrived since the start, but none in this window. "
+                p { (formatting::counted(received.unwrap_or(0), "packet")) " arrived so far, but none in this window. "
                     "If there should be some, see " a href="/daemon" { "what became of them" } "." }
             }
         }

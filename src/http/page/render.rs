@@ -179,8 +179,14 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                         }
                         _ => None,
                     };
+                    // A time that was not accepted can be corrected where it was given.
+                    let is_time = is_past || is_given("tz") || is_given("compare");
+                    let is_bad = problem.status == StatusCode::BAD_REQUEST;
+                    let control = (is_bad && is_time)
+                        .then(|| Time::unread(&params).control(&path_shown, &params));
                     let detail = problem.detail_for_pages();
-                    error_page(&app, problem.status, detail, other, &headers)
+                    let control = control.unwrap_or_default();
+                    error_page(&app, problem.status, detail, other, &control, &headers)
                 }
             }
         },
@@ -227,7 +233,7 @@ pub(in crate::http) fn not_found(app: &App, path: &str, headers: &HeaderMap) -> 
     let paths = frame::SECTIONS.map(|(path, _)| path);
     let question = suggest::question(path, paths);
     let detail = format!("There is no page at {path:?}{question}");
-    error_page(app, StatusCode::NOT_FOUND, &detail, None, headers)
+    error_page(app, StatusCode::NOT_FOUND, &detail, None, &html! {}, headers)
 }
 
 fn error_page(
@@ -235,9 +241,10 @@ fn error_page(
     status: StatusCode,
     detail: &str,
     other: Option<(String, &str)>,
+    control: &Markup,
     request: &HeaderMap,
 ) -> Response<Body> {
-    let page = frame::problem(status, detail, other, Some(&absent(app)));
+    let page = frame::problem(status, detail, other, Some((control, &absent(app))));
     let page = answer(&Text::new(page.into_string()), request, HTML);
     (status, page).into_response()
 }

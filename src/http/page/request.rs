@@ -183,11 +183,11 @@ fn waterfall(
     let mut heads = vec![
         Head::number("#").class("aside"),
         Head::text(html! { @if let Some(tag) = by { (Name(tag)) } @else { "Tags" } }),
-        Head::number("Timers").class("aside"),
-        Head::number("Hits").class("aside"),
+        Head::number("Timers"),
+        Head::number("Hits"),
         Head::number("Time"),
         Head::number("Share").hint("Share of the request's time"),
-        Head::number("CPU").class("aside").hint("User and system CPU"),
+        Head::number("CPU").hint("User and system CPU"),
         axis(whole_us),
     ];
     if by.is_none() {
@@ -203,11 +203,11 @@ fn waterfall(
                     (Some(_), None) => span.none { "without this tag" },
                 }
             }
-            @if by.is_some() { td.aside { (formatting::count(bar.timers as u64)) } }
-            td.aside { (formatting::count(bar.hits)) }
+            @if by.is_some() { td { (formatting::count(bar.timers as u64)) } }
+            td { (formatting::count(bar.hits)) }
             td { (formatting::micros(bar.value_us)) }
             td { @if time_us > 0 { (share(bar.value_us)) } @else { span.none { (formatting::UNKNOWN) } } }
-            td.aside { @match bar.ru_us { Some(us) => (formatting::micros(us)), None => span.none { (formatting::UNKNOWN) } } }
+            td { @match bar.ru_us { Some(us) => (formatting::micros(us)), None => span.none { (formatting::UNKNOWN) } } }
             td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
         }
     };

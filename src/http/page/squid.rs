@@ -9,6 +9,7 @@ use maud::{Markup, html};
 
 use super::columns::Column;
 use super::formatting::{self, Name};
+use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
 use super::table::{Head, table};
@@ -162,8 +163,10 @@ fn sums(
     title: &str,
     sort: &'static str,
 ) -> Result<Markup, Problem> {
+    let mut over = String::new();
     let rows = match view.source.report(name, &ReportQuestion::default()) {
         Ok(answer) => {
+            over = frame::span_of(answer.covered_seconds, answer.window_seconds);
             let mut ranking = Ranking::made(answer.table, answer.key_columns, name, sort);
             let sort = Sort::largest(sort);
             let (rows, _) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
@@ -172,11 +175,12 @@ fn sums(
         }
         Err(_) => None,
     };
-    let now = match view.time.spans {
-        Some(_) => ", at present",
-        None => "",
+    let title = match (&view.time.spans, over.as_str()) {
+        (Some(_), _) => format!("{title}, at present"),
+        (None, "") => title.to_owned(),
+        (None, over) => format!("{title}, {over}"),
     };
-    Ok(part(view, name, &format!("{title}{now}"), rows))
+    Ok(part(view, name, &title, rows))
 }
 
 /// A name, or a placeholder.

@@ -93,6 +93,12 @@ impl Time {
         })
     }
 
+    /// A time as given, which was not accepted.
+    pub(super) fn unread(params: &Params) -> Self {
+        let given = params.iter().filter(|(name, _)| NAMES.contains(name));
+        Self { given: given.map(owned).collect(), ..Self::default() }
+    }
+
     /// Whether no span is given, and so it is the present.
     pub(super) fn is_now(&self) -> bool {
         !self.whose.is_fleet() && self.get("from").or(self.get("to")).is_none()
@@ -306,7 +312,8 @@ impl Time {
                     @for (text, preset) in PRESETS {
                         a href=(address(Some(preset), None, compare)) aria-current=[current(is_preset(preset))] { (text) }
                     }
-                    details {
+                    // Open where a time was not accepted.
+                    details open[is_own && self.spans.is_none()] {
                         summary aria-current=[current(is_own)] {
                             @match &self.spans { Some(spans) if is_own => (self.words(&spans.span)), _ => "custom" }
                         }

@@ -106,7 +106,8 @@ pub struct Answers {
     pub sent_bytes: u64,
     /// Number of those for which the bytes fetched are known.
     pub known: u64,
-    /// Bytes sent with those, minus bytes fetched.
+    /// Bytes sent with those of them for which no body was fetched; minus what the bodies of others
+    /// had more than was sent.
     pub saved_bytes: i64,
     /// Misses by time in milliseconds.
     times: BTreeMap<u64, u64>,
@@ -262,6 +263,11 @@ impl<S: Add> Windowed<S> {
         }
     }
 
+    /// The oldest piece.
+    fn oldest(&self) -> Option<u32> {
+        self.pieces.front().map(|(piece, _)| *piece)
+    }
+
     /// Adds all that is inside the window to `into`.
     fn read(&self, piece: u32, into: &mut BTreeMap<Box<[u8]>, S>) {
         for (number, sums) in &self.pieces {
@@ -317,6 +323,17 @@ impl Sums {
 
     fn piece(&self, secs: u32) -> u32 {
         secs.checked_div(self.piece_secs()).unwrap_or(0)
+    }
+
+    /// Seconds of the window that ends at `secs`, back to its oldest data or the start of the
+    /// daemon, `uptime` ago.
+    fn covered(&self, secs: u32, uptime: u32) -> u32 {
+        let first = self.piece(secs).saturating_add(1).saturating_sub(PIECES);
+        let oldest = [self.swaps.oldest(), self.answers.oldest()].into_iter().flatten().min();
+        let [begin, oldest] = [first, oldest.unwrap_or(u32::MAX)]
+            .map(|piece| piece.saturating_mul(self.piece_secs()));
+        let from = oldest.min(secs.saturating_sub(uptime)).max(begin);
+        secs.saturating_sub(from)
     }
 
     /// All of them, for a snapshot: those of what is read from there.
@@ -378,11 +395,14 @@ impl Sums {
         }
         // No server was asked, so nothing was fetched.
         let fetched = request.fetched_bytes.or(request.peer.is_none().then_some(0));
-        let saved = fetched.map_or(0, |fetched| {
-            let [sent, fetched] =
-                [request.sent_bytes, fetched].map(|it| i64::try_from(it).unwrap_or(i64::MAX));
-            sent.saturating_sub(fetched)
-        });
+        let [sent, body] = [request.sent_bytes, fetched.unwrap_or(0)]
+            .map(|it| i64::try_from(it).unwrap_or(i64::MAX));
+        let saved = match fetched {
+            None => 0,
+            Some(0) => sent,
+            // What is sent beside a body that was fetched is the head of the answer.
+            Some(_) => sent.saturating_sub(body).min(0),
+        };
         let piece = self.piece(secs);
         let url = request.url.as_deref().unwrap_or_default();
         let host = url_parts(url, request.method == Some(b"CONNECT")).host;
@@ -412,6 +432,18 @@ impl Sums {
     pub fn clear(&mut self) {
         *self = Self { window_secs: self.window_secs, fresh: self.fresh.take(), ..Self::default() };
     }
+}
+
+/// Seconds that the window reaches back from `secs`, over all sources of a daemon that runs for
+/// `uptime`. It ends piece by piece, so it is up to one piece shorter than its length.
+#[must_use]
+pub fn covered<'a>(
+    sources: impl Iterator<Item = &'a super::Source>,
+    secs: u32,
+    uptime: u32,
+) -> u32 {
+    let each = sources.map(|source| source.sums.lock().covered(secs, uptime));
+    each.max().unwrap_or(uptime)
 }
 
 /// Objects moved in the window that ends at `secs`, over all sources.

@@ -58,6 +58,11 @@ impl Catalog {
         self.status.counters.squids.iter().map(|source| &**source)
     }
 
+    /// Now, in unix seconds.
+    fn secs(&self) -> u32 {
+        u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX)
+    }
+
     /// How far back a table reaches, in seconds; 0 if it is current, or of all time.
     fn table_window(&self, table: &StatusTable) -> f64 {
         let squid = self.squids().next().filter(|_| FixedTable::SQUID.contains(&table.table));
@@ -66,7 +71,6 @@ impl Catalog {
 
     /// The rows of a table that needs no snapshot; `None` for others.
     fn rows_of(&self, table: FixedTable) -> Option<Vec<Row>> {
-        let secs = || u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX);
         let view = || self.alerts.view();
         Some(match table {
             FixedTable::Alerts => view().alerts.iter().map(alerts::row).collect(),
@@ -81,11 +85,11 @@ impl Catalog {
                 all.iter().map(|it| annotation(it)).collect()
             }
             FixedTable::SquidSwap => {
-                let swaps = sums::swaps(self.squids(), secs());
+                let swaps = sums::swaps(self.squids(), self.secs());
                 swaps.iter().map(squid::swap).collect()
             }
             FixedTable::SquidSavings => {
-                let savings = sums::savings(self.squids(), secs());
+                let savings = sums::savings(self.squids(), self.secs());
                 savings.iter().map(squid::saved).collect()
             }
             _ => return None,
@@ -140,9 +144,14 @@ impl Catalog {
     /// A table as it stands, with these rows.
     pub(super) fn answer_of(&self, table: &StatusTable, rows: Vec<Row>) -> ReportAnswer {
         let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
+        let uptime = u32::try_from(uptime_ms / 1000).unwrap_or(u32::MAX);
+        let covered = match FixedTable::SQUID.contains(&table.table) {
+            true => sums::covered(self.squids(), self.secs(), uptime),
+            false => uptime,
+        };
         ReportAnswer {
             window_seconds: self.table_window(table),
-            covered_seconds: (uptime_ms / 1000).max(1),
+            covered_seconds: covered.max(1).into(),
             as_of_ms: self.clock.unix_ms(),
             key_columns: table.key_columns(),
             table: table.with_rows(rows, &self.defaults),

@@ -141,8 +141,11 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
             misses.entry((host, mime)).or_default().extend([all as f64; 3]);
         } else if code.contains("IMS") || code.contains("REFRESH") {
             let row = asked.entry([host, mime, code]).or_default();
-            let saved =
-                said["out"].parse::<i64>().unwrap() - said["bs"].parse::<i64>().unwrap_or(0);
+            let sent = said["out"].parse::<i64>().unwrap();
+            let saved = match said["bs"].parse::<i64>().unwrap_or(0) {
+                0 => sent,
+                body => (sent - body).min(0),
+            };
             *row = (row.0 + 3, row.1 + 3.0 * all as f64, row.2 + 3 * saved);
         }
     }

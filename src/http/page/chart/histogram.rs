@@ -82,7 +82,8 @@ pub(in crate::http::page) fn histogram(
 
 /// Round times between two, not more than fit.
 pub(super) fn decades(from_us: f64, to_us: f64) -> impl Iterator<Item = f64> {
-    let thirds = to_us / from_us <= 500.0;
+    // Of more, the labels of thirds would collide.
+    let thirds = to_us / from_us <= 200.0;
     let steps = (0..20).flat_map(|power| [1.0, 3.0].map(|step| step * 10_f64.powi(power)));
     let steps = steps.step_by(if thirds { 1 } else { 2 });
     steps.filter(move |us| (from_us..=to_us).contains(us))

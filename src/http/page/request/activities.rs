@@ -85,8 +85,8 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
     let is_known = measures.iter().any(|it| *it != Measure::default());
     let heads = [
         Head::text("Activity"),
-        Head::text("State").class("aside"),
-        Head::number("Start").class("aside"),
+        Head::text("State"),
+        Head::number("Start"),
         Head::number("First byte").hint("From its start to its first bytes"),
         Head::number("Time").hint("From its start to its end"),
         axis(whole_us),
@@ -107,8 +107,8 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
         });
         html! {
             th.key scope="row" { span.tag { (activity.name()) } }
-            td.aside { (remark(known)) }
-            td.aside { (time(known.start_us)) }
+            td.key { (remark(known)) }
+            td { (time(known.start_us)) }
             td { (time(known.first_delay_us)) }
             td { (time(known.total_us)) }
             td.fall { (track(scaled(time_us), bars)) }

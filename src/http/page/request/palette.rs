@@ -53,8 +53,10 @@ impl<'a> Palette<'a> {
             0 => String::new(),
             _ => formatting::percent(100.0 * us as f64 / time_us as f64),
         };
-        let named = self.parts.iter().take(COLOURS);
-        let others: u64 = self.parts.iter().skip(COLOURS).map(|(_, _, us)| us).sum();
+        // A single other one has room for its name.
+        let names = if self.parts.len() == COLOURS + 1 { COLOURS + 1 } else { COLOURS };
+        let named = self.parts.iter().take(names);
+        let others: u64 = self.parts.iter().skip(names).map(|(_, _, us)| us).sum();
         let mut legend: Vec<(Markup, usize, u64)> = named
             .map(|(value, colour, us)| {
                 let value = html! { @match value { Some(value) => (Name(value)), None => { "without " (visible(self.tag)) } } };
@@ -62,7 +64,7 @@ impl<'a> Palette<'a> {
             })
             .collect();
         if others > 0 {
-            let values = self.parts.len() - COLOURS;
+            let values = self.parts.len() - names;
             legend.push((html! { (values) " others" }, COLOURS, others));
         }
         // Bars stand end to end.
@@ -111,6 +113,8 @@ mod tests {
         }
         // Side by side, not one over the other.
         assert!(bar.contains("x=\"161.3\" width=\"96.8\""), "{bar}");
+        let bar = Palette::of(&timers[1..6], None).shares(6_200, 3_100).into_string();
+        assert!(bar.contains(">a</bdi>") && !bar.contains("others"), "{bar}");
         assert_eq!(Palette::of(&timers, Some("op")).parts.len(), 2);
         assert_eq!(Palette::of(&[timer(5, &[])], None).tag, "");
     }

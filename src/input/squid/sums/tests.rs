@@ -50,6 +50,32 @@ fn what_asking_saves_is_measured_by_misses_of_its_like() {
 }
 
 #[test]
+fn nothing_is_saved_where_a_body_was_fetched() {
+    let source = source(240);
+    let line = |out: u64, bs: &str| {
+        format!("sq1 start=1.000 tr=1 ss=TCP_REFRESH_MODIFIED out={out} bs={bs} peer=1.2.3.4:80")
+    };
+    let saved = || savings([&*source].into_iter(), 1000)[0].answers.saved_bytes;
+    take(&source, &line(251, "6"), 1000);
+    take(&source, &line(100_251, "100000"), 1000);
+    assert_eq!(saved(), 0, "the head of an answer is not saved");
+    take(&source, &line(300, "100000"), 1000);
+    assert_eq!(saved(), -99_700, "more was fetched than sent");
+    take(&source, &line(100_251, "0"), 1000);
+    assert_eq!(saved(), 551);
+}
+
+#[test]
+fn the_window_reaches_back_to_its_oldest_data() {
+    let source = source(240);
+    let reach = |secs, uptime| covered([&*source].into_iter(), secs, uptime);
+    assert_eq!((reach(1000, 7), reach(1000, 9_999)), (7, 230));
+    // After a restart, what came before it counts too.
+    take(&source, "sq1 start=1.000 tr=1 ss=TCP_IMS_HIT out=5 peer=-:-", 905);
+    assert_eq!((reach(1000, 7), reach(1139, 7), reach(1300, 7)), (100, 239, 230));
+}
+
+#[test]
 fn swaps_add_up_by_action_size_and_type() {
     let source = source(900);
     for line in std::fs::read_to_string("tests/corpus/squid/patch-store.log").unwrap().lines() {
