@@ -37,7 +37,8 @@ const TURN: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// When others could last have had this thread.
+    /// When this thread began to work for the task that it works for, or others could last have had
+    /// it.
     static TURN_BEGAN: std::cell::Cell<Instant> = std::cell::Cell::new(Instant::now());
 }
 
@@ -197,7 +198,14 @@ pub(super) fn scope<T>(
     guard: Arc<StatementGuard>,
     work: impl Future<Output = T>,
 ) -> impl Future<Output = T> {
-    GUARD.scope(guard, work)
+    GUARD.scope(guard, async {
+        let mut work = std::pin::pin!(work);
+        let turn = std::future::poll_fn(|context| {
+            TURN_BEGAN.set(Instant::now());
+            work.as_mut().poll(context)
+        });
+        turn.await
+    })
 }
 
 /// Makes tasks that DataFusion spawns inherit the statement of their parent.
