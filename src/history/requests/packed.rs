@@ -15,7 +15,6 @@ use std::sync::Arc;
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
-use crate::history::pending::damaged;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::{Request, Timer};
@@ -107,7 +106,7 @@ impl Kept {
 
 /// Decodes a row: a [`Request`] and its weight, [`Timers`], or what either begins with.
 pub(in crate::history) fn unpack<'a, T: Deserialize<'a>>(packed: &'a [u8]) -> io::Result<T> {
-    postcard::from_bytes(packed).map_err(damaged)
+    postcard::from_bytes(packed).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Length of the first of some encoded rows of a table.
