@@ -13,7 +13,7 @@
 //!
 //! Times are compared by the mean of their logarithm, less the median over all scripts, since load
 //! moves all of them; that median is tested as a script of its own. Errors are compared by the arc
-//! sine of the square root of their share. Pure arithmetic; `windows` supplies the sums.
+//! sine of the square root of their share. Pure arithmetic; `tracker` supplies the sums.
 
 use std::collections::BTreeMap;
 use std::f64::consts::FRAC_PI_2;
@@ -22,10 +22,10 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use super::tracker::{COARSE, Times, quantile};
 use super::verdict::{
     ERRORS, FASTER, FEWER, Finding, MORE, NO_CHANGE, NOT_ENOUGH, SLOWER, STATUS, Verdict,
 };
-use super::windows::{COARSE, Times, quantile};
 
 /// Expected share of false findings (Benjamini-Hochberg). Without a change, this bounds the chance
 /// of any finding in a verdict.

@@ -8,13 +8,13 @@
 //! ```
 //!
 //! While nothing is sent under the tag there is no report, and nothing is counted. Front ends hold
-//! a [`Releases`]. `judge` has the method, `windows` what is kept and its limits, `running` which
+//! a [`Releases`]. `judge` has the method, `tracker` what is kept and its limits, `running` which
 //! of them is running.
 
 mod judge;
 mod running;
+mod tracker;
 pub mod verdict;
-mod windows;
 
 #[cfg(test)]
 mod tests;
@@ -29,8 +29,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-pub use self::windows::{Began, Release};
-use self::windows::{FORM, Tracker};
+pub use self::tracker::{Began, Release};
+use self::tracker::{FORM, Tracker};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::record::micros;
 use crate::pool::requests::RequestRow;

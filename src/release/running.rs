@@ -1,12 +1,12 @@
 //! Which release is running, for the time after a rollback: a release that was there before gets
 //! the requests again.
 //!
-//! Called by the tracker of `windows`, by the second. Releases that share the requests, as during
+//! Called by the `tracker`, by the second. Releases that share the requests, as during
 //! a roll-out, do not take turns.
 
 use std::collections::BTreeMap;
 
-use super::windows::Counted;
+use super::tracker::Counted;
 
 /// Seconds that are counted together.
 const SECS: u64 = 10;

@@ -9,8 +9,8 @@ use super::judge::{
     Cell, DAYS, Method, SHORT_WINDOWS, Script, Trial, accepted, judge, poisson_tail, same_mix,
     same_mix_quantiles, t_tail,
 };
+use super::tracker::{COARSE, Times};
 use super::verdict::{ERRORS, NO_CHANGE, NOT_ENOUGH, Verdict};
-use super::windows::{COARSE, Times};
 use crate::cli::load::demo::{self, Shop};
 use crate::input::record::micros;
 use crate::report::histogram::BucketLayout;
