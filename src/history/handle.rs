@@ -6,6 +6,7 @@
 //! being flushed, and so do rows restored from the log of seconds, which are written first and
 //! alone. A reader gets all three as of one moment: no row is missing or repeated.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::log_of_seconds::Fresh;
 use super::part::{Part, Parts};
@@ -236,7 +237,6 @@ impl History {
     pub(super) fn end_log(&self, reason: String) {
         MEMORY.lock(&self.0.memory).running.fresh = None;
         self.count_failure();
-        warn!(reason, "There is no log of seconds until history is written the next time.");
         self.status_mut().log = Some(reason);
     }
 
@@ -447,16 +447,19 @@ impl History {
         }
     }
 
-    /// The number of rows in memory, and of those of them that the log of seconds may not have.
-    pub(super) fn waiting(&self) -> (usize, usize) {
+    /// The number of rows in memory, and by report that of those of them that the log of seconds
+    /// may not have.
+    pub(super) fn waiting(&self) -> (usize, BTreeMap<String, usize>) {
         let memory = MEMORY.lock(&self.0.memory);
-        let (running, flushing) = (memory.running.len(), memory.flushing.as_ref());
-        let all = running + flushing.map_or(0, |it| it.rows.len());
-        let unlogged = match flushing {
-            _ if memory.running.fresh.is_some() => 0,
-            Some(restored) if restored.is_restored => running,
-            _ => all,
-        };
+        let Memory { running, flushing, .. } = &*memory;
+        let all = running.len() + flushing.as_ref().map_or(0, |it| it.rows.len());
+        let mut unlogged = BTreeMap::new();
+        if running.fresh.is_none() {
+            let flushing = flushing.iter().filter(|it| !it.is_restored).map(|it| &*it.rows);
+            for (report, rows) in flushing.chain([running]).flat_map(UnflushedRows::lens) {
+                *unlogged.entry(report.to_owned()).or_default() += rows;
+            }
+        }
         (all, unlogged)
     }
 

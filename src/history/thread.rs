@@ -102,6 +102,8 @@ struct Work {
     /// Last run of retention, in unix seconds.
     retained: u64,
     on_restored: Option<OnRestored>,
+    /// What fails now is lost.
+    is_stopping: bool,
 }
 
 /// Attempts at an action: after failures it is retried ever less often.
@@ -115,19 +117,20 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Records the result of an attempt.
-    fn has_ended(&mut self, ended: &Result<(), StoreError>, now_ms: u64) {
+    /// Records the result of an attempt, and logs it unless it `is_last`.
+    fn has_ended(&mut self, ended: &Result<(), StoreError>, now_ms: u64, is_last: bool) {
         let error = ended.as_ref().err().map(StoreError::to_string);
         self.pause_ms = match &error {
             None => 0,
-            Some(error) => {
-                error!(error, "Cannot write history: it stays in memory, and is tried again.");
-                (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX)
-            }
+            Some(_) => (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX),
         };
         self.next_ms = self.next_ms.max(now_ms + self.pause_ms);
-        if self.error.is_some() && error.is_none() {
-            info!("History is written again.");
+        match &error {
+            Some(error) if !is_last => {
+                error!(error, "Cannot write history: it stays in memory, and is tried again.");
+            }
+            None if self.error.is_some() => info!("History is written again."),
+            _ => {}
         }
         self.error = error;
     }
@@ -154,6 +157,7 @@ impl Writer {
             maintenance: Attempts::default(),
             retained: 0,
             on_restored: None,
+            is_stopping: false,
         };
         work.flush_ms = work.next_flush();
         let imports = mpsc::sync_channel(0);
@@ -182,7 +186,7 @@ impl Writer {
             Err(error) => {
                 let reason = error.to_string();
                 let before = self.work.history.status_mut().off.replace(reason.clone());
-                if before.as_ref() != Some(&reason) {
+                if before.as_ref() != Some(&reason) && !self.work.is_stopping {
                     error!(
                         reason,
                         "History is off: what it would keep waits in memory, and the folder is tried again."
@@ -262,6 +266,7 @@ impl Writer {
                 work.maintain(store, stop);
             }
         }
+        self.work.is_stopping = true;
         self.open();
         let Self { store, work, .. } = &mut self;
         let is_all_written = store.as_mut().is_some_and(|store| {
@@ -323,7 +328,12 @@ impl Work {
             true => Err(too_much.to_owned()),
             false => store.append_log(fresh).map_err(|error| error.to_string()),
         };
-        written.unwrap_or_else(|error| self.history.end_log(error));
+        if let Err(reason) = written {
+            if !self.is_stopping {
+                warn!(reason, "There is no log of seconds until history is written the next time.");
+            }
+            self.history.end_log(reason);
+        }
         self.history.status_mut().log_bytes = store.seconds.bytes();
     }
 
@@ -377,7 +387,7 @@ impl Work {
     }
 
     fn has_written(&mut self, store: &Store, written: &Result<(), StoreError>) {
-        self.writing.has_ended(written, self.clock.mono_ms());
+        self.writing.has_ended(written, self.clock.mono_ms(), self.is_stopping);
         self.record_attempt(store, written);
     }
 
@@ -425,7 +435,7 @@ impl Work {
             ended = ended.and(store.expire(now));
         }
         if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
-            self.maintenance.has_ended(&ended, self.clock.mono_ms());
+            self.maintenance.has_ended(&ended, self.clock.mono_ms(), self.is_stopping);
             self.record_attempt(store, &ended);
         }
     }
@@ -455,7 +465,8 @@ impl Work {
     /// Logs what waited and could not be written at the end, if anything.
     fn say_what_is_lost(&self) {
         let requests = self.requests.as_ref().map_or(0, Requests::waiting);
-        let (all, rows) = self.history.waiting();
+        let (all, lost) = self.history.waiting();
+        let rows: usize = lost.values().sum();
         if all > rows {
             warn!(
                 rows = all - rows,
@@ -463,9 +474,13 @@ impl Work {
             );
         }
         if rows + requests > 0 {
+            let why = self.history.why_failing();
             self.history.status_mut().has_lost_at_stop = true;
+            let lost = lost.into_iter().map(|(report, rows)| format!("{report}: {rows}"));
             error!(
+                why,
                 rows,
+                rows_by_report = lost.collect::<Vec<_>>().join(", "),
                 requests,
                 "Raw requests that history could not write, and rows that are not in the log of seconds either, are lost with the end of the process."
             );

@@ -191,9 +191,13 @@ impl UnflushedRows {
 
     /// The number of its rows, without those of coverage.
     pub(super) fn len(&self) -> usize {
+        self.lens().map(|(_, rows)| rows).sum()
+    }
+
+    /// The number of rows of each report.
+    pub(super) fn lens(&self) -> impl Iterator<Item = (&str, usize)> {
         let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
-        let rows = parts.flat_map(|it| it.moments.values());
-        rows.map(Rows::len).sum()
+        parts.map(|it| (&*it.dataset.report, it.moments.values().map(Rows::len).sum()))
     }
 
     /// Whether it has no row.

@@ -109,6 +109,44 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     assert_eq!(known(&Program::serve(&settings).site), sent + 100);
 }
 
+/// A stop while the disk takes nothing says once what is lost with it.
+#[test]
+fn a_stop_with_a_full_disk_says_once_what_is_lost() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path().to_str().unwrap();
+    if !mount(&["-t", "tmpfs", "-o", "size=2m", "tmpfs", at]) {
+        println!("left out: only root may mount a small file system, and not everywhere");
+        return;
+    }
+    let _unmounted = Unmount(at);
+    let dir = format!("history.dir={}", place.path().join("history").display());
+    let mut program = Program::serve(&[&dir, "history.flush_period=1h", "history.free_min=0"]);
+    fs::write(place.path().join("filler"), vec![1; 4 << 20]).unwrap_err();
+    let site = program.site.clone();
+    site.send((0..50).map(|n| request("h", "s", &format!("/{n}")))).assert_accounted();
+    await_condition("history knows all", || match known(&site) {
+        50 => Ok(()),
+        some => Err(some),
+    });
+    let said = "There is no log of seconds until history is written the next time.";
+    let log = await_until(
+        "the log of seconds ends",
+        || program.log(),
+        |log| log.iter().any(|line| line["message"] == said),
+    );
+    let before = log.len();
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(1));
+    let log = program.log();
+    let of_history = |line: &&Json| line.to_string().contains("istory");
+    let said: Vec<_> = log[before..].iter().filter(of_history).collect();
+    let [lost] = &said[..] else { panic!("{said:#?}") };
+    assert_eq!((&lost["level"], &lost["requests"]), (&"ERROR".into(), &50.into()), "{lost}");
+    assert!(lost["rows"].as_u64() > Some(50), "{lost}");
+    assert_has!(lost["rows_by_report"].to_string() => "info: 1", "report_by_script_name: 50");
+    assert_has!(lost["why"].to_string() => "history.dir: cannot");
+}
+
 /// A bit of the manifest has flipped: what comes is received, and what came is there when somebody
 /// has mended it.
 #[test]
@@ -351,6 +389,8 @@ fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
     let lost = log.iter().find(is_lost).unwrap();
     assert_eq!(lost["requests"], 100, "{lost}");
     assert!(lost["rows"].as_u64() >= Some(3), "{lost}");
+    assert_has!(lost["rows_by_report"].to_string() => "report_by_script_name: 100");
+    assert_has!(lost["why"].to_string() => "has format 7");
     // Nobody came, so nothing is lost.
     let mut program = Program::serve(&[&setting, "history.flush_period=1s"]);
     until(&program.site, "it is off", |it| it["off"].is_string());
