@@ -81,13 +81,13 @@ impl Engine {
     #[must_use]
     pub fn new(rules: &[Arc<Rule>], memory: usize, step_min: u64) -> Self {
         let mut engine = Self { room: Room { used: 0, max: memory }, step_min, ..Self::default() };
-        engine.replace(rules, 0);
+        engine.replace(rules, 0, &mut |_, _| ());
         engine
     }
 
     /// Replaces the rules. Unchanged rules keep their alerts, unchanged objectives their budgets;
-    /// all windows start empty.
-    pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64) {
+    /// all windows start empty. Passes each alert that ends with its rule to `each`.
+    pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64, each: &mut Events<'_>) {
         let mut old = std::mem::take(&mut self.rules);
         for rule in rules {
             let identity = rule.identity();
@@ -95,7 +95,7 @@ impl Engine {
             let state = like.next().unwrap_or_else(|| RuleState::new(Arc::clone(rule)));
             self.rules.push(RuleState { rule: Arc::clone(rule), ..state });
         }
-        old.iter_mut().for_each(|it| it.end(unix));
+        old.iter_mut().for_each(|it| it.end(unix, each));
         self.gone.append(&mut old);
 
         let mut old = std::mem::take(&mut self.budgets);

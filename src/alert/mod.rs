@@ -32,7 +32,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use self::engine::Gain;
 use self::objective::{Budget, Burn, Count, Objective};
@@ -40,8 +39,10 @@ use self::receiver::Receiver;
 use self::rule::Rule;
 use self::silence::{Silence, Silences};
 use self::state::{Episode, Phase, RowKey};
+use self::thread::StateFile;
 use crate::config::Config;
 use crate::limits::{ALERT_QUEUE_BYTES_MAX, SILENCES_MAX};
+use crate::value::link::{encode, row_link};
 
 /// The active rules.
 pub type Rules = Vec<Arc<Rule>>;
@@ -164,8 +165,10 @@ pub struct Alerts {
     pub receivers: Vec<Receiver>,
     /// Base URL of this daemon's page.
     pub page: String,
-    /// True if silences survive a restart.
-    pub is_persistent: bool,
+    /// The file of the state, if it is kept.
+    file: Mutex<Option<StateFile>>,
+    /// Why it could not be written, if so.
+    failure: Mutex<Option<String>>,
 }
 
 /// Seconds waiting to be evaluated.
@@ -212,7 +215,6 @@ impl Alerts {
             rules: RwLock::new(Arc::new(rules)),
             receivers: receivers.collect(),
             page,
-            is_persistent: config.state.dir.is_some(),
             ..Self::default()
         }
     }
@@ -293,12 +295,12 @@ impl Alerts {
 
     /// Returns the link to the page of an alert's row.
     fn link(&self, rule: &Rule, key: Option<&[u8]>) -> String {
-        let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
-        let mut link = format!("{}/reports/{}", self.page, encoded(&rule.entry.report));
-        for (at, (name, text)) in rule.key_texts(key.unwrap_or_default()).enumerate() {
-            let sign = if at == 0 { "/row?" } else { "&" };
-            link += &format!("{sign}{}={}", encoded(name), encoded(text));
-        }
-        link
+        let (report, mut keys) =
+            (&rule.entry.report, rule.key_texts(key.unwrap_or_default()).peekable());
+        let path = match keys.peek() {
+            Some(_) => row_link(report, "row", keys, []),
+            None => format!("/reports/{}", encode(report)),
+        };
+        format!("{}{path}", self.page)
     }
 }

@@ -188,15 +188,16 @@ impl RuleState {
         self.step(now, None, of_more, each);
     }
 
-    /// Ends all alerts of a rule that was removed.
-    pub fn end(&mut self, unix: u64) {
+    /// Ends all alerts of a rule that was removed, and passes on those that fired.
+    pub fn end(&mut self, unix: u64, each: &mut Events<'_>) {
         self.known.clear();
-        self.retain(|it| {
-            if it.phase == Phase::Firing {
-                it.resolve(unix, "rule");
-            }
-            it.phase != Phase::Pending
-        });
+        self.retain(|it| it.phase != Phase::Pending);
+        let own = self.episodes.iter_mut().map(|(key, episode)| (Some(&**key), episode));
+        let all = self.shared.iter_mut().map(|episode| (None, episode)).chain(own);
+        for (key, episode) in all.filter(|it| it.1.phase == Phase::Firing) {
+            episode.resolve(unix, "rule");
+            each(&self.rule, &Event { key, unix, episode: Some(episode) });
+        }
     }
 
     /// Advances the clocks of a removed rule's alerts; returns whether any are left.

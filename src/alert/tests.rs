@@ -261,7 +261,7 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
             };
             if random.below(400) == 0 {
                 // Reload: the rule's identity stays, so its alerts stay; windows start empty.
-                engine.replace(&rules, unix);
+                engine.replace(&rules, unix, &mut |_, _| ());
                 naive.seconds.clear();
             }
             if random.below(2_000) == 0 {
@@ -485,6 +485,46 @@ fn a_silence_holds_for_the_labels_that_it_names() {
     assert_eq!([9, 10, 19, 20].map(holds), [None, Some(2), Some(2), None]);
     assert!(alerts.end_silence(2) && !alerts.end_silence(2));
     assert_eq!(holds(10), None);
+}
+
+/// As other endings are, those of a removed rule's alerts are passed on (and logged); alerts that
+/// were only pending are dropped.
+#[test]
+fn an_alert_ends_with_its_rule_and_that_is_told() {
+    let rule = |hold: &str| {
+        format!(
+            "[[alert]]\nname = \"x{hold}\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 1\nmin_requests = 0\nfor = \"{hold}s\"\n"
+        )
+    };
+    let mut engine = Engine::new(&rules(&(rule("0") + &rule("60"))), 1 << 20, 1);
+    take(&mut engine, &second(1, &[("/a", (9, 0)), ("/b", (9, 0))]));
+    assert_eq!(engine.alerts().count(), 4);
+    let mut ended = Vec::new();
+    engine.replace(&rules(""), 7, &mut |rule, event| {
+        let episode = event.episode.unwrap();
+        let what = (rule.entry.name.clone(), event.key.map(Box::from), episode.phase);
+        ended.push((what, episode.ended, episode.reason.clone()));
+    });
+    let expected = ["/a", "/b"]
+        .map(|it| (("x0".to_owned(), Some(key(it)), Phase::Resolved), 7, "rule".to_owned()));
+    assert_eq!(ended, expected);
+    engine.replace(&rules(""), 8, &mut |_, event| panic!("again: {event:?}"));
+    assert_eq!(engine.alerts().count(), 2, "remembered for a while");
+}
+
+/// Keys that are named like parameters have the prefix that the page of the row wants.
+#[test]
+fn links_name_keys_as_pages_do() {
+    let text =
+        format!("[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\n");
+    let mut rule = Arc::into_inner(rules(&text).remove(0)).unwrap();
+    let alerts = Alerts { page: "http://x".to_owned(), ..Alerts::default() };
+    let key = key("/a b");
+    let link = |rule: &Rule| alerts.link(rule, Some(&key));
+    assert_eq!(link(&rule), format!("http://x/reports/{REPORT}/row?script_name=%2Fa%20b"));
+    rule.keys = vec!["span".to_owned()];
+    assert_eq!(link(&rule), format!("http://x/reports/{REPORT}/row?key.span=%2Fa%20b"));
+    assert_eq!(alerts.link(&rule, None), format!("http://x/reports/{REPORT}"));
 }
 
 /// Links lead to where the page is: over https where it has a certificate.

@@ -32,6 +32,13 @@ const SAVE_MS: u64 = 900;
 /// Interval at which the clocks of running alerts are saved, milliseconds.
 const SAVE_CLOCKS_MS: u64 = 10_000;
 
+/// The file of the state.
+#[derive(Debug)]
+pub(super) struct StateFile {
+    document: Document,
+    contents: Contents,
+}
+
 /// Contents of `alerts.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents {
@@ -50,10 +57,7 @@ pub struct Evaluation {
     /// The rules that the engine has.
     rules: Arc<Rules>,
     engine: Engine,
-    /// File of the state.
-    document: Option<Document>,
     saved_ms: u64,
-    is_failing: bool,
     past: Arc<dyn Past>,
 }
 
@@ -89,8 +93,9 @@ impl Evaluation {
                 *receiver.told.lock() = read.receivers.remove(&receiver.url).unwrap_or_default();
             }
         }
-        let (saved_ms, is_failing) = (0, false);
-        let evaluation = Self { alerts, rules, engine, document, saved_ms, is_failing, past };
+        let evaluation = Self { alerts, rules, engine, saved_ms: 0, past };
+        let contents = evaluation.contents(clock);
+        *evaluation.alerts.file.lock() = document.map(|document| StateFile { document, contents });
         evaluation.show(clock.unix_ms() / 1_000);
         Ok(evaluation)
     }
@@ -110,7 +115,7 @@ impl Evaluation {
         let now = clock.unix_ms() / 1_000;
         let rules = self.alerts.rules();
         if !Arc::ptr_eq(&rules, &self.rules) {
-            self.engine.replace(&rules, now);
+            self.engine.replace(&rules, now, &mut log);
             self.rules = rules;
             self.alerts.changed();
         }
@@ -195,25 +200,50 @@ impl Evaluation {
     fn save(&mut self, clock: &dyn Clock) {
         self.saved_ms = clock.mono_ms();
         self.alerts.changed.store(false, Ordering::Relaxed);
-        let Some(document) = &self.document else {
-            return;
-        };
-        let receivers = self.alerts.receivers.iter();
-        let contents = Contents {
+        if let Some(file) = &mut *self.alerts.file.lock() {
+            file.contents = self.contents(clock);
+        }
+        self.alerts.keep();
+    }
+
+    fn contents(&self, clock: &dyn Clock) -> Contents {
+        Contents {
             version: VERSION,
             unix: clock.unix_ms() / 1_000,
             alerts: self.engine.save(),
-            receivers: receivers.map(|it| (it.url.clone(), it.told.lock().clone())).collect(),
-            silences: self.alerts.silences.lock().clone(),
+            receivers: BTreeMap::new(),
+            silences: Silences::default(),
+        }
+    }
+}
+
+impl Alerts {
+    /// Writes the state, with the silences as they are now; returns whether it will be there after
+    /// a restart. See [`why_not_kept`](Self::why_not_kept).
+    pub fn keep(&self) -> bool {
+        let mut file = self.file.lock();
+        let Some(StateFile { document, contents }) = &mut *file else {
+            return false;
         };
-        let written = document.write(&contents);
-        if let Err(error) = &written {
-            self.alerts.changed();
-            if !self.is_failing {
-                warn!(%error, "The state of alerts cannot be kept; trying again.");
+        let receivers = self.receivers.iter();
+        contents.receivers = receivers.map(|it| (it.url.clone(), it.told.lock().clone())).collect();
+        contents.silences = self.silences.lock().clone();
+        let error = document.write(contents).err().map(|error| error.to_string());
+        let mut failure = self.failure.lock();
+        if let Some(error) = &error {
+            self.changed();
+            if failure.is_none() {
+                warn!(error, "The state of alerts cannot be kept; trying again.");
             }
         }
-        self.is_failing = written.is_err();
+        *failure = error;
+        failure.is_none()
+    }
+
+    /// Returns the error of the last attempt to write the state, if it failed.
+    #[must_use]
+    pub fn why_not_kept(&self) -> Option<String> {
+        self.failure.lock().clone()
     }
 }
 

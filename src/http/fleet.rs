@@ -11,7 +11,7 @@ use crate::query::catalog::Catalog;
 use crate::query::question::{Fleet, When, Whose};
 
 /// The parameters in the URL.
-pub(super) const NAMES: [&str; 3] = ["fleet", "dc", "collector"];
+pub(super) use crate::value::link::FLEET_NAMES as NAMES;
 
 /// Whether the query may be for the fleet, so that waiting for ClickHouse takes no permit from
 /// local answers.

@@ -109,10 +109,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     let labels = json!({"alertname": "busy", "report": "report_by_script_name", "script_name": "/busy.php", "severity": "page", "team": "shop"});
     assert_eq!((&row["state"], &row["labels"]), (&json!("firing"), &labels));
     let page = row["page"].as_str().unwrap();
-    assert!(
-        page.ends_with("/reports/report%5Fby%5Fscript%5Fname/row?script%5Fname=%2Fbusy%2Ephp"),
-        "{page}"
-    );
+    assert!(page.ends_with("/reports/report_by_script_name/row?script_name=%2Fbusy.php"), "{page}");
     let metrics = here.site.get("/metrics").body;
     let gauge = "pinbad_alerts{alertname=\"busy\",alertstate=\"firing\",severity=\"page\"} 1";
     assert!(metrics.contains(gauge), "{metrics}");
@@ -220,6 +217,37 @@ fn silences_are_made_refused_and_ended() {
     assert_eq!(here.site.delete("/api/v1/silences/1").status, 200);
     here.site.delete("/api/v1/silences/1").problem(404);
     send_until(&here.site, "now it is told", || !hook.alerts().is_empty());
+    here.stop();
+}
+
+/// A disk that takes nothing: the silence holds, and it is said that a restart would lose it.
+#[test]
+fn a_silence_that_cannot_be_written_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", dir.path().display());
+    let here = Here::start(&[RULE, &state]);
+    let silence = || {
+        let body = r#"{"matchers": {"severity": "page"}, "for": "1h", "reason": "x"}"#;
+        here.site.post("/api/v1/silences", body).json()
+    };
+    // No file can take the place of a folder.
+    let path = dir.path().join("alerts.json");
+    std::fs::create_dir(&path).unwrap();
+    let made = silence();
+    assert_eq!(made["persistent"], false, "{made}");
+    assert_has!(made["remark"].to_string() => "it cannot be kept now: state.dir: cannot write");
+    let mut tool = pinbad();
+    let tool = tool.args(["alert", "silence", "severity=page", "--for", "1h"]);
+    let ended = run(tool.args(["--reason", "y", "--url", &format!("http://{}", here.site.http)]));
+    assert_has!(ended.out => "or until the daemon stops", "Warning: it cannot be kept now: ");
+    assert_has!(here.site.get("/alerts").body => "a stop would lose what changed: state.dir: ");
+    std::fs::remove_dir(&path).unwrap();
+    let made = silence();
+    assert_eq!(made["persistent"], true, "{made}");
+    assert!(!made["remark"].to_string().contains("kept"), "{made}");
+    assert!(!here.site.get("/alerts").body.contains("a stop would lose"));
+    let written: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(written["silences"]["list"].as_array().unwrap().len(), 3, "{written}");
     here.stop();
 }
 

@@ -198,8 +198,10 @@ pub(in crate::http) async fn silence(
             ))
         })?;
         let mut row = json!(added);
-        row["persistent"] = alerts.is_persistent.into();
-        row["remark"] = unmatched(source, &alerts, &added)?.into();
+        row["persistent"] = alerts.keep().into();
+        let unkept = alerts.why_not_kept().map(|why| format!("it cannot be kept now: {why}"));
+        let remarks = [unkept, unmatched(source, &alerts, &added)?].into_iter().flatten();
+        row["remark"] = remarks.reduce(|all, more| format!("{all}; {more}")).into();
         Ok(row)
     });
     created(body.await?)

@@ -257,7 +257,11 @@ fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
             td.key { (visible(it.author.as_deref().unwrap_or_default())) }
         }
     });
-    let caption = "pinbad alert silence makes one, and --end ends it";
+    let makes = "pinbad alert silence makes one, and --end ends it";
+    let caption = match alerts.why_not_kept() {
+        Some(why) => format!("{makes}; a stop would lose what changed: {}", visible(&why)),
+        None => makes.to_owned(),
+    };
     section("Silences", caption, heads, rows)
 }
 

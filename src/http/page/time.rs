@@ -14,16 +14,17 @@ use super::frame::hidden_fields;
 use crate::clock::rfc3339;
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{KEY_PREFIX, Params, Rounding, encode, link, moment, owned, pairs};
+use crate::http::params::{Params, Rounding, moment, owned, pairs};
 use crate::http::time_range::{Span, Zone};
 use crate::query::answer::OfSpan;
 use crate::query::catalog::Catalog;
 use crate::query::question::{ReportQuestion, RequestSearch, Spans, Whose};
 use crate::report::definition::Columns;
 use crate::series::EVERYTHING;
+use crate::value::link::{link, row_link};
 
 /// The parameters in the URL.
-pub(super) const NAMES: [&str; 4] = ["from", "to", "tz", "compare"];
+pub(super) use crate::value::link::TIME_NAMES as NAMES;
 
 /// Spans up to now: in words, and as `from`.
 const PRESETS: [(&str, &str); 5] =
@@ -143,15 +144,7 @@ impl Time {
         keys: &[(String, String)],
         more: Option<(&str, &str)>,
     ) -> String {
-        let mark = |(key, value): &(String, String)| {
-            let taken = [&["span", "theme"], &NAMES[..], &fleet::NAMES].concat();
-            let taken = taken.contains(&key.as_str());
-            let prefix = if taken || key.starts_with(KEY_PREFIX) { KEY_PREFIX } else { "" };
-            (format!("{prefix}{key}"), value.clone())
-        };
-        let keys: Vec<(String, String)> = keys.iter().map(mark).collect();
-        let path = format!("/reports/{}/{file}", encode(report));
-        link(&path, pairs(&keys).chain(more).chain(self.pairs()))
+        row_link(report, file, pairs(keys), more.into_iter().chain(self.pairs()))
     }
 
     /// The time as form fields.
