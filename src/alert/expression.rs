@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::report::comment::{PERCENTILE_NAMES, percentile_named};
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::report::native::accepting;
 use crate::value::Unit;
@@ -108,7 +109,7 @@ impl Expression {
         let (left, right) = text.split_once(comparison.0).unwrap_or_default();
         let (left, right) = (tokens(left)?, tokens(right)?);
         let percentiles = left.iter().chain(&right).filter_map(|token| match token {
-            Token::Name(name) => percent(known_as(name)),
+            Token::Name(name) => percentile_named(known_as(name)),
             _ => None,
         });
         let definition = report.read_as(&Columns::Extended(percentiles.collect()), defaults);
@@ -350,7 +351,7 @@ impl<'a> Reader<'a> {
             let numbers = columns.filter(|it| it.unit != Unit::None);
             let names: Vec<&str> = numbers.map(|it| it.name.as_str()).collect();
             return Err(format!(
-                "report {} has no number {name:?}{}, and percentiles such as p95, p99_9",
+                "report {} has no number {name:?}{}; {PERCENTILE_NAMES}",
                 self.definition.name,
                 accepting(name, &names)
             ));
@@ -362,16 +363,6 @@ impl<'a> Reader<'a> {
 
 fn known_as(name: &str) -> &str {
     ALIASES.iter().find(|it| it.0 == name).map_or(name, |it| it.1)
-}
-
-/// The rank of a percentile column, in percent.
-pub(super) fn percent(name: &str) -> Option<f64> {
-    let rank = name.strip_prefix('p')?;
-    let is_rank = rank.len() <= 7
-        && rank.starts_with(|it: char| it.is_ascii_digit())
-        && rank.bytes().all(|it| it.is_ascii_digit() || it == b'_');
-    let percent: f64 = is_rank.then(|| rank.replacen('_', ".", 1))?.parse().ok()?;
-    (percent > 0.0 && percent <= 100.0).then_some(percent)
 }
 
 #[cfg(test)]
@@ -401,6 +392,7 @@ mod tests {
             "req_time_percent < 30%" => "req_time_percent < 30.0 %";
             "(errors + 1) / (req_count - 2) != 3" => "(error_count + 1) / (req_count - 2) != 3";
             "p99_9 * 2 <= req_time_max" => "p99_9 * 2 <= req_time_max";
+            "p99_999999 <= req_time_max" => "p99_999999 <= req_time_max";
             "p95 > p50 + 400ms" => "p95 > p50 + 400 ms";
             "p95 > 2 * 400ms" => "p95 > 800 ms";
             "traffic_total > 2 * 1MiB" => "traffic_total > 2.00 MiB";
@@ -458,6 +450,7 @@ mod tests {
             "p95 > 1.2.3" => "\"1.2.3\" is not a number";
             "p95 > €" => "is not understood";
             "p101 > 1" => "has no number";
+            "p99_9999999 > 1" => "; a percentile is above 0 and at most 100, as p95 or p99_9";
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");

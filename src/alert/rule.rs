@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 pub(super) use self::words::secs;
 pub use self::words::shown;
-use super::expression::{Expression, percent};
+use super::expression::Expression;
 use super::objective::{BURNS, Objective};
 use super::row::Row;
 use super::state::Judgement;
 use crate::config::alert::OWN_LABELS;
 use crate::config::{AlertEntry, Config, Entry, SloEntry, suggest};
+use crate::report::comment::percentile_named;
 use crate::report::definition::{Defaults, Definition, Level, Pattern};
 use crate::report::reading::Reading;
 use crate::report::row_key::key_texts;
@@ -189,7 +190,7 @@ impl Rule {
         if let Some(text) = &entry.when {
             let when = Expression::parse(text, report, defaults);
             let when = when.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
-            for percent in when.columns.iter().filter_map(|it| percent(&it.1)) {
+            for percent in when.columns.iter().filter_map(|it| percentile_named(&it.1)) {
                 least = least.max((500.0 / (100.0 - percent).max(1e-3)).round() as u64);
             }
             condition = Condition::Holds(Box::new(when));

@@ -3,6 +3,7 @@
 //! Pure arithmetic. Times and CPU are in seconds, sizes in bytes; rates are over the known seconds,
 //! so that the running, unfinished point of a line has the right height.
 
+use crate::report::comment::percentile_named;
 use crate::report::definition::{Definition, Level};
 use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
@@ -68,7 +69,7 @@ impl Metric {
     /// Parses a name: `req_per_sec`, `p95`, `p99_9` (`p99.9` too), ...
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        if let Some(percent) = name.strip_prefix('p').and_then(percent) {
+        if let Some(percent) = percentile_named(name) {
             return Some(Self::Percentile(percent));
         }
         NAMED.iter().find(|it| it.0 == name).map(Self::Named)
@@ -123,17 +124,6 @@ impl Metric {
         };
         (events > 0.0).then(|| sum / events)
     }
-}
-
-/// Parses a percentage with up to three decimals, above 0 and at most 100.
-fn percent(text: &str) -> Option<f64> {
-    let (whole, decimals) = text.split_once(['_', '.']).unwrap_or((text, "0"));
-    let digits = |text: &str| {
-        (1..=3).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let percent = format!("{whole}.{decimals}").parse().ok()?;
-    let in_range = percent > 0.0 && percent <= 100.0;
-    (digits(whole) && digits(decimals) && in_range).then_some(percent)
 }
 
 /// The gain of a row in some seconds.
@@ -198,13 +188,27 @@ mod tests {
             ("p99_90", "p99_9"),
             ("p99_95", "p99_95"),
             ("p0_001", "p0_001"),
+            ("p99_999999", "p99_999999"),
             ("p100", "p100"),
             ("p095", "p95"),
         ] {
             assert_eq!(Metric::parse(given).map(|metric| metric.name()), Some(name.into()));
         }
         for none in [
-            "p", "p0", "p0_000", "p101", "p100_1", "p0095", "p1e1", "p-5", "p95.", "p99.9999", "",
+            "p",
+            "p0",
+            "p0_000",
+            "p101",
+            "p100_1",
+            "p0095",
+            "p1e1",
+            "p-5",
+            "p95.",
+            "p1_2_3",
+            "p_5",
+            "p99.9999999",
+            "p0.0000001",
+            "",
             "req",
         ] {
             assert!(Metric::parse(none).is_none(), "{none}");

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{Condition, Rule, label};
-use crate::alert::expression::percent;
 use crate::config::units::exact_duration;
+use crate::report::comment::percentile_named;
 use crate::report::definition::Level;
 use crate::report::row_key::key_texts;
 use crate::value::text::counted;
@@ -49,7 +49,7 @@ impl Rule {
         };
         let ranks = columns.iter().filter_map(|name| match name.contains("median") {
             true => Some("p50".to_owned()),
-            false => percent(name).map(|_| (*name).to_owned()),
+            false => percentile_named(name).map(|_| (*name).to_owned()),
         });
         let ranks: Vec<String> = ranks.collect();
         if !ranks.is_empty() {

@@ -35,7 +35,6 @@ use crate::report::comment;
 use crate::report::definition::Columns;
 use crate::report::native::ReportForm;
 use crate::report::selection::RowSelection;
-use crate::series::Metric;
 use crate::value::{Column, Value};
 
 /// `GET /api/v1/reports`
@@ -217,11 +216,7 @@ impl Query {
         let columns = list_of_columns(&mut params, "columns")?;
         // `columns=script_name,p95` needs no `percentiles` beside it.
         let named = columns.iter().flatten();
-        let named = named.filter_map(|name| match Metric::parse(name)? {
-            Metric::Percentile(percent) => Some(percent),
-            Metric::Named(_) => None,
-        });
-        let named: Vec<f64> = named.collect();
+        let named: Vec<f64> = named.filter_map(|name| comment::percentile_named(name)).collect();
         let named = (!named.is_empty()).then_some(named);
         Ok(Self {
             sort,
@@ -305,14 +300,9 @@ fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem>
     let names = || all.iter().map(|column| column.name.as_str());
     names().position(|other| other == name).ok_or_else(|| {
         let question = suggest::question(name, names());
-        let is_percentile =
-            name.starts_with('p') && name.chars().nth(1).is_some_and(|it| it.is_ascii_digit());
-        let percentile = match (is_percentile, parameter) {
-            (true, "sort") => {
-                "; a percentile that the report does not keep has to be in columns or percentiles too, as percentiles=95"
-            }
-            (true, _) => "; a percentile is above 0 and at most 100, as p95 or p99_9",
-            (false, _) => "",
+        let percentile = match (comment::percentile_named(name), parameter) {
+            (Some(_), "sort") => "; a percentile that the report does not keep has to be in columns or percentiles too, as percentiles=95".to_owned(),
+            _ => comment::percentile_hint(name),
         };
         let why = format!("there is no column {name:?}{question}{percentile}");
         Problem::parameter(parameter, why).accepting(names())

@@ -23,6 +23,7 @@ use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::question::{LineQuestion, SampleQuestion, Whose};
 use crate::query::tables::SAMPLES;
+use crate::report::comment::percentile_hint;
 use crate::series::{Lines, Metric, Series};
 
 /// Most points of an answer: an hour by the second.
@@ -76,8 +77,8 @@ struct Query {
 }
 
 /// The error for an unknown metric; lists those that exist.
-fn no_metric(name: &str, names: impl Iterator<Item = &'static str>) -> Problem {
-    Problem::parameter("metric", format!("there is no metric {name:?}")).accepting(names)
+fn no_metric(name: &str, hint: &str, names: impl Iterator<Item = &'static str>) -> Problem {
+    Problem::parameter("metric", format!("there is no metric {name:?}{hint}")).accepting(names)
 }
 
 impl Query {
@@ -94,7 +95,8 @@ impl Query {
         }
         let metric = self.metric.as_deref().unwrap_or("req_per_sec");
         let names = || Metric::names().chain(["p99_9 and the like"]);
-        let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, names()))?;
+        let hint = percentile_hint(metric);
+        let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, &hint, names()))?;
         let now_ms = source.now_ms(&whose);
         let (from, to) = self.span.ends(now_ms)?;
         if whose.is_fleet() {
@@ -131,7 +133,7 @@ impl Query {
         let name = self.metric.as_deref().unwrap_or("samples_per_sec");
         let metric = METRICS.iter().find(|it| it.0 == name);
         let names = METRICS.iter().map(|it| it.0);
-        let metric = metric.ok_or_else(|| no_metric(name, names))?;
+        let metric = metric.ok_or_else(|| no_metric(name, "", names))?;
         let key = key_of(&self.keys, &report.keys)?;
         let now_ms = source.unix_ms();
         let (from, to) = self.span.ends(now_ms)?;

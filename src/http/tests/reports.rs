@@ -65,6 +65,8 @@ fn percentiles_are_checked() {
         assert_eq!(reply.status, 400, "{text}: {reply:?}");
         assert!(reply.body.contains(part), "{text}: {reply:?}");
     }
+    let reply = server.get("/api/v1/reports/r?columns=p99_999999&limit=1");
+    assert!(reply.json()["rows"][0]["p99_999999"].is_number(), "{reply:?}");
 }
 
 #[test]
