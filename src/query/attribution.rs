@@ -15,7 +15,7 @@ use std::ops::Range;
 use super::answer::ReportAnswer;
 use super::error::QueryError;
 use crate::report::layout::OTHER;
-use crate::value::{Unit, Value};
+use crate::value::{Column, Unit, Value};
 
 /// A quantity that a report sums up by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,8 +116,8 @@ struct Sum {
 /// The attributed change of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attribution {
-    /// Names of the keys.
-    pub keys: Vec<String>,
+    /// The columns of the keys.
+    pub keys: Vec<Column>,
     /// Sum of all rows and of `other`.
     pub all: Change,
     /// Key texts and change of each row, the largest change first.
@@ -143,8 +143,9 @@ impl Attribution {
         limit: usize,
     ) -> Result<Self, QueryError> {
         let covered_secs = answers.map(|answer| answer.covered_seconds);
+        let columns = answers[1].table.columns();
         let mut found = Self {
-            keys: answers[1].keys().into_iter().map(str::to_owned).collect(),
+            keys: answers[1].key_columns.iter().map(|at| columns[*at].clone()).collect(),
             covered_secs,
             ..Self::default()
         };
@@ -243,7 +244,7 @@ fn scaled(value: &Value<'_>, scale: f64) -> i64 {
 mod tests {
     use super::*;
     use crate::query::table::Rows;
-    use crate::value::{Column, ColumnType};
+    use crate::value::ColumnType;
 
     type Row<'a> = (&'a str, i64, u64);
 

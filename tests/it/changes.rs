@@ -94,6 +94,12 @@ fn a_change_is_told_apart_by_its_keys() {
     let timers = changes(&format!("{span}&report=groups"));
     // Each packet has timers of its own, a quarter of a second of db and half of one of cache.
     assert_eq!(timers["change"], 2.375 + 3.0 * 0.75, "{timers}");
+    // Keys are as in the report: a status is a number.
+    let statuses = changes(&format!("{span}&report=report_by_status"));
+    let statuses = statuses["rows"].as_array().unwrap().iter().map(|row| &row["key"]["status"]);
+    let mut statuses: Vec<_> = statuses.map(Json::as_u64).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [Some(200), Some(500)]);
     // As it stands, against a week before: nothing was counted then.
     let live = changes("compare=1w");
     assert_eq!(live["rows"], json!([]));
@@ -178,6 +184,10 @@ fn a_heat_map_has_every_request_in_its_cell() {
         assert!(problem.contains(why), "{target}: {problem}");
     }
     assert_eq!(of_row["key"], json!({"script_name": "/a"}));
+    for lines in ["heatmap", "series"] {
+        let target = format!("/api/v1/reports/report_by_status/{lines}?status=200&{span}");
+        assert_eq!(site.json(&target)["key"], json!({"status": 200}), "{lines}");
+    }
 
     let page = format!("/reports/report_by_script_name/row?script_name=%2Fa&{span}");
     let page = site.get(&page).body;

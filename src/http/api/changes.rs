@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde_json::{Map, Value as Json, json};
 
+use super::series::named;
 use crate::http::answer::format::{Answer, ok};
 use crate::http::answer::json::number;
 use crate::http::app::App;
@@ -81,9 +82,9 @@ fn body(report: &str, measure: &Measure, found: &Attribution) -> Json {
         ];
         Map::from_iter(numbers.map(|(name, sum)| (name.to_owned(), amount(sum))))
     };
+    let names: Vec<String> = found.keys.iter().map(|column| column.name.clone()).collect();
     let row = |(texts, change): &(Vec<String>, Change)| {
-        let texts = texts.iter().map(|text| Json::from(text.as_str()));
-        let key = Map::from_iter(found.keys.iter().cloned().zip(texts));
+        let key = named(&names, texts, &found.keys);
         let mut row = Map::from_iter([("key".to_owned(), Json::from(key))]);
         row.extend(members(change));
         row

@@ -84,11 +84,12 @@ pub(in crate::http) async fn get(
         let edges = map.edges_us.iter().map(|us| *us as f64 / 1e6);
         let columns = map.columns.iter().zip(&map.errors);
         let errors = columns.map(|(known, errors)| known.as_ref().map(|_| *errors));
+        let columns = source.listed(&name).map_or_else(|_| Vec::new(), |it| it.columns);
         let limits = source.time_limits(&name, key.as_deref()).into_iter();
         let limits = limits.map(|(slo, us)| json!({"slo": slo, "slow_from": us as f64 / 1e6}));
         Ok(json!({
             "report": name,
-            "key": named(&keys, key),
+            "key": key.map(|key| named(&keys, &key, &columns)),
             "from": map.from,
             "step": map.step,
             "edges": edges.collect::<Vec<_>>(),

@@ -25,6 +25,7 @@ use crate::query::question::{LineQuestion, SampleQuestion, Whose};
 use crate::query::tables::SAMPLES;
 use crate::report::comment::percentile_hint;
 use crate::series::{Lines, Metric, Series};
+use crate::value::Column;
 
 /// Most points of an answer: an hour by the second.
 const POINTS_MAX: u64 = 3_600;
@@ -89,9 +90,9 @@ impl Query {
         whose: Whose,
         source: &Catalog,
     ) -> Result<Json, Problem> {
-        let report = source.listed(name)?;
-        if report.kind == SAMPLES && !whose.is_fleet() {
-            return self.sampled(&report, source);
+        let listed = source.listed(name)?;
+        if listed.kind == SAMPLES && !whose.is_fleet() {
+            return self.sampled(&listed, source);
         }
         let metric = self.metric.as_deref().unwrap_or("req_per_sec");
         let names = || Metric::names().chain(["p99_9 and the like"]);
@@ -103,7 +104,7 @@ impl Query {
             let keys = source.past_keys(name)?;
             let to = to.unwrap_or(now_ms / 1_000);
             let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
-            return self.past(name, metric, &keys, (from..to, whose), source);
+            return self.past(&listed, metric, &keys, (from..to, whose), source);
         }
         // Times before the last hour come from history, if there is one.
         let kept_from = series.coverage().map(|reach| reach.from);
@@ -111,7 +112,7 @@ impl Query {
             match source.past_keys(name) {
                 Ok(keys) => {
                     let to = to.unwrap_or(now_ms.div_ceil(1_000));
-                    return self.past(name, metric, &keys, (from..to, whose), source);
+                    return self.past(&listed, metric, &keys, (from..to, whose), source);
                 }
                 Err(QueryError::NoHistory(_)) => {}
                 Err(other) => return Err(other.into()),
@@ -124,7 +125,7 @@ impl Query {
         let span = (span.start, span.end, step);
         let lines = series.lines(name, key.as_deref(), &[metric], span);
         let lines = lines.map_err(Problem::not_found)?;
-        let key = named(&report.key_names, key);
+        let key = key.map(|key| named(&report.key_names, &key, &listed.columns));
         Ok(body(name, key, (&metric.name(), metric.unit()), lines))
     }
 
@@ -142,14 +143,14 @@ impl Query {
             &report.name,
             &SampleQuestion { key: key.as_deref(), metrics: &[metric], span, step },
         )?;
-        let key = named(&report.keys, key);
+        let key = key.map(|key| named(&report.keys, &key, &report.columns));
         Ok(body(&report.name, key, (metric.0, metric.1), lines))
     }
 
     /// The series from history.
     fn past(
         &self,
-        name: &str,
+        report: &ReportSummary,
         metric: Metric,
         keys: &[String],
         (span, whose): (Range<u64>, Whose),
@@ -164,9 +165,10 @@ impl Query {
         too_many(secs, step)?;
         let key = key_of(&self.keys, keys)?;
         let question = LineQuestion { key: key.clone(), metrics: vec![metric], span, step, whose };
-        let line = source.past_lines(name, &question)?;
+        let line = source.past_lines(&report.name, &question)?;
         let metric = (&*metric.name(), metric.unit());
-        let mut body = body(name, named(keys, key), metric, line.lines);
+        let key = key.map(|key| named(keys, &key, &report.columns));
+        let mut body = body(&report.name, key, metric, line.lines);
         body["resolution_seconds"] = line.resolution_seconds.into();
         body["partial"] = line.partial.into();
         Ok(body)
@@ -218,10 +220,18 @@ fn body(name: &str, key: Option<Map<String, Json>>, metric: (&str, &str), lines:
     })
 }
 
-/// The values of a key under their names.
-pub(super) fn named(names: &[String], key: Option<Vec<String>>) -> Option<Map<String, Json>> {
-    let values = key?.into_iter().map(Json::from);
-    Some(Map::from_iter(names.iter().cloned().zip(values)))
+/// The values of a key under their names, as they are in the report, which has these columns.
+pub(super) fn named(names: &[String], texts: &[String], columns: &[Column]) -> Map<String, Json> {
+    let value = |(name, text): (&String, &String)| {
+        let mut columns = columns.iter().filter(|it| it.name == *name);
+        let value = match columns.all(|it| it.column_type.is_text()) {
+            true => text.as_str().into(),
+            // There is no number in the row for all others.
+            false => text.parse::<i64>().map_or(Json::Null, Json::from),
+        };
+        (name.clone(), value)
+    };
+    names.iter().zip(texts).map(value).collect()
 }
 
 /// Refuses a line with too many points.

@@ -197,7 +197,8 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     let largest = found.rows.iter().map(|(_, change)| size(change));
     let largest = largest.fold(1.0, f64::max);
     let row = |(texts, change): &(Vec<String>, Change)| {
-        let named = keys.iter().cloned().zip(texts.iter().cloned());
+        let names = keys.iter().map(|column| column.name.clone());
+        let named = names.zip(texts.iter().cloned());
         let named: Vec<(String, String)> = named.collect();
         let address = view.time.row_link(&query.report, "row", &named, None);
         html! {
@@ -232,7 +233,7 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
         ("New, gone", "From keys that only one of the spans has"),
     ];
     let numbers = numbers.map(|(title, hint)| Head::number(title).hint(hint));
-    let heads = keys.iter().map(|key| Head::text(visible(key)));
+    let heads = keys.iter().map(|key| Head::text(visible(&key.name)));
     let heads = heads.chain(keys.is_empty().then(|| Head::text("What")));
     let heads = heads.chain(numbers);
     let [first, second] = found.covered_secs;
