@@ -106,8 +106,8 @@ pub struct Answers {
     pub sent_bytes: u64,
     /// Number of those for which the bytes fetched are known.
     pub known: u64,
-    /// Bytes sent with those of them for which no body was fetched; minus what the bodies of others
-    /// had more than was sent.
+    /// Bytes sent with those of them that the server had not changed and for which no body was
+    /// fetched; minus what the bodies of others had more than was sent.
     pub saved_bytes: i64,
     /// Misses by time in milliseconds.
     times: BTreeMap<u64, u64>,
@@ -397,8 +397,12 @@ impl Sums {
         let fetched = request.fetched_bytes.or(request.peer.is_none().then_some(0));
         let [sent, body] = [request.sent_bytes, fetched.unwrap_or(0)]
             .map(|it| i64::try_from(it).unwrap_or(i64::MAX));
+        // Errors, and what the server answered anew, if with an empty body.
+        let is_new =
+            || has(b"_ERR") || request.peer.is_some() && (has(b"_MODIFIED") || has(b"_MISS"));
         let saved = match fetched {
             None => 0,
+            Some(0) if is_new() => 0,
             Some(0) => sent,
             // What is sent beside a body that was fetched is the head of the answer.
             Some(_) => sent.saturating_sub(body).min(0),

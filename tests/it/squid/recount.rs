@@ -140,9 +140,11 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
         if code == "TCP_MISS" {
             misses.entry((host, mime)).or_default().extend([all as f64; 3]);
         } else if code.contains("IMS") || code.contains("REFRESH") {
-            let row = asked.entry([host, mime, code]).or_default();
+            let row = asked.entry([host, mime, code.clone()]).or_default();
             let sent = said["out"].parse::<i64>().unwrap();
+            let is_new = ["_MODIFIED", "_MISS", "_ERR"].iter().any(|it| code.contains(it));
             let saved = match said["bs"].parse::<i64>().unwrap_or(0) {
+                0 if is_new => 0,
                 0 => sent,
                 body => (sent - body).min(0),
             };

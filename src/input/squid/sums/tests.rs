@@ -61,8 +61,30 @@ fn nothing_is_saved_where_a_body_was_fetched() {
     assert_eq!(saved(), 0, "the head of an answer is not saved");
     take(&source, &line(300, "100000"), 1000);
     assert_eq!(saved(), -99_700, "more was fetched than sent");
-    take(&source, &line(100_251, "0"), 1000);
-    assert_eq!(saved(), 551);
+    take(&source, &line(251, "0"), 1000);
+    assert_eq!(saved(), -99_700, "the head of an answer with an empty body is not saved");
+}
+
+/// Nothing is fetched for any of these answers; the code says which was in the cache.
+#[test]
+fn what_is_saved_was_in_the_cache() {
+    for (code, peer, expected) in [
+        ("TCP_REFRESH_UNMODIFIED", "1.2.3.4:80", 551),
+        ("TCP_REFRESH_UNMODIFIED_ABORTED", "1.2.3.4:80", 551),
+        ("TCP_REFRESH_FAIL_OLD", "1.2.3.4:80", 551),
+        ("TCP_REFRESH_MODIFIED", "1.2.3.4:80", 0),
+        ("TCP_REFRESH_MODIFIED_ABORTED", "1.2.3.4:80", 0),
+        ("TCP_CLIENT_REFRESH_MISS", "1.2.3.4:80", 0),
+        ("TCP_REFRESH_FAIL_ERR", "-:-", 0),
+        // Another request fetched it.
+        ("TCP_CF_REFRESH_MODIFIED", "-:-", 551),
+    ] {
+        let source = source(240);
+        let line = format!("sq1 start=1.000 tr=1 ss={code} out=551 bs=0 peer={peer}");
+        take(&source, &line, 1000);
+        let found = &savings([&*source].into_iter(), 1000)[0].answers;
+        assert_eq!((found.known, found.saved_bytes), (1, expected), "{code}");
+    }
 }
 
 #[test]
