@@ -90,7 +90,7 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// Imports all lines and prints the results. `stdin` stands for the file `-`.
 ///
 /// # Errors
-/// Fails if a file cannot be read, or nobody takes its lines.
+/// Fails if a file cannot be read, nobody takes its lines, or none of all lines can be taken.
 pub fn execute(
     flags: &ImportLogFlags,
     config: &Config,
@@ -116,6 +116,7 @@ pub fn execute(
             ));
         }
     };
+    let (mut lines, mut taken) = (0, 0);
     for path in &flags.files {
         let shown = path.display().to_string();
         let unreadable = |error| Failure::failed(format!("cannot read {shown}: {error}"));
@@ -131,9 +132,14 @@ pub fn execute(
             true => import.run(&mut stdin, err),
             false => import.run(&mut File::open(path).map_err(unreadable)?, err),
         }?;
+        lines += import.count("lines");
+        taken += import.count("requests") + import.count("lines_known");
         writeln!(out, "{}", import.total()).map_err(Failure::write)?;
     }
-    Ok(())
+    match (lines, taken) {
+        (1.., 0) => Err(Failure::failed(format!("none of {lines} lines was taken"))),
+        _ => Ok(()),
+    }
 }
 
 /// An import under way.

@@ -269,6 +269,14 @@ fn what_cannot_be_counted_is_named() {
     );
     let said = import(&here.site, &["/nowhere.log"]);
     assert!(said.err.contains("cannot read /nowhere.log"), "{said:?}");
+    // Where that is all, nothing was done; nothing was to be done with an empty log.
+    let text = "no line of Squid's\nanother\n";
+    for (text, code, told) in [(text, 1, "none of 2 lines was taken"), ("", 0, "")] {
+        fs::write(&log, text).unwrap();
+        let said = import(&here.site, &[log.to_str().unwrap()]);
+        assert!(said.code == Some(code) && said.err.contains(told), "{said:?}");
+    }
+    fs::write(&log, &bytes).unwrap();
     let refused = here.site.post("/api/v1/import", "{}");
     assert_has!(refused.problem(415) => "application/octet-stream");
     here.stop();
