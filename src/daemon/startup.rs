@@ -3,6 +3,7 @@
 //!
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,8 +110,17 @@ impl Startup<'_> {
         let (reports, squids) = (self.reports.clone(), self.squids);
         let restored = snapshot::restore(reader, &mut live, reports, squids, self.profile, now_ms);
         let Restored { requests, left_out } = restored.map_err(|error| error.to_string())?;
+        // A changed setting concerns most of them.
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for NotRestored { report, reason } in &left_out {
-            warn!(report, reason, "A report of the snapshot did not come back as it was.");
+            by_reason.entry(reason).or_default().push(report);
+        }
+        for (reason, reports) in by_reason {
+            let (count, reports) = (reports.len(), reports.join(", "));
+            warn!(
+                count,
+                reports, reason, "Reports of the snapshot did not come back as they were."
+            );
         }
         let unix_ms = previous.contents.unix_ms;
         let seconds = start.elapsed().as_secs_f64();

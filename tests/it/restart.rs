@@ -516,3 +516,21 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
     }
     assert_eq!(program.site.rows("stays"), stays);
 }
+
+/// A setting that all reports follow has changed: one line names them.
+#[test]
+fn reports_that_do_not_come_back_are_named_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", dir.path().display());
+    let serve = |history: &str| Program::serve(&[&state, &format!("pool.stats_history={history}")]);
+    let mut program = serve("15m");
+    program.site.send((0..100).map(packet)).assert_accounted();
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    let program = serve("10m");
+    let log = program.log();
+    let said: Vec<_> = log.iter().filter(|line| line.to_string().contains("come back")).collect();
+    let [line] = &said[..] else { panic!("{said:#?}") };
+    assert!(line["count"].as_u64() > Some(17), "{line}");
+    assert_has!(line.to_string() => "report_by_script_name, ", "it is defined otherwise now");
+}
