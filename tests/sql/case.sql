@@ -1,5 +1,7 @@
 # Statements with sql.case_insensitive = true, against tables in utf8mb4_general_ci. The marks are those of corpus.sql.
 SELECT 'a' = 'A', 'a ' = 'a', 'ABC' LIKE 'abc', 'a' < 'B', 'B' < 'a', 'a' <> 'A', 'a' IN ('A', 'b'), 'b' BETWEEN 'A' AND 'C', 'ABC' REGEXP 'b', 'É' = 'é', 'Ж' = 'ж'
+SELECT GREATEST('a', 'B'), LEAST('a', 'B'), GREATEST('a', 'A'), LEAST('b', 'A', 'a'), GREATEST('A', 'a '), GREATEST(2, 10)
+SELECT id, GREATEST(hostname, 'WEB2'), LEAST('WEB2', hostname) FROM request ORDER BY id
 SELECT count(*) FROM request WHERE hostname = 'web1'
 SELECT count(*) FROM request WHERE hostname = 'WEB1 '
 SELECT id FROM request WHERE hostname IN ('WEB1', 'x') ORDER BY id

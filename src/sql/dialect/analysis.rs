@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::{Column, DFSchema, Result, internal_err};
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
 use datafusion::logical_expr::expr::{AggregateFunction, InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::{disjunction, grouping_set_to_exprlist, merge_schema};
+use datafusion::logical_expr::utils::{
+    conjunction, disjunction, grouping_set_to_exprlist, merge_schema,
+};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, FetchType, GroupingSet,
     LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, Union, cast, lit,
@@ -25,7 +27,7 @@ use datafusion::logical_expr::{
 use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
 use crate::sql::cancellation;
 use crate::sql::error::SqlError;
-use crate::sql::functions::{CASE, NULLABLE, branch_type};
+use crate::sql::functions::{self, BETWEEN, CASE, NULLABLE, branch_type};
 
 /// Most rows that a sub-query for one row of an order may skip, since they are kept in memory for
 /// each outer row.
@@ -91,6 +93,11 @@ impl MysqlOperators {
         match expr {
             Expr::InList(list) => self.in_list(list, schema),
             Expr::ScalarFunction(call) if call.name() == CASE => chosen(call, schema),
+            Expr::ScalarFunction(call) if call.name() == BETWEEN => self.between(call, schema),
+            Expr::ScalarFunction(all) if self.case_insensitive && is_extreme(&all, schema) => {
+                let folded = format!("__{}_folded", all.name());
+                Ok(Transformed::yes(functions::call(&folded, all.args)))
+            }
             Expr::ScalarFunction(mut call) if call.name() == "coalesce" => {
                 let wanted = branch_type_of(call.args.iter(), schema)?;
                 let each = call.args.drain(..).map(|argument| branch(argument, &wanted, schema));
@@ -169,6 +176,30 @@ impl MysqlOperators {
         }))
     }
 
+    /// `x BETWEEN low AND high` compares as its operators do, but all three in one way: two texts
+    /// as numbers if the third is a number, as times if it is one.
+    fn between(&self, parts: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let types = parts.args.iter().map(|part| part.get_type(schema));
+        let classes: Vec<Class> = types.map(|it| Ok(class(&it?))).collect::<Result<_>>()?;
+        let has_time = classes.contains(&Class::Time);
+        let is_number =
+            |it: &Class| matches!(it, Class::Whole | Class::Decimal | Class::Real | Class::Truth);
+        let has_number = classes.iter().any(is_number);
+        let mut sides = parts.args.into_iter().zip(classes).map(|(part, class)| match class {
+            Class::Text if has_time => call("__datetime", part),
+            Class::Text if has_number => number(part, Class::Text),
+            _ => part,
+        });
+        let mut found = Vec::new();
+        for op in [Operator::GtEq, Operator::LtEq] {
+            let (Some(value), Some(end)) = (sides.next(), sides.next()) else {
+                return internal_err!("BETWEEN has four parts");
+            };
+            found.push(self.operation(op, value, end, schema)?);
+        }
+        Ok(Transformed::yes(conjunction(found).unwrap_or_else(|| lit(true))))
+    }
+
     /// `x IN (SELECT ...)`: texts regardless of case, a text beside a number as one.
     fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let left = class(&list.expr.get_type(schema)?);
@@ -215,6 +246,15 @@ impl MysqlOperators {
             other => Ok(Transformed::no(other)),
         }
     }
+}
+
+/// Whether it is GREATEST or LEAST of texts, none of which is to be compared byte by byte.
+fn is_extreme(call: &ScalarFunction, schema: &DFSchema) -> bool {
+    let is_text = |part: &Expr| {
+        let given = part.get_type(schema);
+        given.is_ok_and(|given| class(&given) == Class::Text) && !is_binary(part)
+    };
+    matches!(call.name(), "greatest" | "least") && call.args.iter().all(is_text)
 }
 
 /// The operator that an addition, a subtraction or a multiplication of integers was.

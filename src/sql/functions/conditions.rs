@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::DataType;
 use regex::Regex;
 
 use super::value::Value;
-use super::{BITS, CASE, FunctionDef, MANY, NULLABLE, branch_type, def, nullable, strict};
+use super::{BETWEEN, BITS, CASE, FunctionDef, MANY, NULLABLE, branch_type, def, nullable, strict};
 use crate::sql::error::SqlError;
 
 /// Most memory of a compiled expression, in bytes.
@@ -27,6 +27,8 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         // The condition of a join: the call checks whether the statement should end.
         nullable("__interruptible", (1, 1), |_| None::<bool>).identity_for(|_| true),
         nullable(NULLABLE, (1, 1), |_| None::<bool>).identity_for(|_| true),
+        // Of the value once more, the lower end, the value, the upper end.
+        nullable(BETWEEN, (4, 4), |_| None::<bool>),
         def(
             CASE,
             (2, MANY),

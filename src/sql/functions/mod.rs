@@ -45,8 +45,10 @@ use super::error::SqlError;
 /// Longest text that a function may return: `max_allowed_packet`.
 pub(crate) const TEXT_MAX: usize = 16 << 20;
 
-/// A CASE, and a literal that is a text and a number, until `dialect::analysis` replaces them.
+/// A CASE, a BETWEEN, and a literal that is a text and a number, until `dialect::analysis` replaces
+/// them.
 pub(crate) const CASE: &str = "__case";
+pub(crate) const BETWEEN: &str = "__between";
 pub(crate) const BITS: &str = "__bits";
 
 /// Returns its argument, and may be NULL whatever that is: no optimizer takes it away.
@@ -137,6 +139,8 @@ struct FunctionDef {
     columns: Option<ColumnKernel>,
     /// Whether the function returns its first argument unchanged if that has this type.
     identity: fn(&DataType) -> bool,
+    /// Whether a result that its integer type has no room for is an error.
+    is_checked: bool,
 }
 
 impl FunctionDef {
@@ -146,6 +150,10 @@ impl FunctionDef {
 
     fn identity_for(self, identity: fn(&DataType) -> bool) -> Self {
         Self { identity, ..self }
+    }
+
+    fn checked(self) -> Self {
+        Self { is_checked: true, ..self }
     }
 }
 
@@ -162,6 +170,7 @@ fn def(
         row: Box::new(row),
         columns: None,
         identity: |_| false,
+        is_checked: false,
     }
 }
 
@@ -372,6 +381,14 @@ impl ScalarUDFImpl for Function {
     }
 }
 
+/// The error of an integer that does not fit.
+fn out_of_range(is_unsigned: bool) -> SqlError {
+    let name = if is_unsigned { "BIGINT UNSIGNED" } else { "BIGINT" };
+    SqlError::out_of_range(format!(
+        "{name} value is out of range; CAST(... AS DECIMAL(38)) has room for more"
+    ))
+}
+
 /// Computes the rows of a call, and counts their bytes of text.
 fn rows_of(
     def: &FunctionDef,
@@ -402,6 +419,9 @@ fn rows_of(
         values.extend(at.map(|(cells, is_one)| cells.get(if *is_one { 0 } else { row })));
         match (def.row)(&values) {
             Value::Text(text) if text.len() > TEXT_MAX => builder.push(&Value::Null),
+            value if def.is_checked && !value.has_room(data_type) => {
+                return Err(out_of_range(*data_type == DataType::UInt64).into());
+            }
             value => {
                 if let Value::Text(text) = &value
                     && *data_type == DataType::Utf8View

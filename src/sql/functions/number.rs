@@ -22,6 +22,7 @@ use super::result_type::{
     arithmetic_type, common_type, integer_type, is_number, negative_type, number_type, sum_type,
     whole_type,
 };
+use super::text::fold;
 use super::value::{Prefix, Value, aligned};
 use super::{Answer, ColumnKernel, FunctionDef, MANY, nullable, of_text, strict, typed};
 
@@ -31,9 +32,9 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         integers("__plus", |a| checked(a, numeric::add)),
         integers("__minus", |a| checked(a, numeric::sub)),
         integers("__times", |a| checked(a, numeric::mul)),
-        typed("__div_int", (2, 2), whole_type, divide_whole),
+        typed("__div_int", (2, 2), whole_type, divide_whole).checked(),
         typed("__mod mod", (2, 2), arithmetic_type, remainder),
-        typed("__neg", (1, 1), negative_type, |a| Some(negate(a[0].number()))),
+        typed("__neg", (1, 1), negative_type, |a| Some(negate(a[0].number()))).checked(),
         typed("__number", (1, 1), number_type, |a| Some(a[0].number()))
             // Histograms too: PERCENTILE takes them.
             .identity_for(|given| is_number(given) || *given == DataType::Binary),
@@ -43,23 +44,28 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             Value::UInt(value) => Some(Value::UInt(value)),
             number if number.real() < 0.0 => Some(negate(number)),
             number => Some(number),
-        }),
+        })
+        .checked(),
         of_real("sign", |real| match real == 0.0 {
             true => 0,
             false => real.signum() as i64,
         }),
-        typed("round", (1, 2), rounded_type, |a| cut(a, Rounding::Nearest)),
+        typed("round", (1, 2), rounded_type, |a| cut(a, Rounding::Nearest)).checked(),
         typed("truncate", (2, 2), rounded_type, |a| cut(a, Rounding::Down)),
         typed("floor", (1, 1), whole_or_real, |a| {
             Some(whole(a[0].number(), f64::floor, i128::div_euclid))
-        }),
+        })
+        .checked(),
         typed("ceil ceiling", (1, 1), whole_or_real, |a| {
             let up = |value: i128, by| -(-value).div_euclid(by);
             Some(whole(a[0].number(), f64::ceil, up))
-        }),
+        })
+        .checked(),
         nullable("format", (2, 3), format),
-        typed("greatest", (2, MANY), common_type, |a| extreme(a, true)),
-        typed("least", (2, MANY), common_type, |a| extreme(a, false)),
+        typed("greatest", (2, MANY), common_type, |a| extreme(a, true, false)),
+        typed("least", (2, MANY), common_type, |a| extreme(a, false, false)),
+        typed("__greatest_folded", (2, MANY), common_type, |a| extreme(a, true, true)),
+        typed("__least_folded", (2, MANY), common_type, |a| extreme(a, false, true)),
         reals("pow power", f64::powf),
         reals("atan2", f64::atan2),
         of_real("sqrt", f64::sqrt),
@@ -112,13 +118,14 @@ fn bits(names: &'static str, of: fn(u64, u64) -> u64) -> FunctionDef {
     strict(names, (2, 2), move |a| of(a[0].unsigned(), a[1].unsigned()))
 }
 
-/// The greatest or least of texts, datetimes or numbers.
-fn extreme<'a>(a: &'a [Value<'a>], greatest: bool) -> Option<Value<'a>> {
+/// The greatest or least of texts, perhaps regardless of case, datetimes or numbers.
+fn extreme<'a>(a: &'a [Value<'a>], greatest: bool, folded: bool) -> Option<Value<'a>> {
     let is_text = |it: &Value<'_>| matches!(it, Value::Text(_));
     let is_time = |it: &Value<'_>| matches!(it, Value::Datetime(_) | Value::Date(_));
     let texts = a.iter().all(is_text);
     let times = a.iter().all(|it| is_text(it) || is_time(it));
     let order = |left: &Value<'a>, right: &Value<'a>| match left.decimal().zip(right.decimal()) {
+        _ if texts && folded => fold(&left.to_text()).cmp(&fold(&right.to_text())),
         _ if texts => left.to_text().cmp(&right.to_text()),
         _ if times => left.micros().cmp(&right.micros()),
         Some((left, right)) => {

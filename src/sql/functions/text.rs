@@ -160,13 +160,12 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             let texts = a.iter().map(Value::to_text);
             joined(texts.map(|text| format!("{}:{text}", text.len()).into()))
         }),
-        // The text to compare if case is ignored: MySQL's _ci ignores trailing blanks too.
         typed(
             "__fold",
             (1, 1),
             |known| known.types[0].clone(),
             |a| match &a[0] {
-                Value::Text(text) => Some(Value::text(text.trim_end_matches(' ').to_lowercase())),
+                Value::Text(text) => Some(Value::text(fold(text))),
                 other => Some(other.clone()),
             },
         )
@@ -177,6 +176,11 @@ pub(super) fn functions() -> Vec<FunctionDef> {
 /// A position, from 1; 0 if nothing was found.
 fn position(found: Option<usize>) -> i64 {
     found.map_or(0, |at| at as i64 + 1)
+}
+
+/// The text to compare if case is ignored: MySQL's _ci ignores trailing blanks too.
+pub(super) fn fold(text: &str) -> String {
+    text.trim_end_matches(' ').to_lowercase()
 }
 
 /// A count; 0 if negative.

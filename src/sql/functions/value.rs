@@ -11,7 +11,7 @@ mod numbers;
 use std::borrow::Cow;
 
 use chrono::{NaiveDateTime, Timelike};
-use datafusion::arrow::datatypes::{Decimal128Type, DecimalType as _};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, DecimalType as _};
 
 pub(crate) use self::cells::{Builder, Cells};
 use self::datetimes::parse_datetime_number;
@@ -101,12 +101,31 @@ impl<'a> Value<'a> {
     pub(crate) fn unsigned(&self) -> u64 {
         match self {
             Value::UInt(value) => *value,
-            Value::Decimal(..) | Value::Double(_) | Value::Float(_)
-                if self.real() >= 9_223_372_036_854_775_808.0 =>
-            {
+            Value::Decimal(0.., _) => {
+                let whole = self.whole().unwrap_or(i128::MAX);
+                u64::try_from(whole).unwrap_or(u64::MAX)
+            }
+            Value::Double(_) | Value::Float(_) if self.real() >= 9_223_372_036_854_775_808.0 => {
                 self.real() as u64
             }
             other => other.int().cast_unsigned(),
+        }
+    }
+
+    /// A decimal, rounded.
+    fn whole(&self) -> Option<i128> {
+        match self {
+            Value::Decimal(value, scale) => rescale(*value, *scale, 0),
+            _ => None,
+        }
+    }
+
+    /// Whether a type has room for it, if that is one of integers and it is a decimal.
+    pub(super) fn has_room(&self, data_type: &DataType) -> bool {
+        match (data_type, self.whole()) {
+            (DataType::Int64, Some(whole)) => i64::try_from(whole).is_ok(),
+            (DataType::UInt64, Some(whole)) => u64::try_from(whole).is_ok(),
+            _ => true,
         }
     }
 

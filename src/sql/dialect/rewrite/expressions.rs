@@ -14,7 +14,7 @@ use super::patterns::{like, regexp};
 use super::types::{cast, date_arithmetic};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
-use crate::sql::functions::BITS;
+use crate::sql::functions::{BETWEEN, BITS};
 
 /// Most values in an IN of tuples.
 const TUPLES_MAX: usize = 200;
@@ -76,16 +76,19 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         | Expr::IsUnknown(inner)
         | Expr::IsNotUnknown(inner) => as_condition(inner),
         Expr::Between { expr: inner, negated, low, high } => {
-            let inner = take(inner);
-            let both = binary(
-                binary(context.copies.of(&inner)?, BinaryOperator::GtEq, take(low)),
-                BinaryOperator::And,
-                binary(inner, BinaryOperator::LtEq, take(high)),
-            );
-            *expr = match negated {
-                true => not(both),
-                false => Expr::Nested(Box::new(both)),
+            let (inner, low, high) = (take(inner), take(low), take(high));
+            let copy = context.copies.of(&inner)?;
+            // Where the ends may differ in type, what is compared how depends on all three.
+            let ends = [&low, &high];
+            let both = match ends.into_iter().all(is_number) || ends.into_iter().all(is_text) {
+                true => Expr::Nested(Box::new(binary(
+                    binary(copy, BinaryOperator::GtEq, low),
+                    BinaryOperator::And,
+                    binary(inner, BinaryOperator::LtEq, high),
+                ))),
+                false => call(BETWEEN, vec![copy, low, inner, high]),
             };
+            *expr = if *negated { not(both) } else { both };
         }
         Expr::InList { .. } => rewrite_in(expr, context)?,
         Expr::InSubquery { expr: inner, .. } if matches!(**inner, Expr::Tuple(_)) => {
@@ -287,4 +290,18 @@ fn rewrite_in(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
         false => Expr::Nested(Box::new(any)),
     };
     Ok(())
+}
+
+/// Whether it is a number literal.
+fn is_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(literal) => matches!(literal.value, Value::Number(..)),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => is_number(expr),
+        _ => false,
+    }
+}
+
+/// Whether it is a string literal.
+fn is_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(literal) if matches!(literal.value, Value::SingleQuotedString(_)))
 }

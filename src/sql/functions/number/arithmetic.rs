@@ -10,10 +10,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 
-use crate::sql::error::SqlError;
-use crate::sql::functions::ArgumentInfo;
 use crate::sql::functions::result_type::digits;
 use crate::sql::functions::value::{Value, aligned};
+use crate::sql::functions::{ArgumentInfo, out_of_range};
 
 /// Digits that a division adds: `div_precision_increment`.
 const DIVISION_DIGITS: i8 = 4;
@@ -78,10 +77,7 @@ pub(super) fn checked(
 ) -> Result<Option<ArrayRef>> {
     // Unsigned integers are calculated as decimals, which have room for them.
     let is_unsigned = a.iter().any(|side| *side.data_type() == DataType::UInt64);
-    let (meant, name) = match is_unsigned {
-        true => (DataType::Decimal128(20, 0), "BIGINT UNSIGNED"),
-        false => (DataType::Int64, "BIGINT"),
-    };
+    let meant = if is_unsigned { DataType::Decimal128(20, 0) } else { DataType::Int64 };
     let whole = |side: &ArrayRef| cast(side, &meant);
     let made = how(&whole(&a[0])?, &whole(&a[1])?).and_then(|made| match is_unsigned {
         true => {
@@ -90,11 +86,7 @@ pub(super) fn checked(
         }
         false => Ok(made),
     });
-    Ok(Some(made.map_err(|_| {
-        SqlError::out_of_range(format!(
-            "{name} value is out of range; CAST(... AS DECIMAL(38)) has room for more"
-        ))
-    })?))
+    Ok(Some(made.map_err(|_| out_of_range(is_unsigned))?))
 }
 
 /// DIV
@@ -127,7 +119,10 @@ pub(super) fn remainder<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
 /// Unary minus.
 pub(super) fn negate(number: Value<'_>) -> Value<'_> {
     match number {
-        Value::Int(value) => Value::Int(value.saturating_neg()),
+        Value::Int(value) => match value.checked_neg() {
+            Some(value) => Value::Int(value),
+            None => Value::Decimal(-i128::from(value), 0),
+        },
         Value::UInt(value) => Value::Decimal(-i128::from(value), 0),
         Value::Decimal(value, scale) => Value::Decimal(-value, scale),
         Value::Double(value) => Value::Double(-value),
