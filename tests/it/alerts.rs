@@ -245,7 +245,8 @@ fn a_silence_that_cannot_be_written_says_so() {
     let made = silence();
     assert_eq!(made["persistent"], true, "{made}");
     assert!(!made["remark"].to_string().contains("kept"), "{made}");
-    assert!(!here.site.get("/alerts").body.contains("a stop would lose"));
+    let page = || here.site.get("/alerts").body;
+    await_until("the page says it no more", page, |it| !it.contains("a stop would lose"));
     let written: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     assert_eq!(written["silences"]["list"].as_array().unwrap().len(), 3, "{written}");
     here.stop();
