@@ -131,7 +131,12 @@ impl Definitions {
 
     /// Adds the reports on Squid.
     pub fn add_squid(&mut self, defaults: &Defaults) {
+        let before = self.reports.len();
         self.add_ready(SQUID, defaults);
+        // Squid's lines have neither CPU times nor memory.
+        for (definition, _) in self.reports.iter_mut().skip(before) {
+            definition.forgo_rusage(defaults);
+        }
     }
 
     fn add_ready(&mut self, ready: &str, defaults: &Defaults) {

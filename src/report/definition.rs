@@ -82,6 +82,8 @@ pub struct Definition {
     pub extremes: bool,
     /// Whether its past is kept on disk; `None` leaves it to `history.reports`.
     pub history: Option<bool>,
+    /// Whether CPU times and memory of its records are known; if not, the columns of these are NULL.
+    pub has_rusage: bool,
     /// The columns, and how each is computed from a row.
     pub layout: ColumnLayout,
 }
@@ -120,6 +122,12 @@ impl Definition {
                 Some(self.with_columns_of(&native, is_extended))
             }
         }
+    }
+
+    /// Makes it a report, in the native form, of records whose CPU times and memory are not known.
+    pub fn forgo_rusage(&mut self, defaults: &Defaults) {
+        self.has_rusage = false;
+        self.layout = self.columns(None, defaults).layout();
     }
 
     /// Adds the percentiles of `other` that it lacks, and all its other columns too if `all`.

@@ -115,6 +115,8 @@ pub enum Cell {
     MemoryPeakMax,
     /// A column of a histogram view: only [`ColumnLayout::segments`] has values for it.
     Segment,
+    /// What is not known of any record: NULL.
+    Unknown,
 }
 
 impl Cell {
@@ -125,7 +127,8 @@ impl Cell {
             | Self::KeyText(_)
             | Self::IndexValue(_)
             | Self::HistogramText(..)
-            | Self::Segment => Unit::None,
+            | Self::Segment
+            | Self::Unknown => Unit::None,
             Self::Sum(_, unit) => *unit,
             Self::PerSec(_, unit, _) => unit.per_second(),
             Self::Percent(..) => Unit::Percent,
@@ -235,7 +238,7 @@ impl ColumnLayout {
                     (_, Some(seen)) => Value::Int(i64::from(seen.memory_peak_max)),
                 }
             }
-            Cell::Segment => Value::Null,
+            Cell::Segment | Cell::Unknown => Value::Null,
         }
     }
 }

@@ -307,6 +307,7 @@ impl ReportForm {
             buckets,
             extremes: true,
             history: self.history,
+            has_rusage: true,
             layout: ColumnLayout::default(),
         };
         definition.layout = definition.columns(None, defaults).layout();

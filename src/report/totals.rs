@@ -131,6 +131,13 @@ measures! {
     Unmeasured unmeasured: u128, Count, "unmeasured_count";
 }
 
+impl Measure {
+    /// Whether it sums up CPU times or memory, which not all records have.
+    pub(crate) const fn is_rusage(self) -> bool {
+        matches!(self, Self::RuUtime | Self::RuStime | Self::Memory)
+    }
+}
+
 impl Totals {
     /// Nothing counted yet.
     pub const ZERO: Self = Self::of([0; Measure::ALL.len()]);

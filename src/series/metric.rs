@@ -109,6 +109,9 @@ impl Metric {
         if is_of_requests && span.definition.level == Level::Timer {
             return None;
         }
+        if !span.definition.has_rusage && measures[0].is_rusage() {
+            return None;
+        }
         let sum = measures.iter().map(|it| it.of(totals)).sum::<u128>() as f64;
         let sum = match measures[0].unit() {
             value::Unit::Seconds => sum / 1e6,

@@ -6,6 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::config::Config;
 use crate::report::comment::FixedTable;
+use crate::report::definition::Columns;
+use crate::report::layout::Cell;
 
 fn configured(text: &str) -> Result<Definitions, String> {
     let config = Config::from_toml("pinbad.toml", text).unwrap();
@@ -31,6 +33,18 @@ fn reports_of_squid_are_ready_made_and_give_way() {
     assert_eq!(all.tables.len(), tables + 2);
     assert_eq!(all.reports.len() + 2, before + ready.len());
     assert!(all.reports[before..].iter().all(|(_, by)| *by == DefinedBy::Source));
+    // CPU times and memory are unknown, in whatever columns they are read.
+    for (squid, _) in &all.reports[before..] {
+        let mut forms = vec![squid.clone()];
+        for columns in [Columns::Native(vec![95.0]), Columns::Extended(vec![42.0])] {
+            forms.extend(squid.read_as(&columns, &defaults));
+        }
+        for column in forms.iter().flat_map(|it| it.layout.columns()) {
+            let name = &column.column.name;
+            let is_rusage = name.starts_with("ru_") || name.starts_with("memory_");
+            assert_eq!(matches!(column.cell, Cell::Unknown), is_rusage, "{name}");
+        }
+    }
     all.add_squid(&defaults);
     assert_eq!(all.reports.len() + 2, before + ready.len());
     let mut all = Definitions::new(&[], &defaults).unwrap();

@@ -111,6 +111,7 @@ pub(super) fn parse<'a>(
         buckets,
         extremes: false,
         history: None,
+        has_rusage: true,
         layout: ColumnLayout::default(),
     });
     let columns = definition.columns(Some(kind), defaults);

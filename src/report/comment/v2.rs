@@ -67,6 +67,7 @@ pub(super) fn parse<'a>(
         buckets,
         extremes: false,
         history: None,
+        has_rusage: true,
         layout: ColumnLayout::default(),
     });
     definition.layout = definition.columns(None, defaults).layout();

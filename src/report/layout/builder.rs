@@ -91,6 +91,9 @@ impl LayoutBuilder<'_> {
                     let (column_type, cell) = listed.expect("columns.txt is part of the program");
                     let mut column = column(name, column_type, cell);
                     column.column.unit = line.unit.unwrap_or(column.column.unit);
+                    if !self.definition.has_rusage && is_rusage(&column.cell) {
+                        column.cell = Cell::Unknown;
+                    }
                     columns.push(column);
                 }
             }
@@ -240,5 +243,13 @@ const fn key_length(source: &KeySource, defaults: &Defaults) -> u16 {
             defaults.script_name_bytes_max
         }
         _ => defaults.text_bytes_max,
+    }
+}
+
+/// Whether it shows CPU times or memory.
+fn is_rusage(cell: &Cell) -> bool {
+    match cell {
+        Cell::Sum(of, _) | Cell::PerSec(of, ..) | Cell::Percent(of, _) => of.is_rusage(),
+        cell => matches!(cell, Cell::MemoryPeakMax),
     }
 }

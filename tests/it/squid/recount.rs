@@ -155,6 +155,13 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
         let secs = value.as_f64().unwrap_or(f64::NAN);
         assert!((secs * 1000.0 - ms).abs() < 0.01, "{value} is not {ms} ms");
     };
+    // Lines tell neither CPU times nor memory.
+    for row in site.rows("squid_codes") {
+        let is_known = |name: &str| !row[name].is_null();
+        assert!(is_known("traffic_total") && is_known("req_time_total"), "{row}");
+        assert!(!is_known("ru_utime_total") && !is_known("memory_footprint_total"), "{row}");
+    }
+    assert_has!(site.get("/reports/squid_codes").body => "<td><span class=\"none\">");
     let rows = site.rows("squid_bottlenecks_by_code");
     assert_eq!(rows.len(), sets.len(), "{rows:#?}");
     for row in &rows {
