@@ -161,7 +161,7 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
         assert!(is_known("traffic_total") && is_known("req_time_total"), "{row}");
         assert!(!is_known("ru_utime_total") && !is_known("memory_footprint_total"), "{row}");
     }
-    assert_has!(site.get("/reports/squid_codes").body => "<td><span class=\"none\">");
+    assert_has!(site.get("/reports/squid_codes").body => "<td data-l=\"User cores\"><span class=\"none\">");
     let rows = site.rows("squid_bottlenecks_by_code");
     assert_eq!(rows.len(), sets.len(), "{rows:#?}");
     for row in &rows {
