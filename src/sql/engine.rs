@@ -18,6 +18,7 @@ use super::cancellation;
 use super::dialect::coercion::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
+use super::optimizer;
 use super::planning::Plans;
 use super::reply::SqlColumn;
 use super::run;
@@ -131,6 +132,7 @@ impl Engine {
             .with_runtime_env(environment)
             .with_default_features()
             .with_catalog_list(databases)
+            .with_physical_optimizer_rules(optimizer::rules())
             .build();
         let operators = MysqlOperators { case_insensitive: limits.case_insensitive };
         let registered = functions::functions()

@@ -21,6 +21,7 @@ pub(crate) mod fuzz;
 mod information_schema;
 mod layout;
 mod limits;
+mod optimizer;
 mod percentiles;
 mod performance_schema;
 mod planning;

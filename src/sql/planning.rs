@@ -13,7 +13,6 @@ use datafusion::common::tree_node::TreeNode as _;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use parking_lot::Mutex;
 use regex::Regex;
@@ -23,6 +22,7 @@ use super::dialect::context::Context;
 use super::dialect::lex::Mode;
 use super::engine::Engine;
 use super::error::SqlError;
+use super::optimizer::PushDown;
 use super::reply::SqlColumn;
 use super::session::{Literal, Session};
 use super::statement::{self, Statement};
@@ -145,8 +145,7 @@ impl Engine {
         };
         let (plan, _) = with_number(plan, OURS, number)?;
         // Drops the hints that joins gave the scans in an earlier run.
-        let dynamic = FilterPushdown::new_post_optimization();
-        let plan = dynamic.optimize(plan, self.0.state.config_options())?;
+        let plan = PushDown::dynamic().optimize(plan, self.0.state.config_options())?;
         Ok(Some((place, (plan, columns))))
     }
 

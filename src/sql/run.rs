@@ -173,7 +173,7 @@ pub(super) fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
             };
             let condition = Arc::clone(filter.expression());
             let filter = JoinFilter::new(
-                functions::interruptible(condition, filter.schema())?,
+                functions::around(functions::INTERRUPTIBLE, condition, filter.schema())?,
                 filter.column_indices().to_vec(),
                 Arc::clone(filter.schema()),
             );

@@ -8,7 +8,10 @@ use datafusion::arrow::datatypes::DataType;
 use regex::Regex;
 
 use super::value::Value;
-use super::{BETWEEN, BITS, CASE, FunctionDef, MANY, NULLABLE, branch_type, def, nullable, strict};
+use super::{
+    BETWEEN, BITS, CASE, FunctionDef, INTERRUPTIBLE, MANY, NULLABLE, branch_type, def, nullable,
+    strict,
+};
 use crate::sql::error::SqlError;
 
 /// Most memory of a compiled expression, in bytes.
@@ -25,7 +28,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         // A boolean used as a value is 1 or 0.
         strict("__value", (1, 1), |a| a[0].int()).identity_for(|given| *given != DataType::Boolean),
         // The condition of a join: the call checks whether the statement should end.
-        nullable("__interruptible", (1, 1), |_| None::<bool>).identity_for(|_| true),
+        nullable(INTERRUPTIBLE, (1, 1), |_| None::<bool>).identity_for(|_| true),
         nullable(NULLABLE, (1, 1), |_| None::<bool>).identity_for(|_| true),
         // Of the value once more, the lower end, the value, the upper end.
         nullable(BETWEEN, (4, 4), |_| None::<bool>),

@@ -51,6 +51,9 @@ pub(crate) const CASE: &str = "__case";
 pub(crate) const BETWEEN: &str = "__between";
 pub(crate) const BITS: &str = "__bits";
 
+/// Returns its argument, and fails when the statement should end.
+pub(crate) const INTERRUPTIBLE: &str = "__interruptible";
+
 /// Returns its argument, and may be NULL whatever that is: no optimizer takes it away.
 pub(crate) const NULLABLE: &str = "__nullable";
 
@@ -260,15 +263,16 @@ pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     ALL[name].call(arguments)
 }
 
-/// Wraps an expression so that it fails when the statement should end.
+/// A call of one of them, in a physical plan.
 ///
 /// # Errors
 /// Fails if the expression has no type.
-pub(crate) fn interruptible(
+pub(crate) fn around(
+    name: &str,
     expr: Arc<dyn PhysicalExpr>,
     schema: &Schema,
 ) -> Result<Arc<dyn PhysicalExpr>> {
-    let function = Arc::clone(&ALL["__interruptible"]);
+    let function = Arc::clone(&ALL[name]);
     let options = Arc::new(ConfigOptions::default());
     let call = ScalarFunctionExpr::try_new(function, vec![expr], schema, options)?;
     Ok(Arc::new(call))
