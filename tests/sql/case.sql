@@ -28,3 +28,4 @@ SELECT count(*) FROM (SELECT 'a' k UNION SELECT 'A') u
 SELECT count(*) FROM request WHERE hostname IN (SELECT 'WEB1')
 SELECT count(*) FROM request WHERE hostname NOT IN (SELECT 'WEB1 ')
 SELECT count(*) FROM request WHERE BINARY hostname = 'WEB1'
+~SELECT COUNT(*) FROM (SELECT 'WEB1' AS hostname) a JOIN request b USING (hostname)

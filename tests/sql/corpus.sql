@@ -124,7 +124,8 @@ SELECT CAST('12abc' AS SIGNED), CAST(-1 AS UNSIGNED), CAST(1.5 AS SIGNED), CAST(
 SELECT 1.10, 1.0, 100, -0.5, 1e3, 1.5e-7, 123456789012345678, 9223372036854775807, 18446744073709551615, 0x41, x'42', TRUE, FALSE
 SELECT req_time, req_time+0, req_time*2, req_time*1000, ROUND(req_time, 2), req_time = 0.125, req_time > '0.1', req_time/3, CONCAT(req_time), FLOOR(req_time*10) FROM request WHERE id < 6 ORDER BY id
 SELECT id/3, id DIV 3, id%3, id*1.5, id+0.5, -id, id = '3', status/100 FROM request WHERE id < 5 ORDER BY id
-!SELECT (1/3)*3
+SELECT (1/3)*3
+!SELECT SUM(id/7), MAX(id/7)*7 FROM request
 
 # --- conditions
 SELECT 1 = '1', '1.0' = 1, 'abc' = 0, '10' > 9, 'b' > 'a', NULL = 1, NULL <=> NULL, 1 <=> NULL, 1 <> 2, 1 != 1
@@ -211,3 +212,61 @@ SELECT TIME_FORMAT('13:04:05', '%H:%i'), TIME '10:11:12', HOUR('25:00:00'), HOUR
 SELECT TIME_FORMAT('25:04:05', '%H %k %h %l %i %s %p %T %r %f'), TIME_FORMAT('01:02:03', '%Y'), TIME('1 10:00:00'), CAST(101112 AS TIME), SEC_TO_TIME(1e9), STR_TO_DATE('202647 Sunday', '%X%V %W'), STR_TO_DATE('202647 Monday', '%x%v %W'), DATE_FORMAT('2026-01-02', '%d%')
 SELECT STR_TO_DATE(CONCAT(YEARWEEK('2026-11-25'), ' Sunday'), '%X%V %W') AS week
 !SELECT '2026-01-31' + INTERVAL 1 MONTH, FROM_UNIXTIME(1.5)
+
+# --- joins whose sides have columns of one name
+~SELECT r.id, t.id FROM request r JOIN timer t ON t.request_id = r.id WHERE t.id IN (SELECT timer_id FROM timertag WHERE value = 'db') AND r.id < 20
+~SELECT t.id FROM timer t JOIN timer t2 ON t.request_id = t2.request_id WHERE t2.id IN (SELECT timer_id FROM timertag WHERE value = 'db') AND EXISTS (SELECT 1 FROM timertag z WHERE z.timer_id = t2.id AND z.value = 'db')
+~SELECT r.id FROM request r LEFT JOIN timer t ON r.id = t.request_id WHERE t.request_id IN (SELECT id FROM request WHERE status = 200) AND EXISTS (SELECT 1 FROM timertag z WHERE z.timer_id = t.id AND z.value = 'db')
+~SELECT t.id FROM timer t JOIN timertag tt ON t.id = tt.timer_id LEFT JOIN tag g ON tt.tag_id = g.id WHERE g.id IN (SELECT tag_id FROM timertag WHERE value = 'db')
+~SELECT t.value FROM timer t LEFT JOIN timertag tt ON tt.timer_id = t.id LEFT JOIN tag g ON g.id = tt.tag_id WHERE tt.value IN (SELECT 'db' UNION ALL SELECT hostname FROM report_by_hostname)
+SELECT COUNT(*) FROM report_by_status a RIGHT JOIN report_by_status b ON a.req_count = b.req_count + 5000 WHERE b.req_count NOT IN (500, IFNULL(a.req_count, 0))
+SELECT s.status, COUNT(*) FROM request r LEFT JOIN report_by_status s ON r.status = s.status AND s.status = 200 GROUP BY s.status ORDER BY 1
+SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status = s.status AND s.status = 200 ORDER BY s.status DESC, r.id LIMIT 12
+~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname LIKE 'web%'
+~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1' AND b.server_name IN (SELECT server_name FROM request WHERE hostname = 'web2')
+~SELECT hostname, b.req_count FROM report_by_hostname a RIGHT JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1'
+# --- IN and NOT IN: NULLs, constants, what depends on the row
+SELECT COUNT(*) FROM request r WHERE r.hostname NOT IN (SELECT NULLIF(hostname, 'web1') FROM request) OR r.id < 0
+SELECT COUNT(*) FROM request r WHERE NULLIF(r.hostname, 'web1') NOT IN (SELECT server_name FROM request) OR r.id < 0
+SELECT COUNT(*) FROM request r WHERE NOT (r.hostname IN (SELECT NULLIF(hostname, 'web1') FROM request) AND r.id > 0)
+SELECT COUNT(*) FROM request WHERE 'web1' NOT IN (SELECT hostname FROM request)
+SELECT COUNT(*) FROM request WHERE 'web1' IN (SELECT hostname FROM request)
+SELECT COUNT(*) FROM request WHERE 'a' NOT IN (SELECT NULLIF(hostname, 'web1') FROM request)
+SELECT COUNT(*) FROM request WHERE NULL NOT IN (SELECT id FROM request)
+SELECT COUNT(*) FROM request r WHERE status NOT IN (SELECT status FROM request x WHERE x.hostname = r.hostname AND x.id < 9)
+SELECT COUNT(*) FROM request r WHERE NOT (status IN (SELECT status FROM request x WHERE x.hostname = r.hostname AND x.id < 9)) OR id = 1
+SELECT COUNT(*) FROM request WHERE id IN (5, 7) AND id NOT IN (NULL, 8)
+SELECT COUNT(*) FROM request WHERE hostname IN (IF(status = 200, 'web1', server_name), 'a', 'b', 'c', 'd')
+SELECT COUNT(*) FROM request WHERE hostname NOT IN (NULLIF(hostname, 'web1'), 'a')
+SELECT id, IF(id = 3, 7, id) IN (IF(status = 200, 1, id), 0) FROM request WHERE id < 10 ORDER BY id
+SELECT NULL IN ('a', 0), NULL NOT IN ('a', 0), 1 IN (NULL, 2), 1 NOT IN (NULL, 2), 2 IN (NULL, 2)
+SELECT FIELD('x', NULL, 'abc'), FIELD('x', 'abc', NULL), FIELD('abc', NULL, 'abc')
+# --- sums past 64 bits
+SELECT SUM(9223372036854775807), AVG(9223372036854775807) FROM tag
+SELECT SUM(x) FROM (SELECT 9223372036854775807 x UNION ALL SELECT 9223372036854775807) t
+SELECT COUNT(DISTINCT hostname), SUM(id), SUM(id * 1.5), AVG(id) FROM request HAVING SUM(id) >= 10
+SELECT SUM(~id), SUM(~id) OVER () FROM request WHERE id < 3 GROUP BY id ORDER BY id
+# --- quotients inside expressions
+SELECT 3/100000*100, ROUND(17/1900, 6), 1/3*3, 100*(1/3), -(1/3)*3, 2+1/3, 1/3+1/3, (1/3)/3, 1.5/7*1000000, 1/3*1000000
+SELECT SUM(status >= 500)/COUNT(*)*100, AVG(status >= 500)*100, ROUND(AVG(id), 3), ROUND(100*SUM(status >= 500)/COUNT(*), 2) FROM request
+SELECT hostname, SUM(status >= 500)/COUNT(*)/1000 FROM request GROUP BY hostname HAVING SUM(status >= 500)/COUNT(*)/100000 > 0.0000039 ORDER BY 1
+SELECT id, ROUND(100 * id / SUM(id) OVER (), 3), id/3*3 = id, id/3 = 0.3333, id/300000 > 0.0000001, CAST(id/3 AS DECIMAL(10,8)) FROM request ORDER BY id
+# --- names of columns in HAVING and ORDER BY
+SELECT hostname, SUM(req_count) AS req_count FROM report_by_hostname_and_server GROUP BY hostname HAVING req_count > 4 ORDER BY 1
+SELECT hostname, COUNT(*) AS id FROM request GROUP BY hostname HAVING id > 7 ORDER BY hostname
+SELECT status DIV 100 AS status, COUNT(*) FROM request GROUP BY status DIV 100 HAVING status = 5
+SELECT hostname, MAX(status) AS status FROM request GROUP BY hostname ORDER BY MAX(status), hostname
+SELECT id, hostname FROM request GROUP BY id HAVING hostname = 'web1' ORDER BY id
+SELECT hostname, SUM(id) AS id FROM request GROUP BY hostname HAVING SUM(id) > 10 AND id > 20 ORDER BY 1
+SELECT hostname h, CONCAT(hostname, status) y FROM request ORDER BY hostname, CONCAT(hostname, status) LIMIT 3
+SELECT status s, CASE WHEN status >= 500 THEN 'err' ELSE hostname END x FROM request ORDER BY status, CASE WHEN status >= 500 THEN 'err' ELSE hostname END
+SELECT DISTINCT LEFT(hostname, 3) FROM request ORDER BY LEFT(hostname, 3)
+SELECT id AS status, status AS id FROM request ORDER BY id, status LIMIT 5
+SELECT SUM(CASE hit_count WHEN 1 THEN 1 ELSE 0 END), SUM(CASE value WHEN 1 THEN 1 ELSE 0 END) FROM timer
+SELECT SEC_TO_TIME(ROUND(SUM(req_time))) FROM request
+# --- totals come after their groups
+SELECT hostname, COUNT(*) FROM request GROUP BY 1 WITH ROLLUP
+SELECT hostname, status, COUNT(*) FROM request GROUP BY hostname, status WITH ROLLUP
+SELECT hostname, status, COUNT(*) FROM request GROUP BY hostname, status WITH ROLLUP LIMIT 3
+SELECT IFNULL(hostname, '-') x, COUNT(*) FROM request GROUP BY x WITH ROLLUP
+SELECT IF(status > 400, 1, 0) x, LEFT(script_name, 3) y, COUNT(*) FROM request GROUP BY x, y WITH ROLLUP

@@ -5,33 +5,36 @@
 //! DataFusion does not join; with `sql.case_insensitive`, grouping, ordering and DISTINCT of texts;
 //! and booleans, which are numbers in an answer.
 
+mod quotients;
+mod subqueries;
+
 use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result, internal_err};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeContainer as _};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
 use datafusion::functions::core::expr_fn::coalesce;
-use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
+use datafusion::functions_aggregate::expr_fn::first_value;
 use datafusion::logical_expr::expr::{AggregateFunction, InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{
     conjunction, disjunction, grouping_set_to_exprlist, merge_schema,
 };
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, FetchType, GroupingSet,
-    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, Union, cast, lit,
-    not, when,
+    Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, GroupingSet, LogicalPlan,
+    LogicalPlanBuilder, Operator, Union, cast, lit, not, when,
 };
 
+use datafusion::optimizer::AnalyzerRule as _;
+use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
+
+use self::quotients::{calculated, is_rounded, shown, unrounded};
+use self::subqueries::{beside_aggregates, one_row, or_null, unknown_rows};
 use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
 use crate::sql::cancellation;
-use crate::sql::error::SqlError;
-use crate::sql::functions::{self, BETWEEN, CASE, NULLABLE, branch_type};
-
-/// Most rows that a sub-query for one row of an order may skip, since they are kept in memory for
-/// each outer row.
-const SKIP_MAX: usize = 1_000_000;
+use crate::sql::functions::{self, BETWEEN, CASE, branch_type};
 
 impl MysqlOperators {
     /// Applies the corrections.
@@ -39,6 +42,8 @@ impl MysqlOperators {
     /// # Errors
     /// Errors of DataFusion; sub-queries that are not supported.
     pub(crate) fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        // It compares the arguments of GROUPING with the groups as they are written.
+        let plan = ResolveGroupingFunction::new().analyze(plan, &ConfigOptions::default())?;
         let (changed, retyped) = (Cell::new(false), Cell::new(false));
         let plan = plan.transform_up_with_subqueries(|plan| {
             // Rebuilds the nodes above a plan whose types changed.
@@ -65,7 +70,7 @@ impl MysqlOperators {
             inputs => Arc::new(merge_schema(inputs)),
         };
         let names = NamePreserver::new(&plan);
-        let mapped = plan.map_expressions(|expr| {
+        let mut corrected = |expr: Expr| {
             let name = names.save(&expr);
             let mapped = expr.transform_up(|expr| match expr {
                 Expr::BinaryExpr(BinaryExpr { left, op, right }) if retyped => {
@@ -82,6 +87,13 @@ impl MysqlOperators {
                 true => mapped.update_data(|expr| name.restore(expr)),
                 false => mapped,
             })
+        };
+        let mapped = plan.map_expressions(|expr| match expr {
+            Expr::GroupingSet(GroupingSet::Rollup(all)) => {
+                let all = all.map_elements(&mut corrected)?;
+                Ok(all.update_data(|all| Expr::GroupingSet(GroupingSet::Rollup(all))))
+            }
+            one => corrected(one),
         })?;
         match mapped.transformed {
             true => mapped.map_data(LogicalPlan::recompute_schema),
@@ -92,6 +104,29 @@ impl MysqlOperators {
     fn expression(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::InList(list) => self.in_list(list, schema),
+            Expr::BinaryExpr(sides)
+                if is_rounded(&sides.left, schema) || is_rounded(&sides.right, schema) =>
+            {
+                calculated(sides, schema)
+            }
+            Expr::ScalarFunction(mut call)
+                if matches!(call.name(), "round" | "truncate" | "format" | "__decimal")
+                    && is_rounded(&call.args[0], schema) =>
+            {
+                call.args[0] = unrounded(std::mem::take(&mut call.args[0]), schema);
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
+            Expr::ScalarFunction(mut call)
+                if call.name() == "__div" && call.args.iter().any(|it| is_rounded(it, schema)) =>
+            {
+                let call_type = Expr::ScalarFunction(call.clone()).get_type(schema)?;
+                let DataType::Decimal128(_, scale) = call_type else {
+                    return Ok(Transformed::no(Expr::ScalarFunction(call)));
+                };
+                let sides = call.args.drain(..).map(|it| unrounded(it, schema)).collect();
+                let inner = functions::call("__div_inner", sides);
+                Ok(Transformed::yes(shown(inner, scale)))
+            }
             Expr::ScalarFunction(call) if call.name() == CASE => chosen(call, schema),
             Expr::ScalarFunction(call) if call.name() == BETWEEN => self.between(call, schema),
             Expr::ScalarFunction(all) if self.case_insensitive && is_extreme(&all, schema) => {
@@ -145,7 +180,11 @@ impl MysqlOperators {
     /// Compares with each value as `=` does: values that the left side is converted for in the
     /// same way stay one list.
     fn in_list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
-        let (mut lists, mut nulls): (Vec<(Expr, Vec<Expr>)>, _) = (Vec::new(), Vec::new());
+        if class(&list.expr.get_type(schema)?) == Class::Null {
+            return Ok(Transformed::yes(lit(ScalarValue::Boolean(None))));
+        }
+        let (mut lists, mut equal) = (Vec::<(Expr, Vec<Expr>)>::new(), Vec::new());
+        let mut has_null = false;
         let guard = cancellation::current();
         for value in list.list {
             if let Some(guard) = &guard {
@@ -153,7 +192,12 @@ impl MysqlOperators {
             }
             let (left, value) = self.compared((*list.expr).clone(), value, schema)?;
             if class(&value.get_type(schema)?) == Class::Null {
-                nulls.push(value);
+                has_null = true;
+                continue;
+            }
+            // DataFusion evaluates a list once, for all rows.
+            if value.any_column_refs() || value.is_volatile() {
+                equal.push(left.eq(value));
                 continue;
             }
             match lists.iter_mut().find(|(of, _)| *of == left) {
@@ -161,15 +205,14 @@ impl MysqlOperators {
                 None => lists.push((left, vec![value])),
             }
         }
-        match lists.first_mut() {
-            Some((_, values)) => values.append(&mut nulls),
-            None => lists.push((*list.expr, nulls)),
-        }
-        let is_alone = lists.len() == 1;
+        let is_alone = lists.len() == 1 && equal.is_empty() && !has_null;
         let lists = lists.into_iter().map(|(of, values)| {
             Expr::InList(InList::new(Box::new(of), values, list.negated && is_alone))
         });
-        let found = disjunction(lists).unwrap_or_else(|| lit(false));
+        // DataFusion's optimizer loses a NULL where it joins two lists.
+        let unknown = has_null.then(|| lit(ScalarValue::Boolean(None)));
+        let found = disjunction(lists.chain(equal).chain(unknown));
+        let found = found.unwrap_or_else(|| lit(false));
         Ok(Transformed::yes(match list.negated && !is_alone {
             true => not(found),
             false => found,
@@ -227,11 +270,20 @@ impl MysqlOperators {
     fn shape(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         match plan {
             LogicalPlan::Union(union) => united(union),
+            LogicalPlan::Filter(filter) => unknown_rows(filter),
             LogicalPlan::Projection(shown) => beside_aggregates(shown),
             LogicalPlan::Sort(mut sort) if self.case_insensitive => {
                 let orders = sort.expr.iter_mut().map(|order| &mut order.expr);
                 fold(orders, sort.input.schema())?;
                 Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+            }
+            LogicalPlan::Join(mut join) if self.case_insensitive && !join.on.is_empty() => {
+                let schemas = [join.left.schema(), join.right.schema()].map(Arc::clone);
+                for (left, right) in &mut join.on {
+                    fold([left], &schemas[0])?;
+                    fold([right], &schemas[1])?;
+                }
+                Ok(Transformed::yes(LogicalPlan::Join(join)))
             }
             LogicalPlan::Aggregate(groups) if self.case_insensitive => folded(groups),
             LogicalPlan::Distinct(Distinct::All(input)) if self.case_insensitive => {
@@ -306,22 +358,6 @@ fn chosen(mut parts: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
         when_then.push((Box::new(when), Box::new(branch(then, &wanted, schema)?)));
     }
     Ok(Transformed::yes(Expr::Case(Case::new(None, when_then, otherwise.map(Box::new)))))
-}
-
-/// A sub-query that finds no row is NULL, whatever its column is.
-fn or_null(expr: Expr) -> Result<Transformed<Expr>> {
-    match expr {
-        Expr::ScalarSubquery(mut query)
-            if query.outer_ref_columns.is_empty()
-                && !query.subquery.schema().field(0).is_nullable() =>
-        {
-            let plan = LogicalPlan::clone(&query.subquery);
-            query.subquery =
-                Arc::new(with_columns(plan, |_, column| Some(call(NULLABLE, column.clone())))?);
-            Ok(Transformed::yes(Expr::ScalarSubquery(query)))
-        }
-        other => Ok(Transformed::no(other)),
-    }
 }
 
 /// Converts the rows that IN looks for a value in.
@@ -431,125 +467,4 @@ fn folded(groups: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let groups = Aggregate::try_new(input, group_expr, aggr_expr)?;
     let shown = LogicalPlanBuilder::from(LogicalPlan::Aggregate(groups)).project(shown)?;
     Ok(Transformed::yes(shown.build()?))
-}
-
-/// A sub-query that refers to the outer row and wants one row of an order, as Pinboard writes
-/// percentiles: `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` is
-/// value `n + 1` of its rows.
-fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
-    let (LogicalPlan::Limit(limit), false) = (&*query.subquery, query.outer_ref_columns.is_empty())
-    else {
-        return Ok(Transformed::no(Expr::ScalarSubquery(query)));
-    };
-    let refuse = |what: &str| {
-        SqlError::not_supported(format!(
-            "a sub-query with LIMIT that looks at the row around it and {what}; accepted: one column, ORDER BY, LIMIT n, 1"
-        ))
-    };
-    let (SkipType::Literal(skip), FetchType::Literal(Some(1))) =
-        (limit.get_skip_type()?, limit.get_fetch_type()?)
-    else {
-        return Err(refuse("does not want exactly one row").into());
-    };
-    if skip > SKIP_MAX {
-        return Err(refuse("skips more than 1,000,000 rows").into());
-    }
-    let wanted = Column::from(limit.input.schema().qualified_field(0));
-    let (mut rows, mut orders) = (&limit.input, Vec::new());
-    // The order may use more columns than are shown.
-    if let LogicalPlan::Projection(shown) = &**rows
-        && let LogicalPlan::Sort(_) = &*shown.input
-    {
-        rows = &shown.input;
-    }
-    if let LogicalPlan::Sort(sort) = &**rows {
-        orders.clone_from(&sort.expr);
-        rows = &sort.input;
-    }
-    let mut below = rows;
-    while let LogicalPlan::Projection(shown) = &**below {
-        below = &shown.input;
-    }
-    if matches!(
-        &**below,
-        LogicalPlan::Aggregate(_)
-            | LogicalPlan::Distinct(_)
-            | LogicalPlan::Union(_)
-            | LogicalPlan::Window(_)
-    ) {
-        return Err(refuse("has groups").into());
-    }
-    let value = match (skip, Expr::Column(wanted.clone())) {
-        (0, value) => first_value(value, orders),
-        (skip, value) => nth_value(value, skip as i64 + 1, orders),
-    };
-    let name = Column::new_unqualified(value.schema_name().to_string());
-    let shown = Expr::Column(name).alias_qualified(wanted.relation, wanted.name);
-    let plan = LogicalPlanBuilder::from(Arc::clone(rows));
-    let plan = plan.aggregate(Vec::<Expr>::new(), [value])?;
-    let subquery = Arc::new(plan.project([shown])?.build()?);
-    Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery, ..query })))
-}
-
-/// Sub-queries next to aggregates see columns that are not grouped as those of the first row of
-/// each group.
-fn beside_aggregates(shown: Projection) -> Result<Transformed<LogicalPlan>> {
-    let (having, below) = match &*shown.input {
-        LogicalPlan::Filter(having) => (Some(having.predicate.clone()), &*having.input),
-        below => (None, below),
-    };
-    let LogicalPlan::Aggregate(groups) = below else {
-        return Ok(Transformed::no(LogicalPlan::Projection(shown)));
-    };
-    let (mut aggregates, mut looked) = (groups.aggr_expr.clone(), false);
-    let mut first_of = |column: &Column| {
-        if groups.schema.has_column(column) || !groups.input.schema().has_column(column) {
-            return None;
-        }
-        let first = first_value(Expr::Column(column.clone()), vec![]);
-        let name = first.schema_name().to_string();
-        if !groups.schema.has_column_with_unqualified_name(&name) && !aggregates.contains(&first) {
-            aggregates.push(first);
-        }
-        Some(Column::new_unqualified(name))
-    };
-    let mut outer = |expr: Expr| match expr {
-        Expr::OuterReferenceColumn(field, column) => Ok(match first_of(&column) {
-            Some(first) => Transformed::yes(Expr::OuterReferenceColumn(field, first)),
-            None => Transformed::no(Expr::OuterReferenceColumn(field, column)),
-        }),
-        other => Ok(Transformed::no(other)),
-    };
-    let mut looking = |expr: Expr| {
-        let Expr::ScalarSubquery(mut query) = expr else {
-            return Ok(Transformed::no(expr));
-        };
-        let plan = LogicalPlan::clone(&query.subquery);
-        let plan =
-            plan.transform_up(|plan| plan.map_expressions(|expr| expr.transform_up(&mut outer)))?;
-        for column in &mut query.outer_ref_columns {
-            *column = outer(std::mem::take(column))?.data;
-        }
-        looked |= plan.transformed;
-        query.subquery = Arc::new(plan.data);
-        Ok(Transformed::new_transformed(Expr::ScalarSubquery(query), plan.transformed))
-    };
-    let names = NamePreserver::new_for_projection();
-    let items = shown.expr.iter().map(|expr| {
-        let name = names.save(expr);
-        Ok(name.restore(expr.clone().transform_up(&mut looking)?.data))
-    });
-    let items = items.collect::<Result<Vec<_>>>()?;
-    if !looked {
-        return Ok(Transformed::no(LogicalPlan::Projection(shown)));
-    }
-    let groups =
-        Aggregate::try_new(Arc::clone(&groups.input), groups.group_expr.clone(), aggregates)?;
-    let rows = LogicalPlanBuilder::from(LogicalPlan::Aggregate(groups));
-    let rows = match having {
-        Some(having) => rows.filter(having)?,
-        None => rows,
-    };
-    let shown = Projection::try_new(items, Arc::new(rows.build()?))?;
-    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
 }

@@ -139,6 +139,9 @@ impl<'a> Tokens<'a> {
     fn word(&mut self, at: usize) {
         if self.is(at, "SELECT") {
             self.select(at);
+        } else if self.is(at, "VALUE") && at > 0 && self.is(at - 1, "CASE") {
+            // As an argument, `CASE value` would be a member of a JSON object.
+            self.set(at, Token::make_word("value", Some('`')));
         } else if self.is(at, "STRAIGHT_JOIN") {
             self.set(at, Token::make_keyword("JOIN"));
         } else if self.is(at, "LOCK") && self.is(at + 1, "IN") && self.is(at + 2, "SHARE") {

@@ -9,18 +9,20 @@ mod rounding;
 
 use std::cmp::Ordering;
 
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 
 use self::arithmetic::{
-    checked, divide, divide_reals, divide_whole, division_type, negate, remainder,
+    checked, divide, divide_reals, divide_whole, division_type, inner_divide, inner_division_type,
+    negate, remainder,
 };
 use self::bits::{conv, shift};
-use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
+use self::rounding::{Rounding, cut, format, rounded_type, shown_type, whole, whole_or_real};
 use super::result_type::{
-    arithmetic_type, common_type, integer_type, is_number, negative_type, number_type, sum_type,
-    whole_type,
+    arithmetic_type, common_type, integer_type, is_number, negative_type, number_type,
+    summand_type, whole_type,
 };
 use super::text::fold;
 use super::value::{Prefix, Value, aligned};
@@ -29,6 +31,8 @@ use super::{Answer, ColumnKernel, FunctionDef, MANY, nullable, of_text, strict, 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
         typed("__div", (2, 2), division_type, divide).with_columns(divide_reals),
+        typed("__div_inner", (2, 2), inner_division_type, inner_divide),
+        typed("__shown", (2, 2), shown_type, |a| cut(a, Rounding::Nearest)),
         integers("__plus", |a| checked(a, numeric::add)),
         integers("__minus", |a| checked(a, numeric::sub)),
         integers("__times", |a| checked(a, numeric::mul)),
@@ -38,8 +42,20 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         typed("__number", (1, 1), number_type, |a| Some(a[0].number()))
             // Histograms too: PERCENTILE takes them.
             .identity_for(|given| is_number(given) || *given == DataType::Binary),
-        typed("__sum_type", (1, 1), sum_type, |a| Some(a[0].clone()))
-            .identity_for(|given| !matches!(given, DataType::Int64 | DataType::UInt64)),
+        typed("__summand", (1, 1), summand_type, |a| Some(a[0].number()))
+            .identity_for(DataType::is_floating)
+            .with_columns(|a| {
+                let all = &a[0];
+                Ok(Some(match all.data_type() {
+                    // Arrow has no conversion from booleans to decimals.
+                    DataType::Boolean => {
+                        cast(&cast(all, &DataType::Int64)?, &DataType::Decimal128(38, 0))?
+                    }
+                    DataType::Decimal128(_, scale) => cast(all, &DataType::Decimal128(38, *scale))?,
+                    whole if whole.is_integer() => cast(all, &DataType::Decimal128(38, 0))?,
+                    _ => return Ok(None),
+                }))
+            }),
         typed("abs", (1, 1), arithmetic_type, |a| match a[0].number() {
             Value::UInt(value) => Some(Value::UInt(value)),
             number if number.real() < 0.0 => Some(negate(number)),

@@ -26,11 +26,13 @@ pub(super) fn digits(given: &DataType) -> Option<(u8, i8)> {
     }
 }
 
-/// The type of a sum: a decimal for integers, so that none overflows.
-pub(super) fn sum_type(known: &ArgumentInfo<'_>) -> DataType {
-    match &known.types[0] {
-        DataType::Int64 | DataType::UInt64 => DataType::Decimal128(33, 0),
-        other => other.clone(),
+/// The type in which numbers are summed. Integers are decimals, so that no sum overflows; decimals
+/// have all digits, so that a sum of sums, which DataFusion may make of a sum, has the same type.
+pub(super) fn summand_type(known: &ArgumentInfo<'_>) -> DataType {
+    match number_type(known) {
+        DataType::Int64 | DataType::UInt64 => DataType::Decimal128(38, 0),
+        DataType::Decimal128(_, scale) => DataType::Decimal128(38, scale),
+        other => other,
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             String::from_utf8(bytes.collect::<Option<_>>()?).ok()
         }),
         nullable("field", (2, MANY), |a| {
-            let texts = a.iter().all(|it| matches!(it, Value::Text(_)));
+            let texts = a.iter().all(|it| it.is_null() || matches!(it, Value::Text(_)));
             let is_same = |other: &Value<'_>| match texts {
                 true => other.to_text() == a[0].to_text(),
                 false => other.real() == a[0].real(),

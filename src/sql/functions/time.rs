@@ -101,7 +101,10 @@ pub(super) fn functions() -> Vec<FunctionDef> {
                 None => ((a[0].real() * 1e6).round() as i128, 6),
             };
             let most = i128::from(TIME_MAX);
-            Some(clock_text(micros.clamp(-most, most) as i64, digits as usize))
+            let micros = micros.clamp(-most, most) as i64;
+            // A double does not tell how many digits it was rounded to.
+            let is_whole = digits == 6 && micros % SECOND == 0;
+            Some(clock_text(micros, if is_whole { 0 } else { digits as usize }))
         }),
         strict("time __time", (1, 1), |a| Some(clock_text(time_of(&a[0])?, 0))),
         typed("str_to_date", (2, 2), read_type, |a| read(&a[0].to_text(), &a[1].to_text())),

@@ -1,7 +1,7 @@
 //! Aggregates: which functions are, where they occur, and MySQL's names and result types.
 //!
 //! `select` and `fold` ask whether a SELECT contains any; `calls` passes each call of one. Sums of
-//! integers get MySQL's type (`__sum_type`), AVG is a sum divided as in MySQL, GROUP_CONCAT is
+//! integers are decimals (`__summand`), AVG is a sum divided as in MySQL, GROUP_CONCAT is
 //! `string_agg` of texts.
 
 use std::ops::ControlFlow;
@@ -41,12 +41,13 @@ pub(super) fn is_aggregate_call(expr: &Expr) -> bool {
     }
 }
 
-/// Searches for aggregates outside of sub-queries.
-struct FindAggregate {
+/// Searches expressions outside of sub-queries.
+struct Outside<F> {
     inside: usize,
+    is_found: F,
 }
 
-impl Visitor for FindAggregate {
+impl<F: FnMut(&Expr) -> bool> Visitor for Outside<F> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
@@ -60,16 +61,44 @@ impl Visitor for FindAggregate {
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match self.inside == 0 && is_aggregate_call(expr) {
+        match self.inside == 0 && (self.is_found)(expr) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     }
 }
 
+/// Whether there is such an expression, outside of sub-queries.
+fn has(within: &impl Visit, is_found: impl FnMut(&Expr) -> bool) -> bool {
+    Visit::visit(within, &mut Outside { inside: 0, is_found }).is_break()
+}
+
 /// Whether there is an aggregate in an expression.
 pub(super) fn has_aggregate(expr: &impl Visit) -> bool {
-    Visit::visit(expr, &mut FindAggregate { inside: 0 }).is_break()
+    has(expr, is_aggregate_call)
+}
+
+/// Refuses GROUP_CONCATs in different orders of which one is DISTINCT: DataFusion would take an order
+/// for its reverse.
+pub(super) fn check_concatenations(select: &Select) -> Result<(), SqlError> {
+    let mut all: Vec<(bool, Vec<OrderByExpr>)> = Vec::new();
+    let conflicts = |expr: &Expr| {
+        let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = expr else {
+            return false;
+        };
+        let distinct = list.duplicate_treatment.is_some();
+        list.clauses.iter().any(|clause| {
+            let FunctionArgumentClause::OrderBy(orders) = clause else { return false };
+            all.push((distinct, orders.clone()));
+            let one_is_distinct = all.iter().filter(|it| it.0 || distinct);
+            let mut pairs = one_is_distinct.flat_map(|it| it.1.iter().zip(orders));
+            pairs.any(|(a, b)| a != b)
+        })
+    };
+    match has(&select.projection, conflicts) {
+        true => Err(SqlError::not_supported("GROUP_CONCATs in different orders in one SELECT")),
+        false => Ok(()),
+    }
 }
 
 /// The error of an aggregate in WHERE, GROUP BY or another aggregate.
@@ -123,17 +152,15 @@ pub(super) fn rewrite(
         }
         // Texts are summed as the numbers they begin with.
         "sum" => {
-            wrap(list, "__number")?;
-            return Ok(call("__sum_type", vec![Expr::Function(call_of)]));
+            wrap(list, "__summand")?;
         }
         "avg" => {
-            wrap(list, "__number")?;
+            wrap(list, "__summand")?;
             let mut counted = context.copies.of(&call_of)?;
             let mut summed = call_of;
             summed.name = ObjectName::from(vec![ident("sum")]);
             counted.name = ObjectName::from(vec![ident("count")]);
-            let sum = call("__sum_type", vec![Expr::Function(summed)]);
-            return Ok(call("__div", vec![sum, Expr::Function(counted)]));
+            return Ok(call("__div", vec![Expr::Function(summed), Expr::Function(counted)]));
         }
         "percentile" | "percentile_cont" | "percentile_disc" | "approx_percentile_cont" => {
             let mut all = unnamed(list)?;

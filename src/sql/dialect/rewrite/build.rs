@@ -11,7 +11,7 @@ use super::ident;
 use crate::sql::functions::{BITS, CASE};
 
 /// Functions of numbers: a hexadecimal literal is one there.
-const NUMERIC: &str = "__div __div_int __mod mod __neg __number abs sign round truncate floor ceil ceiling \
+const NUMERIC: &str = "__div __div_int __mod mod __neg __number __summand abs sign round truncate floor ceil ceiling \
     __bitand __bitor __bitxor __shl __shr __bitnot bit_count __truth __signed __unsigned __decimal __real \
     __date_add";
 

@@ -8,11 +8,14 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
-    Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut, visit_expressions_mut,
+    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint, JoinOperator,
+    ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem,
+    SetExpr, TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
-use super::aggregates::{has_aggregate, is_aggregate, is_aggregate_call, misplaced};
+use super::aggregates::{
+    check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
+};
 use super::build::{binary, call, null, take};
 use super::conditions::as_condition;
 use super::{READ_ONLY, group_expressions, lower, lower_join};
@@ -30,24 +33,30 @@ const ROLLUP_MAX: usize = 64;
 
 /// Adapts the SELECTs of a query; their expressions are done already.
 pub(super) fn shape(query: &mut Query, context: &Context<'_>) -> Result<(), SqlError> {
+    let mut own = Vec::new();
     let orders = match &mut query.order_by {
         Some(order_by) => orders(order_by)?,
-        None => &mut Vec::new(),
+        None => &mut own,
     };
-    selects(&mut query.body, orders, context)
+    selects(&mut query.body, orders, context)?;
+    if !own.is_empty() {
+        let kind = OrderByKind::Expressions(own);
+        query.order_by = Some(OrderBy { kind, interpolate: None });
+    }
+    Ok(())
 }
 
 /// The SELECT of a query, or those of its UNION.
 fn selects(
     body: &mut SetExpr,
-    orders: &mut [OrderByExpr],
+    orders: &mut Vec<OrderByExpr>,
     context: &Context<'_>,
 ) -> Result<(), SqlError> {
     match body {
         SetExpr::Select(select) => one(select, orders, context),
         SetExpr::SetOperation { left, right, .. } => {
-            selects(left, &mut [], context)?;
-            selects(right, &mut [], context)
+            selects(left, &mut Vec::new(), context)?;
+            selects(right, &mut Vec::new(), context)
         }
         SetExpr::Query(_) | SetExpr::Values(_) => Ok(()),
         _ => Err(SqlError::read_only(READ_ONLY)),
@@ -56,7 +65,7 @@ fn selects(
 
 fn one(
     select: &mut Select,
-    orders: &mut [OrderByExpr],
+    orders: &mut Vec<OrderByExpr>,
     context: &Context<'_>,
 ) -> Result<(), SqlError> {
     if select.into.is_some() {
@@ -90,33 +99,25 @@ fn one(
     if groups.chain(select.selection.iter()).any(has_aggregate) {
         return Err(misplaced());
     }
-    roll_up(&mut select.group_by)?;
+    by_name(orders, &select.projection);
+    let totals = roll_up(&mut select.group_by, &select.projection)?;
+    if orders.is_empty() && select.distinct.is_none() {
+        orders.extend(totals);
+    }
+    check_concatenations(select)?;
     if let Some(condition) = &mut select.selection {
+        named(condition, &using(&select.from), context)?;
         as_condition(condition);
     }
     let grouped = !group_expressions(&select.group_by).is_empty();
     if grouped || is_aggregate(select, orders) {
-        loosen(select, orders)?;
+        loosen(select, orders, context)?;
         if let Some(condition) = &mut select.having {
             as_condition(condition);
         }
     } else if let Some(mut condition) = select.having.take() {
         // HAVING without groups is a WHERE that may use aliases.
-        let aliases = aliases(select);
-        let substituted = visit_expressions_mut(&mut condition, |expr| {
-            if let Expr::Identifier(name) = expr
-                && let Some(meant) = aliases.get(&name.value)
-            {
-                match context.copies.of(meant) {
-                    Ok(meant) => *expr = Expr::Nested(Box::new(meant)),
-                    Err(error) => return ControlFlow::Break(error),
-                }
-            }
-            ControlFlow::Continue(())
-        });
-        if let ControlFlow::Break(error) = substituted {
-            return Err(error);
-        }
+        named(&mut condition, &aliases(select), context)?;
         as_condition(&mut condition);
         select.selection = Some(match select.selection.take() {
             Some(before) => binary(before, BinaryOperator::And, condition),
@@ -135,21 +136,115 @@ fn orders(order_by: &mut OrderBy) -> Result<&mut Vec<OrderByExpr>, SqlError> {
     Ok(orders)
 }
 
-/// `GROUP BY a, b WITH ROLLUP` as the standard writes it.
-fn roll_up(group_by: &mut GroupByExpr) -> Result<(), SqlError> {
+/// Orders by the name of a column what is ordered by the expression that the column shows.
+fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
+    let is_alias = |name: &Expr| {
+        let Expr::Identifier(name) = name else { return false };
+        let mut columns = columns.iter();
+        columns.any(
+            |it| matches!(it, SelectItem::ExprWithAlias { alias, .. } if alias.value == name.value),
+        )
+    };
+    for order in orders.iter_mut().filter(|it| !is_alias(&it.expr)) {
+        let shown = columns.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if *expr == order.expr => Some(alias),
+            _ => None,
+        });
+        if let Some(alias) = shown {
+            order.expr = Expr::Identifier(alias.clone());
+        }
+    }
+}
+
+/// Returns the column of a SELECT that a number in GROUP BY stands for.
+fn numbered<'s>(expr: &Expr, columns: &'s [SelectItem]) -> Option<&'s Expr> {
+    let Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) = expr else {
+        return None;
+    };
+    let at = place.parse::<usize>().ok()?.checked_sub(1)?;
+    item_expr(columns.get(at)?)
+}
+
+/// Where columns are that joins compare by USING: DataFusion does not find them in WHERE.
+fn using(from: &[TableWithJoins]) -> HashMap<String, Expr> {
+    let mut found = HashMap::new();
+    for TableWithJoins { relation, joins } in from {
+        for (at, join) in joins.iter().enumerate() {
+            let (left, constraint) = match &join.join_operator {
+                JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+                    (&join.relation, constraint)
+                }
+                JoinOperator::Join(constraint)
+                | JoinOperator::Inner(constraint)
+                | JoinOperator::Left(constraint)
+                | JoinOperator::LeftOuter(constraint) => (relation, constraint),
+                _ => continue,
+            };
+            let (JoinConstraint::Using(columns), Some(table)) = (constraint, table_name(left))
+            else {
+                continue;
+            };
+            for column in columns {
+                if let [ObjectNamePart::Identifier(name)] = &*column.0
+                    // Of several tables any may have it.
+                    && (at == 0 || found.contains_key(&name.value))
+                {
+                    let column = vec![table.clone(), name.clone()];
+                    found.insert(name.value.clone(), Expr::CompoundIdentifier(column));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The name by which columns refer to a table.
+fn table_name(table: &TableFactor) -> Option<&Ident> {
+    match table {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. } => Some(&alias.name),
+        TableFactor::Table { name, .. } => name.0.last().and_then(ObjectNamePart::as_ident),
+        _ => None,
+    }
+}
+
+/// `GROUP BY a, b WITH ROLLUP` as the standard writes it. Returns MySQL's order of the rows: each
+/// total comes after its group.
+fn roll_up(
+    group_by: &mut GroupByExpr,
+    columns: &[SelectItem],
+) -> Result<Vec<OrderByExpr>, SqlError> {
     let GroupByExpr::Expressions(expressions, modifiers) = group_by else {
         return Err(SqlError::parse("GROUP BY ALL is not MySQL's"));
     };
     match modifiers.as_slice() {
-        [] => Ok(()),
+        [] => Ok(Vec::new()),
         [GroupByWithModifier::Rollup] if expressions.len() > ROLLUP_MAX => {
             Err(SqlError::not_supported(format!("WITH ROLLUP of more than {ROLLUP_MAX} columns")))
         }
         [GroupByWithModifier::Rollup] => {
             modifiers.clear();
-            let sets = expressions.drain(..).map(|expr| vec![expr]).collect();
-            expressions.push(Expr::Rollup(sets));
-            Ok(())
+            let keys = expressions.drain(..);
+            let keys = keys.map(|expr| numbered(&expr, columns).cloned().unwrap_or(expr));
+            let keys: Vec<Expr> = keys.collect();
+            let orders = keys.iter().flat_map(|key| {
+                let meant = columns.iter().find_map(|item| match (item, key) {
+                    (SelectItem::ExprWithAlias { expr, alias }, Expr::Identifier(name)) => {
+                        (alias.value == name.value).then_some(expr)
+                    }
+                    _ => None,
+                });
+                let is_total = call("grouping", vec![meant.unwrap_or(key).clone()]);
+                let orders = [is_total, key.clone()];
+                orders.map(|expr| OrderByExpr {
+                    expr,
+                    options: OrderByOptions::default(),
+                    with_fill: None,
+                })
+            });
+            let orders = orders.collect();
+            expressions.push(Expr::Rollup(keys.into_iter().map(|key| vec![key]).collect()));
+            Ok(orders)
         }
         _ => Err(SqlError::not_supported("GROUP BY ... WITH anything but ROLLUP")),
     }
@@ -172,7 +267,11 @@ pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
 }
 
 /// Takes columns that are neither grouped nor in an aggregate from the first row of the group.
-fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlError> {
+fn loosen(
+    select: &mut Select,
+    orders: &mut [OrderByExpr],
+    context: &Context<'_>,
+) -> Result<(), SqlError> {
     let aliases = aliases(select);
     let mut grouped = Vec::new();
     // ROLLUP (a, b)
@@ -184,14 +283,7 @@ fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlErro
     });
     for expr in each {
         match expr {
-            Expr::Value(value) => {
-                if let Value::Number(place, _) = &value.value
-                    && let Some(at) = place.parse::<usize>().ok().and_then(|at| at.checked_sub(1))
-                    && let Some(expr) = select.projection.get(at).and_then(item_expr)
-                {
-                    grouped.push(expr.clone());
-                }
-            }
+            Expr::Value(_) => grouped.extend(numbered(expr, &select.projection).cloned()),
             Expr::Identifier(name) => {
                 grouped.extend(aliases.get(&name.value).cloned());
                 grouped.push(expr.clone());
@@ -212,11 +304,68 @@ fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlErro
             let _ = VisitMut::visit(expr, &mut Loosen::new(&grouped, &none));
         }
     }
-    let orders = orders.iter_mut().map(|order| &mut order.expr);
-    for expr in select.having.iter_mut().chain(orders) {
-        let _ = VisitMut::visit(expr, &mut Loosen::new(&grouped, &aliases));
+    for order in orders {
+        let _ = VisitMut::visit(&mut order.expr, &mut Loosen::new(&grouped, &aliases));
+    }
+    if let Some(mut condition) = select.having.take() {
+        let _ = VisitMut::visit(&mut condition, &mut Loosen::new(&grouped, &aliases));
+        named(&mut condition, &self::aliases(select), context)?;
+        select.having = Some(condition);
     }
     Ok(())
+}
+
+/// Replaces names in a condition by what they stand for. Outside of aggregates, an alias goes before
+/// a column of its name.
+fn named(
+    condition: &mut Expr,
+    meant: &HashMap<String, Expr>,
+    context: &Context<'_>,
+) -> Result<(), SqlError> {
+    match VisitMut::visit(condition, &mut Named { meant, context, inside: 0 }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Named<'a, 'c> {
+    meant: &'a HashMap<String, Expr>,
+    context: &'a Context<'c>,
+    /// Nesting depth of sub-queries and aggregates.
+    inside: usize,
+}
+
+impl VisitorMut for Named<'_, '_> {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
+        self.inside += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
+        self.inside -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        self.inside += usize::from(is_aggregate_call(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        self.inside -= usize::from(is_aggregate_call(expr));
+        if self.inside == 0
+            && let Expr::Identifier(name) = expr
+            && let Some(meant) = self.meant.get(&name.value)
+        {
+            match self.context.copies.of(meant) {
+                Ok(meant) => *expr = Expr::Nested(Box::new(meant)),
+                Err(error) => return ControlFlow::Break(error),
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 struct Loosen<'a> {

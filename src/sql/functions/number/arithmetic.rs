@@ -20,14 +20,26 @@ const DIVISION_DIGITS: i8 = 4;
 /// Most digits after the point.
 const SCALE_MAX: i8 = 30;
 
-/// Four digits more than the dividend; a double if either side is one.
-pub(super) fn division_type(known: &ArgumentInfo<'_>) -> DataType {
+/// Four digits more than the dividend, as MySQL shows a quotient.
+fn shown_scale(after: i8, _: i8) -> i8 {
+    (after + DIVISION_DIGITS).min(SCALE_MAX)
+}
+
+/// The digits with which MySQL calculates on: it keeps them in groups of nine.
+fn inner_scale(after: i8, more: i8) -> i8 {
+    let groups = |digits: i8| (digits + 8) / 9 * 9;
+    let (left, right) = (groups(after), groups(more));
+    let missing = (DIVISION_DIGITS - (left - after) - (right - more)).max(0);
+    groups(left + right + missing).min(SCALE_MAX)
+}
+
+fn quotient_type(known: &ArgumentInfo<'_>, scale: fn(i8, i8) -> i8) -> DataType {
     let [left, right] = known.types else {
         return DataType::Float64;
     };
     match (digits(left), digits(right)) {
         (Some((all, after)), Some((_, more))) => {
-            let scale = (after + DIVISION_DIGITS).min(SCALE_MAX);
+            let scale = scale(after, more);
             let all = i16::from(all) - i16::from(after) + i16::from(more) + i16::from(scale);
             DataType::Decimal128(u8::try_from(all).unwrap_or(38).min(38), scale)
         }
@@ -35,8 +47,27 @@ pub(super) fn division_type(known: &ArgumentInfo<'_>) -> DataType {
     }
 }
 
+/// The type of a quotient; a double if either side is one.
+pub(super) fn division_type(known: &ArgumentInfo<'_>) -> DataType {
+    quotient_type(known, shown_scale)
+}
+
+/// The type of a quotient that is calculated with.
+pub(super) fn inner_division_type(known: &ArgumentInfo<'_>) -> DataType {
+    quotient_type(known, inner_scale)
+}
+
 /// `/`
 pub(super) fn divide<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
+    quotient(a, shown_scale, true)
+}
+
+/// `/` inside an expression: the digits past those that MySQL keeps are cut.
+pub(super) fn inner_divide<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
+    quotient(a, inner_scale, false)
+}
+
+fn quotient<'a>(a: &'a [Value<'a>], scale: fn(i8, i8) -> i8, rounds: bool) -> Option<Value<'a>> {
     let reals = || {
         let right = a[1].real();
         (right != 0.0).then(|| Value::Double(a[0].real() / right))
@@ -44,13 +75,13 @@ pub(super) fn divide<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     let Some(((left, after), (right, more))) = a[0].decimal().zip(a[1].decimal()) else {
         return reals();
     };
-    let scale = (after + DIVISION_DIGITS).min(SCALE_MAX);
+    let scale = scale(after, more);
     let by = 10_i128.checked_pow(u32::from((scale - after + more).unsigned_abs()));
     let Some(left) = by.and_then(|by| left.checked_mul(by)) else {
         return reals();
     };
     let (whole, rest) = (left.checked_div(right)?, left.checked_rem(right)?);
-    let up = rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
+    let up = rounds && rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
     let away = if (left < 0) == (right < 0) { 1 } else { -1 };
     Some(Value::Decimal(whole + if up { away } else { 0 }, scale))
 }

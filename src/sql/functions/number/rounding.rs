@@ -33,6 +33,17 @@ pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
     DataType::Decimal128(u8::try_from(all).unwrap_or(38).clamp(1, 38), wanted)
 }
 
+/// The type of a decimal that is shown with so many digits after the point.
+pub(super) fn shown_type(known: &ArgumentInfo<'_>) -> DataType {
+    match (rounded_type(known), known.int(1)) {
+        (DataType::Decimal128(all, scale), Some(wanted)) => {
+            let more = u8::try_from(wanted - i64::from(scale)).unwrap_or(0);
+            DataType::Decimal128((all + more).min(38), scale + more.cast_signed())
+        }
+        (other, _) => other,
+    }
+}
+
 /// ROUND and TRUNCATE
 pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Option<Value<'a>> {
     let wanted = a.get(1).map_or(0, Value::int).clamp(-30, 30) as i8;

@@ -1,0 +1,244 @@
+//! Sub-queries that DataFusion does not join as MySQL answers them: IN with NULLs, of constants and of
+//! what depends on the row around it; those that find nothing; those for one row of an order; and
+//! those that refer to rows of an aggregate.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::functions_aggregate::count::count_all;
+use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprSchemable as _, FetchType, Filter, LogicalPlan, LogicalPlanBuilder,
+    Projection, SkipType, Subquery, lit, not,
+};
+
+use super::with_columns;
+use crate::sql::dialect::coercion::call;
+use crate::sql::error::SqlError;
+use crate::sql::functions::NULLABLE;
+
+/// Most rows that a sub-query for one row of an order may skip, since they are kept in memory for
+/// each outer row.
+const SKIP_MAX: usize = 1_000_000;
+
+/// A sub-query that finds no row is NULL, whatever its column is.
+pub(super) fn or_null(expr: Expr) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::ScalarSubquery(mut query)
+            if query.outer_ref_columns.is_empty()
+                && !query.subquery.schema().field(0).is_nullable() =>
+        {
+            let plan = LogicalPlan::clone(&query.subquery);
+            query.subquery =
+                Arc::new(with_columns(plan, |_, column| Some(call(NULLABLE, column.clone())))?);
+            Ok(Transformed::yes(Expr::ScalarSubquery(query)))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// `x IN (SELECT ...)` where DataFusion has no join that knows NULLs: within a condition, of a
+/// constant, and with NOT where the sub-query refers to the row around it.
+pub(super) fn unknown_rows(mut filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(filter.input.schema());
+    let mut changed = false;
+    let conditions = split_conjunction_owned(filter.predicate).into_iter().map(|condition| {
+        let is_exact = match &condition {
+            Expr::InSubquery(list) => {
+                let is_correlated = !list.subquery.outer_ref_columns.is_empty();
+                list.expr.any_column_refs() && !(list.negated && is_correlated)
+            }
+            _ => false,
+        };
+        if is_exact {
+            return Ok(condition);
+        }
+        let done = condition.transform_up(|expr| match expr {
+            Expr::InSubquery(list) => found_or_unknown(list, &schema).map(Transformed::yes),
+            other => Ok(Transformed::no(other)),
+        })?;
+        changed |= done.transformed;
+        Ok(done.data)
+    });
+    let conditions = conditions.collect::<Result<Vec<_>>>()?;
+    filter.predicate = conjunction(conditions).unwrap_or_else(|| lit(true));
+    Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), changed))
+}
+
+/// `x IN (SELECT y ...)` as three questions: is x there; if not, is a NULL there; and if x is NULL,
+/// is anything there.
+fn found_or_unknown(mut list: InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let listed = Expr::Column(Column::from(list.subquery.subquery.schema().qualified_field(0)));
+    let among = |condition: Expr, outer: Vec<Expr>| {
+        let rows = LogicalPlanBuilder::from(Arc::clone(&list.subquery.subquery));
+        let mut found = list.subquery.clone();
+        found.subquery = Arc::new(rows.filter(condition)?.build()?);
+        found.outer_ref_columns.extend(outer);
+        any_row(found)
+    };
+    let mut unknown = Vec::new();
+    if list.subquery.subquery.schema().field(0).is_nullable() {
+        unknown.push(among(listed.clone().is_null(), vec![])?);
+    }
+    if list.expr.nullable(schema)? {
+        unknown.push(list.expr.clone().is_null().and(any_row(list.subquery.clone())?));
+    }
+    let is_negated = std::mem::replace(&mut list.negated, false);
+    let is_correlated = !list.subquery.outer_ref_columns.is_empty();
+    let found = if is_correlated || !list.expr.any_column_refs() {
+        let mut outer = Vec::new();
+        let expr = (*list.expr).clone().transform_up(|expr| match expr {
+            Expr::Column(column) => {
+                let (_, field) = schema.qualified_field_from_column(&column)?;
+                let column = Expr::OuterReferenceColumn(Arc::clone(field), column);
+                outer.push(column.clone());
+                Ok(Transformed::yes(column))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        among(listed.eq(expr.data), outer)?
+    } else {
+        Expr::InSubquery(list)
+    };
+    let found = match disjunction(unknown) {
+        Some(unknown) => found.or(lit(ScalarValue::Boolean(None)).and(unknown)),
+        None => found,
+    };
+    Ok(if is_negated { not(found) } else { found })
+}
+
+/// Whether a sub-query finds anything; counted once if it does not depend on the row around it.
+fn any_row(query: Subquery) -> Result<Expr> {
+    if !query.outer_ref_columns.is_empty() {
+        return Ok(Expr::Exists(Exists::new(query, false)));
+    }
+    let rows = LogicalPlanBuilder::from(Arc::clone(&query.subquery));
+    let counted = rows.aggregate(Vec::<Expr>::new(), [count_all()])?.build()?;
+    let counted = Subquery { subquery: Arc::new(counted), ..query };
+    Ok(Expr::ScalarSubquery(counted).gt(lit(0_i64)))
+}
+
+/// A sub-query that refers to the outer row and wants one row of an order, as Pinboard writes
+/// percentiles: `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` is
+/// value `n + 1` of its rows.
+pub(super) fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
+    let (LogicalPlan::Limit(limit), false) = (&*query.subquery, query.outer_ref_columns.is_empty())
+    else {
+        return Ok(Transformed::no(Expr::ScalarSubquery(query)));
+    };
+    let refuse = |what: &str| {
+        SqlError::not_supported(format!(
+            "a sub-query with LIMIT that looks at the row around it and {what}; accepted: one column, ORDER BY, LIMIT n, 1"
+        ))
+    };
+    let (SkipType::Literal(skip), FetchType::Literal(Some(1))) =
+        (limit.get_skip_type()?, limit.get_fetch_type()?)
+    else {
+        return Err(refuse("does not want exactly one row").into());
+    };
+    if skip > SKIP_MAX {
+        return Err(refuse("skips more than 1,000,000 rows").into());
+    }
+    let wanted = Column::from(limit.input.schema().qualified_field(0));
+    let (mut rows, mut orders) = (&limit.input, Vec::new());
+    // The order may use more columns than are shown.
+    if let LogicalPlan::Projection(shown) = &**rows
+        && let LogicalPlan::Sort(_) = &*shown.input
+    {
+        rows = &shown.input;
+    }
+    if let LogicalPlan::Sort(sort) = &**rows {
+        orders.clone_from(&sort.expr);
+        rows = &sort.input;
+    }
+    let mut below = rows;
+    while let LogicalPlan::Projection(shown) = &**below {
+        below = &shown.input;
+    }
+    if matches!(
+        &**below,
+        LogicalPlan::Aggregate(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::Window(_)
+    ) {
+        return Err(refuse("has groups").into());
+    }
+    let value = match (skip, Expr::Column(wanted.clone())) {
+        (0, value) => first_value(value, orders),
+        (skip, value) => nth_value(value, skip as i64 + 1, orders),
+    };
+    let name = Column::new_unqualified(value.schema_name().to_string());
+    let shown = Expr::Column(name).alias_qualified(wanted.relation, wanted.name);
+    let plan = LogicalPlanBuilder::from(Arc::clone(rows));
+    let plan = plan.aggregate(Vec::<Expr>::new(), [value])?;
+    let subquery = Arc::new(plan.project([shown])?.build()?);
+    Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery, ..query })))
+}
+
+/// Sub-queries next to aggregates see columns that are not grouped as those of the first row of
+/// each group.
+pub(super) fn beside_aggregates(shown: Projection) -> Result<Transformed<LogicalPlan>> {
+    let (having, below) = match &*shown.input {
+        LogicalPlan::Filter(having) => (Some(having.predicate.clone()), &*having.input),
+        below => (None, below),
+    };
+    let LogicalPlan::Aggregate(groups) = below else {
+        return Ok(Transformed::no(LogicalPlan::Projection(shown)));
+    };
+    let (mut aggregates, mut looked) = (groups.aggr_expr.clone(), false);
+    let mut first_of = |column: &Column| {
+        if groups.schema.has_column(column) || !groups.input.schema().has_column(column) {
+            return None;
+        }
+        let first = first_value(Expr::Column(column.clone()), vec![]);
+        let name = first.schema_name().to_string();
+        if !groups.schema.has_column_with_unqualified_name(&name) && !aggregates.contains(&first) {
+            aggregates.push(first);
+        }
+        Some(Column::new_unqualified(name))
+    };
+    let mut outer = |expr: Expr| match expr {
+        Expr::OuterReferenceColumn(field, column) => Ok(match first_of(&column) {
+            Some(first) => Transformed::yes(Expr::OuterReferenceColumn(field, first)),
+            None => Transformed::no(Expr::OuterReferenceColumn(field, column)),
+        }),
+        other => Ok(Transformed::no(other)),
+    };
+    let mut looking = |expr: Expr| {
+        let Expr::ScalarSubquery(mut query) = expr else {
+            return Ok(Transformed::no(expr));
+        };
+        let plan = LogicalPlan::clone(&query.subquery);
+        let plan =
+            plan.transform_up(|plan| plan.map_expressions(|expr| expr.transform_up(&mut outer)))?;
+        for column in &mut query.outer_ref_columns {
+            *column = outer(std::mem::take(column))?.data;
+        }
+        looked |= plan.transformed;
+        query.subquery = Arc::new(plan.data);
+        Ok(Transformed::new_transformed(Expr::ScalarSubquery(query), plan.transformed))
+    };
+    let names = NamePreserver::new_for_projection();
+    let items = shown.expr.iter().map(|expr| {
+        let name = names.save(expr);
+        Ok(name.restore(expr.clone().transform_up(&mut looking)?.data))
+    });
+    let items = items.collect::<Result<Vec<_>>>()?;
+    if !looked {
+        return Ok(Transformed::no(LogicalPlan::Projection(shown)));
+    }
+    let groups =
+        Aggregate::try_new(Arc::clone(&groups.input), groups.group_expr.clone(), aggregates)?;
+    let rows = LogicalPlanBuilder::from(LogicalPlan::Aggregate(groups));
+    let rows = match having {
+        Some(having) => rows.filter(having)?,
+        None => rows,
+    };
+    let shown = Projection::try_new(items, Arc::new(rows.build()?))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
+}
