@@ -48,6 +48,9 @@ pub(super) enum Failure {
     /// These rows will never be accepted.
     #[error("{0}")]
     Refused(String),
+    /// A file with rows is damaged.
+    #[error("{} is damaged: {reason}", .path.display())]
+    Damaged { path: PathBuf, reason: String },
 }
 
 impl Failure {
@@ -59,7 +62,11 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::Later(error.to_string())
+        match error {
+            StoreError::Stopped => Self::Stopped,
+            StoreError::Damaged { path, reason } => Self::Damaged { path, reason },
+            error => Self::Later(error.to_string()),
+        }
     }
 }
 

@@ -20,8 +20,7 @@ use super::{requests, rollups, views};
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
 use crate::history::{
-    Dataset, Identity, Parts, Refused, Shipment, ShipmentRows, Shipping, StoreError, Unread,
-    Waiting, digest,
+    Dataset, Identity, Parts, Refused, Shipment, ShipmentRows, Shipping, Unread, Waiting, digest,
 };
 use crate::instruments::{Active, Instrument};
 use crate::shutdown::Shutdown;
@@ -46,7 +45,7 @@ const REFUSED_MS: u64 = 600_000;
 #[derive(Debug)]
 pub struct ShipStatus {
     /// The source of rows, once history is open.
-    from: OnceLock<ShipFrom>,
+    from: OnceLock<Shipping>,
     counters: ClickHouseCounters,
     clock: Arc<dyn Clock>,
     now: Mutex<Now>,
@@ -62,7 +61,7 @@ struct Now {
 
 impl ShipStatus {
     /// Ships from here; called when history is open.
-    pub fn begin(&self, from: ShipFrom) {
+    pub fn begin(&self, from: Shipping) {
         // Set once: the store stays open.
         let _was_empty = self.from.set(from);
         self.show();
@@ -73,7 +72,7 @@ impl ShipStatus {
         let Some(from) = self.from.get() else {
             return;
         };
-        let (waiting, refused) = from.shipping.waiting(&from.parts);
+        let (waiting, refused) = from.waiting();
         let mut now = self.now.lock();
         (now.waiting, now.refused) = (waiting, refused);
     }
@@ -108,17 +107,6 @@ impl ShipStatus {
         let texts = json!({"error": now.error, "refused": refused.collect::<Vec<_>>()});
         Group::new(Place::Object("clickhouse"), readings).with_texts(texts)
     }
-}
-
-/// The source of rows: a store.
-#[derive(Debug, Clone)]
-pub struct ShipFrom {
-    /// Data kept there until it is shipped.
-    pub shipping: Shipping,
-    /// The parts that count.
-    pub parts: Parts,
-    /// The identity of the store: 32 hexadecimal digits.
-    pub store: String,
 }
 
 /// Ships, as soon as there is a source.
@@ -212,27 +200,26 @@ impl ShippingThread {
     }
 
     /// Ships the next shipment; returns whether there was one.
-    fn ship(&mut self, from: &ShipFrom, stop: &Shutdown) -> Result<bool, Failure> {
-        let ShipFrom { shipping, parts, .. } = from;
+    fn ship(&mut self, from: &Shipping, stop: &Shutdown) -> Result<bool, Failure> {
         self.make(stop)?;
-        let next = self.again(stop, |it| Ok(shipping.next(parts, it.now())?))?;
+        let next = self.again(stop, |it| Ok(from.next(it.now())?))?;
         if let Some(mut shipment) = next {
-            self.view(&shipment, parts);
+            self.view(&shipment, &from.parts);
             self.make(stop)?;
-            let names = self.again(stop, |it| Ok(shipping.begin(&shipment, &it.names)?))?;
+            let names = self.again(stop, |it| Ok(from.begin(&shipment, &it.names)?))?;
             let origin = Origin::new(&from.store, names, shipment.units);
             let refused = self.send(&mut shipment, &origin, None, stop)?;
-            self.again(stop, |_| Ok(shipping.end(&shipment, refused.clone())?))?;
+            self.again(stop, |_| Ok(from.end(&shipment, refused.clone())?))?;
             return Ok(true);
         }
         if self.mono_ms() >= self.refused_ms {
             self.refused_ms = self.mono_ms() + REFUSED_MS;
-            for (before, mut shipment) in shipping.refused(parts) {
+            for (before, mut shipment) in from.refused() {
                 let names = before.identity.as_ref().unwrap_or(&self.names).clone();
                 let origin = Origin::new(&from.store, names, shipment.units);
                 let refused = self.send(&mut shipment, &origin, Some(&before.table), stop)?;
                 if refused.is_empty() {
-                    self.again(stop, |_| Ok(shipping.end_refused(&before)?))?;
+                    self.again(stop, |_| Ok(from.end_refused(&before)?))?;
                 }
             }
         }
@@ -301,13 +288,12 @@ impl ShippingThread {
                     }
                     return Ok(refused);
                 }
-                Err(Trouble::Send(failure)) => return Err(failure),
-                Err(Trouble::Read(StoreError::Stopped)) => return Err(Failure::Stopped),
-                Err(Trouble::Read(StoreError::Damaged { path, reason })) => {
+                Err(Failure::Damaged { path, reason }) => {
                     let rows = shipment.leave_out(&path);
                     self.count_unread(&Unread { path, reason, rows });
                 }
-                Err(Trouble::Read(error)) => self.pause(&error.to_string(), stop)?,
+                Err(Failure::Later(error)) => self.pause(&error, stop)?,
+                Err(failure) => return Err(failure),
             }
         }
     }
@@ -325,7 +311,7 @@ impl ShippingThread {
         only: Option<&str>,
         unread: &mut Vec<Unread>,
         stop: &Shutdown,
-    ) -> Result<Vec<Refused>, Trouble> {
+    ) -> Result<Vec<Refused>, Failure> {
         let mut stage = SHIP.begin();
         stage.work(0, shipment.rows_max());
         let mut refused = Vec::new();
@@ -450,13 +436,4 @@ struct Sending<'s> {
     /// Rows of earlier blocks, once one was refused.
     refused: Option<Refused>,
     stage: &'s mut Active,
-}
-
-/// The reason why a shipment did not end.
-#[derive(Debug, thiserror::Error)]
-enum Trouble {
-    #[error(transparent)]
-    Read(#[from] StoreError),
-    #[error(transparent)]
-    Send(#[from] Failure),
 }

@@ -7,7 +7,7 @@ use tracing::{debug, info, warn};
 use super::error::StartError;
 use super::startup::{ReadRows, TakeRows};
 use super::threads::Worker;
-use crate::clickhouse::{Fleet, ShipFrom, ShippingThread};
+use crate::clickhouse::{Fleet, ShippingThread};
 use crate::clock::Clock;
 use crate::config::{Config, KeptRequests};
 use crate::delta::Second;
@@ -82,19 +82,18 @@ impl OpenHistory {
         let shipping = shipper.as_ref().map(ShippingThread::status);
         let open = move || {
             let mut store = Store::open(&dir, retention)?;
+            store.share(Arc::clone(&parts));
             let shipping = match &shipping {
                 None => store.keep_unshipped(&shipped).map(|()| None)?,
                 Some(status) => Some((status, store.ship(&shipped)?)),
             };
-            store.share(Arc::clone(&parts));
             replayed.replay(&mut store);
             for source in &followed {
                 let known = store.files().get(&from(source));
                 source.begin(known.cloned());
             }
             if let Some((status, shipping)) = shipping {
-                let (parts, store) = (Arc::clone(&parts), store.id().to_owned());
-                status.begin(ShipFrom { shipping, parts, store });
+                status.begin(shipping);
             }
             debug!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
             Ok(store)

@@ -33,6 +33,7 @@ use super::Resolution;
 use super::disk::{Disk, READ_TRIES, StoreError, damaged, failed, open_existing, unreadable};
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
+use super::store::Store;
 use crate::config::ShippedRows;
 use crate::instruments::Instrument;
 use crate::state::files;
@@ -165,7 +166,13 @@ pub(super) static LOCK: Instrument = Instrument::wait("wait/synch/mutex/history/
 
 /// The state of shipping, shared by the store and the shipper.
 #[derive(Debug, Clone)]
-pub struct Shipping(Arc<Mutex<Inner>>);
+pub struct Shipping {
+    inner: Arc<Mutex<Inner>>,
+    /// The parts that count.
+    pub(crate) parts: Parts,
+    /// The identity of the store: 32 hexadecimal digits.
+    pub(crate) store: Arc<str>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -198,15 +205,10 @@ impl Shipping {
         dir.join(UNSHIPPED).join(CURSOR).exists()
     }
 
-    /// Opens the state of the store in `dir`, which has these parts; its next part has this number.
-    pub(super) fn open<'p>(
-        dir: &Path,
-        disk: &Disk,
-        next_number: u64,
-        what: &[ShippedRows],
-        parts: impl Iterator<Item = &'p Arc<Part>>,
-    ) -> Result<Self, StoreError> {
-        let folder = dir.join(UNSHIPPED);
+    /// Opens the state of a store.
+    pub(super) fn open(store: &Store, what: &[ShippedRows]) -> Result<Self, StoreError> {
+        let (folder, disk) = (store.dir().join(UNSHIPPED), store.disk.clone());
+        let next_number = store.manifest.next;
         disk.make_folder(&folder, files::FOLDER_MODE)?;
         let found = read(&folder.join(CURSOR))?;
         if found.is_some() {
@@ -217,7 +219,7 @@ impl Shipping {
         let before = found.as_ref().map(|cursor| cursor.off);
         let mut cursor =
             found.unwrap_or(Cursor { format: FORMAT, begin: next_number, ..Cursor::default() });
-        let lost = cursor.set_kinds(what, next_number, parts);
+        let lost = cursor.set_kinds(what, next_number, store.manifest.parts());
         if lost > 0 {
             warn!(
                 rows = lost,
@@ -225,7 +227,7 @@ impl Shipping {
             );
         }
         let is_changed = before != Some(cursor.off);
-        let (kept, unopened, disk) = (Vec::new(), kept(&folder)?, disk.clone());
+        let (kept, unopened) = (Vec::new(), kept(&folder)?);
         let mut inner = Inner { folder, disk, cursor, kept, unopened };
         if let Err(error) = inner.open_kept() {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
@@ -233,12 +235,16 @@ impl Shipping {
         if is_changed {
             inner.write(|_| ())?;
         }
-        Ok(Self(Arc::new(Mutex::new(inner))))
+        Ok(Self {
+            inner: Arc::new(Mutex::new(inner)),
+            parts: store.parts(),
+            store: store.id().into(),
+        })
     }
 
     /// Links pieces that are about to be removed and not shipped yet.
     pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Result<(), StoreError> {
-        let mut inner = LOCK.lock(&self.0);
+        let mut inner = LOCK.lock(&self.inner);
         let pieces = removed.iter().filter(|part| !part.is_published());
         let needed: Vec<_> = pieces.filter(|part| inner.cursor.needs(part)).collect();
         for part in &needed {
@@ -259,13 +265,13 @@ impl Shipping {
 
     /// The kept pieces, for retention.
     pub(super) fn kept(&self) -> Vec<Arc<Part>> {
-        LOCK.lock(&self.0).kept.clone()
+        LOCK.lock(&self.inner).kept.clone()
     }
 
     /// Records parts removed by retention: counts rows that ClickHouse will never have, and removes
     /// pieces kept for it alone.
     pub(super) fn record_lost(&self, gone: &[Arc<Part>]) {
-        let mut inner = LOCK.lock(&self.0);
+        let mut inner = LOCK.lock(&self.inner);
         let lost = gone.iter().filter(|part| inner.cursor.needs(part));
         inner.cursor.dropped += lost.map(|part| part.rows()).sum::<u64>();
         // If it cannot be written, the next change includes it.
@@ -277,9 +283,9 @@ impl Shipping {
     ///
     /// # Errors
     /// Fails if a kept piece cannot be opened: later ones wait.
-    pub fn next(&self, parts: &Parts, now: u64) -> Result<Option<Shipment>, StoreError> {
-        let parts = Arc::clone(&parts.read());
-        let mut inner = LOCK.lock(&self.0);
+    pub fn next(&self, now: u64) -> Result<Option<Shipment>, StoreError> {
+        let parts = Arc::clone(&self.parts.read());
+        let mut inner = LOCK.lock(&self.inner);
         inner.open_kept()?;
         let pieces = inner.pieces(&parts);
         let cursor = &inner.cursor;
@@ -294,9 +300,9 @@ impl Shipping {
 
     /// Refused rows, to be tried again.
     #[must_use]
-    pub fn refused(&self, parts: &Parts) -> Vec<(Refused, Shipment)> {
-        let parts = Arc::clone(&parts.read());
-        let inner = LOCK.lock(&self.0);
+    pub fn refused(&self) -> Vec<(Refused, Shipment)> {
+        let parts = Arc::clone(&self.parts.read());
+        let inner = LOCK.lock(&self.inner);
         let pieces = inner.pieces(&parts);
         let files = parts.iter().filter(|part| part.is_published());
         let all: Vec<_> = pieces.values().chain(files).collect();
@@ -310,7 +316,7 @@ impl Shipping {
     /// # Errors
     /// Fails if it cannot be written; then it does not start.
     pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Result<Identity, StoreError> {
-        let mut inner = LOCK.lock(&self.0);
+        let mut inner = LOCK.lock(&self.inner);
         let cursor = &inner.cursor;
         let begun = match (shipment.units, &cursor.file_as) {
             (ShipmentRows::Pieces(..), _) => cursor.sending_as.as_ref(),
@@ -335,8 +341,7 @@ impl Shipping {
     /// # Errors
     /// Fails if it cannot be written; then it is shipped again.
     pub fn end(&self, shipment: &Shipment, refused: Vec<Refused>) -> Result<(), StoreError> {
-        let mut inner = LOCK.lock(&self.0);
-        inner.write(|cursor| {
+        LOCK.lock(&self.inner).write(|cursor| {
             match shipment.units {
                 ShipmentRows::Pieces(_, to) => {
                     cursor.done = to;
@@ -357,15 +362,14 @@ impl Shipping {
     /// # Errors
     /// Fails if it cannot be written; then it is tried again.
     pub fn end_refused(&self, taken: &Refused) -> Result<(), StoreError> {
-        let mut inner = LOCK.lock(&self.0);
-        inner.write(|cursor| cursor.refused.retain(|it| it != taken))
+        LOCK.lock(&self.inner).write(|cursor| cursor.refused.retain(|it| it != taken))
     }
 
     /// Rows that wait, and those set aside.
     #[must_use]
-    pub fn waiting(&self, parts: &Parts) -> (Waiting, Vec<Refused>) {
-        let parts = Arc::clone(&parts.read());
-        let inner = LOCK.lock(&self.0);
+    pub fn waiting(&self) -> (Waiting, Vec<Refused>) {
+        let parts = Arc::clone(&self.parts.read());
+        let inner = LOCK.lock(&self.inner);
         let pieces = inner.pieces(&parts);
         let files = parts.iter().filter(|part| part.is_published());
         let mut waiting = Waiting { dropped: inner.cursor.dropped, ..Waiting::default() };

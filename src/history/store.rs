@@ -196,13 +196,12 @@ impl Store {
         }
     }
 
-    /// Keeps data to be shipped from now on, until it is.
+    /// Keeps data to be shipped from now on, until it is; called after [`share`](Self::share).
     ///
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
     pub fn ship(&mut self, what: &[ShippedRows]) -> Result<Shipping, StoreError> {
-        let (number, parts) = (self.manifest.next, self.manifest.parts());
-        let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
+        let shipping = Shipping::open(self, what)?;
         Ok(self.shipping.insert(shipping).clone())
     }
 

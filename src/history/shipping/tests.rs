@@ -98,8 +98,8 @@ impl Place {
 
     /// Ships the next rows, at most `rows_max`.
     fn ship(&mut self, now: u64, rows_max: usize) -> bool {
-        let (store, shipping) = self.open();
-        let Some(shipment) = shipping.next(&store.parts(), now).unwrap() else {
+        let (_, shipping) = self.open();
+        let Some(shipment) = shipping.next(now).unwrap() else {
             return false;
         };
         let shipping = shipping.clone();
@@ -182,8 +182,8 @@ fn every_row_is_shipped_once_whatever_happens_when() {
         let left = fs::read_dir(place.dir.path().join(UNSHIPPED)).unwrap();
         let left: Vec<_> = left.map(|it| it.unwrap().file_name()).collect();
         assert_eq!(left, [CURSOR], "seed {seed}");
-        let (store, shipping) = place.open();
-        assert_eq!(shipping.waiting(&store.parts()), Default::default());
+        let (_, shipping) = place.open();
+        assert_eq!(shipping.waiting(), Default::default());
     }
 }
 
@@ -204,7 +204,7 @@ fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
         store.flush(&batch, NOON, || ()).unwrap();
     }
     let (store, shipping) = place.open();
-    let shipment = shipping.next(&store.parts(), NOON + 600).unwrap().unwrap();
+    let shipment = shipping.next(NOON + 600).unwrap().unwrap();
     let read = |enough: usize| {
         let mut rows = Vec::new();
         let unread = shipment.rows(&dataset(), &Shutdown::new(), &mut |row| {
@@ -261,8 +261,8 @@ fn without_clickhouse_what_it_lacks_is_kept() {
     assert_eq!(fs::read_dir(place.dir.path().join(UNSHIPPED)).unwrap().count(), 1);
     place.store = None;
     place.is_off = false;
-    let (store, shipping) = place.open();
-    assert!(shipping.waiting(&store.parts()).0.dropped > 0);
+    let (_, shipping) = place.open();
+    assert!(shipping.waiting().0.dropped > 0);
 }
 
 /// Like a container that has another name after each start: a piece, and a file that existed
@@ -283,14 +283,14 @@ fn what_was_begun_under_some_names_ends_under_these() {
             place.flush(now, &[now]);
             now += 4_000;
         }
-        let (store, shipping) = place.open();
-        let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
+        let (_, shipping) = place.open();
+        let shipment = shipping.next(now).unwrap().unwrap();
         assert_eq!(matches!(shipment.units, ShipmentRows::File(_)), name == "a");
         assert_eq!(shipping.begin(&shipment, &first).unwrap(), first);
         drop(shipment);
         place.store = None;
-        let (store, shipping) = place.open();
-        let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
+        let (_, shipping) = place.open();
+        let shipment = shipping.next(now).unwrap().unwrap();
         assert_eq!(shipping.begin(&shipment, &named("other")).unwrap(), first);
         shipping.end(&shipment, Vec::new()).unwrap();
     }
@@ -312,8 +312,8 @@ fn what_was_begun_is_the_same_after_a_power_cut() {
             let shipping = store.ship(ALL).unwrap();
             (store, shipping)
         };
-        let begin = |now, (store, shipping): &(Store, Shipping)| {
-            let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
+        let begin = |now, (_, shipping): &(Store, Shipping)| {
+            let shipment = shipping.next(now).unwrap().unwrap();
             let begun = shipping.begin(&shipment, &named("a"));
             begun.map(|_| shipment.units)
         };
@@ -354,17 +354,16 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
             false => std::os::unix::fs::symlink(&path, &path).unwrap(),
             true => fs::write(&path, &bytes[..bytes.len() - 1]).unwrap(),
         }
-        let (store, shipping) = place.open();
-        let parts = store.parts();
+        let (_, shipping) = place.open();
         if is_lost {
-            assert_eq!(shipping.waiting(&parts).0.dropped, 1);
+            assert_eq!(shipping.waiting().0.dropped, 1);
             while place.ship(now, usize::MAX) {}
             assert_eq!(place.taken().len(), 1);
             assert!(path.with_extension("damaged").exists());
             continue;
         }
         for _ in 0..20 {
-            let error = shipping.next(&parts, now).unwrap_err().to_string();
+            let error = shipping.next(now).unwrap_err().to_string();
             assert!(error.contains(path.to_str().unwrap()), "{error}");
         }
         fs::remove_file(&path).unwrap();
@@ -392,8 +391,8 @@ fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
     // It still waits when it is wanted again.
     place.flush(now, &[now]);
     let dropped = |place: &mut Place| {
-        let (store, shipping) = place.open();
-        shipping.waiting(&store.parts()).0.dropped
+        let (_, shipping) = place.open();
+        shipping.waiting().0.dropped
     };
     assert_eq!(dropped(&mut place), 0);
     place.what = ALL;
@@ -429,8 +428,8 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     let mut place = Place::new();
     place.flush(NOON, &[NOON]);
     let now = NOON + 2 * 3_600;
-    let (store, shipping) = place.open();
-    let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
+    let (_, shipping) = place.open();
+    let shipment = shipping.next(now).unwrap().unwrap();
     let refused = Refused {
         units: shipment.units,
         table: "rollup".to_owned(),
@@ -441,15 +440,15 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     shipping.begin(&shipment, &named("a")).unwrap();
     shipping.end(&shipment, vec![refused.clone()]).unwrap();
     drop(shipment);
-    let next = shipping.next(&store.parts(), now).unwrap();
+    let next = shipping.next(now).unwrap();
     assert_eq!(next.map(|it| it.units), None);
     place.publish(now);
     // It is there after a restart, unchanged.
     place.store = None;
-    let (store, shipping) = place.open();
-    let (waiting, set_aside) = shipping.waiting(&store.parts());
+    let (_, shipping) = place.open();
+    let (waiting, set_aside) = shipping.waiting();
     assert_eq!((waiting.rows, &*set_aside), (0, &[refused.clone()][..]));
-    let again = shipping.refused(&store.parts());
+    let again = shipping.refused();
     let mut rows = 0;
     let stop = Shutdown::new();
     for (_, shipment) in &again {
@@ -471,7 +470,7 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     assert_eq!(shipping.kept().len(), 1);
     store.retention.secs = [3_600, u64::MAX, u64::MAX];
     store.expire(now + 7_200).unwrap();
-    let (waiting, _) = shipping.waiting(&store.parts());
+    let (waiting, _) = shipping.waiting();
     assert_eq!((waiting.rows, waiting.dropped), (0, 1));
     assert_eq!(shipping.kept().len(), 0);
 }

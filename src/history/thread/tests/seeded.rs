@@ -285,8 +285,7 @@ impl World {
         let Some(life) = &mut self.life else {
             return false;
         };
-        let parts = life.writer.store.as_ref().unwrap().parts();
-        let Ok(Some(shipment)) = life.shipping.next(&parts, now) else {
+        let Ok(Some(shipment)) = life.shipping.next(now) else {
             return false;
         };
         assert!(matches!(shipment.units, ShipmentRows::Pieces(..)));
