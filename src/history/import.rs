@@ -34,11 +34,11 @@ use parking_lot::Mutex;
 use self::counting::Counting;
 use self::piece::Piece;
 use super::columns::Want;
-use super::dataset::{Coverage, digest};
+use super::dataset::{COVERAGE, Coverage, digest};
 use super::read_plan::ReadPlan;
 use super::read_unit::{ReadUnit, RowsSnapshot};
 use super::requests::Kept;
-use super::sums::Sums;
+use super::row::StoredRow;
 use super::{Dataset, History, Resolution, UnflushedRows, Writer};
 use crate::clock::Clock;
 use crate::config::{Config, SquidSource};
@@ -79,20 +79,14 @@ pub struct Importer {
 /// The result of importing a piece.
 #[derive(Debug)]
 pub struct ImportResult {
-    /// Bytes imported; the next piece starts after them.
-    pub bytes: usize,
-    /// Lines in them.
-    pub lines: u64,
+    /// The imported part; the next piece starts after its bytes, and where its time ends.
+    pub(crate) piece: Piece,
+    /// Lines in it.
+    pub(crate) lines: u64,
     /// Whether it was known, and therefore not counted again.
-    pub is_known: bool,
+    pub(crate) is_known: bool,
     /// Counts of its lines, unless it was known.
-    pub source: Arc<Source>,
-    /// Lines in the future, which are not counted.
-    pub in_future: u64,
-    /// Requests older than everything that is kept: they are counted, and soon removed.
-    pub expired: u64,
-    /// End of the time covered, in unix seconds: the next piece continues there.
-    pub covered_to: Option<u64>,
+    pub(crate) source: Arc<Source>,
 }
 
 /// The reason why a piece was not imported; nothing of it counts.
@@ -148,20 +142,17 @@ impl Importer {
         let source =
             Source::new(SquidSource { name: name.or_else(|| entry.name.clone()), ..entry.clone() });
         let mut taken = self.taken.lock();
-        let result = |piece: &Piece, is_known| ImportResult {
-            bytes: piece.bytes,
+        let result = |piece: Piece, is_known| ImportResult {
             lines: count_lines(&lines[..piece.bytes]),
+            piece,
             is_known,
             source: Arc::clone(&source),
-            in_future: piece.in_future,
-            expired: piece.expired,
-            covered_to: piece.covered_to,
         };
         if let Some(first) = piece::first_secs(lines)
             && let Some(bytes) = self.known(lines, first)?
         {
             let covered_to = piece::last_secs(&lines[..bytes]).or(covered_to);
-            return Ok(result(&Piece { bytes, covered_to, ..Piece::default() }, true));
+            return Ok(result(Piece { bytes, covered_to, ..Piece::default() }, true));
         }
         let ingest = &self.config.ingest;
         let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);
@@ -190,7 +181,7 @@ impl Importer {
             counting.note(&named(&lines[..piece.bytes]), Resolution::Minute.begin(first));
             self.write(counting)?;
         }
-        Ok(result(&piece, false))
+        Ok(result(piece, false))
     }
 
     /// Adds coverage of reports for the piece, where nothing covered the time before.
@@ -235,50 +226,51 @@ impl Importer {
 
     /// Seconds covered already.
     fn covered(&self, span: Range<u64>) -> Result<CoveredSecs, ImportError> {
-        let coverage = Dataset::coverage();
-        let at = RowsSnapshot::of(&self.history, &coverage);
-        let mut step = Resolution::Minute.secs();
-        let plan = ReadPlan::of_steps(&at.parts, &coverage, &span, &mut step);
         let mut covered = CoveredSecs::new();
-        let (units, lacking) = ReadUnit::all(at, &coverage, &plan, None);
-        if let Some(lacking) = lacking.into_iter().next() {
-            return Err(ImportError::Unreadable(lacking));
-        }
-        for unit in units {
-            let read = unit.rows(&coverage, Want::SUMS, &mut |_, row| {
-                let Coverage { secs, .. } = Coverage::of(&row.totals);
-                if secs > 0 {
-                    let place = (row.key.to_vec(), unit.resolution(), row.time);
-                    *covered.entry(place).or_default() += secs;
-                }
-            });
-            read.map_err(ImportError::Unreadable)?;
-        }
+        self.each_coverage(span, &mut |resolution, row| {
+            let Coverage { secs, .. } = Coverage::of(&row.totals);
+            if secs > 0 {
+                *covered.entry((row.key.to_vec(), resolution, row.time)).or_default() += secs;
+            }
+        })?;
         Ok(covered)
+    }
+
+    /// Passes the rows of coverage in a span to `each`: minutes, where these are kept.
+    fn each_coverage(
+        &self,
+        span: Range<u64>,
+        each: &mut dyn FnMut(Resolution, &StoredRow<'_>),
+    ) -> Result<(), ImportError> {
+        let at = RowsSnapshot::of(&self.history, &COVERAGE);
+        let mut step = Resolution::Minute.secs();
+        let plan = ReadPlan::of_steps(&at.parts, &COVERAGE, &span, &mut step);
+        let (units, lacking) = ReadUnit::all(at, &COVERAGE, &plan, None);
+        let read = units.iter().try_for_each(|unit| {
+            unit.rows(&COVERAGE, Want::SUMS, &mut |_, row| each(unit.resolution(), row))
+        });
+        let lacking = lacking.into_iter().next().map_or(read, Err);
+        lacking.map_err(ImportError::Unreadable)
     }
 
     /// Returns how many bytes of these lines, whose first request ended at `first`, were imported
     /// before.
     fn known(&self, lines: &[u8], first: u64) -> Result<Option<usize>, ImportError> {
-        let coverage = Arc::new(Dataset::coverage());
         let minute = Resolution::Minute.begin(first);
-        let at = RowsSnapshot::of(&self.history, &coverage);
-        let span = minute..minute + Resolution::Minute.secs();
-        let plan = ReadPlan::new(&at.parts, &coverage, span);
-        let sums = Sums::read(at, &coverage, &plan);
-        if let Some(lacking) = sums.lacking.first() {
-            return Err(ImportError::Unreadable(lacking.clone()));
-        }
         let head = head(lines);
-        let pieces = sums.rows().iter().filter_map(|row| {
-            let mut texts = key_texts(&row.key);
+        let bytes_of = |row: &StoredRow<'_>| {
+            let mut texts = key_texts(row.key);
             let (NO_REPORT, name) = (texts.next()?, texts.next()?) else {
                 return None;
             };
             let bytes: usize = name.strip_prefix(&head)?.split('-').nth(1)?.parse().ok()?;
             (named(lines.get(..bytes)?) == name).then_some(bytes)
-        });
-        Ok(pieces.max())
+        };
+        let mut known = None;
+        self.each_coverage(minute..minute + Resolution::Minute.secs(), &mut |_, row| {
+            known = known.max(bytes_of(row));
+        })?;
+        Ok(known)
     }
 
     /// Passes it to the writer, and waits.

@@ -26,23 +26,23 @@ const AHEAD_SECS: u64 = 300;
 
 /// The processed part of a piece.
 #[derive(Debug, Default)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Its bytes.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// Records of requests by the minute in which they ended.
-    pub(super) minutes: BTreeMap<u64, Vec<u8>>,
+    pub(crate) minutes: BTreeMap<u64, Vec<u8>>,
     /// Their number.
-    pub(super) requests: u64,
+    pub(crate) requests: u64,
     /// When the first request ended, in unix seconds.
-    pub(super) first: Option<u64>,
+    pub(crate) first: Option<u64>,
     /// Lines in the future.
-    pub(super) in_future: u64,
+    pub(crate) in_future: u64,
     /// Requests that ended before the oldest time that is kept.
-    pub(super) expired: u64,
+    pub(crate) expired: u64,
     /// End of the time that the log covers so far, in unix seconds.
-    pub(super) covered_to: Option<u64>,
+    pub(crate) covered_to: Option<u64>,
     /// Seconds covered by minute.
-    pub(super) covered: BTreeMap<u64, u64>,
+    pub(crate) covered: BTreeMap<u64, u64>,
 }
 
 impl Piece {

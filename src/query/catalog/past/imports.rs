@@ -40,22 +40,23 @@ const COUNTS: [&str; 5] = ["requests", "swaps", "lines_repeated", "lines_lost", 
 
 fn shown(taken: &ImportResult) -> Json {
     let known = if taken.is_known { taken.lines } else { 0 };
-    let mut shown = json!({"bytes": taken.bytes, "lines": taken.lines, "lines_known": known});
+    let piece = &taken.piece;
+    let mut shown = json!({"bytes": piece.bytes, "lines": taken.lines, "lines_known": known});
     for reading in taken.source.counters.counts().readings() {
         match reading.name {
             "requests" => {
                 let requests = reading.value.as_u64().unwrap_or_default();
-                shown["requests"] = (requests - taken.in_future).into();
+                shown["requests"] = (requests - piece.in_future).into();
             }
             "lines_invalid" => shown["lines_invalid_by_reason"] = reading.value,
             name if COUNTS.contains(&name) => shown[name] = reading.value,
             _ => {}
         }
     }
-    shown["lines_in_future"] = taken.in_future.into();
-    shown["lines_expired"] = taken.expired.into();
+    shown["lines_in_future"] = piece.in_future.into();
+    shown["lines_expired"] = piece.expired.into();
     let example = taken.source.example.lock();
     shown["last_invalid"] = example.as_ref().map(|it| it.line.clone()).into();
-    shown["covered_to"] = taken.covered_to.into();
+    shown["covered_to"] = piece.covered_to.into();
     shown
 }
