@@ -28,14 +28,14 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit}
 
 pub(super) use self::read::{RowReader, StoredRows};
 use super::histogram::{encode, encoded_pairs, settle};
+use super::requests::files;
 use super::row::StoredRow;
-use super::{Dataset, Row};
+use super::{Dataset, Resolution, Row};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
-use crate::value::Unit;
 
 mod read;
 
@@ -91,8 +91,30 @@ pub(super) enum Content {
     Quantile(usize),
     Histogram,
     Exact,
-    /// Of raw requests: a value, or an encoded row.
-    Raw,
+    /// Raw requests in pieces: a row, encoded.
+    Packed,
+    /// Of raw requests, as all that follow: numbers that mostly repeat.
+    Int,
+    /// Distinct numbers.
+    Delta,
+    Float,
+    Text,
+    Moment,
+}
+
+/// The conversion of a column for a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// None.
+    Same,
+    /// Microseconds to seconds.
+    Seconds,
+    /// Bytes to KiB.
+    Kib,
+    /// A time to a unix second.
+    Second,
+    /// A time that is a whole second.
+    Time,
 }
 
 /// The columns of a dataset, by name.
@@ -101,7 +123,8 @@ pub(super) type Columns = Vec<(String, Content)>;
 /// The columns of a dataset's published files.
 pub(super) fn columns(dataset: &Dataset) -> Columns {
     if dataset.is_raw() {
-        return vec![named("packed", Content::Raw)];
+        let columns = files::columns(&dataset.report).iter();
+        return columns.map(|&(name, content)| named(name, content)).collect();
     }
     let mut behind = match dataset.own_sums() {
         Some(sums) => sums.map(|(name, measure)| named(name, Content::Sum(measure))).to_vec(),
@@ -217,11 +240,6 @@ impl Column {
     }
 }
 
-/// The type of times.
-pub(super) fn moment() -> DataType {
-    DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
-}
-
 /// Builds batches from rows.
 pub(super) struct BatchBuilder {
     /// `None` for unwanted ones.
@@ -236,27 +254,43 @@ pub(super) struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// For rows of a dataset, whose histograms get 2^`bits` buckets per doubling.
-    pub(super) fn new(dataset: &Dataset, bits: u32, has_quantiles: bool) -> Self {
-        let mut columns = columns(dataset);
-        columns.retain(|it| has_quantiles || !matches!(it.1, Content::Quantile(_)));
-        let columns = columns.iter().map(|(name, content)| (*content, content.field(name), true));
-        Self { buckets: dataset.buckets, bits, ..Self::of(columns) }
+    /// For rows in pending files.
+    pub(super) fn pending(dataset: &Dataset, resolution: Resolution) -> Self {
+        let mut columns = match dataset.is_raw() {
+            true => vec![named("packed", Content::Packed)],
+            false => columns(dataset),
+        };
+        columns.retain(|(_, content)| !matches!(content, Content::Quantile(_)));
+        Self::of(dataset, resolution, &columns, |_| true)
     }
 
-    /// For rows with these columns; of each whether it is wanted.
-    pub(super) fn of(columns: impl Iterator<Item = (Content, Field, bool)>) -> Self {
+    /// For the wanted columns of published files.
+    pub(super) fn published(
+        dataset: &Dataset,
+        resolution: Resolution,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Self {
+        Self::of(dataset, resolution, &columns(dataset), is_wanted)
+    }
+
+    fn of(
+        dataset: &Dataset,
+        resolution: Resolution,
+        columns: &Columns,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Self {
         let mut fields = Vec::new();
-        let columns = columns.map(|(content, field, is_wanted)| {
-            let column = is_wanted.then(|| Column::new(field.data_type()));
-            fields.extend(is_wanted.then_some(field));
-            (content, column)
+        let columns = columns.iter().map(|(name, content)| {
+            let field = is_wanted(name).then(|| content.field(name));
+            let column = field.as_ref().map(|field| Column::new(field.data_type()));
+            fields.extend(field);
+            (*content, column)
         });
         Self {
             columns: columns.collect(),
             schema: Arc::new(Schema::new(fields)),
-            buckets: BucketLayout::LogLinear,
-            bits: LOG_LINEAR_BITS,
+            buckets: dataset.buckets,
+            bits: resolution.bucket_bits(),
             rows: 0,
             bytes: 0,
         }
@@ -310,7 +344,8 @@ impl BatchBuilder {
                         &*exact
                     }))
                 }
-                Content::Raw => Cell::Bytes(None),
+                // Of raw requests.
+                _ => continue,
             };
             self.bytes += column.as_mut().map_or(0, |column| column.push(cell));
         }
@@ -369,32 +404,54 @@ fn clipped(sum: u128) -> i64 {
 }
 
 impl Content {
-    /// Whether it has microseconds, which SQL shows as seconds.
-    pub(super) const fn is_time(self) -> bool {
+    /// The name and conversion of a stored column in tables: microseconds are shown as seconds,
+    /// bytes of raw requests as KiB.
+    pub(super) fn shown(self, stored: &str) -> (&str, Form) {
+        let seconds = stored.strip_suffix("_us").map(|name| (name, Form::Seconds));
+        let kib = stored.strip_suffix("_bytes").map(|name| (name, Form::Kib));
         match self {
-            Self::Sum(measure) => matches!(measure.unit(), Unit::Seconds),
-            Self::TimeMin | Self::TimeMax => true,
-            _ => false,
+            Self::Key(_) | Self::Status(_) => (stored, Form::Same),
+            Self::Time => (stored, Form::Time),
+            _ => seconds.or(kib).unwrap_or((stored, Form::Same)),
         }
     }
 
-    /// The displayed name of a column.
-    pub(super) fn shown_name(self, stored: &str) -> &str {
-        let seconds = stored.strip_suffix("_us").filter(|_| self.is_time());
-        seconds.unwrap_or(stored)
+    /// The field in which it is shown so. Columns that are not stored are NULL.
+    pub(super) fn shown_field(self, name: &str, form: Form) -> Field {
+        let data_type = match (form, self.data_type()) {
+            (Form::Same, DataType::Utf8) => DataType::Utf8View,
+            (Form::Same, stored) => stored,
+            (Form::Seconds | Form::Kib, _) if matches!(self, Self::Int | Self::Delta) => {
+                DataType::Float32
+            }
+            (Form::Seconds | Form::Kib, _) => DataType::Float64,
+            (Form::Second, _) => DataType::Int64,
+            (Form::Time, _) => DataType::Timestamp(TimeUnit::Second, None),
+        };
+        Field::new(name, data_type, true)
     }
 
-    pub(super) fn field(self, name: &str) -> Field {
-        let (data_type, nullable) = match self {
-            Self::Time => (moment(), false),
-            Self::Key(_) => (DataType::Utf8, false),
-            Self::Status(_) => (DataType::Int64, true),
-            Self::Other => (DataType::Boolean, false),
-            Self::Sum(_) => (DataType::Int64, false),
-            Self::TimeMin | Self::TimeMax | Self::MemoryPeakMax => (DataType::Int64, true),
-            Self::Quantile(_) => (DataType::Float64, true),
-            Self::Histogram | Self::Exact | Self::Raw => (DataType::Binary, true),
+    fn data_type(self) -> DataType {
+        match self {
+            Self::Time | Self::Moment => {
+                DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
+            }
+            Self::Key(_) | Self::Text => DataType::Utf8,
+            Self::Other => DataType::Boolean,
+            Self::Quantile(_) | Self::Float => DataType::Float64,
+            Self::Histogram | Self::Exact | Self::Packed => DataType::Binary,
+            _ => DataType::Int64,
+        }
+    }
+
+    fn field(self, name: &str) -> Field {
+        let nullable = match self {
+            Self::Time | Self::Key(_) | Self::Other | Self::Sum(_) => false,
+            Self::Int | Self::Delta | Self::Float | Self::Text | Self::Moment => {
+                files::NULLABLE.contains(&name)
+            }
+            _ => true,
         };
-        Field::new(name, data_type, nullable)
+        Field::new(name, self.data_type(), nullable)
     }
 }

@@ -69,6 +69,14 @@ impl Coverage {
         }
     }
 
+    /// Adds what is missing, without the seconds.
+    pub(crate) fn add_missing(&mut self, more: &Self) {
+        self.missed += more.missed;
+        self.histograms_dropped += more.histograms_dropped;
+        self.keys_folded += more.keys_folded;
+        self.rows_lost += more.rows_lost;
+    }
+
     /// As sums of a row, in the columns of a coverage file.
     pub(super) fn gain(self) -> Gain {
         Gain::of(Totals {

@@ -21,7 +21,7 @@ use super::part::{Part, Parts};
 use super::requests::Requests;
 use super::requests::read::RequestsSnapshot;
 use super::store::Store;
-use super::{Dataset, Shrunk, UnflushedRows};
+use super::{Dataset, UnflushedRows};
 use crate::clock::Clock;
 use crate::delta::Reached;
 use crate::input::squid::Positions;
@@ -404,10 +404,10 @@ impl History {
     fn shrink(&self, rows: &mut UnflushedRows) {
         let Shared { bytes_max, counters, .. } = &*self.0;
         if rows.bytes() > *bytes_max {
-            let Shrunk { histograms, folded, lost } = rows.shrink(*bytes_max);
-            counters.histograms_dropped.add(histograms);
-            counters.keys_folded.add(folded);
-            counters.rows_lost.add(lost);
+            let shrunk = rows.shrink(*bytes_max);
+            counters.histograms_dropped.add(shrunk.histograms_dropped);
+            counters.keys_folded.add(shrunk.keys_folded);
+            counters.rows_lost.add(shrunk.rows_lost);
         }
     }
 

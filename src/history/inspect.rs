@@ -2,17 +2,16 @@
 //! changed.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use serde::Serialize;
 
 use super::columns::Want;
 use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
+use super::parquet::{Opened, ReadAs};
 use super::part::{Part, Section};
 use super::pending::damaged;
 pub use super::tree::set_aside;
@@ -162,7 +161,10 @@ fn verify_part(part: &Arc<Part>) -> io::Result<()> {
     for Section { dataset, rows } in &part.sections {
         let mut read = match dataset.is_raw() {
             false => 0,
-            true if part.is_published() => raw_rows(&part.path)?,
+            true if part.is_published() => {
+                let opened = Opened::new(&part.path, &ReadAs::new(Vec::new()))?;
+                opened.metadata.metadata().file_metadata().num_rows().cast_unsigned()
+            }
             // The checksum has to do.
             true => *rows,
         };
@@ -173,10 +175,4 @@ fn verify_part(part: &Arc<Part>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Number of rows in a file of raw requests or their parts.
-fn raw_rows(path: &Path) -> io::Result<u64> {
-    let metadata = ArrowReaderMetadata::load(&File::open(path)?, Default::default())?;
-    Ok(metadata.metadata().file_metadata().num_rows() as u64)
 }

@@ -74,4 +74,4 @@ pub use self::row::{Gain, Row};
 pub use self::shipping::{Identity, Refused, Shipment, ShipmentRows, Shipping, Unread, Waiting};
 pub use self::store::Store;
 pub use self::thread::{OnRestored, OpenStore, Writer};
-pub use self::unflushed::{Shrunk, UnflushedRows};
+pub use self::unflushed::UnflushedRows;

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, SortingColumn};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
 use super::columns::{BatchBuilder, Content, columns};
 use super::disk::{HISTORY_WRITE, StoreError, failed};
 use super::part::Section;
-use super::requests::files::Layout;
+use super::requests::files;
 use super::{Dataset, Resolution};
 use crate::instruments::MeasuredWrite;
 use crate::report::row_key::key_order;
@@ -69,10 +69,7 @@ impl FileWriter {
         dataset: &Arc<Dataset>,
         resolution: Resolution,
     ) -> Self {
-        let rows = match dataset.is_raw() {
-            true => Layout::of(&dataset.report).rows(|_| true),
-            false => BatchBuilder::new(dataset, resolution.bucket_bits(), true),
-        };
+        let rows = BatchBuilder::published(dataset, resolution, |_| true);
         let section = Section { dataset: Arc::clone(dataset), rows: 0 };
         Self { path, file, resolution, rows, section, writer: None }
     }
@@ -102,11 +99,7 @@ impl FileWriter {
 
     /// A writer for a file that begins with these rows.
     fn begin(&self) -> io::Result<ArrowWriter<MeasuredWrite<File>>> {
-        let dataset = &self.section.dataset;
-        let properties = match dataset.is_raw() {
-            true => Layout::of(&dataset.report).properties(),
-            false => properties(dataset, self.resolution, self.rows.rows),
-        };
+        let properties = properties(&self.section.dataset, self.resolution, self.rows.rows);
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
             // It would declare texts as dictionaries, and other readers would show them so.
@@ -127,70 +120,64 @@ impl FileWriter {
     }
 }
 
-/// Properties of all files: sorted by these columns, the largest first or last.
-pub(super) fn common_properties(
-    sorted: impl Iterator<Item = (usize, bool)>,
-    metadata: &[(&str, &str)],
-) -> WriterPropertiesBuilder {
-    let sorted = sorted.map(|(place, descending)| SortingColumn {
-        column_idx: place as i32,
-        descending,
-        nulls_first: false,
-    });
-    let metadata = [("format", FORMAT)].iter().chain(metadata);
-    let metadata = metadata
-        .map(|(key, value)| KeyValue::new(format!("pinbad.{key}"), (*value).to_owned()))
-        .collect();
-    WriterProperties::builder()
+/// Properties of the columns.
+fn properties(dataset: &Dataset, resolution: Resolution, first_rows: usize) -> WriterProperties {
+    let columns = columns(dataset);
+    let mut metadata = vec![("format", FORMAT.to_owned())];
+    let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_write_batch_size(256)
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_sorting_columns(Some(sorted.collect()))
-        .set_created_by(format!("pinbad {}", env!("CARGO_PKG_VERSION")))
-        .set_key_value_metadata(Some(metadata))
-}
-
-/// With a column of numbers that seldom repeat.
-pub(super) fn with_deltas(to: WriterPropertiesBuilder, column: &str) -> WriterPropertiesBuilder {
-    let path = ColumnPath::from(column);
-    to.set_column_dictionary_enabled(path.clone(), false)
-        .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
-}
-
-/// Properties of the columns.
-fn properties(dataset: &Dataset, resolution: Resolution, first_rows: usize) -> WriterProperties {
-    let compression = match first_rows {
-        // Setting up decompression of a column takes longer than reading it.
-        ..PLAIN_ROWS => Compression::UNCOMPRESSED,
-        _ => Compression::ZSTD(ZstdLevel::default()),
-    };
-    let columns = columns(dataset);
-    let is_key = |content: &Content| matches!(content, Content::Key(_) | Content::Status(_));
-    let places = columns.iter().enumerate();
-    let keys = places.filter(|(_, (_, content))| is_key(content));
-    let sorted = keys.map(|(place, _)| place).chain([0]);
-    // A structure of texts and numbers: writing it as JSON cannot fail.
-    let of = serde_json::to_string(dataset).unwrap_or_default();
-    let metadata = [("dataset", of.as_str()), ("resolution", resolution.name())];
-    let mut properties = common_properties(sorted.map(|place| (place, false)), &metadata)
-        .set_compression(compression)
+        .set_created_by(format!("pinbad {}", env!("CARGO_PKG_VERSION")));
+    // And whether the largest comes first.
+    let sorted: Vec<(usize, bool)> = if dataset.is_raw() {
+        properties = properties.set_max_row_group_row_count(Some(files::GROUP_ROWS));
+        let place = |name: &str| columns.iter().position(|it| it.0 == name);
+        let sorted = files::sorted(&dataset.report).iter();
+        sorted.filter_map(|(name, descending)| Some((place(name)?, *descending))).collect()
+    } else {
+        if first_rows < PLAIN_ROWS {
+            // Setting up decompression of a column takes longer than reading it.
+            properties = properties.set_compression(Compression::UNCOMPRESSED);
+        }
         // Reading one key reads little else.
-        .set_data_page_row_count_limit(BATCH_ROWS);
+        properties = properties.set_data_page_row_count_limit(BATCH_ROWS);
+        // A structure of texts and numbers: writing it as JSON cannot fail.
+        metadata.push(("dataset", serde_json::to_string(dataset).unwrap_or_default()));
+        metadata.push(("resolution", resolution.name().to_owned()));
+        // The time comes before the keys.
+        (1..=dataset.keys.len()).chain([0]).map(|place| (place, false)).collect()
+    };
+    let sorted = sorted.into_iter().map(|(place, descending)| SortingColumn {
+        column_idx: place as i32,
+        descending,
+        nulls_first: false,
+    });
+    let metadata = metadata.into_iter();
+    let metadata = metadata.map(|(key, value)| KeyValue::new(format!("pinbad.{key}"), value));
+    properties = properties
+        .set_sorting_columns(Some(sorted.collect()))
+        .set_key_value_metadata(Some(metadata.collect()));
     for (name, content) in &columns {
         let path = ColumnPath::from(name.as_str());
         properties = match content {
             Content::Time | Content::Key(_) | Content::Status(_) => {
                 properties.set_column_statistics_enabled(path, EnabledStatistics::Page)
             }
-            Content::Sum(_) | Content::TimeMin | Content::TimeMax | Content::MemoryPeakMax => {
-                with_deltas(properties, name)
-            }
+            // Numbers that seldom repeat.
+            Content::Sum(_)
+            | Content::TimeMin
+            | Content::TimeMax
+            | Content::MemoryPeakMax
+            | Content::Delta => properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
             Content::Histogram | Content::Exact => properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_statistics_enabled(path.clone(), EnabledStatistics::None)
                 .set_column_data_page_size_limit(path, HISTOGRAM_PAGE_BYTES),
-            Content::Other | Content::Quantile(_) | Content::Raw => properties,
+            _ => properties,
         };
     }
     properties.build()

@@ -94,9 +94,9 @@ impl PendingWriter {
     pub(super) fn begin(&mut self, dataset: &Dataset) -> Result<(), StoreError> {
         self.end_sum()?;
         self.end_block()?;
-        let (bits, at) = (self.footer.resolution.bucket_bits(), self.at);
-        self.block = Some(BatchBuilder::new(dataset, bits, false));
-        let place = Place { dataset: dataset.clone(), rows: 0, begins: vec![at], end: at };
+        self.block = Some(BatchBuilder::pending(dataset, self.footer.resolution));
+        let (dataset, at) = (dataset.clone(), self.at);
+        let place = Place { dataset, rows: 0, begins: vec![at], end: at };
         self.footer.sections.push(place);
         Ok(())
     }

@@ -172,7 +172,7 @@ impl ReadUnit {
     pub(super) fn batches(
         &self,
         dataset: &Dataset,
-        columns: &[(String, Content)],
+        columns: &Columns,
         numbers: Option<Vec<Range<usize>>>,
     ) -> io::Result<Batches> {
         Ok(match &self.source {
@@ -182,7 +182,8 @@ impl ReadUnit {
                     .map(|it| RowSelection::from_consecutive_ranges(it.into_iter(), all))
                     .map(|some| rows.and_then(&some));
                 let rows = some.unwrap_or_else(|| rows.clone());
-                Box::new(opened.batches(*group, rows, columns)?)
+                let names = columns.iter().map(|(name, _)| &**name);
+                opened.batches(*group, rows, names, Vec::new())?
             }
             Source::Pending(pending, share) => Box::new(pending.blocks(dataset, share.clone())),
             Source::Memory(batches) => {
@@ -242,14 +243,10 @@ impl ReadUnit {
         let are_all_wanted = matches!(self.source, Source::Group(..));
         let wanted = runs.flat_map(|run| run.rows.clone().map(|number| (number as usize, run.to)));
         let mut wanted = wanted.peekable();
-        let mut number = 0;
-        for batch in batches {
-            let rows = StoredRows::new(&columns, &batch?);
-            for row in 0..rows.len {
-                if let Some((_, to)) = wanted.next_if(|it| are_all_wanted || it.0 == number) {
-                    each(to, rows.histogram(row));
-                }
-                number += 1;
+        let mut rows = RowReader::new(batches, columns, 0..u64::MAX);
+        while rows.advance()? {
+            if let Some((_, to)) = wanted.next_if(|it| are_all_wanted || it.0 == rows.number()) {
+                each(to, rows.row().histogram);
             }
         }
         Ok(())

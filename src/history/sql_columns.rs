@@ -16,16 +16,13 @@ use datafusion::arrow::array::{
     ArrayRef, AsArray as _, BooleanArray, Float64Array, RecordBatch, new_null_array,
 };
 use datafusion::arrow::compute::filter_record_batch;
-use datafusion::arrow::datatypes::{
-    DataType, Field, Schema, SchemaRef, TimeUnit, TimestampSecondType,
-};
+use datafusion::arrow::datatypes::{Schema, SchemaRef, TimestampSecondType};
 
 use super::Dataset;
 use super::columns::{Columns, Content, PERCENTILES, StoredRows, columns, quantiles};
 use super::parquet::ReadAs;
 use super::part::Part;
 use super::read_unit::{Batches, ReadUnit, unread_error};
-use super::requests::view::Form;
 
 /// Returns the columns of a dataset's rows.
 #[must_use]
@@ -33,15 +30,8 @@ pub(crate) fn schema(dataset: &Dataset) -> SchemaRef {
     let columns = columns(dataset).into_iter();
     let shown = columns.filter(|(_, content)| *content != Content::Exact);
     let fields = shown.map(|(name, content)| {
-        let field = content.field(&name);
-        let data_type = match content {
-            Content::Time => DataType::Timestamp(TimeUnit::Second, None),
-            Content::Key(_) => DataType::Utf8View,
-            _ if content.is_time() => DataType::Float64,
-            _ => field.data_type().clone(),
-        };
-        // Columns that are not stored are NULL.
-        Field::new(content.shown_name(&name), data_type, true)
+        let (name, form) = content.shown(&name);
+        content.shown_field(name, form)
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
@@ -141,10 +131,7 @@ impl Wanted {
         let mut found = None;
         let columns = self.columns.iter().zip(self.schema.fields());
         let arrays = columns.map(|((name, content), field)| match stored.column_by_name(name) {
-            Some(array) => {
-                let form = if content.is_time() { Form::Seconds } else { Form::Same };
-                form.convert(array, field.data_type())
-            }
+            Some(array) => content.shown(name).1.convert(array, field.data_type()),
             None => Ok(match content {
                 Content::Quantile(at) => {
                     Arc::clone(&found.get_or_insert_with(|| self.quantiles(stored))[*at])

@@ -445,11 +445,7 @@ impl Work {
         let missed = self.requests.as_ref().map_or(0, |it| it.copier().missed);
         self.note_missed(store, missed);
         if !store.lost.is_empty() {
-            self.history.add(|running| {
-                for (of, time, what) in store.lost.drain(..) {
-                    running.cover(&of, Resolution::Minute.begin(time), what);
-                }
-            });
+            self.history.add(|running| running.cover_all(store.lost.drain(..)));
         }
     }
 

@@ -20,6 +20,7 @@ use super::dataset::{COVERAGE, Coverage, Dataset};
 use super::log_of_seconds::Fresh;
 use super::parquet::BATCH_ROWS;
 use super::row::{Gain, Row};
+use super::store::Lost;
 use crate::delta::{RowDelta, RowKey};
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
@@ -51,17 +52,6 @@ struct Part {
     other_key: Vec<u8>,
     /// Rows by time.
     moments: BTreeMap<u64, Rows>,
-}
-
-/// Data given up to shrink rows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Shrunk {
-    /// Rows that lost their histograms.
-    pub histograms: u64,
-    /// Rows merged into `(other)`.
-    pub folded: u64,
-    /// Rows that were lost with the oldest minutes.
-    pub lost: u64,
 }
 
 impl UnflushedRows {
@@ -155,7 +145,7 @@ impl UnflushedRows {
 
     /// The rows of a dataset in stored form, in no particular order.
     pub(super) fn batches(&self, dataset: &Dataset) -> Vec<RecordBatch> {
-        let mut to = BatchBuilder::new(dataset, Resolution::Minute.bucket_bits(), false);
+        let mut to = BatchBuilder::pending(dataset, Resolution::Minute);
         let mut scratch = Scratch::default();
         let mut batches = Vec::new();
         for row in self.stored(dataset, 0..u64::MAX) {
@@ -224,8 +214,8 @@ impl UnflushedRows {
     /// of that; the lightest beyond, by time and requests, are merged into `(other)`. Then the
     /// lightest of the rest lose their histograms. If it still exceeds `bytes_max`, because the
     /// disk has been stuck for long, the oldest minutes go. Coverage stays as long as its minute
-    /// does.
-    pub fn shrink(&mut self, bytes_max: usize) -> Shrunk {
+    /// does. Returns what was given up.
+    pub fn shrink(&mut self, bytes_max: usize) -> Coverage {
         // Logged rows are shrunk again when they are read.
         let fresh = self.fresh.take();
         let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
@@ -245,29 +235,22 @@ impl UnflushedRows {
         let room = room - rows[..kept].iter().map(|row| row.1).sum::<usize>();
         let full = fitting(rows[..kept].iter().map(|row| row.2), room);
         let weight_of = |place: usize| rows.get(place).map(|row| row.0);
-        let shrunk = self.fold(weight_of(kept), weight_of(full));
-        let shrunk = self.drop_oldest(bytes_max, shrunk);
+        let mut shrunk = self.fold(weight_of(kept), weight_of(full));
+        shrunk.rows_lost = self.drop_oldest(bytes_max);
         self.fresh = fresh;
         shrunk
     }
 
     /// Merges rows up to one weight into `(other)`, and drops the histograms of those up to
     /// another.
-    fn fold(&mut self, folded_to: Option<Weight>, dropped_to: Option<Weight>) -> Shrunk {
+    fn fold(&mut self, folded_to: Option<Weight>, dropped_to: Option<Weight>) -> Coverage {
         let Self { parts, hasher, .. } = self;
-        let mut shrunk = Shrunk::default();
+        let mut shrunk = Coverage::default();
         let mut covers = Vec::new();
         for part in parts.iter_mut().filter(|it| !it.dataset.is_coverage()) {
             for (&minute, rows) in &mut part.moments {
-                let (folded, histograms) =
-                    rows.fold(&part.other_key, [folded_to, dropped_to], hasher);
-                shrunk.folded += folded;
-                shrunk.histograms += histograms;
-                let cover = Coverage {
-                    histograms_dropped: histograms,
-                    keys_folded: folded,
-                    ..Coverage::default()
-                };
+                let cover = rows.fold(&part.other_key, [folded_to, dropped_to], hasher);
+                shrunk.add_missing(&cover);
                 covers.push((part.dataset.coverage_key(), minute, cover));
             }
         }
@@ -276,8 +259,9 @@ impl UnflushedRows {
     }
 
     /// Drops the oldest minutes until it has at most this many bytes; keeps the newest. The next
-    /// one records how many rows were lost.
-    fn drop_oldest(&mut self, bytes_max: usize, mut shrunk: Shrunk) -> Shrunk {
+    /// one records how many rows were lost. Returns their number.
+    fn drop_oldest(&mut self, bytes_max: usize) -> u64 {
+        let mut lost = 0;
         while self.bytes() > bytes_max {
             let start = self.span().start;
             let Some(next) = self.times().filter(|time| *time > start).min() else {
@@ -289,7 +273,7 @@ impl UnflushedRows {
                     continue;
                 };
                 let rows_lost = rows.len() as u64;
-                shrunk.lost += rows_lost;
+                lost += rows_lost;
                 if part.dataset.is_coverage() {
                     // Coverage of earlier minutes.
                     covers.extend(rows.rows().map(|(_, row)| {
@@ -305,14 +289,14 @@ impl UnflushedRows {
             self.last = 0;
             self.cover_all(covers);
         }
-        shrunk
+        lost
     }
 
-    /// Adds coverage, by key and minute.
-    fn cover_all(&mut self, covers: Vec<(Vec<u8>, u64, Coverage)>) {
-        for (of, minute, more) in covers {
+    /// Adds coverage, by key and second.
+    pub(super) fn cover_all(&mut self, covers: impl IntoIterator<Item = Lost>) {
+        for (of, time, more) in covers {
             if more != Coverage::default() {
-                self.cover(&of, minute, more);
+                self.cover(&of, Resolution::Minute.begin(time), more);
             }
         }
     }

@@ -138,7 +138,7 @@ impl StoredRows {
                 Content::MemoryPeakMax => rows.extremes[2] = numbers(),
                 Content::Histogram => rows.histograms = array.as_binary_opt().cloned(),
                 Content::Exact => rows.exact = array.as_binary_opt().cloned(),
-                Content::Quantile(_) | Content::Raw => {}
+                _ => {}
             }
         }
         rows

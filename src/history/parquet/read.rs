@@ -1,6 +1,6 @@
-//! Reads rollup files: selected row groups, columns and rows.
+//! Reads files: selected row groups, columns and rows.
 //!
-//! Called on threads that answer queries, and on the one that rolls rows up.
+//! Called on threads that answer queries.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,11 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
-use super::{BATCH_ROWS, Content};
+use super::BATCH_ROWS;
+use crate::history::read_unit::Batches;
+
+/// Bytes of columns cached because both a condition and the output need them.
+const CACHE_BYTES: usize = 4 << 20;
 
 /// Options for reading files.
 #[derive(Debug, Clone)]
@@ -42,7 +46,7 @@ impl ReadAs {
 pub(in crate::history) struct Opened {
     path: PathBuf,
     /// Texts are read as views.
-    metadata: ArrowReaderMetadata,
+    pub(in crate::history) metadata: ArrowReaderMetadata,
     read_as: ReadAs,
 }
 
@@ -71,17 +75,17 @@ impl Opened {
     pub(in crate::history) fn groups(&self) -> io::Result<Vec<(usize, RowSelection)>> {
         let groups = 0..self.metadata.metadata().num_row_groups();
         let groups = groups.map(|group| {
-            let all = RowSelection::from(vec![RowSelector::select(self.group_rows(group))]);
             let equal = self.read_as.equal.iter();
             let rows = equal.filter_map(|(name, text)| self.pages_with(group, name, text));
-            (group, rows.fold(all, |all, rows| all.intersection(&rows)))
+            (group, rows.fold(self.all(group), |all, rows| all.intersection(&rows)))
         });
         unpanicked(|| Ok(groups.filter(|(_, rows)| rows.selects_any()).collect()))
     }
 
-    fn group_rows(&self, group: usize) -> usize {
+    /// All rows of a group.
+    pub(in crate::history) fn all(&self, group: usize) -> RowSelection {
         let rows = self.metadata.metadata().row_group(group).num_rows();
-        rows.try_into().unwrap_or_default()
+        vec![RowSelector::select(rows.try_into().unwrap_or_default())].into()
     }
 
     /// The rows of those pages of a column that may contain a text; `None` if unknown.
@@ -93,7 +97,7 @@ impl Opened {
             return None;
         };
         let pages = metadata.offset_index()?.get(group)?.get(column)?.page_locations();
-        let rows = self.group_rows(group);
+        let rows = self.all(group).row_count();
         let begins = pages.iter().map(|page| page.first_row_index);
         let begins = begins.map(|begin| usize::try_from(begin).map_or(rows, |it| it.min(rows)));
         let begins: Vec<usize> = begins.chain([rows]).collect();
@@ -109,38 +113,46 @@ impl Opened {
         Some(RowSelection::from_consecutive_ranges(pages, rows))
     }
 
-    /// Some rows of a group that have the required values, with those of these columns that there
-    /// are.
-    pub(in crate::history) fn batches(
+    /// Some rows of a group that have the required values and pass further tests, with those of
+    /// these columns that there are.
+    pub(in crate::history) fn batches<'c>(
         &self,
         group: usize,
         rows: RowSelection,
-        columns: &[(String, Content)],
-    ) -> io::Result<impl Iterator<Item = io::Result<RecordBatch>> + Send + use<>> {
+        columns: impl Iterator<Item = &'c str>,
+        mut tests: Vec<Box<dyn ArrowPredicate>>,
+    ) -> io::Result<Batches> {
         let Self { path, metadata, read_as } = self;
-        let parquet = metadata.parquet_schema();
-        let tests = read_as.equal.iter().filter_map(|(name, text)| {
-            let (column, _) = metadata.schema().column_with_name(name)?;
+        for (name, text) in &read_as.equal {
             let text = StringViewArray::new_scalar(text);
             let test = move |batch: RecordBatch| eq(batch.column(0), &text);
-            let mask = ProjectionMask::leaves(parquet, [column]);
-            Some(Box::new(ArrowPredicateFn::new(mask, test)) as Box<dyn ArrowPredicate>)
-        });
-        let names = columns.iter().map(|(name, _)| name.as_str());
+            if metadata.schema().column_with_name(name).is_some() {
+                tests.push(Box::new(ArrowPredicateFn::new(self.mask([&**name].into_iter()), test)));
+            }
+        }
         let file = File::open(path)?;
         let mut batches = unpanicked(|| {
             let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
                 .with_row_groups(vec![group])
-                .with_projection(ProjectionMask::columns(parquet, names))
+                .with_projection(self.mask(columns))
                 .with_batch_size(read_as.batch_rows)
                 .with_row_selection(rows)
-                .with_row_filter(RowFilter::new(tests.collect()));
+                .with_row_filter(RowFilter::new(tests))
+                .with_max_predicate_cache_size(CACHE_BYTES);
             Ok(reader.build()?)
         })?;
-        Ok(std::iter::from_fn(move || {
+        Ok(Box::new(std::iter::from_fn(move || {
             let next = unpanicked(|| batches.next().transpose().map_err(io::Error::other));
             next.transpose()
-        }))
+        })))
+    }
+
+    /// A selection of columns.
+    pub(in crate::history) fn mask<'c>(
+        &self,
+        columns: impl Iterator<Item = &'c str>,
+    ) -> ProjectionMask {
+        ProjectionMask::columns(self.metadata.parquet_schema(), columns)
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn batch(
     mut rows: &[u8],
     mut histograms: &[u8],
 ) -> Option<RecordBatch> {
-    let mut to = BatchBuilder::new(dataset, resolution.bucket_bits(), false);
+    let mut to = BatchBuilder::pending(dataset, resolution);
     while dataset.is_raw() && !rows.is_empty() {
         let row = rows.split_off(..packed_len(&dataset.report, rows)?);
         to.push_cells([Cell::Bytes(Some(row?))]);

@@ -23,77 +23,18 @@
 //! request adjacent. Columns are only ever added. Bounded: a row group of each file being written,
 //! some megabytes.
 
-use datafusion::arrow::datatypes::{DataType, Field};
-use parquet::file::properties::WriterProperties;
+use serde::Serializer as _;
 
 use super::packed::{Tags, Timers};
-use crate::history::columns::{BatchBuilder, Cell, Content, moment};
-use crate::history::parquet::{common_properties, with_deltas};
+use crate::history::columns::Content::{self, Delta, Float, Int, Moment, Text};
+use crate::history::columns::{BatchBuilder, Cell};
 use crate::pool::resolved::{Request, Rusage, tags_text};
 
 /// Rows of a row group.
-pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
-
-/// How a column is written.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
-    /// Numbers that mostly repeat.
-    Int,
-    /// Distinct numbers.
-    Delta,
-    Float,
-    Text,
-    Moment,
-}
-
-use Kind::{Delta, Float, Int, Moment, Text};
-
-/// The conversion of a column for a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// None.
-    Same,
-    /// Microseconds to seconds.
-    Seconds,
-    /// Bytes to KiB.
-    Kib,
-    /// A time to a unix second.
-    Second,
-    /// A time that is a whole second.
-    Time,
-}
-
-/// A column of a file: its name, with its unit, and how it is written.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FileColumn {
-    pub(super) name: &'static str,
-    kind: Kind,
-}
-
-impl FileColumn {
-    pub(super) fn data_type(&self) -> DataType {
-        match self.kind {
-            Int | Delta => DataType::Int64,
-            Float => DataType::Float64,
-            Text => DataType::Utf8,
-            Moment => moment(),
-        }
-    }
-
-    /// The name and conversion in tables: microseconds are shown as seconds, bytes as KiB.
-    pub(super) fn shown(&self) -> (&'static str, Form) {
-        let seconds = self.name.strip_suffix("_us").map(|name| (name, Form::Seconds));
-        let kib = self.name.strip_suffix("_bytes").map(|name| (name, Form::Kib));
-        seconds.or(kib).unwrap_or((self.name, Form::Same))
-    }
-}
-
-const fn column(name: &'static str, kind: Kind) -> FileColumn {
-    FileColumn { name, kind }
-}
+pub(in crate::history) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
 
 /// Columns that may be NULL.
-const NULLABLE: [&str; 7] = [
+pub(in crate::history) const NULLABLE: [&str; 7] = [
     "schema",
     "tags_exact",
     "mem_peak_usage_bytes",
@@ -103,68 +44,72 @@ const NULLABLE: [&str; 7] = [
     "start_us",
 ];
 
-/// One of the files.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::history) struct Layout {
-    pub(super) columns: &'static [FileColumn],
-    /// Columns that rows are sorted by, and whether the largest comes first.
-    sorted: &'static [(&'static str, bool)],
+/// The columns of a file, by name.
+type FileColumns = &'static [(&'static str, Content)];
+
+/// The columns of a table's files.
+pub(in crate::history) fn columns(table: &str) -> FileColumns {
+    match table {
+        super::REQUEST => REQUEST,
+        super::TIMER => TIMER,
+        _ => REQUEST_TAG,
+    }
 }
 
-const REQUEST: Layout = Layout {
-    columns: &[
-        column("run", Int),
-        column("id", Delta),
-        column("weight", Float),
-        column("received", Moment),
-        column("hostname", Text),
-        column("req_count", Int),
-        column("server_name", Text),
-        column("script_name", Text),
-        column("doc_size_bytes", Delta),
-        column("mem_peak_usage_bytes", Int),
-        column("req_time_us", Delta),
-        column("ru_utime_us", Delta),
-        column("ru_stime_us", Delta),
-        column("timers_cnt", Int),
-        column("status", Int),
-        column("memory_footprint_bytes", Int),
-        column("schema", Text),
-        column("tags_cnt", Int),
-        column("tags", Text),
-        column("tags_exact", Text),
-    ],
-    sorted: &[("req_time_us", true)],
-};
+/// Those that rows are sorted by, and whether the largest comes first.
+pub(in crate::history) fn sorted(table: &str) -> &'static [(&'static str, bool)] {
+    match table {
+        super::REQUEST => &[("req_time_us", true)],
+        super::TIMER => &[("run", false), ("request_id", false), ("id", false)],
+        _ => &[],
+    }
+}
 
-const TIMER: Layout = Layout {
-    columns: &[
-        column("run", Int),
-        column("request_id", Delta),
-        column("id", Delta),
-        column("hit_count", Int),
-        column("value_us", Delta),
-        column("ru_utime_us", Delta),
-        column("ru_stime_us", Delta),
-        column("tags", Text),
-        column("weight", Float),
-        column("received", Moment),
-        column("start_us", Delta),
-    ],
-    sorted: &[("run", false), ("request_id", false), ("id", false)],
-};
+const REQUEST: FileColumns = &[
+    ("run", Int),
+    ("id", Delta),
+    ("weight", Float),
+    ("received", Moment),
+    ("hostname", Text),
+    ("req_count", Int),
+    ("server_name", Text),
+    ("script_name", Text),
+    ("doc_size_bytes", Delta),
+    ("mem_peak_usage_bytes", Int),
+    ("req_time_us", Delta),
+    ("ru_utime_us", Delta),
+    ("ru_stime_us", Delta),
+    ("timers_cnt", Int),
+    ("status", Int),
+    ("memory_footprint_bytes", Int),
+    ("schema", Text),
+    ("tags_cnt", Int),
+    ("tags", Text),
+    ("tags_exact", Text),
+];
 
-const REQUEST_TAG: Layout = Layout {
-    columns: &[
-        column("run", Int),
-        column("request_id", Delta),
-        column("name", Text),
-        column("value", Text),
-        column("weight", Float),
-        column("received", Moment),
-    ],
-    sorted: &[],
-};
+const TIMER: FileColumns = &[
+    ("run", Int),
+    ("request_id", Delta),
+    ("id", Delta),
+    ("hit_count", Int),
+    ("value_us", Delta),
+    ("ru_utime_us", Delta),
+    ("ru_stime_us", Delta),
+    ("tags", Text),
+    ("weight", Float),
+    ("received", Moment),
+    ("start_us", Delta),
+];
+
+const REQUEST_TAG: FileColumns = &[
+    ("run", Int),
+    ("request_id", Delta),
+    ("name", Text),
+    ("value", Text),
+    ("weight", Float),
+    ("received", Moment),
+];
 
 impl BatchBuilder {
     /// Adds a request.
@@ -237,35 +182,6 @@ impl BatchBuilder {
     }
 }
 
-impl Layout {
-    /// The layout of a table.
-    pub(in crate::history) fn of(table: &str) -> Self {
-        match table {
-            super::REQUEST => REQUEST,
-            super::TIMER => TIMER,
-            _ => REQUEST_TAG,
-        }
-    }
-
-    /// A builder of batches with the wanted ones of its columns.
-    pub(in crate::history) fn rows(self, is_wanted: impl Fn(&str) -> bool) -> BatchBuilder {
-        BatchBuilder::of(self.columns.iter().map(|it| {
-            let field = Field::new(it.name, it.data_type(), NULLABLE.contains(&it.name));
-            (Content::Raw, field, is_wanted(it.name))
-        }))
-    }
-
-    pub(in crate::history) fn properties(self) -> WriterProperties {
-        let place = |name| self.columns.iter().position(|it| it.name == name);
-        let sorted = self.sorted.iter();
-        let sorted = sorted.filter_map(|&(name, descending)| Some((place(name)?, descending)));
-        let properties =
-            common_properties(sorted, &[]).set_max_row_group_row_count(Some(GROUP_ROWS));
-        let deltas = self.columns.iter().filter(|it| it.kind == Delta);
-        deltas.fold(properties, |properties, it| with_deltas(properties, it.name)).build()
-    }
-}
-
 /// CPU times; NULL if they are not known.
 fn times(of: Rusage) -> [Cell<'static>; 2] {
     let times = of.times_us().map(|times| times.map(u64::cast_signed));
@@ -279,16 +195,8 @@ fn big(value: u64) -> Cell<'static> {
 
 /// Tags as a JSON object, in order.
 fn json(tags: &Tags<'_>) -> String {
-    let mut text = vec![b'{'];
-    for (at, (name, value)) in tags.iter().enumerate() {
-        if at > 0 {
-            text.push(b',');
-        }
-        // Texts, into memory: this cannot fail.
-        let _written = serde_json::to_writer(&mut text, name);
-        text.push(b':');
-        let _written = serde_json::to_writer(&mut text, value);
-    }
-    text.push(b'}');
+    let mut text = Vec::new();
+    // Texts, into memory: this cannot fail.
+    let _written = serde_json::Serializer::new(&mut text).collect_map(tags.iter().copied());
     String::from_utf8(text).unwrap_or_default()
 }

@@ -12,7 +12,6 @@
 use std::io;
 use std::sync::Arc;
 
-use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
 use crate::pool::Pool;
@@ -118,31 +117,9 @@ pub(in crate::history) fn packed_len(table: &str, rows: &[u8]) -> Option<usize> 
     Some(rows.len() - rest.len())
 }
 
-/// Appends data that can always be encoded: numbers, texts, and lists of known length.
+/// Appends data that can always be encoded: numbers, texts, and lists of known length. Texts are
+/// copied as a whole, which [`postcard::to_extend`] does byte by byte.
 fn push(to: &mut Vec<u8>, what: &impl Serialize) {
-    let written = postcard::serialize_with_flavor(what, Appending(to));
+    let written = postcard::to_io(what, to);
     debug_assert!(written.is_ok(), "{written:?}");
-}
-
-/// Appends texts as a whole, which [`postcard::to_extend`] does byte by byte.
-struct Appending<'a>(&'a mut Vec<u8>);
-
-impl Flavor for Appending<'_> {
-    type Output = ();
-
-    #[inline]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    #[inline]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
 }

@@ -10,10 +10,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::{io, iter};
 
 use datafusion::arrow::array::{
     ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, TimestampMillisecondArray,
@@ -29,27 +28,23 @@ use datafusion::physical_expr_common::physical_expr::{
     snapshot_generation, snapshot_physical_expr,
 };
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
-    ArrowPredicate, ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions,
-    ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowFilter,
+    ArrowPredicate, ArrowPredicateFn, ArrowReaderMetadata, RowSelection,
 };
 
 use super::REQUEST;
 use super::condition::Condition;
-use super::files::Layout;
 use super::unpublished::{Unpublished, push};
 use super::view::{Bounds, View};
-use crate::history::parquet::{BATCH_ROWS, unpanicked};
+use crate::history::columns::BatchBuilder;
+use crate::history::parquet::{BATCH_ROWS, Opened, ReadAs};
 use crate::history::pending::PackedRows;
-use crate::history::read_unit::unread_error;
-use crate::history::{Dataset, Part};
+use crate::history::read_unit::{Batches, unread_error};
+use crate::history::{Dataset, Part, Resolution};
 
 /// Rows of a piece read first: twice as many each time, up to a batch.
 const FIRST_ROWS: usize = 256;
-/// Bytes of columns cached because both a condition and the output need them.
-const CACHE_BYTES: usize = 4 << 20;
 /// Approximate memory of a reader: the stored columns of a row group, and a batch.
 pub(crate) const READER_BYTES: usize = 8 << 20;
 
@@ -128,10 +123,10 @@ pub(crate) struct Reader {
 /// The current source.
 enum Reading {
     File {
-        file: File,
-        opened: ArrowReaderMetadata,
+        opened: Opened,
         groups: Range<usize>,
-        batches: Option<ParquetRecordBatchReader>,
+        /// Those of the group before.
+        batches: Batches,
     },
     Packed {
         rows: PackedRows,
@@ -261,32 +256,26 @@ impl Reader {
             let rows = PackedRows::open(part, packed_in(self.wanted.view.table))?;
             return Ok(Some(Reading::Packed { rows, next: FIRST_ROWS }));
         }
-        let file = File::open(&part.path)?;
-        let opened =
-            unpanicked(|| Ok(ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?))?;
-        let groups = 0..opened.metadata().num_row_groups();
-        Ok(Some(Reading::File { file, opened, groups, batches: None }))
+        let opened = Opened::new(&part.path, &ReadAs::new(Vec::new()))?;
+        let groups = 0..opened.metadata.metadata().num_row_groups();
+        Ok(Some(Reading::File { opened, groups, batches: Box::new(iter::empty()) }))
     }
 
     /// The next rows of the current source; `None` at its end.
     fn read(&mut self, reading: &mut Reading, is_on_disk: bool) -> io::Result<Option<RecordBatch>> {
         let Wanted { view, shown, schema, .. } = &self.wanted;
         match reading {
-            Reading::File { file, opened, groups, batches } => {
-                if let Some(reader) = batches {
-                    let batch = unpanicked(|| reader.next().transpose().map_err(io::Error::other))?;
-                    if let Some(batch) = batch {
-                        return view.batch(shown, schema, &batch).map(Some);
-                    }
-                    *batches = None;
+            Reading::File { opened, groups, batches } => {
+                if let Some(batch) = batches.next().transpose()? {
+                    return view.batch(shown, schema, &batch).map(Some);
                 }
                 let Some(group) = groups.next() else {
                     return Ok(None);
                 };
-                if self.may_have(|column| bounds(opened, group, column)) {
-                    let rows = opened.metadata().row_group(group).num_rows();
-                    self.looked_at += rows.cast_unsigned();
-                    *batches = Some(unpanicked(|| self.rows_of(file, opened, group))?);
+                if self.may_have(|column| bounds(&opened.metadata, group, column)) {
+                    let rows = opened.all(group);
+                    self.looked_at += rows.row_count() as u64;
+                    *batches = self.rows_of(opened, group, rows)?;
                 }
                 Ok(Some(self.nothing()))
             }
@@ -294,8 +283,9 @@ impl Reader {
                 if *next == 0 {
                     return Ok(None);
                 }
-                let layout = Layout::of(view.table);
-                let mut columns = layout.rows(|name| self.needed.contains(name));
+                let table = Dataset::raw(view.table);
+                let is_needed = |name: &str| self.needed.contains(name);
+                let mut columns = BatchBuilder::published(&table, Resolution::Minute, is_needed);
                 let mut is_end = false;
                 while !is_end && columns.rows < *next {
                     match rows.next()? {
@@ -332,19 +322,11 @@ impl Reader {
     }
 
     /// The rows of a row group that pass.
-    fn rows_of(
-        &self,
-        file: &File,
-        opened: &ArrowReaderMetadata,
-        group: usize,
-    ) -> io::Result<ParquetRecordBatchReader> {
+    fn rows_of(&self, opened: &Opened, group: usize, all: RowSelection) -> io::Result<Batches> {
         let Wanted { view, shown, .. } = &self.wanted;
-        let mask = |columns: &[usize]| {
-            let names = columns.iter().map(|column| view.stored_name(*column));
-            ProjectionMask::columns(opened.parquet_schema(), names)
-        };
+        let name = |column: &usize| view.stored_name(*column);
         let tests = self.tests.iter().map(|test| {
-            let (of_test, view) = (mask(&test.columns), Arc::clone(view));
+            let (of_test, view) = (opened.mask(test.columns.iter().map(name)), Arc::clone(view));
             let test = test.clone();
             let passes = move |batch: RecordBatch| {
                 let passes = passes(&test, &view, &batch);
@@ -352,14 +334,7 @@ impl Reader {
             };
             Box::new(ArrowPredicateFn::new(of_test, passes)) as Box<dyn ArrowPredicate>
         });
-        let file = file.try_clone()?;
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, opened.clone())
-            .with_row_groups(vec![group])
-            .with_projection(mask(shown))
-            .with_row_filter(RowFilter::new(tests.collect()))
-            .with_max_predicate_cache_size(CACHE_BYTES)
-            .with_batch_size(BATCH_ROWS);
-        Ok(reader.build()?)
+        opened.batches(group, all, shown.iter().map(name), tests.collect())
     }
 }
 

@@ -7,11 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::packed::{Kept, REQUEST, TIMER, unpack};
-use crate::history::Dataset;
 use crate::history::columns::{BatchBuilder, Cell};
 use crate::history::pending::PackedRows;
+use crate::history::{Dataset, Resolution};
 use crate::merger::{SharedLive, answering};
-use crate::report::histogram::LOG_LINEAR_BITS;
 
 /// Rows of the pool that are copied under one hold of its lock.
 const COPIED: usize = 256;
@@ -44,7 +43,7 @@ impl Unpublished {
     /// The rows of a table, encoded, of some requests at a time.
     pub(super) fn packed(mut self, table: &'static str) -> PackedRows {
         let dataset = Dataset::raw(table);
-        let mut to = BatchBuilder::new(&dataset, LOG_LINEAR_BITS, false);
+        let mut to = BatchBuilder::pending(&dataset, Resolution::Minute);
         let (mut at, mut packed) = (0, Vec::new());
         let mut next = move || {
             if at == self.kept.len() {

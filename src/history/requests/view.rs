@@ -13,8 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array as _, ArrayRef, AsArray as _, Float64Array, RecordBatch, RecordBatchOptions,
-    new_null_array,
+    ArrayRef, AsArray as _, Float64Array, RecordBatch, RecordBatchOptions, new_null_array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
@@ -24,15 +23,12 @@ use datafusion::common::pruning::PrunableStatistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ScalarValue, Statistics};
 
-pub(crate) use super::files::Form;
-use super::files::{FileColumn, Layout};
+use super::files;
+use crate::history::columns::Content;
+pub(crate) use crate::history::columns::Form;
 
-/// A column that is shown.
-#[derive(Debug, Clone, Copy)]
-struct Shown {
-    column: &'static FileColumn,
-    form: Form,
-}
+/// A column that is shown: of files, and its conversion.
+type Shown = (&'static str, Form);
 
 /// The columns of a table.
 #[derive(Debug)]
@@ -45,13 +41,9 @@ pub(crate) struct View {
 impl View {
     /// As in files, but with times in seconds.
     pub(crate) fn stored(table: &'static str) -> Self {
-        let columns = Layout::of(table).columns.iter().map(|column| {
-            let form = match column.data_type() {
-                DataType::Timestamp(..) => Form::Second,
-                _ => Form::Same,
-            };
-            let shown = Shown { column, form };
-            (shown, shown.field(column.name))
+        let columns = files::columns(table).iter().map(|&(name, content)| {
+            let form = if content == Content::Moment { Form::Second } else { Form::Same };
+            ((name, form), content.shown_field(name, form))
         });
         let (columns, fields): (_, Vec<Field>) = columns.unzip();
         Self { table, columns, schema: Arc::new(Schema::new(fields)) }
@@ -62,17 +54,17 @@ impl View {
         let mut columns = Vec::new();
         let mut fields: Vec<FieldRef> = Vec::new();
         for field in live.fields() {
-            if let Some(shown) = find(table, field.name()) {
+            if let Some((shown, _)) = find(table, field.name()) {
                 columns.push(shown);
                 fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
             }
         }
-        let shown = Layout::of(table).columns.iter().map(|it| it.shown().0);
+        let shown = files::columns(table).iter().map(|(name, content)| content.shown(name).0);
         for name in ["run", "weight", "time"].into_iter().chain(shown) {
             let is_hidden = matches!(name, "received" | "tags_exact");
             let is_shown = is_hidden || fields.iter().any(|field| field.name() == name);
-            if let Some(shown) = find(table, name).filter(|_| !is_shown) {
-                fields.push(Arc::new(shown.field(name)));
+            if let Some((shown, content)) = find(table, name).filter(|_| !is_shown) {
+                fields.push(Arc::new(content.shown_field(name, shown.1)));
                 columns.push(shown);
             }
         }
@@ -81,14 +73,14 @@ impl View {
 
     /// The name of a column in files.
     pub(super) fn stored_name(&self, column: usize) -> &'static str {
-        self.columns[column].column.name
+        self.columns[column].0
     }
 
     /// A column computed from those of a file. NULL if the file does not have it.
     pub(super) fn array(&self, column: usize, stored: &RecordBatch) -> io::Result<ArrayRef> {
-        let Shown { column: of, form } = self.columns[column];
+        let (name, form) = self.columns[column];
         let data_type = self.schema.field(column).data_type();
-        match stored.column_by_name(of.name) {
+        match stored.column_by_name(name) {
             Some(array) => form.convert(array, data_type),
             None => Ok(new_null_array(data_type, stored.num_rows())),
         }
@@ -102,13 +94,13 @@ impl View {
     ) -> PrunableStatistics {
         let mut statistics = Statistics::new_unknown(&self.schema);
         for &at in columns {
-            let Shown { column, form } = self.columns[at];
+            let (name, form) = self.columns[at];
             let data_type = self.schema.field(at).data_type();
             let shown = |bound: ArrayRef| {
                 let shown = form.convert(&bound, data_type).ok()?;
                 ScalarValue::try_from_array(&shown, 0).ok()
             };
-            let [min, max] = bounds(column.name)
+            let [min, max] = bounds(name)
                 .map(|bound| bound.and_then(shown).map_or(Precision::Absent, Precision::Exact));
             let of_column = &mut statistics.column_statistics[at];
             (of_column.min_value, of_column.max_value) = (min, max);
@@ -135,34 +127,20 @@ impl View {
 pub(super) type Bounds = [Option<ArrayRef>; 2];
 
 /// The column of files for a live table's column, and its conversion.
-pub(crate) fn of_live(table: &'static str, name: &str) -> Option<(&'static str, Form)> {
-    find(table, name).map(|shown| (shown.column.name, shown.form))
+pub(crate) fn of_live(table: &'static str, name: &str) -> Option<Shown> {
+    find(table, name).map(|(shown, _)| shown)
 }
 
-fn find(table: &'static str, name: &str) -> Option<Shown> {
+fn find(table: &'static str, name: &str) -> Option<(Shown, Content)> {
     let (form, wanted) = match name {
         "timestamp" => (Some(Form::Second), "received"),
         "time" => (Some(Form::Time), "received"),
         _ => (None, name),
     };
-    let mut columns = Layout::of(table).columns.iter();
-    let column = columns.find(|it| it.shown().0 == wanted)?;
-    let form = form.unwrap_or(column.shown().1);
-    Some(Shown { column, form })
-}
-
-impl Shown {
-    /// The field in which it is shown.
-    fn field(self, name: &str) -> Field {
-        let data_type = match (self.form, self.column.data_type()) {
-            (Form::Same, DataType::Utf8) => DataType::Utf8View,
-            (Form::Same, stored) => stored,
-            (Form::Seconds | Form::Kib, _) => DataType::Float32,
-            (Form::Second, _) => DataType::Int64,
-            (Form::Time, _) => DataType::Timestamp(TimeUnit::Second, None),
-        };
-        Field::new(name, data_type, true)
-    }
+    files::columns(table).iter().find_map(|&(stored, content)| {
+        let (shown, own) = content.shown(stored);
+        (shown == wanted).then_some(((stored, form.unwrap_or(own)), content))
+    })
 }
 
 impl Form {

@@ -17,6 +17,7 @@ use hashbrown::HashTable;
 
 use crate::delta::RowKey;
 use crate::history::columns::BatchBuilder;
+use crate::history::dataset::Coverage;
 use crate::history::histogram::lead;
 use crate::history::row::StoredRow;
 use crate::report::OTHER_ID;
@@ -161,15 +162,15 @@ impl Rows {
     }
 
     /// Merges the rows up to one weight into the overflow row, and drops the histograms of those up
-    /// to another; returns how many these were.
+    /// to another; returns how many these were, as missing.
     pub(super) fn fold(
         &mut self,
         other_key: &[u8],
         [folded_to, dropped_to]: [Option<Weight>; 2],
         tie: &RandomState,
-    ) -> (u64, u64) {
+    ) -> Coverage {
         let (mut scratch, mut times) = (Scratch::default(), Scratch::default());
-        let (mut folded, mut dropped) = (0, 0);
+        let mut cover = Coverage::default();
         let all = std::mem::take(self);
         for (id, mut row) in all.ids.into_iter().zip(all.rows) {
             let weight = Some(row.weight(tie));
@@ -178,15 +179,15 @@ impl Rows {
                 let times = row.has_histogram.then(|| row.merged(&[], &[], &mut times));
                 let gained = (&row.totals(), &row.extremes, times);
                 self.add((OTHER_ID, &RowKey::Bytes(other_key)), gained, &mut scratch);
-                folded += u64::from(!is_other);
+                cover.keys_folded += u64::from(!is_other);
                 continue;
             }
             if weight <= dropped_to && row.drop_histogram() {
-                dropped += 1;
+                cover.histograms_dropped += 1;
             }
             self.push(id, row);
         }
-        (folded, dropped)
+        cover
     }
 }
 

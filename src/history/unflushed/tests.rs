@@ -91,12 +91,12 @@ fn what_is_light_gives_way() {
     // Histograms alone.
     let bytes = batch.bytes();
     let shrunk = batch.shrink(bytes - 1_000);
-    assert!(shrunk.histograms > 100 && shrunk.folded == 0, "{shrunk:?}");
-    let full = 1_000 - shrunk.histograms;
-    let full_at_first = shrunk.histograms;
+    assert!(shrunk.histograms_dropped > 100 && shrunk.keys_folded == 0, "{shrunk:?}");
+    let full = 1_000 - shrunk.histograms_dropped;
+    let full_at_first = shrunk.histograms_dropped;
     assert_eq!(sums(&batch, &scripts)[&(60, false)], (500_500, 1_000, full as usize));
     batch.rows(&scripts, 0..61, |row| {
-        let is_heavy = row.gain.sum.totals.requests > shrunk.histograms;
+        let is_heavy = row.gain.sum.totals.requests > shrunk.histograms_dropped;
         assert_eq!(row.gain.sum.histogram().is_some(), is_heavy);
     });
     // It does not come back.
@@ -104,11 +104,14 @@ fn what_is_light_gives_way() {
     assert_eq!(sums(&batch, &scripts)[&(60, false)].2, full as usize);
     // Then rows.
     let shrunk = batch.shrink(100_000);
-    assert!(batch.bytes() <= 100_000 && shrunk.folded > 100 && shrunk.lost == 0, "{shrunk:?}");
+    assert!(
+        batch.bytes() <= 100_000 && shrunk.keys_folded > 100 && shrunk.rows_lost == 0,
+        "{shrunk:?}"
+    );
     let sums_now = sums(&batch, &scripts);
     let (kept, folded) = (sums_now[&(60, false)], sums_now[&(60, true)]);
     assert_eq!((kept.0 + folded.0, folded.1, folded.2), (500_500, 1, 0));
-    assert_eq!(folded.0, shrunk.folded * (shrunk.folded + 1) / 2);
+    assert_eq!(folded.0, shrunk.keys_folded * (shrunk.keys_folded + 1) / 2);
     assert!(kept.2 > 5, "the heaviest keep their histograms: {kept:?}");
     // It is said of which report, and stays as long as anything does.
     let known = |batch: &UnflushedRows| {
@@ -120,7 +123,7 @@ fn what_is_light_gives_way() {
         known
     };
     let of_scripts = known(&batch)[&scripts.coverage_key()];
-    assert_eq!(of_scripts.1.keys_folded, shrunk.folded);
+    assert_eq!(of_scripts.1.keys_folded, shrunk.keys_folded);
     assert!(of_scripts.1.histograms_dropped >= full_at_first);
     assert_eq!(known(&batch)[&key(1)].1.secs, 1);
     assert_eq!(batch.bytes(), counted_bytes(&batch));
@@ -130,19 +133,19 @@ fn what_is_light_gives_way() {
 fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
     let mut batch = UnflushedRows::default();
     let (scripts, coverage) = (dataset("scripts"), Arc::new(Dataset::coverage()));
-    let mut shrunk = Shrunk::default();
+    let mut shrunk = Coverage::default();
     for minute in 0..1_000 {
         for (dataset, row) in [(&scripts, 1), (&coverage, 2)] {
             batch.add(dataset, minute * 60, &key(row), false, &gain(1));
         }
         if batch.bytes() > 100_000 {
             let more = batch.shrink(100_000);
-            shrunk.lost += more.lost;
-            shrunk.folded += more.folded;
+            shrunk.rows_lost += more.rows_lost;
+            shrunk.keys_folded += more.keys_folded;
         }
         assert!(batch.bytes() <= 100_000);
     }
-    assert!(shrunk.lost > 500, "{shrunk:?}");
+    assert!(shrunk.rows_lost > 500, "{shrunk:?}");
     assert_eq!(batch.span().end, 999 * 60 + 1);
     // The oldest coverage present counts the rows that are gone.
     let mut known = (0, 0);
@@ -154,8 +157,8 @@ fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
     });
     let minutes = |dataset| sums(&batch, dataset).into_keys().map(|it| it.0).min();
     assert_eq!(minutes(&scripts), minutes(&coverage));
-    assert_eq!(known.1, shrunk.folded);
-    assert!((1..=shrunk.lost).contains(&known.0), "{known:?} of {shrunk:?}");
+    assert_eq!(known.1, shrunk.keys_folded);
+    assert!((1..=shrunk.rows_lost).contains(&known.0), "{known:?} of {shrunk:?}");
 }
 
 /// Random times of rows that come in any order, against a count of all of them; with sums that 64

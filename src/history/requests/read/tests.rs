@@ -312,7 +312,7 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
     use crate::pool::resolved::{Request, Rusage};
     let mut random = StdRng::seed_from_u64(hour);
     let path = dir.join(format!("{hour}.parquet"));
-    let file = File::create(&path).unwrap();
+    let file = std::fs::File::create(&path).unwrap();
     let mut to =
         FileWriter::new((path, file), &Arc::new(Dataset::raw(REQUEST)), Resolution::Minute);
     let begin = u64::from(BEGIN) / 86_400 * 86_400 + hour * 3_600;

@@ -417,7 +417,7 @@ fn what_gives_way_is_not_logged() {
         batch.add(&dataset, NOON, &key, false, &Gain::default());
     }
     let shrunk = batch.shrink(batch.bytes() / 2);
-    assert!(shrunk.folded > 0 && batch.datasets().count() == 2);
+    assert!(shrunk.keys_folded > 0 && batch.datasets().count() == 2);
     let mut fresh = batch.fresh.take().unwrap();
     assert_eq!(fresh.take().unwrap().len(), 100);
 }

@@ -164,11 +164,7 @@ impl Catalog {
         }
         let own = counted.iter().filter(|it| it.definition == dataset.hash);
         let all = own.fold(Coverage::default(), |mut all, it| {
-            let it = it.coverage;
-            all.missed += it.missed;
-            all.histograms_dropped += it.histograms_dropped;
-            all.keys_folded += it.keys_folded;
-            all.rows_lost += it.rows_lost;
+            all.add_missing(&it.coverage);
             all
         });
         remarks.extend(uncounted(&all));

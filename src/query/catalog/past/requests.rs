@@ -473,6 +473,8 @@ fn known(batch: &RecordBatch, name: &str, row: usize) -> Option<i64> {
 pub(super) fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> &'b str {
     let texts = batch.column_by_name(name);
     let texts = texts.and_then(|texts| texts.as_string_view_opt());
+    // Where it is NULL, a file may leave any text.
+    let texts = texts.filter(|texts| texts.is_valid(row));
     texts.map_or("", |texts| texts.value(row))
 }
 
@@ -498,5 +500,24 @@ impl<'de> Deserialize<'de> for Pairs {
             }
         }
         from.deserialize_map(All)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::StringViewArray;
+    use datafusion::arrow::buffer::NullBuffer;
+
+    use super::*;
+
+    /// Where a file leaves a text behind a NULL, as Parquet's reader may.
+    #[test]
+    fn a_text_that_is_null_is_empty() {
+        let (views, buffers, _) = StringViewArray::from(vec!["a", "b"]).into_parts();
+        let known = NullBuffer::from(vec![true, false]);
+        let texts: ArrayRef = Arc::new(StringViewArray::new(views, buffers, Some(known)));
+        let batch = RecordBatch::try_from_iter([(TAGS_EXACT, texts)]).unwrap();
+        assert_eq!((text(&batch, TAGS_EXACT, 0), text(&batch, TAGS_EXACT, 1)), ("a", ""));
+        assert_eq!(text(&batch, "no_such_column", 0), "");
     }
 }
