@@ -53,7 +53,7 @@ pub(crate) struct FleetRows {
     fleet: Fleet,
     dataset: Arc<Dataset>,
     /// Whole minutes.
-    span: Range<u64>,
+    pub(crate) span: Range<u64>,
     /// The selected pinbads, as a condition appended to others.
     members: String,
     /// When the client gives up.
@@ -151,11 +151,6 @@ impl Fleet {
 }
 
 impl FleetRows {
-    /// The minutes.
-    pub(crate) fn span(&self) -> &Range<u64> {
-        &self.span
-    }
-
     /// Runs a query, and passes each row of the answer on.
     fn select<T: DeserializeOwned>(
         &self,
@@ -317,25 +312,25 @@ impl Histograms for FleetRows {
         if wanted.is_empty() {
             return Ok(());
         }
-        let is_other = |row: usize| from.all()[row].is_other;
+        let is_other = |row: usize| from.all[row].is_other;
         let mut of_keys = String::new();
         // Keys in (other) for lack of memory here have rows of their own there.
         if wanted.len() <= KEYS_ASKED_MAX
-            && !(from.is_full() && wanted.iter().any(|row| is_other(*row)))
+            && !(from.is_full && wanted.iter().any(|row| is_other(*row)))
             && !self.dataset.keys.is_empty()
         {
-            let keys = wanted.iter().map(|row| array(key_texts(&from.all()[*row].key)));
+            let keys = wanted.iter().map(|row| array(key_texts(&from.all[*row].key)));
             of_keys = format!(" AND key IN ({})", keys.collect::<Vec<_>>().join(", "));
         }
         let query = self.rollup(&format!("key, {HISTOGRAM}"), &of_keys, "key");
-        let mut is_wanted = vec![false; from.all().len()];
+        let mut is_wanted = vec![false; from.all.len()];
         wanted.iter().for_each(|row| is_wanted[*row] = true);
-        let other = from.all().iter().position(|row| row.is_other);
+        let other = from.all.iter().position(|row| row.is_other);
         let mut folded = Sum::default();
         self.select(&query, &mut |found: Found| {
             let row = from.find(&self.key(&found.key)?);
             let histogram = found.histogram(&self.dataset);
-            match row.or(other.filter(|_| from.is_full())) {
+            match row.or(other.filter(|_| from.is_full)) {
                 Some(row) if Some(row) == other => {
                     folded.add_sum(&Sum::of(Totals::ZERO, histogram));
                 }
@@ -348,7 +343,7 @@ impl Histograms for FleetRows {
         if let Some(other) = other.filter(|row| is_wanted[*row]) {
             each(other, folded.histogram());
         }
-        if self.dataset.keys.is_empty() && from.all()[0].totals == Totals::ZERO {
+        if self.dataset.keys.is_empty() && from.all[0].totals == Totals::ZERO {
             each(0, Some(&Histogram::new()));
         }
         Ok(())

@@ -40,5 +40,5 @@ pub fn check(config: &ClickHouseConfig) -> Result<(), String> {
 pub use self::fleet::Fleet;
 pub(crate) use self::fleet::{Counted, FleetRows};
 pub use self::shipper::{ShipStatus, ShippingThread};
-pub use self::tables::statements;
-pub use self::views::views;
+pub(crate) use self::tables::statements;
+pub(crate) use self::views::views;

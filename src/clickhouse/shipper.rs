@@ -78,16 +78,14 @@ impl ShipStatus {
     }
 
     /// Why nothing is shipped, if so.
-    #[must_use]
-    pub fn why_failing(&self) -> Option<String> {
+    pub(crate) fn why_failing(&self) -> Option<String> {
         let now = self.now.lock();
         let why = now.error.as_ref();
         why.map(|why| format!("nothing is shipped to ClickHouse: {why}"))
     }
 
     /// For the daemon's status.
-    #[must_use]
-    pub fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> Group {
         let now = self.now.lock();
         let Waiting { rows, bytes, since, dropped } = now.waiting;
         let unix_secs = self.clock.unix_ms() / 1_000;
@@ -161,8 +159,7 @@ impl ShippingThread {
     }
 
     /// The state of shipping.
-    #[must_use]
-    pub fn status(&self) -> Arc<ShipStatus> {
+    pub(crate) fn status(&self) -> Arc<ShipStatus> {
         Arc::clone(&self.status)
     }
 
@@ -195,10 +192,6 @@ impl ShippingThread {
         self.status.clock.unix_ms() / 1_000
     }
 
-    fn mono_ms(&self) -> u64 {
-        self.status.clock.mono_ms()
-    }
-
     /// Ships the next shipment; returns whether there was one.
     fn ship(&mut self, from: &Shipping, stop: &Shutdown) -> Result<bool, Failure> {
         self.make(stop)?;
@@ -212,8 +205,8 @@ impl ShippingThread {
             self.again(stop, |_| Ok(from.end(&shipment, refused.clone())?))?;
             return Ok(true);
         }
-        if self.mono_ms() >= self.refused_ms {
-            self.refused_ms = self.mono_ms() + REFUSED_MS;
+        if self.status.clock.mono_ms() >= self.refused_ms {
+            self.refused_ms = self.status.clock.mono_ms() + REFUSED_MS;
             for (before, mut shipment) in from.refused() {
                 let names = before.identity.as_ref().unwrap_or(&self.names).clone();
                 let origin = Origin::new(&from.store, names, shipment.units);
@@ -416,8 +409,8 @@ impl ShippingThread {
         // Prevents many pinbads from coming back at the same moment.
         let random = ahash::RandomState::new().hash_one(&self.names.collector);
         let pause_ms = self.pause_ms - random % (self.pause_ms / 2);
-        let until = self.mono_ms() + pause_ms;
-        while self.mono_ms() < until {
+        let until = self.status.clock.mono_ms() + pause_ms;
+        while self.status.clock.mono_ms() < until {
             if stop.requested() {
                 return Err(Failure::Stopped);
             }

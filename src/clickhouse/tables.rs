@@ -179,8 +179,7 @@ impl Table {
 
 /// The statements that create the database and its tables, and add missing columns: for one server,
 /// or for the cluster of this name.
-#[must_use]
-pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
+pub(crate) fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
     let on = on_cluster(cluster);
     let mut all = vec![format!("CREATE DATABASE IF NOT EXISTS {database}{on}")];
     for Table { name, about, columns, partition, order, more, shard } in TABLES {

@@ -53,8 +53,7 @@ const PERCENTILES: &str = "sumMap(histogram) AS _counts, mapKeys(_counts) AS _bu
 /// second replaces an earlier view, atomically if the server can do that. The name of another
 /// report is reserved for it, so that the hourly view of `a` and a report `a_hour` do not replace
 /// each other again and again.
-#[must_use]
-pub fn views(
+pub(crate) fn views(
     database: &str,
     cluster: Option<&str>,
     dataset: &Dataset,

@@ -245,7 +245,7 @@ pub(super) struct BatchBuilder {
     /// `None` for unwanted ones.
     columns: Vec<(Content, Option<Column>)>,
     pub(super) schema: SchemaRef,
-    pub(super) buckets: BucketLayout,
+    buckets: BucketLayout,
     /// Buckets per doubling, as a power of two.
     bits: u32,
     /// Rows so far, and their approximate bytes.

@@ -57,8 +57,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// From the sums of a row.
-    #[must_use]
-    pub fn of(totals: &Totals) -> Self {
+    pub(crate) fn of(totals: &Totals) -> Self {
         let clipped = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
         Self {
             secs: totals.requests,
@@ -124,8 +123,7 @@ impl Dataset {
 
     /// Objects that Squid moved to and from its disk: rows of no report. Keys are action, size
     /// class and type, sums as in `squid_swap`.
-    #[must_use]
-    pub fn swaps() -> Self {
+    pub(crate) fn swaps() -> Self {
         let keys = ["action", "size_class", "mime"];
         Self {
             report: "squid_swap".to_owned(),
@@ -156,26 +154,22 @@ impl Dataset {
     }
 
     /// A table of raw requests: rows of no report, without keys.
-    #[must_use]
-    pub fn raw(table: &str) -> Self {
+    pub(crate) fn raw(table: &str) -> Self {
         Self { report: table.to_owned(), keys: Vec::new(), ..Self::coverage() }
     }
 
     /// Whether it is a table of raw requests.
-    #[must_use]
-    pub fn is_raw(&self) -> bool {
+    pub(crate) fn is_raw(&self) -> bool {
         self.hash.is_empty() && self.keys.is_empty()
     }
 
     /// Whether its rows are those of a report.
-    #[must_use]
-    pub fn is_report(&self) -> bool {
+    pub(crate) fn is_report(&self) -> bool {
         !self.is_raw() && self.own_sums().is_none()
     }
 
     /// Whether its histograms can be folded to coarser ones.
-    #[must_use]
-    pub fn is_log_linear(&self) -> bool {
+    pub(crate) fn is_log_linear(&self) -> bool {
         self.buckets == BucketLayout::LogLinear
     }
 

@@ -61,11 +61,13 @@ impl Store {
             let mut piece = PendingWriter::new(self.create()?, Resolution::Minute)?;
             for dataset in rows.datasets() {
                 let mut of_hour: Vec<_> = rows.stored(dataset, hour.clone()).collect();
-                of_hour.sort_unstable_by(|a, b| order((a.key(), a.time), (b.key(), b.time)));
+                of_hour
+                    .sort_unstable_by(|a, b| order((a.kept.key(), a.time), (b.kept.key(), b.time)));
                 piece.begin(dataset)?;
                 for row in of_hour {
                     let span = row.time..row.time + Resolution::Minute.secs();
-                    piece.push(1, span, |to| row.push_to(to, &mut scratch))?;
+                    let row = row.encoded(&dataset.buckets, &mut scratch);
+                    piece.push(1, span, |to| to.push_stored(&row))?;
                 }
             }
             staged.push(self.stage_piece(piece, now)?);

@@ -151,8 +151,7 @@ impl Status {
 
 impl History {
     /// Without rows in memory, with `memory` bytes (`history.memory`), and these parts on disk.
-    #[must_use]
-    pub fn new(parts: Parts, memory: usize, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(parts: Parts, memory: usize, clock: Arc<dyn Clock>) -> Self {
         let status = Status { flushed_ms: clock.mono_ms(), ..Status::default() };
         Self(Arc::new(Shared {
             parts,
@@ -257,14 +256,12 @@ impl History {
     }
 
     /// Why nothing is written or read, if the store is not open. Rows wait in memory meanwhile.
-    #[must_use]
-    pub fn why_off(&self) -> Option<String> {
+    pub(crate) fn why_off(&self) -> Option<String> {
         self.0.status.lock().off.clone()
     }
 
     /// Why nothing is written, whether or not the store is open.
-    #[must_use]
-    pub fn why_failing(&self) -> Option<String> {
+    pub(crate) fn why_failing(&self) -> Option<String> {
         let status = self.0.status.lock();
         let failures = [
             ("history is off", &status.off),
@@ -276,8 +273,7 @@ impl History {
     }
 
     /// The pieces that were set aside, if there are any.
-    #[must_use]
-    pub fn why_lacking(&self) -> Option<String> {
+    pub(crate) fn why_lacking(&self) -> Option<String> {
         let status = self.0.status.lock();
         let aside = status.set_aside.iter().map(|it| it.display().to_string());
         let aside = aside.collect::<Vec<_>>().join(", ");
@@ -332,8 +328,7 @@ impl History {
     }
 
     /// The number of the next file, if the store is open and no row waits in memory.
-    #[must_use]
-    pub fn next_file(&self) -> Option<u64> {
+    pub(crate) fn next_file(&self) -> Option<u64> {
         let parts = self.0.parts.read();
         let memory = MEMORY.lock(&self.0.memory);
         let is_all_written = memory.running.is_empty() && memory.flushing.is_none();
@@ -493,8 +488,7 @@ impl History {
     }
 
     /// Contents, writes and losses, for the daemon's status.
-    #[must_use]
-    pub fn status(&self) -> Group {
+    pub(crate) fn status(&self) -> Group {
         let memory = MEMORY.lock(&self.0.memory);
         let flushing = memory.flushing.as_ref().map_or(0, |it| it.rows.bytes());
         let bytes = memory.running.bytes() + flushing;

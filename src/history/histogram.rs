@@ -34,7 +34,6 @@ pub(super) fn lead(layout: &BucketLayout) -> u8 {
 }
 
 /// A histogram as it is stored, log-linear buckets with 2^`bits` a doubling.
-#[must_use]
 pub(crate) fn encode(histogram: &Histogram, layout: &BucketLayout, bits: u32) -> Vec<u8> {
     let mut to = Vec::with_capacity(2 + histogram.len() * 2);
     let folds = *layout == BucketLayout::LogLinear && bits < LOG_LINEAR_BITS;
@@ -45,7 +44,6 @@ pub(crate) fn encode(histogram: &Histogram, layout: &BucketLayout, bits: u32) ->
 }
 
 /// Decodes an [`encode`]d histogram; `None` for invalid bytes.
-#[must_use]
 pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
     of_pairs(encoded_pairs(bytes, layout, LOG_LINEAR_BITS)?)
 }

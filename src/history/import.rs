@@ -47,7 +47,7 @@ use crate::input::rewrite::{NameRules, RuleCounters};
 use crate::input::squid::Source;
 use crate::limits::LOG_PIECE_BYTES_MAX;
 use crate::report::definition::Definition;
-use crate::report::row_key::key_texts;
+use crate::report::row_key::{key_of, key_texts};
 
 mod counting;
 mod piece;
@@ -108,8 +108,7 @@ pub enum ImportError {
 
 impl Importer {
     /// An importer that writes to `history` through `writer`.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         config: &Config,
         rule_counters: &Arc<RuleCounters>,
         history: &History,
@@ -178,7 +177,9 @@ impl Importer {
                 counting.merge(minute, records);
             }
             self.cover(&counting, &piece, &reports)?;
-            counting.note(&named(&lines[..piece.bytes]), Resolution::Minute.begin(first));
+            // The row that identifies the piece.
+            let name = key_of([NO_REPORT, &named(&lines[..piece.bytes])]);
+            counting.cover(&name, &BTreeMap::from([(Resolution::Minute.begin(first), 0)]));
             self.write(counting)?;
         }
         Ok(result(piece, false))

@@ -14,12 +14,12 @@ use super::manifest::Manifest;
 use super::parquet::{Opened, ReadAs};
 use super::part::{Part, Section};
 use super::pending::damaged;
-pub use super::tree::set_aside;
+pub(crate) use super::tree::set_aside;
 use super::tree::{checksum, files_of, orphans_in};
 use super::{Dataset, Resolution};
 
 /// The rows of a dataset at a resolution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct HeldRows {
     /// The report.
     pub report: String,
@@ -58,10 +58,7 @@ pub fn list(dir: &Path) -> Result<Vec<HeldRows>, StoreError> {
                 resolution: part.resolution,
                 from: part.span.start,
                 to: part.span.end,
-                rows: 0,
-                pending_rows: 0,
-                files: 0,
-                bytes: 0,
+                ..HeldRows::default()
             });
             held.from = held.from.min(part.span.start);
             held.to = held.to.max(part.span.end);

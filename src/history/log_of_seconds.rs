@@ -173,13 +173,13 @@ impl FreshRecord {
 
     /// Appends an entry that has texts of so many bytes.
     fn push(&mut self, entry: &Entry<'_>, len: usize) {
-        let mut bytes = std::mem::take(&mut self.bytes);
+        let bytes = &mut self.bytes;
         if bytes.capacity() - bytes.len() < ROW_BYTES_MAX + len {
             // No more than a quarter of the memory stays empty.
             bytes.reserve_exact(bytes.len() / 4 + ROW_BYTES_MAX + len);
         }
         // Numbers and texts, into memory: this cannot fail.
-        self.bytes = postcard::to_extend(entry, bytes).unwrap_or_default();
+        let _written = postcard::to_io(entry, bytes);
     }
 }
 

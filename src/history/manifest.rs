@@ -249,7 +249,7 @@ impl Manifest {
         add: &[Part],
         remove: &[Arc<Part>],
         up_to: Option<UpTo<'_>>,
-    ) -> io::Result<(Commit, Vec<u8>)> {
+    ) -> (Commit, Vec<u8>) {
         let mut datasets = self.datasets.clone();
         let mut commit = Commit {
             next: self.next,
@@ -265,12 +265,12 @@ impl Manifest {
             commit.files.extend(files.cloned().unwrap_or_default());
             commit.log = Some(log);
         }
-        let line = line(&commit)?;
-        Ok((commit, line))
+        let line = line(&commit);
+        (commit, line)
     }
 
     /// The line that announces files about to be named: until a commit adds them they do not count.
-    pub(super) fn announce(&mut self, parts: &[Part]) -> io::Result<Vec<u8>> {
+    pub(super) fn announce(&mut self, parts: &[Part]) -> Vec<u8> {
         let left: Vec<_> = parts.iter().map(|part| self.name(&part.path)).collect();
         self.left.extend(left.iter().cloned());
         line(&Commit { next: self.next, left, ..Commit::default() })
@@ -278,7 +278,7 @@ impl Manifest {
 
     /// The whole manifest, without removed and deleted files, and the datasets by number in it:
     /// only commits that follow it use these numbers.
-    fn compact(&self) -> io::Result<(Vec<u8>, Vec<Arc<Dataset>>)> {
+    fn compact(&self) -> (Vec<u8>, Vec<Arc<Dataset>>) {
         let mut datasets = Vec::new();
         let mut entries = |parts: &BTreeMap<String, Arc<Part>>| {
             parts.values().map(|part| self.entry(part, &mut datasets)).collect()
@@ -295,9 +295,9 @@ impl Manifest {
             log: self.log,
             ..Commit::default()
         };
-        let mut text = line(&self.head)?;
-        text.extend(line(&commit)?);
-        Ok((text, datasets))
+        let mut text = line(&self.head);
+        text.extend(line(&commit));
+        (text, datasets)
     }
 
     /// A file's path in the folder.
@@ -359,9 +359,9 @@ fn cloned(datasets: &[Arc<Dataset>]) -> Vec<Dataset> {
 }
 
 /// A line with its checksum.
-fn line(what: &impl Serialize) -> io::Result<Vec<u8>> {
-    let json = serde_json::to_string(what)?;
-    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
+fn line(what: &impl Serialize) -> Vec<u8> {
+    let json = serde_json::to_string(what).expect("it consists of texts and numbers");
+    format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
 }
 
 /// The JSON of a line, if it is whole.

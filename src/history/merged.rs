@@ -60,7 +60,7 @@ pub(super) struct Merged<'s> {
 impl<'s> Merged<'s> {
     pub(super) fn new(sources: &'s [Source], dataset: &Dataset) -> Result<Self, StoreError> {
         let cursors = sources.iter().map(|source| {
-            let blocks = Box::new(source.file.all_blocks(dataset));
+            let blocks = source.file.all_blocks(dataset);
             let rows = RowReader::new(blocks, columns(dataset), source.times.clone());
             Cursor { source, rows, damage: None }
         });
@@ -69,7 +69,7 @@ impl<'s> Merged<'s> {
             buckets: dataset.buckets,
             order: Vec::with_capacity(sources.len()),
             span: Range { start: u64::MAX, end: 0 },
-            secs: sources.first().map_or(0, |source| source.file.resolution().secs()),
+            secs: sources.first().map_or(0, |source| source.file.footer.resolution.secs()),
         };
         (0..sources.len()).try_for_each(|at| merged.advance(at))?;
         Ok(merged)

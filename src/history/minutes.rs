@@ -32,8 +32,7 @@ pub struct MinuteRollup {
 impl MinuteRollup {
     /// Adds to the memory of `history`. A status from `error_status` on is an
     /// error.
-    #[must_use]
-    pub fn new(history: History, error_status: u32) -> Self {
+    pub(crate) fn new(history: History, error_status: u32) -> Self {
         Self { history, error_status, swaps: Arc::new(Dataset::swaps()), datasets: HashMap::new() }
     }
 

@@ -57,8 +57,7 @@ impl Part {
     }
 
     /// Whether it has rows of a dataset.
-    #[must_use]
-    pub fn has(&self, dataset: &Dataset) -> bool {
+    pub(crate) fn has(&self, dataset: &Dataset) -> bool {
         self.sections.iter().any(|section| *section.dataset == *dataset)
     }
 
@@ -75,21 +74,18 @@ impl Part {
     }
 
     /// Returns its number, unique in the store.
-    #[must_use]
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         number_of(&self.path)
     }
 
     /// Whether it is a published file, which other programs read too, rather than a piece.
-    #[must_use]
-    pub fn is_published(&self) -> bool {
+    pub(crate) fn is_published(&self) -> bool {
         is_published(&self.path)
     }
 
     /// Whether its rows have also been added to a part of the next coarser resolution: those of
     /// published files have, in the same commit, unless there is none.
-    #[must_use]
-    pub fn is_rolled(&self) -> bool {
+    pub(crate) fn is_rolled(&self) -> bool {
         self.is_published() && self.resolution.coarser().is_some()
     }
 }

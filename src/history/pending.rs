@@ -13,6 +13,7 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
+use std::iter;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
@@ -45,9 +46,18 @@ pub(super) const LEAD_BYTES: u64 = 8;
 const READ_BYTES_MAX: u32 = 64 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Footer {
-    resolution: Resolution,
+pub(super) struct Footer {
+    pub(super) resolution: Resolution,
     sections: Vec<Place>,
+}
+
+impl Footer {
+    /// The datasets with their numbers of rows.
+    pub(super) fn sections(&self) -> Vec<Section> {
+        let section =
+            |place: &Place| Section { dataset: Arc::new(place.dataset.clone()), rows: place.rows };
+        self.sections.iter().map(section).collect()
+    }
 }
 
 /// The position of a dataset's rows.
@@ -167,7 +177,7 @@ impl PendingWriter {
         self.end_block()?;
         self.footer.sections.retain(|place| place.rows > 0);
         let path = self.path.with_extension("piece");
-        let part = Part::new(path, self.footer.resolution, self.span, sections(&self.footer));
+        let part = Part::new(path, self.footer.resolution, self.span, self.footer.sections());
         let mut to = self.to;
         let end = || {
             let footer = serde_json::to_vec(&self.footer)?;
@@ -179,12 +189,6 @@ impl PendingWriter {
         let file = end().map_err(failed("write", &self.path))?;
         Ok((file, part))
     }
-}
-
-fn sections(footer: &Footer) -> Vec<Section> {
-    let section =
-        |place: &Place| Section { dataset: Arc::new(place.dataset.clone()), rows: place.rows };
-    footer.sections.iter().map(section).collect()
 }
 
 fn encode(batch: &RecordBatch) -> io::Result<Vec<u8>> {
@@ -254,7 +258,7 @@ fn read_compressed(file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
 #[derive(Debug)]
 pub(super) struct PendingFile {
     file: Arc<File>,
-    footer: Footer,
+    pub(super) footer: Footer,
     is_first_format: bool,
 }
 
@@ -276,15 +280,6 @@ impl PendingFile {
         Ok(Self { footer: serde_json::from_slice(&footer)?, file: Arc::new(file), is_first_format })
     }
 
-    pub(super) fn resolution(&self) -> Resolution {
-        self.footer.resolution
-    }
-
-    /// Its datasets with their numbers of rows.
-    pub(super) fn sections(&self) -> Vec<Section> {
-        sections(&self.footer)
-    }
-
     /// The position of a dataset's rows: shares for several threads.
     pub(super) fn shares(&self, dataset: &Dataset) -> Vec<Range<u64>> {
         let mut places = self.footer.sections.iter();
@@ -296,50 +291,30 @@ impl PendingFile {
         shares.map(|(begin, end)| *begin..*end).collect()
     }
 
-    /// The rows in a share, in order.
-    pub(super) fn blocks(&self, dataset: &Dataset, share: Range<u64>) -> Blocks {
-        Blocks {
-            file: Arc::clone(&self.file),
-            rest: share,
-            first_format: self
-                .is_first_format
-                .then(|| Box::new((dataset.clone(), self.resolution()))),
-        }
+    /// The rows in a share, in order, with one block in memory at a time.
+    pub(super) fn blocks(&self, dataset: &Dataset, mut share: Range<u64>) -> Batches {
+        let (file, resolution) = (Arc::clone(&self.file), self.footer.resolution);
+        let of_first_format = self.is_first_format.then(|| dataset.clone());
+        let read = move |rest: &mut Range<u64>| {
+            let (block, end) = read_compressed(&file, rest.start)?;
+            rest.start = end;
+            let Some(dataset) = &of_first_format else {
+                return decode(block);
+            };
+            let (histograms, end) = read_compressed(&file, end)?;
+            rest.start = end;
+            let batch = first_format::batch(dataset, resolution, &block, &histograms);
+            batch.ok_or_else(|| damaged("a row is cut off"))
+        };
+        Box::new(iter::from_fn(move || (!share.is_empty()).then(|| read(&mut share))))
     }
 
     /// The rows of a dataset, in order.
-    pub(super) fn all_blocks(&self, dataset: &Dataset) -> Blocks {
+    pub(super) fn all_blocks(&self, dataset: &Dataset) -> Batches {
         let shares = self.shares(dataset);
         let all = shares.first().zip(shares.last());
         let all = all.map(|(first, last)| first.start..last.end);
         self.blocks(dataset, all.unwrap_or_default())
-    }
-}
-
-/// Rows of a dataset in a pending file, with one block in memory at a time.
-#[derive(Debug)]
-pub(super) struct Blocks {
-    file: Arc<File>,
-    rest: Range<u64>,
-    /// Their dataset, if blocks do not name it.
-    first_format: Option<Box<(Dataset, Resolution)>>,
-}
-
-impl Iterator for Blocks {
-    type Item = io::Result<RecordBatch>;
-
-    fn next(&mut self) -> Option<io::Result<RecordBatch>> {
-        (!self.rest.is_empty()).then(|| {
-            let (block, end) = read_compressed(&self.file, self.rest.start)?;
-            self.rest.start = end;
-            let Some((dataset, resolution)) = self.first_format.as_deref() else {
-                return decode(block);
-            };
-            let (histograms, end) = read_compressed(&self.file, end)?;
-            self.rest.start = end;
-            let batch = first_format::batch(dataset, *resolution, &block, &histograms);
-            batch.ok_or_else(|| damaged("a row is cut off"))
-        })
     }
 }
 
@@ -359,7 +334,7 @@ impl PackedRows {
     /// The rows of a table in a piece.
     pub(super) fn open(piece: &Part, table: &str) -> io::Result<Self> {
         let file = PendingFile::open(File::open(&piece.path)?)?;
-        Ok(Self::new(Box::new(file.all_blocks(&Dataset::raw(table)))))
+        Ok(Self::new(file.all_blocks(&Dataset::raw(table))))
     }
 
     /// The next row.

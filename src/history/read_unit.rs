@@ -185,7 +185,7 @@ impl ReadUnit {
                 let names = columns.iter().map(|(name, _)| &**name);
                 opened.batches(*group, rows, names, Vec::new())?
             }
-            Source::Pending(pending, share) => Box::new(pending.blocks(dataset, share.clone())),
+            Source::Pending(pending, share) => pending.blocks(dataset, share.clone()),
             Source::Memory(batches) => {
                 let batches = Arc::clone(batches);
                 Box::new((0..batches.len()).map(move |at| Ok(batches[at].clone())))

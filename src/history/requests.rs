@@ -95,8 +95,7 @@ impl Requests {
     /// Keeps these of the requests merged from now on, in `run`, or once that has begun; statuses
     /// from `error_status` on are errors. If files are followed, only requests before a moving
     /// limit. `None` if nothing is to be kept.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         keep: KeptRequests,
         bytes_max: usize,
         error_status: u32,

@@ -3,14 +3,16 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Datelike as _, Days, Months, NaiveDate};
+use serde::{Deserialize, Serialize};
 
 /// The span of time of a row, from the finest to the coarsest.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
     /// 60 s.
+    #[default]
     Minute,
     /// 3,600 s.
     Hour,
@@ -43,15 +45,13 @@ impl Resolution {
     }
 
     /// Returns the next coarser resolution.
-    #[must_use]
-    pub fn coarser(self) -> Option<Self> {
+    pub(crate) fn coarser(self) -> Option<Self> {
         Self::ALL.into_iter().find(|it| *it > self)
     }
 
     /// Buckets of a doubling in the log-linear histograms of its rows, as a power of two: 64 (0.78
     /// %) or 16 (3.1 %).
-    #[must_use]
-    pub const fn bucket_bits(self) -> u32 {
+    pub(crate) const fn bucket_bits(self) -> u32 {
         match self {
             Self::Minute => 6,
             Self::Hour | Self::Day => 4,
@@ -77,8 +77,7 @@ impl Resolution {
 
     /// Returns the span, in unix seconds, of the published file that holds the row of `unix_secs`:
     /// an hour of minutes, a day of hours, a month of days.
-    #[must_use]
-    pub fn file_span(self, unix_secs: u64) -> Range<u64> {
+    pub(crate) fn file_span(self, unix_secs: u64) -> Range<u64> {
         match self.coarser() {
             Some(coarser) => {
                 let begin = coarser.begin(unix_secs);
@@ -94,7 +93,6 @@ impl Resolution {
 }
 
 /// Returns the UTC day of a unix second.
-#[must_use]
 pub(super) fn date(unix_secs: u64) -> NaiveDate {
     let days = Days::new(unix_secs / 86_400);
     let epoch = DateTime::UNIX_EPOCH.date_naive();

@@ -12,7 +12,6 @@ use tracing::info;
 
 use super::Resolution;
 use super::disk::StoreError;
-use super::log_of_seconds::Fresh;
 use super::shipping::Shipping;
 use super::store::Store;
 use crate::clock::Clock;
@@ -91,7 +90,7 @@ impl Store {
     }
 
     /// Fails if less than `history.free_min` is free.
-    fn has_room(&self) -> Result<(), StoreError> {
+    pub(super) fn has_room(&self) -> Result<(), StoreError> {
         let (path, min) = (self.folder.path.clone(), self.retention.free_min);
         match self.free()? {
             free if free < min => Err(StoreError::NoSpace { path, free, min }),
@@ -105,12 +104,6 @@ impl Store {
     /// Fails if less than `history.free_min` is free, or that cannot be read.
     pub fn check_room(&mut self, now: u64) -> Result<(), StoreError> {
         self.attempt(|store| store.make_room(now))
-    }
-
-    /// Appends to the log of seconds, unless less than `history.free_min` is free.
-    pub(super) fn append_log(&mut self, fresh: Fresh) -> Result<(), StoreError> {
-        self.has_room()?;
-        self.seconds.append(fresh)
     }
 
     /// Free bytes on that disk.
@@ -127,7 +120,8 @@ impl Store {
         let all: u64 = parts.iter().map(|(part, _)| part.bytes).sum();
         let mut bytes = all + self.seconds.bytes();
         // Removed parts that are still being read will become free.
-        let mut free = self.free()?.saturating_add(self.removed_bytes());
+        let removed = self.removed.iter().map(|part| part.bytes).sum();
+        let mut free = self.free()?.saturating_add(removed);
         let Retention { size_max, free_min, .. } = self.retention;
         let now = self.manifest.aged.map_or(now, |aged| aged.min(now));
         parts.sort_by_key(|(part, is_kept)| {

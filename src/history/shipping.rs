@@ -299,8 +299,7 @@ impl Shipping {
     }
 
     /// Refused rows, to be tried again.
-    #[must_use]
-    pub fn refused(&self) -> Vec<(Refused, Shipment)> {
+    pub(crate) fn refused(&self) -> Vec<(Refused, Shipment)> {
         let parts = Arc::clone(&self.parts.read());
         let inner = LOCK.lock(&self.inner);
         let pieces = inner.pieces(&parts);
@@ -366,8 +365,7 @@ impl Shipping {
     }
 
     /// Rows that wait, and those set aside.
-    #[must_use]
-    pub fn waiting(&self) -> (Waiting, Vec<Refused>) {
+    pub(crate) fn waiting(&self) -> (Waiting, Vec<Refused>) {
         let parts = Arc::clone(&self.parts.read());
         let inner = LOCK.lock(&self.inner);
         let pieces = inner.pieces(&parts);
@@ -429,8 +427,7 @@ impl Inner {
         let mut cursor = self.cursor.clone();
         change(&mut cursor);
         let path = self.folder.join(CURSOR);
-        let text = serde_json::to_vec(&cursor).map_err(std::io::Error::other);
-        let text = text.map_err(failed("write", &path))?;
+        let text = serde_json::to_vec(&cursor).expect("it consists of texts and numbers");
         self.disk.replace(&path, &text)?;
         self.disk.sync_folder(&self.folder)?;
         self.cursor = cursor;
@@ -511,7 +508,7 @@ fn kept_piece(path: &Path) -> std::io::Result<Part> {
     };
     let file = fs::File::open(path)?;
     let bytes = file.metadata()?.len();
-    let sections = PendingFile::open(file)?.sections();
+    let sections = PendingFile::open(file)?.footer.sections();
     // Its hour is over.
     let written = start;
     let part = Part::new(path.to_owned(), Resolution::Minute, start..end, sections);

@@ -25,7 +25,6 @@ use super::part::Part;
 use super::read_unit::{Batches, ReadUnit, unread_error};
 
 /// Returns the columns of a dataset's rows.
-#[must_use]
 pub(crate) fn schema(dataset: &Dataset) -> SchemaRef {
     let columns = columns(dataset).into_iter();
     let shown = columns.filter(|(_, content)| *content != Content::Exact);
@@ -57,7 +56,7 @@ pub(crate) fn order(dataset: &Dataset) -> Vec<String> {
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     dataset: Arc<Dataset>,
-    read_as: ReadAs,
+    pub(crate) read_as: ReadAs,
     columns: Columns,
     /// The time comes first.
     schema: SchemaRef,
@@ -83,17 +82,6 @@ impl Wanted {
             schema: Arc::new(Schema::new(fields)),
             columns,
         }
-    }
-
-    /// Limits the batches read from files to so many rows.
-    pub(crate) fn in_batches_of(mut self, rows: usize) -> Self {
-        self.read_as.batch_rows = rows;
-        self
-    }
-
-    /// Whether there are texts that keys must equal.
-    pub(crate) fn is_selective(&self) -> bool {
-        !self.read_as.equal.is_empty()
     }
 
     /// Returns the rows of a part whose times are in a span.

@@ -64,7 +64,7 @@ pub struct Store {
     /// Files that no commit names; removed before anything else is done.
     pub(super) leftover: Vec<PathBuf>,
     /// Parts that no longer count, but may still be read.
-    removed: Vec<Arc<Part>>,
+    pub(super) removed: Vec<Arc<Part>>,
     parts: Parts,
     /// The limits of retention.
     pub retention: Retention,
@@ -236,20 +236,17 @@ impl Store {
     }
 
     /// The identity of the store: 32 hexadecimal digits.
-    #[must_use]
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.manifest.head.store
     }
 
     /// How often it was opened, including this time.
-    #[must_use]
-    pub fn run(&self) -> u64 {
+    pub(crate) fn run(&self) -> u64 {
         self.manifest.head.run
     }
 
     /// The positions of followed files on disk.
-    #[must_use]
-    pub fn files(&self) -> &Positions {
+    pub(crate) fn files(&self) -> &Positions {
         &self.manifest.files
     }
 
@@ -361,7 +358,6 @@ impl Store {
             // power cut they may be orphans.
             let line = self.manifest.announce(&add);
             self.is_unsure = true;
-            let line = line.map_err(failed("write", &path))?;
             self.disk.write(&mut self.commits, &path, &line)?;
             announced = line.len() as u64;
         }
@@ -381,8 +377,7 @@ impl Store {
         if let Some(shipping) = self.shipping.as_ref().filter(|_| !add.is_empty()) {
             shipping.keep(&self.disk, &remove)?;
         }
-        let (commit, line) =
-            self.manifest.commit(&add, &remove, up_to).map_err(failed("write", &path))?;
+        let (commit, line) = self.manifest.commit(&add, &remove, up_to);
         self.is_unsure = true;
         self.disk.append(&mut self.commits, &path, &line)?;
         self.manifest.apply(commit).map_err(io::Error::other).map_err(failed("write", &path))?;
@@ -420,11 +415,6 @@ impl Store {
             }
             false
         });
-    }
-
-    /// Bytes of removed parts that are still being read.
-    pub(super) fn removed_bytes(&self) -> u64 {
-        self.removed.iter().map(|part| part.bytes).sum()
     }
 
     /// Sets a damaged or unreadable piece aside: its rows are lost, all others are not.

@@ -45,7 +45,7 @@ static MEMORY: LazyLock<Arc<dyn MemoryPool>> =
 /// The rows of a span.
 #[derive(Debug)]
 pub(crate) struct Sums {
-    rows: Rows,
+    pub(crate) rows: Rows,
     histograms: Box<dyn Histograms>,
     /// Buckets of histograms per doubling, as a power of two.
     pub(crate) bits: u32,
@@ -80,12 +80,13 @@ struct LocalHistograms {
 pub(crate) struct Rows {
     hasher: RandomState,
     index: HashTable<u32>,
-    rows: Vec<SumRow>,
+    /// In no particular order.
+    pub(crate) all: Vec<SumRow>,
     /// The key of the overflow row.
     other_key: Vec<u8>,
     memory: MemoryReservation,
-    /// Whether keys have been added to `(other)`, as all further ones are then.
-    is_full: bool,
+    /// Whether keys have been added to `(other)` for lack of memory, as all further ones are then.
+    pub(crate) is_full: bool,
 }
 
 /// A row.
@@ -108,20 +109,10 @@ impl Rows {
             other_key: dataset.other_key(),
             hasher: RandomState::default(),
             index: HashTable::new(),
-            rows: Vec::new(),
+            all: Vec::new(),
             memory: MemoryConsumer::new("answer over the past").register(memory),
             is_full: false,
         }
-    }
-
-    /// All rows, in no particular order.
-    pub(crate) fn all(&self) -> &[SumRow] {
-        &self.rows
-    }
-
-    /// Whether keys have been added to `(other)` for lack of memory.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
     }
 
     /// The row of a key, created if missing.
@@ -130,7 +121,7 @@ impl Rows {
         if let Some(found) = self.find_hashed(hash, key) {
             return found;
         }
-        let has_room = |bytes: usize| match self.rows.len() {
+        let has_room = |bytes: usize| match self.all.len() {
             ..KEYS_FREE => true,
             KEYS_FREE..KEYS_MAX => self.memory.try_grow(bytes).is_ok(),
             KEYS_MAX.. => false,
@@ -139,20 +130,20 @@ impl Rows {
             self.is_full = true;
             return self.of(&self.other_key.clone(), true);
         }
-        let row = self.rows.len() as u32;
-        self.rows.push(SumRow {
+        let row = self.all.len() as u32;
+        self.all.push(SumRow {
             key: key.into(),
             is_other,
             totals: Totals::ZERO,
             extremes: Extremes::NOTHING,
         });
-        let Self { hasher, index, rows, .. } = self;
-        index.insert_unique(hash, row, |row| hasher.hash_one(&*rows[*row as usize].key));
+        let Self { hasher, index, all, .. } = self;
+        index.insert_unique(hash, row, |row| hasher.hash_one(&*all[*row as usize].key));
         row
     }
 
     fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let is_it = |row: &u32| *self.rows[*row as usize].key == *key;
+        let is_it = |row: &u32| *self.all[*row as usize].key == *key;
         self.index.find(hash, is_it).copied()
     }
 
@@ -163,19 +154,19 @@ impl Rows {
 
     /// Adds to a row.
     pub(crate) fn add(&mut self, row: u32, totals: &Totals, extremes: &Extremes) {
-        let row = &mut self.rows[row as usize];
+        let row = &mut self.all[row as usize];
         row.totals += totals;
         row.extremes.widen(extremes);
     }
 
     /// Adds all rows of others; returns which row each of them is in.
     fn take(&mut self, rows: Self) -> Vec<u32> {
-        if self.rows.is_empty() {
+        if self.all.is_empty() {
             *self = rows;
-            return (0..self.rows.len() as u32).collect();
+            return (0..self.all.len() as u32).collect();
         }
         self.is_full |= rows.is_full;
-        let moved = rows.rows.iter().map(|row| {
+        let moved = rows.all.iter().map(|row| {
             let to = self.of(&row.key, row.is_other);
             self.add(to, &row.totals, &row.extremes);
             to
@@ -193,7 +184,7 @@ impl Sums {
             let mut runs: Vec<Run> = Vec::new();
             let read = units[unit].rows(dataset, Want::SUMS, &mut |number, row| {
                 let last = runs.last().map(|run| run.to);
-                let last = last.filter(|last| *rows.rows[*last as usize].key == *row.key);
+                let last = last.filter(|last| *rows.all[*last as usize].key == *row.key);
                 let to = last.unwrap_or_else(|| rows.of(row.key, row.is_other));
                 Run::note(&mut runs, to, number);
                 rows.add(to, &row.totals, &row.extremes);
@@ -228,7 +219,7 @@ impl Sums {
         }
         let mut lacking = Vec::new();
         if rows.is_full {
-            let keys = rows.rows.len().saturating_sub(1);
+            let keys = rows.all.len().saturating_sub(1);
             lacking.push(format!(
                 "more than {keys} keys, for which there is no room (an answer has {KEYS_MAX} at most, all answers over the past together \
                  {}): others are in (other); ask for a shorter span",
@@ -236,16 +227,6 @@ impl Sums {
             ));
         }
         Self { rows, histograms, bits: LOG_LINEAR_BITS, lacking }
-    }
-
-    /// The rows, in no particular order.
-    pub(crate) fn rows(&self) -> &[SumRow] {
-        &self.rows.rows
-    }
-
-    /// The row of a key.
-    pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
-        self.rows.find(key)
     }
 
     /// Passes the histograms of these rows to `each`; `None` if unknown.
@@ -266,7 +247,7 @@ impl Histograms for LocalHistograms {
         each: &mut dyn FnMut(usize, Option<&Histogram>),
     ) -> Result<(), String> {
         for rows in wanted.chunks(ROWS_AT_ONCE << (LOG_LINEAR_BITS - self.bits)) {
-            let mut place_of = vec![NONE; from.rows.len()];
+            let mut place_of = vec![NONE; from.all.len()];
             for (place, row) in rows.iter().enumerate() {
                 place_of[*row] = place as u32;
             }

@@ -139,8 +139,7 @@ impl Attempts {
 impl Writer {
     /// Writes the rows of `history` every `flush_period`, to the store that is opened now or, if
     /// that fails, later.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         history: History,
         open: OpenStore,
         clock: Arc<dyn Clock>,
@@ -326,7 +325,10 @@ impl Work {
         let too_much = "more came at once than there is room for: make history.memory larger";
         let written = match fresh.is_full() {
             true => Err(too_much.to_owned()),
-            false => store.append_log(fresh).map_err(|error| error.to_string()),
+            false => store
+                .has_room()
+                .and_then(|()| store.seconds.append(fresh))
+                .map_err(|it| it.to_string()),
         };
         if let Err(reason) = written {
             if !self.is_stopping {

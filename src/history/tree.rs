@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::disk::{StoreError, failed};
@@ -72,8 +72,7 @@ pub(super) fn uncounted(
 
 /// Unreadable pieces that were set aside in a folder: their rows are lost, unless somebody restores
 /// them.
-#[must_use]
-pub fn set_aside(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn set_aside(dir: &Path) -> Vec<PathBuf> {
     let is_aside = |path: &Path| path.extension().is_some_and(|it| it == DAMAGED);
     files_in(vec![dir.join(PENDING)], is_aside).unwrap_or_default()
 }
@@ -96,16 +95,14 @@ fn is_ours(path: &Path) -> bool {
 
 /// Size and checksum of a file.
 pub(super) fn checksum(path: &Path) -> io::Result<(u64, u32)> {
-    let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
+    let (mut file, mut part) = (File::open(path)?, vec![0; 256 << 10]);
     let (mut bytes, mut crc) = (0, crc32fast::Hasher::new());
     loop {
-        let read = file.fill_buf()?;
-        if read.is_empty() {
+        let read = file.read(&mut part)?;
+        if read == 0 {
             return Ok((bytes, crc.finalize()));
         }
-        crc.update(read);
-        let len = read.len();
-        bytes += len as u64;
-        file.consume(len);
+        crc.update(&part[..read]);
+        bytes += read as u64;
     }
 }

@@ -149,7 +149,7 @@ impl UnflushedRows {
         let mut scratch = Scratch::default();
         let mut batches = Vec::new();
         for row in self.stored(dataset, 0..u64::MAX) {
-            row.push_to(&mut to, &mut scratch);
+            to.push_stored(&row.encoded(&dataset.buckets, &mut scratch));
             if to.rows == BATCH_ROWS {
                 batches.push(to.finish());
             }
@@ -191,21 +191,18 @@ impl UnflushedRows {
     }
 
     /// Whether it has no row.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
     /// Bytes taken: counted by the minute.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let moments = self.parts.iter().flat_map(|part| part.moments.values());
         moments.map(|rows| MOMENT_BYTES + rows.bytes()).sum()
     }
 
     /// The span from the first time of its rows to one past the last.
-    #[must_use]
-    pub fn span(&self) -> Range<u64> {
+    pub(crate) fn span(&self) -> Range<u64> {
         let end = self.times().max().map_or(0, |last| last + 1);
         self.times().min().unwrap_or_default()..end
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::NO_REPORT;
 use super::piece::LINES_MAX;
 use crate::clock::Clock;
 use crate::config::{Config, PoolConfig, ReportsConfig};
@@ -22,7 +21,6 @@ use crate::merger::{Live, SharedLive};
 use crate::pool::Pool;
 use crate::pool::snapshot::PoolIds;
 use crate::report::definition::Definition;
-use crate::report::row_key::key_of;
 use crate::report::{DefinedBy, Reports, Ticks, WatchSettings};
 
 /// Requests merged between two conversions to rows.
@@ -153,11 +151,6 @@ impl Counting {
                 rows.cover(key, minute, Coverage { secs, ..Coverage::default() });
             }
         });
-    }
-
-    /// Adds the row of coverage that identifies the piece.
-    pub(super) fn note(&self, name: &str, minute: u64) {
-        self.cover(&key_of([NO_REPORT, name]), &BTreeMap::from([(minute, 0)]));
     }
 
     /// The rows, and the raw requests to keep.

@@ -30,7 +30,7 @@ impl Manifest {
     /// Rewrites it; returns it open for appending. Its name is not synced yet.
     pub(in crate::history) fn rewrite(&mut self, disk: &Disk) -> Result<File, StoreError> {
         let path = Self::path(&self.dir);
-        let (text, datasets) = self.compact().map_err(failed("write", &path))?;
+        let (text, datasets) = self.compact();
         let file = disk.replace(&path, &text)?;
         (self.datasets, self.bytes) = (datasets, text.len() as u64);
         self.reserve(&file);
@@ -43,7 +43,7 @@ impl Manifest {
         let file = File::options().append(true).open(&path);
         let mut file = file.map_err(failed("open", &path))?;
         let run = Commit { next: self.next, run: Some(self.head.run), ..Commit::default() };
-        let line = line(&run).map_err(failed("write", &path))?;
+        let line = line(&run);
         if self.torn > 0 {
             self.cut(disk, &mut file)?;
         }

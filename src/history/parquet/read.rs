@@ -27,11 +27,11 @@ const CACHE_BYTES: usize = 4 << 20;
 
 /// Options for reading files.
 #[derive(Debug, Clone)]
-pub(in crate::history) struct ReadAs {
+pub(crate) struct ReadAs {
     /// Rows of a batch.
-    pub(in crate::history) batch_rows: usize,
+    pub(crate) batch_rows: usize,
     /// Required values of text columns: other rows are skipped.
-    pub(in crate::history) equal: Vec<(String, String)>,
+    pub(crate) equal: Vec<(String, String)>,
 }
 
 impl ReadAs {

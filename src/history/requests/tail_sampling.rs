@@ -118,19 +118,13 @@ pub(super) struct Tail {
 
 /// A sample that contains each candidate with the same probability: each draws a number, and those
 /// with the smallest are kept.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sample {
     seen: u64,
     /// By number, and id.
     kept: BTreeMap<(u64, u64), Candidate>,
-    /// The largest number of one that is kept; any number before it is full.
-    bound: u64,
-}
-
-impl Default for Sample {
-    fn default() -> Self {
-        Self { seen: 0, kept: BTreeMap::new(), bound: u64::MAX }
-    }
+    /// The largest number of one that is kept, once it is full.
+    bound: Option<u64>,
 }
 
 impl Sample {
@@ -145,7 +139,7 @@ impl Sample {
     ) -> Option<(usize, usize)> {
         self.seen += 1;
         let number = random.random();
-        (number < self.bound).then(|| self.put(number, candidate, max))
+        self.bound.is_none_or(|bound| number < bound).then(|| self.put(number, candidate, max))
     }
 
     #[cold]
@@ -166,7 +160,7 @@ impl Sample {
         if let Some((last, _)) = self.kept.last_key_value()
             && self.kept.len() == max
         {
-            self.bound = last.0;
+            self.bound = Some(last.0);
         }
         bytes
     }

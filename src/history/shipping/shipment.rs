@@ -58,8 +58,7 @@ pub enum ShipmentRows {
 
 impl ShipmentRows {
     /// Returns the part of its minutes that it is: no two units have the same.
-    #[must_use]
-    pub fn part(&self) -> u32 {
+    pub(crate) fn part(&self) -> u32 {
         match self {
             Self::Pieces(_, to) => to.number,
             // Kept apart from the numbers of shipments.
@@ -112,14 +111,12 @@ impl Shipment {
     }
 
     /// Returns the number of rows of its files, of which it may have only some.
-    #[must_use]
-    pub fn rows_max(&self) -> u64 {
+    pub(crate) fn rows_max(&self) -> u64 {
         self.parts.iter().map(|part| part.rows()).sum()
     }
 
     /// Returns the datasets of its rows.
-    #[must_use]
-    pub fn datasets(&self) -> Vec<Arc<Dataset>> {
+    pub(crate) fn datasets(&self) -> Vec<Arc<Dataset>> {
         datasets(self.parts.iter())
     }
 

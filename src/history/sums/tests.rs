@@ -148,11 +148,11 @@ impl Model {
         }
         let sums = Sums::read(view.clone(), &dataset, &plan);
         assert_eq!(sums.lacking, [""; 0]);
-        assert_eq!(sums.rows().len(), expected.len(), "{asked:?}: {plan:#?}");
+        assert_eq!(sums.rows.all.len(), expected.len(), "{asked:?}: {plan:#?}");
         let bits = plan.resolution.bucket_bits();
         for (key, times) in &mut expected {
-            let place = sums.find(key).unwrap();
-            let row = &sums.rows()[place];
+            let place = sums.rows.find(key).unwrap();
+            let row = &sums.rows.all[place];
             let time: u128 = times.iter().map(|us| u128::from(*us)).sum();
             assert_eq!((row.totals.requests, row.totals.time), (times.len() as u64, time));
             assert_eq!(row.is_other, *key == key_of(&dataset, 0) && !key.is_empty());
@@ -161,10 +161,10 @@ impl Model {
                 assert_eq!(Some(row.extremes.time_max), times.iter().max().copied());
             }
         }
-        let rows: Vec<usize> = (0..sums.rows().len()).filter(|row| row % 3 != 1).collect();
+        let rows: Vec<usize> = (0..sums.rows.all.len()).filter(|row| row % 3 != 1).collect();
         let mut shown = 0;
         let read = sums.histograms(&rows, &mut |row, histogram| {
-            let times = expected.get_mut(&*sums.rows()[row].key).unwrap();
+            let times = expected.get_mut(&*sums.rows.all[row].key).unwrap();
             check(&dataset, bits, histogram.unwrap(), times);
             shown += 1;
         });
@@ -316,17 +316,17 @@ fn answers_together_have_so_much_memory() {
             let row = rows.of(&key, false);
             rows.add(row, &one, &Extremes::NOTHING);
         }
-        let requests: u64 = rows.rows.iter().map(|row| row.totals.requests).sum();
+        let requests: u64 = rows.all.iter().map(|row| row.totals.requests).sum();
         assert_eq!(requests, 20_000);
         rows
     };
     let all = fill(Rows::new(&dataset));
-    assert_eq!((all.rows.len(), all.is_full), (20_000, false));
+    assert_eq!((all.all.len(), all.is_full), (20_000, false));
     let first = fill(Rows::within(&small, &dataset));
-    assert!(first.is_full && (2_000..10_000).contains(&first.rows.len()));
+    assert!(first.is_full && (2_000..10_000).contains(&first.all.len()));
     let second = fill(Rows::within(&small, &dataset));
-    assert!(second.is_full && second.rows.len() < 1_500);
-    let kept = first.rows.len();
+    assert!(second.is_full && second.all.len() < 1_500);
+    let kept = first.all.len();
     drop((first, second));
-    assert_eq!(fill(Rows::within(&small, &dataset)).rows.len(), kept);
+    assert_eq!(fill(Rows::within(&small, &dataset)).all.len(), kept);
 }

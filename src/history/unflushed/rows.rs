@@ -16,7 +16,6 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::delta::RowKey;
-use crate::history::columns::BatchBuilder;
 use crate::history::dataset::Coverage;
 use crate::history::histogram::lead;
 use crate::history::row::StoredRow;
@@ -63,7 +62,7 @@ pub(super) struct Rows {
 /// A row: two cache lines, since each second writes to all of them.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct KeptRow {
+pub(in crate::history) struct KeptRow {
     /// The usual ones of [`Totals::sums`], as long as they fit.
     sums: [u64; Totals::USUAL],
     /// The part beyond that range, and `unmeasured`.
@@ -204,7 +203,7 @@ impl KeptRow {
         }
     }
 
-    pub(super) fn key(&self) -> &[u8] {
+    pub(in crate::history) fn key(&self) -> &[u8] {
         &self.bytes[..self.key_len as usize]
     }
 
@@ -314,16 +313,12 @@ impl KeptRow {
 pub(in crate::history) struct Stored<'a> {
     pub(in crate::history) time: u64,
     pub(super) is_other: bool,
-    pub(super) kept: &'a KeptRow,
+    pub(in crate::history) kept: &'a KeptRow,
 }
 
-impl<'a> Stored<'a> {
-    pub(in crate::history) fn key(&self) -> &'a [u8] {
-        self.kept.key()
-    }
-
+impl Stored<'_> {
     /// With its histogram encoded.
-    pub(super) fn encoded<'s>(
+    pub(in crate::history) fn encoded<'s>(
         &'s self,
         buckets: &BucketLayout,
         scratch: &'s mut Scratch,
@@ -331,18 +326,12 @@ impl<'a> Stored<'a> {
         let row = self.kept;
         StoredRow {
             time: self.time,
-            key: self.key(),
+            key: row.key(),
             is_other: self.is_other,
             totals: row.totals(),
             extremes: row.extremes,
             histogram: row.has_histogram.then(|| row.merged(&[lead(buckets)], &[], scratch)),
         }
-    }
-
-    /// Adds it to a batch of its dataset.
-    pub(in crate::history) fn push_to(&self, to: &mut BatchBuilder, scratch: &mut Scratch) {
-        let row = self.encoded(&to.buckets, scratch);
-        to.push_stored(&row);
     }
 }
 

@@ -445,7 +445,7 @@ impl Covered {
         let sums = Sums::read(view.clone(), coverage, &plan);
         let mut covered =
             Self { own: Coverage::default(), others: Vec::new(), lacking: sums.lacking.clone() };
-        for row in sums.rows() {
+        for row in &sums.rows.all {
             let mut texts = key_texts(&row.key);
             let (report, hash) = (texts.next(), texts.next());
             if report != Some(&dataset.report) {

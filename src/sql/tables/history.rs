@@ -200,7 +200,8 @@ impl TableProvider for HistoryTable {
             && reads.len() <= ORDERED_READS_MAX
             && let Some(order) = scan.order()
         {
-            let wanted = scan.wanted.clone().in_batches_of(ORDERED_BATCH_ROWS);
+            let mut wanted = scan.wanted.clone();
+            wanted.read_as.batch_rows = ORDERED_BATCH_ROWS;
             let scan = Arc::new(Scan { wanted, ..Scan::clone(&scan) });
             let all: Vec<Arc<dyn PartitionStream>> =
                 vec![Arc::new(Ordered { scan, reads, order: order.clone() })];
@@ -333,7 +334,7 @@ impl Scan {
     fn order(&self) -> Option<LexOrdering> {
         let mut fields = self.schema.fields().iter();
         let has_histogram = fields.any(|field| *field.data_type() == DataType::Binary);
-        if !has_histogram || self.wanted.is_selective() {
+        if !has_histogram || !self.wanted.read_as.equal.is_empty() {
             return None;
         }
         let order = sql_columns::order(&self.dataset).into_iter();

@@ -40,7 +40,7 @@ impl Catalog {
         let before = before.map(|before| outwards(&moved(&now, &spans.span, before)));
         let added = [now].into_iter().chain(before).map(|span| {
             let rows = self.fleet_rows(dataset, fleet, &span)?;
-            let span = rows.span().clone();
+            let span = rows.span.clone();
             let of_span = || -> Result<Added, String> {
                 Ok(Added {
                     resolution: Resolution::Minute,
@@ -89,7 +89,7 @@ impl Catalog {
         span: &Range<u64>,
     ) -> Result<Option<Sum>, QueryError> {
         let rows = self.fleet_rows(dataset, fleet, &outwards(span))?;
-        let line = rows.line(Some(key), all(rows.span()), true);
+        let line = rows.line(Some(key), all(&rows.span), true);
         let line = line.map_err(|problem| away(&problem))?;
         Ok(line.into_iter().flatten().next())
     }
@@ -115,7 +115,7 @@ impl Catalog {
         dataset: &Dataset,
     ) -> Result<Vec<String>, String> {
         let (collectors, counted) = (rows.collectors()?, rows.counted()?);
-        let span = rows.span();
+        let span = &rows.span;
         let mut remarks = Vec::new();
         let shipped = shipped_until(self.clock.unix_ms() / 1_000);
         if span.end > shipped {

@@ -113,13 +113,13 @@ impl Past for Catalog {
 
 /// The counts of an objective in some rows.
 fn counted(objective: &Objective, sums: &Sums) -> Count {
-    let rows = sums.rows().iter().enumerate();
+    let rows = sums.rows.all.iter().enumerate();
     let concerned = rows.filter(|(_, row)| objective.concerns(&row.key, row.is_other));
     let places: Vec<usize> = concerned.map(|it| it.0).collect();
     let mut count = Count::default();
     // Rows whose histograms cannot be read are not counted.
     let _unread = sums.histograms(&places, &mut |place, histogram| {
-        let totals = &sums.rows()[place].totals;
+        let totals = &sums.rows.all[place].totals;
         count += &objective.count(totals, histogram.map(Histogram::iter));
     });
     count
@@ -131,7 +131,7 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
     // The same in each minute.
     let ids = RandomState::with_seeds(1, 2, 3, 4);
     let mut places = Vec::new();
-    for (place, row) in sums.rows().iter().enumerate() {
+    for (place, row) in sums.rows.all.iter().enumerate() {
         gain.grand += &row.totals;
         gain.has_other |= row.is_other;
         let concerns = |rule: &Arc<Rule>| {
@@ -143,7 +143,7 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
         }
     }
     let read = sums.histograms(&places, &mut |place, histogram| {
-        let row = &sums.rows()[place];
+        let row = &sums.rows.all[place];
         let mut packed = Vec::new();
         Sum::of(row.totals, histogram.cloned()).encode(&mut packed, true);
         gain.rows.push(RowGain {

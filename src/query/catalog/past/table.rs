@@ -42,7 +42,7 @@ impl PastTable {
         covered_secs: u64,
         as_of_ms: u64,
     ) -> Self {
-        let rows = sums.rows().iter();
+        let rows = sums.rows.all.iter();
         let rows = rows.map(|row| (&*row.key, row.is_other, row.totals, row.extremes));
         let mut reading = Reading::of_rows(definition, rows);
         reading.covered_secs = covered_secs.max(1);
@@ -52,7 +52,7 @@ impl PastTable {
         Self {
             columns: columns(&definition.layout),
             definition: Arc::clone(definition),
-            loaded: vec![false; sums.rows().len()],
+            loaded: vec![false; sums.rows.all.len()],
             sums,
             is_covered: covered_secs > 0,
             reading,
