@@ -39,9 +39,8 @@ pub(crate) fn read(
     let count = (plan.span.end - asked.from).div_ceil(asked.step) as usize;
     let (units, mut lacking) = ReadUnit::all(from, dataset, plan, asked.key);
     let want = Want { sums: asked.sums, histograms: asked.histogram_bits.is_some() };
-    let empty = || (vec![None; count], Vec::new());
+    let empty = || -> (Line, Vec<String>) { (vec![None; count], Vec::new()) };
     let done = on_all_processors(units.len(), empty, |unit, (line, lacking)| {
-        let line: &mut Line = line;
         let read = units[unit].rows(dataset, want, &mut |_, row| {
             let point = ((row.time - asked.from) / asked.step) as usize;
             let is_wanted = asked.key.is_none_or(|wanted| wanted == row.key);

@@ -18,7 +18,7 @@ const CHUNK: u64 = 4_096;
 const COPIED: u32 = 256;
 
 /// The position of the walk, and the copies since the last write.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::history) struct Copier {
     /// Selects the slowest, errors, and a sample of the rest; `None` if all are kept that fit until
     /// they are written.
@@ -47,18 +47,7 @@ pub(in crate::history) struct Copier {
 impl Copier {
     /// Starts at request `next`.
     pub(super) fn new(tail: Option<Tail>, bytes_max: usize, run: u64, next: u64) -> Self {
-        Self {
-            tail,
-            kept: Vec::new(),
-            bytes: 0,
-            bytes_max,
-            run,
-            next,
-            copied_to: next,
-            missed: 0,
-            is_flushing: false,
-            scratch: Vec::new(),
-        }
+        Self { tail, bytes_max, run, next, copied_to: next, ..Self::default() }
     }
 
     /// Processes all merged requests, up to `limit`; returns false if there is no room for more.

@@ -79,7 +79,7 @@ impl Candidate {
 }
 
 /// Data on a request's origin.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Known {
     /// The last request with it.
     seen: u64,
@@ -88,8 +88,6 @@ pub(super) struct Known {
     script: u16,
     is_error: bool,
 }
-
-const UNKNOWN: Known = Known { seen: 0, number: 0, script: NO_SCRIPT, is_error: false };
 
 /// The selection of the current period.
 #[derive(Debug)]
@@ -182,7 +180,7 @@ impl Tail {
             halved: 0,
             scripts: HashMap::default(),
             error_status,
-            origins: vec![UNKNOWN; origins].into(),
+            origins: vec![Known::default(); origins].into(),
             slowest: vec![Vec::new()],
             slow_from: vec![u64::MAX],
             samples: Default::default(),
@@ -337,7 +335,7 @@ impl Tail {
     /// Starts a new period.
     pub(super) fn clear(&mut self) {
         self.scripts.clear();
-        self.origins.fill(UNKNOWN);
+        self.origins.fill(Known::default());
         self.slowest.truncate(1);
         self.slow_from.truncate(1);
         self.samples = Default::default();
