@@ -15,6 +15,7 @@ use crate::clock::ManualClock;
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
+use crate::report::DefinedBy;
 use crate::report::reading::{KeyValue, Want};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
@@ -136,6 +137,45 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
             std::thread::yield_now();
         }
     });
+}
+
+/// Reports that are dropped and created within a second, with nothing merged meanwhile: each gets
+/// its rows, since a dropped one gives its memory back.
+#[test]
+fn what_a_dropped_report_had_is_free_at_once() {
+    let limits = Limits { requests: 20_000, memory: 4 << 20, ..LIMITS };
+    let defaults = world::defaults(LIMITS.window);
+    let hasher = Hasher::new();
+    let mut live = limits.live(&hasher, world::with_own(&defaults, &[]));
+    let mut decoder = Decoder::new(TextLimits::default(), hasher);
+    let form = r#"{"level": "request", "keys": ["script_name"], "filters": ["min_time=0.0001"]}"#;
+    let definition = Arc::new(world::definition("often", form, &defaults));
+    for second in 0..5 {
+        let mut records = Vec::new();
+        for number in 0..4_000_u64 {
+            let mut sent = model::Request::named("h", "s", &*format!("/{}", number % 200));
+            sent.request_time = Some(0.001 * (1 + number % 977) as f32);
+            world::decode(&mut decoder, &sent, &mut records);
+        }
+        live.advance(second * 1_000);
+        live.merge(&records, second * 1_000);
+    }
+    let (taken, ..) = live.reports.memory();
+    let scripts = counted(&live, "report_by_script_name");
+    assert_eq!(scripts.len(), 200);
+    for round in 0..20 {
+        let mut filling =
+            live.reports.define(Arc::clone(&definition), DefinedBy::RunTime, &live.pool);
+        while let Some(rest) = filling {
+            filling = live.reports.fill(rest, &mut live.pool, 2_048);
+        }
+        let entry = live.reports.find("often").unwrap();
+        assert!(live.reports.usage(entry).has_histograms, "round {round}");
+        assert_eq!(counted(&live, "often"), scripts, "round {round}");
+        assert!(live.reports.remove("often", &mut live.pool));
+        let (all, _, overflowed) = live.reports.memory();
+        assert_eq!((all, overflowed), (taken, 0), "round {round}");
+    }
 }
 
 /// While the groups of a tick that left are forgotten in pieces, those of another may leave;

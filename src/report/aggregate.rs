@@ -220,6 +220,13 @@ impl Aggregate {
         })
     }
 
+    /// Cuts the running second, and charges the budget with what its samples take in slots.
+    pub(super) fn settle(&mut self, memory: &mut Memory<'_>) {
+        let before = self.groups.heap_bytes();
+        self.cut_second(&memory.pool.strings);
+        memory.budget.changed(before, self.groups.heap_bytes());
+    }
+
     /// Applies filters, computes key ids, looks up the table.
     fn find_group(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> Option<u32> {
         let (scope, pool) = (&self.scope, &mut *memory.pool);

@@ -73,6 +73,11 @@ impl Budget {
         self.taken.closed = (self.taken.closed + after.closed).saturating_sub(before.closed);
     }
 
+    /// Usage without closed ticks.
+    fn open(&self) -> usize {
+        self.taken.all.saturating_sub(self.taken.closed)
+    }
+
     /// Usage including the reserve for closed ticks.
     fn charged(&self) -> usize {
         self.taken.all + (self.usable / 4).saturating_sub(self.taken.closed)
@@ -95,7 +100,7 @@ impl Budget {
 
     /// Records that running ticks are about to give back memory.
     pub(super) fn exceeded(&mut self) {
-        self.peak = self.peak.max(self.taken.all - self.taken.closed);
+        self.peak = self.peak.max(self.open());
     }
 
     /// Bytes that running ticks have to give back, if any.
@@ -128,7 +133,7 @@ impl Budget {
 
     /// Bytes available to closed ticks, given the rest's current usage.
     pub(super) fn closed_max(&self) -> usize {
-        (self.usable / 16 * 15).saturating_sub(self.taken.all - self.taken.closed)
+        (self.usable / 16 * 15).saturating_sub(self.open())
     }
 
     /// Free bytes for closed ticks.

@@ -242,6 +242,7 @@ impl Reports {
             self.count(at, &arrivals, pool);
             next += 1;
         }
+        self.measure();
         filling.next = next;
         if next < pool.requests.next_id() {
             return Some(filling);
@@ -276,6 +277,8 @@ impl Reports {
         if let Some(mut aggregate) = place.take_if(|aggregate| aggregate.leave(entry.report)) {
             aggregate.clear(&mut pool.strings);
         }
+        // At once: the next report may come before anything is merged.
+        self.measure();
         true
     }
 

@@ -76,7 +76,7 @@ pub(in crate::report) fn close_together(
     memory: &mut Memory<'_>,
 ) {
     for aggregate in &mut *aggregates {
-        aggregate.cut_second(&memory.pool.strings);
+        aggregate.settle(memory);
     }
     let most = || aggregates.iter().map(|it| it.closing_bytes()).sum();
     if !allowance.has(most()) {

@@ -56,7 +56,7 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
     };
     memory.budget.exceeded();
     for aggregate in &mut *aggregates {
-        aggregate.cut_second(&memory.pool.strings);
+        aggregate.settle(memory);
     }
     let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
@@ -101,7 +101,7 @@ impl Aggregate {
     #[cold]
     pub(super) fn spill(&mut self, group: u32, memory: &mut Memory<'_>) {
         self.end_piece();
-        self.cut_second(&memory.pool.strings);
+        self.settle(memory);
         let Some(at) = self.groups.running(group) else {
             return;
         };
