@@ -30,6 +30,8 @@ use crate::value;
 pub(super) struct Rows {
     watched: Watchlist,
     reports: Vec<ReportMetrics>,
+    /// Requests under `(other)` in reports that were dropped.
+    folded_before: u64,
     bounds: Arc<[u64]>,
     series_max: usize,
     /// The report being counted, how many new rows may get a place, and those rows.
@@ -101,6 +103,12 @@ impl ReportMetrics {
         (self.rows.len() + 1) * self.series_of_row()
     }
 
+    /// Requests in `(other)`, for lack of places.
+    fn folded(&self) -> u64 {
+        // The only row of a report without keys is there too.
+        if self.labels.is_empty() { 0 } else { self.other.totals.requests }
+    }
+
     /// Series of one row: its buckets, their sum and count, and its counters.
     fn series_of_row(&self) -> usize {
         self.edges.len() + 1 + 2 + if self.of_timers() { 3 } else { 4 }
@@ -153,6 +161,7 @@ impl Rows {
         let scraped = scraped.iter().filter(|it| it.is_scraped);
         Self {
             reports: scraped.map(|it| ReportMetrics::new(it, &bounds)).collect(),
+            folded_before: 0,
             watched,
             bounds,
             series_max,
@@ -167,7 +176,9 @@ impl Rows {
     pub(super) fn follow(&mut self) {
         let watched = self.watched.now();
         let reports = &mut self.reports;
-        reports.retain(|it| watched.iter().any(|watched| Arc::ptr_eq(watched, &it.report)));
+        let gone = reports
+            .extract_if(.., |it| watched.iter().all(|watched| !Arc::ptr_eq(watched, &it.report)));
+        self.folded_before += gone.map(|it| it.folded()).sum::<u64>();
         for report in watched.iter().filter(|it| it.is_scraped) {
             if reports.iter().all(|it| !Arc::ptr_eq(&it.report, report)) {
                 let series: usize = reports.iter().map(ReportMetrics::series).sum();
@@ -185,8 +196,8 @@ impl Rows {
 
     /// Usage of the budget of series.
     pub(super) fn status(&self) -> Group {
-        let with_keys = self.reports.iter().filter(|it| !it.labels.is_empty());
-        let folded: u64 = with_keys.map(|it| it.other.totals.requests).sum();
+        let folded = self.reports.iter().map(ReportMetrics::folded).sum::<u64>();
+        let folded = self.folded_before + folded;
         let rows = |it: &ReportMetrics| it.rows.len() + usize::from(it.labels.is_empty());
         let rows: usize = self.reports.iter().map(rows).sum();
         let readings = readings! {
@@ -377,10 +388,51 @@ fn label_names(keys: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::input::record::Hasher;
+    use crate::merger::world::{self, Limits};
+    use crate::report::WatchSettings;
     use crate::report::definition::Defaults;
     use crate::report::key_names;
     use crate::report::native::ReportForm;
+
+    /// Requests that were folded stay counted when their report is dropped.
+    #[test]
+    fn what_was_folded_only_grows() {
+        let limits = Limits {
+            window: Duration::from_secs(60),
+            requests: 100,
+            timers: 100,
+            words: 1 << 20,
+            rows_max: 100,
+            memory: 16 << 20,
+        };
+        let form = r#"{"level": "request", "keys": ["script_name"]}"#;
+        let own = world::with_own(&world::defaults(limits.window), &[("own", form)]);
+        let mut live = limits.live(&Hasher::new(), own);
+        let settings = WatchSettings {
+            scraped: ["info", "own"].map(str::to_owned).into(),
+            reports_max: 10,
+            bytes_max: 1 << 20,
+            ..WatchSettings::default()
+        };
+        let (watched, _) = live.watch(settings, 0, 0);
+        let mut rows = Rows::new(watched, [100_000].into(), 100);
+        for report in &mut rows.reports {
+            report.other.totals.requests = 7;
+        }
+        let folded = |rows: &Rows| {
+            let status = rows.status();
+            let found = status.readings.iter().find(|it| it.name == "requests_folded");
+            found.unwrap().value.as_u64()
+        };
+        assert_eq!(folded(&rows), Some(7), "info has no keys");
+        assert!(live.reports.remove("own", &mut live.pool));
+        rows.follow();
+        assert_eq!((rows.reports.len(), folded(&rows)), (1, Some(7)));
+    }
 
     #[test]
     fn labels_are_letters_and_none_is_taken() {
