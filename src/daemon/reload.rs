@@ -12,6 +12,7 @@ use super::{Daemon, StartError, defaults};
 use crate::access::Users;
 use crate::config::Config;
 use crate::query::definitions::Definitions;
+use crate::series;
 
 impl Daemon {
     /// Takes over the changeable settings of `new` into `old`, and logs them. The log level is left
@@ -50,8 +51,14 @@ impl Daemon {
         let users_read = users.len();
         self.users.replace(users);
         old.configured_reports.clone_from(&new.configured_reports);
+        let left_out = self.catalog.left_out();
         let reports = self.catalog.reconfigure(definitions);
         self.replace_rules(rules, old)?;
+        let mut now_left_out = self.catalog.left_out();
+        now_left_out.retain(|name| !left_out.contains(name));
+        if !now_left_out.is_empty() {
+            warn!(reports = ?now_left_out, "{}.", series::why_left_out());
+        }
         for (report, reason) in &reports.refused {
             warn!(report, reason, "Cannot create this configured report.");
         }

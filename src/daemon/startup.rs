@@ -248,6 +248,11 @@ impl Past {
             bytes_max: Series::stream_bytes(memory) + of_history,
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
+        let left_out = live.reports.left_out().iter().map(|it| &*it.definition.name);
+        let left_out: Vec<&str> = left_out.collect();
+        if !left_out.is_empty() {
+            warn!(reports = ?left_out, "{}.", series::why_left_out());
+        }
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
         let push = Push::new(config, watched.clone(), clock).map_err(StartError::Push)?;
         let metrics = Metrics::new(watched.clone(), buckets, series_max);

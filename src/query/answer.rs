@@ -36,6 +36,8 @@ pub struct ReportSummary {
     pub persistent: bool,
     /// Whether it includes all its data in memory: false while a new report is being filled.
     pub complete: bool,
+    /// What it lacks, for people.
+    pub partial: Vec<String>,
 }
 
 /// A report at one moment, or over a span. Sums are of one moment; percentiles of large reports may

@@ -202,6 +202,7 @@ impl Catalog {
             defined: entry.defined_by.clone(),
             persistent: self.is_persistent(&entry.defined_by),
             complete: true,
+            partial: Vec::new(),
         }
     }
 

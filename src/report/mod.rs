@@ -88,8 +88,8 @@ pub use self::directory::KnownGroups;
 pub(crate) use self::group_key::field_string;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::watch::{
-    CONFIGURED, FIRST_ID, OTHER_ID, SecondPart, TOTAL_ID, WatchSettings, Watched, WatchedReports,
-    Watchlist, key_names,
+    CONFIGURED, FIRST_ID, LeftOut, OTHER_ID, SecondPart, TOTAL_ID, WatchSettings, Watched,
+    WatchedReports, Watchlist, key_names,
 };
 pub use self::registry::{Entry, Filling, Reports, Usage, Version};
 pub use self::window::Ticks;

@@ -36,6 +36,16 @@ use crate::report::{CONFIGURED, DefinedBy, Watchlist};
 /// Most reports in the series: each is summed from the groups of every second.
 pub const REPORTS_MAX: usize = 64;
 
+/// Why a report has no last hour, no past and no rows in `/metrics`, if all places are taken.
+#[must_use]
+pub fn why_left_out() -> String {
+    format!(
+        "{REPORTS_MAX} reports are read second by second, which is the most there can be: those made \
+         at run time without a place have no past, no charts and no rows in /metrics until others \
+         are dropped"
+    )
+}
+
 /// The report that is always included: the total.
 pub const EVERYTHING: &str = "info";
 

@@ -290,6 +290,67 @@ fn what_is_not_kept_is_said() {
     here.stop();
 }
 
+/// A past is kept of 64 reports. Those of the configuration come first; one that has lost its place
+/// shows what it has.
+#[test]
+fn reports_without_a_place_say_so() {
+    let state = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", state.path().display());
+    let (here, clock, dir) = Here::with_own_history(START_SECS, &[&state]);
+    let mut without = Vec::new();
+    for number in 0..70 {
+        let form =
+            json!({"name": format!("r{number}"), "level": "request", "keys": ["script_name"]});
+        let made = here.site.post("/api/v1/reports", &form.to_string()).json();
+        let partial = made.get("partial").map(|it| it[0].as_str().unwrap().to_owned());
+        match partial {
+            Some(partial) => {
+                assert_has!(partial => "64 reports are read second by second");
+                without.push(number);
+            }
+            None => assert!(without.is_empty(), "{number}"),
+        }
+    }
+    let first = without[0];
+    assert_eq!(without, (first..70).collect::<Vec<_>>());
+    let form = json!({"name": "off", "level": "request", "keys": [], "history": false});
+    here.site.post("/api/v1/reports", &form.to_string());
+    let past = |here: &Here, name: &str| here.site.get(&format!("/api/v1/reports/{name}?from=-1d"));
+    let count = |here: &Here, name: &str| {
+        let past = past(here, name).json();
+        let rows = past["rows"].as_array().unwrap().iter();
+        (
+            rows.map(|row| row["req_count"].as_u64().unwrap()).sum::<u64>(),
+            past["partial"].to_string(),
+        )
+    };
+    let mut sent = Vec::new();
+    send(&here, &clock, 8, &mut sent);
+    let last = format!("r{}", first - 1);
+    assert_eq!(count(&here, &last).0, sent.len() as u64);
+    for (name, why) in [
+        (format!("r{first}"), "is not kept: 64 reports are read second by second"),
+        ("off".to_owned(), "is not kept: it has history = false; it is kept of"),
+        ("report_by_schema".to_owned(), "is not kept: history.reports does not name it; it is"),
+    ] {
+        assert_has!(past(&here, &name).problem(404) => why);
+    }
+    here.stop();
+
+    let own: Vec<String> = (0..10)
+        .map(|number| format!("{{name = \"own{number}\", comment = \"tag_info:a\"}}"))
+        .collect();
+    let own = format!("report=[{}]", own.join(", "));
+    let here = Here::with_history(dir.path(), &clock, &[&state, &own]);
+    assert_eq!(past(&here, "own9").status, 200);
+    let (requests, partial) = count(&here, &last);
+    assert_eq!(requests, sent.len() as u64);
+    assert_has!(partial => "nothing is added now: 64 reports");
+    let rows = here.site.sql(&format!("SELECT count(*) FROM history.{last}"));
+    assert!(rows[0][0].as_u64() > Some(0), "{rows}");
+    here.stop();
+}
+
 /// Days of a zone are those of its clocks; a report that is defined otherwise begins anew, says so,
 /// and has its past again when it is defined as before. All of that before and after a restart.
 #[test]

@@ -54,7 +54,7 @@ fn summary(report: &ReportSummary) -> Json {
             "unit": column.unit.name(),
         })
     };
-    json!({
+    let mut summary = json!({
         "name": report.name,
         "kind": report.kind,
         "comment": report.comment,
@@ -66,7 +66,11 @@ fn summary(report: &ReportSummary) -> Json {
         "defined": report.defined.name(),
         "persistent": report.persistent,
         "complete": report.complete,
-    })
+    });
+    if !report.partial.is_empty() {
+        summary["partial"] = json!(report.partial);
+    }
+    summary
 }
 
 /// `POST /api/v1/reports`

@@ -33,11 +33,12 @@ use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer};
 use crate::query::error::QueryError;
 use crate::query::question::{LineQuestion, ReportQuestion, Spans, Whose, moved};
 use crate::query::table::Table;
+use crate::report::Reports;
 use crate::report::definition::{Columns, Definition};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_of, key_texts};
-use crate::series::{Lines, Metric, Span, Spreads};
+use crate::series::{Lines, Metric, Span, Spreads, why_left_out};
 use crate::value::text::numbered;
 
 /// The reason why sums of two spans have no change.
@@ -49,6 +50,8 @@ pub(super) struct Kept<'a> {
     pub(super) definition: Arc<Definition>,
     pub(super) dataset: Arc<Dataset>,
     pub(super) history: &'a History,
+    /// That nothing more is kept, and why.
+    remark: Option<String>,
 }
 
 impl Catalog {
@@ -59,6 +62,7 @@ impl Catalog {
         let definition = entry.map(|entry| Arc::clone(&entry.definition));
         let error_status = live.reports.error_status();
         let watched = live.reports.watched();
+        let is_left_out = is_left_out(&live.reports, name);
         drop(live);
         let is_table = definition.is_none() && self.table_named(name).is_some();
         if definition.is_none() && !is_table {
@@ -67,20 +71,26 @@ impl Catalog {
         let history = self.kept_history()?;
         let names = watched.iter().filter(|report| report.is_kept);
         let names: Vec<&str> = names.map(|it| it.definition.name.as_str()).collect();
-        let Some(definition) = definition.filter(|_| names.contains(&name)) else {
-            let names = names.join(", ");
-            let why = match is_table {
-                true => format!(
-                    "{name:?} has no past: its rows are as of now; a past is kept of {names}"
-                ),
-                false => format!(
-                    "the past of report {name:?} is not kept: history.reports does not name it, or it has history = false; \
-                     it is kept of {names}"
-                ),
-            };
-            return Err(QueryError::NoHistory(why));
+        let why = match &definition {
+            Some(definition) => {
+                let dataset = Arc::new(Dataset::of(definition, error_status));
+                let has_past = is_left_out && has_rows(history, &dataset);
+                if has_past || names.contains(&name) {
+                    let remark =
+                        has_past.then(|| format!("nothing is added now: {}", why_left_out()));
+                    let definition = Arc::clone(definition);
+                    return Ok(Kept { definition, dataset, history, remark });
+                }
+                let why = match definition.history {
+                    Some(false) => "it has history = false".to_owned(),
+                    _ if is_left_out => why_left_out(),
+                    _ => "history.reports does not name it".to_owned(),
+                };
+                format!("the past of report {name:?} is not kept: {why}; it is kept of ")
+            }
+            None => format!("{name:?} has no past: its rows are as of now; a past is kept of "),
         };
-        Ok(Kept { dataset: Arc::new(Dataset::of(&definition, error_status)), definition, history })
+        Err(QueryError::NoHistory(why + &names.join(", ")))
     }
 
     /// The history, or why there is none.
@@ -108,8 +118,26 @@ impl Catalog {
         let watched = live.reports.watched();
         let kept = watched.iter().filter(|report| report.is_kept);
         let error_status = live.reports.error_status();
-        kept.map(|report| Dataset::of(&report.definition, error_status)).collect()
+        let dataset = |definition: &Definition| Dataset::of(definition, error_status);
+        let mut datasets: Vec<_> = kept.map(|report| dataset(&report.definition)).collect();
+        let left_out = live.reports.left_out().iter().filter(|it| it.is_kept);
+        let mut left_out: Vec<_> = left_out.map(|it| dataset(&it.definition)).collect();
+        drop(live);
+        let history = self.status.history.as_ref();
+        left_out.retain(|dataset| history.is_some_and(|it| has_rows(it, dataset)));
+        datasets.append(&mut left_out);
+        datasets
     }
+}
+
+/// Whether history keeps no more of a report, although it is to.
+fn is_left_out(reports: &Reports, name: &str) -> bool {
+    reports.left_out().iter().any(|it| it.is_kept && it.definition.name == name)
+}
+
+/// Whether there is anything of a dataset.
+fn has_rows(history: &History, dataset: &Dataset) -> bool {
+    RowsSnapshot::of(history, dataset).kept_from(dataset).is_some()
 }
 
 /// Sums over the rows of a span.
@@ -158,6 +186,7 @@ impl Kept<'_> {
             let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
             let mut remarks = covered.remarks(&plan, kept_from);
             remarks.extend(history.lacks(dataset, &plan.span));
+            remarks.extend(self.remark.clone());
             Added {
                 remarks,
                 covered_secs: covered.own.secs,
@@ -181,6 +210,7 @@ impl Kept<'_> {
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
         let mut remarks = covered.remarks(&plan, kept_from);
         remarks.extend(history.lacks(dataset, &plan.span));
+        remarks.extend(self.remark.clone());
 
         let key = question.key.as_ref().map(key_of);
         let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
@@ -385,7 +415,7 @@ impl Catalog {
         whose: &Whose,
     ) -> Result<Option<Distribution>, QueryError> {
         let key: Vec<String> = equal.iter().map(|(_, text)| text.clone()).collect();
-        let Kept { definition, dataset, history } = self.kept(name)?;
+        let Kept { definition, dataset, history, .. } = self.kept(name)?;
         let sum = match whose {
             Whose::Fleet(fleet) => self.fleet_sum(&dataset, fleet, &key, span)?,
             Whose::Own => {

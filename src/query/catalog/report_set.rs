@@ -18,6 +18,7 @@ use crate::report::DefinedBy;
 use crate::report::comment::FixedTable;
 use crate::report::definition::Definition;
 use crate::report::native::{FormError, ReportForm};
+use crate::series::why_left_out;
 use crate::state::{State, StateError};
 
 /// Lock over the set of reports and its file in `state.dir`.
@@ -51,7 +52,13 @@ impl Catalog {
                 self.make(*definition, &DefinedBy::RunTime);
                 let entry = self.entry(name)?;
                 let rows = answering(&self.live).reports.rows(&entry);
-                Ok(self.summary(&entry, rows))
+                let mut summary = self.summary(&entry, rows);
+                if self.left_out().contains(name) {
+                    let why = why_left_out();
+                    tracing::warn!(report = name, "{why}.");
+                    summary.partial.push(why);
+                }
+                Ok(summary)
             }
             FormTarget::Table(table) => {
                 Ok(self.make_table(StatusTable::new(form, table, DefinedBy::RunTime)))
@@ -119,6 +126,14 @@ impl Catalog {
         }
         self.readings.lock().forget(name);
         self.made_ms.write().remove(name);
+    }
+
+    /// The reports for which there was no place among those that are read second by second.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<String> {
+        let live = answering(&self.live);
+        let left_out = live.reports.left_out().iter();
+        left_out.map(|it| it.definition.name.clone()).collect()
     }
 
     /// Ends all changes and releases `state.dir` for the next daemon.

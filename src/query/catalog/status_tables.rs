@@ -50,6 +50,7 @@ impl Catalog {
             defined: table.defined_by.clone(),
             persistent: self.is_persistent(&table.defined_by),
             complete: true,
+            partial: Vec::new(),
         }
     }
 

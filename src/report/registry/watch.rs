@@ -47,41 +47,47 @@ pub struct WatchSettings {
     pub pushed: Vec<String>,
     /// Those of rules of alerts, and that of releases.
     pub alerted: Vec<String>,
-    /// Reports created later are watched as long as there are fewer.
+    /// Reports that were there at the start and cannot be dropped are all watched; those created
+    /// later as long as there are fewer than this, and those that can be dropped last.
     pub reports_max: usize,
     /// Approximate memory of a second's logs and of known groups, in bytes.
     pub bytes_max: usize,
 }
 
 impl WatchSettings {
-    /// Returns what a report is to be watched for; `None` if for nothing.
-    fn uses(&self, entry: &Entry, watched: usize, at_start: bool) -> Option<Uses> {
+    /// What a report is to be watched for; `None` if for nothing but alerts.
+    fn uses(&self, entry: &Entry) -> Option<Uses> {
         let (definition, defined_by) = (&entry.definition, &entry.defined_by);
         let is_own = *defined_by != DefinedBy::BuiltIn;
         let is_in = |names: &Vec<String>| {
             let named = |name: &str| names.iter().any(|it| it == name);
             named(&definition.name) || is_own && named(CONFIGURED)
         };
-        let is_droppable = defined_by.is_droppable();
-        let is_charted = |names| is_droppable || is_in(names);
+        let is_charted = |names| defined_by.is_droppable() || is_in(names);
         let is_charted = self.charted.as_ref().is_some_and(is_charted);
         let [is_scraped, is_pushed] = [&self.scraped, &self.pushed].map(is_in);
         let is_kept = |names| definition.history.unwrap_or_else(|| is_in(names));
         let is_kept = self.kept.as_ref().is_some_and(is_kept);
-        let is_alerted = self.alerted.contains(&definition.name);
-        let made_later = is_droppable || is_own && !at_start;
-        let has_room = !made_later || watched < self.reports_max;
-        let is_watched =
-            is_alerted || (is_charted || is_scraped || is_pushed || is_kept) && has_room;
-        is_watched.then_some(Uses { is_scraped, is_pushed, is_kept })
+        let is_used = is_charted || is_scraped || is_pushed || is_kept;
+        is_used.then_some(Uses { is_scraped, is_pushed, is_kept })
     }
 }
 
 /// The readers of a report, beside charts and alerts.
+#[derive(Default)]
 struct Uses {
     is_scraped: bool,
     is_pushed: bool,
     is_kept: bool,
+}
+
+/// A report that is not watched because [`WatchSettings::reports_max`] others are.
+#[derive(Debug)]
+pub struct LeftOut {
+    /// The report.
+    pub definition: Arc<Definition>,
+    /// Whether history would keep its past.
+    pub is_kept: bool,
 }
 
 /// A watched report.
@@ -193,6 +199,7 @@ impl SecondPart {
 pub(super) struct Watch {
     settings: WatchSettings,
     list: Watchlist,
+    left_out: Vec<LeftOut>,
     /// Number of reports watched so far, and of directories started.
     count: u64,
     directories: u64,
@@ -235,19 +242,38 @@ impl Reports {
         self.follow_watched(true, pool);
     }
 
+    /// The reports that are not watched for lack of room.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.watch.left_out
+    }
+
     /// Call this after a report was added, or before the aggregate of an unlisted one is removed.
     pub(super) fn update_watched(&mut self, pool: &Pool) {
         let before = self.watch.list.now();
-        let known = |entry: &&Entry| {
-            let of_entry = |it: &&Arc<Watched>| Arc::ptr_eq(&it.definition, &entry.definition);
-            before.iter().find(of_entry)
-        };
-        let stay = self.entries.iter().filter_map(|it| known(&it)).cloned();
-        let mut now: Vec<Arc<Watched>> = stay.collect();
-        let stay = now.len();
-        for entry in self.entries.iter().filter(|it| known(it).is_none()) {
-            let settings = &self.watch.settings;
-            if let Some(uses) = settings.uses(entry, now.len(), before.is_empty()) {
+        let settings = &self.watch.settings;
+        let mut now: Vec<Arc<Watched>> = Vec::new();
+        let (mut stay, mut left_out) = (0, Vec::new());
+        // As at a start: those that can be dropped get what the others leave.
+        let (last, first): (Vec<_>, Vec<_>) =
+            self.entries.iter().partition(|it| it.defined_by.is_droppable());
+        for entry in first.into_iter().chain(last) {
+            let known = before.iter().find(|it| Arc::ptr_eq(&it.definition, &entry.definition));
+            let uses = settings.uses(entry);
+            let is_alerted = settings.alerted.contains(&entry.definition.name);
+            let is_settled = known.is_some() || before.is_empty();
+            let has_room =
+                now.len() < settings.reports_max || !entry.defined_by.is_droppable() && is_settled;
+            if !is_alerted && !has_room {
+                left_out.extend(uses.map(|uses| LeftOut {
+                    definition: Arc::clone(&entry.definition),
+                    is_kept: uses.is_kept,
+                }));
+            } else if let Some(known) = known {
+                stay += 1;
+                now.push(Arc::clone(known));
+            } else if is_alerted || uses.is_some() {
+                let uses = uses.unwrap_or_default();
                 self.watch.count += 1;
                 now.push(Arc::new(Watched {
                     number: self.watch.count,
@@ -262,6 +288,7 @@ impl Reports {
                 }));
             }
         }
+        self.watch.left_out = left_out;
         if (before.len(), now.len()) != (stay, stay) {
             let part = self.take_part(false, pool);
             self.watch.parts.push(part);
@@ -347,7 +374,64 @@ fn shares(mut left: usize, needs: &[usize]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::input::record::Hasher;
+    use crate::merger::Live;
+    use crate::merger::world::{self, Limits};
+
+    /// What can be dropped gets the places that the rest leaves, the oldest first, whenever it and
+    /// the rest were made.
+    #[test]
+    fn the_configuration_comes_first_and_those_without_a_place_are_told() {
+        let limits = Limits {
+            window: Duration::from_secs(60),
+            requests: 100,
+            timers: 100,
+            words: 1 << 20,
+            rows_max: 100,
+            memory: 16 << 20,
+        };
+        let defaults = world::defaults(limits.window);
+        let mut live = limits.live(&Hasher::new(), world::with_own(&defaults, &[]));
+        let choice = WatchSettings {
+            kept: Some(vec!["info".to_owned(), CONFIGURED.to_owned()]),
+            reports_max: 3,
+            bytes_max: 1 << 20,
+            ..WatchSettings::default()
+        };
+        live.watch(choice, 0, 0);
+        let define = |live: &mut Live, name: &str, by: DefinedBy| {
+            let form = r#"{"level": "request", "keys": ["+env"]}"#;
+            let definition = Arc::new(world::definition(name, form, &defaults));
+            assert!(live.reports.define(definition, by, &live.pool).is_none());
+        };
+        let kept = |live: &Live| {
+            let kept = live.reports.watched();
+            let kept = kept.iter().filter(|it| it.is_kept);
+            let left_out = live.reports.left_out().iter().filter(|it| it.is_kept);
+            let left_out = left_out.map(|it| it.definition.name.clone());
+            let kept: Vec<String> = kept.map(|it| it.definition.name.clone()).collect();
+            (kept.join(" "), left_out.collect::<Vec<String>>().join(" "))
+        };
+        let is = |kept: &str, left_out: &str| (kept.to_owned(), left_out.to_owned());
+        for name in ["a", "b", "c"] {
+            define(&mut live, name, DefinedBy::RunTime);
+        }
+        assert_eq!(kept(&live), is("info a b", "c"));
+        define(&mut live, "own", DefinedBy::Configuration("pinbad.toml:1".to_owned()));
+        assert_eq!(kept(&live), is("info own a", "b c"));
+        assert!(live.reports.remove("a", &mut live.pool));
+        assert_eq!(kept(&live), is("info own b", "c"));
+        // A rule gets what it needs.
+        live.reports.watch_for_alerts(vec!["c".to_owned()], &live.pool);
+        assert_eq!(kept(&live), is("info own b c", ""));
+        live.reports.watch_for_alerts(Vec::new(), &live.pool);
+        assert_eq!(kept(&live), is("info own b", "c"));
+        assert!(live.reports.remove("own", &mut live.pool));
+        assert_eq!(kept(&live), is("info b c", ""));
+    }
 
     #[test]
     fn who_needs_little_leaves_the_rest_to_the_others() {
