@@ -52,8 +52,14 @@ impl Daemon {
         self.users.replace(users);
         old.configured_reports.clone_from(&new.configured_reports);
         let left_out = self.catalog.left_out();
-        let reports = self.catalog.reconfigure(definitions);
+        let reports = self.catalog.reconfigure(definitions, old);
         self.replace_rules(rules, old)?;
+        for report in &reports.replaced {
+            warn!(
+                report,
+                "A configured report took the place of one that was made at run time; what state.dir has of that stays there."
+            );
+        }
         let mut now_left_out = self.catalog.left_out();
         now_left_out.retain(|name| !left_out.contains(name));
         if !now_left_out.is_empty() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use pinbad::input::pinba::model::Request;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, await_until, pinbad, run};
+use crate::harness::{Here, Program, await_until, pinbad, run};
 
 /// A daemon in this process, and its reports.
 struct Reports(Here);
@@ -226,6 +226,54 @@ fn a_report_that_is_now_configured_stays_in_the_file() {
     // The configuration has it no more: what was made at run time is there again.
     let site = in_dir(dir.path());
     assert_eq!(site.listed("mine").unwrap()["comment"], "tag_info:a");
+}
+
+/// The same when the configuration is read again: start and SIGHUP agree.
+#[test]
+fn a_report_that_a_reload_configures_gives_way_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pinbad.toml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("");
+    let state = format!("state.dir={}", dir.path().join("state").display());
+    let program = Program::start(&["serve", "--config", file.to_str().unwrap()], &[&state]);
+    for (name, comment) in [("mine", "tag_info:a"), ("same", "tag_info:c"), ("who", "active")] {
+        let form = json!({"name": name, "comment": comment}).to_string();
+        assert_eq!(program.site.post("/api/v1/reports", &form).status, 201);
+    }
+    let await_listed = |wanted: [(&str, &str); 3]| {
+        program.signal("HUP");
+        let listed = || {
+            let list = program.site.json("/api/v1/reports");
+            ["mine", "same", "who"].map(|name| {
+                let mut reports = list["reports"].as_array().unwrap().iter();
+                let report = reports.find(|report| report["name"] == name).cloned();
+                let report = report.unwrap_or_default();
+                [&report["comment"], &report["defined"]]
+                    .map(|it| it.as_str().unwrap_or("").to_owned())
+            })
+        };
+        let wanted = wanted.map(|(comment, by)| [comment.to_owned(), by.to_owned()]);
+        await_until("the configuration is in force", listed, |listed| *listed == wanted);
+    };
+    let entry = |name: &str, comment: &str| {
+        format!("[[report]]\nname = \"{name}\"\ncomment = \"{comment}\"\n")
+    };
+    write(
+        &[("mine", "tag_info:b"), ("same", "tag_info:c"), ("who", "report1")]
+            .map(|(name, comment)| entry(name, comment))
+            .concat(),
+    );
+    let by = "configuration";
+    await_listed([("tag_info:b", by), ("tag_info:c", by), ("report1", by)]);
+    program.site.delete("/api/v1/reports/mine").problem(409);
+    let log = program.log();
+    let replaced = log.iter().filter(|line| line.to_string().contains("took the place of one"));
+    let replaced: Vec<_> = replaced.map(|line| line["report"].clone()).collect();
+    assert_eq!(replaced, ["mine", "who"]);
+    write("");
+    let by = "run time";
+    await_listed([("tag_info:a", by), ("tag_info:c", by), ("active", by)]);
 }
 
 #[test]

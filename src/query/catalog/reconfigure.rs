@@ -2,11 +2,12 @@
 //!
 //! Called on the thread that reads signals, with valid definitions. A report with an unchanged
 //! definition stays with all its counts; one with another definition is dropped and created again,
-//! filled from the raw rows. If a report created at run time has the name already, it stays, and
-//! the configured one is refused.
+//! filled from the raw rows. One that can be dropped gives way to a configured one of its name, as at
+//! a start, and comes back from `state.dir` when that goes.
 
 use super::Catalog;
 use super::report_set::CHANGES;
+use crate::config::Config;
 use crate::merger::{reading, writing};
 use crate::query::definitions::Definitions;
 use crate::query::tables::StatusTable;
@@ -23,6 +24,8 @@ pub struct Reconfigured {
     pub dropped: Vec<String>,
     /// Those that could not be created, with the reasons.
     pub refused: Vec<(String, String)>,
+    /// Those of them that were dropped because a configured one has their name now.
+    pub replaced: Vec<String>,
 }
 
 const fn is_configured(by: &DefinedBy) -> bool {
@@ -30,42 +33,62 @@ const fn is_configured(by: &DefinedBy) -> bool {
 }
 
 impl Catalog {
-    /// Replaces the configured reports by those of `wanted`.
-    pub fn reconfigure(&self, wanted: Definitions) -> Reconfigured {
-        let _one_at_a_time = CHANGES.lock(&self.changes);
-        let mut reports = wanted.reports;
-        reports.retain(|(_, by)| is_configured(by));
-        let mut tables = wanted.tables;
-        tables.retain(|table| is_configured(&table.defined_by));
+    /// Replaces the configured reports by those of `wanted`; `config` is in force.
+    pub fn reconfigure(&self, mut wanted: Definitions, config: &Config) -> Reconfigured {
+        let changes = CHANGES.lock(&self.changes);
+        let saved = changes.as_ref().map(|state| (state.reports(), state.dropped().to_vec()));
+        // Those whose names the configuration has are no news.
+        let _left_out = wanted.add_others(config, saved.unwrap_or_default(), &self.defaults);
+        let Definitions { reports, tables, .. } = &wanted;
+        let configured_reports = reports.iter().filter(|(_, by)| is_configured(by));
+        let configured_tables = tables.iter().filter(|table| is_configured(&table.defined_by));
+        let takes_name = |name: &str| {
+            configured_reports.clone().any(|(it, _)| it.name == name)
+                || configured_tables.clone().any(|table| table.name == name)
+        };
         let mut done = Reconfigured::default();
-        let unwanted: Vec<String> = {
+        let unwanted: Vec<(String, DefinedBy)> = {
             let live = reading(&self.live);
             let entries = live.reports.iter();
             entries
-                .filter(|entry| is_configured(&entry.defined_by))
-                .filter(|entry| !reports.iter().any(|(it, _)| *it == *entry.definition))
-                .map(|entry| entry.definition.name.clone())
+                .filter(|entry| {
+                    let (definition, by) = (&entry.definition, &entry.defined_by);
+                    (is_configured(by) || takes_name(&definition.name))
+                        && !configured_reports.clone().any(|(it, _)| *it == **definition)
+                })
+                .map(|entry| (entry.definition.name.clone(), entry.defined_by.clone()))
                 .collect()
         };
-        unwanted.iter().for_each(|name| self.drop_live(name));
-        done.dropped = unwanted;
+        unwanted.iter().for_each(|(name, _)| self.drop_live(name));
+        let mut dropped = unwanted;
         self.tables.write().retain(|table| {
             let what =
                 |table: &StatusTable| (table.name.clone(), table.table, table.comment.clone());
-            let stays = !is_configured(&table.defined_by)
-                || tables.iter().any(|it| what(it) == what(table));
+            let stays = !is_configured(&table.defined_by) && !takes_name(&table.name)
+                || configured_tables.clone().any(|it| what(it) == what(table));
             if !stays {
-                done.dropped.push(table.name.clone());
+                dropped.push((table.name.clone(), table.defined_by.clone()));
             }
             stays
         });
-        for (definition, by) in reports {
-            if self.may_make(&definition.name, &by, &mut done) {
+        let replaced = dropped.iter().filter(|(_, by)| !is_configured(by));
+        done.replaced = replaced.map(|(name, _)| name.clone()).collect();
+        done.dropped = dropped.into_iter().map(|(name, _)| name).collect();
+        // Of the others only those whose names have just become free.
+        let may_come = |name: &String, by: &DefinedBy, done: &Reconfigured| {
+            is_configured(by) || by.is_droppable() && done.dropped.contains(name)
+        };
+        for (definition, by) in wanted.reports {
+            if may_come(&definition.name, &by, &done)
+                && self.may_make(&definition.name, &by, &mut done)
+            {
                 self.make(definition, &by);
             }
         }
-        for table in tables {
-            if self.may_make(&table.name, &table.defined_by, &mut done) {
+        for table in wanted.tables {
+            if may_come(&table.name, &table.defined_by, &done)
+                && self.may_make(&table.name, &table.defined_by, &mut done)
+            {
                 self.tables.write().push(table);
             }
         }
@@ -90,7 +113,7 @@ impl Catalog {
     /// Whether to create a report or table of this name; an existing one with the right definition
     /// only gets its location.
     fn may_make(&self, name: &str, by: &DefinedBy, done: &mut Reconfigured) -> bool {
-        if self.own_name(name).as_ref().is_some_and(is_configured) {
+        if self.own_name(name).is_some_and(|it| it != DefinedBy::BuiltIn) {
             self.move_place(name, by.clone());
             return false;
         }
