@@ -121,10 +121,20 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
             found.map_err(|error| with_places(error.into(), &config))?
         }
     };
-    if flags.json {
-        return print(&super::format::visible_json(&found.to_string()));
+    match flags.json {
+        true => print(&super::format::visible_json(&found.to_string()))?,
+        false => print(&replayed(&found))?,
     }
-    print(&replayed(&found))
+    match timed_out(&found) {
+        None => Ok(()),
+        Some(_) => Err(Failure::reported()),
+    }
+}
+
+/// The remark on a replay that did not come to its end.
+fn timed_out(found: &Json) -> Option<&str> {
+    let remarks = list(found, "partial").iter().filter_map(Json::as_str);
+    remarks.into_iter().find(|it| it.starts_with("timed out: "))
 }
 
 /// Names file and line of the entries that a daemon refused, and says of reports that the file
@@ -177,11 +187,17 @@ fn replayed(found: &Json) -> String {
         let line = format!("{started}  {lasted}  {alert}  {severity}  {}", pairs(&row["key"]));
         line.trim_end().to_owned()
     });
-    let remarks = list(found, "partial").iter();
+    let late = timed_out(found);
+    let remarks = list(found, "partial").iter().filter(|it| late.is_none() || it.as_str() != late);
     let remarks = remarks.map(|it| format!("({})", visible(it.as_str().unwrap_or_default())));
     let mut lines: Vec<String> = lines.chain(remarks).collect();
     if rows.is_empty() {
-        lines.insert(0, "No rule would have fired.".to_owned());
+        let before = if late.is_some() { "Before that, no" } else { "No" };
+        lines.insert(0, format!("{before} rule would have fired."));
+    }
+    if let Some(late) = late {
+        let late = late.trim_start_matches("timed out: ");
+        lines.insert(0, format!("Timed out: {}.", visible(late)));
     }
     lines.join("\n")
 }
@@ -293,5 +309,8 @@ mod tests {
         let expected = "1970-01-01 00:01:00Z  for 2m  slow  page  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow  page\n(x: why)";
         assert_eq!(replayed(&found), expected);
         assert_eq!(replayed(&json!({})), "No rule would have fired.");
+        let late = json!({"partial": ["timed out: nothing from A to B was evaluated", "x: why"]});
+        let expected = "Timed out: nothing from A to B was evaluated.\nBefore that, no rule would have fired.\n(x: why)";
+        assert_eq!(replayed(&late), expected);
     }
 }

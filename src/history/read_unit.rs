@@ -55,6 +55,12 @@ impl RowsSnapshot {
         })
     }
 
+    /// The first minute that rows of the dataset tell apart, in unix seconds.
+    pub(crate) fn minutes_from(&self, dataset: &Dataset) -> Option<u64> {
+        let parts = self.parts.iter().filter(|part| part.resolution == Resolution::Minute);
+        Self { parts: parts.cloned().collect(), ..self.clone() }.kept_from(dataset)
+    }
+
     /// The first time with rows of the dataset, in unix seconds. Rows of hours and days may start
     /// before their data: if finer rows start within the first of them, these decide.
     pub(crate) fn kept_from(&self, dataset: &Dataset) -> Option<u64> {

@@ -158,6 +158,9 @@ async fn replayed(
 ) -> Answer {
     let span = Span::take(&mut params);
     params.finish()?;
+    // It goes with the client.
+    let client = Arc::new(());
+    let waits = Arc::downgrade(&client);
     let body = app.query_under(&app.replays, move |source| {
         let now = source.unix_ms();
         let (from, to) = span.ends(now)?;
@@ -166,9 +169,12 @@ async fn replayed(
         if from >= to {
             return Err(Problem::parameter("from", NOT_BEFORE));
         }
-        Ok(source.replay_alerts(&rules(source)?, &(from..to))?)
+        let is_left = || waits.strong_count() == 0;
+        Ok(source.replay_alerts(&rules(source)?, &(from..to), is_left)?)
     });
-    ok(body.await?)
+    let body = body.await;
+    drop(client);
+    ok(body?)
 }
 
 /// `GET /api/v1/silences`

@@ -49,6 +49,7 @@ impl Catalog {
         &self,
         _: &[Arc<Rule>],
         _: &Range<u64>,
+        _: impl Fn() -> bool,
     ) -> Result<Json, QueryError> {
         Err(QueryError::no_history())
     }

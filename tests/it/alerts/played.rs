@@ -55,13 +55,22 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
     let (url, until) = (format!("http://{}", here.site.http), START_SECS + 720);
     let test = |more: &[&str]| {
         let (from, to) = (START_SECS.to_string(), until.to_string());
-        let span = ["alert", "test", "--url", &url, "--from", &from, "--to", &to];
+        let mut span = vec!["alert", "test", "--url", &url, "--to", &to];
+        if more.first() != Some(&"--from") {
+            span.extend(["--from", &from]);
+        }
         let said = run(pinbad().args(span).args(more));
         (said.code, said.out + &said.err)
     };
     // It holds at the ends of four minutes: for two of them it is pending.
     let expected = "2024-02-28 22:06:00Z  for 2m  failing  warning  script_name=/a\n";
     assert_eq!(test(&[]), (Some(0), expected.to_owned()));
+
+    // History begins where it begins, however early one asks.
+    let begun = std::time::Instant::now();
+    let early = test(&["--from", "-10y"]);
+    assert_eq!(early, (Some(0), expected.to_owned()));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
 
     // Those that are not in force.
     let file = dir.path().join("other.toml");
@@ -89,6 +98,16 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
         let problem = refused(body);
         assert!(problem.contains("the body must hold"), "{problem}");
     }
+
+    // Nobody waits for a replay whose client is gone; another one has its place.
+    let replay = format!("/api/v1/alerts/test?from={START_SECS}&to=");
+    let mut gone = std::net::TcpStream::connect(here.site.http).unwrap();
+    let long = format!("GET {replay}{} HTTP/1.1\r\nHost: x\r\n\r\n", START_SECS + 400_000_000);
+    std::io::Write::write_all(&mut gone, long.as_bytes()).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    drop(gone);
+    let next = || here.site.get(&format!("{replay}{until}")).status;
+    await_until("another replay", next, |status| *status == 200);
 
     // What a rule concerns now, where there is a daemon.
     let (path, http) = (file.to_str().unwrap(), here.site.http.to_string());

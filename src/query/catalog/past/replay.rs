@@ -18,6 +18,7 @@ use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase, RowKey};
 use crate::alert::thread::Past;
 use crate::alert::windows::{ReportGain, RowGain};
+use crate::clock::rfc3339;
 use crate::history::read_plan::ReadPlan;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
@@ -32,14 +33,15 @@ const MINUTE: u64 = 60;
 
 impl Catalog {
     /// When these rules would have fired in a span of unix seconds, and for how long; and what
-    /// could not be evaluated.
+    /// could not be evaluated. It stops once nobody waits for it: `is_left`.
     ///
     /// # Errors
-    /// Fails if no past of their reports is kept, or it takes too long.
+    /// Fails if no past of their reports is kept.
     pub fn replay_alerts(
         &self,
         rules: &[Arc<Rule>],
         span: &Range<u64>,
+        is_left: impl Fn() -> bool,
     ) -> Result<Json, QueryError> {
         let (short, long): (Vec<_>, Vec<_>) =
             rules.iter().cloned().partition(|it| it.entry.window < MINUTE);
@@ -60,10 +62,19 @@ impl Catalog {
         let mut engine = Engine::new(&long, ALERT_REPLAY_BYTES_MAX, MINUTE);
         let mut found = Found::default();
         let give_up = self.clock.mono_ms() + ALERT_REPLAY_MS_MAX;
-        let minutes = span.start - span.start % MINUTE..span.end - span.end % MINUTE;
+        let mut timed_out = None;
+        // Before that there is nothing to play.
+        let begins = kept.iter().filter_map(|(.., ran)| ran.minutes_from(&coverage));
+        let start = begins.min().unwrap_or(span.end).max(span.start);
+        let minutes = start - start % MINUTE..span.end - span.end % MINUTE;
         for minute in minutes.step_by(MINUTE as usize) {
+            if is_left() {
+                break;
+            }
             if self.clock.mono_ms() > give_up {
-                partial.push(format!("timed out: nothing from {minute} on was evaluated"));
+                let (minute, end) = (rfc3339(minute), rfc3339(span.end));
+                let late = format!("timed out: nothing from {minute} to {end} was evaluated");
+                timed_out = Some(late);
                 break;
             }
             let mut gain = Gain { unix: minute, secs: MINUTE, ..Gain::default() };
@@ -90,6 +101,7 @@ impl Catalog {
         }
         partial.sort();
         partial.dedup();
+        let partial: Vec<String> = timed_out.into_iter().chain(partial).collect();
         Ok(json!({"rows": found.rows(), "partial": partial}))
     }
 }
