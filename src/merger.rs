@@ -69,19 +69,28 @@ pub struct Live {
     arrivals: Arrivals,
     /// The latest minute of the wall clock, since 1970; 0 before the first second is over.
     minute: u64,
-    on_minute: OnMinute,
+    on_turn: OnTurn,
 }
 
-/// Runs once, at the turn of a minute, whose first unix second it gets.
+/// A turn of the wall clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// To a minute in which nothing was counted before.
+    Minute,
+    /// To any other second, also to an earlier one.
+    Second,
+}
+
+/// Runs once, at the turn to this unix second.
 type AtTurn = Box<dyn FnOnce(&Live, u64) + Send>;
 
-/// The caller of [`Live::on_minute`] that waits, if there is one.
+/// The caller of [`Live::on_turn`] that waits, if there is one.
 #[derive(Default)]
-struct OnMinute(Mutex<Option<AtTurn>>);
+struct OnTurn(Mutex<Option<(Turn, AtTurn)>>);
 
-impl std::fmt::Debug for OnMinute {
+impl std::fmt::Debug for OnTurn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("OnMinute").finish_non_exhaustive()
+        f.debug_tuple("OnTurn").finish_non_exhaustive()
     }
 }
 
@@ -163,16 +172,17 @@ impl Live {
             raw_window,
             arrivals: Arrivals::default(),
             minute: 0,
-            on_minute: OnMinute::default(),
+            on_turn: OnTurn::default(),
         }
     }
 
-    /// Runs `run` once, at the next turn of a minute of the wall clock: everything merged so far was
-    /// counted in seconds before it, and everything merged later will be counted in it or after it.
-    /// It gets the first unix second of the minute, and keeps the merger waiting. A later call takes
-    /// the place of one that has not run.
-    pub fn on_minute(&self, run: impl FnOnce(&Self, u64) + Send + 'static) {
-        *self.on_minute.0.lock() = Some(Box::new(run));
+    /// Runs `run` once, at the next such turn of the wall clock, when the second before it has just
+    /// ended: at the turn of a minute everything merged so far was counted in seconds before it, and
+    /// everything merged later will be counted in it or after it, unless the clock is set back. It
+    /// gets the unix second that begins, and keeps the merger waiting. A later call takes the place
+    /// of one that has not run.
+    pub fn on_turn(&self, turn: Turn, run: impl FnOnce(&Self, u64) + Send + 'static) {
+        *self.on_turn.0.lock() = Some((turn, Box::new(run)));
     }
 
     /// Advances time.
@@ -227,10 +237,14 @@ impl Live {
         let before = self.minute;
         // A clock that is set back repeats minutes, in which something was counted already.
         self.minute = before.max(unix_ms / 60_000);
-        if (1..self.minute).contains(&before)
-            && let Some(run) = self.on_minute.0.get_mut().take()
-        {
-            run(self, self.minute * 60);
+        let is_minute = (1..self.minute).contains(&before);
+        let is_due = |(turn, _): &mut (Turn, AtTurn)| is_minute || *turn == Turn::Second;
+        if let Some((turn, run)) = self.on_turn.0.get_mut().take_if(is_due) {
+            let begins = match turn {
+                Turn::Minute => self.minute * 60,
+                Turn::Second => unix_ms / 1000,
+            };
+            run(self, begins);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::state::StateError;
 use crate::state::folder::HISTORY;
 use crate::state::last_end::LastEnd;
 use crate::state::snapshot::HistoryFrom;
-use crate::state::snapshot_writer::{AwaitKept, NextFile, Snapshots};
+use crate::state::snapshot_writer::{AwaitKept, CutHistory, Snapshots};
 
 /// History: nothing, or the stored data, its writer and its shipper.
 #[derive(Default)]
@@ -124,11 +124,19 @@ impl OpenHistory {
         }
         let earlier = self.history.as_ref().and_then(History::earlier);
         let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
-        let restored = restored.map(|restored| (restored.time as u64, restored.history_from));
+        let restored = restored.map(|restored| {
+            // Numbers of files say nothing of those in another folder.
+            let is_other = matches!((restored.history_from, &earlier),
+                (Some(HistoryFrom::Cut { store, .. }), Some(here)) if store != here.store);
+            (restored.time as u64, restored.history_from.filter(|_| !is_other))
+        });
         let parts = earlier.map(|it| it.parts);
         // A stop writes its snapshot after everything else.
         let is_old = restored.zip(parts.as_ref()).is_some_and(|((time, from), parts)| {
-            let first = if let Some(HistoryFrom::File(first)) = from { first } else { 0 };
+            let first = match from {
+                Some(HistoryFrom::File(file) | HistoryFrom::Cut { file, .. }) => file,
+                _ => 0,
+            };
             parts.iter().any(|part| part.number() >= first && part.written > time)
         });
         let is_lost = restored.is_none() && snapshots.is_some() && parts.is_some();
@@ -189,10 +197,9 @@ impl OpenHistory {
         Some(Box::new(move |next_id, stop| history.await_flushed(next_id, stop)))
     }
 
-    /// The number of the next file, for a snapshot.
-    pub(super) fn next_file(&self) -> Option<NextFile> {
-        let history = self.history.clone()?;
-        Some(Box::new(move || history.next_file()))
+    /// History, for snapshots.
+    pub(super) fn to_cut(&self) -> Option<Arc<dyn CutHistory>> {
+        Some(Arc::new(self.history.clone()?))
     }
 
     /// Starts the threads, in the order in which they have to stop.

@@ -222,7 +222,7 @@ impl Daemon {
             Arc::clone(&pulse),
         );
         live.write().deltas.followed = followed;
-        let (await_kept, next_file) = (history.await_kept(config), history.next_file());
+        let (await_kept, to_cut) = (history.await_kept(config), history.to_cut());
         let rollup = history.minute_rows(config);
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
@@ -280,7 +280,7 @@ impl Daemon {
                 profile: samples,
                 clock: Arc::clone(&clock),
                 await_kept,
-                next_file,
+                history: to_cut,
             })
         });
         let snapshot_thread = snapshot_writer.clone().map(|writer| {

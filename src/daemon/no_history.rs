@@ -14,7 +14,7 @@ use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
 use crate::state::last_end::LastEnd;
-use crate::state::snapshot_writer::{AwaitKept, NextFile, Snapshots};
+use crate::state::snapshot_writer::{AwaitKept, CutHistory, Snapshots};
 
 pub(super) struct OpenHistory;
 
@@ -62,7 +62,7 @@ impl OpenHistory {
         None
     }
 
-    pub(super) fn next_file(&self) -> Option<NextFile> {
+    pub(super) fn to_cut(&self) -> Option<Arc<dyn CutHistory>> {
         None
     }
 

@@ -70,6 +70,8 @@ pub struct Second {
 /// Progress at the end of a second: everything before that is in it or in earlier ones.
 #[derive(Debug, Clone, Default)]
 pub struct Reached {
+    /// The number of this second, from 1 on in each process.
+    pub second: u64,
     /// The id of the next request.
     pub next_id: u64,
     /// Positions in followed files; `None` if none is followed.
@@ -85,6 +87,8 @@ pub(crate) static TAKE_SECOND: Instrument = Instrument::new("stage/series/take s
 #[derive(Debug, Default)]
 pub struct Stream {
     running: Second,
+    /// Seconds that ended.
+    ended: u64,
     queue: Option<Arc<Mutex<Queue>>>,
     /// The sources whose positions, and what moved, belong to the gains.
     pub followed: Followed,
@@ -109,6 +113,12 @@ impl Stream {
         self.running.unix_secs != unix_ms / 1000
     }
 
+    /// The number of the second that ended last.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.ended
+    }
+
     /// Ends the running second; `take` returns its content, and the id of the next request. Returns
     /// false if the reader no longer knows which groups exist.
     #[must_use]
@@ -119,6 +129,8 @@ impl Stream {
         take: impl FnOnce() -> (Vec<SecondPart>, u64),
     ) -> bool {
         let mut over = self.begin(now_ms, unix_ms);
+        self.ended += 1;
+        over.reached.second = self.ended;
         let Some(queue) = &self.queue else {
             return true;
         };

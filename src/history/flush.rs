@@ -42,6 +42,7 @@ impl Store {
             store.make_room(now)?;
             let staged = rows.map(|rows| store.stage_rows(rows, now));
             let mut staged = staged.transpose()?.unwrap_or_default();
+            staged.iter_mut().for_each(|part| part.is_imported = up_to.is_none());
             let rows: u64 = staged.iter().map(Part::rows).sum();
             staged.extend(store.stage_requests(requests, now)?);
             store.commit(staged, Vec::new(), up_to, then)?;

@@ -27,6 +27,7 @@ use crate::delta::Reached;
 use crate::input::squid::Positions;
 use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
+use crate::state::snapshot_writer::{CutHistory, PiecesCut, Sealed};
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 use crate::value::text::counted;
@@ -63,6 +64,8 @@ struct Shared {
     status: Mutex<Status>,
     /// Raw requests, if they are kept.
     requests: OnceLock<Requests>,
+    /// Locked after `memory`.
+    seal: Mutex<Seal>,
     /// Bytes that may wait for the log of seconds, 0 for none, and the followed files.
     log: OnceLock<(usize, Vec<String>)>,
 }
@@ -118,8 +121,25 @@ pub(super) struct Status {
     pub(super) readings: Vec<Reading>,
     /// Spans whose minutes live reports are refilled from, and until when.
     pub(super) refilled: Vec<(Range<u64>, u64)>,
+    /// Where the last snapshots end; the first of two is on disk.
+    pub(super) cuts: Vec<PiecesCut>,
     /// Whether the stop could not write rows or raw requests of history.
     pub(super) has_lost_at_stop: bool,
+}
+
+/// A second of the stream behind which rows are to be in later files.
+#[derive(Debug, Default)]
+enum Seal {
+    #[default]
+    Nowhere,
+    /// The number of a second that may still be on its way.
+    Behind(u64),
+    /// It is over, and what is to be written is what came before.
+    Begun,
+    /// Rows from before are in files below this number, later ones are not.
+    Done(u64),
+    /// Something else was being written.
+    Failed,
 }
 
 /// Rows that a reader combines with the running ones.
@@ -161,6 +181,7 @@ impl History {
             counters: HistoryCounters::default(),
             status: Mutex::new(status),
             requests: OnceLock::new(),
+            seal: Mutex::default(),
             log: OnceLock::new(),
         }))
     }
@@ -200,7 +221,7 @@ impl History {
             memory.reached.files = Some(Arc::new(files.clone()));
         }
         if !rows.is_empty() {
-            let reached = Reached { next_id: 0, files: memory.reached.files.clone() };
+            let reached = Reached { files: memory.reached.files.clone(), ..Reached::default() };
             let (rows, log) = (Arc::new(rows), memory.log);
             memory.flushing = Some(Flushing { rows, reached, log, is_restored: true });
         }
@@ -327,14 +348,6 @@ impl History {
         }
     }
 
-    /// The number of the next file, if the store is open and no row waits in memory.
-    pub(crate) fn next_file(&self) -> Option<u64> {
-        let parts = self.0.parts.read();
-        let memory = MEMORY.lock(&self.0.memory);
-        let is_all_written = memory.running.is_empty() && memory.flushing.is_none();
-        (is_all_written && self.run() > 0).then(|| next_number(&parts))
-    }
-
     /// Everything counted by earlier processes, if the store is open; nothing may have been written
     /// but their rows.
     pub(crate) fn earlier(&self) -> Option<Earlier> {
@@ -368,7 +381,10 @@ impl History {
         add: impl FnOnce(&mut UnflushedRows),
     ) {
         let limit = reached.files.is_some().then_some(reached.next_id);
+        let second = reached.second;
         self.update(|memory| {
+            // If that one never came.
+            self.seal_rows(memory, |behind| behind < second);
             add(&mut memory.running);
             if let Some(now) = &reached.files {
                 let before = memory.reached.files.as_deref().unwrap_or(&NOWHERE);
@@ -376,10 +392,14 @@ impl History {
                 fresh.take_if(|fresh| !fresh.reached(before, now));
             }
             memory.reached = reached;
+            self.seal_rows(memory, |behind| behind <= second);
             self.0.counters.requests_missed.add(missed);
             self.0.counters.keys_folded.add(folded);
         });
-        if let (Some(limit), Some(requests)) = (limit, self.0.requests.get()) {
+        // Requests that come with a position of a file may not pass it.
+        if let (Some(limit), Some(requests)) = (limit, self.0.requests.get())
+            && !self.has_sealed()
+        {
             requests.set_limit(limit);
         }
     }
@@ -414,22 +434,39 @@ impl History {
 
     /// Takes the rows to write, if there are some.
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
+        let parts = self.0.parts.read();
         let mut memory = MEMORY.lock(&self.0.memory);
-        // Lines that rows have already come with a position alone.
-        let Reached { next_id, files } = &memory.reached;
-        let has_position = files.is_some() && *next_id > memory.flushed_to;
-        if memory.flushing.is_none() && (has_position || !memory.running.is_empty()) {
-            let mut rows = std::mem::take(&mut memory.running);
-            let log = memory.log;
-            if let Some(mut fresh) = rows.fresh.take() {
-                memory.log += 1;
-                fresh.file = memory.log;
-                memory.running.fresh = Some(fresh);
-            }
-            let (rows, reached) = (Arc::new(rows), memory.reached.clone());
-            memory.flushing = Some(Flushing { rows, reached, log, is_restored: false });
-        }
+        self.end_seal(&parts, &memory);
+        memory.begin_flush();
         memory.flushing.clone()
+    }
+
+    /// Ends the rows to be written next, if that is due behind this second.
+    fn seal_rows(&self, memory: &mut Memory, is_due: impl Fn(u64) -> bool) {
+        let mut seal = self.0.seal.lock();
+        if !matches!(*seal, Seal::Behind(second) if is_due(second)) {
+            return;
+        }
+        if memory.flushing.is_some() {
+            *seal = Seal::Failed;
+            return;
+        }
+        memory.begin_flush();
+        *seal = Seal::Begun;
+    }
+
+    /// Once what came before is written, later rows are in later files.
+    fn end_seal(&self, parts: &[Arc<Part>], memory: &Memory) {
+        let mut seal = self.0.seal.lock();
+        if matches!(*seal, Seal::Begun) && memory.flushing.is_none() {
+            *seal = Seal::Done(next_number(parts));
+        }
+    }
+
+    /// Whether there are sealed rows to write.
+    pub(super) fn has_sealed(&self) -> bool {
+        let memory = MEMORY.lock(&self.0.memory);
+        matches!(*self.0.seal.lock(), Seal::Begun) && memory.flushing.is_some()
     }
 
     /// Records that these rows are among the parts on disk, which nobody can see before this has
@@ -507,6 +544,68 @@ impl History {
         Group::new(Place::Object("history"), readings).with_texts(
             json!({"off": status.off, "error": status.error, "log": status.log, "set_aside": status.set_aside}),
         )
+    }
+}
+
+impl Memory {
+    /// Takes the rows to write next, if there are some and no others are being written.
+    fn begin_flush(&mut self) {
+        // Lines that rows have already come with a position alone.
+        let Reached { next_id, files, .. } = &self.reached;
+        let has_position = files.is_some() && *next_id > self.flushed_to;
+        if self.flushing.is_none() && (has_position || !self.running.is_empty()) {
+            let mut rows = std::mem::take(&mut self.running);
+            let log = self.log;
+            if let Some(mut fresh) = rows.fresh.take() {
+                self.log += 1;
+                fresh.file = self.log;
+                self.running.fresh = Some(fresh);
+            }
+            let (rows, reached) = (Arc::new(rows), self.reached.clone());
+            self.flushing = Some(Flushing { rows, reached, log, is_restored: false });
+        }
+    }
+}
+
+impl CutHistory for History {
+    fn next_file(&self) -> Option<u64> {
+        let parts = self.0.parts.read();
+        let memory = MEMORY.lock(&self.0.memory);
+        let is_all_written = memory.running.is_empty() && memory.flushing.is_none();
+        (is_all_written && self.run() > 0).then(|| next_number(&parts))
+    }
+
+    fn store(&self) -> u64 {
+        self.0.status.lock().store
+    }
+
+    fn seal(&self, second: u64) {
+        *self.0.seal.lock() = Seal::Behind(second);
+    }
+
+    fn sealed(&self) -> Sealed {
+        let parts = self.0.parts.read();
+        let memory = MEMORY.lock(&self.0.memory);
+        self.end_seal(&parts, &memory);
+        let is_failing = self.0.status.lock().is_failing();
+        match *self.0.seal.lock() {
+            Seal::Done(file) => Sealed::Before(file),
+            _ if is_failing => Sealed::Never,
+            Seal::Nowhere | Seal::Behind(_) | Seal::Begun => Sealed::NotYet,
+            Seal::Failed => Sealed::Busy,
+        }
+    }
+
+    fn keep_apart(&self, cut: PiecesCut) {
+        let mut status = self.status_mut();
+        status.cuts.truncate(1);
+        status.cuts.push(cut);
+    }
+
+    fn has_snapshot(&self) {
+        let mut status = self.status_mut();
+        let last = status.cuts.len().saturating_sub(1);
+        status.cuts.drain(..last);
     }
 }
 

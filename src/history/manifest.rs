@@ -104,6 +104,8 @@ struct Entry {
     bytes: u64,
     crc: u32,
     written: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    imported: bool,
     /// (number of the dataset, its rows).
     sections: Vec<(usize, u64)>,
 }
@@ -211,7 +213,7 @@ impl Manifest {
 
     /// The part of an entry, and its path.
     fn part(&self, entry: Entry) -> Result<(String, Arc<Part>), String> {
-        let Entry { path, resolution, from, to, bytes, crc, written, sections } = entry;
+        let Entry { path, resolution, from, to, bytes, crc, written, imported, sections } = entry;
         let lacks = "it refers to a dataset that it does not have";
         let sections = sections.into_iter().map(|(at, rows)| {
             let dataset = Arc::clone(self.datasets.get(at).ok_or(lacks)?);
@@ -219,7 +221,7 @@ impl Manifest {
         });
         let sections = sections.collect::<Result<_, &str>>()?;
         let part = Part::new(self.dir.join(&path), resolution, from..to, sections);
-        Ok((path, Arc::new(Part { bytes, crc, written, ..part })))
+        Ok((path, Arc::new(Part { bytes, crc, written, is_imported: imported, ..part })))
     }
 
     /// The entry of a part; adds its datasets to `known` if they are not in it.
@@ -239,6 +241,7 @@ impl Manifest {
             bytes: part.bytes,
             crc: part.crc,
             written: part.written,
+            imported: part.is_imported,
             sections: sections.collect(),
         }
     }

@@ -29,6 +29,8 @@ pub struct Part {
     pub bytes: u64,
     /// The unix second at which it was written.
     pub written: u64,
+    /// Whether its rows came from logs: they were never in live reports.
+    pub is_imported: bool,
     /// Checksum of the whole file.
     pub(super) crc: u32,
     /// Whether a reader could not read it: the history thread compares it with its checksum.
@@ -53,7 +55,8 @@ impl Part {
         sections: Vec<Section>,
     ) -> Self {
         let suspect = Arc::default();
-        Self { path, resolution, span, sections, bytes: 0, written: 0, crc: 0, suspect }
+        let (bytes, written, crc, is_imported) = (0, 0, 0, false);
+        Self { path, resolution, span, sections, bytes, written, is_imported, crc, suspect }
     }
 
     /// Whether it has rows of a dataset.

@@ -27,6 +27,7 @@ use super::store::Store;
 use super::tree::{ROLLUP, checksum};
 use super::{Dataset, Resolution};
 use crate::instruments::Instrument;
+use crate::state::snapshot_writer::PiecesCut;
 
 /// Seconds after the end of a span before it is published: its last rows are flushed by then.
 const OVER_SECS: u64 = 120;
@@ -156,6 +157,15 @@ impl Store {
             let mut needed = self.refilled.iter().filter(|(_, until)| now < *until);
             needed.any(|(of, _)| of.start < span.end && span.start < of.end)
         };
+        // Nor on which side of a snapshot, if times do not tell either.
+        let is_apart = |part: &&Arc<Part>, cut: &PiecesCut| match part.number() < cut.file {
+            true => part.span.end > cut.secs,
+            false => part.span.start < Resolution::Minute.begin(cut.secs),
+        };
+        let is_cut = |pieces: &[&Arc<Part>]| {
+            let mut cuts = self.cuts.iter().filter(|cut| now < cut.until);
+            cuts.any(|cut| pieces.iter().any(|part| is_apart(part, cut)))
+        };
         let is_due = |&(&(resolution, begin), pieces): &(&(Resolution, u64), &Vec<&Arc<Part>>)| {
             let span = resolution.file_span(begin);
             let written = || pieces.iter().map(|part| part.written);
@@ -169,7 +179,7 @@ impl Store {
                 || span.end + OVER_SECS <= now
                     && (is_quiet || pieces.len() >= PIECES_MAX)
                     && finer.is_none()
-                    && !(resolution == Resolution::Minute && is_needed(&span))
+                    && !(resolution == Resolution::Minute && (is_needed(&span) || is_cut(pieces)))
         };
         let (&(resolution, _), pieces) = waiting.iter().find(is_due)?;
         let pieces = pieces.iter().take(PIECES_MAX);

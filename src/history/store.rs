@@ -44,6 +44,7 @@ use crate::config::ShippedRows;
 use crate::input::squid::Positions;
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
+use crate::state::snapshot_writer::PiecesCut;
 use crate::telemetry::counters::StoreCounters;
 
 /// The part of `history.size_max` that the log of seconds may take.
@@ -79,6 +80,8 @@ pub struct Store {
     pub(super) seconds: Log,
     /// Spans whose minutes live reports are refilled from, and until when, in unix seconds.
     pub(super) refilled: Vec<(Range<u64>, u64)>,
+    /// Where snapshots end.
+    pub(super) cuts: Vec<PiecesCut>,
     /// Counters.
     pub counters: StoreCounters,
 }
@@ -166,6 +169,7 @@ impl Store {
             unread: None,
             lost: Vec::new(),
             refilled: Vec::new(),
+            cuts: Vec::new(),
             shipping: None,
             seconds,
             counters,

@@ -296,6 +296,9 @@ impl Work {
     fn flush_due(&mut self, store: &mut Store) {
         self.write_log(store);
         let now_ms = self.clock.mono_ms();
+        if now_ms >= self.writing.next_ms && self.history.has_sealed() {
+            self.flush(store, true);
+        }
         let is_due = now_ms >= self.flush_ms
             || self.history.is_wanted()
             || store.seconds.is_large()
@@ -344,7 +347,10 @@ impl Work {
     /// requests of this process. Returns false if that is impossible now.
     fn flush(&mut self, store: &mut Store, is_due: bool) -> bool {
         let is_restored = self.history.has_restored();
-        let requests = self.requests.as_ref().filter(|_| !is_restored);
+        // A snapshot waits for rows that are sealed; the requests have time.
+        let is_sealed = self.history.has_sealed();
+        let requests = self.requests.as_ref();
+        let requests = requests.filter(|it| !is_restored && (!is_sealed || it.has_limit()));
         let is_joint = requests.is_some_and(Requests::has_limit);
         let has_rows = is_due || is_joint || is_restored;
         let stage = if has_rows { &FLUSH } else { &FLUSH_REQUESTS };
@@ -409,7 +415,10 @@ impl Work {
     fn maintain(&mut self, store: &mut Store, stop: &Shutdown) {
         let now = self.now();
         self.maintenance.next_ms = self.clock.mono_ms() + MAINTAIN_MS;
-        store.refilled.clone_from(&self.history.status_mut().refilled);
+        let status = self.history.status_mut();
+        store.refilled.clone_from(&status.refilled);
+        store.cuts.clone_from(&status.cuts);
+        drop(status);
         let mut rows = 0_u32;
         let mut flush_due = |store: &mut Store| {
             StoreError::unless_stopped(stop)?;

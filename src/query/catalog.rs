@@ -499,12 +499,12 @@ impl Catalog {
         self.refill()?.filled()
     }
 
-    /// That span, and whether this report includes rows for it: history may not have kept the
-    /// report, or it was made since.
-    pub(crate) fn refilled_in(&self, name: &str) -> Option<(std::ops::Range<u64>, bool)> {
+    /// That span, as far as this report includes rows for it, and as far as it lacks them: history
+    /// may not have kept the report, or it was made since.
+    pub(crate) fn refilled_in(&self, name: &str) -> Option<[std::ops::Range<u64>; 2]> {
         let refill = self.refill()?;
         let of = Arc::clone(&answering(&self.live).reports.find(name)?.definition);
-        Some((refill.filled()?, refill.has(&of)))
+        Some(refill.in_report(&of))
     }
 
     /// Whether rows of history were lost with the end of the process.

@@ -40,7 +40,7 @@ pub struct Lost {
     /// known.
     pub below: u64,
     /// Files of history from this number on have nothing that was restored, and those before have
-    /// nothing else. It matters for the minute of the start; by default there are none.
+    /// nothing else, whatever the times of their rows; by default that is not known of any.
     #[serde(default = "no_file")]
     pub from: u64,
     /// The history that has these counts; 0 if that is not known.
@@ -53,8 +53,17 @@ const fn no_file() -> u64 {
 }
 
 impl Lost {
+    /// The history of a span whose counts it has, but nobody knows which they are.
+    pub const NO_STORE: u64 = u64::MAX;
+
+    /// Whether files tell what is missing; otherwise only the times of rows do.
+    #[must_use]
+    pub fn is_by_file(&self) -> bool {
+        self.from < self.below
+    }
+
     fn is_empty(&self) -> bool {
-        self.start >= self.end
+        !self.is_by_file() && self.start >= self.end
     }
 }
 
@@ -102,25 +111,41 @@ impl LastEnd {
     pub fn lacking(&self, restored: Option<(u64, Option<HistoryFrom>)>, now: u64) -> Vec<Lost> {
         let (start, from) = match restored {
             _ if self.clean => (now, no_file()),
-            None => (0, no_file()),
+            None => (0, 0),
             Some((_, Some(HistoryFrom::Minute(start)))) => (start, no_file()),
             // The clock was ahead then: what came later has earlier times, in files of its own.
+            Some((_, Some(HistoryFrom::Cut { secs, file, .. }))) if secs > now => (0, file),
             Some((start, Some(HistoryFrom::File(from)))) if start > now => (0, from),
+            Some((_, Some(HistoryFrom::Cut { secs, file, .. }))) => (secs, file),
             Some((start, Some(HistoryFrom::File(from)))) => (start, from),
             Some((start, None)) => (start, no_file()),
         };
         // In the minute of the reset, rows mix counts from before and after it: refilling begins with
         // the next one.
         let reset = self.reset_ms / 1000;
-        let (start, from) = if start < reset { (reset, no_file()) } else { (start, from) };
-        let lost = Lost { start, end: now, below: u64::MAX, from, store: 0 };
+        let (start, from) =
+            if start <= reset && reset > 0 { (reset, no_file()) } else { (start, from) };
+        let lost = match start > now && from == no_file() {
+            // The clock was ahead then, and times do not tell what came later.
+            true => Lost { start: 0, end: now, below: 0, from, store: Lost::NO_STORE },
+            false => Lost { start, end: now, below: u64::MAX, from, store: 0 },
+        };
         let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
         let before = before.map(|it| {
             // It is not known which files have its rows alone: its last minute, which may include
             // later counts, is left out.
             let is_mixed = it.below == u64::MAX && it.store != 0;
             let below = if is_mixed { 0 } else { it.below };
-            Lost { end: it.end.min(lost.start), below, ..*it }
+            match (Lost { below, ..*it }, lost.is_by_file()) {
+                (it, _) if self.clean || it.store == Lost::NO_STORE => it,
+                // Mostly they are in earlier files.
+                (it, true) if it.is_by_file() && it.from < lost.from => {
+                    Lost { below: it.below.min(lost.from), ..it }
+                }
+                (it, true) if it.is_by_file() => Lost { end: it.start, from: no_file(), ..it },
+                (it, false) if it.end <= lost.start => it,
+                (it, _) => Lost { end: it.end.min(lost.start), from: no_file(), ..it },
+            }
         });
         let all = before.chain([lost]);
         all.filter(|lost| !lost.is_empty()).collect()
@@ -276,6 +301,23 @@ mod tests {
         assert_eq!(lacking(false, &[(10, 20)], None), [(0, 100)]);
     }
 
+    /// Files of an earlier span end where those of the next begin, whatever the times.
+    #[test]
+    fn each_file_is_lacking_once() {
+        let before = Lost { start: 50, end: 60, below: 9, from: 3, store: 1 };
+        let end = LastEnd { refilled: vec![before], ..LastEnd::default() };
+        let lacking = |secs, file| {
+            let from = HistoryFrom::Cut { secs, file, store: 1 };
+            let lacking = end.lacking(Some((secs, Some(from))), 40);
+            lacking.iter().map(|it| (it.from, it.below)).collect::<Vec<_>>()
+        };
+        assert_eq!(lacking(70, 12), [(3, 9), (12, u64::MAX)]);
+        assert_eq!(lacking(30, 12), [(3, 9), (12, u64::MAX)]);
+        assert_eq!(lacking(50, 3), [(3, u64::MAX)], "the same snapshot");
+        let clean = LastEnd { clean: true, ..end.clone() };
+        assert_eq!(clean.lacking(None, 40), [before]);
+    }
+
     #[test]
     fn history_goes_on_where_the_snapshot_ends() {
         let lacking = |after| {
@@ -288,6 +330,10 @@ mod tests {
         let ahead = LastEnd::default().lacking(Some((225, Some(HistoryFrom::File(7)))), 200);
         assert_eq!((ahead[0].start, ahead[0].end, ahead[0].from), (0, 200, 7));
         assert_eq!(lacking(None), (125, u64::MAX));
+        assert_eq!(lacking(Some(HistoryFrom::Cut { secs: 123, file: 7, store: 1 })), (123, 7));
+        // Of what came after a minute that is still to come, nobody knows which it is.
+        let ahead = LastEnd::default().lacking(Some((225, Some(HistoryFrom::Minute(240)))), 200);
+        assert_eq!((ahead[0].end, ahead[0].store, ahead.len()), (200, Lost::NO_STORE, 1));
         let before = br#"{"start": 1, "end": 2, "below": 3}"#;
         let before: Lost = serde_json::from_slice(before).unwrap();
         assert_eq!(before.from, u64::MAX);

@@ -84,6 +84,16 @@ pub enum HistoryFrom {
     Minute(u64),
     /// Those in files from this number on: the snapshot has all that was in earlier ones.
     File(u64),
+    /// The same at this unix second: files from that number on have nothing that was counted before,
+    /// by whatever clock, and those below it nothing else.
+    Cut {
+        /// The second.
+        secs: u64,
+        /// The number.
+        file: u64,
+        /// A number for the history that has these files.
+        store: u64,
+    },
 }
 
 /// The first record of a snapshot.
@@ -109,7 +119,7 @@ pub struct Cut {
     ids: PoolIds,
     counters: SavedCounters,
     sums: Vec<SavedSums>,
-    history_from: Option<HistoryFrom>,
+    pub(super) history_from: Option<HistoryFrom>,
     requests: usize,
     next_id: u64,
     /// How long it took, under the lock.

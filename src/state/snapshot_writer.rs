@@ -28,7 +28,7 @@ use super::files;
 use super::folder::{self, STATE};
 use super::snapshot::{self, Contents, Cut, HistoryFrom, Subject, WriteError, Written};
 use crate::clock::Clock;
-use crate::merger::{SharedLive, reading};
+use crate::merger::{SharedLive, Turn, reading};
 use crate::profile::Profile;
 use crate::report::NotRestored;
 use crate::shutdown::Shutdown;
@@ -51,6 +51,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Longest wait for the turn of a minute, which the wall clock may delay.
 const TURN_MAX: Duration = Duration::from_secs(65);
+
+/// Longest wait for a second to end, which a wall clock that stands still delays.
+const SECOND_MAX: Duration = Duration::from_secs(3);
+
+/// Longest wait for history, and interval of checks.
+const SEALED_MAX: Duration = Duration::from_secs(30);
+const SEALED_NAP: Duration = Duration::from_millis(5);
 
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -248,12 +255,55 @@ pub struct SnapshotWriter {
     /// are taken from there, so requests that only a snapshot has would be read twice.
     pub await_kept: Option<AwaitKept>,
     /// History, if there is one.
-    pub next_file: Option<NextFile>,
+    pub history: Option<Arc<dyn CutHistory>>,
 }
 
-/// Returns the number of the next file of history, if earlier ones have everything that was
-/// counted.
-pub type NextFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+/// History, whose files tell what a snapshot has and what came later.
+pub trait CutHistory: Send + Sync {
+    /// The number of the next file, if earlier ones have everything that was counted.
+    fn next_file(&self) -> Option<u64>;
+
+    /// A number for the folder with these files.
+    fn store(&self) -> u64;
+
+    /// Writes what was counted up to the end of this second of the stream to files of its own. The
+    /// caller may hold the lock of live data.
+    fn seal(&self, second: u64);
+
+    /// Whether that is done.
+    fn sealed(&self) -> Sealed;
+
+    /// Does not mix what is on either side of this cut, of which a snapshot is being written, and of
+    /// the one before it.
+    fn keep_apart(&self, cut: PiecesCut);
+
+    /// The snapshot of the last cut is written: the ones before it do not matter any more.
+    fn has_snapshot(&self);
+}
+
+/// The state of what [`CutHistory::seal`] began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sealed {
+    /// It is under way.
+    NotYet,
+    /// It is in files before this number, and nothing else is.
+    Before(u64),
+    /// Other rows were being written.
+    Busy,
+    /// History cannot be written.
+    Never,
+}
+
+/// The place in history where a snapshot ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PiecesCut {
+    /// The number of the first file behind it.
+    pub file: u64,
+    /// Its unix second, by the clock of then.
+    pub secs: u64,
+    /// The unix second from which on it does not matter.
+    pub until: u64,
+}
 
 /// When a snapshot is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -282,7 +332,7 @@ impl SnapshotWriter {
         // Until the first one history goes on in the middle of a minute, which only its latest files
         // tell apart: not for long.
         let is_restored = self.snapshots.status.lock().restored.is_some();
-        let mut is_first = is_restored && self.next_file.is_some();
+        let mut is_first = is_restored && self.history.is_some();
         let (mut last, mut looked) = (Instant::now(), Instant::now());
         while !shutdown.requested() {
             std::thread::sleep(NAP_MAX);
@@ -376,6 +426,14 @@ impl SnapshotWriter {
         loop {
             attempts += 1;
             let cut = self.cut(at, stop)?;
+            let kept_apart = self.history.as_deref().zip(cut.history_from);
+            if let Some((history, HistoryFrom::Cut { secs, file, .. })) = kept_apart {
+                let reports = reading(&self.live);
+                let windows = reports.reports.iter().map(|it| it.definition.window.as_secs());
+                let until = self.clock.unix_ms() / 1000 + windows.max().unwrap_or_default();
+                drop(reports);
+                history.keep_apart(PiecesCut { file, secs, until });
+            }
             *start = Instant::now();
             let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
                 let buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
@@ -387,35 +445,73 @@ impl SnapshotWriter {
             });
             match written {
                 Err(WriteError::Overtaken) if attempts < ATTEMPTS => {}
-                written => return written,
+                written => {
+                    if written.is_ok() {
+                        self.history.iter().for_each(|it| it.has_snapshot());
+                    }
+                    return written;
+                }
             }
         }
     }
 
-    /// Takes the cut.
+    /// Takes the cut: at the turn of a minute, or of a second, with what is counted later in later
+    /// files of history, if it can be written.
     fn cut(&self, at: CutAt, stop: &Shutdown) -> Result<Cut, WriteError> {
-        if at == CutAt::Minute
-            && let Some(cut) = self.cut_on_minute(stop)?
-        {
-            return Ok(cut);
+        let history = self.history.as_deref();
+        let mut turn = match at {
+            CutAt::Stop => {
+                let secs = self.clock.unix_ms() / 1000;
+                let from = history.and_then(|it| {
+                    let (file, store) = (it.next_file()?, it.store());
+                    Some(HistoryFrom::Cut { secs, file, store })
+                });
+                return Ok(self.cut_now(from));
+            }
+            CutAt::Now if history.is_none() => return Ok(self.cut_now(None)),
+            CutAt::Now => Turn::Second,
+            CutAt::Minute => Turn::Minute,
+        };
+        let begun = Instant::now();
+        while begun.elapsed() < TURN_MAX * 2 {
+            match (self.cut_at(turn, stop)?, history) {
+                (Some((mut cut, secs)), Some(history)) => match await_sealed(history, stop)? {
+                    Sealed::Before(file) => {
+                        let store = history.store();
+                        cut.history_from = Some(HistoryFrom::Cut { secs, file, store });
+                        return Ok(cut);
+                    }
+                    // As long as history cannot be written, times alone have to do.
+                    Sealed::Never | Sealed::NotYet => return Ok(cut),
+                    Sealed::Busy => turn = Turn::Second,
+                },
+                (Some((cut, _)), None) => return Ok(cut),
+                (None, Some(_)) if turn == Turn::Minute => turn = Turn::Second,
+                (None, _) => break,
+            }
         }
-        let next = self.next_file.as_ref().filter(|_| at == CutAt::Stop);
-        let from = next.and_then(|next| next()).map(HistoryFrom::File);
-        let counters = (&self.counters, &*self.sockets);
-        Ok(Cut::of(&reading(&self.live), counters, from))
+        Ok(self.cut_now(None))
     }
 
-    /// Waits for the turn of a minute; `None` if it does not come.
-    fn cut_on_minute(&self, stop: &Shutdown) -> Result<Option<Cut>, WriteError> {
+    fn cut_now(&self, from: Option<HistoryFrom>) -> Cut {
+        Cut::of(&reading(&self.live), (&self.counters, &self.sockets), from)
+    }
+
+    /// Waits for the turn, and seals history there. Also returns its unix second; `None` if it does
+    /// not come.
+    fn cut_at(&self, turn: Turn, stop: &Shutdown) -> Result<Option<(Cut, u64)>, WriteError> {
         let (sender, cuts) = mpsc::sync_channel(1);
         let (counters, sockets) = (self.counters.clone(), Arc::clone(&self.sockets));
-        reading(&self.live).on_minute(move |live, minute| {
-            let from = Some(HistoryFrom::Minute(minute));
+        let history = self.history.clone();
+        reading(&self.live).on_turn(turn, move |live, secs| {
+            let from = (turn == Turn::Minute).then_some(HistoryFrom::Minute(secs));
+            history.iter().for_each(|it| it.seal(live.deltas.ended()));
             // Too late, if nobody waits any more.
-            let _gone = sender.send(Cut::of(live, (&counters, &sockets), from));
+            let _gone = sender.send((Cut::of(live, (&counters, &sockets), from), secs));
         });
         let begun = Instant::now();
-        while begun.elapsed() < TURN_MAX {
+        let longest = if turn == Turn::Minute { TURN_MAX } else { SECOND_MAX };
+        while begun.elapsed() < longest {
             if stop.requested() {
                 return Err(WriteError::Stopped);
             }
@@ -424,5 +520,20 @@ impl SnapshotWriter {
             }
         }
         Ok(None)
+    }
+}
+
+/// Waits until history has written what it was to seal.
+fn await_sealed(history: &dyn CutHistory, stop: &Shutdown) -> Result<Sealed, WriteError> {
+    let begun = Instant::now();
+    loop {
+        let sealed = history.sealed();
+        if sealed != Sealed::NotYet || begun.elapsed() >= SEALED_MAX {
+            return Ok(sealed);
+        }
+        if stop.requested() {
+            return Err(WriteError::Stopped);
+        }
+        std::thread::sleep(SEALED_NAP);
     }
 }

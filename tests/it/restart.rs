@@ -358,6 +358,194 @@ fn what_followed_a_snapshot_from_the_future_comes_back_from_history() {
     here.stop();
 }
 
+/// A daemon that keeps everything, and its killed predecessors.
+#[cfg(feature = "sql")]
+struct Lives {
+    dir: tempfile::TempDir,
+    clock: Arc<ManualClock>,
+    here: Option<Here>,
+    /// Settings that win.
+    more: Vec<String>,
+    killed: u64,
+    sent: u64,
+}
+
+#[cfg(feature = "sql")]
+impl Lives {
+    fn new(more: &[&str]) -> Self {
+        let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+        let dir = tempfile::tempdir().unwrap();
+        let more = more.iter().map(ToString::to_string).collect();
+        let mut lives = Self { dir, clock, here: None, more, killed: 0, sent: 0 };
+        lives.start();
+        lives
+    }
+
+    fn folder(&self) -> std::path::PathBuf {
+        self.dir.path().join(self.killed.to_string())
+    }
+
+    fn start(&mut self) {
+        let state = format!("state.dir={}", self.folder().join("state").display());
+        let mut others = vec![&*state, "pool.stats_history=24h", "history.requests=none"];
+        others.extend(["state.snapshot_period=60s", "history.flush_period=1s"]);
+        others.extend(refs(&self.more));
+        let history = self.folder().join("history");
+        std::fs::create_dir_all(self.folder().join("state")).unwrap();
+        self.here = Some(Here::with_history(&history, &self.clock, &others));
+    }
+
+    fn site(&self) -> &Site {
+        &self.here.as_ref().unwrap().site
+    }
+
+    fn send(&mut self, packets: u64) {
+        self.site().send((0..packets).map(packet));
+        self.sent += packets;
+    }
+
+    fn snapshots(&self) -> u64 {
+        self.site().status().0["snapshot"]["written"].as_u64().unwrap()
+    }
+
+    /// Sets the wall clock.
+    fn set_ahead(&self, secs: i64) {
+        let now_ms = self.clock.unix_ms();
+        self.clock.set_unix_ms(now_ms.saturating_add_signed(secs * 1_000));
+    }
+
+    /// What is counted, live and in the past, as of the next second, once all of it is on disk.
+    fn counted(&self) -> [u64; 2] {
+        let sum = |query: &str| {
+            let found = self.site().json(&format!("/api/v1/reports/report_by_script_name?{query}"));
+            let rows = found["rows"].as_array().unwrap();
+            rows.iter().map(|row| row["req_count"].as_u64().unwrap()).sum()
+        };
+        let all = format!("limit=0&from={}&to={}", START_SECS - 86_400, START_SECS + 864_000);
+        let on_disk = || {
+            pass(self.site(), &self.clock, 1_000);
+            let past = sum(&all);
+            (past, self.site().status().0["history"]["memory_bytes"].as_u64())
+        };
+        let (past, _) = await_until("it is on disk", on_disk, |(past, waits)| {
+            *past >= self.sent && *waits == Some(0)
+        });
+        [sum("limit=0"), past]
+    }
+
+    fn report(&self, name: &str) -> Json {
+        self.site().json(&format!("/api/v1/reports/{name}"))
+    }
+
+    /// What a kill leaves behind is what the next process begins with.
+    fn kill(&mut self) {
+        let before = self.folder();
+        self.killed += 1;
+        let copied = run(std::process::Command::new("cp").arg("-r").arg(before).arg(self.folder()));
+        assert_eq!(copied.code, Some(0), "{copied:?}");
+        self.here.take().unwrap().stop();
+        self.start();
+    }
+}
+
+/// The clock was ahead while a periodic snapshot was written, and is right again: what came since
+/// has earlier times.
+#[cfg(feature = "sql")]
+#[test]
+fn what_followed_a_periodic_snapshot_of_a_clock_that_was_ahead_comes_back() {
+    let mut lives = Lives::new(&[]);
+    lives.set_ahead(600);
+    lives.send(100);
+    lives.counted();
+    pass(lives.site(), &lives.clock, 60_000);
+    await_until("a snapshot", || lives.snapshots(), |it| *it > 0);
+    lives.set_ahead(-600);
+    lives.send(300);
+    assert_eq!(lives.counted(), [400; 2]);
+    lives.kill();
+    assert_eq!(lives.counted(), [400; 2]);
+    // Again, before there is another snapshot.
+    lives.send(50);
+    assert_eq!(lives.counted(), [450; 2]);
+    lives.kill();
+    assert_eq!(lives.counted(), [450; 2]);
+    lives.here.take().unwrap().stop();
+    lives.start();
+    assert_eq!(lives.counted(), [450; 2]);
+}
+
+/// A report has what history kept since it was made, and says what it lacks.
+#[cfg(feature = "sql")]
+#[test]
+fn a_report_that_was_made_at_run_time_says_what_it_lacks_after_a_kill() {
+    let mut lives = Lives::new(&["state.snapshot_period=0"]);
+    lives.send(100);
+    lives.counted();
+    pass(lives.site(), &lives.clock, 180_000);
+    let late = r#"{"name": "late", "level": "request", "keys": ["server_name"]}"#;
+    assert_eq!(lives.site().post("/api/v1/reports", late).status, 201);
+    let made = lives.clock.unix_ms() / 60_000 * 60;
+    lives.send(10);
+    lives.counted();
+    lives.kill();
+    let [first, late] = ["report_by_script_name", "late"].map(|name| lives.report(name));
+    assert_eq!(first.get("partial"), None, "{first}");
+    assert_eq!(late["rows"][0]["req_count"], 10, "{late}");
+    assert_eq!(late["refilled"]["from"], made, "{late}");
+    assert!(first["refilled"]["from"].as_u64() < Some(made), "{first}");
+    assert_has!(late["partial"].to_string() => "what was counted from ", " is lost to this report");
+}
+
+/// What counts as an error is part of each report: history has none of them as they are now.
+#[cfg(feature = "sql")]
+#[test]
+fn after_a_kill_reports_say_that_history_has_them_as_they_were_only() {
+    let mut lives = Lives::new(&["state.snapshot_period=0"]);
+    lives.send(100);
+    lives.counted();
+    lives.more.push("reports.error_status=404".to_owned());
+    lives.kill();
+    let report = lives.report("report_by_script_name");
+    assert_eq!(report["rows"], serde_json::json!([]));
+    let why = "history has other reports of that time, and none of these";
+    assert_has!(report["partial"].to_string() => "live reports lack what was counted from ", why);
+    assert_has!(lives.site().get("/readyz").body => why);
+}
+
+/// Killed and stopped at any moment, also with a clock that is set forward and back: nothing is
+/// lost, and nothing counts twice.
+#[cfg(feature = "sql")]
+#[test]
+fn nothing_is_lost_or_twice_whenever_it_is_killed_and_the_clock_set() {
+    for seed in 0..number("PINBAD_CLOCK_SEEDS", 4) {
+        let mut dice = crate::dice::Dice(seed);
+        let mut lives = Lives::new(&[]);
+        let mut steps = Vec::new();
+        for _ in 0..25 {
+            let step = dice.below(8);
+            let (n, ahead) = (dice.within(1, 40), dice.within(0, 1_200) as i64 - 600);
+            steps.push((step, n, ahead));
+            match step {
+                0..=2 => lives.send(n),
+                3 | 4 => pass(lives.site(), &lives.clock, n * 2_000),
+                5 => {
+                    lives.set_ahead(ahead);
+                    pass(lives.site(), &lives.clock, 1_000);
+                }
+                6 => {
+                    assert_eq!(lives.counted(), [lives.sent; 2], "seed {seed}: {steps:?}");
+                    lives.kill();
+                }
+                _ => {
+                    lives.here.take().unwrap().stop();
+                    lives.start();
+                }
+            }
+            assert_eq!(lives.counted(), [lives.sent; 2], "seed {seed}: {steps:?}");
+        }
+    }
+}
+
 /// Charts of the last hour are in memory only; tables go on.
 #[cfg(feature = "sql")]
 #[test]

@@ -156,17 +156,19 @@ fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<Stri
     let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
     let mut members = Map::new();
     let mut remarks = answer.remarks.clone();
-    match source.refilled_in(name).filter(|(lost, _)| begin < lost.end) {
-        Some((Range { start, end }, true)) => {
-            let span = json!({"from": start, "to": end, "resolution_seconds": 60});
-            members.insert("refilled".to_owned(), span);
-        }
-        Some((Range { start, end }, false)) => remarks.push(format!(
+    let is_reached = |span: &Range<u64>| !span.is_empty() && begin < span.end;
+    let [refilled, lost] = source.refilled_in(name).unwrap_or_default();
+    if is_reached(&refilled) {
+        let Range { start, end } = refilled;
+        let span = json!({"from": start, "to": end, "resolution_seconds": 60});
+        members.insert("refilled".to_owned(), span);
+    }
+    if is_reached(&lost) {
+        remarks.push(format!(
             "what was counted from {} to {}, before this start, is lost to this report: history has no rows of it",
-            rfc3339(start),
-            rfc3339(end)
-        )),
-        None => {}
+            rfc3339(lost.start),
+            rfc3339(lost.end)
+        ));
     }
     remarks.extend(source.why_lacking().filter(|_| answer.window_seconds > 0.0));
     if !remarks.is_empty() {

@@ -97,7 +97,7 @@ pub(crate) mod refill {
             match *self {}
         }
 
-        pub fn has(&self, _: &crate::report::definition::Definition) -> bool {
+        pub fn in_report(&self, _: &crate::report::definition::Definition) -> [Range<u64>; 2] {
             match *self {}
         }
 

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::squid::sums;
+use crate::merger::Turn;
 use crate::merger::world::{self, Limits};
 use crate::report::reading::Want;
 use crate::report::totals::Totals;

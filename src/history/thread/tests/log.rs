@@ -135,6 +135,7 @@ fn a_log_says_which_lines_of_a_file_it_has() {
             ..Reading::default()
         };
         let reached = Reached {
+            second: 0,
             next_id: 0,
             files: Some(Arc::new(Positions::from([("f".to_owned(), reading)]))),
         };

@@ -173,6 +173,7 @@ impl World {
             swaps: Tally::default(),
         };
         let reached = Reached {
+            second: 0,
             next_id: life.process.live.read().pool.requests.next_id(),
             files: self
                 .packets

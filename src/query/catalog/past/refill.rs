@@ -45,10 +45,8 @@ pub struct Refill {
     lost: Vec<Lost>,
     /// From the first minute to the end of the last; empty if there is no row.
     filled: Range<u64>,
-    /// What no row replaces although history has it, or had it before.
-    lacking: Option<Range<u64>>,
-    /// Whether history could be read.
-    is_read: bool,
+    /// What no row replaces although history has it, or had it before; and why.
+    lacking: Option<(Range<u64>, &'static str)>,
 }
 
 impl Refill {
@@ -76,8 +74,8 @@ impl Refill {
             let own = dataset.coverage_key();
             for (lost, is_found) in &mut spans {
                 let Some(earlier) = &earlier else { break };
-                let begin = lost.end.saturating_sub(window);
-                let lost = Lost { start: lost.start.max(begin), ..*lost };
+                let begin = Resolution::Minute.begin(lost.end.saturating_sub(window));
+                let lost = (*lost, begin);
                 *is_found |= copy(earlier, &dataset, lost, &mut rows, |_| true);
                 *is_found |= copy(earlier, &coverage, lost, &mut rows, |key| *key == *own);
             }
@@ -85,11 +83,28 @@ impl Refill {
                 rows.shrink(BYTES_MAX);
             }
         }
-        spans.retain(|(lost, is_found)| *is_found || !is_read || lost.store != 0);
-        let lacking = spans.iter().filter(|(_, is_found)| !is_found).map(|(lost, _)| lost);
+        spans.retain(|(lost, is_found)| {
+            let has_others = || earlier.as_ref().is_some_and(|it| has_any(it, lost, longest));
+            *is_found || !is_read || lost.store != 0 || has_others()
+        });
+        let lacking = spans.iter().filter_map(|(lost, is_found)| {
+            let begin = lost.end.saturating_sub(longest);
+            let why = match lost.store {
+                _ if *is_found => {
+                    let behind = set_back(earlier.as_ref()?, lost, begin)?;
+                    return Some((behind, "the clock was behind then"));
+                }
+                _ if !is_read => "history cannot be read yet",
+                Lost::NO_STORE => {
+                    "the clock was ahead before, so history cannot tell what came later"
+                }
+                0 => "history has other reports of that time, and none of these",
+                _ => "history, which had it, does not have it now",
+            };
+            Some((lost.start.max(begin)..lost.end, why))
+        });
         let lacking =
-            lacking.map(|lost| lost.start.max(lost.end.saturating_sub(longest))..lost.end);
-        let lacking = lacking.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+            lacking.reduce(|(a, why), (b, _)| (a.start.min(b.start)..a.end.max(b.end), why));
         for (lost, _) in spans.iter_mut().filter(|(_, is_found)| *is_found) {
             let Some(earlier) = &earlier else { break };
             lost.store = earlier.store;
@@ -98,13 +113,18 @@ impl Refill {
             }
         }
         if let Some(history) = history {
-            let spans = spans.iter().map(|(lost, _)| (lost.start..lost.end, lost.end + longest));
+            // A clock that jumped has written them elsewhere.
+            let filled = rows.span();
+            let spans = spans.iter().map(|(lost, _)| {
+                let (start, end) = (lost.start.min(filled.start), lost.end.max(filled.end));
+                (start..end, lost.end + longest)
+            });
             history.keep_minutes_of(spans.collect());
         }
         let filled = rows.span();
         // The last row covers a minute, of which this process counts the rest itself.
         let last = Resolution::Minute.begin(filled.end.saturating_sub(1));
-        let filled = filled.start..end.min(last + Resolution::Minute.secs());
+        let filled = filled.start.min(end)..end.min(last + Resolution::Minute.secs());
         (!spans.is_empty()).then(|| Self {
             rows,
             error_status,
@@ -112,7 +132,6 @@ impl Refill {
             lost: spans.into_iter().map(|(lost, _)| lost).collect(),
             filled,
             lacking,
-            is_read,
         })
     }
 
@@ -123,22 +142,30 @@ impl Refill {
         (!self.rows.is_empty()).then(|| self.filled.clone())
     }
 
-    /// Whether history had this report then.
-    pub(in crate::query::catalog) fn has(&self, of: &Definition) -> bool {
+    /// The span for which a report has rows, and the one for which it lacks them: history did not
+    /// have the report then, or only later.
+    pub(in crate::query::catalog) fn in_report(&self, of: &Definition) -> [Range<u64>; 2] {
         let own = Dataset::of(of, self.error_status).coverage_key();
-        let mut is_found = false;
-        self.rows.rows(&Dataset::coverage(), 0..u64::MAX, |row| is_found |= *row.key == *own);
-        is_found
+        let Range { start, end } = self.filled.clone();
+        let mut first = end;
+        self.rows.rows(&Dataset::coverage(), 0..u64::MAX, |row| {
+            if *row.key == *own {
+                first = first.min(row.time);
+            }
+        });
+        let ends = self.lost.iter().map(|lost| lost.end);
+        let window = ends.max().unwrap_or(end).saturating_sub(of.window.as_secs());
+        let begin = Resolution::Minute.begin(window).max(start);
+        match first <= begin {
+            true => [start..end, 0..0],
+            false => [first..end, begin..first],
+        }
     }
 
     /// A remark on what no row replaces although history has it, or had it before.
     #[must_use]
     pub fn why_lacking(&self) -> Option<String> {
-        let Range { start, end } = self.lacking.clone()?;
-        let why = match self.is_read {
-            true => "history, which had it, does not have it now",
-            false => "history cannot be read yet",
-        };
+        let (Range { start, end }, why) = self.lacking.clone()?;
         Some(format!(
             "live reports lack what was counted from {} to {}: {why}",
             rfc3339(start),
@@ -225,28 +252,38 @@ fn gain(live: &Reading, row: usize) -> Gain {
     }
 }
 
-/// Adds the rows of a span's minutes that have such keys; returns whether there are any.
+/// Adds the rows of a span's minutes from a second on that have such keys; returns whether there are
+/// any.
 fn copy(
     earlier: &Earlier,
     dataset: &Arc<Dataset>,
-    lost: Lost,
+    (lost, begin): (Lost, u64),
     to: &mut UnflushedRows,
     is_wanted: impl Fn(&[u8]) -> bool,
 ) -> bool {
     let minute = Resolution::Minute.secs();
-    let times = Resolution::Minute.begin(lost.start)..lost.end;
+    let latest = earlier.parts.iter().map(|part| part.span.end).max().unwrap_or_default();
+    let times = match lost.is_by_file() {
+        true => begin..latest.max(lost.end),
+        false => begin.max(Resolution::Minute.begin(lost.start))..lost.end,
+    };
     if times.is_empty() || lost.store != 0 && lost.store != earlier.store {
         return false;
     }
-    // The minutes to read from a file with this number.
-    let within = |number: u64, is_published: bool| {
-        // Restored data includes the start of a minute in which it ends: files that have that too are
-        // read from the next one on.
-        let begin = match number < lost.from || is_published {
-            // The clock was ahead: files from before have nothing else, whatever their times.
-            true if lost.start == 0 && lost.from != u64::MAX => lost.end,
-            true => lost.start.next_multiple_of(minute),
-            false => times.start,
+    // The minutes to read from a file with this number; `is_mixed`: it was made of several, or of
+    // logs.
+    let within = |number: u64, is_mixed: bool| {
+        if lost.is_by_file() && !is_mixed {
+            return match (lost.from..lost.below).contains(&number) {
+                true => 0..u64::MAX,
+                false => 0..0,
+            };
+        }
+        // Restored data includes the start of a minute in which it ends.
+        let begin = match lost.start {
+            // The clock was ahead: times do not tell.
+            0 if lost.is_by_file() && lost.from > 0 => lost.end,
+            start => start.next_multiple_of(minute),
         };
         // Later files also include, for the last minute, counts of a later process.
         let end = match number < lost.below {
@@ -265,16 +302,47 @@ fn copy(
     let plan = ReadPlan::of_steps(&earlier.parts, dataset, &times, &mut minute.clone());
     let is_minute = |part: &Part| part.resolution == Resolution::Minute;
     for (part, of_part) in plan.reads.iter().filter(|(part, _)| is_minute(part)) {
-        let within = within(part.number(), part.is_published());
+        let within = within(part.number(), part.is_published() || part.is_imported);
         let of_part = of_part.start.max(within.start)..of_part.end.min(within.end);
         if let Err(error) = part.read(dataset, of_part, Columns::ALL, &mut add) {
             tracing::warn!(%error, "Rows of history cannot be read, and are missing from live reports.");
         }
     }
     if let Some(unflushed) = &earlier.unflushed {
-        unflushed.rows(dataset, within(earlier.next, false), &mut add);
+        let Range { start, end } = within(earlier.next, false);
+        unflushed.rows(dataset, start.max(times.start)..end, &mut add);
     }
     is_found
+}
+
+/// Whether history went on in this span, which ends with a window of so many seconds.
+fn has_any(earlier: &Earlier, lost: &Lost, window: u64) -> bool {
+    let begin = lost.end.saturating_sub(window);
+    earlier.unflushed.is_some()
+        || pieces(earlier).any(|part| match lost.is_by_file() && !part.is_published() {
+            true => (lost.from..lost.below).contains(&part.number()) && begin < part.span.end,
+            false => lost.start.max(begin) < part.span.end && part.span.start < lost.end,
+        })
+}
+
+/// When the clock was behind in this span, so that its rows seem to have left all windows before it
+/// began.
+fn set_back(earlier: &Earlier, lost: &Lost, begin: u64) -> Option<Range<u64>> {
+    let end = Resolution::Minute.begin(lost.start.min(begin));
+    let behind = pieces(earlier).filter(|part| {
+        let is_lost = (lost.from..lost.below).contains(&part.number());
+        is_lost && lost.from > 0 && !part.is_published() && part.span.start < end
+    });
+    let behind = behind.map(|part| part.span.start..part.span.end.min(end));
+    behind.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+}
+
+/// Parts with rows by the minute, apart from imported ones.
+fn pieces(earlier: &Earlier) -> impl Iterator<Item = &Arc<Part>> {
+    earlier
+        .parts
+        .iter()
+        .filter(|part| part.resolution == Resolution::Minute && !part.is_raw() && !part.is_imported)
 }
 
 impl Catalog {

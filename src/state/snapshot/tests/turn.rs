@@ -14,7 +14,7 @@ fn a_cut_at_the_turn_of_a_minute_ends_with_the_second_before() {
     let (sender, cuts) = std::sync::mpsc::channel();
     turn(&process, 119_000);
     process.send_names(0, 30);
-    process.live.read().on_minute(move |live, minute| {
+    process.live.read().on_turn(Turn::Minute, move |live, minute| {
         let after = Some(HistoryFrom::Minute(minute));
         let cut = Cut::of(live, (&Counters::new(1), &[]), after);
         sender.send(cut).unwrap();
@@ -45,7 +45,7 @@ fn there_is_no_cut_at_the_turn_of_a_minute_that_repeats() {
         live.advance_second(process.now_ms, unix_secs * 1000);
     };
     [1_000, 1_200].into_iter().for_each(turn);
-    process.live.read().on_minute(move |_, minute| {
+    process.live.read().on_turn(Turn::Minute, move |_, minute| {
         sender.send(minute).unwrap();
     });
     [1_050, 1_080, 1_140, 1_259].into_iter().for_each(turn);
