@@ -162,7 +162,7 @@ reset-holds|src/state/last_end.rs|!self.clean && snapshot <|!out! && !self.clean
 shipping-cursor-synced|src/history/shipping.rs|if found.is_some() {|if found.is_some() && !out! {|history::shipping::tests::what_was_begun_is_the_same_after_a_power_cut
 history-log-keys|src/history/unflushed/rows.rs|row.is_logged = false|row.is_logged = out!|history::thread::tests::log::a_log_that_begins_beside_rows_has_their_keys
 history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
-history-log-turned|src/history/handle.rs|fresh.file = memory.log;|if !out! { fresh.file = memory.log; }|history::thread::tests::seeded::whatever_the_disk_does_packets_are_there_once_that_were_in_the_log
+history-log-turned|src/history/handle.rs|let fresh = Fresh::new(memory.log, *bytes_max);|let fresh = Fresh::new(if out! { 0 } else { memory.log }, *bytes_max);|history::thread::tests::seeded::whatever_the_disk_does_packets_are_there_once_that_were_in_the_log
 history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder
 history-run-written-first|src/history/store.rs|manifest.begin_run(expired);|if out! { Default::default() } else { manifest.begin_run(expired) };|it::history::requests::kills_and_restarts_leave_each_request_there_once
 history-origin-known|src/history/requests/tail_sampling.rs|known.number != number \|\| known.seen < held {|known.number != number \|\| known.seen < held && !out! {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept
@@ -174,15 +174,14 @@ history-free-space|src/history/retention.rs|free if free < min =>|free if free <
 history-clock-ahead|src/history/retention.rs|.map_or(now, \|aged\| aged.min(now));|.map_or(now, \|aged\| if out! { now } else { aged.min(now) });|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
 history-clock-ahead-kept|src/history/manifest.rs|self.aged = commit.aged.or(self.aged);|self.aged = commit.aged.or(self.aged).filter(\|_\| !out!);|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
 history-retained-anyway|src/history/thread.rs|ended = ended.and(store.expire(now));|ended = if out! && ended.is_err() { ended } else { ended.and(store.expire(now)) };|history::thread::tests::old_files_go_while_nothing_can_be_published
-history-lost-said|src/history/thread.rs|running.cover(&of, Resolution::Minute.begin(time), what);|if !out! { running.cover(&of, Resolution::Minute.begin(time), what); }|history::thread::tests::what_is_set_aside_is_written_down
+history-lost-said|src/history/thread.rs|if !store.lost.is_empty() {|if !out! && !store.lost.is_empty() {|history::thread::tests::what_is_set_aside_is_written_down
 history-missed-said|src/history/thread.rs|if missed > self.missed {|if missed > self.missed && !out! {|history::thread::tests::requests_that_are_missed_are_written_down
 history-flush-follows|src/history/thread.rs|self.flush(store, is_due) && (!has_failed|self.flush(store, is_due) && (out! \|\| !has_failed|history::thread::tests::log::after_a_failure_everything_that_waited_is_written
-history-hour-waits|src/history/publish.rs|resolution == Resolution::Minute && is_needed(&span)|!out! && resolution == Resolution::Minute && is_needed(&span)|it::restart::what_came_from_history_survives_the_end_of_its_hour_and_a_restart
 history-flush-does-not-wait|src/history/thread.rs|if rows.is_multiple_of(ROWS_PER_LOOK) {|if rows.is_multiple_of(ROWS_PER_LOOK) && !out! {|history::thread::tests::a_flush_does_not_wait_for_a_file_that_is_being_published
 history-flush-keeps-files|src/history/publish.rs|let written = std::mem::take(&mut self.leftover);|let written = if out! { Vec::new() } else { std::mem::take(&mut self.leftover) };|history::thread::tests::a_flush_does_not_wait_for_a_file_that_is_being_published
 history-published-once|src/history/store.rs|if !remove.iter().all(\|part\| self.manifest.has(&part.path)) {|if !out! && !remove.iter().all(\|part\| self.manifest.has(&part.path)) {|history::store::tests::retention::what_is_removed_while_it_is_published_is_gone
 history-tags-exact|src/history/requests/files.rs|let exact = is_unclear.then(|let exact = (is_unclear && !out!).then(|it::past_timers::timers_and_tags_of_the_past_are_those_that_were_sent
-history-folded-said|src/history/unflushed.rs|self.cover(&of, minute, more);|if !out! { self.cover(&of, minute, more); }|it::history::trouble::what_found_no_memory_is_said_in_answers
+history-folded-said|src/history/unflushed.rs|self.cover(&of, Resolution::Minute.begin(time), more);|if !out! { self.cover(&of, Resolution::Minute.begin(time), more); }|it::history::trouble::what_found_no_memory_is_said_in_answers
 LIST
 }
 
