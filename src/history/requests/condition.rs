@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::arrow::array::{Array as _, ArrayRef, BooleanArray};
 use datafusion::arrow::compute::prep_null_mask_filter;
@@ -34,6 +35,8 @@ pub(crate) struct Condition {
     schema: SchemaRef,
     /// The expression over them.
     expr: Arc<dyn PhysicalExpr>,
+    /// Whether it could not be evaluated; of all copies.
+    failed: Arc<AtomicBool>,
 }
 
 impl Condition {
@@ -51,6 +54,7 @@ impl Condition {
             expr: reassign_expr_columns(Arc::clone(expr), &schema)?,
             columns: columns.into_iter().collect(),
             schema: Arc::new(schema),
+            failed: Arc::default(),
         })
     }
 
@@ -58,6 +62,11 @@ impl Condition {
     pub(crate) fn has_texts(&self) -> bool {
         let mut fields = self.schema.fields().iter();
         fields.any(|field| *field.data_type() == DataType::Utf8View)
+    }
+
+    /// Whether it could not be evaluated, as when its statement ended: the rows are not to blame.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Tells for which rows it is true (not NULL), given its columns.
@@ -68,7 +77,9 @@ impl Condition {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&self.schema);
         let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        let passes = self.expr.evaluate(&batch)?.into_array(rows)?;
+        let passes = self.expr.evaluate(&batch);
+        let passes = passes.inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
+        let passes = passes.into_array(rows)?;
         let passes = as_boolean_array(&passes)?;
         Ok(match passes.null_count() {
             0 => passes.clone(),

@@ -175,8 +175,10 @@ impl Reader {
         self.refresh()?;
         if let Some((part, mut reading)) = self.reading.take() {
             let batch = self.read(&mut reading, part.is_some()).map_err(|error| match &part {
-                Some(part) => unread_error(part, &error),
-                None => error,
+                Some(part) if !self.tests.iter().any(Condition::has_failed) => {
+                    unread_error(part, &error)
+                }
+                _ => error,
             })?;
             if batch.is_some() {
                 self.reading = Some((part, reading));

@@ -2,9 +2,11 @@
 //! skipped by column statistics satisfy no condition.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::{Expr, Operator, lit};
+use datafusion::logical_expr::{Expr, Operator, cast, lit};
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, DynamicFilterPhysicalExpr, col as place, lit as number,
@@ -259,6 +261,24 @@ fn slowest(at: &RequestsSnapshot, host: &str) -> (Vec<i64>, u64) {
         }
     }
     (slowest, reader.looked_at)
+}
+
+/// As when its statement ends in the middle of a file.
+#[test]
+fn a_condition_that_fails_is_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut at, _store) = hours(dir.path());
+    at.unpublished = None;
+    let fails = cast(col("hostname"), DataType::Int64).eq(lit(7_i64));
+    let mut reader = Reader::new(&at, wanted(REQUEST, Some(fails)), 0, 1);
+    let error = loop {
+        match reader.next() {
+            Ok(batch) => assert!(batch.is_some(), "the condition did not fail"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("web"), "{error}");
+    assert!(at.parts.iter().all(|part| !part.suspect.load(Ordering::Relaxed)));
 }
 
 #[test]
