@@ -24,16 +24,6 @@ mod churn;
 mod memory;
 mod reading;
 
-/// A minute, and room for all that a test sends.
-const LIMITS: Limits = Limits {
-    window: Duration::from_secs(60),
-    requests: 1_000,
-    timers: 1_000,
-    words: 1 << 20,
-    rows_max: 1_000,
-    memory: 16 << 20,
-};
-
 /// The counts of a report, by key.
 fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
     let entry = live.reports.find(name).unwrap();
@@ -61,8 +51,8 @@ fn texts_that_all_hash_alike_are_told_apart() {
         ("by_group", r#"{"level": "timer", "keys": ["@group"]}"#),
         ("by_both", r#"{"level": "timer", "keys": ["+env", "@group"]}"#),
     ];
-    let reports = world::with_own(&world::defaults(LIMITS.window), &own);
-    let mut live = LIMITS.live(&hasher, reports);
+    let reports = world::with_own(&world::defaults(Limits::SMALL.window), &own);
+    let mut live = Limits::SMALL.live(&hasher, reports);
 
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
     let mut scripts = BTreeMap::new();
@@ -143,8 +133,8 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
 /// its rows, since a dropped one gives its memory back.
 #[test]
 fn what_a_dropped_report_had_is_free_at_once() {
-    let limits = Limits { requests: 20_000, memory: 4 << 20, ..LIMITS };
-    let defaults = world::defaults(LIMITS.window);
+    let limits = Limits { requests: 20_000, memory: 4 << 20, ..Limits::SMALL };
+    let defaults = world::defaults(Limits::SMALL.window);
     let hasher = Hasher::new();
     let mut live = limits.live(&hasher, world::with_own(&defaults, &[]));
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
@@ -185,8 +175,8 @@ fn more_groups_leave_while_others_are_forgotten() {
     let own = [("by_both", r#"{"level": "timer", "keys": ["+env", "@group"]}"#)];
     let hasher = Hasher::new();
     for pieces in 0.. {
-        let reports = world::with_own(&world::defaults(LIMITS.window), &own);
-        let mut live = LIMITS.live(&hasher, reports);
+        let reports = world::with_own(&world::defaults(Limits::SMALL.window), &own);
+        let mut live = Limits::SMALL.live(&hasher, reports);
         let mut decoder = Decoder::new(TextLimits::default(), hasher.clone());
         let mut send = |live: &mut Live, number: u64, now_ms| {
             let (env, group) = (format!("e{}", number % 20), format!("g{}", number / 20));

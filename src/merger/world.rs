@@ -32,6 +32,16 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// A minute, and room for a thousand of everything.
+    pub(crate) const SMALL: Self = Self {
+        window: Duration::from_secs(60),
+        requests: 1_000,
+        timers: 1_000,
+        words: 1 << 20,
+        rows_max: 1_000,
+        memory: 16 << 20,
+    };
+
     /// A pool, and these reports over it.
     pub(crate) fn live(&self, hasher: &Hasher, reports: Vec<(Definition, DefinedBy)>) -> Live {
         let mut config = Config::default();

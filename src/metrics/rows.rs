@@ -388,8 +388,6 @@ fn label_names(keys: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::input::record::Hasher;
     use crate::merger::world::{self, Limits};
@@ -401,14 +399,7 @@ mod tests {
     /// Requests that were folded stay counted when their report is dropped.
     #[test]
     fn what_was_folded_only_grows() {
-        let limits = Limits {
-            window: Duration::from_secs(60),
-            requests: 100,
-            timers: 100,
-            words: 1 << 20,
-            rows_max: 100,
-            memory: 16 << 20,
-        };
+        let limits = Limits::SMALL;
         let form = r#"{"level": "request", "keys": ["script_name"]}"#;
         let own = world::with_own(&world::defaults(limits.window), &[("own", form)]);
         let mut live = limits.live(&Hasher::new(), own);

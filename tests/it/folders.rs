@@ -1,6 +1,5 @@
 //! Where data is kept: one folder for all of it, the one that systemd names, a demo's own; and what
 //! is said when it cannot be written.
-#![expect(clippy::print_stdout, reason = "what could not be tried is for whoever runs the tests")]
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::harness::{Program, await_until, pinbad, run};
 use crate::packets::request;
-use crate::restart::{Unmount, mount};
+use crate::restart::SmallDisk;
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -139,14 +138,10 @@ fn check_tries_to_write_and_looks_at_who_may_read_secrets() {
 /// it; and no more once there is room.
 #[test]
 fn folders_that_cannot_be_written_are_found_at_the_start() {
-    let place = tempfile::tempdir().unwrap();
-    let at = text(place.path());
-    if !mount(&["-t", "tmpfs", "-o", "size=8m", "tmpfs", at]) {
-        println!("left out: only root may mount a small file system, and not everywhere");
+    let Some(place) = SmallDisk::mount("8m") else {
         return;
-    }
-    let _unmounted = Unmount(at);
-    let dir = format!("data.dir={at}");
+    };
+    let dir = format!("data.dir={}", place.path().display());
     let settings = [&*dir, "history.free_min=4MiB", "history.flush_period=1s"];
     stop(Program::serve(&settings));
     let commands = |wrong: &[&str]| {
@@ -168,7 +163,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     {
         let filler = place.path().join("filler");
         if how == "ro" {
-            assert!(mount(&["-o", "remount,ro", at]));
+            place.remount("ro");
             commands(&["state.dir", "ReadWritePaths="]);
         } else {
             std::fs::write(&filler, vec![1; 6 << 20]).unwrap();
@@ -210,14 +205,14 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
         if undo.is_empty() {
             std::fs::remove_file(&filler).unwrap();
         } else {
-            assert!(mount(&["-o", "remount,rw", at]));
+            place.remount("rw");
         }
         await_until("all is well again", || detail(&program), |detail| *detail == json!(null));
         stop(program);
     }
     // A folder that is not even there.
-    assert!(mount(&["-o", "remount,ro", at]));
-    let dir = format!("{at}/none");
+    place.remount("ro");
+    let dir = format!("{}/none", place.path().display());
     let said = run(pinbad().args(["--data", &dir]));
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("; mount it read-write;"), "{said:?}");

@@ -29,7 +29,7 @@ use crate::harness::{
     program, run,
 };
 
-pub(crate) use self::disk::{Unmount, mount};
+pub(crate) use self::disk::SmallDisk;
 pub(crate) use self::socket_activation::Holder;
 
 /// Settings of a daemon with a small state.

@@ -374,8 +374,6 @@ fn shares(mut left: usize, needs: &[usize]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::input::record::Hasher;
     use crate::merger::Live;
@@ -385,14 +383,7 @@ mod tests {
     /// the rest were made.
     #[test]
     fn the_configuration_comes_first_and_those_without_a_place_are_told() {
-        let limits = Limits {
-            window: Duration::from_secs(60),
-            requests: 100,
-            timers: 100,
-            words: 1 << 20,
-            rows_max: 100,
-            memory: 16 << 20,
-        };
+        let limits = Limits::SMALL;
         let defaults = world::defaults(limits.window);
         let mut live = limits.live(&Hasher::new(), world::with_own(&defaults, &[]));
         let choice = WatchSettings {

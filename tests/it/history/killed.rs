@@ -215,13 +215,9 @@ fn killed_while_hours_and_days_are_published_nothing_is_there_twice() {
 /// it.
 #[test]
 fn under_load_old_files_make_room() {
-    let place = tempfile::tempdir().unwrap();
-    let at = place.path().to_str().unwrap();
-    if !crate::restart::mount(&["-t", "tmpfs", "-o", "size=2m", "tmpfs", at]) {
-        println!("left out: only root may mount a small file system, and not everywhere");
+    let Some(place) = crate::restart::SmallDisk::mount("2m") else {
         return;
-    }
-    let _unmounted = crate::restart::Unmount(at);
+    };
     let dir = place.path().join("history");
     let mut settings = settings(&dir);
     settings.push("history.free_min=1MB".to_owned());

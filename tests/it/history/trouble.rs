@@ -1,6 +1,5 @@
 //! History where things go wrong: a disk that takes nothing, a clock that is wrong, too little
 //! memory, files of a newer program.
-#![expect(clippy::print_stdout, reason = "what could not be tried is for whoever runs the tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use crate::harness::{
     Here, Program, Sender, Site, await_condition, await_until, pass, pinbad, run,
 };
 use crate::packets::request;
-use crate::restart::{Unmount, mount};
+use crate::restart::SmallDisk;
 
 /// Waits until the status of history is so.
 fn until(site: &Site, what: &str, is: impl Fn(&Json) -> bool) -> Json {
@@ -33,13 +32,9 @@ fn count(history: &Json, name: &str) -> u64 {
 /// on, and it is written as soon as there is room.
 #[test]
 fn while_the_disk_takes_nothing_everything_else_goes_on() {
-    let place = tempfile::tempdir().unwrap();
-    let at = place.path().to_str().unwrap();
-    if !mount(&["-t", "tmpfs", "-o", "size=2m", "tmpfs", at]) {
-        println!("left out: only root may mount a small file system, and not everywhere");
+    let Some(place) = SmallDisk::mount("2m") else {
         return;
-    }
-    let _unmounted = Unmount(at);
+    };
     let filler = place.path().join("filler");
     let dir = format!("history.dir={}", place.path().join("history").display());
     let settings = [&dir, "history.flush_period=1s", "history.free_min=0"];
@@ -83,7 +78,7 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     program.wait();
     // On a disk that it cannot write it starts and receives all the same, and says why it keeps
     // nothing.
-    assert!(mount(&["-o", "remount,ro", at]));
+    place.remount("ro");
     let mut program = Program::serve(&settings);
     let site = program.site.clone();
     let history = until(&site, "it is off", |it| it["off"].is_string());
@@ -92,7 +87,7 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     site.send((0..100).map(|n| request("h", "s", &format!("/{n}")))).assert_accounted();
     assert!(inspect::verify(&place.path().join("history")).unwrap().problems.is_empty());
     // It goes on by itself, and nothing is lost.
-    assert!(mount(&["-o", "remount,rw", at]));
+    place.remount("rw");
     until(&site, "it is on", |it| it["off"].is_null());
     await_condition("history knows all", || match known(&site) {
         all if all == sent + 100 => Ok(()),
@@ -112,13 +107,9 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
 /// A stop while the disk takes nothing says once what is lost with it.
 #[test]
 fn a_stop_with_a_full_disk_says_once_what_is_lost() {
-    let place = tempfile::tempdir().unwrap();
-    let at = place.path().to_str().unwrap();
-    if !mount(&["-t", "tmpfs", "-o", "size=2m", "tmpfs", at]) {
-        println!("left out: only root may mount a small file system, and not everywhere");
+    let Some(place) = SmallDisk::mount("2m") else {
         return;
-    }
-    let _unmounted = Unmount(at);
+    };
     let dir = format!("history.dir={}", place.path().join("history").display());
     let mut program = Program::serve(&[&dir, "history.flush_period=1h", "history.free_min=0"]);
     fs::write(place.path().join("filler"), vec![1; 4 << 20]).unwrap_err();
@@ -208,13 +199,9 @@ fn a_damaged_manifest_switches_history_off_and_nothing_else() {
 /// On a disk that is full to the last byte old files go all the same.
 #[test]
 fn a_disk_that_others_have_filled_gets_room_by_old_files() {
-    let place = tempfile::tempdir().unwrap();
-    let at = place.path().to_str().unwrap();
-    if !mount(&["-t", "tmpfs", "-o", "size=4m", "tmpfs", at]) {
-        println!("left out: only root may mount a small file system, and not everywhere");
+    let Some(place) = SmallDisk::mount("4m") else {
         return;
-    }
-    let _unmounted = Unmount(at);
+    };
     let dir = place.path().join("history");
     let clock = Arc::new(ManualClock::new(START_MS));
     published_day(&dir, &clock);

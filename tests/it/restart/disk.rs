@@ -6,13 +6,9 @@ use super::*;
 /// because it could not keep what it had.
 #[test]
 fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
-    let place = tempfile::tempdir().unwrap();
-    let at = place.path().to_str().unwrap();
-    if !mount(&["-t", "tmpfs", "-o", "size=256k", "tmpfs", at]) {
-        println!("left out: only root may mount a small file system, and not everywhere");
+    let Some(place) = SmallDisk::mount("256k") else {
         return;
-    }
-    let _unmounted = Unmount(at);
+    };
     let settings = settings(place.path());
     let mut program = Program::serve(&refs(&settings));
     program.site.send((0..50).map(packet));
@@ -27,7 +23,7 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
             let filled = std::fs::write(&filler, vec![1; 1 << 20]);
             assert!(filled.is_err(), "the disk was to be full");
         } else {
-            assert!(mount(&["-o", "remount,ro", at]));
+            place.remount("ro");
         }
         let mut settings = settings.clone();
         settings.push("state.snapshot_period=1s".to_owned());
@@ -61,7 +57,7 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
         if undo.is_empty() {
             std::fs::remove_file(&filler).unwrap();
         } else {
-            assert!(mount(&["-o", "remount,rw", at]));
+            place.remount("rw");
         }
     }
 }
@@ -71,13 +67,9 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
 /// anybody's help.
 #[test]
 fn when_there_is_room_again_it_keeps_again() {
-    let place = tempfile::tempdir().unwrap();
-    let at = place.path().to_str().unwrap();
-    if !mount(&["-t", "tmpfs", "-o", "size=512k", "tmpfs", at]) {
-        println!("left out: only root may mount a small file system, and not everywhere");
+    let Some(place) = SmallDisk::mount("512k") else {
         return;
-    }
-    let _unmounted = Unmount(at);
+    };
     let filler = place.path().join("filler");
     let mut settings = settings(place.path());
     settings.retain(|setting| !setting.starts_with("pool.stats_history"));
@@ -107,7 +99,7 @@ fn when_there_is_room_again_it_keeps_again() {
         if how == "full" {
             assert!(std::fs::write(&filler, vec![1; 1 << 20]).is_err(), "it was to be full");
         } else {
-            assert!(mount(&["-o", "remount,ro", at]));
+            place.remount("ro");
         }
         let failed = |it: &Json| it["failed"].as_u64().unwrap();
         let before = failed(&program.site.status().0["snapshot"]);
@@ -124,7 +116,7 @@ fn when_there_is_room_again_it_keeps_again() {
         if how == "full" {
             std::fs::remove_file(&filler).unwrap();
         } else {
-            assert!(mount(&["-o", "remount,rw", at]));
+            place.remount("rw");
         }
         let written = |it: &Json| it["written"].as_u64().unwrap();
         let before = written(&program.site.status().0["snapshot"]);
@@ -148,16 +140,40 @@ fn when_there_is_room_again_it_keeps_again() {
     assert_eq!(program.site.get("/api/v1/reports/kept").status, 200);
 }
 
-pub(crate) fn mount(arguments: &[&str]) -> bool {
-    let done = Command::new("mount").args(arguments).status();
-    done.is_ok_and(|status| status.success())
+/// A small file system of its own, which is taken away with the value.
+pub(crate) struct SmallDisk {
+    folder: tempfile::TempDir,
 }
 
-pub(crate) struct Unmount<'a>(pub(crate) &'a str);
+impl SmallDisk {
+    /// One of this size, as in `2m`; `None` if this machine has none for us, which is said.
+    pub(crate) fn mount(size: &str) -> Option<Self> {
+        let disk = Self { folder: tempfile::tempdir().unwrap() };
+        let is_mounted = disk.ask(&["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]);
+        if !is_mounted {
+            println!("left out: only root may mount a small file system, and not everywhere");
+        }
+        is_mounted.then_some(disk)
+    }
 
-impl Drop for Unmount<'_> {
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Lets it be written (`rw`), or read only (`ro`).
+    pub(crate) fn remount(&self, how: &str) {
+        assert!(self.ask(&["-o", &format!("remount,{how}")]));
+    }
+
+    fn ask(&self, arguments: &[&str]) -> bool {
+        let done = Command::new("mount").args(arguments).arg(self.path()).status();
+        done.is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A leftover is a tmpfs of 256 KiB, and the test has failed already.
-        let _done = Command::new("umount").args(["-l", self.0]).status();
+        // A leftover is a tmpfs of some kilobytes, and the test has failed already.
+        let _done = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }
