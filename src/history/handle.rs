@@ -6,6 +6,8 @@
 //! being flushed, and so do rows restored from the log of seconds, which are written first and
 //! alone. A reader gets all three as of one moment: no row is missing or repeated.
 
+mod seal;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tracing::info;
 
+use self::seal::Seal;
 use super::log_of_seconds::Fresh;
 use super::part::{Part, Parts};
 use super::requests::Requests;
@@ -27,7 +30,7 @@ use crate::delta::Reached;
 use crate::input::squid::Positions;
 use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
-use crate::state::snapshot_writer::{CutHistory, PiecesCut, Sealed};
+use crate::state::snapshot_writer::PiecesCut;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 use crate::value::text::counted;
@@ -125,21 +128,6 @@ pub(super) struct Status {
     pub(super) cuts: Vec<PiecesCut>,
     /// Whether the stop could not write rows or raw requests of history.
     pub(super) has_lost_at_stop: bool,
-}
-
-/// A second of the stream behind which rows are to be in later files.
-#[derive(Debug, Default)]
-enum Seal {
-    #[default]
-    Nowhere,
-    /// The number of a second that may still be on its way.
-    Behind(u64),
-    /// It is over, and what is to be written is what came before.
-    Begun,
-    /// Rows from before are in files below this number, later ones are not.
-    Done(u64),
-    /// Something else was being written.
-    Failed,
 }
 
 /// Rows that a reader combines with the running ones.
@@ -441,34 +429,6 @@ impl History {
         memory.flushing.clone()
     }
 
-    /// Ends the rows to be written next, if that is due behind this second.
-    fn seal_rows(&self, memory: &mut Memory, is_due: impl Fn(u64) -> bool) {
-        let mut seal = self.0.seal.lock();
-        if !matches!(*seal, Seal::Behind(second) if is_due(second)) {
-            return;
-        }
-        if memory.flushing.is_some() {
-            *seal = Seal::Failed;
-            return;
-        }
-        memory.begin_flush();
-        *seal = Seal::Begun;
-    }
-
-    /// Once what came before is written, later rows are in later files.
-    fn end_seal(&self, parts: &[Arc<Part>], memory: &Memory) {
-        let mut seal = self.0.seal.lock();
-        if matches!(*seal, Seal::Begun) && memory.flushing.is_none() {
-            *seal = Seal::Done(next_number(parts));
-        }
-    }
-
-    /// Whether there are sealed rows to write.
-    pub(super) fn has_sealed(&self) -> bool {
-        let memory = MEMORY.lock(&self.0.memory);
-        matches!(*self.0.seal.lock(), Seal::Begun) && memory.flushing.is_some()
-    }
-
     /// Records that these rows are among the parts on disk, which nobody can see before this has
     /// returned.
     pub(super) fn end_flush(&self) {
@@ -564,48 +524,6 @@ impl Memory {
             let (rows, reached) = (Arc::new(rows), self.reached.clone());
             self.flushing = Some(Flushing { rows, reached, log, is_restored: false });
         }
-    }
-}
-
-impl CutHistory for History {
-    fn next_file(&self) -> Option<u64> {
-        let parts = self.0.parts.read();
-        let memory = MEMORY.lock(&self.0.memory);
-        let is_all_written = memory.running.is_empty() && memory.flushing.is_none();
-        (is_all_written && self.run() > 0).then(|| next_number(&parts))
-    }
-
-    fn store(&self) -> u64 {
-        self.0.status.lock().store
-    }
-
-    fn seal(&self, second: u64) {
-        *self.0.seal.lock() = Seal::Behind(second);
-    }
-
-    fn sealed(&self) -> Sealed {
-        let parts = self.0.parts.read();
-        let memory = MEMORY.lock(&self.0.memory);
-        self.end_seal(&parts, &memory);
-        let is_failing = self.0.status.lock().is_failing();
-        match *self.0.seal.lock() {
-            Seal::Done(file) => Sealed::Before(file),
-            _ if is_failing => Sealed::Never,
-            Seal::Nowhere | Seal::Behind(_) | Seal::Begun => Sealed::NotYet,
-            Seal::Failed => Sealed::Busy,
-        }
-    }
-
-    fn keep_apart(&self, cut: PiecesCut) {
-        let mut status = self.status_mut();
-        status.cuts.truncate(1);
-        status.cuts.push(cut);
-    }
-
-    fn has_snapshot(&self) {
-        let mut status = self.status_mut();
-        let last = status.cuts.len().saturating_sub(1);
-        status.cuts.drain(..last);
     }
 }
 

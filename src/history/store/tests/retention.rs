@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::{Clock as _, ManualClock};
+use crate::state::snapshot_writer::PiecesCut;
 
 /// Far from the end of the month.
 const NOON: u64 = super::NOON - 15 * DAY;
@@ -242,4 +243,33 @@ fn what_is_removed_while_it_is_published_is_gone() {
     assert!(matches!(published, Err(StoreError::Stopped)));
     assert_eq!(names(dir.path()), [""; 0]);
     assert!(store.parts().read().is_empty());
+}
+
+/// After a kill live reports are refilled from pieces, which a published file would mix: minutes of
+/// two processes, and rows on both sides of a snapshot whose times do not tell them apart.
+#[test]
+fn pieces_that_reports_are_refilled_from_are_not_published() {
+    let due = NOON + HOUR;
+    let until = due + HOUR;
+    let cut = |file, secs| PiecesCut { file, secs, until };
+    for (refilled, cut, waits) in [
+        (None, None, false),
+        (Some(NOON..NOON + MINUTE), None, true),
+        (Some(NOON - DAY..NOON - HOUR), None, false),
+        // The snapshot has it, although its minute is later; and the other way round.
+        (None, Some(cut(u64::MAX, NOON)), true),
+        (None, Some(cut(0, NOON + MINUTE)), true),
+        (None, Some(cut(u64::MAX, NOON + MINUTE)), false),
+        (None, Some(cut(0, NOON)), false),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open(dir.path());
+        store.flush(&gained(&[NOON], 1).batch, NOON, || ()).unwrap();
+        store.refilled = refilled.clone().map(|it| (it, until)).into_iter().collect();
+        store.cuts = cut.into_iter().collect();
+        publish_all(&mut store, due).unwrap();
+        assert_eq!(files(&store).0.is_empty(), waits, "{refilled:?} {cut:?}");
+        publish_all(&mut store, until).unwrap();
+        assert!(!files(&store).0.is_empty(), "{refilled:?} {cut:?}");
+    }
 }
