@@ -188,7 +188,7 @@ impl Live {
     /// Advances time.
     pub fn advance(&mut self, now_ms: u64) {
         while self.advance_reports(now_ms) {}
-        self.expire_rows(now_ms);
+        while self.expire_rows(now_ms) {}
     }
 
     /// Advances time for some of the reports. Returns false when nothing is left to do.
@@ -196,15 +196,17 @@ impl Live {
         self.reports.advance_some(now_ms, &mut self.pool, &self.holds)
     }
 
-    /// Advances time for the raw rows.
-    fn expire_rows(&mut self, now_ms: u64) {
+    /// Advances time for some of the raw rows. Returns false when nothing is left to do.
+    fn expire_rows(&mut self, now_ms: u64) -> bool {
         let begun = Instant::now();
-        if let Some(gone) = self.raw_window.last_gone(self.raw_window.at(now_ms)) {
-            let _stage = EXPIRE_ROWS.begin();
-            self.pool.expire(gone, now_ms);
-            self.notify_freed();
-        }
+        let Some(gone) = self.raw_window.last_gone(self.raw_window.at(now_ms)) else {
+            return false;
+        };
+        let _stage = EXPIRE_ROWS.begin();
+        let is_more = self.pool.expire(gone, now_ms);
+        self.notify_freed();
         self.holds.lock_hold_leaving_us.raise_to_us_since(begun);
+        is_more
     }
 
     /// Starts to record the gains of these reports' groups; returns the list of reports, and a
@@ -444,7 +446,9 @@ impl Merger {
         while live.advance_reports(now_ms) {
             bump(&mut live);
         }
-        live.expire_rows(now_ms);
+        while live.expire_rows(now_ms) {
+            bump(&mut live);
+        }
         drop(live);
         while self.merge_block(now_ms) {}
         self.counters.merges.add(1);

@@ -61,8 +61,9 @@ impl Pool {
         self.timers.let_go_before(first_timer);
     }
 
-    /// Removes all rows of ticks up to and including `last_gone`; `now_ms` is monotonic.
-    pub fn expire(&mut self, last_gone: u64, now_ms: u64) {
+    /// Removes all rows of ticks up to and including `last_gone`, and releases what the oldest of
+    /// them held; `now_ms` is monotonic. Returns false if nothing is left to release.
+    pub fn expire(&mut self, last_gone: u64, now_ms: u64) -> bool {
         let oldest = self.requests.oldest_id();
         while let Some(&(tick, _)) = self.ticks.front() {
             if tick > last_gone {
@@ -82,7 +83,7 @@ impl Pool {
             self.leaving.pop_front();
             self.let_go_before(id);
         }
-        self.release_epochs();
+        self.release_epoch()
     }
 
     /// Removes all rows without holding them: queries that read them fail.
@@ -97,16 +98,23 @@ impl Pool {
 
     /// Releases the epochs without held rows.
     pub(super) fn release_epochs(&mut self) {
+        while self.release_epoch() {}
+    }
+
+    /// Releases the oldest epoch if it has no held rows; returns false otherwise.
+    fn release_epoch(&mut self) -> bool {
         // Without raw data the last epochs are kept as if they still had rows.
         let oldest = if self.timers.size() == 0 && self.requests.is_empty() {
             self.requests.next_id().saturating_sub(EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS)
         } else {
             self.requests.held_id()
         };
-        while let Some(epoch) = self.epochs.pop_before(oldest) {
-            self.let_go(&epoch);
-            self.epochs.recycle(epoch);
-        }
+        let Some(epoch) = self.epochs.pop_before(oldest) else {
+            return false;
+        };
+        self.let_go(&epoch);
+        self.epochs.recycle(epoch);
+        true
     }
 
     pub(super) fn let_go(&mut self, epoch: &Epoch) {

@@ -368,7 +368,8 @@ impl Aggregate {
         self.closing = close::Closing::default();
         self.is_leaving = false;
         self.reset_cache();
-        self.give_end_back();
+        self.purge_cache(usize::MAX);
+        self.give_end_back(usize::MAX);
         self.version += 1;
     }
 

@@ -34,16 +34,6 @@ impl<T: Default> Chunked<T> {
         self[at] = item;
     }
 
-    pub(super) fn pop(&mut self) -> Option<T> {
-        let last = self.len.checked_sub(1)?;
-        let item = std::mem::take(&mut self[last]);
-        self.len = last;
-        if last.is_multiple_of(CHUNK) {
-            self.chunks.pop();
-        }
-        Some(item)
-    }
-
     /// Appends copies of an item up to this length.
     pub(super) fn extend_to(&mut self, len: usize, item: T)
     where
@@ -56,9 +46,13 @@ impl<T: Default> Chunked<T> {
 
     /// Removes all items from this length on.
     pub(super) fn truncate(&mut self, len: usize) {
-        while self.len > len {
-            self.pop();
+        let len = len.min(self.len);
+        let chunks = len.div_ceil(CHUNK);
+        self.chunks.truncate(chunks);
+        for at in len..self.len.min(chunks * CHUNK) {
+            self[at] = T::default();
         }
+        self.len = len;
     }
 
     /// Bytes by which the next item makes it grow.

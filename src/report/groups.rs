@@ -423,21 +423,26 @@ impl Groups {
     /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild
     /// tick does not hold its memory forever.
     pub(super) fn slots_closed(&mut self) {
-        let keep = match std::mem::take(&mut self.slots_peak) {
+        while self.free_some_slots(usize::MAX) {}
+        self.slots_peak = 0;
+    }
+
+    /// Likewise for up to `most` slots; returns false when no more are left to free.
+    pub(super) fn free_some_slots(&mut self, most: usize) -> bool {
+        let keep = match self.slots_peak {
             0 => 0,
             used => (used * 2).max(CHUNK),
         };
-        self.keep_slots(keep);
+        self.keep_slots(keep.max(self.slots.len().saturating_sub(most)));
+        self.slots.len() > keep
     }
 
     /// Keeps this many slots.
     fn keep_slots(&mut self, keep: usize) {
-        while self.slots.len() > keep {
-            if let Some(slot) = self.slots.pop() {
-                self.slot_histogram_bytes -= slot.heap_bytes();
-                self.fronts.pop();
-            }
-        }
+        let freed = (keep..self.slots.len()).map(|at| self.slots[at].heap_bytes());
+        self.slot_histogram_bytes -= freed.sum::<usize>();
+        self.slots.truncate(keep);
+        self.fronts.truncate(keep);
         if self.extremes.running.capacity() > keep * 2 {
             self.extremes.running.shrink_to(keep);
         }

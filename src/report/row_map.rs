@@ -168,11 +168,12 @@ impl RowMap {
         self.row_of.next_bytes() + self.groups_in.next_bytes() + self.rows.next_bytes()
     }
 
-    /// Returns the memory of removed groups and rows at the end.
-    pub(super) fn give_back(&mut self, groups: &Groups) {
+    /// Returns the memory of removed groups at the end, and of up to `most` removed rows.
+    pub(super) fn give_back(&mut self, groups: &Groups, most: usize) {
         self.row_of.truncate(groups.end() as usize);
         let mut end = self.groups_in.len();
-        while end > 1 && self.groups_in[end - 1] == 0 {
+        let least = end.saturating_sub(most).max(1);
+        while end > least && self.groups_in[end - 1] == 0 {
             end -= 1;
         }
         self.groups_in.truncate(end);

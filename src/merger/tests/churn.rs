@@ -116,7 +116,9 @@ impl World {
         while self.live.advance_reports(self.now_ms) {
             pieces += 1;
         }
-        self.live.expire_rows(self.now_ms);
+        while self.live.expire_rows(self.now_ms) {
+            pieces += 1;
+        }
         let now = self.now_ms / 1_000;
         self.sent.retain(|(second, _)| second + WINDOW_SECS > now);
         self.assert_requests(1);
@@ -216,4 +218,32 @@ fn ten_thousand_groups_come_and_go() {
     assert!(groups.len() > 10_000, "{}", groups.len());
     assert!(pieces as u64 > 20 * SECONDS, "{pieces} pieces");
     assert_eq!(world.live.reports.memory().2, 0, "nothing overflowed");
+}
+
+/// The groups of a busy second leave, and their memory with them, in as many steps as they take.
+#[test]
+fn a_burst_is_given_back_in_pieces() {
+    let mut world = World::new();
+    (0..SECONDS).step_by(10).for_each(|second| world.send(second));
+    let memory = |world: &World| world.live.reports.memory().0;
+    let (mut peak, mut most) = (0, 0);
+    for _ in 0..WINDOW_SECS + 30 {
+        world.now_ms += 1_000;
+        let World { live, now_ms, .. } = &mut world;
+        while live.cut_second(*now_ms) {}
+        live.advance_second(*now_ms, *now_ms);
+        loop {
+            let before = memory(&world);
+            let is_more = world.live.advance_reports(world.now_ms);
+            peak = peak.max(before);
+            most = most.max(before.saturating_sub(memory(&world)));
+            if !is_more {
+                break;
+            }
+        }
+        while world.live.expire_rows(world.now_ms) {}
+    }
+    let left = memory(&world);
+    assert!(peak > 4 << 20 && left < peak / 4, "{left} of {peak} bytes are left");
+    assert!(most < peak / 20, "{most} of {peak} bytes were freed at once");
 }

@@ -20,6 +20,9 @@ use crate::report::tick_log::TickHead;
 /// groups.
 pub(in crate::report) const SLOTS_AT_ONCE: usize = if cfg!(test) { 64 } else { 512 };
 
+/// Unused groups and slots freed under one hold of the lock.
+const FREED_AT_ONCE: usize = if cfg!(test) { 64 } else { 8_192 };
+
 /// Places of the cache searched for removed groups under one hold of the lock.
 const PLACES_AT_ONCE: usize = if cfg!(test) { 64 } else { 1 << 16 };
 
@@ -147,20 +150,24 @@ impl Aggregate {
 
     /// Whether there is something to do for [`retire_some`](Self::retire_some).
     pub(in crate::report) fn can_retire(&self, now_ms: u64) -> bool {
-        self.has_left(now_ms) || self.groups.has_gone()
+        self.has_left(now_ms) || self.groups.has_gone() || self.groups.has_unused_end()
     }
 
     /// Subtracts a piece of a tick that is outside the window at `now_ms`; after the last, forgets
-    /// some of the groups that are gone. Returns false if nothing is left to do.
+    /// some of the groups that are gone, and then returns their memory. Returns false if nothing is
+    /// left to do.
     pub(in crate::report) fn retire_some(
         &mut self,
         now_ms: u64,
         strings: &mut StringInterner,
     ) -> bool {
-        if !self.has_left(now_ms) {
+        if self.has_left(now_ms) {
+            let tick_log = self.tick_logs.pop();
+            tick_log.into_iter().for_each(|it| self.retire_tick(&it, strings));
+        } else if self.groups.has_gone() {
             self.purge_cache(PLACES_AT_ONCE);
-        } else if let Some(tick_log) = self.tick_logs.pop() {
-            self.retire_tick(&tick_log, strings);
+        } else {
+            self.give_end_back(FREED_AT_ONCE);
         }
         self.is_leaving = self.has_left(now_ms);
         self.can_retire(now_ms)
@@ -181,18 +188,16 @@ impl Aggregate {
                 row_map.promote(&self.groups);
             }
         }
-        self.give_end_back();
         self.meanwhile.moved();
         self.version += 1;
     }
 
-    /// Returns the memory of removed groups.
-    pub(super) fn give_end_back(&mut self) {
-        self.purge_cache(usize::MAX);
-        if self.groups.give_end_back() {
-            for row_map in self.row_maps.iter_mut().flatten() {
-                row_map.give_back(&self.groups);
-            }
+    /// Returns the memory of up to `most` removed groups, which no cache has any more.
+    pub(super) fn give_end_back(&mut self, most: usize) {
+        self.meanwhile.moved();
+        self.groups.give_end_back(most);
+        for row_map in self.row_maps.iter_mut().flatten() {
+            row_map.give_back(&self.groups, most);
         }
     }
 
@@ -216,6 +221,7 @@ impl Aggregate {
                 }
             }
             Closing::Writing if self.close_slots(slots) => Closing::Writing,
+            Closing::Writing if self.groups.free_some_slots(FREED_AT_ONCE) => Closing::Writing,
             Closing::Writing => Closing::Closed,
             done => done,
         };

@@ -109,21 +109,22 @@ impl Groups {
         self.keep_slots(self.slots_used);
     }
 
-    /// Frees the end of the groups, if enough of it is unused; returns whether it did. Their
-    /// generations stay.
-    pub(in crate::report) fn give_end_back(&mut self) -> bool {
+    /// Whether enough of the end of the groups is unused to free it.
+    pub(in crate::report) fn has_unused_end(&self) -> bool {
+        let mut end = (0..self.groups.len()).rev().take(END_UNUSED).peekable();
+        end.peek().is_some() && end.all(|id| self.slot_of[id] == UNUSED)
+    }
+
+    /// Frees up to `most` groups of the unused end. Their generations stay.
+    pub(in crate::report) fn give_end_back(&mut self, most: usize) {
         let mut end = self.groups.len();
-        while end > 0 && self.slot_of[end - 1] == UNUSED {
+        let least = end.saturating_sub(most);
+        while end > least && self.slot_of[end - 1] == UNUSED {
             end -= 1;
-        }
-        let unused = self.groups.len() - end;
-        if unused < END_UNUSED && (end > 0 || unused == 0) {
-            return false;
         }
         self.keys.give_back(end as u32);
         self.groups.truncate(end);
         self.extremes.give_back(end);
-        true
     }
 
     /// Most bytes for the next group.
