@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::objective::{Budget, Count, Objective, verdict};
 use super::rule::{Rule, Window};
 use super::state::{Episode, Events, Moment, Phase, RuleState};
-use super::windows::{ReportGain, Room, RowGain, Windows};
+use super::windows::{ReportGain, Room, Windows};
 use crate::report::row_key::{key_texts, push_key};
 
 /// Longest stop that a pending alert survives, seconds.
@@ -38,9 +38,7 @@ pub struct Gain {
 impl Gain {
     /// Size in memory, bytes.
     pub(super) fn bytes(&self) -> usize {
-        let row = |row: &RowGain| size_of::<RowGain>() + row.key.len() + row.packed.len() + 32;
-        let rows = self.reports.iter().flat_map(|it| &it.rows);
-        rows.map(row).sum::<usize>()
+        self.reports.iter().map(ReportGain::heap_bytes).sum::<usize>()
             + self.reports.len() * size_of::<ReportGain>()
             + self.counts.len() * size_of::<(Arc<Objective>, Count)>()
     }

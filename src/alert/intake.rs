@@ -109,8 +109,7 @@ impl RowReader for Intake {
             self.gain.counts.push((Arc::clone(objective), count));
         }
         if !watching.rules.is_empty() {
-            let name = report.definition.name.clone();
-            self.gain.reports.push(ReportGain { report: name, ..ReportGain::default() });
+            self.gain.reports.push(ReportGain::nothing(&report.definition.name));
         }
         self.report = (report.number, Arc::clone(watching));
     }
@@ -140,12 +139,10 @@ impl RowReader for Intake {
         {
             gained.grand += &row.totals;
             gained.has_other |= is_other;
-            gained.rows.extend(by_rule.then(|| RowGain {
-                id: row.id,
-                key: row.key.bytes().into(),
-                packed: row.encoded.0.into(),
-                extremes: row.extremes,
-            }));
+            if by_rule {
+                let (key, packed) = (&*row.key.bytes(), row.encoded.0);
+                gained.push(RowGain { id: row.id, key, packed, extremes: row.extremes });
+            }
         }
     }
 }

@@ -3,7 +3,9 @@
 //! Kept by [`windows`](super::windows), judged by rules.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use super::rule_index::RuleSet;
 use crate::report::gain::{EncodedGain, Sum};
 use crate::report::histogram::Histogram;
 use crate::report::reading::Extremes;
@@ -22,7 +24,7 @@ pub(super) struct Frame {
 pub(super) struct Row {
     pub(super) key: Box<[u8]>,
     /// Rules that select the row, as indexes into those of its windows.
-    pub(super) rules: Box<[u32]>,
+    pub(super) rules: Arc<RuleSet>,
     pub(super) frames: VecDeque<Frame>,
     /// Sums of the frames.
     pub(super) totals: Totals,

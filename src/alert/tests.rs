@@ -58,25 +58,18 @@ fn key(script: &str) -> Box<[u8]> {
     key.into()
 }
 
-fn row(script: &str, (requests, errors): Seen) -> RowGain {
+fn add_row(gain: &mut ReportGain, script: &str, (requests, errors): Seen) {
     let mut packed = Vec::new();
     let totals = Totals { requests, errors, time: u128::from(requests) * 1_000, ..Totals::ZERO };
     encode(&mut packed, &totals, Some([(700, requests)].into_iter()));
-    RowGain {
-        id: script.bytes().fold(7, |id, byte| id * 31 + u64::from(byte)),
-        key: key(script),
-        packed: packed.into(),
-        extremes: Extremes::NOTHING,
-    }
+    let id = script.bytes().fold(7, |id, byte| id * 31 + u64::from(byte));
+    gain.push(RowGain { id, key: &key(script), packed: &packed, extremes: Extremes::NOTHING });
 }
 
 /// A second of the report with these rows.
 fn second(unix: u64, rows: &[(&str, Seen)]) -> Gain {
-    let report = ReportGain {
-        report: REPORT.to_owned(),
-        rows: rows.iter().map(|(script, seen)| row(script, *seen)).collect(),
-        ..ReportGain::default()
-    };
+    let mut report = ReportGain::nothing(REPORT);
+    rows.iter().for_each(|(script, seen)| add_row(&mut report, script, *seen));
     Gain { unix, secs: 1, covered_secs: 1, reports: vec![report], ..Gain::default() }
 }
 
@@ -216,7 +209,7 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
                 let requests = if now / 900 % 4 == 3 { 0 } else { random.below(20) };
                 if requests > 0 {
                     let errors = requests * rate / 100;
-                    gain.reports[0].rows.push(row(script, (requests, errors)));
+                    add_row(&mut gain.reports[0], script, (requests, errors));
                     let rows = &mut naive.seconds.entry(now).or_default().1;
                     rows.insert((*script).to_owned(), (requests, errors));
                 }

@@ -9,15 +9,15 @@
 //! within the memory of [`Room`]. A row whose gain does not fit is unknown for the length of the
 //! window. Owned by the thread that evaluates.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 
 use super::row::{Frame, Row};
 use super::rule::{Rule, Window};
-use super::rule_index::RuleIndex;
+use super::rule_index::{RuleIndex, RuleSet};
 use super::state::{Events, Moment, RuleState};
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
@@ -27,6 +27,11 @@ use crate::report::totals::Totals;
 const ROW_BYTES: usize = 2 * size_of::<Row>();
 /// Size of a frame beside its encoded bytes, including the allocator's overhead.
 const FRAME_BYTES: usize = size_of::<Frame>() + 16;
+
+/// Size of a row without its frames and its rules, which it shares.
+fn row_bytes(key: &[u8]) -> usize {
+    ROW_BYTES + 2 * key.len()
+}
 
 /// Memory budget of all windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -46,14 +51,14 @@ impl Room {
 }
 
 /// Gain of a row in a second.
-#[derive(Debug, Clone)]
-pub struct RowGain {
+#[derive(Debug, Clone, Copy)]
+pub struct RowGain<'a> {
     /// Its id.
     pub id: u64,
     /// Its key.
-    pub key: Box<[u8]>,
+    pub key: &'a [u8],
     /// Encoded sums and histogram.
-    pub packed: Box<[u8]>,
+    pub packed: &'a [u8],
     /// Its extremes.
     pub extremes: Extremes,
 }
@@ -63,12 +68,43 @@ pub struct RowGain {
 pub struct ReportGain {
     /// Its name.
     pub report: String,
-    /// Its rows.
-    pub rows: Vec<RowGain>,
+    /// Of each row: its id and extremes, and the lengths of its key and its encoded gain.
+    rows: Vec<(u64, Extremes, [usize; 2])>,
+    /// Keys and gains, in the order of the rows.
+    bytes: Vec<u8>,
     /// Totals of all rows.
     pub grand: Totals,
     /// True if some gain went to `(other)`.
     pub has_other: bool,
+}
+
+impl ReportGain {
+    /// Returns the gain of a report in which nothing was counted.
+    #[must_use]
+    pub fn nothing(report: &str) -> Self {
+        Self { report: report.to_owned(), ..Self::default() }
+    }
+
+    /// Adds the gain of a row.
+    pub fn push(&mut self, RowGain { id, key, packed, extremes }: RowGain<'_>) {
+        self.rows.push((id, extremes, [key.len(), packed.len()]));
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(packed);
+    }
+
+    /// Returns the gains of its rows.
+    pub fn rows(&self) -> impl Iterator<Item = RowGain<'_>> {
+        let mut rest = &*self.bytes;
+        self.rows.iter().map(move |&(id, extremes, lengths)| {
+            let [key, packed] = lengths.map(|len| rest.split_off(..len).unwrap_or_default());
+            RowGain { id, key, packed, extremes }
+        })
+    }
+
+    /// Size in memory, bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.rows.capacity() * size_of::<(u64, Extremes, [usize; 2])>()
+    }
 }
 
 /// The windows of one length over the rows of one report.
@@ -83,6 +119,10 @@ pub struct Windows {
     /// Index of each rule.
     rules: Vec<usize>,
     index: RuleIndex,
+    /// The rules of each row.
+    sets: HashSet<Arc<RuleSet>, ahash::RandomState>,
+    /// Number of rows that each rule selects.
+    selected: Vec<usize>,
     rows: HashMap<u64, Row, ahash::RandomState>,
     /// Completed steps, newest last.
     steps: VecDeque<Window>,
@@ -104,6 +144,7 @@ impl Windows {
             length: entry.window.div_ceil(step).max(1),
             rules: places.to_vec(),
             index,
+            selected: vec![0; places.len()],
             ..Self::default()
         }
     }
@@ -112,20 +153,24 @@ impl Windows {
     pub fn gain(&mut self, gained: &ReportGain, room: &mut Room) {
         self.running.grand += &gained.grand;
         self.running.has_other |= gained.has_other;
-        for RowGain { id, key, packed, extremes } in &gained.rows {
-            let row = match self.rows.entry(*id) {
+        for RowGain { id, key, packed, extremes } in gained.rows() {
+            let row = match self.rows.entry(id) {
                 Entry::Occupied(row) => row.into_mut(),
                 Entry::Vacant(place) => {
-                    let rules: Box<[u32]> = self.index.selecting(key).collect();
+                    let rules = self.index.of_row(key);
                     if rules.is_empty() {
                         continue;
                     }
-                    if !room.take(ROW_BYTES + 2 * key.len()) {
+                    let known = self.sets.get(&rules);
+                    let set_bytes = if known.is_none() { rules.bytes() } else { 0 };
+                    if !room.take(row_bytes(key) + set_bytes) {
                         // Treated as if it had gone to `(other)`.
                         self.running.has_other = true;
                         continue;
                     }
-                    place.insert(Row { key: key.clone(), rules, ..Row::default() })
+                    rules.each().for_each(|place| self.selected[place] += 1);
+                    let rules = Arc::clone(self.sets.get_or_insert(Arc::new(rules)));
+                    place.insert(Row { key: key.into(), rules, ..Row::default() })
                 }
             };
             if row.running.is_none() && room.used >= room.max {
@@ -134,7 +179,7 @@ impl Windows {
             }
             let (sum, seen) = row.running.get_or_insert_default();
             sum.add(EncodedGain(packed));
-            seen.widen(extremes);
+            seen.widen(&extremes);
         }
     }
 
@@ -146,7 +191,8 @@ impl Windows {
         if self.steps.len() as u64 > length {
             self.steps.pop_front();
         }
-        self.rows.retain(|_, row| {
+        let Self { rows, sets, selected, .. } = self;
+        rows.retain(|_, row| {
             row.partial_steps = row.partial_steps.saturating_sub(1);
             if let Some((sum, extremes)) = row.running.take() {
                 sum.encode(&mut bytes, true);
@@ -164,7 +210,12 @@ impl Windows {
             }
             let stays = !row.frames.is_empty() || row.partial_steps > 0;
             if !stays {
-                room.used -= ROW_BYTES + 2 * row.key.len();
+                room.used -= row_bytes(&row.key);
+                row.rules.each().for_each(|place| selected[place] -= 1);
+                // Its own, and that of the sets.
+                if Arc::strong_count(&row.rules) == 2 && sets.remove(&row.rules) {
+                    room.used -= row.rules.bytes();
+                }
             }
             stays
         });
@@ -172,16 +223,21 @@ impl Windows {
 
     /// Has each rule judge the rows it selects, and applies the judgements to its alerts.
     pub fn evaluate(&self, states: &mut [RuleState], unix: u64, each: &mut Events<'_>) {
+        let with_alerts = self.rules.iter().flat_map(|at| states[*at].episodes.keys());
+        let with_alerts: BTreeSet<&[u8]> = with_alerts.map(|key| &**key).collect();
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
-        for row in self.rows.values() {
-            for place in &row.rules {
-                let state = &states[self.rules[*place as usize]];
-                // The others cannot be decided and have no alert.
+        // The others cannot be decided and have no alert.
+        let decidable = self.rows.values().filter(|row| {
+            row.totals.requests >= row.rules.min_requests || with_alerts.contains(&*row.key)
+        });
+        for row in decidable {
+            for place in row.rules.each() {
+                let state = &states[self.rules[place]];
                 if state.rule.is_of_absence()
                     || row.totals.requests >= state.rule.min_requests
                     || state.episodes.contains_key(&row.key)
                 {
-                    concerned[*place as usize].push(row);
+                    concerned[place].push(row);
                 }
             }
         }
@@ -201,7 +257,8 @@ impl Windows {
 
     /// Adds the number of rows that each rule selects now.
     pub fn count(&self, rows: &mut [usize]) {
-        let rules = self.rows.values().flat_map(|it| &it.rules);
-        rules.for_each(|place| rows[self.rules[*place as usize]] += 1);
+        for (at, selected) in self.rules.iter().zip(&self.selected) {
+            rows[*at] += selected;
+        }
     }
 }

@@ -35,6 +35,9 @@ pub struct RowDelta<'a> {
     pub extremes: Extremes,
 }
 
+/// Bytes that most keys fit in.
+const KEY_BYTES: usize = 64;
+
 /// The key of a row.
 #[derive(Debug, Clone, Copy)]
 pub enum RowKey<'a> {
@@ -52,7 +55,7 @@ impl<'a> RowKey<'a> {
         match *self {
             Self::Bytes(key) => key.into(),
             Self::OfGroup(report, groups, group) => {
-                let mut key = Vec::new();
+                let mut key = Vec::with_capacity(KEY_BYTES);
                 report.keys.row_of(groups, group, &mut key);
                 key.into()
             }

@@ -139,7 +139,7 @@ fn counted(objective: &Objective, sums: &Sums) -> Count {
 
 /// The gain of a report in a minute.
 fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<String>) -> ReportGain {
-    let mut gain = ReportGain { report: report.to_owned(), ..ReportGain::default() };
+    let mut gain = ReportGain::nothing(report);
     // The same in each minute.
     let ids = RandomState::with_seeds(1, 2, 3, 4);
     let mut places = Vec::new();
@@ -158,12 +158,8 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
         let row = &sums.rows.all[place];
         let mut packed = Vec::new();
         Sum::of(row.totals, histogram.cloned()).encode(&mut packed, true);
-        gain.rows.push(RowGain {
-            id: ids.hash_one(&*row.key),
-            key: row.key.clone(),
-            packed: packed.into(),
-            extremes: row.extremes,
-        });
+        let id = ids.hash_one(&*row.key);
+        gain.push(RowGain { id, key: &row.key, packed: &packed, extremes: row.extremes });
     });
     partial.extend(read.err());
     gain
