@@ -400,3 +400,14 @@ async fn functions_of_nobody_are_not_there() {
     let answer = ask(&engine, &mut session, known).await.expect(known);
     assert_eq!(answer[1], "1|0.642|1|NULL|1|36");
 }
+
+/// MariaDB has no LATERAL, so that the statements compared with it do not.
+#[tokio::test]
+async fn lateral_is_refused() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    let lateral = "SELECT * FROM request r, LATERAL (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id) x";
+    let error = ask(&engine, &mut session, lateral).await.expect_err(lateral);
+    assert_eq!(error.code, 1235, "{error}");
+    assert!(error.message.contains("LATERAL"), "{error}");
+}

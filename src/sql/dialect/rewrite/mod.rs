@@ -192,6 +192,9 @@ impl Rewriter<'_> {
                 });
                 Ok(())
             }
+            TableFactor::Derived { lateral: true, .. } => {
+                Err(SqlError::not_supported("LATERAL; use a sub-query"))
+            }
             TableFactor::Derived { alias, .. } => {
                 if let Some(alias) = alias {
                     lower_alias(alias);
