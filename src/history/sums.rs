@@ -80,7 +80,7 @@ struct LocalHistograms {
 pub(crate) struct Rows {
     hasher: RandomState,
     index: HashTable<u32>,
-    /// In no particular order.
+    /// By key once they are summed, so that pages of an answer fit together.
     pub(crate) all: Vec<SumRow>,
     /// The key of the overflow row.
     other_key: Vec<u8>,
@@ -173,6 +173,19 @@ impl Rows {
         });
         moved.collect()
     }
+
+    /// Sorts the rows by key; returns the new place of each.
+    fn sort(&mut self) -> Vec<u32> {
+        let mut rows: Vec<(u32, SumRow)> = (0..).zip(std::mem::take(&mut self.all)).collect();
+        rows.sort_unstable_by(|a, b| a.1.key.cmp(&b.1.key));
+        let mut places = vec![NONE; rows.len()];
+        for (place, (row, _)) in (0..).zip(&rows) {
+            places[*row as usize] = place;
+        }
+        self.all = rows.into_iter().map(|(_, row)| row).collect();
+        self.index.iter_mut().for_each(|row| *row = places[*row as usize]);
+        places
+    }
 }
 
 impl Sums {
@@ -201,6 +214,9 @@ impl Sums {
                 lacking.extend(read.err());
             }
         }
+        let places = all.sort();
+        let runs = units.iter_mut().flat_map(|(_, runs)| runs);
+        runs.for_each(|run| run.to = places[run.to as usize]);
         let bits = match dataset.is_log_linear() {
             true => plan.resolution.bucket_bits(),
             false => LOG_LINEAR_BITS,
