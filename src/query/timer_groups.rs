@@ -13,7 +13,7 @@ use super::question::RequestSearch;
 use super::raw::Slowest;
 use crate::pool::resolved::Timer;
 use crate::report::definition::KeySource;
-use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
+use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding, per_hit};
 
 /// A search for raw timers, and the keys to sum by.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -188,7 +188,7 @@ impl Row {
         for (sum, more) in self.sums.iter_mut().zip(more) {
             *sum += u128::from(more) * u128::from(of.parts);
         }
-        let each_us = value_us / hits;
+        let each_us = per_hit(value_us, timer.hit_count);
         self.group.max_us = self.group.max_us.max(each_us);
         let bucket = BucketLayout::LogLinear.bucket(each_us);
         let counted = self.buckets.entry(bucket).or_default();
@@ -399,7 +399,7 @@ impl<'a> TimerSums<'a> {
         self.count_names(place.names, of);
         let Some(row) = place.row else { return };
         self.rows[row].add(of, &timer);
-        let each_us = timer.value_us / u64::from(timer.hit_count.max(1));
+        let each_us = per_hit(timer.value_us, timer.hit_count);
         let key = (each_us, of, Reverse(timer.id));
         if self.slowest.takes(&key) {
             let (script_name, timer) = slow(timer);

@@ -9,7 +9,7 @@ use super::aggregate::{Aggregate, Memory};
 use super::definition::Level;
 use super::group_cache::{SKIPPED, UNKNOWN};
 use super::group_key::RecordIds;
-use super::histogram::{BucketLayout, Sample};
+use super::histogram::{BucketLayout, Sample, per_hit};
 use super::reading::Extremes;
 use super::totals::Totals;
 use crate::input::record::{is_unmeasured, micros};
@@ -256,35 +256,5 @@ impl Aggregate {
             counted += u64::from(assignments.len() > before);
         }
         self.flow.requests_counted += counted;
-    }
-}
-
-/// A timer's time per hit in integer microseconds, half to even: the histogram counts it once per
-/// hit.
-fn per_hit(value_us: u64, hit_count: u32) -> u64 {
-    let hits = u64::from(hit_count);
-    if hits <= 1 {
-        return value_us;
-    }
-    let (quotient, rest) = (value_us / hits, value_us % hits);
-    match (rest * 2).cmp(&hits) {
-        std::cmp::Ordering::Less => quotient,
-        std::cmp::Ordering::Equal => quotient + (quotient & 1),
-        std::cmp::Ordering::Greater => quotient + 1,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn per_hit_rounds_half_to_even() {
-        assert_eq!(per_hit(100, 0), 100);
-        assert_eq!(per_hit(100, 1), 100);
-        assert_eq!(per_hit(5, 2), 2);
-        assert_eq!(per_hit(7, 2), 4);
-        assert_eq!(per_hit(100_000, 3), 33_333);
-        assert_eq!(per_hit(200_000, 3), 66_667);
     }
 }

@@ -9,6 +9,7 @@
 //! All layouts are bounded: a time above the layout's range goes into its last bucket. `LogLinear`
 //! reaches past the longest time that a packet can contain (2^31 s), so nothing is clipped there.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -343,6 +344,22 @@ fn linear_bucket(us: u64, max_us: u64, size: u32) -> u32 {
 /// Width of a linear bucket, seconds.
 pub(super) fn linear_width(max_us: u64, size: u32) -> f64 {
     seconds(max_us) / f64::from(size.max(1))
+}
+
+/// A timer's time per hit in integer microseconds, half to even: reports and pages count it once per
+/// hit.
+#[must_use]
+pub fn per_hit(value_us: u64, hit_count: u32) -> u64 {
+    let hits = u64::from(hit_count);
+    if hits <= 1 {
+        return value_us;
+    }
+    let (quotient, rest) = (value_us / hits, value_us % hits);
+    match (rest * 2).cmp(&hits) {
+        Ordering::Less => quotient,
+        Ordering::Equal => quotient + (quotient & 1),
+        Ordering::Greater => quotient + 1,
+    }
 }
 
 fn seconds(us: u64) -> f64 {

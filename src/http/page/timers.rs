@@ -24,6 +24,7 @@ use crate::http::fleet;
 use crate::http::params::{Params, pairs};
 use crate::query::timer_groups::{HELD_BYTES_MAX, SlowTimer, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
+use crate::report::histogram::per_hit;
 
 /// Most raw rows searched.
 const SEARCHED_MAX: usize = 300_000;
@@ -232,16 +233,14 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
         Head::text("Tags"),
         Head::text("Script"),
     ];
-    let per_hit = |slow: &SlowTimer| {
-        let hits = u64::from(slow.timer.hit_count.max(1));
-        (slow.timer.value_us / hits) as f64 / 1e6
-    };
-    let scale = Scale::of_secs(groups.slowest.iter().map(per_hit));
+    let each_secs =
+        |slow: &SlowTimer| per_hit(slow.timer.value_us, slow.timer.hit_count) as f64 / 1e6;
+    let scale = Scale::of_secs(groups.slowest.iter().map(each_secs));
     let rows = groups.slowest.iter().map(|slow| {
         let hits = u64::from(slow.timer.hit_count.max(1));
         html! {
             (received(slow.request_id, slow.run, slow.timestamp.into(), time))
-            td { (scale.text(per_hit(slow))) }
+            td { (scale.text(each_secs(slow))) }
             td { (formatting::count(hits)) }
             td.key.text { (formatting::tags(pairs(&slow.timer.tags))) }
             td.key.script_name { (Name(&slow.script_name)) }

@@ -324,3 +324,13 @@ fn layouts_that_cannot_be_are_refused() {
     assert_eq!(BucketLayout::Linear { max_us: 0, size: 0 }.bucket(5), 0);
     assert!(BucketLayout::Linear { max_us: u64::MAX, size: 9 }.bucket(u64::MAX - 1) < 9);
 }
+
+#[test]
+fn per_hit_rounds_half_to_even() {
+    assert_eq!(per_hit(100, 0), 100);
+    assert_eq!(per_hit(100, 1), 100);
+    assert_eq!(per_hit(5, 2), 2);
+    assert_eq!(per_hit(7, 2), 4);
+    assert_eq!(per_hit(100_000, 3), 33_333);
+    assert_eq!(per_hit(200_000, 3), 66_667);
+}
