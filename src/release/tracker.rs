@@ -177,12 +177,14 @@ struct Block {
 /// Requests by bucket of their time.
 pub(super) type Times = BTreeMap<u32, u64>;
 
-/// Returns a percentile of these times, seconds.
+/// Returns a percentile of these times, seconds; never above the longest one.
 pub(super) fn quantile(times: &Times, percent: f64) -> Option<f64> {
+    const BUCKETS: BucketLayout = BucketLayout::LogLinear;
     let total: u64 = times.values().sum();
     let rank = Rank::percent(percent, Rounding::Up).filter(|_| total > 0)?;
     let counts = times.iter().map(|(bucket, count)| (*bucket, *count));
-    Some(BucketLayout::LogLinear.quantile(rank, total, counts))
+    let longest = BucketLayout::longest_at_least(0, counts.clone(), |it| BUCKETS.ends(it))?;
+    Some(BUCKETS.quantile(rank, total, counts).min(longest))
 }
 
 /// Consecutive blocks of so many seconds; those without requests are left out.

@@ -16,16 +16,17 @@ pub(crate) fn visible(text: &str) -> String {
 }
 
 /// Replaces characters that are invisible, or would act on a terminal, by the output of `write`;
-/// all of a text that is nothing but blanks.
+/// also blanks at the ends.
 pub(crate) fn written_out(text: &str, write: impl Fn(char) -> String) -> Cow<'_, str> {
-    let is_blank = text.trim().is_empty();
-    let is_replaced = |c| is_blank || is_hidden(c);
-    if !text.contains(is_replaced) {
+    let inner = text.trim();
+    if inner.len() == text.len() && !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
+    let start = text.len() - text.trim_start().len();
+    let inner = start..start + inner.len();
     let mut shown = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match is_replaced(c) {
+    for (at, c) in text.char_indices() {
+        match is_hidden(c) || !inner.contains(&at) {
             true => shown.push_str(&write(c)),
             false => shown.push(c),
         }
@@ -366,6 +367,7 @@ mod tests {
     #[test]
     fn blank_names_can_be_seen() {
         assert_eq!(visible(" \u{a0}"), "\u{27e8}20\u{27e9}\u{27e8}A0\u{27e9}");
+        assert_eq!(visible(" web 01 "), "\u{27e8}20\u{27e9}web 01\u{27e8}20\u{27e9}");
         assert_eq!([" a ", ""].map(visible), [" a ", ""]);
     }
 

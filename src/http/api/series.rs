@@ -100,9 +100,14 @@ impl Query {
         let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, &hint, names()))?;
         let now_ms = source.now_ms(&whose);
         let (from, to) = self.span.ends(now_ms)?;
+        // There are no points beyond the present; an answer from history has the running minute.
+        let past_to = |from: u64| {
+            let now = now_ms.div_ceil(1_000);
+            to.unwrap_or(now).min(now.max(from + 1))
+        };
         if whose.is_fleet() {
             let keys = source.past_keys(name)?;
-            let to = to.unwrap_or(now_ms / 1_000);
+            let to = past_to(from.unwrap_or_default());
             let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
             return self.past(&listed, metric, &keys, (from..to, whose), source);
         }
@@ -111,8 +116,8 @@ impl Query {
         if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
             match source.past_keys(name) {
                 Ok(keys) => {
-                    let to = to.unwrap_or(now_ms.div_ceil(1_000));
-                    return self.past(&listed, metric, &keys, (from..to, whose), source);
+                    let span = from..past_to(from);
+                    return self.past(&listed, metric, &keys, (span, whose), source);
                 }
                 Err(QueryError::NoHistory(_)) => {}
                 Err(other) => return Err(other.into()),

@@ -57,6 +57,12 @@ impl Catalog {
         }
         let answers = [first, after];
         let mut found = Attribution::of([&answers[0], &answers[1]], measure, limit)?;
+        // The keys of a pinba2 report are texts, also where the native form has numbers.
+        let own = self.listed(name)?.columns;
+        for key in &mut found.keys {
+            let own = own.iter().find(|it| it.name == key.name);
+            key.column_type = own.map_or(key.column_type, |it| it.column_type);
+        }
         found.spans = [span_of(&answers[0], &before), span];
         let of_spans = answers.iter().filter_map(|it| it.of_span.as_ref());
         for remark in of_spans.flat_map(|it| &it.partial) {
