@@ -29,12 +29,20 @@ pub(super) struct Row {
     /// Sums of the frames.
     pub(super) totals: Totals,
     /// Gain of the running step.
-    pub(super) running: Option<(Sum, Extremes)>,
+    pub(super) running: Option<Box<(Sum, Extremes)>>,
     /// Steps for which the row is still incomplete, because some of its gain did not fit.
     pub(super) partial_steps: u64,
 }
 
 impl Row {
+    /// Makes the row incomplete for so many steps; `partial` lists such rows.
+    pub(super) fn be_partial(&mut self, steps: u64, id: u64, partial: &mut Vec<u64>) {
+        if self.partial_steps == 0 {
+            partial.push(id);
+        }
+        self.partial_steps = steps;
+    }
+
     pub(super) fn extremes(&self) -> Extremes {
         let mut extremes = Extremes::NOTHING;
         self.frames.iter().for_each(|it| extremes.widen(&it.extremes));

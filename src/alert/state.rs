@@ -144,8 +144,9 @@ impl RuleState {
         self.shared.iter().map(|episode| (None, episode)).chain(own)
     }
 
-    /// Applies the judgements of a window: `rows` has at least all rows whose condition holds and
-    /// those that have an alert. For a rule of absence it has all rows of the window.
+    /// Applies the judgements of a window: `rows` has at least all rows that can be judged; others
+    /// that have an alert are judged as rows without gain, which comes to the same. For a rule of
+    /// absence it has all rows of the window.
     pub fn evaluate(
         &mut self,
         now: Moment,

@@ -9,7 +9,7 @@
 //! within the memory of [`Room`]. A row whose gain does not fit is unknown for the length of the
 //! window. Owned by the thread that evaluates.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hashbrown::hash_map::Entry;
@@ -25,8 +25,9 @@ use crate::report::totals::Totals;
 
 /// Size of a row beside its key, including its place in a hash table.
 const ROW_BYTES: usize = 2 * size_of::<Row>();
-/// Size of a frame beside its encoded bytes, including the allocator's overhead.
-const FRAME_BYTES: usize = size_of::<Frame>() + 16;
+/// Size of a frame beside its encoded bytes, including the allocator's overhead and the id of its
+/// row in a list.
+const FRAME_BYTES: usize = size_of::<Frame>() + 24;
 
 /// Size of a row without its frames and its rules, which it shares.
 fn row_bytes(key: &[u8]) -> usize {
@@ -124,6 +125,11 @@ pub struct Windows {
     /// Number of rows that each rule selects.
     selected: Vec<usize>,
     rows: HashMap<u64, Row, ahash::RandomState>,
+    /// Rows with a gain: of the running step, and of each completed one in the window.
+    touched: Vec<u64>,
+    gained: VecDeque<Vec<u64>>,
+    /// Rows that are incomplete.
+    partial: Vec<u64>,
     /// Completed steps, newest last.
     steps: VecDeque<Window>,
     pub(super) running: Window,
@@ -173,17 +179,20 @@ impl Windows {
                     place.insert(Row { key: key.into(), rules, ..Row::default() })
                 }
             };
-            if row.running.is_none() && room.used >= room.max {
-                row.partial_steps = self.length + 1;
-                continue;
+            if row.running.is_none() {
+                if room.used >= room.max {
+                    row.be_partial(self.length + 1, id, &mut self.partial);
+                    continue;
+                }
+                self.touched.push(id);
             }
-            let (sum, seen) = row.running.get_or_insert_default();
-            sum.add(EncodedGain(packed));
-            seen.widen(&extremes);
+            let running = row.running.get_or_insert_default();
+            running.0.add(EncodedGain(packed));
+            running.1.widen(&extremes);
         }
     }
 
-    /// Completes the running step.
+    /// Completes the running step. Only rows that gain something, or lose some of it, are visited.
     pub fn end_step(&mut self, room: &mut Room) {
         self.steps.push_back(std::mem::take(&mut self.running));
         self.over += 1;
@@ -191,52 +200,68 @@ impl Windows {
         if self.steps.len() as u64 > length {
             self.steps.pop_front();
         }
-        let Self { rows, sets, selected, .. } = self;
-        rows.retain(|_, row| {
-            row.partial_steps = row.partial_steps.saturating_sub(1);
-            if let Some((sum, extremes)) = row.running.take() {
-                sum.encode(&mut bytes, true);
-                if room.take(FRAME_BYTES + bytes.len()) {
-                    let packed = bytes.as_slice().into();
-                    row.frames.push_back(Frame { step: over, packed, extremes });
-                    row.totals += &sum.totals;
-                } else {
-                    row.partial_steps = length;
-                }
+        let Self { rows, partial, .. } = self;
+        let is_whole_again = |id: &mut u64| {
+            rows.get_mut(id).is_none_or(|row| {
+                row.partial_steps -= 1;
+                row.partial_steps == 0
+            })
+        };
+        let mut losing: Vec<u64> = partial.extract_if(.., is_whole_again).collect();
+        let mut gained = std::mem::take(&mut self.touched);
+        gained.retain(|id| {
+            let Some(row) = rows.get_mut(id) else { return false };
+            let Some(running) = row.running.take() else { return false };
+            let (sum, extremes) = *running;
+            sum.encode(&mut bytes, true);
+            let fits = room.take(FRAME_BYTES + bytes.len());
+            if fits {
+                let packed = bytes.as_slice().into();
+                row.frames.push_back(Frame { step: over, packed, extremes });
+                row.totals += &sum.totals;
+            } else {
+                row.be_partial(length, *id, partial);
             }
-            while let Some(gone) = row.frames.pop_front_if(|it| it.step + length <= over) {
-                row.totals -= &EncodedGain(&gone.packed).read().0;
-                room.used -= FRAME_BYTES + gone.packed.len();
-            }
-            let stays = !row.frames.is_empty() || row.partial_steps > 0;
-            if !stays {
-                room.used -= row_bytes(&row.key);
-                row.rules.each().for_each(|place| selected[place] -= 1);
-                // Its own, and that of the sets.
-                if Arc::strong_count(&row.rules) == 2 && sets.remove(&row.rules) {
-                    room.used -= row.rules.bytes();
-                }
-            }
-            stays
+            fits
         });
+        self.gained.push_back(gained);
+        if self.gained.len() as u64 > length {
+            losing.extend(self.gained.pop_front().into_iter().flatten());
+        }
+        for id in losing {
+            self.forget(id, room);
+        }
+    }
+
+    /// Removes frames that have left the window from a row, and the row if nothing is left of it.
+    fn forget(&mut self, id: u64, room: &mut Room) {
+        let Entry::Occupied(mut place) = self.rows.entry(id) else { return };
+        let row = place.get_mut();
+        let last_gone = self.over.saturating_sub(self.length);
+        while let Some(gone) = row.frames.pop_front_if(|it| it.step <= last_gone) {
+            row.totals -= &EncodedGain(&gone.packed).read().0;
+            room.used -= FRAME_BYTES + gone.packed.len();
+        }
+        if row.frames.is_empty() && row.partial_steps == 0 {
+            let Row { key, rules, .. } = place.remove();
+            room.used -= row_bytes(&key);
+            rules.each().for_each(|place| self.selected[place] -= 1);
+            // This one, and that of the sets.
+            if Arc::strong_count(&rules) == 2 && self.sets.remove(&rules) {
+                room.used -= rules.bytes();
+            }
+        }
     }
 
     /// Has each rule judge the rows it selects, and applies the judgements to its alerts.
     pub fn evaluate(&self, states: &mut [RuleState], unix: u64, each: &mut Events<'_>) {
-        let with_alerts = self.rules.iter().flat_map(|at| states[*at].episodes.keys());
-        let with_alerts: BTreeSet<&[u8]> = with_alerts.map(|key| &**key).collect();
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
-        // The others cannot be decided and have no alert.
-        let decidable = self.rows.values().filter(|row| {
-            row.totals.requests >= row.rules.min_requests || with_alerts.contains(&*row.key)
-        });
-        for row in decidable {
+        let rows = self.rows.values();
+        for row in rows.filter(|row| row.totals.requests >= row.rules.min_requests) {
             for place in row.rules.each() {
-                let state = &states[self.rules[place]];
-                if state.rule.is_of_absence()
-                    || row.totals.requests >= state.rule.min_requests
-                    || state.episodes.contains_key(&row.key)
-                {
+                let rule = &states[self.rules[place]].rule;
+                // The others cannot be decided.
+                if rule.is_of_absence() || row.totals.requests >= rule.min_requests {
                     concerned[place].push(row);
                 }
             }
