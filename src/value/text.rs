@@ -368,7 +368,7 @@ mod tests {
     fn blank_names_can_be_seen() {
         assert_eq!(visible(" \u{a0}"), "\u{27e8}20\u{27e9}\u{27e8}A0\u{27e9}");
         assert_eq!(visible(" web 01 "), "\u{27e8}20\u{27e9}web 01\u{27e8}20\u{27e9}");
-        assert_eq!([" a ", ""].map(visible), [" a ", ""]);
+        assert_eq!(["a b", ""].map(visible), ["a b", ""]);
     }
 
     #[test]
