@@ -16,7 +16,7 @@ use super::Lane;
 use super::counters::{LeftOut, OtlpCounters};
 use super::facts::{FactsAt, Key};
 use super::request::{Class, RequestWriter};
-use super::span::{Batch, Kind, Resource, Span, TraceId};
+use super::span::{Batch, Kind, Span, TraceId};
 use crate::input::record::DecodeCounts;
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
@@ -41,7 +41,7 @@ const GROUP_BYTES: usize = 400;
 /// Group of a span: trace and resource.
 type GroupKey = (TraceId, u64);
 
-/// Waiting spans of one trace and resource.
+/// Spans of one trace and resource, while they wait.
 #[derive(Debug)]
 struct Group {
     key: GroupKey,
@@ -63,14 +63,49 @@ impl Group {
 
     /// Returns the time at which the group is examined next.
     fn due_ms(&self) -> u64 {
-        let with_root = self.spans.iter().filter(|it| it.root != Some(0));
-        with_root.map(|it| it.leaves_ms).fold(self.ends_ms(), u64::min)
+        self.spans.iter().map(|it| it.leaves_ms).fold(self.ends_ms(), u64::min)
     }
 
     /// Returns its size.
     fn bytes(&self) -> usize {
         let spans = size_of_val(&*self.spans);
         GROUP_BYTES.saturating_add(self.texts.len()).saturating_add(spans)
+    }
+
+    /// Keeps copies of spans, whose texts are in `texts`, as those of the resource are when there
+    /// are no spans yet.
+    fn keep(&mut self, spans: &[Joined<'_>], texts: &[u8]) {
+        if self.spans.is_empty() {
+            self.resource = self.resource.copied(texts, &mut self.texts);
+        }
+        self.spans.reserve_exact(spans.len());
+        self.texts.reserve_exact(spans.iter().map(|it| it.span.facts.bytes()).sum());
+        for it in spans {
+            let facts = it.span.facts.copied(texts, &mut self.texts);
+            self.spans.push(Span { leaves_ms: it.leaves_ms, facts, ..*it.span });
+        }
+    }
+}
+
+/// A span among those of its group.
+#[derive(Debug)]
+struct Joined<'s> {
+    span: &'s Span,
+    /// Id of its root, which may be itself. 0: something above it is missing; `None`: not found yet.
+    root: Option<u64>,
+    /// When it leaves, with its root; `u64::MAX` if that is not known.
+    leaves_ms: u64,
+    /// Classes of the calls between the span and its root.
+    asked: u8,
+}
+
+impl<'s> Joined<'s> {
+    const fn new(span: &'s Span, leaves_ms: u64) -> Self {
+        Self { span, root: None, leaves_ms, asked: 0 }
+    }
+
+    fn is_root(&self) -> bool {
+        self.root == Some(self.span.id)
     }
 }
 
@@ -126,13 +161,7 @@ impl Joiner {
         counters.spans_sampled.add(batch.sampled);
         counters.attributes_over_limit.add(batch.facts.over_limit);
         counters.events_over_limit.add(batch.events_over_limit);
-        let mut spans = &*batch.spans;
-        for resource in &batch.resources {
-            let of_resource = spans.split_off(..resource.spans).unwrap_or_default();
-            for alike in of_resource.chunk_by(|a, b| a.trace == b.trace) {
-                self.add(resource, alike, &batch.facts.texts);
-            }
-        }
+        self.join(batch);
         self.advance();
         while self.bytes > SPANS_WAITING_BYTES_MAX
             && let Some(&oldest) = self.groups.keys().next()
@@ -176,43 +205,62 @@ impl Joiner {
         self.writer.keys.hash(of)
     }
 
-    /// Adds spans of a trace to their group, which is created if needed.
-    fn add(&mut self, resource: &Resource, spans: &[Span], texts: &[u8]) {
-        let Some(Span { trace, .. }) = spans.first() else { return };
-        let (key, now_ms) = ((*trace, resource.hash), self.now_ms);
-        let number = *self.numbers.entry(key).or_insert(self.began);
-        let bytes: usize = spans.iter().map(|it| it.facts.bytes()).sum();
-        let mut group = self.remove(number).unwrap_or_else(|| {
-            self.began = self.began.saturating_add(1);
-            let mut own = Vec::with_capacity(resource.facts.bytes().saturating_add(bytes));
-            Group {
-                key,
-                resource: resource.facts.copied(texts, &mut own),
-                spans: Vec::new(),
-                texts: own,
-                first_ms: now_ms,
-                last_ms: now_ms,
-                has_left: self.known.contains(&self.hash(key)),
+    /// Adds the spans of a body to their groups. A group that begins with it and is due, as whole
+    /// requests of PHP are, leaves from the body.
+    fn join(&mut self, batch: &Batch) {
+        let (now_ms, before, texts) = (self.now_ms, self.began, &*batch.facts.texts);
+        let mut begun: Vec<(Group, Vec<Joined<'_>>)> = Vec::new();
+        let mut spans = &*batch.spans;
+        for resource in &batch.resources {
+            let of_resource = spans.split_off(..resource.spans).unwrap_or_default();
+            let root_leaves_ms = match resource.facts.within(texts).get(Key::Language) {
+                Some(b"php") => now_ms,
+                _ => now_ms.saturating_add(ROOT_WAITS_MS),
+            };
+            for alike in of_resource.chunk_by(|a, b| a.trace == b.trace) {
+                let Some(Span { trace, .. }) = alike.first() else { continue };
+                let key = (*trace, resource.hash);
+                let mut added = self.unknown(alike, root_leaves_ms);
+                let number = *self.numbers.entry(key).or_insert(self.began);
+                let nth = number.wrapping_sub(before) as usize;
+                if let Some(mut group) = self.remove(number) {
+                    group.keep(&added, texts);
+                    group.last_ms = if added.is_empty() { group.last_ms } else { now_ms };
+                    self.insert(number, group);
+                } else if let Some((_, spans)) = begun.get_mut(nth) {
+                    spans.append(&mut added);
+                } else {
+                    self.began = self.began.saturating_add(1);
+                    let has_left = self.known.contains(&self.hash(key));
+                    let (resource, first_ms, last_ms) = (resource.facts, now_ms, now_ms);
+                    let (spans, texts) = (Vec::new(), Vec::new());
+                    let group = Group { key, resource, spans, texts, first_ms, last_ms, has_left };
+                    begun.push((group, added));
+                }
             }
-        });
-        let root_leaves_ms = match resource.facts.within(texts).get(Key::Language) {
-            Some(b"php") => now_ms,
-            _ => now_ms.saturating_add(ROOT_WAITS_MS),
-        };
-        group.spans.reserve_exact(spans.len());
-        group.texts.reserve_exact(bytes);
+        }
+        for (number, (mut group, spans)) in (before..).zip(begun) {
+            if spans.iter().any(|it| it.leaves_ms <= now_ms) {
+                self.release((number, group), spans, texts, None);
+            } else {
+                group.keep(&spans, texts);
+                self.insert(number, group);
+            }
+        }
+    }
+
+    /// Returns the spans other than requests that are remembered.
+    fn unknown<'s>(&self, spans: &'s [Span], root_leaves_ms: u64) -> Vec<Joined<'s>> {
+        let mut unknown = Vec::with_capacity(spans.len());
         for span in spans {
             let is_root = span.is_root() || span.may_be_root();
-            if is_root && self.known.contains(&self.hash((key.0, span.id))) {
+            if is_root && self.known.contains(&self.hash((span.trace, span.id))) {
                 self.leave_out(LeftOut::Duplicate, 1);
-                continue;
+            } else {
+                unknown.push(Joined::new(span, if is_root { root_leaves_ms } else { u64::MAX }));
             }
-            let leaves_ms = if is_root { root_leaves_ms } else { u64::MAX };
-            group.last_ms = now_ms;
-            let facts = span.facts.copied(texts, &mut group.texts);
-            group.spans.push(Span { leaves_ms, facts, ..*span });
         }
-        self.insert(number, group);
+        unknown
     }
 
     /// Keeps a group, unless it is empty.
@@ -235,21 +283,33 @@ impl Joiner {
         Some(group)
     }
 
-    /// Releases the roots of a group that are due, with the spans below them. With `ends`, releases
-    /// the whole group; spans without a root are left out for that reason.
+    /// Releases the spans of a group that are due. With `ends`, releases the whole group; spans
+    /// without a root are left out for that reason.
     fn settle(&mut self, number: u64, ends: Option<LeftOut>) {
-        let now_ms = self.now_ms;
         let Some(mut group) = self.remove(number) else {
             return;
         };
+        let (spans, texts) = (std::mem::take(&mut group.spans), std::mem::take(&mut group.texts));
+        let joined = spans.iter().map(|it| Joined::new(it, it.leaves_ms)).collect();
+        self.release((number, group), joined, &texts, ends);
+    }
+
+    /// Releases the roots among all spans of a group that are due, with the spans below them, and
+    /// keeps the others.
+    fn release(
+        &mut self,
+        (number, mut group): (u64, Group),
+        mut spans: Vec<Joined<'_>>,
+        texts: &[u8],
+        ends: Option<LeftOut>,
+    ) {
+        let now_ms = self.now_ms;
         let is_over = ends.is_some() || group.ends_ms() <= now_ms;
-        let mut spans = std::mem::take(&mut group.spans);
         self.leave_out(LeftOut::Duplicate, find_roots(&mut spans));
-        let leaves = |it: &Span| it.root != Some(0) && (is_over || it.leaves_ms <= now_ms);
-        let is_request = |it: &Span| left_out(it, &group.texts).is_none();
-        let roots = spans.iter().filter(|it| it.root == Some(it.id));
-        let requests = roots.filter(|it| is_request(it));
-        let mut leaving = requests.clone().filter(|it| leaves(it)).map(|it| it.id);
+        let leaves = |it: &Joined<'_>| it.root != Some(0) && (is_over || it.leaves_ms <= now_ms);
+        let roots = spans.iter().filter(|it| it.is_root());
+        let requests = roots.filter(|it| left_out(it.span, texts).is_none());
+        let mut leaving = requests.clone().filter(|it| leaves(it)).map(|it| it.span.id);
         let (request, another) = (leaving.next(), leaving.next());
         // Spans whose parent is missing are lost once no request remains to which they might
         // belong.
@@ -267,45 +327,39 @@ impl Joiner {
                 self.counters.spans_parent_guessed.add(1);
             }
         }
-        let stays = |it: &Span| !leaves(it) && (it.root != Some(0) || lost.is_none());
+        let stays = |it: &Joined<'_>| !leaves(it) && (it.root != Some(0) || lost.is_none());
         spans.sort_by_key(|it| (stays(it), it.root));
         let (leaving, staying) = spans.split_at(spans.partition_point(|it| !stays(it)));
         for alike in leaving.chunk_by(|a, b| a.root == b.root) {
-            self.leave(&group, alike, lost);
+            self.leave(&group, alike, texts, lost);
         }
         if !staying.is_empty() {
-            let texts = std::mem::take(&mut group.texts);
-            group.resource = group.resource.copied(&texts, &mut group.texts);
-            let moved =
-                |it: &Span| Span { facts: it.facts.copied(&texts, &mut group.texts), ..*it };
-            group.spans = staying.iter().map(moved).collect();
-            group.texts.shrink_to_fit();
+            group.keep(staying, texts);
         }
         self.insert(number, group);
     }
 
     /// Releases spans with the same root: as a request with its timers if that is one. Spans
     /// without a root are `lost`.
-    fn leave(&mut self, group: &Group, spans: &[Span], lost: Option<LeftOut>) {
-        let root = spans.iter().find(|it| it.root == Some(it.id));
-        if let Some(reason) = root.map_or(lost, |it| left_out(it, &group.texts)) {
+    fn leave(&mut self, group: &Group, spans: &[Joined<'_>], texts: &[u8], lost: Option<LeftOut>) {
+        let root = spans.iter().find(|it| it.is_root()).map(|it| it.span);
+        if let Some(reason) = root.map_or(lost, |root| left_out(root, texts)) {
             return self.leave_out(reason, spans.len());
         }
         let Some(root) = root else { return };
         let mut timers = Vec::with_capacity(spans.len());
         let (mut nested, mut internal) = (0_usize, 0_usize);
-        for span in spans.iter().filter(|it| it.id != root.id) {
+        for Joined { span, asked, .. } in spans.iter().filter(|it| !it.is_root()) {
             match span.kind.asks() {
-                true if asks(span) & span.asked != 0 => nested = nested.saturating_add(1),
+                true if asks(span) & asked != 0 => nested = nested.saturating_add(1),
                 false if !self.writer.config.internal => internal = internal.saturating_add(1),
-                _ => timers.push(span),
+                _ => timers.push(*span),
             }
         }
         self.remember([(group.key.0, root.id), group.key].map(|it| self.hash(it)));
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         let (to, secs) = ((&mut self.lane.producer, &mut self.counts), self.lane.clock.unix_secs());
-        let of_resource = (group.resource, &*group.texts);
-        match self.writer.write(of_resource, root, &mut timers, secs, to) {
+        match self.writer.write((group.resource, texts), root, &mut timers, secs, to) {
             Ok(rows) => {
                 self.counters.requests.add(1);
                 self.counters.timers.add(rows);
@@ -340,11 +394,10 @@ impl Joiner {
 /// Finds the root above each span, which may be the span itself, when it leaves, and the classes of
 /// the calls between the two. Afterwards spans are in the order of their ids, and each is there
 /// once; returns the number of the others.
-fn find_roots(spans: &mut Vec<Span>) -> usize {
+fn find_roots(spans: &mut Vec<Joined<'_>>) -> usize {
     let came = spans.len();
-    spans.sort_by_key(|it| it.id);
-    spans.dedup_by_key(|it| it.id);
-    spans.iter_mut().for_each(|it| it.root = None);
+    spans.sort_by_key(|it| it.span.id);
+    spans.dedup_by_key(|it| it.span.id);
     let mut path = Vec::new();
     for from in 0..spans.len() {
         // Up to a span whose root is known, or with nothing above it.
@@ -353,24 +406,23 @@ fn find_roots(spans: &mut Vec<Span>) -> usize {
             && let Some(it) = spans.get_mut(at)
         {
             if let Some(known) = it.root {
-                (root, leaves_ms, asked) = (known, it.leaves_ms, it.asked | asks(it));
+                (root, leaves_ms, asked) = (known, it.leaves_ms, it.asked | asks(it.span));
                 break;
             }
-            // A cycle leads back to this span.
-            it.root = Some(0);
             path.push(at);
-            let (id, parent, own_ms) = (it.id, it.parent, it.leaves_ms);
-            let (is_root, may_be_root) = (it.is_root(), it.may_be_root());
-            let above = || spans.binary_search_by_key(&parent, |it| it.id).ok();
-            next = above().filter(|_| !is_root);
-            if next.is_none() && (is_root || may_be_root) {
-                (root, leaves_ms) = (id, own_ms);
+            let (span, own_ms) = (it.span, it.leaves_ms);
+            // A cycle leads back to this span.
+            (it.root, it.leaves_ms) = (Some(0), u64::MAX);
+            let above = || spans.binary_search_by_key(&span.parent, |it| it.span.id).ok();
+            next = if span.is_root() { None } else { above() };
+            if next.is_none() && (span.is_root() || span.may_be_root()) {
+                (root, leaves_ms) = (span.id, own_ms);
             }
         }
         // Down again.
         while let Some(it) = path.pop().and_then(|at| spans.get_mut(at)) {
             (it.root, it.leaves_ms, it.asked) = (Some(root), leaves_ms, asked);
-            asked |= asks(it);
+            asked |= asks(it.span);
         }
     }
     came.saturating_sub(spans.len())

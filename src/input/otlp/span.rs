@@ -82,10 +82,6 @@ pub(super) struct Span {
     pub(super) facts: FactsAt,
     /// While it waits: when it leaves, with its root; `u64::MAX` if that is not known.
     pub(super) leaves_ms: u64,
-    /// Id of its root, which may be itself. 0: something above it is missing; `None`: not found yet.
-    pub(super) root: Option<u64>,
-    /// Classes of the calls between the span and its root.
-    pub(super) asked: u8,
 }
 
 impl Span {

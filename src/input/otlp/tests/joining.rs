@@ -291,3 +291,205 @@ fn whatever_comes_adds_up() {
         assert_eq!(world.counters.spans_received.get(), spans.len() as u64);
     }
 }
+
+/// A span for the naive join of one body.
+#[derive(Debug, Clone)]
+struct Plain {
+    group: (u64, u64),
+    id: u64,
+    parent: u64,
+    kind: u8,
+    flags: u32,
+    /// The system it calls.
+    system: Option<&'static str>,
+    us: u64,
+}
+
+impl Plain {
+    fn json(&self) -> Json {
+        let of = match self.system {
+            Some(system) => json!({"name": "x", "db.system": system}),
+            None => json!({"name": "x"}),
+        };
+        let mut span = span(self.group.0, (self.id, self.parent), self.kind, (0, self.us), of);
+        span["flags"] = self.flags.into();
+        span
+    }
+
+    fn is_root(&self) -> bool {
+        self.parent == 0 || self.flags & 0x300 == 0x300
+    }
+
+    /// Whether it is a root if its parent does not come.
+    fn may_be_root(&self) -> bool {
+        matches!(self.kind, 2 | 5) && self.flags & 0x100 == 0
+    }
+
+    fn is_request(&self) -> bool {
+        matches!(self.kind, 1 | 2 | 5)
+    }
+
+    fn asks(&self) -> bool {
+        matches!(self.kind, 3 | 4)
+    }
+}
+
+/// Any spans of a trace: parents may be missing, remote, or above each other; there may be several
+/// roots of any kind.
+fn some_spans(dice: &mut StdRng, trace: u64) -> Vec<Plain> {
+    let count = dice.random_range(1..14);
+    let mut spans: Vec<Plain> = (1..=count)
+        .map(|id| Plain {
+            group: (trace, dice.random_range(0..2)),
+            id,
+            parent: dice.random_range(0..count + 2),
+            kind: dice.random_range(1..=5),
+            flags: [0, 0x100, 0x100, 0x300][dice.random_range(0..4)],
+            system: [None, Some("mysql")][dice.random_range(0..2)],
+            us: id * 100 + trace % 100,
+        })
+        .collect();
+    if dice.random() {
+        // One request and no other root.
+        for it in &mut spans {
+            (it.group.1, it.flags, it.parent) = (0, 0x100, it.parent.max(1));
+        }
+        (spans[0].parent, spans[0].kind) = (0, 2);
+    }
+    spans
+}
+
+/// A request's time, and the times of its timers.
+type Times = (u64, Vec<u64>);
+
+/// Joins a body of PHP's naively: returns the requests, how many spans are left out for which
+/// reason and wait, and for how many a parent was guessed.
+fn naive_body(sent: &[Plain]) -> (Vec<Times>, BTreeMap<u8, u64>, u64, u64) {
+    let (mut requests, mut left_out) = (Vec::new(), BTreeMap::new());
+    let (mut waiting, mut guessed) = (0, 0);
+    let mut out = |reason: LeftOut| *left_out.entry(reason as u8).or_default() += 1;
+    let groups: BTreeSet<_> = sent.iter().map(|it| it.group).collect();
+    for group in groups {
+        let came = sent.iter().filter(|it| it.group == group);
+        if !came.clone().any(|it| it.is_root() || it.may_be_root()) {
+            waiting += came.count() as u64;
+            continue;
+        }
+        let mut spans: BTreeMap<u64, &Plain> = BTreeMap::new();
+        for it in came {
+            match spans.contains_key(&it.id) {
+                true => out(LeftOut::Duplicate),
+                false => drop(spans.insert(it.id, it)),
+            }
+        }
+        // The spans above a span, from itself on; `None` ends those without a root.
+        let above = |from: &Plain| {
+            let mut path: Vec<Option<&Plain>> = vec![Some(spans[&from.id])];
+            while let Some(Some(last)) = path.last().copied() {
+                let next = spans.get(&last.parent).copied().filter(|_| !last.is_root());
+                let is_cycle = |it: &Plain| path.iter().flatten().any(|known| known.id == it.id);
+                match next {
+                    Some(next) if is_cycle(next) => path.push(None),
+                    Some(next) => path.push(Some(next)),
+                    None if last.is_root() => break,
+                    None if last.may_be_root() => break,
+                    None => path.push(None),
+                }
+            }
+            path
+        };
+        let root = |it: &Plain| above(it).pop().flatten().map(|it| it.id);
+        let is_request = |id: &u64| spans[id].is_request();
+        let roots: BTreeSet<u64> = spans.values().filter_map(|it| root(it)).collect();
+        let found: Vec<u64> = roots.into_iter().filter(is_request).collect();
+        let mut timers: BTreeMap<u64, Vec<u64>> = found.iter().map(|it| (*it, vec![])).collect();
+        for it in spans.values() {
+            let to = match (root(it), &found[..]) {
+                (Some(root), _) => root,
+                (None, [only]) => {
+                    guessed += 1;
+                    *only
+                }
+                (None, []) => {
+                    waiting += 1;
+                    continue;
+                }
+                (None, _) => {
+                    out(LeftOut::Orphan);
+                    continue;
+                }
+            };
+            let path = above(it);
+            let mut asked = path.iter().skip(1).flatten().filter(|it| it.asks());
+            let is_nested = it.system.is_some() && asked.any(|it| it.system.is_some());
+            match (spans[&to].kind, it.kind) {
+                (3, _) => out(LeftOut::ClientRoot),
+                (4, _) => out(LeftOut::ProducerRoot),
+                _ if to == it.id => {}
+                (_, 1 | 2 | 5) => out(LeftOut::Internal),
+                _ if is_nested => out(LeftOut::Nested),
+                // Not longer than the request.
+                _ => timers.entry(to).or_default().push(it.us.min(spans[&to].us)),
+            }
+        }
+        requests.extend(found.iter().map(|it| (spans[it].us, timers[it].clone())));
+    }
+    (requests, left_out, waiting, guessed)
+}
+
+#[test]
+fn a_body_with_anything_is_the_naive_join() {
+    let mut dice = StdRng::seed_from_u64(42);
+    let (mut nested, mut guessed, mut orphans) = (0, 0, 0);
+    for _ in 0..300 {
+        let traces = dice.random_range(1..5);
+        let mut spans: Vec<_> =
+            (1..=traces).flat_map(|trace| some_spans(&mut dice, trace)).collect();
+        let twice = spans[..spans.len() / 5].to_vec();
+        spans.extend(twice);
+        spans.shuffle(&mut dice);
+        // What is in a cycle measures nothing: which of it is nested depends on where one begins.
+        let by_id: BTreeMap<_, _> =
+            spans.iter().map(|it| ((it.group, it.id), it.clone())).collect();
+        for it in &mut spans {
+            let mut at = by_id.get(&(it.group, it.parent));
+            for _ in 0..20 {
+                match at {
+                    Some(above) if above.id == it.id => it.system = None,
+                    Some(above) => at = by_id.get(&(it.group, above.parent)),
+                    None => {}
+                }
+            }
+        }
+        let mut world = World::new("");
+        let entries = spans.chunk_by(|a, b| a.group.1 == b.group.1).map(|alike| {
+            let of = json!({"telemetry.sdk.language": "php", "service.name": alike[0].group.1.to_string()});
+            let spans: Json = alike.iter().map(Plain::json).collect();
+            body(of, spans)["resourceSpans"][0].take()
+        });
+        let entries: Json = entries.collect();
+        let sent = json!({ "resourceSpans": entries }).to_string();
+        assert_eq!(world.take_bytes(sent.as_bytes()), Ok(0));
+        let mut joined: Vec<Times> = world
+            .requests()
+            .into_iter()
+            .map(|it| (it.time_us, it.timers.into_iter().map(|it| it.2).collect()))
+            .collect();
+        let (mut requests, left_out, waiting, guesses) = naive_body(&spans);
+        for (_, timers) in joined.iter_mut().chain(&mut requests) {
+            timers.sort_unstable();
+        }
+        joined.sort();
+        requests.sort();
+        assert_eq!(joined, requests, "{spans:?}");
+        let counted = world.counters.spans_left_out.get();
+        let counted = (0..).zip(counted).filter(|it| it.1 > 0).collect::<BTreeMap<u8, u64>>();
+        assert_eq!(counted, left_out, "{spans:?}");
+        assert_eq!(world.counters.spans_waiting.get(), waiting, "{spans:?}");
+        assert_eq!(world.counters.spans_parent_guessed.get(), guesses, "{spans:?}");
+        nested += world.left_out(LeftOut::Nested);
+        orphans += world.left_out(LeftOut::Orphan);
+        guessed += guesses;
+    }
+    assert!(nested > 50 && guessed > 50 && orphans > 50, "{nested}, {guessed}, {orphans}");
+}
