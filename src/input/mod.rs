@@ -3,8 +3,8 @@
 //! `udp` has the sockets and the threads that read them; each thread has its own [`Decode`] for the
 //! format of its socket. `pinba` decodes the packets of PHP's Pinba extension; `squid` decodes
 //! Squid's log lines, which also arrive over connections and from files; `otlp` takes spans from
-//! the HTTP side. Shared parts are in `cursor` (reads protobuf), `record` (records, their writer
-//! and counts) and `rewrite` (name rules). Another format is one more folder here with a
+//! the HTTP side. Shared parts are in `cursor` (reads protobuf), `url` (splits one), `record`
+//! (records, their writer and counts) and `rewrite` (name rules). Another format is one more folder here with a
 //! [`Decode`], and a line in `daemon` that starts receivers with it. `stat` reads samples, which
 //! are not requests and take a path of their own.
 
@@ -30,6 +30,9 @@ pub mod squid;
 
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 pub mod stat;
+
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+mod url;
 
 pub mod udp;
 

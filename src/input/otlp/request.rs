@@ -20,6 +20,7 @@ use crate::input::record::{
     DecodeCounts, Interned, Numbers, RecordSink, RecordWriter, RejectReason,
 };
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
+use crate::input::url::{UrlParts, url_parts};
 use crate::limits::{SPAN_TIMERS_MAX, TIMER_TAGS_MAX};
 
 /// Class of a span's operation. A span below another of its class measures the same work again.
@@ -65,7 +66,7 @@ fn timer_tags<'a>(span: &Span, texts: &'a [u8]) -> TimerTags<'a> {
         (_, Kind::Internal | Kind::Server | Kind::Consumer) => Some(&b"internal"[..]),
     };
     let server = facts.first(&[Key::ServerAddress, Key::PeerAddress]);
-    let server = server.or_else(|| Some(url(facts)?.1)).or_else(|| facts.get(Key::DbNamespace));
+    let server = server.or_else(|| Some(url(facts)?.host)).or_else(|| facts.get(Key::DbNamespace));
     let operation = facts.first(&[
         Key::DbOperation,
         Key::QueryText,
@@ -77,22 +78,10 @@ fn timer_tags<'a>(span: &Span, texts: &'a [u8]) -> TimerTags<'a> {
     [group, server, operation]
 }
 
-/// Returns scheme and host of the URL.
-fn url(facts: Facts<'_>) -> Option<(&[u8], &[u8])> {
-    let url = facts.get(Key::Url)?;
-    let at = url.windows(3).position(|it| it == b"://")?;
-    let (schema, rest) = url.split_at_checked(at)?;
-    let authority = rest.get(3..)?.split(|byte| b"/?#".contains(byte)).next()?;
-    let host = without_port(authority.rsplit(|byte| *byte == b'@').next()?);
-    (!host.is_empty()).then_some((schema, host))
-}
-
-fn without_port(host: &[u8]) -> &[u8] {
-    let before_digits = host.iter().rposition(|byte| !byte.is_ascii_digit());
-    match before_digits.and_then(|at| host.split_at_checked(at)) {
-        Some((name, [b':', ..])) => name,
-        _ => host,
-    }
+/// Returns the parts of the URL, if it has a host.
+fn url(facts: Facts<'_>) -> Option<UrlParts<'_>> {
+    let parts = url_parts(facts.get(Key::Url)?, false);
+    Some(parts).filter(|it| !it.host.is_empty())
 }
 
 /// Methods with which span names begin; `HTTP` stands for an unknown one.
@@ -150,10 +139,10 @@ impl RequestWriter {
         let hostname = hostname.or_else(|| of_resource.first(&[Key::HostName, Key::Sender]));
         let server_name = facts
             .first(&[Key::ServerAddress, Key::OldHostName])
-            .or_else(|| facts.get(Key::HttpHost).map(without_port))
-            .or_else(|| Some(url(facts)?.1))
+            .or_else(|| Some(url_parts(facts.get(Key::HttpHost)?, true).host))
+            .or_else(|| Some(url(facts)?.host))
             .or_else(|| of_resource.get(Key::ServiceName));
-        let schema = facts.get(Key::Scheme).or_else(|| Some(url(facts)?.0));
+        let schema = facts.get(Key::Scheme).or_else(|| url(facts)?.schema);
         record.text(TextField::Hostname, Some(hostname.unwrap_or_default()), rules);
         record.text(TextField::ServerName, Some(server_name.unwrap_or_default()), rules);
         record.text(TextField::ScriptName, Some(script_name(facts)), rules);

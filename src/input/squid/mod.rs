@@ -18,7 +18,6 @@ mod request;
 pub mod sequence;
 pub mod sums;
 pub mod tcp;
-pub mod url;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -21,12 +21,12 @@ use zerocopy::IntoBytes as _;
 use super::activity::{Activity, Packed, State};
 use super::bottleneck::bottlenecks;
 use super::line::Transaction;
-use super::url::url_parts;
 use crate::config::SquidSource;
 use crate::input::record::{
     DecodeCounts, Hasher, Interned, Numbers, RecordSink, RecordWriter, RejectReason, TextLimits,
 };
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
+use crate::input::url::url_parts;
 use crate::limits::TIMER_TAGS_MAX;
 
 /// Writes records, with `R` as name rules.

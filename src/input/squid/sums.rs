@@ -12,7 +12,7 @@ use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::line::{Swap, Transaction};
-use super::url::url_parts;
+use crate::input::url::url_parts;
 
 /// Pieces of the window.
 const PIECES: u32 = 24;

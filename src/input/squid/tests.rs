@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::input::pinba::reference::plain::{Plain, read_all};
 use crate::input::record::micros;
 use crate::input::rewrite::{AsSent, NameRules, RuleCounters};
+use crate::input::url::url_parts;
 
 fn corpus(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/squid");
@@ -362,12 +363,12 @@ fn urls_come_apart() {
         "*" => None, "", "*";
         "" => None, "", "";
     ] {
-        let place = url::url_parts(url.as_bytes(), false);
+        let place = url_parts(url.as_bytes(), false);
         assert_eq!(place.schema, schema.map(str::as_bytes), "{url}");
         assert_eq!((place.host, place.path), (host.as_bytes(), path.as_bytes()), "{url}");
     }
     for (url, host) in [("h.example:443", "h.example"), ("[::1]:443", "[::1]")] {
-        let place = url::url_parts(url.as_bytes(), true);
+        let place = url_parts(url.as_bytes(), true);
         assert_eq!((place.schema, place.host, place.path), (None, host.as_bytes(), &b""[..]));
     }
 }

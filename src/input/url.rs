@@ -1,20 +1,19 @@
-//! Splits a URL into the parts by which its request is counted.
+//! Splits a URL into the parts by which `squid` and `otlp` count its request.
 
 /// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
-pub struct UrlParts<'u> {
+pub(super) struct UrlParts<'u> {
     /// `http`.
-    pub schema: Option<&'u [u8]>,
+    pub(super) schema: Option<&'u [u8]>,
     /// The origin, without user and port; empty if there is none.
-    pub host: &'u [u8],
+    pub(super) host: &'u [u8],
     /// The path without its query. Text that is not a URL (`error:invalid-request`, `*`) is kept
     /// whole.
-    pub path: &'u [u8],
+    pub(super) path: &'u [u8],
 }
 
-/// Splits a URL, or the `host:port` of a CONNECT.
-#[must_use]
-pub fn url_parts<'u>(url: &'u [u8], is_connect: bool) -> UrlParts<'u> {
+/// Splits a URL, or the `host:port` of a CONNECT or a header.
+pub(super) fn url_parts<'u>(url: &'u [u8], is_host: bool) -> UrlParts<'u> {
     let until = |text: &'u [u8], ends: &[u8]| {
         let at = text.iter().position(|byte| ends.contains(byte));
         text.split_at_checked(at.unwrap_or(text.len())).unwrap_or((text, &[]))
@@ -28,7 +27,7 @@ pub fn url_parts<'u>(url: &'u [u8], is_connect: bool) -> UrlParts<'u> {
             _ => until(host, b":").0,
         }
     };
-    if is_connect {
+    if is_host {
         return UrlParts { schema: None, host: host_of(url), path: b"" };
     }
     let (scheme, rest) = until(url, b":/?#");
