@@ -267,7 +267,7 @@ macro_rules! fronts {
             pub fn front(&self) -> FrontConfig<'_> {
                 FrontConfig {
                     section: $section,
-                    listen: self.listen,
+                    listen: self.listen.into(),
                     allow_anonymous: self.allow_anonymous,
                     tls_cert: self.tls_cert.as_ref(),
                     tls_key: self.tls_key.as_ref(),
@@ -277,7 +277,7 @@ macro_rules! fronts {
     };
 }
 
-fronts!(HttpConfig: "http", MySqlConfig: "mysql");
+fronts!(HttpConfig: "http", MySqlConfig: "mysql", OtlpInput: "otlp_input");
 
 impl Config {
     /// Returns whether any Squid source is a file.

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::FrontConfig;
 use super::error::ConfigError;
 use super::kinds::{Kind, attributes, host, path, socket_address, switch};
 use super::list_entry::{EntryReader, Refused};
@@ -33,18 +32,6 @@ pub struct OtlpInput {
 }
 
 impl OtlpInput {
-    /// The settings it shares with other front ends.
-    #[must_use]
-    pub const fn front(&self) -> FrontConfig<'_> {
-        FrontConfig {
-            section: "otlp_input",
-            listen: Some(self.listen),
-            allow_anonymous: self.allow_anonymous,
-            tls_cert: self.tls_cert.as_ref(),
-            tls_key: self.tls_key.as_ref(),
-        }
-    }
-
     /// Compares everything but the location.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let location = self.location.clone();

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use super::error::StartError;
+use super::sockets::bind;
 use crate::config::{Config, OtlpInput};
 use crate::input::otlp::Source;
 use crate::state::counters::SocketName;
@@ -18,13 +19,8 @@ pub(crate) struct OpenInput {
 /// Binds the addresses of the entries, and records each bound address.
 pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
     let opened = config.otlp_inputs.iter().map(|input| {
-        let bind = || -> std::io::Result<_> {
-            let listener = TcpListener::bind(input.listen)?;
-            // A larger backlog than the standard library's.
-            rustix::net::listen(&listener, 1024)?;
-            Ok((listener.local_addr()?, listener))
-        };
-        let (listen, listener) = bind().map_err(|source| StartError::OtlpInput {
+        let bound = bind(input.listen).and_then(|it| Ok((it.local_addr()?, it)));
+        let (listen, listener) = bound.map_err(|source| StartError::OtlpInput {
             place: input.location.to_string(),
             address: input.listen,
             source,

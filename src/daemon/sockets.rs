@@ -80,11 +80,13 @@ fn open_front(
     let Some(address) = address.filter(|_| handed.is_none()) else {
         return Ok(handed);
     };
-    let open = || -> std::io::Result<TcpListener> {
-        let listener = TcpListener::bind(address)?;
-        // More may wait to be accepted than the standard library has it.
-        rustix::net::listen(&listener, 1024)?;
-        Ok(listener)
-    };
-    open().map(Some).map_err(|source| StartError::FrontEnd { section, address, source })
+    let opened = bind(address);
+    opened.map(Some).map_err(|source| StartError::FrontEnd { section, address, source })
+}
+
+/// Binds the address of a front end. More may wait to be accepted than the standard library has it.
+pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    rustix::net::listen(&listener, 1024)?;
+    Ok(listener)
 }
