@@ -326,7 +326,8 @@ impl Drop for Unproved {
 #[derive(Debug, Clone)]
 pub struct Pass {
     access: Access,
-    peer: IpAddr,
+    /// The peer that was admitted.
+    pub peer: IpAddr,
     /// The identity admitted.
     pub identity: Identity,
 }

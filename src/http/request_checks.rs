@@ -6,11 +6,11 @@
 //! (an image), by the browser's metadata (`Sec-Fetch-Site`); and a form post by the required
 //! content type of JSON. Limits on the head are here too, on the body in [`JsonBody`].
 
-use std::error::Error as _;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::Body;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, ORIGIN,
@@ -20,7 +20,7 @@ use axum::http::uri::{Authority, Uri};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::LengthLimitError;
+use futures::StreamExt as _;
 use serde_json::{Map, Value as Json};
 
 use super::answer::endless::Endless;
@@ -282,42 +282,69 @@ pub(super) async fn body(
     app: &App,
     media_type: &str,
     bytes_max: usize,
-) -> Result<Bytes, Problem> {
+) -> Result<Vec<u8>, Problem> {
     let (head, body) = request.into_parts();
-    let header = |name| head.headers.get(name).and_then(|it| it.to_str().ok());
-    let given = header(CONTENT_TYPE).unwrap_or_default();
-    let essence = given.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case(media_type) {
+    if !is_of_type(&head.headers, media_type) {
         let wanted = format!("the header `content-type: {media_type}`, also without a body");
         let why = format!("{} wants {wanted}", head.method);
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
+    receive(&head.headers, body, bytes_max, app.settings.body_max).await
+}
+
+/// The value of a header, if it is text.
+pub(super) fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+/// Whether the body is said to be of this media type.
+pub(super) fn is_of_type(headers: &HeaderMap, media_type: &str) -> bool {
+    let given = header(headers, CONTENT_TYPE).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case(media_type)
+}
+
+/// Size of the body, if it was announced.
+pub(super) fn announced(headers: &HeaderMap) -> Option<usize> {
+    header(headers, CONTENT_LENGTH)?.parse().ok()
+}
+
+/// Receives a body of at most `bytes_max`, for at most `patience`; piece by piece, so that each is
+/// free again before the next one is read.
+pub(super) async fn receive(
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+    patience: Duration,
+) -> Result<Vec<u8>, Problem> {
     let too_large = || {
         let why = format!("the body is too large; accepted: {bytes_max} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why)
     };
-    let announced = header(CONTENT_LENGTH).and_then(|it| it.parse::<usize>().ok());
-    if announced.is_some_and(|bytes| bytes > bytes_max) {
+    let announced = announced(headers).unwrap_or(0);
+    if announced > bytes_max {
         return Err(too_large());
     }
-    let read = axum::body::to_bytes(body, bytes_max);
-    let Ok(read) = tokio::time::timeout(app.settings.body_max, read).await else {
-        let why = "the body did not arrive in time";
-        return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why));
-    };
-    read.map_err(|error| match is_too_large(&error) {
-        true => too_large(),
-        false => {
-            let why = format!("the body ended early: {error}");
-            Problem::new(StatusCode::BAD_REQUEST, why)
+    let receive = async {
+        let mut bytes = Vec::with_capacity(announced);
+        let mut pieces = body.into_data_stream();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| {
+                let why = format!("the body ended early: {error}");
+                Problem::new(StatusCode::BAD_REQUEST, why)
+            })?;
+            if bytes.len() + piece.len() > bytes_max {
+                return Err(too_large());
+            }
+            bytes.extend_from_slice(&piece);
         }
+        Ok(bytes)
+    };
+    let received = tokio::time::timeout(patience, receive).await;
+    received.unwrap_or_else(|_| {
+        let why = "the body did not arrive in time";
+        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why))
     })
-}
-
-/// Whether a body was abandoned because it is too long.
-pub(super) fn is_too_large(error: &axum::Error) -> bool {
-    let cause = error.source();
-    cause.is_some_and(|cause| cause.is::<LengthLimitError>())
 }
 
 #[cfg(test)]
