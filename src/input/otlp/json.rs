@@ -70,36 +70,13 @@ const VALUE: Fields = &[
 pub(super) fn as_protobuf(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut out = Vec::with_capacity(body.len());
-    json.deserialize_any(Members(REQUEST, &mut out))?;
+    Member(BODY, Kind::Message(REQUEST), &mut out).deserialize(&mut json)?;
     json.end()?;
     Ok(out)
 }
 
-/// Reads an object into the fields of a message.
-struct Members<'o>(Fields, &'o mut Vec<u8>);
-
-impl<'de> Visitor<'de> for Members<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object or null")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self(fields, out) = self;
-        while let Some(name) = map.next_key::<Cow<'_, str>>()? {
-            match fields.iter().find(|field| field.0 == name) {
-                Some((_, number, kind)) => map.next_value_seed(Member(*number, *kind, out))?,
-                None => map.next_value::<IgnoredAny>().map(drop)?,
-            }
-        }
-        Ok(())
-    }
-}
+/// Stands for the number of a field that is the whole body: it has no key, and is no list.
+const BODY: u32 = 0;
 
 /// Reads the value of a member as a field: its number, what it is, and where it is written.
 struct Member<'o>(u32, Kind, &'o mut Vec<u8>);
@@ -150,6 +127,7 @@ impl<'de> Visitor<'de> for Member<'_> {
             Kind::Enum | Kind::Flags | Kind::Float => "a number",
             Kind::Time | Kind::Whole => "a whole number",
             Kind::Truth => "true or false",
+            Kind::Message(_) if self.0 == BODY => "an object or null",
             Kind::Message(_) => "an object or a list of objects",
         })
     }
@@ -202,20 +180,28 @@ impl<'de> Visitor<'de> for Member<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Self(number, kind @ Kind::Message(_), out) = self else {
+        let Self(number @ 1.., kind @ Kind::Message(_), out) = self else {
             return Err(A::Error::invalid_type(Unexpected::Seq, &self));
         };
         while list.next_element_seed(Member(number, kind, out))?.is_some() {}
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self(number, Kind::Message(fields), out) = self else {
             return Err(A::Error::invalid_type(Unexpected::Map, &self));
         };
-        // Key and length are known afterwards, and are moved to the front then.
         let start = out.len();
-        Members(fields, out).visit_map(map)?;
+        while let Some(name) = map.next_key::<Cow<'_, str>>()? {
+            match fields.iter().find(|field| field.0 == name) {
+                Some((_, number, kind)) => map.next_value_seed(Member(*number, *kind, out))?,
+                None => map.next_value::<IgnoredAny>().map(drop)?,
+            }
+        }
+        if number == BODY {
+            return Ok(());
+        }
+        // Key and length are known now, and are moved to the front.
         let content = out.len();
         encode_key(number, WireType::LengthDelimited, out);
         encode_varint(content.saturating_sub(start) as u64, out);
