@@ -119,6 +119,7 @@ pub use without_sql::{clickhouse, history, sql};
 #[path = "../tests/fuzz/entries/mod.rs"]
 pub mod fuzz;
 
+pub mod backoff;
 pub mod clock;
 pub mod limits;
 pub mod manual;

@@ -23,6 +23,7 @@ use ureq::Agent;
 use super::state::{Phase, RESOLVED_SECS};
 use super::{Alert, Alerts};
 use crate::access::roots;
+use crate::backoff::BackOff;
 use crate::clock::{Clock, rfc3339};
 use crate::config::AlertingConfig;
 use crate::shutdown::Shutdown;
@@ -33,8 +34,8 @@ const BATCH: usize = 64;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Interval between checks for something to send.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Longest delay before a retry, milliseconds.
-const RETRY_MS_MAX: u64 = 60_000;
+/// First and longest delay before a retry, milliseconds.
+const RETRY_MS: (u64, u64) = (1_000, 60_000);
 
 /// A message about an alert; the last confirmed one is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -167,10 +168,10 @@ impl Receiver {
 
     /// Sends messages until shutdown.
     pub fn run(&self, agent: &Agent, alerts: &Alerts, clock: &dyn Clock, stop: &Shutdown) {
-        let (mut retry_ms, mut not_before) = (1_000, 0);
+        let mut back_off = BackOff::new(RETRY_MS.0, RETRY_MS.1);
         while !stop.requested() {
             std::thread::sleep(PERIOD);
-            if clock.mono_ms() < not_before {
+            if !back_off.is_over(clock.mono_ms()) {
                 continue;
             }
             let now = clock.unix_ms() / 1_000;
@@ -186,12 +187,10 @@ impl Receiver {
             };
             let counter = match answer.flatten() {
                 Err(problem) => {
-                    if retry_ms == 1_000 {
+                    if back_off.failed(clock.mono_ms(), None) {
                         warn!(url = self.url, problem, "Cannot send alerts; trying again.");
                     }
                     self.failed.fetch_add(1, Ordering::Relaxed);
-                    not_before = clock.mono_ms() + retry_ms;
-                    retry_ms = (retry_ms * 2).min(RETRY_MS_MAX);
                     continue;
                 }
                 Ok(Some(problem)) => {
@@ -199,10 +198,9 @@ impl Receiver {
                     &self.refused
                 }
                 Ok(None) => {
-                    if retry_ms > 1_000 {
+                    if back_off.succeeded() {
                         info!(url = self.url, "The receiver accepts alerts again.");
                     }
-                    retry_ms = 1_000;
                     &self.sent
                 }
             };

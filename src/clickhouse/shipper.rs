@@ -17,6 +17,7 @@ use super::rollups::Origin;
 use super::server::{Failure, Server};
 use super::tables::{self, TABLES, Table};
 use super::{requests, rollups, views};
+use crate::backoff::BackOff;
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
 use crate::history::{
@@ -35,9 +36,8 @@ const NAP: Duration = Duration::from_millis(50);
 /// Most rows of a block, and most bytes before compression.
 const BLOCK_ROWS: u64 = 65_536;
 const BLOCK_BYTES: usize = 8 << 20;
-/// First pause after a failed attempt, in milliseconds.
-const PAUSE_MS: u64 = 500;
-const PAUSE_MS_MAX: u64 = 60_000;
+/// First and longest pause after a failed attempt, in milliseconds.
+const PAUSE_MS: (u64, u64) = (500, 60_000);
 /// Interval of retries for refused rows, in milliseconds.
 const REFUSED_MS: u64 = 600_000;
 
@@ -120,7 +120,7 @@ pub struct ShippingThread {
     statements: VecDeque<Vec<String>>,
     /// Reports with views, by name, and whether these match the current definition.
     viewed: HashMap<String, (Arc<Dataset>, bool)>,
-    pause_ms: u64,
+    back_off: BackOff,
     /// Next retry of refused rows, in monotonic milliseconds.
     refused_ms: u64,
 }
@@ -151,7 +151,7 @@ impl ShippingThread {
             names: Identity { collector: collector.trim().to_owned(), dc: config.dc.clone() },
             statements,
             viewed: HashMap::new(),
-            pause_ms: 0,
+            back_off: BackOff::new(PAUSE_MS.0, PAUSE_MS.1),
             refused_ms: status.clock.mono_ms(),
             status: Arc::new(status),
             config: config.clone(),
@@ -388,7 +388,7 @@ impl ShippingThread {
                 Err(Failure::Later(error)) => self.pause(&error, stop)?,
                 Err(Failure::Stopped) => return Err(Failure::Stopped),
                 ended => {
-                    self.pause_ms = 0;
+                    self.back_off.succeeded();
                     if self.status.now.lock().error.take().is_some() {
                         info!("History is shipped to ClickHouse again.");
                     }
@@ -405,12 +405,8 @@ impl ShippingThread {
         if before.as_deref() != Some(error) {
             warn!(error, "Cannot ship to ClickHouse: history keeps it, and it is tried again.");
         }
-        self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MS, PAUSE_MS_MAX);
-        // Prevents many pinbads from coming back at the same moment.
-        let random = ahash::RandomState::new().hash_one(&self.names.collector);
-        let pause_ms = self.pause_ms - random % (self.pause_ms / 2);
-        let until = self.status.clock.mono_ms() + pause_ms;
-        while self.status.clock.mono_ms() < until {
+        self.back_off.failed(self.status.clock.mono_ms(), None);
+        while !self.back_off.is_over(self.status.clock.mono_ms()) {
             if stop.requested() {
                 return Err(Failure::Stopped);
             }

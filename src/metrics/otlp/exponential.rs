@@ -5,30 +5,17 @@
 //! and no value moves by more than one bucket.
 
 use std::collections::VecDeque;
-use std::sync::LazyLock;
 
 use crate::input::otlp::messages::{Buckets, HistogramPoint};
-use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS};
+use crate::report::histogram::BucketLayout;
 
 /// Maximum number of buckets, as in the SDKs.
 const BUCKETS_MAX: usize = 160;
 /// Initial scale: the finest at which a report's own buckets leave no gaps.
 const SCALE_MAX: i32 = 5;
 
-/// Index of each bucket of a report's usual layout, at [`SCALE_MAX`].
-static LOG_LINEAR: LazyLock<Vec<Option<i32>>> = LazyLock::new(|| {
-    (0..LOG_LINEAR_BUCKETS).map(|bucket| computed(&BucketLayout::LogLinear, bucket)).collect()
-});
-
 /// Returns the index, at [`SCALE_MAX`], of the middle of a report's bucket; `None` counts as zero.
 fn index(layout: &BucketLayout, bucket: u32) -> Option<i32> {
-    match layout {
-        BucketLayout::LogLinear => LOG_LINEAR.get(bucket as usize).copied().flatten(),
-        layout => computed(layout, bucket),
-    }
-}
-
-fn computed(layout: &BucketLayout, bucket: u32) -> Option<i32> {
     let (low, high) = layout.bounds(bucket);
     let middle_us = match layout {
         // Whole microseconds; the upper end is excluded.

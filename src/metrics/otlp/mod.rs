@@ -11,6 +11,7 @@
 //! are dropped and counted. Every point and span is counted once: sent, dropped or waiting.
 
 mod body;
+mod counters;
 mod exponential;
 mod own;
 mod rows;
@@ -29,10 +30,12 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use self::body::{Bodies, Body, Signal};
+pub use self::counters::{GivenUp, PushCounters};
 use self::own::Own;
 use self::rows::{BYTES_MAX, Rows};
 use self::server::{ANSWER_MAX, Outcome, Server};
 use self::traces::Traces;
+use crate::backoff::BackOff;
 use crate::clock::Clock;
 use crate::config::{Config, OtlpConfig, OtlpTemporality};
 use crate::delta::{RowReader, Second};
@@ -55,9 +58,8 @@ pub const PUSH_BYTES: usize = 2 * BYTES_MAX + QUEUE_BYTES_MAX + OWN_BYTES + 2 * 
 const NAP: Duration = Duration::from_millis(100);
 /// Interval at which unchanged cumulative rows are sent, milliseconds.
 const ALL_MS: u64 = 60_000;
-/// First and longest delay before a retry.
-const RETRY_MS: u64 = 1_000;
-const RETRY_MS_MAX: u64 = 30_000;
+/// First and longest delay before a retry, milliseconds.
+const RETRY_MS: (u64, u64) = (1_000, 30_000);
 /// Time allowed at shutdown for a request under way, and for the last bodies after it.
 const GRACE: Duration = Duration::from_millis(300);
 const LAST_MAX: Duration = Duration::from_millis(600);
@@ -66,35 +68,10 @@ const LAST_MAX: Duration = Duration::from_millis(600);
 #[derive(Debug, Clone)]
 pub struct Push {
     rows: Arc<Mutex<Rows>>,
-    counts: Arc<Mutex<Counts>>,
+    counters: Arc<PushCounters>,
+    /// Why a body was last not accepted.
+    problem: Arc<Mutex<String>>,
     server: Arc<Server>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    /// Of points, and of spans.
-    of: [Signals; 2],
-    waiting_bytes: usize,
-    failed: u64,
-    bodies: u64,
-    traces_left_out: u64,
-    problem: String,
-}
-
-#[derive(Debug, Default)]
-struct Signals {
-    sent: u64,
-    refused: u64,
-    partial: u64,
-    stopped: u64,
-    waiting: u64,
-}
-
-impl Signals {
-    /// Dropped ones, by reason.
-    fn given_up(&self) -> serde_json::Value {
-        json!({"refused": self.refused, "partial": self.partial, "stopped": self.stopped})
-    }
 }
 
 /// Supplies the daemon's own numbers.
@@ -111,11 +88,9 @@ pub(crate) struct Pusher {
     resource: Resource,
     config: OtlpConfig,
     queue: VecDeque<Arc<Body>>,
-    /// Times on the monotonic clock: when all rows were last sent, and before which no body may be
-    /// sent.
+    /// Time on the monotonic clock when all rows were last sent.
     all_ms: u64,
-    not_before_ms: u64,
-    retry_ms: u64,
+    back_off: BackOff,
 }
 
 /// Checks the server's settings in a configuration.
@@ -141,7 +116,8 @@ impl Push {
         let rows = || Rows::new(watched, is_delta(&config.otlp), clock.unix_ms());
         Ok(server.map(|server| Self {
             rows: Arc::new(Mutex::new(rows())),
-            counts: Arc::default(),
+            counters: Arc::default(),
+            problem: Arc::default(),
             server,
         }))
     }
@@ -154,24 +130,14 @@ impl Push {
     /// Returns the points sent, dropped and waiting.
     #[must_use]
     pub fn status(&self) -> Group {
-        let (rows, counts) = (self.rows.lock(), self.counts.lock());
-        let [points, spans] = &counts.of;
-        let readings = readings! {
-            Counter points_sent = points.sent, "Points that the server has taken.";
-            Counter points_given_up = points.given_up(), "Points that the server refused, as a body or within one, and those that waited at a stop, by reason.";
-            Gauge points_waiting = points.waiting, "Points that wait to be sent.";
-            Counter spans_sent = spans.sent, "Spans that the server has taken.";
-            Counter spans_given_up = spans.given_up(), "Spans that the server refused, as a body or within one, and those that waited at a stop, by reason.";
-            Gauge spans_waiting = spans.waiting, "Spans that wait to be sent.";
-            Counter traces_left_out = counts.traces_left_out, "Chosen requests for which there was no room, or that were gone.";
-            Gauge waiting_bytes = counts.waiting_bytes, "Bytes of bodies that wait to be sent.";
-            Counter bodies_sent = counts.bodies, "Bodies that the server has taken.";
-            Counter attempts_failed = counts.failed, "Attempts to send a body that failed and are repeated.";
+        let mut all = self.counters.counts().readings();
+        let rows = self.rows.lock();
+        all.extend(readings! {
             Gauge rows = rows.rows, "Rows that have points of their own.";
             Counter requests_folded = rows.folded, "Requests pushed under (other) because there were too many rows, over all reports.";
-        };
-        let texts = json!({"url": self.server.urls[0], "last_problem": counts.problem});
-        Group::new(Place::Object("otlp"), readings).with_texts(texts)
+        });
+        let texts = json!({"url": self.server.urls[0], "last_problem": *self.problem.lock()});
+        Group::new(Place::Object("otlp"), all).with_texts(texts)
     }
 
     /// Creates the sending side.
@@ -194,8 +160,7 @@ impl Push {
             config: config.otlp.clone(),
             queue: VecDeque::new(),
             all_ms: clock.mono_ms(),
-            not_before_ms: 0,
-            retry_ms: RETRY_MS,
+            back_off: BackOff::new(RETRY_MS.0, RETRY_MS.1),
         }
     }
 }
@@ -227,13 +192,13 @@ impl Pusher {
         while !stop.requested() {
             thread::sleep(NAP);
             self.cut(None);
-            while self.clock.mono_ms() >= self.not_before_ms && self.send(stop) {}
+            while self.back_off.is_over(self.clock.mono_ms()) && self.send(stop) {}
         }
         self.cut(Some(self.clock.unix_ms()));
         // A server that asked for a delay is left alone.
         let until = Instant::now() + LAST_MAX;
         while Instant::now() < until
-            && self.clock.mono_ms() >= self.not_before_ms
+            && self.back_off.is_over(self.clock.mono_ms())
             && let Some(body) = self.queue.front().map(Arc::clone)
         {
             let left = until.saturating_duration_since(Instant::now());
@@ -242,14 +207,15 @@ impl Pusher {
                 outcome => self.ended(&body, &outcome),
             }
         }
-        let mut counts = self.push.counts.lock();
-        counts.waiting_bytes = 0;
-        for of in &mut counts.of {
-            of.stopped += std::mem::take(&mut of.waiting);
-        }
-        let [points, spans] = &counts.of;
-        if points.stopped + spans.stopped > 0 {
-            let (points, spans) = (points.stopped, spans.stopped);
+        self.push.counters.waiting_bytes.set(0);
+        let [points, spans] = [Signal::Metrics, Signal::Traces].map(|signal| {
+            let (_, given_up, waiting) = self.push.counters.of(signal);
+            let stopped = waiting.get();
+            given_up.add_many(GivenUp::Stopped as usize, stopped);
+            waiting.set(0);
+            stopped
+        });
+        if points + spans > 0 {
             warn!(points, spans, "Dropped what waited to be pushed, because the daemon stops.");
         }
     }
@@ -257,7 +223,7 @@ impl Pusher {
     /// Packs the interval into bodies if it is over and there is room. `last_ms` ends the last
     /// interval at that time.
     fn cut(&mut self, last_ms: Option<u64>) {
-        let waiting = self.push.counts.lock().waiting_bytes;
+        let waiting = self.push.counters.waiting_bytes.get() as usize;
         let now_ms = self.clock.mono_ms();
         let all = now_ms >= self.all_ms + ALL_MS;
         let period_ms = last_ms.map_or(self.config.period.as_secs() * 1_000, |_| 1);
@@ -286,11 +252,12 @@ impl Pusher {
         if all {
             self.all_ms = now_ms;
         }
-        let mut counts = self.push.counts.lock();
-        counts.traces_left_out += left_out;
+        let counters = &self.push.counters;
+        counters.traces_left_out.add(left_out);
         for body in bodies.end() {
-            counts.of[body.signal as usize].waiting += body.points;
-            counts.waiting_bytes += body.bytes.len();
+            let (.., waiting) = counters.of(body.signal);
+            waiting.set(waiting.get() + body.points);
+            counters.waiting_bytes.set(counters.waiting_bytes.get() + body.bytes.len() as u64);
             self.queue.push_back(Arc::new(body));
         }
     }
@@ -304,31 +271,22 @@ impl Pusher {
         let post = move || server.post(&sent, ANSWER_MAX);
         let Some(outcome) = stop.unless_requested(("otlp-post", GRACE), post) else {
             // It may have arrived, so it is not sent twice.
-            self.not_before_ms = u64::MAX;
+            self.back_off.end();
             return false;
         };
         let outcome = outcome.unwrap_or_else(|problem| Outcome::Later(problem, None));
         let Outcome::Later(problem, after) = &outcome else {
-            if self.retry_ms > RETRY_MS {
+            if self.back_off.succeeded() {
                 info!(url = self.url(body.signal), "The server accepts what is pushed again.");
             }
-            self.retry_ms = RETRY_MS;
             self.ended(&body, &outcome);
             return !stop.requested();
         };
-        let url = self.url(body.signal);
-        if self.retry_ms == RETRY_MS {
-            warn!(url, problem, "Cannot push; trying again.");
+        if self.back_off.failed(self.clock.mono_ms(), *after) {
+            warn!(url = self.url(body.signal), problem, "Cannot push; trying again.");
         }
-        let mut counts = self.push.counts.lock();
-        counts.failed += 1;
-        counts.problem.clone_from(problem);
-        // Vary by a fifth, so that many daemons do not retry at the same time.
-        let chance = ahash::RandomState::new().hash_one(counts.failed) % 401;
-        let jitter_ms = self.retry_ms * (800 + chance) / 1_000;
-        let wait_ms = after.map_or(jitter_ms, |after| after.as_millis() as u64);
-        self.not_before_ms = self.clock.mono_ms() + wait_ms;
-        self.retry_ms = (self.retry_ms * 2).min(RETRY_MS_MAX);
+        self.push.problem.lock().clone_from(problem);
+        self.push.counters.attempts_failed.add(1);
         false
     }
 
@@ -339,27 +297,26 @@ impl Pusher {
     /// Removes a body on which the server has decided.
     fn ended(&mut self, body: &Body, outcome: &Outcome) {
         self.queue.pop_front();
-        let mut counts = self.push.counts.lock();
-        counts.waiting_bytes -= body.bytes.len();
-        let of = &mut counts.of[body.signal as usize];
-        of.waiting -= body.points;
-        let (count, problem) = match outcome {
+        let counters = &self.push.counters;
+        let (reason, count, problem) = match outcome {
             Outcome::Taken(rejected, problem) => {
-                let rejected = (*rejected).min(body.points);
-                of.partial += rejected;
-                of.sent += body.points - rejected;
-                counts.bodies += 1;
-                (rejected, problem)
+                counters.bodies_sent.add(1);
+                (GivenUp::Partial, (*rejected).min(body.points), problem)
             }
             Outcome::Refused(problem) | Outcome::Later(problem, _) => {
-                of.refused += body.points;
-                (body.points, problem)
+                (GivenUp::Refused, body.points, problem)
             }
         };
         if count > 0 {
             let url = self.url(body.signal);
             warn!(url, count, problem, "The server refuses points or spans; these are given up.");
-            counts.problem.clone_from(problem);
+            self.push.problem.lock().clone_from(problem);
         }
+        // Whoever sees that it no longer waits also sees what became of it.
+        let (sent, given_up, waiting) = counters.of(body.signal);
+        sent.add(body.points - count);
+        given_up.add_many(reason as usize, count);
+        waiting.set(waiting.get() - body.points);
+        counters.waiting_bytes.set(counters.waiting_bytes.get() - body.bytes.len() as u64);
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: rows beyond are added up in `(other)`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -139,24 +139,23 @@ fn attributes(definition: &Definition) -> Vec<(String, bool)> {
         _ => None,
     });
     let own = [REPORT, OVERFLOW, CPU_MODE].into_iter().chain(fields);
-    let mut taken: BTreeSet<String> = own.map(str::to_owned).collect();
+    let mut taken: Vec<String> = own.map(str::to_owned).collect();
     let names = sources().map(|source| match source {
         KeySource::Field(of) => (field(*of).to_owned(), *of == Field::Status),
         KeySource::RequestTag(tag)
         | KeySource::TimerTag(tag)
         | KeySource::TimerTagOrField(tag, _) => {
-            let name = free(tag, |name| taken.contains(name));
-            taken.insert(name.clone());
-            (name, false)
+            taken.push(free(tag, taken.iter()));
+            (taken.last().cloned().unwrap_or_default(), false)
         }
     });
     names.collect()
 }
 
 /// Returns the name of a tag, prefixed with `pinbad.` until it is not taken.
-fn free(tag: &str, is_taken: impl Fn(&str) -> bool) -> String {
+fn free<'t>(tag: &str, taken: impl Iterator<Item = &'t String> + Clone) -> String {
     let mut name = tag.to_owned();
-    while is_taken(&name) {
+    while taken.clone().any(|it| *it == name) {
         name.insert_str(0, "pinbad.");
     }
     name
@@ -164,7 +163,7 @@ fn free(tag: &str, is_taken: impl Fn(&str) -> bool) -> String {
 
 /// Adds a tag to attributes.
 pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str) {
-    let name = free(tag, |name| attributes.iter().any(|it| it.key == name));
+    let name = free(tag, attributes.iter().map(|it| &it.key));
     attributes.push(KeyValue::text(name, value));
 }
 

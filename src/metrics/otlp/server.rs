@@ -55,12 +55,10 @@ impl Server {
         }
         let url = config.url.trim_end_matches('/');
         let base = url.strip_suffix(PATHS[0]).unwrap_or(url);
-        let settings =
-            Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0);
         let trusted = ("otlp.ca_file", config.ca_file.as_deref());
         let headers = config.headers_file.as_deref().map(read_headers).transpose()?;
         Ok(Some(Arc::new(Self {
-            agent: roots::agent(settings, url, trusted, None)?,
+            agent: roots::agent(roots::settings(), url, trusted, None)?,
             urls: PATHS.map(|path| format!("{base}{path}")),
             is_packed: config.gzip,
             headers_file: config.headers_file.clone(),
