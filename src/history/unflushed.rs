@@ -4,7 +4,6 @@
 //! immutable from then on. Bytes are counted row by row; when they are too many, rows are shrunk
 //! ([`UnflushedRows::shrink`]), with exact sums.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use datafusion::arrow::array::RecordBatch;
 
-use self::rows::{ROW_BYTES, Rows, Weight};
+use self::rows::{ROW_BYTES, Rows};
 pub(super) use self::rows::{Scratch, Stored};
 use super::Resolution;
 use super::columns::BatchBuilder;
@@ -25,6 +24,7 @@ use crate::delta::{RowDelta, RowKey};
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
 use crate::report::{FIRST_ID, OTHER_ID};
+use crate::value::room::{Heft, Weight, divide};
 
 mod rows;
 
@@ -218,21 +218,15 @@ impl UnflushedRows {
         let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
         let rows = parts.flat_map(|it| it.moments.values().flat_map(Rows::rows));
         let rows = rows.filter(|(is_other, _)| !is_other);
-        // With the bytes of each row without its histogram, and of that.
-        let mut rows: Vec<(Weight, usize, usize)> = rows
+        let rows: Vec<Heft> = rows
             .map(|(_, row)| {
                 let bytes = ROW_BYTES + row.key().len();
-                (row.weight(&self.hasher), bytes, row.histogram_bytes())
+                (row.weight(&self.hasher), bytes as u32, row.histogram_bytes() as u32)
             })
             .collect();
-        rows.sort_unstable_by_key(|(weight, ..)| Reverse(*weight));
-        let of_rows: usize = rows.iter().map(|(_, bytes, histogram)| bytes + histogram).sum();
+        let of_rows: usize = rows.iter().map(|row| row.1 as usize + row.2 as usize).sum();
         let room = (bytes_max / 4 * 3).saturating_sub(self.bytes().saturating_sub(of_rows));
-        let kept = fitting(rows.iter().map(|row| row.1), room / 5 * 4);
-        let room = room - rows[..kept].iter().map(|row| row.1).sum::<usize>();
-        let full = fitting(rows[..kept].iter().map(|row| row.2), room);
-        let weight_of = |place: usize| rows.get(place).map(|row| row.0);
-        let mut shrunk = self.fold(weight_of(kept), weight_of(full));
+        let mut shrunk = self.fold(divide(rows, room, room / 5 * 4));
         shrunk.rows_lost = self.drop_oldest(bytes_max);
         self.fresh = fresh;
         shrunk
@@ -240,13 +234,13 @@ impl UnflushedRows {
 
     /// Merges rows up to one weight into `(other)`, and drops the histograms of those up to
     /// another.
-    fn fold(&mut self, folded_to: Option<Weight>, dropped_to: Option<Weight>) -> Coverage {
+    fn fold(&mut self, up_to: [Option<Weight>; 2]) -> Coverage {
         let Self { parts, hasher, .. } = self;
         let mut shrunk = Coverage::default();
         let mut covers = Vec::new();
         for part in parts.iter_mut().filter(|it| !it.dataset.is_coverage()) {
             for (&minute, rows) in &mut part.moments {
-                let cover = rows.fold(&part.other_key, [folded_to, dropped_to], hasher);
+                let cover = rows.fold(&part.other_key, up_to, hasher);
                 shrunk.add_missing(&cover);
                 covers.push((part.dataset.coverage_key(), minute, cover));
             }
@@ -297,17 +291,6 @@ impl UnflushedRows {
             }
         }
     }
-}
-
-/// How many of these fit, one after the other.
-fn fitting(sizes: impl Iterator<Item = usize>, room: usize) -> usize {
-    let mut left = room;
-    let fits = sizes.take_while(|&size| {
-        let rest = left.checked_sub(size);
-        left = rest.unwrap_or_default();
-        rest.is_some()
-    });
-    fits.count()
 }
 
 #[cfg(test)]

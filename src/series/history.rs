@@ -5,7 +5,6 @@
 //! more, the lightest rows go, the next heavier ones lose their histograms, and the total of a
 //! report, which weighs most, stays.
 
-use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -14,6 +13,7 @@ use ahash::RandomState;
 use super::points::Points;
 use crate::report::gain::EncodedGain;
 use crate::report::{FIRST_ID, OTHER_ID, TOTAL_ID};
+use crate::value::room::{Heft, Weight, divide};
 
 /// Most recent seconds, kept individually.
 pub(super) const FINE_SECS: u64 = 300;
@@ -61,16 +61,10 @@ impl Row {
 
     /// A rank that is larger for heavier rows. Ids break ties, so that rows of equal weight do not
     /// take turns.
-    fn rank(&self, id: u64) -> Rank {
+    fn rank(&self, id: u64) -> Weight {
         (self.weight.to_bits(), id)
     }
 }
-
-/// Weight, no less than 0, and id.
-type Rank = (u64, u64);
-
-/// A row's rank, its bytes without histograms, and those of its histograms.
-type Heft = (Rank, u32, u32);
 
 /// The gains of one report.
 #[derive(Debug, Default)]
@@ -210,17 +204,11 @@ impl History {
             let rest = row.bytes().saturating_sub(histograms);
             (row.rank(id), rest as u32, histograms as u32)
         };
-        let mut rows: Vec<Heft> = reports.map(heft).collect();
-        rows.sort_unstable_by_key(|&(rank, ..)| Reverse(rank));
+        let rows: Vec<Heft> = reports.map(heft).collect();
         // Frees more than is missing, so that this is rarely done. Sums may take part of the room:
         // a chart of counts is worth more than percentiles of few rows.
         let room = self.bytes_max / 8 * 7;
-        let stay = first_without_room(&rows, room / 5 * 3, |&(_, sums, _)| sums);
-        let gone = rows.get(stay).map(|row| row.0);
-        let sums: usize = rows[..stay].iter().map(|row| row.1 as usize).sum();
-        let full = first_without_room(&rows[..stay], room.saturating_sub(sums), |row| row.2);
-        let without = rows.get(full).map(|row| row.0);
-        drop(rows);
+        let [gone, without] = divide(rows, room, room / 5 * 3);
         self.weight_min = gone.map_or(0.0, |(weight, _)| f64::from_bits(weight));
         for report in self.reports.values_mut() {
             let folded = &mut report.folded;
@@ -255,16 +243,6 @@ impl History {
         }
         (all, counts[1], counts[0])
     }
-}
-
-/// The number of these rows that fit together.
-fn first_without_room(rows: &[Heft], mut room: usize, bytes: impl Fn(&Heft) -> u32) -> usize {
-    let has_room = |row: &&Heft| {
-        let rest = room.checked_sub(bytes(row) as usize);
-        room = rest.unwrap_or_default();
-        rest.is_some()
-    };
-    rows.iter().take_while(has_room).count()
 }
 
 #[cfg(test)]

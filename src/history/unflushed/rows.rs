@@ -24,6 +24,7 @@ use crate::report::gain::{PairSums, Pairs, write_pairs};
 use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
+use crate::value::room::Weight;
 use crate::value::varint;
 
 /// Bytes of a row without its own: itself, its id, its slot in the index, and the allocator's
@@ -36,9 +37,6 @@ const NEAR: usize = 4;
 const AHEAD: usize = 16;
 /// Smallest room for later runs.
 const SPARE_MIN: usize = 32;
-
-/// Decides which rows stay: time and requests, then chance.
-pub(super) type Weight = (u64, u64);
 
 /// An addition to a row: sums, extremes and pairs; `None` if these are unknown.
 pub(super) type Gained<'a> = (&'a Totals, &'a Extremes, Option<&'a [u8]>);
@@ -301,6 +299,7 @@ impl KeptRow {
         totals
     }
 
+    /// Decides which rows stay: time and requests, then chance.
     pub(super) fn weight(&self, tie: &RandomState) -> Weight {
         let totals = self.totals();
         let time = u64::try_from(totals.time).unwrap_or(u64::MAX);
