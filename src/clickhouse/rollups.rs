@@ -47,10 +47,7 @@ pub(super) fn push(block: &mut Block, origin: &Origin, dataset: &Dataset, row: &
     origin.push(to);
     let totals = &row.gain.sum.totals;
     if dataset.is_coverage() {
-        let Coverage { secs, missed, histograms_dropped, keys_folded, rows_lost } =
-            Coverage::of(totals);
-        let counts = [secs, missed, histograms_dropped, keys_folded, rows_lost];
-        counts.into_iter().for_each(|count| to.value(count));
+        Coverage::of(totals).counts().into_iter().for_each(|count| to.value(count));
         return;
     }
     to.value(Items(keys));

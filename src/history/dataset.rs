@@ -37,6 +37,15 @@ pub struct Dataset {
 pub(super) static COVERAGE: LazyLock<Arc<Dataset>> =
     LazyLock::new(|| Arc::new(Dataset::coverage()));
 
+/// The columns of [`Coverage`] in files, and the sums that have them.
+const OF_COVERAGE: [(&str, Measure); 5] = [
+    ("covered_seconds", Measure::Requests),
+    ("missed_requests", Measure::Hits),
+    ("histograms_dropped", Measure::Traffic),
+    ("keys_folded", Measure::Memory),
+    ("rows_lost", Measure::Errors),
+];
+
 /// The definition of [`Dataset::swaps`].
 const SWAPS: &str = "0000000000000001";
 
@@ -58,14 +67,16 @@ pub struct Coverage {
 impl Coverage {
     /// From the sums of a row.
     pub(crate) fn of(totals: &Totals) -> Self {
-        let clipped = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
-        Self {
-            secs: totals.requests,
-            missed: clipped(totals.hits),
-            histograms_dropped: clipped(totals.traffic),
-            keys_folded: clipped(totals.memory),
-            rows_lost: totals.errors,
-        }
+        let count = |(_, measure): (_, Measure)| u64::try_from(measure.of(totals));
+        let counts = OF_COVERAGE.map(|column| count(column).unwrap_or(u64::MAX));
+        let [secs, missed, histograms_dropped, keys_folded, rows_lost] = counts;
+        Self { secs, missed, histograms_dropped, keys_folded, rows_lost }
+    }
+
+    /// In the order of its columns.
+    pub(crate) fn counts(self) -> [u64; OF_COVERAGE.len()] {
+        let Self { secs, missed, histograms_dropped, keys_folded, rows_lost } = self;
+        [secs, missed, histograms_dropped, keys_folded, rows_lost]
     }
 
     /// Adds what is missing, without the seconds.
@@ -78,14 +89,11 @@ impl Coverage {
 
     /// As sums of a row, in the columns of a coverage file.
     pub(super) fn gain(self) -> Gain {
-        Gain::of(Totals {
-            requests: self.secs,
-            hits: self.missed.into(),
-            traffic: self.histograms_dropped.into(),
-            memory: self.keys_folded.into(),
-            errors: self.rows_lost,
-            ..Totals::ZERO
-        })
+        let mut sums = [0; Measure::ALL.len()];
+        for ((_, measure), count) in OF_COVERAGE.into_iter().zip(self.counts()) {
+            sums[measure as usize] = count.into();
+        }
+        Gain::of(Totals::of(sums))
     }
 }
 
@@ -135,13 +143,6 @@ impl Dataset {
 
     /// The columns of its sums in files, if it is of no report.
     pub(super) fn own_sums(&self) -> Option<[(&'static str, Measure); 5]> {
-        let of_coverage = [
-            ("covered_seconds", Measure::Requests),
-            ("missed_requests", Measure::Hits),
-            ("histograms_dropped", Measure::Traffic),
-            ("keys_folded", Measure::Memory),
-            ("rows_lost", Measure::Errors),
-        ];
         let of_swaps = [
             ("count", Measure::Requests),
             ("bytes", Measure::Traffic),
@@ -150,7 +151,7 @@ impl Dataset {
             ("total_us", Measure::Time),
         ];
         let is_of_swaps = (self.hash == SWAPS).then_some(of_swaps);
-        is_of_swaps.or_else(|| self.is_coverage().then_some(of_coverage))
+        is_of_swaps.or_else(|| self.is_coverage().then_some(OF_COVERAGE))
     }
 
     /// A table of raw requests: rows of no report, without keys.

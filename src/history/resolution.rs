@@ -24,24 +24,20 @@ impl Resolution {
     /// All resolutions, finest first.
     pub const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
 
+    /// Of each the name, the length in seconds, and the buckets of a doubling as a power of two.
+    const EACH: [(&'static str, u64, u32); 3] =
+        [("minute", 60, 6), ("hour", 3_600, 4), ("day", 86_400, 4)];
+
     /// Returns the name used in folders and answers.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day",
-        }
+        Self::EACH[self as usize].0
     }
 
     /// Returns the length in seconds.
     #[must_use]
     pub const fn secs(self) -> u64 {
-        match self {
-            Self::Minute => 60,
-            Self::Hour => 3_600,
-            Self::Day => 86_400,
-        }
+        Self::EACH[self as usize].1
     }
 
     /// Returns the next coarser resolution.
@@ -52,10 +48,7 @@ impl Resolution {
     /// Buckets of a doubling in the log-linear histograms of its rows, as a power of two: 64 (0.78
     /// %) or 16 (3.1 %).
     pub(crate) const fn bucket_bits(self) -> u32 {
-        match self {
-            Self::Minute => 6,
-            Self::Hour | Self::Day => 4,
-        }
+        Self::EACH[self as usize].2
     }
 
     /// Returns the unix second at which the row of a given second begins.
