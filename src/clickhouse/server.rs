@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use ureq::http::header::CONTENT_ENCODING;
-use ureq::http::{HeaderValue, Request, Response};
-use ureq::{Agent, Body};
+use ureq::http::Response;
+use ureq::typestate::WithBody;
+use ureq::{Agent, Body, RequestBuilder};
 
 use crate::access::{read_secret, roots};
 use crate::config::ClickHouseConfig;
@@ -169,9 +168,8 @@ impl Server {
             ("cancel_http_readonly_queries_on_client_close", "1"),
             ("wait_end_of_query", "1"),
         ];
-        let request = self.request(&parameters, query.as_bytes().to_vec())?;
-        let request = self.agent.configure_request(request).timeout_global(Some(patience)).build();
-        let answer = self.agent.run(request);
+        let request = self.request(&parameters).config().timeout_global(Some(patience)).build();
+        let answer = request.send(query);
         let mut answer = answer.map_err(|error| failed(roots::problem(&error)))?;
         let status = answer.status().as_u16();
         if status != 200 {
@@ -194,19 +192,10 @@ impl Server {
         }
     }
 
-    /// A statement, or rows.
-    fn request(
-        &self,
-        parameters: &[(&str, &str)],
-        body: Vec<u8>,
-    ) -> Result<Request<Vec<u8>>, Failure> {
-        let parameters = parameters.iter().map(|(name, value)| {
-            let value = utf8_percent_encode(value, NON_ALPHANUMERIC);
-            format!("{name}={value}")
-        });
-        let parameters: Vec<_> = parameters.collect();
-        let uri = format!("{}/?{}", self.url, parameters.join("&"));
-        let mut request = Request::builder().method("POST").uri(uri);
+    /// A request with a statement, or rows.
+    fn request(&self, parameters: &[(&str, &str)]) -> RequestBuilder<WithBody> {
+        let request = self.agent.post(format!("{}/", self.url));
+        let mut request = request.query_pairs(parameters.iter().copied());
         if !self.user.is_empty() {
             request = request.header("x-clickhouse-user", &self.user);
         }
@@ -214,7 +203,7 @@ impl Server {
         if let Some(password) = &self.password.lock().0 {
             request = request.header("x-clickhouse-key", password.reveal());
         }
-        request.body(body).map_err(|error| Failure::at(&self.url, error))
+        request
     }
 
     /// Runs on its own thread: a stop does not wait for the server.
@@ -225,22 +214,22 @@ impl Server {
         is_packed: bool,
         stop: &Shutdown,
     ) -> Result<(), Failure> {
-        let mut request = self.request(parameters, body)?;
+        let mut request = self.request(parameters);
         if is_packed {
-            request.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("lz4"));
+            request = request.header("content-encoding", "lz4");
         }
-        let (agent, url) = (self.agent.clone(), Arc::clone(&self.url));
+        let url = Arc::clone(&self.url);
         let _waiting = ANSWER.begin();
         let answer =
-            stop.unless_requested(("ship", Duration::ZERO), move || run(&agent, &url, request));
+            stop.unless_requested(("ship", Duration::ZERO), move || run(&url, request, &body));
         let answer = answer.ok_or(Failure::Stopped)?;
         answer.unwrap_or_else(|problem| Err(Failure::at(&self.url, problem)))
     }
 }
 
-fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failure> {
+fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Result<(), Failure> {
     let later = |problem: String| Failure::at(url, problem);
-    let mut answer = agent.run(request).map_err(|error| later(roots::problem(&error)))?;
+    let mut answer = request.send(body).map_err(|error| later(roots::problem(&error)))?;
     // An error after the head of the answer is in its body, so rows are stored only when the body
     // has ended.
     let (text, ended) = said(&mut answer);
@@ -323,8 +312,8 @@ mod tests {
         };
         let server = Server::of(&config).unwrap();
         let sent = || {
-            let request = server.request(&[], Vec::new()).unwrap();
-            request.headers()["x-clickhouse-key"].to_str().unwrap().to_owned()
+            let request = server.request(&[]);
+            request.headers_ref().unwrap()["x-clickhouse-key"].to_str().unwrap().to_owned()
         };
         assert_eq!(sent(), "old");
         write("", 2);
