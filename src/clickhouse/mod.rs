@@ -14,8 +14,7 @@
 
 mod fleet;
 mod native;
-mod requests;
-mod rollups;
+mod rows;
 mod server;
 mod shipper;
 mod tables;

@@ -13,10 +13,10 @@ use serde_json::json;
 use tracing::{error, info, warn};
 
 use super::native::Block;
-use super::rollups::Origin;
+use super::rows::{self, Origin};
 use super::server::{Failure, Server};
 use super::tables::{self, TABLES, Table};
-use super::{requests, rollups, views};
+use super::views;
 use crate::backoff::BackOff;
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
@@ -316,13 +316,13 @@ impl ShippingThread {
                 if dataset.is_raw() {
                     shipment.requests(stop, &mut |request, weight, timers| {
                         let (row, tags) = ((request, weight, timers), &*self.config.tags);
-                        requests::push(&mut sending.block, origin, tags, row);
+                        rows::push_request(&mut sending.block, origin, tags, row);
                         sent = self.send_if_full(&mut sending, stop);
                         sent.is_ok()
                     })?;
                 } else {
                     unread.extend(shipment.rows(&dataset, stop, &mut |row| {
-                        rollups::push(&mut sending.block, origin, &dataset, row);
+                        rows::push_row(&mut sending.block, origin, &dataset, row);
                         sent = self.send_if_full(&mut sending, stop);
                         sent.is_ok()
                     })?);
