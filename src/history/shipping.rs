@@ -81,7 +81,6 @@ pub struct Refused {
     /// The error.
     pub error: String,
     /// The names under which they were sent; absent in older entries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
 }
 
@@ -97,10 +96,8 @@ struct Cursor {
     /// The position up to which rows are being shipped.
     sending: Option<ShipPosition>,
     /// The names it is shipped under.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     sending_as: Option<Identity>,
     /// The number of the file being shipped, and its names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     file_as: Option<(u64, Identity)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refused: Vec<Refused>,
