@@ -85,9 +85,8 @@ pub(super) enum Content {
     Status(usize),
     Other,
     Sum(Measure),
-    TimeMin,
-    TimeMax,
-    MemoryPeakMax,
+    /// The least time, the largest, the largest memory.
+    Extreme(usize),
     Quantile(usize),
     Histogram,
     Exact,
@@ -165,10 +164,10 @@ fn columns_of_report(dataset: &Dataset) -> Columns {
         _ => named(measure.stored(), Content::Sum(*measure)),
     }));
     if dataset.extremes {
-        columns.push(named(format!("{time}_min_us"), Content::TimeMin));
-        columns.push(named(format!("{time}_max_us"), Content::TimeMax));
+        columns.push(named(format!("{time}_min_us"), Content::Extreme(0)));
+        columns.push(named(format!("{time}_max_us"), Content::Extreme(1)));
         if !is_of_timers {
-            columns.push(named("memory_peak_max", Content::MemoryPeakMax));
+            columns.push(named("memory_peak_max", Content::Extreme(2)));
         }
     }
     let quantiles = PERCENTILES.iter().enumerate();
@@ -322,8 +321,9 @@ impl BatchBuilder {
             true => OTHER,
             false => texts.next().unwrap_or_default(),
         };
-        let has_seen = extremes.time_min <= extremes.time_max;
-        let seen = |value: u64| Cell::Int(has_seen.then(|| clipped(value.into())));
+        let Extremes { time_min, time_max, memory_peak_max } = *extremes;
+        let seen = [time_min, time_max, memory_peak_max.into()];
+        let has_seen = time_min <= time_max;
         for (content, column) in &mut self.columns {
             let cell = match content {
                 Content::Time => Cell::Moment(row.time),
@@ -331,9 +331,7 @@ impl BatchBuilder {
                 Content::Status(_) => Cell::Int(text().parse().ok()),
                 Content::Other => Cell::Bool(row.is_other),
                 Content::Sum(measure) => Cell::Int(Some(clipped(measure.of(totals)))),
-                Content::TimeMin => seen(extremes.time_min),
-                Content::TimeMax => seen(extremes.time_max),
-                Content::MemoryPeakMax => seen(extremes.memory_peak_max.into()),
+                Content::Extreme(at) => Cell::Int(has_seen.then(|| clipped(seen[*at].into()))),
                 Content::Quantile(at) => Cell::Float(found.get_or_insert_with(find)[*at]),
                 Content::Histogram => Cell::Bytes(*histogram),
                 Content::Exact => {

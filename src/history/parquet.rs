@@ -166,11 +166,7 @@ fn properties(dataset: &Dataset, resolution: Resolution, first_rows: usize) -> W
                 properties.set_column_statistics_enabled(path, EnabledStatistics::Page)
             }
             // Numbers that seldom repeat.
-            Content::Sum(_)
-            | Content::TimeMin
-            | Content::TimeMax
-            | Content::MemoryPeakMax
-            | Content::Delta => properties
+            Content::Sum(_) | Content::Extreme(_) | Content::Delta => properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
             Content::Histogram | Content::Exact => properties

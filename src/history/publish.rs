@@ -46,21 +46,14 @@ const RAW_BYTES: u64 = 64 << 20;
 pub(super) static PUBLISH: Instrument = Instrument::new("stage/history/publish");
 
 /// Characters that Hive writes as `%2F` and the like in names of folders.
-const NAME: &AsciiSet = &CONTROLS
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'\'')
-    .add(b'*')
-    .add(b'/')
-    .add(b':')
-    .add(b'=')
-    .add(b'?')
-    .add(b'\\')
-    .add(b'{')
-    .add(b'[')
-    .add(b']')
-    .add(b'^');
+const NAME: AsciiSet = {
+    let (escaped, mut set, mut at) = (b"\"#%'*/:=?\\{[]^", CONTROLS.add(b'"'), 0);
+    while at < escaped.len() {
+        set = set.add(escaped[at]);
+        at += 1;
+    }
+    set
+};
 
 /// Called repeatedly while files are written, which may take long: it may flush to the store. An
 /// error ends the work.
@@ -262,7 +255,7 @@ fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) 
         // Coverage and raw requests.
         true => PathBuf::from(&dataset.report),
         false => {
-            let name = utf8_percent_encode(&dataset.report, NAME);
+            let name = utf8_percent_encode(&dataset.report, &NAME);
             Path::new(ROLLUP).join(format!("report={name}"))
         }
     };

@@ -133,9 +133,7 @@ impl StoredRows {
                 Content::Sum(measure) => {
                     rows.sums.extend(numbers().map(|sums| (*measure as usize, sums)));
                 }
-                Content::TimeMin => rows.extremes[0] = numbers(),
-                Content::TimeMax => rows.extremes[1] = numbers(),
-                Content::MemoryPeakMax => rows.extremes[2] = numbers(),
+                Content::Extreme(at) => rows.extremes[*at] = numbers(),
                 Content::Histogram => rows.histograms = array.as_binary_opt().cloned(),
                 Content::Exact => rows.exact = array.as_binary_opt().cloned(),
                 _ => {}
