@@ -66,14 +66,16 @@ impl Want {
     /// All columns.
     pub const ALL: Self = Self { sums: true, histograms: true };
 
-    /// Whether a column with this content is wanted.
-    pub(super) fn has(self, content: Content) -> bool {
-        match content {
+    /// The wanted columns of a dataset.
+    pub(super) fn columns(self, dataset: &Dataset) -> Columns {
+        let mut columns = columns(dataset);
+        columns.retain(|(_, content)| match content {
             Content::Quantile(_) => false,
             Content::Histogram => self.histograms,
             Content::Time | Content::Key(_) | Content::Status(_) | Content::Other => true,
             _ => self.sums,
-        }
+        });
+        columns
     }
 }
 
@@ -90,6 +92,8 @@ pub(super) enum Content {
     Quantile(usize),
     Histogram,
     Exact,
+    /// That of the row, shown alone.
+    Resolution,
     /// Raw requests in pieces: a row, encoded.
     Packed,
     /// Of raw requests, as all that follow: numbers that mostly repeat.
@@ -434,7 +438,7 @@ impl Content {
             Self::Time | Self::Moment => {
                 DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
             }
-            Self::Key(_) | Self::Text => DataType::Utf8,
+            Self::Key(_) | Self::Text | Self::Resolution => DataType::Utf8,
             Self::Other => DataType::Boolean,
             Self::Quantile(_) | Self::Float => DataType::Float64,
             Self::Histogram | Self::Exact | Self::Packed => DataType::Binary,

@@ -12,6 +12,7 @@
 
 pub(crate) mod chart_lines;
 mod columns;
+pub(crate) mod condition;
 mod dataset;
 mod disk;
 mod flush;
@@ -33,6 +34,7 @@ pub(crate) mod requests;
 mod resolution;
 mod retention;
 mod row;
+pub(crate) mod scan;
 mod shipping;
 pub(crate) mod sql_columns;
 mod store;

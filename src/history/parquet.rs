@@ -28,7 +28,8 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::read::{Opened, ReadAs, unpanicked};
+pub(crate) use self::read::ReadAs;
+pub(super) use self::read::{Bounds, Opened, unpanicked};
 pub use super::columns::Want;
 
 /// The version of the format, in the metadata of every file.

@@ -15,7 +15,7 @@ use super::{Dataset, Resolution};
 pub type Parts = Arc<RwLock<Arc<[Arc<Part>]>>>;
 
 /// A piece or a file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Part {
     /// Its path.
     pub path: PathBuf,
@@ -54,9 +54,7 @@ impl Part {
         span: Range<u64>,
         sections: Vec<Section>,
     ) -> Self {
-        let suspect = Arc::default();
-        let (bytes, written, crc, is_imported) = (0, 0, 0, false);
-        Self { path, resolution, span, sections, bytes, written, is_imported, crc, suspect }
+        Self { path, resolution, span, sections, ..Self::default() }
     }
 
     /// Whether it has rows of a dataset.
@@ -74,6 +72,12 @@ impl Part {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.sections.iter().map(|section| section.rows).sum()
+    }
+
+    /// Returns the number of rows of a dataset.
+    pub(crate) fn rows_of(&self, dataset: &Dataset) -> u64 {
+        let sections = self.sections.iter().filter(|section| *section.dataset == *dataset);
+        sections.map(|section| section.rows).sum()
     }
 
     /// Returns its number, unique in the store.

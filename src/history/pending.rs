@@ -25,7 +25,7 @@ use datafusion::arrow::ipc::reader::StreamDecoder;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
-use super::columns::BatchBuilder;
+use super::columns::{BatchBuilder, RowReader, columns};
 use super::disk::{HISTORY_WRITE, StoreError, failed};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
@@ -309,12 +309,17 @@ impl PendingFile {
         Box::new(iter::from_fn(move || (!share.is_empty()).then(|| read(&mut share))))
     }
 
-    /// The rows of a dataset, in order.
-    pub(super) fn all_blocks(&self, dataset: &Dataset) -> Batches {
+    /// The rows of a report's dataset, in order.
+    pub(super) fn rows(&self, dataset: &Dataset) -> RowReader {
+        let blocks = self.blocks(dataset, self.all(dataset));
+        RowReader::new(blocks, columns(dataset), 0..u64::MAX)
+    }
+
+    /// The position of all rows of a dataset.
+    pub(super) fn all(&self, dataset: &Dataset) -> Range<u64> {
         let shares = self.shares(dataset);
         let all = shares.first().zip(shares.last());
-        let all = all.map(|(first, last)| first.start..last.end);
-        self.blocks(dataset, all.unwrap_or_default())
+        all.map(|(first, last)| first.start..last.end).unwrap_or_default()
     }
 }
 
@@ -333,8 +338,8 @@ impl PackedRows {
 
     /// The rows of a table in a piece.
     pub(super) fn open(piece: &Part, table: &str) -> io::Result<Self> {
-        let file = PendingFile::open(File::open(&piece.path)?)?;
-        Ok(Self::new(file.all_blocks(&Dataset::raw(table))))
+        let (file, dataset) = (PendingFile::open(File::open(&piece.path)?)?, Dataset::raw(table));
+        Ok(Self::new(file.blocks(&dataset, file.all(&dataset))))
     }
 
     /// The next row.

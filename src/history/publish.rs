@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::disk::{READ_TRIES, StoreError, damaged, unreadable};
-use super::merged::{Merged, Source};
+use super::merged::Merged;
 use super::parquet::FileWriter;
 use super::part::{Part, datasets};
-use super::pending::PendingWriter;
+use super::pending::{PendingFile, PendingWriter};
 use super::resolution::date;
 use super::store::Store;
 use super::tree::{ROLLUP, checksum};
@@ -188,8 +188,11 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut stage = PUBLISH.begin();
         stage.work(0, pieces.iter().map(|part| part.rows()).sum());
-        let sources = pieces.iter().map(|part| Source::open(&self.disk, part));
-        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let opened = pieces.iter().map(|part| {
+            let file = self.disk.open(&part.path).and_then(PendingFile::open);
+            Ok((&*part.path, file.map_err(unreadable(&part.path))?))
+        });
+        let opened = opened.collect::<Result<Vec<_>, StoreError>>()?;
         let datasets = datasets(pieces.iter());
         let mut sums = match resolution.coarser() {
             Some(coarser) => Some(PendingWriter::new(self.create()?, coarser)?),
@@ -201,7 +204,8 @@ impl Store {
                 sums.begin(dataset)?;
             }
             let mut file = FileWriter::new(self.create()?, dataset, resolution);
-            let mut rows = Merged::new(&sources, dataset)?;
+            let rows = opened.iter().map(|(path, file)| (*path, file.rows(dataset)));
+            let mut rows = Merged::new(rows, dataset, resolution, false)?;
             self.pause(meanwhile)?;
             while let Some(row) = rows.next()? {
                 stage.advance(1);

@@ -15,14 +15,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use datafusion::arrow::array::RecordBatch;
-use parquet::arrow::arrow_reader::RowSelection;
+use parquet::arrow::arrow_reader::{ArrowPredicate, RowSelection};
 use tracing::warn;
 
-use super::columns::{Columns, Content, HISTOGRAM, RowReader, StoredRows, Want, columns, equal_to};
-use super::parquet::{Opened, ReadAs};
+use super::columns::{Content, HISTOGRAM, RowReader, StoredRows, Want, columns, equal_to};
+use super::parquet::{Bounds, Opened, ReadAs};
 use super::part::Part;
-use super::pending::PendingFile;
+use super::pending::{PackedRows, PendingFile};
 use super::read_plan::ReadPlan;
+use super::requests::Unpublished;
+use super::requests::unpublished::{packed_in, unpacked};
 use super::row::StoredRow;
 use super::{Dataset, History, Resolution, Row};
 
@@ -88,22 +90,23 @@ impl RowsSnapshot {
 pub(crate) type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Send>;
 
 /// A unit of work for one thread.
-#[derive(Debug)]
-pub(super) struct ReadUnit {
+#[derive(Debug, Clone)]
+pub(crate) struct ReadUnit {
     /// The part that it is from, unless it is in memory.
     part: Option<Arc<Part>>,
-    source: Source,
+    rows: UnitRows,
     /// The times of its rows that count.
-    pub(super) times: Range<u64>,
+    times: Range<u64>,
 }
 
-#[derive(Debug)]
-enum Source {
+#[derive(Debug, Clone)]
+enum UnitRows {
     /// Rows of a row group of a file.
     Group(Arc<Opened>, usize, RowSelection),
     /// A share of a pending file.
     Pending(Arc<PendingFile>, Range<u64>),
     Memory(Arc<[RecordBatch]>),
+    Requests(Unpublished),
 }
 
 /// Consecutive rows of a unit that are added to the same sum.
@@ -135,8 +138,8 @@ impl ReadUnit {
         plan: &ReadPlan,
         key: Option<&[u8]>,
     ) -> (Vec<Self>, Vec<String>) {
-        let equal = key.map(|key| equal_to(&columns(dataset), key));
-        let read_as = ReadAs::new(equal.unwrap_or_default());
+        let equal = key.map(|key| equal_to(&columns(dataset), key)).unwrap_or_default();
+        let read_as = ReadAs { equal, ..ReadAs::default() };
         let mut lacking = Vec::new();
         let mut units = vec![Self::of_memory(from.memory, plan.span.clone())];
         for (part, times) in &plan.reads {
@@ -149,54 +152,83 @@ impl ReadUnit {
     }
 
     /// Rows in memory.
-    pub(super) fn of_memory(rows: Arc<[RecordBatch]>, times: Range<u64>) -> Self {
-        Self { part: None, source: Source::Memory(rows), times }
+    pub(crate) fn of_memory(rows: Arc<[RecordBatch]>, times: Range<u64>) -> Self {
+        Self { part: None, rows: UnitRows::Memory(rows), times }
     }
 
-    /// The units of a part.
+    /// Raw requests that are in no part yet.
+    pub(super) fn of_requests(requests: Unpublished) -> Self {
+        Self { part: None, rows: UnitRows::Requests(requests), times: 0..u64::MAX }
+    }
+
+    /// The units of a part, in order. Raw requests of a piece are in one.
     pub(super) fn of_part(
         part: &Arc<Part>,
         times: &Range<u64>,
         dataset: &Dataset,
         read_as: &ReadAs,
     ) -> io::Result<Vec<Self>> {
-        let unit = |source| Self { part: Some(Arc::clone(part)), source, times: times.clone() };
+        let unit = |rows| Self { part: Some(Arc::clone(part)), rows, times: times.clone() };
         if part.is_published() {
             let opened = Arc::new(Opened::new(&part.path, read_as)?);
             let groups = opened.groups()?.into_iter();
-            let source = |(group, rows)| Source::Group(Arc::clone(&opened), group, rows);
-            return Ok(groups.map(source).map(unit).collect());
+            let rows = |(group, rows)| UnitRows::Group(Arc::clone(&opened), group, rows);
+            return Ok(groups.map(rows).map(unit).collect());
         }
         let pending = Arc::new(PendingFile::open(File::open(&part.path)?)?);
-        let shares = pending.shares(dataset).into_iter();
-        let source = |share| Source::Pending(Arc::clone(&pending), share);
-        Ok(shares.map(source).map(unit).collect())
+        let shares = match dataset.is_raw() {
+            true => vec![pending.all(&packed_in(dataset))],
+            false => pending.shares(dataset),
+        };
+        let rows = |share| UnitRows::Pending(Arc::clone(&pending), share);
+        Ok(shares.into_iter().map(rows).map(unit).collect())
     }
 
     /// Batches with at least these columns, as far as they are stored: of all its rows, or of those
-    /// of a file that have these numbers.
+    /// of a file that have these numbers. Rows of a file that do not pass these tests are left out.
     pub(super) fn batches(
         &self,
         dataset: &Dataset,
-        columns: &Columns,
+        columns: &[&str],
         numbers: Option<Vec<Range<usize>>>,
+        tests: impl FnOnce(&Opened) -> Vec<Box<dyn ArrowPredicate>>,
     ) -> io::Result<Batches> {
-        Ok(match &self.source {
-            Source::Group(opened, group, rows) => {
+        Ok(match &self.rows {
+            UnitRows::Group(opened, group, rows) => {
                 let all = rows.row_count();
                 let some = numbers
                     .map(|it| RowSelection::from_consecutive_ranges(it.into_iter(), all))
                     .map(|some| rows.and_then(&some));
                 let rows = some.unwrap_or_else(|| rows.clone());
-                let names = columns.iter().map(|(name, _)| &**name);
-                opened.batches(*group, rows, names, Vec::new())?
+                opened.batches(*group, rows, columns.iter().copied(), tests(opened))?
             }
-            Source::Pending(pending, share) => pending.blocks(dataset, share.clone()),
-            Source::Memory(batches) => {
+            UnitRows::Pending(pending, share) if dataset.is_raw() => {
+                let rows = pending.blocks(&packed_in(dataset), share.clone());
+                unpacked(PackedRows::new(rows), dataset, columns)
+            }
+            UnitRows::Pending(pending, share) => pending.blocks(dataset, share.clone()),
+            UnitRows::Memory(batches) => {
                 let batches = Arc::clone(batches);
                 Box::new((0..batches.len()).map(move |at| Ok(batches[at].clone())))
             }
+            UnitRows::Requests(requests) => requests.clone().batches(dataset, columns),
         })
+    }
+
+    /// The smallest and the largest value of a stored column, if known.
+    pub(super) fn bounds(&self, column: &str) -> Bounds {
+        match &self.rows {
+            UnitRows::Group(opened, group, _) => opened.bounds(*group, column),
+            _ => [None, None],
+        }
+    }
+
+    /// The number of its rows, if it is of a file.
+    pub(super) fn rows_of_file(&self) -> Option<u64> {
+        match &self.rows {
+            UnitRows::Group(_, _, rows) => Some(rows.row_count() as u64),
+            _ => None,
+        }
     }
 
     pub(super) fn resolution(&self) -> Resolution {
@@ -206,9 +238,9 @@ impl ReadUnit {
 
     /// Reads its rows.
     fn reader(&self, dataset: &Dataset, want: Want) -> io::Result<RowReader> {
-        let mut columns: Columns = columns(dataset);
-        columns.retain(|(_, content)| want.has(*content));
-        let batches = self.batches(dataset, &columns, None)?;
+        let columns = want.columns(dataset);
+        let names: Vec<&str> = columns.iter().map(|(name, _)| &**name).collect();
+        let batches = self.batches(dataset, &names, None, |_| Vec::new())?;
         Ok(RowReader::new(batches, columns, self.times.clone()))
     }
 
@@ -245,8 +277,8 @@ impl ReadUnit {
             return Ok(());
         }
         let columns = vec![(HISTOGRAM.to_owned(), Content::Histogram)];
-        let batches = self.batches(dataset, &columns, Some(numbers))?;
-        let are_all_wanted = matches!(self.source, Source::Group(..));
+        let batches = self.batches(dataset, &[HISTOGRAM], Some(numbers), |_| Vec::new())?;
+        let are_all_wanted = self.rows_of_file().is_some();
         let wanted = runs.flat_map(|run| run.rows.clone().map(|number| (number as usize, run.to)));
         let mut wanted = wanted.peekable();
         let mut rows = RowReader::new(batches, columns, 0..u64::MAX);
@@ -260,7 +292,25 @@ impl ReadUnit {
 }
 
 impl Part {
-    /// Calls `each` for the rows of a report's dataset whose minute, hour or day begins in a span.
+    /// Reads its rows of a dataset whose minute, hour or day begins in a span, in order.
+    pub(super) fn reader(
+        self: &Arc<Self>,
+        dataset: &Dataset,
+        span: Range<u64>,
+        want: Want,
+    ) -> io::Result<RowReader> {
+        let units = ReadUnit::of_part(self, &span, dataset, &ReadAs::default())?;
+        let (columns, dataset) = (want.columns(dataset), dataset.clone());
+        let wanted = columns.clone();
+        let batches = units.into_iter().flat_map(move |unit| {
+            let names: Vec<&str> = wanted.iter().map(|(name, _)| &**name).collect();
+            let batches = unit.batches(&dataset, &names, None, |_| Vec::new());
+            batches.unwrap_or_else(|error| Box::new(iter::once(Err(error))))
+        });
+        Ok(RowReader::new(Box::new(batches), columns, span))
+    }
+
+    /// Calls `each` for the rows of a dataset whose minute, hour or day begins in a span.
     ///
     /// # Errors
     /// Any I/O error, and damage; the error names the file.
@@ -272,15 +322,9 @@ impl Part {
         each: &mut dyn FnMut(&Row),
     ) -> io::Result<()> {
         let mut read = || {
-            let units = match dataset.is_raw() {
-                true => Vec::new(),
-                false => ReadUnit::of_part(self, &span, dataset, &ReadAs::new(Vec::new()))?,
-            };
-            for unit in units {
-                let mut rows = unit.reader(dataset, want)?;
-                while rows.advance()? {
-                    each(&rows.row().decoded(&dataset.buckets));
-                }
+            let mut rows = self.reader(dataset, span.clone(), want)?;
+            while rows.advance()? {
+                each(&rows.row().decoded(&dataset.buckets));
             }
             Ok(())
         };

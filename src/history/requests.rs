@@ -8,7 +8,7 @@
 //! The copier has a thread of its own, which is idle while pieces are written: the pool keeps
 //! new requests meanwhile. The history thread does the rest. Pieces, manifest and retention are
 //! those of the [`Store`], with tables instead of reports ([`Dataset::raw`]); their [`files`] are
-//! published once, and nothing is rolled up. Readers ([`read`]) get a consistent view: flushed
+//! published once, and nothing is rolled up. Readers ([`snapshot`]) get a consistent view: flushed
 //! requests leave the memory at the moment their pieces appear, and while pieces are written
 //! nothing is added.
 //!
@@ -34,6 +34,7 @@ use self::copier::Copier;
 pub(super) use self::packed::Kept;
 pub(crate) use self::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
+pub(crate) use self::snapshot::RequestsSnapshot;
 use self::tail_sampling::Tail;
 pub(crate) use self::unpublished::Unpublished;
 use super::columns::Cell;
@@ -47,15 +48,13 @@ use crate::merger::{SharedLive, answering};
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
 
-pub(crate) mod condition;
 mod copier;
 pub(super) mod files;
 pub(super) mod packed;
 mod publish;
-pub(crate) mod read;
+mod snapshot;
 mod tail_sampling;
-mod unpublished;
-pub(crate) mod view;
+pub(super) mod unpublished;
 
 /// Interval at which the copier checks for work.
 const NAP: Duration = Duration::from_millis(50);

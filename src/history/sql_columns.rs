@@ -1,38 +1,180 @@
-//! Rows as SQL shows them: a projection of the stored columns, whether of a part or of memory.
+//! Rows as SQL shows them: columns computed from stored ones, whether of a file, a piece or memory.
 //!
-//! | column | type |
+//! | stored | shown |
 //! |---|---|
-//! | `time` | Timestamp (s) |
-//! | keys | Utf8View; Int64 for the status |
-//! | counts, bytes | Int64 |
-//! | times | Float64, seconds: `req_time_total` where `req_time_total_us` is stored |
-//! | `histogram` | Binary |
+//! | `time` of reports | `time`, seconds: the start of the minute, hour or day that the row is shown for |
+//! | `received` of requests, milliseconds | `timestamp`, `time`: seconds |
+//! | `req_time_us`, `req_time_total_us`, microseconds | `req_time`, `req_time_total`: seconds |
+//! | `doc_size_bytes` | `doc_size`, KiB |
+//! | percentiles, in published files alone | the same, computed from the histogram elsewhere |
+//! | | `resolution` of reports: `minute`, `hour` or `day` |
+//!
+//! None of these conversions changes an order, so bounds of a stored column give bounds of the
+//! values shown.
 
 use std::io;
-use std::ops::Range;
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, AsArray as _, BooleanArray, Float64Array, RecordBatch, new_null_array,
+    ArrayRef, AsArray as _, Float64Array, RecordBatch, RecordBatchOptions, StringViewArray,
+    TimestampSecondArray, new_null_array,
 };
-use datafusion::arrow::compute::filter_record_batch;
-use datafusion::arrow::datatypes::{Schema, SchemaRef, TimestampSecondType};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{
+    DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampSecondType,
+};
+use datafusion::common::pruning::PrunableStatistics;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ScalarValue, Statistics};
 
-use super::Dataset;
-use super::columns::{Columns, Content, PERCENTILES, StoredRows, columns, quantiles};
-use super::parquet::ReadAs;
-use super::part::Part;
-use super::read_unit::{Batches, ReadUnit, unread_error};
+pub(crate) use super::columns::Form;
+use super::columns::{Content, StoredRows, columns, quantiles};
+use super::parquet::Bounds;
+use super::requests::files;
+use super::{Dataset, Resolution};
 
-/// Returns the columns of a dataset's rows.
-pub(crate) fn schema(dataset: &Dataset) -> SchemaRef {
-    let columns = columns(dataset).into_iter();
-    let shown = columns.filter(|(_, content)| *content != Content::Exact);
-    let fields = shown.map(|(name, content)| {
-        let (name, form) = content.shown(&name);
-        content.shown_field(name, form)
-    });
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+/// The second column of a report's rows, which is not stored.
+pub(crate) const RESOLUTION: &str = "resolution";
+
+/// A column that is shown: the stored one, and its conversion.
+type Shown = (String, Content, Form);
+
+/// The columns of a table.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) dataset: Arc<Dataset>,
+    columns: Vec<Shown>,
+    pub(crate) schema: SchemaRef,
+}
+
+impl View {
+    fn of(dataset: Arc<Dataset>, columns: impl Iterator<Item = (Shown, Field)>) -> Self {
+        let (columns, fields): (_, Vec<Field>) = columns.unzip();
+        Self { dataset, columns, schema: Arc::new(Schema::new(fields)) }
+    }
+
+    /// The rows of a report, or of coverage and the like.
+    pub(crate) fn of_report(dataset: &Arc<Dataset>) -> Self {
+        let mut stored = columns(dataset);
+        stored.retain(|(_, content)| *content != Content::Exact);
+        stored.insert(1, (RESOLUTION.to_owned(), Content::Resolution));
+        let shown = stored.into_iter().map(|(stored, content)| {
+            let (name, form) = content.shown(&stored);
+            let field = content.shown_field(name, form);
+            ((stored, content, form), field)
+        });
+        Self::of(Arc::clone(dataset), shown)
+    }
+
+    /// Raw requests as in files, but with times in seconds.
+    pub(crate) fn stored(table: &str) -> Self {
+        let dataset = Arc::new(Dataset::raw(table));
+        let shown = columns(&dataset).into_iter().map(|(name, content)| {
+            let form = if content == Content::Moment { Form::Second } else { Form::Same };
+            let field = content.shown_field(&name, form);
+            ((name, content, form), field)
+        });
+        Self::of(Arc::clone(&dataset), shown)
+    }
+
+    /// Raw requests as in the live table, followed by `run`, `weight`, `time` and the other columns.
+    pub(crate) fn live(table: &str, live: &Schema) -> Self {
+        let mut all: Vec<(Shown, Field)> = Vec::new();
+        for field in live.fields() {
+            let found = find(table, field.name());
+            all.extend(found.map(|(shown, _)| (shown, field.as_ref().clone().with_nullable(true))));
+        }
+        let stored = files::columns(table).iter().map(|(name, content)| content.shown(name).0);
+        for name in ["run", "weight", "time"].into_iter().chain(stored) {
+            let is_hidden = matches!(name, "received" | "tags_exact");
+            let is_shown = is_hidden || all.iter().any(|(_, field)| field.name() == name);
+            all.extend(find(table, name).filter(|_| !is_shown));
+        }
+        Self::of(Arc::new(Dataset::raw(table)), all.into_iter())
+    }
+
+    /// The stored column behind one.
+    pub(super) fn stored_name(&self, column: usize) -> &str {
+        &self.columns[column].0
+    }
+
+    /// A column computed from stored ones, for rows shown by this resolution. NULL if it is not
+    /// stored.
+    pub(super) fn array(
+        &self,
+        column: usize,
+        stored: &RecordBatch,
+        by: Resolution,
+    ) -> io::Result<ArrayRef> {
+        let (name, content, _) = &self.columns[column];
+        let rows = stored.num_rows();
+        Ok(match (content, stored.column_by_name(name)) {
+            (_, Some(array)) => self.converted(column, array, by)?,
+            (Content::Resolution, _) => {
+                Arc::new(StringViewArray::from_iter_values(repeat_n(by.name(), rows)))
+            }
+            (Content::Quantile(at), _) => {
+                let of = StoredRows::new(&columns(&self.dataset), stored);
+                let buckets = &self.dataset.buckets;
+                let found = (0..rows).map(|row| {
+                    of.histogram(row).and_then(|it| quantiles(it, &of.extremes(row), buckets)[*at])
+                });
+                Arc::new(found.collect::<Float64Array>())
+            }
+            _ => new_null_array(self.schema.field(column).data_type(), rows),
+        })
+    }
+
+    fn converted(&self, column: usize, stored: &ArrayRef, by: Resolution) -> io::Result<ArrayRef> {
+        let (_, content, form) = &self.columns[column];
+        let shown = form.convert(stored, self.schema.field(column).data_type())?;
+        let begins = shown.as_primitive_opt::<TimestampSecondType>();
+        Ok(match begins.filter(|_| *content == Content::Time) {
+            Some(begins) => {
+                let secs = by.secs().cast_signed();
+                let begins: TimestampSecondArray = begins.unary(|at| at - at.rem_euclid(secs));
+                Arc::new(begins)
+            }
+            None => shown,
+        })
+    }
+
+    /// Statistics of some rows: the bounds of columns, from those of stored columns.
+    pub(super) fn statistics<'c>(
+        &self,
+        columns: impl Iterator<Item = &'c usize>,
+        by: Resolution,
+        bounds: impl Fn(&str) -> Bounds,
+    ) -> PrunableStatistics {
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        for &at in columns {
+            let shown = |bound: ArrayRef| {
+                let shown = self.converted(at, &bound, by).ok()?;
+                ScalarValue::try_from_array(&shown, 0).ok()
+            };
+            let [min, max] = bounds(self.stored_name(at))
+                .map(|bound| bound.and_then(shown).map_or(Precision::Absent, Precision::Exact));
+            let of_column = &mut statistics.column_statistics[at];
+            (of_column.min_value, of_column.max_value) = (min, max);
+        }
+        PrunableStatistics::new(vec![Arc::new(statistics)], Arc::clone(&self.schema))
+    }
+
+    /// Some columns, as these fields.
+    pub(super) fn batch(
+        &self,
+        columns: &[usize],
+        schema: &SchemaRef,
+        stored: &RecordBatch,
+        by: Resolution,
+    ) -> io::Result<RecordBatch> {
+        let arrays = columns.iter().map(|column| self.array(*column, stored, by));
+        let arrays = arrays.collect::<io::Result<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(stored.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
+        batch.map_err(io::Error::other)
+    }
 }
 
 /// Returns the names of a dataset's key columns that are texts.
@@ -52,100 +194,44 @@ pub(crate) fn order(dataset: &Dataset) -> Vec<String> {
     order
 }
 
-/// A selection of the columns of a dataset's rows.
-#[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    dataset: Arc<Dataset>,
-    pub(crate) read_as: ReadAs,
-    columns: Columns,
-    /// The time comes first.
-    schema: SchemaRef,
+/// The stored column for a live table's column of raw requests, and its conversion.
+pub(crate) fn of_live(table: &str, name: &str) -> Option<(String, Form)> {
+    find(table, name).map(|((stored, _, form), _)| (stored, form))
 }
 
-impl Wanted {
-    /// Selects the time and those columns of the [`schema`] that `wanted` names. `equal` gives the
-    /// text that a key column must equal, if any: other rows may be left out.
-    pub(crate) fn new(
-        dataset: &Arc<Dataset>,
-        wanted: &Schema,
-        equal: impl Fn(&str) -> Option<String>,
-    ) -> Self {
-        let schema = schema(dataset);
-        let all = columns(dataset).into_iter().zip(schema.fields().iter().cloned());
-        let has = |at: usize, name: &str| at == 0 || wanted.field_with_name(name).is_ok();
-        let all = all.enumerate().filter(|(at, (_, field))| has(*at, field.name()));
-        let (columns, fields): (Columns, Vec<_>) = all.map(|(_, column)| column).unzip();
-        let equal = |name: String| equal(&name).map(|text| (name, text));
-        Self {
-            dataset: Arc::clone(dataset),
-            read_as: ReadAs::new(key_columns(dataset).filter_map(equal).collect()),
-            schema: Arc::new(Schema::new(fields)),
-            columns,
+fn find(table: &str, name: &str) -> Option<(Shown, Field)> {
+    let (form, wanted) = match name {
+        "timestamp" => (Some(Form::Second), "received"),
+        "time" => (Some(Form::Time), "received"),
+        _ => (None, name),
+    };
+    files::columns(table).iter().find_map(|&(stored, content)| {
+        let (shown, own) = content.shown(stored);
+        let form = form.unwrap_or(own);
+        let column = || ((stored.to_owned(), content, form), content.shown_field(name, form));
+        (shown == wanted).then(column)
+    })
+}
+
+impl Form {
+    /// Converts a stored column.
+    fn convert(self, stored: &ArrayRef, data_type: &DataType) -> io::Result<ArrayRef> {
+        let floats = |of: fn(f64) -> f64| -> Option<ArrayRef> {
+            let numbers = stored.as_primitive_opt::<Int64Type>()?;
+            let floats: Float64Array = numbers.unary(|number| of(number as f64));
+            Some(Arc::new(floats))
+        };
+        let seconds = DataType::Timestamp(TimeUnit::Second, None);
+        let made = match self {
+            Self::Same => None,
+            Self::Seconds => floats(|us| us / 1e6),
+            Self::Kib => floats(|bytes| bytes / 1024.0),
+            Self::Second | Self::Time => cast(stored, &seconds).ok(),
+        };
+        let made = made.as_ref().unwrap_or(stored);
+        if made.data_type() == data_type {
+            return Ok(Arc::clone(made));
         }
-    }
-
-    /// Returns the rows of a part whose times are in a span.
-    ///
-    /// # Errors
-    /// When the part cannot be read; each batch can fail likewise.
-    pub(crate) fn of_part(&self, part: &Arc<Part>, times: &Range<u64>) -> io::Result<Batches> {
-        let units = ReadUnit::of_part(part, times, &self.dataset, &self.read_as);
-        let units = units.map_err(|error| unread_error(part, &error))?;
-        let (wanted, part) = (self.clone(), Arc::clone(part));
-        let batches = units.into_iter().flat_map(move |unit| {
-            let batches = wanted.of_unit(&unit);
-            batches.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
-        });
-        Ok(Box::new(batches.map(move |batch| batch.map_err(|error| unread_error(&part, &error)))))
-    }
-
-    /// Returns the rows in memory whose times are in a span.
-    pub(crate) fn of_memory(
-        &self,
-        rows: &Arc<[RecordBatch]>,
-        times: &Range<u64>,
-    ) -> io::Result<Batches> {
-        self.of_unit(&ReadUnit::of_memory(Arc::clone(rows), times.clone()))
-    }
-
-    fn of_unit(&self, unit: &ReadUnit) -> io::Result<Batches> {
-        let batches = unit.batches(&self.dataset, &self.columns, None)?;
-        let (wanted, times) = (self.clone(), unit.times.clone());
-        Ok(Box::new(batches.map(move |batch| wanted.shown(&batch?, &times))))
-    }
-
-    /// Turns a stored batch into the columns shown, without the rows of other times.
-    fn shown(&self, stored: &RecordBatch, times: &Range<u64>) -> io::Result<RecordBatch> {
-        let mut found = None;
-        let columns = self.columns.iter().zip(self.schema.fields());
-        let arrays = columns.map(|((name, content), field)| match stored.column_by_name(name) {
-            Some(array) => content.shown(name).1.convert(array, field.data_type()),
-            None => Ok(match content {
-                Content::Quantile(at) => {
-                    Arc::clone(&found.get_or_insert_with(|| self.quantiles(stored))[*at])
-                }
-                _ => new_null_array(field.data_type(), stored.num_rows()),
-            }),
-        });
-        let arrays: Vec<ArrayRef> = arrays.collect::<io::Result<_>>()?;
-        let begins = arrays[0].as_primitive::<TimestampSecondType>();
-        let is_within = |time: i64| times.contains(&u64::try_from(time).unwrap_or_default());
-        let is_within = BooleanArray::from_unary(begins, is_within);
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays);
-        let batch = batch.and_then(|batch| filter_record_batch(&batch, &is_within));
-        batch.map_err(io::Error::other)
-    }
-
-    /// Returns the columns of percentiles, which only published files store.
-    fn quantiles(&self, stored: &RecordBatch) -> [ArrayRef; PERCENTILES.len()] {
-        let rows = StoredRows::new(&columns(&self.dataset), stored);
-        let found = (0..rows.len).map(|row| {
-            let of = |it| quantiles(it, &rows.extremes(row), &self.dataset.buckets);
-            rows.histogram(row).map(of).unwrap_or_default()
-        });
-        let found: Vec<_> = found.collect();
-        std::array::from_fn(|at| {
-            Arc::new(Float64Array::from_iter(found.iter().map(|of_row| of_row[at]))) as ArrayRef
-        })
+        cast(made, data_type).map_err(io::Error::other)
     }
 }

@@ -8,10 +8,11 @@ use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{RecordBatch, StringViewArray};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use datafusion::arrow::compute::kernels::cmp::eq;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
     ArrowPredicate, ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions,
     ParquetRecordBatchReaderBuilder, RowFilter, RowSelection, RowSelector,
@@ -34,19 +35,22 @@ pub(crate) struct ReadAs {
     pub(crate) equal: Vec<(String, String)>,
 }
 
-impl ReadAs {
-    /// In batches of the usual size.
-    pub(in crate::history) fn new(equal: Vec<(String, String)>) -> Self {
-        Self { batch_rows: BATCH_ROWS, equal }
+/// In batches of the usual size, all rows.
+impl Default for ReadAs {
+    fn default() -> Self {
+        Self { batch_rows: BATCH_ROWS, equal: Vec::new() }
     }
 }
+
+/// The smallest and the largest value of a column in some rows, in arrays of one, if known.
+pub(in crate::history) type Bounds = [Option<ArrayRef>; 2];
 
 /// A file whose footer was read, to select parts of it.
 #[derive(Debug, Clone)]
 pub(in crate::history) struct Opened {
     path: PathBuf,
     /// Texts are read as views.
-    pub(in crate::history) metadata: ArrowReaderMetadata,
+    metadata: ArrowReaderMetadata,
     read_as: ReadAs,
 }
 
@@ -82,8 +86,18 @@ impl Opened {
         unpanicked(|| Ok(groups.filter(|(_, rows)| rows.selects_any()).collect()))
     }
 
+    /// The smallest and the largest value of a column in a group.
+    pub(in crate::history) fn bounds(&self, group: usize, column: &str) -> Bounds {
+        let (schema, stored) = (self.metadata.schema(), self.metadata.parquet_schema());
+        let Ok(converter) = StatisticsConverter::try_new(column, schema, stored) else {
+            return [None, None];
+        };
+        let group = || [self.metadata.metadata().row_group(group)];
+        [converter.row_group_mins(group()).ok(), converter.row_group_maxes(group()).ok()]
+    }
+
     /// All rows of a group.
-    pub(in crate::history) fn all(&self, group: usize) -> RowSelection {
+    fn all(&self, group: usize) -> RowSelection {
         let rows = self.metadata.metadata().row_group(group).num_rows();
         vec![RowSelector::select(rows.try_into().unwrap_or_default())].into()
     }

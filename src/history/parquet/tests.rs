@@ -200,7 +200,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
 
     let columns = columns(dataset);
     let groups = |key: &[u8]| {
-        let read_as = ReadAs::new(equal_to(&columns, key));
+        let read_as = ReadAs { equal: equal_to(&columns, key), ..ReadAs::default() };
         let groups = Opened::new(file.path(), &read_as).unwrap().groups().unwrap();
         groups.into_iter().map(|(_, rows)| rows).collect::<Vec<_>>()
     };
@@ -229,7 +229,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
         let gain = Gain { sum, extremes: Extremes::NOTHING };
         assert_eq!(cells(&gain, None).2, cells(&rows[place].gain, None).2);
     };
-    let read_as = ReadAs::new(Vec::new());
+    let read_as = ReadAs::default();
     let units = ReadUnit::of_part(&part, &(0..u64::MAX), dataset, &read_as).unwrap();
     let [unit] = &*units else { panic!("{units:?}") };
     unit.histograms(dataset, runs.iter(), &mut compare).unwrap();

@@ -85,7 +85,8 @@ fn packed(id: u64, tags: Tags<'_>) -> Vec<u8> {
 
 fn read_packed(path: &std::path::Path) -> Vec<Vec<u8>> {
     let file = PendingFile::open(File::open(path).unwrap()).unwrap();
-    let blocks = file.all_blocks(&Dataset::raw(REQUEST));
+    let requests = Dataset::raw(REQUEST);
+    let blocks = file.blocks(&requests, file.all(&requests));
     let mut rows = PackedRows::new(Box::new(blocks));
     let mut found = Vec::new();
     while let Some(row) = rows.next().unwrap() {

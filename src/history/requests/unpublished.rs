@@ -6,14 +6,18 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::packed::{Kept, REQUEST, TIMER, unpack};
-use crate::history::columns::{BatchBuilder, Cell};
+use super::packed::{Kept, REQUEST, REQUEST_TAG, TIMER, unpack};
+use crate::history::columns::BatchBuilder;
+use crate::history::parquet::BATCH_ROWS;
 use crate::history::pending::PackedRows;
+use crate::history::read_unit::Batches;
 use crate::history::{Dataset, Resolution};
 use crate::merger::{SharedLive, answering};
 
 /// Rows of the pool that are copied under one hold of its lock.
 const COPIED: usize = 256;
+/// Rows of a piece that are read first.
+const FIRST_ROWS: usize = 256;
 
 /// Requests in transit to the disk at one moment.
 #[derive(Debug, Clone)]
@@ -40,10 +44,9 @@ impl Unpublished {
         collected.chain(pooled).min().map(u64::from)
     }
 
-    /// The rows of a table, encoded, of some requests at a time.
-    pub(super) fn packed(mut self, table: &'static str) -> PackedRows {
-        let dataset = Dataset::raw(table);
-        let mut to = BatchBuilder::pending(&dataset, Resolution::Minute);
+    /// These columns of the rows of a table, of some requests at a time.
+    pub(in crate::history) fn batches(mut self, dataset: &Dataset, columns: &[&str]) -> Batches {
+        let (table, mut to) = builder(dataset, columns);
         let (mut at, mut packed) = (0, Vec::new());
         let mut next = move || {
             if at == self.kept.len() {
@@ -54,13 +57,13 @@ impl Unpublished {
             let has_any = some.len() > 0;
             for (weight, kept) in some {
                 packed.clear();
-                if kept.push(table, *weight, &mut packed) > 0 {
-                    to.push_cells([Cell::Bytes(Some(&packed))]);
+                if kept.push(&table, *weight, &mut packed) > 0 {
+                    push(&table, &packed, &mut to)?;
                 }
             }
             io::Result::Ok(has_any.then(|| to.finish()))
         };
-        PackedRows::new(Box::new(iter::from_fn(move || next().transpose())))
+        Box::new(iter::from_fn(move || next().transpose()))
     }
 
     /// The next rows of the pool, each with weight 1.
@@ -78,8 +81,43 @@ impl Unpublished {
     }
 }
 
-/// Adds an encoded row to a table's columns: tags are stored with their requests.
-pub(super) fn push(table: &str, packed: &[u8], to: &mut BatchBuilder) -> io::Result<()> {
+/// The table of a table's rows in pieces, where tags are stored with their requests.
+pub(in crate::history) fn packed_in(dataset: &Dataset) -> Dataset {
+    match &*dataset.report {
+        REQUEST_TAG => Dataset::raw(REQUEST),
+        _ => dataset.clone(),
+    }
+}
+
+/// These columns of encoded rows of a piece, in batches: few rows first, then twice as many each
+/// time, up to the usual number.
+pub(in crate::history) fn unpacked(
+    mut from: PackedRows,
+    dataset: &Dataset,
+    columns: &[&str],
+) -> Batches {
+    let (table, mut to) = builder(dataset, columns);
+    let mut rows = FIRST_ROWS;
+    let mut next = move || {
+        while to.rows < rows
+            && let Some(row) = from.next()?
+        {
+            push(&table, row, &mut to)?;
+        }
+        rows = (rows * 2).min(BATCH_ROWS);
+        io::Result::Ok((to.rows > 0).then(|| to.finish()))
+    };
+    Box::new(iter::from_fn(move || next().transpose()))
+}
+
+/// The table, and a builder of these of its columns.
+fn builder(dataset: &Dataset, columns: &[&str]) -> (String, BatchBuilder) {
+    let is_wanted = |name: &str| columns.contains(&name);
+    let builder = BatchBuilder::published(dataset, Resolution::Minute, is_wanted);
+    (dataset.report.clone(), builder)
+}
+
+fn push(table: &str, packed: &[u8], to: &mut BatchBuilder) -> io::Result<()> {
     if table == TIMER {
         to.push_timers(&unpack(packed)?);
         return Ok(());

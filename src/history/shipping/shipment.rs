@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::columns::Want;
 use crate::history::disk::{StoreError, unreadable};
-use crate::history::merged::{Merged, Source};
+use crate::history::merged::Merged;
 use crate::history::part::{Part, datasets};
 use crate::history::pending::PackedRows;
 use crate::history::requests::packed::{REQUEST, TIMER, Tags, Timers, unpack};
-use crate::history::{Dataset, Row};
+use crate::history::{Dataset, Resolution, Row};
 use crate::pool::resolved::Request;
 use crate::shutdown::Shutdown;
 
@@ -132,33 +132,25 @@ impl Shipment {
         stop: &Shutdown,
         each: &mut dyn FnMut(&Row) -> bool,
     ) -> Result<Vec<Unread>, StoreError> {
-        if let ShipmentRows::File(_) = self.units {
-            let mut goes_on = true;
-            for part in &self.parts {
-                let read = part.read(dataset, self.units.times(part), Want::ALL, &mut |row| {
-                    goes_on = goes_on && each(row);
-                });
-                read.map_err(unreadable(&part.path))?;
-            }
-            return Ok(Vec::new());
-        }
-        let pieces = self.parts.iter().filter(|part| part.has(dataset));
-        let sources = pieces.clone().map(|part| Source::of(part, self.units.times(part)));
-        let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let mut rows = Merged::new(&sources, dataset)?;
+        let parts = || self.parts.iter().filter(|part| part.has(dataset));
+        let opened = parts().map(|part| {
+            let rows = part.reader(dataset, self.units.times(part), Want::ALL);
+            Ok((&*part.path, rows.map_err(unreadable(&part.path))?))
+        });
+        let opened = opened.collect::<Result<Vec<_>, StoreError>>()?.into_iter();
+        let ends_at_damage = matches!(self.units, ShipmentRows::Pieces(..));
+        let mut rows = Merged::new(opened, dataset, Resolution::Minute, ends_at_damage)?;
         while let Some(row) = rows.next()? {
             StoreError::unless_stopped(stop)?;
             if !each(&row) {
                 break;
             }
         }
-        let damaged = pieces.zip(rows.damages()).filter_map(|(part, damage)| {
+        let damaged = parts().zip(rows.damages()).filter_map(|(part, damage)| {
             let (reason, read) = damage?;
             // Its minutes may be shipped one after the other: it is counted with the last of them.
             let is_last = self.units.times(part).end >= part.span.end;
-            let mut sections = part.sections.iter();
-            let rows = sections.find(|it| *it.dataset == *dataset)?.rows;
-            let rows = rows.saturating_sub(read) * u64::from(is_last);
+            let rows = part.rows_of(dataset).saturating_sub(read) * u64::from(is_last);
             Some(Unread { path: part.path.clone(), reason, rows })
         });
         Ok(damaged.collect())

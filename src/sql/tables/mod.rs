@@ -9,7 +9,6 @@ pub(super) mod declared;
 mod filter;
 pub(super) mod history;
 mod owners;
-mod past_requests;
 mod ranges;
 mod raw;
 mod reader;

@@ -40,12 +40,11 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 
 use super::filter::ranges;
-use super::past_requests;
+use super::history::PastRows;
 use super::raw::RowKey;
 use super::reader::Reader;
 use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
-use crate::history::requests::read::RequestsSnapshot;
 use crate::input::squid::activity::Activity;
 use crate::merger::answering;
 use crate::report::comment::FixedTable;
@@ -75,7 +74,7 @@ pub(super) struct Scan {
     /// Rows expected when it was planned.
     rows: usize,
     /// The data of a table of history.
-    pub(super) past: Option<Arc<RequestsSnapshot>>,
+    pub(super) past: Option<PastRows>,
     properties: Arc<PlanProperties>,
 }
 
@@ -84,11 +83,10 @@ impl Scan {
         table: &Table,
         columns: Vec<usize>,
         conditions: Vec<Arc<dyn PhysicalExpr>>,
-        fetch: Option<usize>,
+        (fetch, past): (Option<usize>, Option<PastRows>),
         threads: usize,
     ) -> Result<Self> {
         let schema = Arc::new(table.schema.project(&columns)?);
-        let mut past = None;
         let (rows, pieces) = match &table.rows_of {
             RowsOf::Pool(of) => {
                 let (rows, is_large) = expected(*of, table, &conditions, fetch);
@@ -100,11 +98,10 @@ impl Scan {
                 let rows = table.rows.min(fetch.unwrap_or(usize::MAX));
                 (rows, if rows > 4 * BATCH_ROWS { threads } else { 1 })
             }
-            RowsOf::Past(view, history) => {
-                let at = past.insert(Arc::new(history.requests()));
-                let rows = at.rows(view.table) as usize >> conditions.len().min(8);
-                (rows, threads.min(at.parts.len().max(1)))
-            }
+            RowsOf::Past(..) => past.as_ref().map_or((0, 1), |past| {
+                let rows = past.rows as usize >> conditions.len().min(8);
+                (rows, threads.min(past.pieces_max()))
+            }),
         };
         Ok(Self {
             table: table.clone(),
@@ -124,6 +121,12 @@ impl Scan {
     /// The key that an output column is, if any.
     fn key(&self, at: usize) -> Option<RowKey> {
         self.table.key(*self.columns.get(at)?)
+    }
+
+    /// The same in this many partitions.
+    pub(super) fn in_pieces(self, pieces: usize) -> Self {
+        let of = EquivalenceProperties::new(Arc::clone(&self.schema));
+        Self { properties: properties(of, pieces), ..self }
     }
 
     /// The number of partitions.
@@ -291,7 +294,10 @@ impl ExecutionPlan for Scan {
     ) -> Result<SendableRecordBatchStream> {
         let memory = MemoryConsumer::new("scan").register(context.memory_pool());
         let batches = match &self.table.rows_of {
-            RowsOf::Past(view, _) => past_requests::batches(self, view, partition, memory)?,
+            RowsOf::Past(view, _) => match &self.past {
+                Some(past) => past.batches(self, view, partition, memory)?,
+                None => futures::stream::empty().boxed(),
+            },
             RowsOf::Report(report) => {
                 futures::stream::iter(report.batches(self, partition, memory)?).boxed()
             }

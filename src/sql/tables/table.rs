@@ -1,5 +1,4 @@
-//! A table of database `pinba`: raw data, a report or a status table; or raw data of database
-//! `history`.
+//! A table of database `pinba`: raw data, a report or a status table; or one of database `history`.
 //!
 //! Raw tables test every condition that depends on one row only (`filter`); for a report only the
 //! selection of a histogram's row is pushed down.
@@ -15,13 +14,14 @@ use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::filter::{is_testable, ranges};
+use super::history::{PastRows, in_order};
 use super::raw::RowKey;
 use super::reports::{Report, chosen};
 use super::scan::Scan;
-use super::{declared, own_name, past_requests};
+use super::{declared, own_name};
 use crate::history::History;
-use crate::history::requests::condition::physical;
-use crate::history::requests::view::View;
+use crate::history::condition::physical;
+use crate::history::sql_columns::View;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
 use crate::sql::percentiles::{self, PERCENTILES};
@@ -81,22 +81,11 @@ impl Table {
         })
     }
 
-    /// The raw table of this name in database `history`, if it is one.
-    pub(super) fn past(catalog: &Arc<Catalog>, name: &str, history: &History) -> Option<Self> {
-        let view = past_requests::view(catalog, name)?;
-        Some(Self {
-            catalog: Arc::clone(catalog),
-            schema: Arc::clone(&view.schema),
-            rows: 0,
-            rows_of: RowsOf::Past(Arc::new(view), history.clone()),
-        })
-    }
-
     pub(super) fn name(&self) -> &str {
         match &self.rows_of {
             RowsOf::Pool(table) => table.table(),
             RowsOf::Report(report) => &report.name,
-            RowsOf::Past(view, _) => view.table,
+            RowsOf::Past(view, _) => &view.dataset.report,
         }
     }
 
@@ -150,11 +139,15 @@ impl TableProvider for Table {
             let filter = physical(filter, &self.schema)?;
             conditions.extend(split_conjunction(&filter).into_iter().cloned());
         }
-        // Readers of history find the limit themselves.
-        let limit = limit.filter(|_| !matches!(self.rows_of, RowsOf::Past(..)));
+        let past = match &self.rows_of {
+            RowsOf::Past(view, history) => Some(PastRows::new(view, history, filters)),
+            RowsOf::Pool(_) | RowsOf::Report(_) => None,
+        };
+        // Scans of history find the limit themselves.
+        let limit = limit.filter(|_| past.is_none());
         let threads = state.config().target_partitions().max(1);
-        let mut scan = Scan::new(self, columns, conditions, limit, threads)?;
+        let mut scan = Scan::new(self, columns, conditions, (limit, past), threads)?;
         scan.chosen = filters.iter().find_map(chosen);
-        Ok(Arc::new(scan))
+        in_order(scan)
     }
 }

@@ -24,11 +24,12 @@ use super::{Catalog, Covered};
 use crate::clock::rfc3339;
 use crate::config::rewrite::TEXT_FIELDS;
 use crate::history::Dataset;
+use crate::history::condition::physical;
+use crate::history::parquet::ReadAs;
 use crate::history::read_unit::RowsSnapshot;
-use crate::history::requests::condition::physical;
-use crate::history::requests::read::{Reader, RequestsSnapshot, Wanted};
-use crate::history::requests::view::{Form, View, of_live};
-use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
+use crate::history::requests::{REQUEST, REQUEST_TAG, RequestsSnapshot, TIMER};
+use crate::history::scan::{Scan, Wanted};
+use crate::history::sql_columns::{Form, View, of_live};
 use crate::pool::resolved::{Rusage, Timer};
 use crate::query::answer::{RequestDetail, RequestPage, TimerDetail};
 use crate::query::error::QueryError;
@@ -205,10 +206,10 @@ impl Catalog {
     }
 
     /// The columns of a row: their names in files, and conversions.
-    fn past_columns(&self) -> Vec<(&'static str, Form)> {
+    fn past_columns(&self) -> Vec<(String, Form)> {
         let live = FixedTable::Request.columns(&self.defaults);
         let live = live.iter().filter_map(|column| of_live(REQUEST, &column.name));
-        live.chain([(RUN, Form::Same), ("weight", Form::Same)]).collect()
+        live.chain([RUN, "weight"].map(|name| (name.to_owned(), Form::Same))).collect()
     }
 
     fn past_table(&self, rows: Vec<Shown>) -> Box<dyn Table> {
@@ -337,7 +338,7 @@ pub(super) fn reader(
     at: &RequestsSnapshot,
     table: &'static str,
     wanted: impl IntoIterator<Item = Expr>,
-) -> Reader {
+) -> Scan {
     let view = View::stored(table);
     let schema = Arc::clone(&view.schema);
     let conditions = wanted.into_iter().map(|expr| physical(&expr, &schema));
@@ -348,8 +349,9 @@ pub(super) fn reader(
         view: Arc::new(view),
         schema,
         conditions,
+        read_as: ReadAs::default(),
     };
-    Reader::new(at, wanted, 0, 1)
+    Scan::new(at.sources(table), wanted)
 }
 
 /// The timers of requests one after the other, as far as there is room. Data in memory is searched
@@ -432,7 +434,7 @@ fn of_request(
     each_row(&mut reader(at, table, named), each)
 }
 
-fn each_row(reader: &mut Reader, mut each: impl FnMut(&RecordBatch, usize)) -> io::Result<()> {
+fn each_row(reader: &mut Scan, mut each: impl FnMut(&RecordBatch, usize)) -> io::Result<()> {
     while let Some(batch) = reader.next()? {
         (0..batch.num_rows()).for_each(|row| each(&batch, row));
     }
@@ -440,7 +442,7 @@ fn each_row(reader: &mut Reader, mut each: impl FnMut(&RecordBatch, usize)) -> i
 }
 
 /// A row in the columns of the live table.
-fn shown(batch: &RecordBatch, row: usize, columns: &[(&'static str, Form)]) -> Shown {
+fn shown(batch: &RecordBatch, row: usize, columns: &[(String, Form)]) -> Shown {
     let number = |name| known(batch, name, row);
     let values = columns.iter().map(|(name, form)| match form {
         Form::Seconds => number(name).map_or(Value::Null, |us| Value::Micros(us.cast_unsigned())),

@@ -19,8 +19,7 @@ use super::requests::{
     OF_REQUEST, RECEIVED, RUN, SAMPLED, TAGS, TAGS_EXACT, clipped, first_tag, int, is_sample,
     pairs, reader, tested, text, timer,
 };
-use crate::history::requests::TIMER;
-use crate::history::requests::read::RequestsSnapshot;
+use crate::history::requests::{RequestsSnapshot, TIMER};
 use crate::query::answer::Scanned;
 use crate::query::error::QueryError;
 use crate::query::question::RequestQuestion;

@@ -19,10 +19,9 @@ use datafusion::physical_expr::expressions::{
 
 use super::{ID, RECEIVED, RUN, TIME, computed, conditions, int, reader};
 use crate::clock::rfc3339;
-use crate::history::requests::REQUEST;
-use crate::history::requests::condition::physical;
-use crate::history::requests::read::RequestsSnapshot;
-use crate::history::requests::view::View;
+use crate::history::condition::physical;
+use crate::history::requests::{REQUEST, RequestsSnapshot};
+use crate::history::sql_columns::View;
 use crate::query::question::{RequestName, RequestQuestion};
 
 /// Time limit of a search.

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
+use datafusion::arrow::array::{AsArray as _, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, Operator, cast, lit};
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_expr::expressions::{
@@ -16,11 +18,17 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::super::tests::{BEGIN, Process, RETENTION, publish_all, sent};
-use super::super::{REQUEST_TAG, Requests, TIMER};
+use super::super::{REQUEST, REQUEST_TAG, Requests, TIMER};
 use super::*;
 use crate::config::KeptRequests;
+use crate::history::parquet::ReadAs;
+use crate::history::scan::{Scan, Wanted};
+use crate::history::sql_columns::View;
 use crate::history::store::Store;
 use crate::input::pinba::model;
+
+/// The column by which requests are sorted.
+const TIME: &str = "req_time_us";
 
 /// Run and id.
 type Name = (i64, i64);
@@ -43,6 +51,7 @@ fn wanted(table: &'static str, condition: Option<Expr>) -> Wanted {
         shown: (0..schema.fields().len()).collect(),
         view: Arc::new(view),
         schema,
+        read_as: ReadAs::default(),
     }
 }
 
@@ -50,7 +59,8 @@ fn wanted(table: &'static str, condition: Option<Expr>) -> Wanted {
 fn read(at: &RequestsSnapshot, wanted: &Wanted) -> (Vec<RecordBatch>, u64) {
     let (mut batches, mut looked_at) = (Vec::new(), 0);
     for share in 0..2 {
-        let mut reader = Reader::new(at, wanted.clone(), share, 2);
+        let sources = at.sources(&wanted.view.dataset.report).skip(share).step_by(2);
+        let mut reader = Scan::new(sources, wanted.clone());
         while let Some(batch) = reader.next().unwrap() {
             batches.extend(Some(batch).filter(|batch| batch.num_rows() > 0));
         }
@@ -248,7 +258,7 @@ fn slowest(at: &RequestsSnapshot, host: &str) -> (Vec<i64>, u64) {
     let place = place(TIME, &wanted.schema).unwrap();
     let moving = DynamicFilterPhysicalExpr::new(vec![Arc::clone(&place)], number(true));
     let moving = Arc::new(moving);
-    let mut reader = Reader::new(at, wanted, 0, 1);
+    let mut reader = Scan::new(at.sources(REQUEST), wanted);
     reader.narrow(Arc::clone(&moving) as _);
     let mut slowest = Vec::new();
     while let Some(batch) = reader.next().unwrap() {
@@ -270,7 +280,7 @@ fn a_condition_that_fails_is_no_damage() {
     let (mut at, _store) = hours(dir.path());
     at.unpublished = None;
     let fails = cast(col("hostname"), DataType::Int64).eq(lit(7_i64));
-    let mut reader = Reader::new(&at, wanted(REQUEST, Some(fails)), 0, 1);
+    let mut reader = Scan::new(at.sources(REQUEST), wanted(REQUEST, Some(fails)));
     let error = loop {
         match reader.next() {
             Ok(batch) => assert!(batch.is_some(), "the condition did not fail"),
