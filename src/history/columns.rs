@@ -126,8 +126,8 @@ pub(super) type Columns = Vec<(String, Content)>;
 /// The columns of a dataset's published files.
 pub(super) fn columns(dataset: &Dataset) -> Columns {
     if dataset.is_raw() {
-        let columns = files::columns(&dataset.report).iter();
-        return columns.map(|&(name, content)| named(name, content)).collect();
+        let columns = files::columns(&dataset.report).into_iter();
+        return columns.map(|(name, content)| named(name, content)).collect();
     }
     let mut behind = match dataset.own_sums() {
         Some(sums) => sums.map(|(name, measure)| named(name, Content::Sum(measure))).to_vec(),
@@ -355,7 +355,7 @@ impl BatchBuilder {
     }
 
     /// Adds a row of raw requests: a value for each column.
-    pub(super) fn push_cells<const N: usize>(&mut self, row: [Cell<'_>; N]) {
+    pub(super) fn push_cells<'c>(&mut self, row: impl IntoIterator<Item = Cell<'c>>) {
         for ((_, column), cell) in self.columns.iter_mut().zip(row) {
             self.bytes += column.as_mut().map_or(0, |column| column.push(cell));
         }

@@ -85,7 +85,8 @@ impl View {
             let found = find(table, field.name());
             all.extend(found.map(|(shown, _)| (shown, field.as_ref().clone().with_nullable(true))));
         }
-        let stored = files::columns(table).iter().map(|(name, content)| content.shown(name).0);
+        let stored = files::columns(table).into_iter();
+        let stored = stored.map(|(name, content)| content.shown(name).0);
         for name in ["run", "weight", "time"].into_iter().chain(stored) {
             let is_hidden = matches!(name, "received" | "tags_exact");
             let is_shown = is_hidden || all.iter().any(|(_, field)| field.name() == name);
@@ -205,7 +206,7 @@ fn find(table: &str, name: &str) -> Option<(Shown, Field)> {
         "time" => (Some(Form::Time), "received"),
         _ => (None, name),
     };
-    files::columns(table).iter().find_map(|&(stored, content)| {
+    files::columns(table).into_iter().find_map(|(stored, content)| {
         let (shown, own) = content.shown(stored);
         let form = form.unwrap_or(own);
         let column = || ((stored.to_owned(), content, form), content.shown_field(name, form));

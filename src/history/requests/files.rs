@@ -28,7 +28,7 @@ use serde::Serializer as _;
 use super::packed::{Tags, Timers};
 use crate::history::columns::Content::{self, Delta, Float, Int, Moment, Text};
 use crate::history::columns::{BatchBuilder, Cell};
-use crate::pool::resolved::{Request, Rusage, tags_text};
+use crate::pool::resolved::{Request, Rusage, Timer, tags_text};
 
 /// Rows of a row group.
 pub(in crate::history) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
@@ -44,15 +44,33 @@ pub(in crate::history) const NULLABLE: [&str; 7] = [
     "start_us",
 ];
 
-/// The columns of a file, by name.
-type FileColumns = &'static [(&'static str, Content)];
+/// A row of a file, and everything that its cells are made from.
+struct RequestRow<'r> {
+    request: &'r Request<'r, Tags<'r>>,
+    weight: f64,
+    tags: String,
+    exact: Option<String>,
+}
 
-/// The columns of a table's files.
-pub(in crate::history) fn columns(table: &str) -> FileColumns {
+struct TimerRow<'r> {
+    of: &'r Timers<'r>,
+    timer: &'r Timer<Tags<'r>>,
+    tags: String,
+}
+
+struct TagRow<'r> {
+    request: &'r Request<'r, Tags<'r>>,
+    weight: f64,
+    name: &'r str,
+    value: &'r str,
+}
+
+/// The columns of a table's files, by name.
+pub(in crate::history) fn columns(table: &str) -> Vec<(&'static str, Content)> {
     match table {
-        super::REQUEST => REQUEST,
-        super::TIMER => TIMER,
-        _ => REQUEST_TAG,
+        super::REQUEST => REQUEST.iter().map(|column| (column.0, column.1)).collect(),
+        super::TIMER => TIMER.iter().map(|column| (column.0, column.1)).collect(),
+        _ => REQUEST_TAG.iter().map(|column| (column.0, column.1)).collect(),
     }
 }
 
@@ -65,51 +83,64 @@ pub(in crate::history) fn sorted(table: &str) -> &'static [(&'static str, bool)]
     }
 }
 
-const REQUEST: FileColumns = &[
-    ("run", Int),
-    ("id", Delta),
-    ("weight", Float),
-    ("received", Moment),
-    ("hostname", Text),
-    ("req_count", Int),
-    ("server_name", Text),
-    ("script_name", Text),
-    ("doc_size_bytes", Delta),
-    ("mem_peak_usage_bytes", Int),
-    ("req_time_us", Delta),
-    ("ru_utime_us", Delta),
-    ("ru_stime_us", Delta),
-    ("timers_cnt", Int),
-    ("status", Int),
-    ("memory_footprint_bytes", Int),
-    ("schema", Text),
-    ("tags_cnt", Int),
-    ("tags", Text),
-    ("tags_exact", Text),
+/// The cell of a row in a column.
+type OfRequest = for<'r> fn(&'r RequestRow<'r>) -> Cell<'r>;
+type OfTimer = for<'r> fn(&'r TimerRow<'r>) -> Cell<'r>;
+type OfTag = for<'r> fn(&'r TagRow<'r>) -> Cell<'r>;
+
+/// The columns of files: names, contents, and the cells of a row.
+const REQUEST: &[(&str, Content, OfRequest)] = &[
+    ("run", Int, |row| big(row.request.run)),
+    ("id", Delta, |row| big(row.request.id)),
+    ("weight", Float, |row| Cell::Float(Some(row.weight))),
+    ("received", Moment, |row| Cell::Moment(row.request.received.into())),
+    ("hostname", Text, |row| text(row.request.hostname)),
+    ("req_count", Int, |row| big(row.request.request_count.into())),
+    ("server_name", Text, |row| text(row.request.server_name)),
+    ("script_name", Text, |row| text(row.request.script_name)),
+    ("doc_size_bytes", Delta, |row| big(row.request.document_size.into())),
+    ("mem_peak_usage_bytes", Int, |row| row.memory(row.request.memory_peak)),
+    ("req_time_us", Delta, |row| big(row.request.time_us)),
+    ("ru_utime_us", Delta, |row| times(row.request.rusage)[0]),
+    ("ru_stime_us", Delta, |row| times(row.request.rusage)[1]),
+    ("timers_cnt", Int, |row| big(row.request.timers.into())),
+    ("status", Int, |row| big(row.request.status.into())),
+    ("memory_footprint_bytes", Int, |row| row.memory(row.request.memory_footprint)),
+    ("schema", Text, |row| Cell::Text(row.request.schema)),
+    ("tags_cnt", Int, |row| big(row.request.tags.len() as u64)),
+    ("tags", Text, |row| text(&row.tags)),
+    ("tags_exact", Text, |row| Cell::Text(row.exact.as_deref())),
 ];
 
-const TIMER: FileColumns = &[
-    ("run", Int),
-    ("request_id", Delta),
-    ("id", Delta),
-    ("hit_count", Int),
-    ("value_us", Delta),
-    ("ru_utime_us", Delta),
-    ("ru_stime_us", Delta),
-    ("tags", Text),
-    ("weight", Float),
-    ("received", Moment),
-    ("start_us", Delta),
+const TIMER: &[(&str, Content, OfTimer)] = &[
+    ("run", Int, |row| big(row.of.run)),
+    ("request_id", Delta, |row| big(row.of.request)),
+    ("id", Delta, |row| big(row.timer.id)),
+    ("hit_count", Int, |row| big(row.timer.hit_count.into())),
+    ("value_us", Delta, |row| big(row.timer.value_us)),
+    ("ru_utime_us", Delta, |row| times(row.timer.rusage)[0]),
+    ("ru_stime_us", Delta, |row| times(row.timer.rusage)[1]),
+    ("tags", Text, |row| text(&row.tags)),
+    ("weight", Float, |row| Cell::Float(Some(row.of.weight))),
+    ("received", Moment, |row| Cell::Moment(row.of.received.into())),
+    ("start_us", Delta, |row| Cell::Int(row.timer.rusage.start_us().map(u64::cast_signed))),
 ];
 
-const REQUEST_TAG: FileColumns = &[
-    ("run", Int),
-    ("request_id", Delta),
-    ("name", Text),
-    ("value", Text),
-    ("weight", Float),
-    ("received", Moment),
+const REQUEST_TAG: &[(&str, Content, OfTag)] = &[
+    ("run", Int, |row| big(row.request.run)),
+    ("request_id", Delta, |row| big(row.request.id)),
+    ("name", Text, |row| text(row.name)),
+    ("value", Text, |row| text(row.value)),
+    ("weight", Float, |row| Cell::Float(Some(row.weight))),
+    ("received", Moment, |row| Cell::Moment(row.request.received.into())),
 ];
+
+impl RequestRow<'_> {
+    /// Bytes of memory; NULL if they are not known.
+    fn memory(&self, bytes: u32) -> Cell<'static> {
+        Cell::Int(self.request.rusage.times_us().map(|_| bytes.into()))
+    }
+}
 
 impl BatchBuilder {
     /// Adds a request.
@@ -118,68 +149,29 @@ impl BatchBuilder {
         let is_unclear =
             tags.clone().any(|(name, value)| name.contains([',', '=']) || value.contains(','));
         let exact = is_unclear.then(|| json(&request.tags));
-        let tags = tags_text(tags.copied());
-        let int = |value: u32| big(value.into());
-        let text = |text| Cell::Text(Some(text));
-        let [user, system] = times(request.rusage);
-        let memory = |bytes: u32| Cell::Int(request.rusage.times_us().map(|_| bytes.into()));
-        self.push_cells([
-            big(request.run),
-            big(request.id),
-            Cell::Float(Some(weight)),
-            Cell::Moment(request.received.into()),
-            text(request.hostname),
-            int(request.request_count),
-            text(request.server_name),
-            text(request.script_name),
-            int(request.document_size),
-            memory(request.memory_peak),
-            big(request.time_us),
-            user,
-            system,
-            int(request.timers.into()),
-            int(request.status),
-            memory(request.memory_footprint),
-            Cell::Text(request.schema),
-            big(request.tags.len() as u64),
-            text(&tags),
-            Cell::Text(exact.as_deref()),
-        ]);
+        let row = RequestRow { request, weight, tags: tags_text(tags.copied()), exact };
+        self.push_cells(REQUEST.iter().map(|column| column.2(&row)));
     }
 
     /// Adds the tags of a request.
     pub(super) fn push_tags(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
-        for (name, value) in &request.tags {
-            self.push_cells([
-                big(request.run),
-                big(request.id),
-                Cell::Text(Some(name)),
-                Cell::Text(Some(value)),
-                Cell::Float(Some(weight)),
-                Cell::Moment(request.received.into()),
-            ]);
+        for &(name, value) in &request.tags {
+            let row = TagRow { request, weight, name, value };
+            self.push_cells(REQUEST_TAG.iter().map(|column| column.2(&row)));
         }
     }
 
     /// Adds the timers of a request.
     pub(super) fn push_timers(&mut self, of: &Timers<'_>) {
         for timer in &of.timers {
-            let [user, system] = times(timer.rusage);
-            self.push_cells([
-                big(of.run),
-                big(of.request),
-                big(timer.id),
-                big(timer.hit_count.into()),
-                big(timer.value_us),
-                user,
-                system,
-                Cell::Text(Some(&json(&timer.tags))),
-                Cell::Float(Some(of.weight)),
-                Cell::Moment(of.received.into()),
-                Cell::Int(timer.rusage.start_us().map(u64::cast_signed)),
-            ]);
+            let row = TimerRow { of, timer, tags: json(&timer.tags) };
+            self.push_cells(TIMER.iter().map(|column| column.2(&row)));
         }
     }
+}
+
+fn text(text: &str) -> Cell<'_> {
+    Cell::Text(Some(text))
 }
 
 /// CPU times; NULL if they are not known.
