@@ -224,7 +224,9 @@ impl Site {
                     == status.count("requests_merged")
                         + status.count("requests_overwritten")
                         + status.count("requests_invalid");
-            if came == datagrams && quiet { Ok(status) } else { Err(status) }
+            // Totals are read before the sockets: a receiver may be counting just then.
+            let is_whole = status.sums_of_sockets().iter().all(|(_, sum, total)| sum == total);
+            if came == datagrams && quiet && is_whole { Ok(status) } else { Err(status) }
         })
     }
 

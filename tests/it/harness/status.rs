@@ -34,6 +34,18 @@ impl Status {
         sockets.iter().cloned().map(Self).collect()
     }
 
+    /// Counters that sockets have too: the name, the sum over the sockets, and the total.
+    pub(crate) fn sums_of_sockets(&self) -> Vec<(&'static str, u64, u64)> {
+        let sockets = self.sockets();
+        let names = "datagrams_received datagrams_accepted datagrams_invalid requests_decoded \
+                     requests_invalid requests_overwritten kernel_drops";
+        let sums = names.split(' ').map(|name| {
+            let sum = sockets.iter().map(|socket| socket.count(name)).sum();
+            (name, sum, self.count(name))
+        });
+        sums.collect()
+    }
+
     /// Asserts the two identities, for all and for each socket, and that the sockets add up.
     #[track_caller]
     pub(crate) fn assert_accounted(&self) {
@@ -62,12 +74,8 @@ impl Status {
                 "{socket:?}"
             );
         }
-        for name in "datagrams_received datagrams_accepted datagrams_invalid requests_decoded \
-             requests_invalid requests_overwritten kernel_drops"
-            .split(' ')
-        {
-            let of_sockets: u64 = sockets.iter().map(|socket| socket.count(name)).sum();
-            assert_eq!(of_sockets, self.count(name), "{name}: {self:?}");
+        for (name, sum, total) in self.sums_of_sockets() {
+            assert_eq!(sum, total, "{name}: {self:?}");
         }
         // What Pinba calls these.
         assert_eq!(self.count("lost_tmp_records"), self.count("requests_overwritten"));
