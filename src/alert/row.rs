@@ -5,11 +5,36 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::rule_index::RuleSet;
 use crate::report::gain::{EncodedGain, Sum};
 use crate::report::histogram::Histogram;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
+
+/// The rules that select a row; rows that the same ones select share it.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct RuleSet {
+    /// Their numbers.
+    pub(super) numbers: Box<[u32]>,
+    /// Fewest requests with which one of them can judge the row.
+    pub(super) min_requests: u64,
+}
+
+impl RuleSet {
+    /// Returns whether there is no rule.
+    pub(super) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// Returns the number of each.
+    pub(super) fn each(&self) -> impl Iterator<Item = usize> {
+        self.numbers.iter().map(|number| *number as usize)
+    }
+
+    /// Size in memory, including its place in a hash table, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        2 * size_of::<Self>() + size_of_val(&*self.numbers)
+    }
+}
 
 /// Gain of a row in a step.
 #[derive(Debug)]

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
-use super::row::{Frame, Row};
+use super::row::{Frame, Row, RuleSet};
 use super::rule::{Rule, Window};
-use super::rule_index::{RuleIndex, RuleSet};
+use super::rule_index::RuleIndex;
 use super::state::{Events, Moment, RuleState};
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;

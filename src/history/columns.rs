@@ -26,7 +26,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-pub(super) use self::read::{RowReader, StoredRows};
+pub(super) use self::read::{Batches, RowReader, StoredRows};
 use super::histogram::{encode, encoded_pairs, settle};
 use super::requests::files;
 use super::row::StoredRow;

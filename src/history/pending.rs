@@ -25,11 +25,10 @@ use datafusion::arrow::ipc::reader::StreamDecoder;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
-use super::columns::{BatchBuilder, RowReader, columns};
+use super::columns::{BatchBuilder, Batches, RowReader, columns};
 use super::disk::{HISTORY_WRITE, StoreError, failed};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
-use super::read_unit::Batches;
 use super::{Dataset, Resolution, Row};
 use crate::instruments::MeasuredWrite;
 

@@ -18,13 +18,12 @@ use datafusion::arrow::array::RecordBatch;
 use parquet::arrow::arrow_reader::{ArrowPredicate, RowSelection};
 use tracing::warn;
 
-use super::columns::{Content, HISTOGRAM, RowReader, StoredRows, Want, columns, equal_to};
+use super::columns::{Batches, Content, HISTOGRAM, RowReader, StoredRows, Want, columns, equal_to};
 use super::parquet::{Bounds, Opened, ReadAs};
 use super::part::Part;
 use super::pending::{PackedRows, PendingFile};
 use super::read_plan::ReadPlan;
-use super::requests::Unpublished;
-use super::requests::unpublished::{packed_in, unpacked};
+use super::requests::unpublished::{Unpublished, packed_in, unpacked};
 use super::row::StoredRow;
 use super::{Dataset, History, Resolution, Row};
 
@@ -85,9 +84,6 @@ impl RowsSnapshot {
         })
     }
 }
-
-/// Batches of rows.
-pub(crate) type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Send>;
 
 /// A unit of work for one thread.
 #[derive(Debug, Clone)]

@@ -30,10 +30,11 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 use parquet::arrow::arrow_reader::{ArrowPredicate, ArrowPredicateFn};
 
 use super::Resolution;
+use super::columns::Batches;
 use super::condition::Condition;
 use super::parquet::{Bounds, ReadAs};
 use super::part::Part;
-use super::read_unit::{Batches, ReadUnit, unread_error};
+use super::read_unit::{ReadUnit, unread_error};
 use super::requests::REQUEST;
 use super::sql_columns::View;
 

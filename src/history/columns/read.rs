@@ -11,13 +11,15 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 
 use super::{Columns, Content};
-use crate::history::read_unit::Batches;
 use crate::history::row::StoredRow;
 use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 use crate::value::varint;
+
+/// Batches of rows.
+pub(in crate::history) type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Send>;
 
 /// Reads the rows of some times.
 pub(in crate::history) struct RowReader {

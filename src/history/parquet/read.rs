@@ -21,7 +21,7 @@ use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::BATCH_ROWS;
-use crate::history::read_unit::Batches;
+use crate::history::columns::Batches;
 
 /// Bytes of columns cached because both a condition and the output need them.
 const CACHE_BYTES: usize = 4 << 20;

@@ -7,10 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::packed::{Kept, REQUEST, REQUEST_TAG, TIMER, unpack};
-use crate::history::columns::BatchBuilder;
+use crate::history::columns::{BatchBuilder, Batches};
 use crate::history::parquet::BATCH_ROWS;
 use crate::history::pending::PackedRows;
-use crate::history::read_unit::Batches;
 use crate::history::{Dataset, Resolution};
 use crate::merger::{SharedLive, answering};
 
