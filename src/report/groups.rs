@@ -30,6 +30,7 @@ use super::totals::{NarrowTotals, Totals};
 mod cut_second;
 mod extremes;
 mod front;
+mod give_back;
 pub(super) mod move_slots;
 
 /// No slot: the group has no gain in the running tick.
@@ -420,34 +421,6 @@ impl Groups {
         self.fill(at);
     }
 
-    /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild
-    /// tick does not hold its memory forever.
-    pub(super) fn slots_closed(&mut self) {
-        while self.free_some_slots(usize::MAX) {}
-        self.slots_peak = 0;
-    }
-
-    /// Likewise for up to `most` slots; returns false when no more are left to free.
-    pub(super) fn free_some_slots(&mut self, most: usize) -> bool {
-        let keep = match self.slots_peak {
-            0 => 0,
-            used => (used * 2).max(CHUNK),
-        };
-        self.keep_slots(keep.max(self.slots.len().saturating_sub(most)));
-        self.slots.len() > keep
-    }
-
-    /// Keeps this many slots.
-    fn keep_slots(&mut self, keep: usize) {
-        let freed = (keep..self.slots.len()).map(|at| self.slots[at].heap_bytes());
-        self.slot_histogram_bytes -= freed.sum::<usize>();
-        self.slots.truncate(keep);
-        self.fronts.truncate(keep);
-        if self.extremes.running.capacity() > keep * 2 {
-            self.extremes.running.shrink_to(keep);
-        }
-    }
-
     /// Adds a gain of a closed tick to a group, until its histogram takes more than this many
     /// bytes; returns whether it does.
     pub(super) fn restore(
@@ -492,6 +465,17 @@ impl Groups {
         self.histogram_bytes += group.histogram.heap_bytes();
         self.extremes.expire(id, tick);
         self.is_empty(id)
+    }
+
+    /// Most bytes for the next group.
+    pub(super) fn next_bytes(&self) -> usize {
+        let keys = self.keys.next_bytes();
+        // The number of a removed group may be free.
+        if self.keys.len() < self.groups.len() {
+            return keys;
+        }
+        let numbers = 2 * self.slot_of.next_bytes();
+        keys + self.groups.next_bytes() + numbers + self.extremes.next_bytes()
     }
 
     /// Bytes of closed ticks in groups: histograms, and lists of extremes.

@@ -22,10 +22,11 @@
 //!    -> DeltaLogWriter::write    what groups gained, by their number in the Directory, if somebody reads it
 //!   Reports::take_second         a DeltaLog per aggregate, of which the reader makes rows (see `delta`)
 //!   Reports::advance_some        a tick is over
-//!    -> Aggregate::retire_some   a tick leaves the window: its TickLog is subtracted, empty groups are removed
+//!    -> Aggregate::retire_some   a tick leaves the window: its TickLog is subtracted, empty groups are removed,
+//!                                their memory is given back
 //!    -> Aggregate::close_some    slots are settled, measured, and moved to the TickLogs and into their Group
 //!    -> close_together           if they do not fit in the Allowance: rare groups go to `(other)`
-//!    -> Aggregate::begin_tick    keys under `(other)` get rows, if there are some; memory is given back
+//!    -> Aggregate::begin_tick    keys under `(other)` get rows, if there are some
 //! ```
 //!
 //! The path of an answer, a few hundred groups at a time: `read_into` adds groups to their rows,

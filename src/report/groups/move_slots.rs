@@ -6,11 +6,8 @@
 //! so the slots in use can be walked while they shrink.
 
 use super::super::totals::NarrowTotals;
-use super::{Front, Groups, NO_SLOT, Slot, UNUSED};
+use super::{Front, Groups, NO_SLOT, Slot};
 use crate::value::varint;
-
-/// Unused groups at the end that are worth freeing.
-const END_UNUSED: usize = 1024;
 
 /// Levels from the groups that overflow first to those that overflow last, two for each doubling of
 /// requests.
@@ -101,40 +98,5 @@ impl Groups {
         let group = self.slots[at].group;
         self.slot_of[group as usize] = at as u32;
         self.fronts[at] = self.fronts[last];
-    }
-
-    /// While the tick runs: frees unused slots.
-    pub(in crate::report) fn give_slots_back(&mut self) {
-        self.blocks.shrink_to_fit();
-        self.keep_slots(self.slots_used);
-    }
-
-    /// Whether enough of the end of the groups is unused to free it.
-    pub(in crate::report) fn has_unused_end(&self) -> bool {
-        let mut end = (0..self.groups.len()).rev().take(END_UNUSED).peekable();
-        end.peek().is_some() && end.all(|id| self.slot_of[id] == UNUSED)
-    }
-
-    /// Frees up to `most` groups of the unused end. Their generations stay.
-    pub(in crate::report) fn give_end_back(&mut self, most: usize) {
-        let mut end = self.groups.len();
-        let least = end.saturating_sub(most);
-        while end > least && self.slot_of[end - 1] == UNUSED {
-            end -= 1;
-        }
-        self.keys.give_back(end as u32);
-        self.groups.truncate(end);
-        self.extremes.give_back(end);
-    }
-
-    /// Most bytes for the next group.
-    pub(in crate::report) fn next_bytes(&self) -> usize {
-        let keys = self.keys.next_bytes();
-        // The number of a removed group may be free.
-        if self.keys.len() < self.groups.len() {
-            return keys;
-        }
-        let numbers = 2 * self.slot_of.next_bytes();
-        keys + self.groups.next_bytes() + numbers + self.extremes.next_bytes()
     }
 }

@@ -377,15 +377,15 @@ mod tests {
     use super::*;
     use crate::input::record::Hasher;
     use crate::merger::Live;
-    use crate::merger::world::{self, Limits};
+    use crate::merger::test_harness::{self, Limits};
 
     /// What can be dropped gets the places that the rest leaves, the oldest first, whenever it and
     /// the rest were made.
     #[test]
     fn the_configuration_comes_first_and_those_without_a_place_are_told() {
         let limits = Limits::SMALL;
-        let defaults = world::defaults(limits.window);
-        let mut live = limits.live(&Hasher::new(), world::with_own(&defaults, &[]));
+        let defaults = test_harness::defaults(limits.window);
+        let mut live = limits.live(&Hasher::new(), test_harness::with_own(&defaults, &[]));
         let choice = WatchSettings {
             kept: Some(vec!["info".to_owned(), CONFIGURED.to_owned()]),
             reports_max: 3,
@@ -395,7 +395,7 @@ mod tests {
         live.watch(choice, 0, 0);
         let define = |live: &mut Live, name: &str, by: DefinedBy| {
             let form = r#"{"level": "request", "keys": ["+env"]}"#;
-            let definition = Arc::new(world::definition(name, form, &defaults));
+            let definition = Arc::new(test_harness::definition(name, form, &defaults));
             assert!(live.reports.define(definition, by, &live.pool).is_none());
         };
         let kept = |live: &Live| {
