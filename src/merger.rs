@@ -29,7 +29,7 @@ use crate::telemetry::counters::LockCounters;
 
 mod restore;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod world;
+pub(crate) mod test_harness;
 
 pub(crate) static LIVE_READ: Instrument =
     Instrument::wait("wait/synch/rwlock/live/read", "read_lock");

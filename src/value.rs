@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 pub(crate) mod digits;
 pub(crate) mod link;
-pub(crate) mod room;
+pub(crate) mod row_memory;
 pub(crate) mod text;
 mod unit;
 pub(crate) mod varint;

@@ -13,7 +13,7 @@ use crate::history::{History, MinuteRollup, Parts};
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::squid::sums::Swaps;
-use crate::merger::{Live, world};
+use crate::merger::{Live, test_harness};
 use crate::metrics::{Format, Metrics};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::histogram::BucketLayout;
@@ -138,7 +138,7 @@ impl Seen {
 }
 
 fn definition(name: &str, members: &str) -> Definition {
-    world::definition(name, members, &Defaults::default())
+    test_harness::definition(name, members, &Defaults::default())
 }
 
 /// A report created while requests arrive.
@@ -197,8 +197,8 @@ impl World {
             "by_group" => r#"{"level": "timer", "keys": ["@group"]}"#;
             "by_both" => KINDS[2].1;
         ];
-        let reports = world::with_own(&Defaults::default(), &own);
-        let mut live = world::live(&config, &hasher, reports);
+        let reports = test_harness::with_own(&Defaults::default(), &own);
+        let mut live = test_harness::live(&config, &hasher, reports);
         let unix_ms = 1_700_000_000_000;
         let watched = WATCHED.map(str::to_owned).to_vec();
         let with_made = [&watched[..], &[CONFIGURED.to_owned()]].concat();
@@ -260,7 +260,7 @@ impl World {
             let group = ["db", "web"][self.dice.below(2) as usize];
             let tagged = self.dice.below(4) > 0;
             request.add_timer(2, 0.125, &[(if tagged { "group" } else { "else" }, group)]);
-            world::decode(&mut self.decoder, &request, &mut records);
+            test_harness::decode(&mut self.decoder, &request, &mut records);
 
             let of_request = Sums { hits: 2, ..Sums::of(1, 1, steps * 15_625) };
             self.expect("info", "", of_request);

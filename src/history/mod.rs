@@ -12,7 +12,6 @@
 
 pub(crate) mod chart_lines;
 mod columns;
-pub(crate) mod condition;
 mod dataset;
 mod disk;
 mod flush;

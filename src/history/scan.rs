@@ -29,14 +29,16 @@ use datafusion::physical_expr_common::physical_expr::{
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use parquet::arrow::arrow_reader::{ArrowPredicate, ArrowPredicateFn};
 
+use self::condition::Condition;
 use super::Resolution;
 use super::columns::Batches;
-use super::condition::Condition;
 use super::parquet::{Bounds, ReadAs};
 use super::part::Part;
 use super::read_unit::{ReadUnit, unread_error};
 use super::requests::REQUEST;
 use super::sql_columns::View;
+
+pub(crate) mod condition;
 
 /// Approximate memory of a scan of raw requests: the stored columns of a row group, and a batch.
 pub(crate) const REQUESTS_BYTES: usize = 8 << 20;

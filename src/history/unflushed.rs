@@ -24,7 +24,7 @@ use crate::delta::{RowDelta, RowKey};
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
 use crate::report::{FIRST_ID, OTHER_ID};
-use crate::value::room::{Heft, Weight, divide};
+use crate::value::row_memory::{Heft, Weight, divide};
 
 mod rows;
 

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 
 use prost::Message as _;
 
-use super::world::{self, Limits};
+use super::test_harness::{self, Limits};
 use super::*;
 use crate::clock::ManualClock;
 use crate::input::Decode as _;
@@ -51,7 +51,7 @@ fn texts_that_all_hash_alike_are_told_apart() {
         ("by_group", r#"{"level": "timer", "keys": ["@group"]}"#),
         ("by_both", r#"{"level": "timer", "keys": ["+env", "@group"]}"#),
     ];
-    let reports = world::with_own(&world::defaults(Limits::SMALL.window), &own);
+    let reports = test_harness::with_own(&test_harness::defaults(Limits::SMALL.window), &own);
     let mut live = Limits::SMALL.live(&hasher, reports);
 
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
@@ -69,7 +69,7 @@ fn texts_that_all_hash_alike_are_told_apart() {
         *both.entry(format!("{env} {group}")).or_insert(0) += 1;
         *groups.entry(group).or_insert(0) += 1;
         let mut record = Vec::new();
-        world::decode(&mut decoder, &sent, &mut record);
+        test_harness::decode(&mut decoder, &sent, &mut record);
         forge_identity(&mut record);
         live.merge(&record, 0);
     }
@@ -134,18 +134,18 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
 #[test]
 fn what_a_dropped_report_had_is_free_at_once() {
     let limits = Limits { requests: 20_000, memory: 4 << 20, ..Limits::SMALL };
-    let defaults = world::defaults(Limits::SMALL.window);
+    let defaults = test_harness::defaults(Limits::SMALL.window);
     let hasher = Hasher::new();
-    let mut live = limits.live(&hasher, world::with_own(&defaults, &[]));
+    let mut live = limits.live(&hasher, test_harness::with_own(&defaults, &[]));
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
     let form = r#"{"level": "request", "keys": ["script_name"], "filters": ["min_time=0.0001"]}"#;
-    let definition = Arc::new(world::definition("often", form, &defaults));
+    let definition = Arc::new(test_harness::definition("often", form, &defaults));
     for second in 0..5 {
         let mut records = Vec::new();
         for number in 0..4_000_u64 {
             let mut sent = model::Request::named("h", "s", &*format!("/{}", number % 200));
             sent.request_time = Some(0.001 * (1 + number % 977) as f32);
-            world::decode(&mut decoder, &sent, &mut records);
+            test_harness::decode(&mut decoder, &sent, &mut records);
         }
         live.advance(second * 1_000);
         live.merge(&records, second * 1_000);
@@ -175,7 +175,7 @@ fn more_groups_leave_while_others_are_forgotten() {
     let own = [("by_both", r#"{"level": "timer", "keys": ["+env", "@group"]}"#)];
     let hasher = Hasher::new();
     for pieces in 0.. {
-        let reports = world::with_own(&world::defaults(Limits::SMALL.window), &own);
+        let reports = test_harness::with_own(&test_harness::defaults(Limits::SMALL.window), &own);
         let mut live = Limits::SMALL.live(&hasher, reports);
         let mut decoder = Decoder::new(TextLimits::default(), hasher.clone());
         let mut send = |live: &mut Live, number: u64, now_ms| {
@@ -184,7 +184,7 @@ fn more_groups_leave_while_others_are_forgotten() {
             sent.add_tag("env", &env);
             sent.add_timer(1, 0.5, &[("group", &*group)]);
             let mut record = Vec::new();
-            world::decode(&mut decoder, &sent, &mut record);
+            test_harness::decode(&mut decoder, &sent, &mut record);
             live.merge(&record, now_ms);
             format!("{env} {group}")
         };

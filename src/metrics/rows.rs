@@ -390,7 +390,7 @@ fn label_names(keys: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::input::record::Hasher;
-    use crate::merger::world::{self, Limits};
+    use crate::merger::test_harness::{self, Limits};
     use crate::report::WatchSettings;
     use crate::report::definition::Defaults;
     use crate::report::key_names;
@@ -401,7 +401,7 @@ mod tests {
     fn what_was_folded_only_grows() {
         let limits = Limits::SMALL;
         let form = r#"{"level": "request", "keys": ["script_name"]}"#;
-        let own = world::with_own(&world::defaults(limits.window), &[("own", form)]);
+        let own = test_harness::with_own(&test_harness::defaults(limits.window), &[("own", form)]);
         let mut live = limits.live(&Hasher::new(), own);
         let settings = WatchSettings {
             scraped: ["info", "own"].map(str::to_owned).into(),

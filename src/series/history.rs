@@ -13,7 +13,7 @@ use ahash::RandomState;
 use super::points::Points;
 use crate::report::gain::EncodedGain;
 use crate::report::{FIRST_ID, OTHER_ID, TOTAL_ID};
-use crate::value::room::{Heft, Weight, divide};
+use crate::value::row_memory::{Heft, Weight, divide};
 
 /// Most recent seconds, kept individually.
 pub(super) const FINE_SECS: u64 = 300;

@@ -13,7 +13,7 @@ use crate::delta::Reader;
 use crate::input::Decode as _;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::{SharedLive, world};
+use crate::merger::{SharedLive, test_harness};
 use crate::report::definition::{Columns, Defaults};
 use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Want};
@@ -67,7 +67,7 @@ struct World {
 
 impl World {
     fn new(traffic: &TrafficOptions, comments: &[&str], memory: usize, config: &Config) -> Self {
-        let defaults = world::defaults(Duration::from_secs(7200));
+        let defaults = test_harness::defaults(Duration::from_secs(7200));
         let mut definitions = builtin::reports(&defaults);
         for (comment, number) in comments.iter().zip(0..) {
             let form = ReportForm::of_comment(&format!("own_{number}"), comment);
@@ -81,7 +81,7 @@ impl World {
             };
             (it, by)
         });
-        let live = world::live(config, &hasher, defined.collect());
+        let live = test_harness::live(config, &hasher, defined.collect());
         let live = Arc::new(RwLock::new(live));
         let (series, hour) = series(&WATCHED, &live, memory, 0);
         Self {

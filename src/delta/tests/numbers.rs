@@ -68,7 +68,7 @@ impl World {
         let hasher = Hasher::new();
         let all = REPORTS[..AT_START].iter();
         let all = all.map(|(name, members)| (definition(name, members), DefinedBy::BuiltIn));
-        let mut live = world::live(&config, &hasher, all.collect());
+        let mut live = test_harness::live(&config, &hasher, all.collect());
         let names = REPORTS.map(|it| it.0);
         let choice = WatchSettings {
             charted: Some(names.map(str::to_owned).to_vec()),
@@ -128,7 +128,7 @@ impl World {
             let each = 1 + self.dice.below(500);
             let group = format!("g{}", self.dice.below(2));
             request.add_timer(hits as u32, (hits * each) as f32 / 64.0, &[("group", &*group)]);
-            world::decode(&mut self.decoder, &request, &mut records);
+            test_harness::decode(&mut self.decoder, &request, &mut records);
             let totals = |time: u64, hits: u64| Totals {
                 requests: 1,
                 time: time.into(),

@@ -19,7 +19,7 @@ use crate::history::disk::Disk;
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::world::Limits;
+use crate::merger::test_harness::Limits;
 
 pub(in crate::history) const BEGIN: u32 = 1_700_000_000;
 pub(in crate::history) const RETENTION: Retention =

@@ -24,7 +24,7 @@ use crate::report::gain::{PairSums, Pairs, write_pairs};
 use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
-use crate::value::room::Weight;
+use crate::value::row_memory::Weight;
 use crate::value::varint;
 
 /// Bytes of a row without its own: itself, its id, its slot in the index, and the allocator's

@@ -19,7 +19,7 @@ use crate::http::{Answers, HttpSettings, serve};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::{Pulse, world};
+use crate::merger::{Pulse, test_harness};
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
 use crate::report::definition::{Defaults, Definition};
@@ -92,7 +92,7 @@ fn definitions(defaults: &Defaults) -> Vec<(Definition, DefinedBy)> {
         "odd" => r#"{"level": "request", "keys": ["hostname"]}"#;
     ];
     let own = own.into_iter().map(|(name, members)| {
-        let definition = world::definition(name, members, defaults);
+        let definition = test_harness::definition(name, members, defaults);
         // Definitions may not use such a name: pages and the API quote it all the same.
         let name = if name == "odd" { "a b/c?" } else { name };
         Definition { name: name.to_owned(), ..definition }
@@ -114,7 +114,7 @@ fn catalog_at(requests: usize, keeps_raw: bool, clock: Arc<dyn Clock>) -> Catalo
     config.reports.rows_max = requests.saturating_sub(1).max(1);
     let hasher = Hasher::new();
     let defaults = Defaults::default();
-    let mut live = world::live(&config, &hasher, definitions(&defaults));
+    let mut live = test_harness::live(&config, &hasher, definitions(&defaults));
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
     // The last one comes later, so that they cover some seconds.
     let last = requests.saturating_sub(1);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::world;
+use super::super::test_harness;
 use super::super::*;
 use crate::config::Config;
 use crate::dice::Dice;
@@ -46,8 +46,8 @@ impl World {
                 r#"{"level": "timer", "keys": ["script_name", "@group"], "percentiles": [95]}"#;
             "by_script" => r#"{"level": "request", "keys": ["script_name"]}"#;
         ];
-        let reports = world::with_own(&world::defaults(window), &own);
-        let mut live = world::live(&config, &hasher, reports);
+        let reports = test_harness::with_own(&test_harness::defaults(window), &own);
+        let mut live = test_harness::live(&config, &hasher, reports);
         let aggregates = live.reports.aggregates();
         assert_eq!(aggregates, 2, "requests, whoever wants extremes, and timers");
         let choice = WatchSettings {
@@ -97,7 +97,7 @@ impl World {
                 let key = format!("{script} {group}");
                 added.push(("by_both", key, sum, hits.into(), each * 15_625));
             }
-            world::decode(&mut self.decoder, &request, &mut records);
+            test_harness::decode(&mut self.decoder, &request, &mut records);
         }
         self.live.merge(&records, self.now_ms);
         self.sent.push((second, added));

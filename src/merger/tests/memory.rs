@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use super::super::world::{self, Limits};
+use super::super::test_harness::{self, Limits};
 use super::super::*;
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
@@ -41,13 +41,13 @@ fn empty(hasher: &Hasher, memory: usize, window: Duration) -> Live {
         rows_max: 2_000,
         memory,
     };
-    let defaults = world::defaults(window);
-    let mut all = world::with_own(&defaults, &[]);
+    let defaults = test_harness::defaults(window);
+    let mut all = test_harness::with_own(&defaults, &[]);
     for (name, level, keys, window) in FORMS {
         let form = format!(
             r#"{{"level": "{level}", "keys": {keys}, "percentiles": [95], "window": "{window}"}}"#
         );
-        let report = world::definition(name, &form, &defaults);
+        let report = test_harness::definition(name, &form, &defaults);
         all.push((report, DefinedBy::BuiltIn));
     }
     limits.live(hasher, all)

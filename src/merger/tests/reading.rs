@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::super::world;
+use super::super::test_harness;
 use super::super::*;
 use super::memory::empty_live;
 use crate::input::pinba::{Decoder, model};
@@ -49,7 +49,7 @@ fn merge(live: &mut Live, decoder: &mut Decoder, random: &mut StdRng, now_ms: u6
             let group = format!("g{}", random.random_range(0..3));
             sent.add_timer(random.random_range(1..3), 0.5, &[("group", &*group)]);
         }
-        world::decode(decoder, &sent, &mut records);
+        test_harness::decode(decoder, &sent, &mut records);
     }
     live.merge(&records, now_ms);
 }

@@ -19,7 +19,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, Lit
 use super::columns::Values;
 use super::ranges::Ranges;
 use super::texts::Texts;
-use crate::history::condition::Condition;
+use crate::history::scan::condition::Condition;
 
 /// Whether an expression depends on the columns of one row only.
 pub(super) fn is_testable(expr: &Expr) -> bool {

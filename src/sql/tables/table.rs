@@ -20,7 +20,7 @@ use super::reports::{Report, chosen};
 use super::scan::Scan;
 use super::{declared, own_name};
 use crate::history::History;
-use crate::history::condition::physical;
+use crate::history::scan::condition::physical;
 use crate::history::sql_columns::View;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;

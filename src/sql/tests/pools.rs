@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::input::Decode as _;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::{Pulse, world};
+use crate::merger::{Pulse, test_harness};
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
@@ -34,7 +34,7 @@ impl Pools {
         config.pool.timer_pool_size = timers;
         let hasher = Hasher::new();
         let defaults = Defaults::default();
-        let live = world::live(&config, &hasher, world::with_own(&defaults, &[]));
+        let live = test_harness::live(&config, &hasher, test_harness::with_own(&defaults, &[]));
         let counters = Counters::new(1);
         let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
         let status = Status::bare(counters, ring);

@@ -16,7 +16,7 @@ use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::squid::sums;
 use crate::merger::Turn;
-use crate::merger::world::{self, Limits};
+use crate::merger::test_harness::{self, Limits};
 use crate::report::reading::Want;
 use crate::report::totals::Totals;
 
@@ -44,7 +44,7 @@ struct Process {
 
 /// Base reports, and one of each kind that keeps data of its own.
 fn definitions() -> Vec<(Definition, DefinedBy)> {
-    world::of_each_kind(&world::defaults(HISTORY), ["30s", "120s"], 32_768)
+    test_harness::of_each_kind(&test_harness::defaults(HISTORY), ["30s", "120s"], 32_768)
 }
 
 impl Process {
@@ -98,7 +98,7 @@ impl Process {
                 let tags = &tags[..2 - usize::from(n % 7 == 0)];
                 sent.add_timer(1 + timer as u32, 0.01 * (n % 50) as f32, tags);
             }
-            world::decode(&mut self.decoder, &sent, &mut records);
+            test_harness::decode(&mut self.decoder, &sent, &mut records);
         }
         self.live.write().merge(&records, self.now_ms);
     }
@@ -111,7 +111,7 @@ impl Process {
         sent.add_tag("env", "prod");
         sent.add_timer(u32::MAX, 2_147_483_520.0, &[("group", "db"), ("op", "op1")]);
         let mut records = Vec::new();
-        (0..2_500).for_each(|_| world::decode(&mut self.decoder, &sent, &mut records));
+        (0..2_500).for_each(|_| test_harness::decode(&mut self.decoder, &sent, &mut records));
         self.live.write().merge(&records, self.now_ms);
     }
 
@@ -413,7 +413,7 @@ impl Process {
             sent.memory_peak = Some(n as u32);
             sent.add_tag("env", string("env"));
             sent.add_timer(1, 0.25, &[("group", &*string("group")), ("op", "op")]);
-            world::decode(&mut self.decoder, &sent, &mut records);
+            test_harness::decode(&mut self.decoder, &sent, &mut records);
         }
         self.live.write().merge(&records, self.now_ms);
     }

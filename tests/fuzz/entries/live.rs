@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use crate::clock::ManualClock;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::world::{self, Limits};
+use crate::merger::test_harness::{self, Limits};
 use crate::merger::{Live, Pulse};
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
@@ -25,12 +25,12 @@ pub(super) const AWAY_MS: u64 = 60_000;
 
 /// The defaults with which a COMMENT is read.
 pub(super) fn defaults() -> Defaults {
-    world::defaults(HISTORY)
+    test_harness::defaults(HISTORY)
 }
 
 /// The base reports, and one of each kind that keeps something of its own.
 pub(super) fn definitions() -> Vec<(Definition, DefinedBy)> {
-    world::of_each_kind(&defaults(), ["5s", "20s"], 512)
+    test_harness::of_each_kind(&defaults(), ["5s", "20s"], 512)
 }
 
 /// A hasher that does not differ from run to run.
@@ -93,7 +93,7 @@ pub(crate) fn catalog() -> Catalog {
         sent.schema = (number % 3 == 0).then(|| b"https".to_vec());
         sent.add_tag("env", ["prod", "t\"e\u{1}st"][number as usize % 2]);
         sent.add_timer(1 + number, 0.25, &[("group", "db"), ("op", "read")]);
-        world::decode(&mut decoder, &sent, &mut records);
+        test_harness::decode(&mut decoder, &sent, &mut records);
     }
     live.merge(&records, 0);
     live.advance(1_000);

@@ -19,8 +19,8 @@ use datafusion::physical_expr::expressions::{
 
 use super::{ID, RECEIVED, RUN, TIME, computed, conditions, int, reader};
 use crate::clock::rfc3339;
-use crate::history::condition::physical;
 use crate::history::requests::{REQUEST, RequestsSnapshot};
+use crate::history::scan::condition::physical;
 use crate::history::sql_columns::View;
 use crate::query::question::{RequestName, RequestQuestion};
 
