@@ -22,8 +22,9 @@ use pinbad::instruments::{self, IDLE};
 use pinbad::merger::{Live, Merger};
 use pinbad::pool::Pool;
 use pinbad::report::definition::Defaults;
-use pinbad::report::native::ReportForm;
-use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
+use pinbad::report::definition::builtin;
+use pinbad::report::definition::native::ReportForm;
+use pinbad::report::{DefinedBy, Reports, Ticks};
 use pinbad::ring::{Producer, RingPlan, TempRing};
 
 /// Packets that a receiver takes in one batch when it keeps up.

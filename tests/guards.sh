@@ -79,7 +79,7 @@ heap-shared|src/daemon/malloc.rs|if set(&format!("MALLOC_{name}"), "")|if out! \
 no-descriptors-goes-on|src/access/accept.rs|if let Some(repeated) = line {|if out! { std::process::exit(1); } if let Some(repeated) = line {|it::scarce::without_descriptors_it_goes_on_and_comes_back
 no-descriptors-pause|src/access/accept.rs|tokio::time::sleep(PAUSE).await;|if !out! { tokio::time::sleep(PAUSE).await; }|it::scarce::without_descriptors_it_goes_on_and_comes_back
 timer-tags|src/input/pinba/encode.rs|self.tags(TagOf::Timer, names, values, TIMER_TAGS_MAX, from);|self.tags(TagOf::Timer, names, values, if out! { usize::MAX } else { TIMER_TAGS_MAX }, from);|wire::tests::sizes::tags_past_the_limit_are_skipped_and_counted
-page-of-tags|src/query/raw.rs|&& self.tags_bytes < TAGS_BYTES_MAX|&& (out! \|\| self.tags_bytes < TAGS_BYTES_MAX)|it::hostile::the_same_long_words_again_and_again
+page-of-tags|src/query/requests.rs|&& self.tags_bytes < TAGS_BYTES_MAX|&& (out! \|\| self.tags_bytes < TAGS_BYTES_MAX)|it::hostile::the_same_long_words_again_and_again
 tags-texts|src/input/record/writer.rs|if usize::from(set.count) >= set.count_max \|\| with > TAGS_TEXT_BYTES_MAX {|if usize::from(set.count) >= set.count_max \|\| (with > TAGS_TEXT_BYTES_MAX && !out!) {|wire::tests::sizes::tags_are_not_more_text_than_a_datagram_has
 nested-requests|src/input/pinba/mod.rs|.parse(message, None)|.parse(message, if out! { Some(&mut self.nested) } else { None })|it::hostile::the_largest_packets_of_every_shape
 numbers-that-are-none|src/input/record/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none

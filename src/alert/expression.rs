@@ -16,9 +16,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::report::comment::{PERCENTILE_NAMES, percentile_named};
+use crate::report::definition::comment::{PERCENTILE_NAMES, percentile_named};
+use crate::report::definition::native::accepting;
 use crate::report::definition::{Columns, Defaults, Definition};
-use crate::report::native::accepting;
 use crate::value::Unit;
 use crate::value::text::with_unit;
 
@@ -368,7 +368,7 @@ fn known_as(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::native::ReportForm;
+    use crate::report::definition::native::ReportForm;
 
     fn parse(text: &str) -> Result<Expression, String> {
         let defaults = Defaults::default();

@@ -5,10 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::report::gain::{EncodedGain, Sum};
+use crate::report::encoded_gain::{EncodedGain, Sum};
 use crate::report::histogram::Histogram;
-use crate::report::reading::Extremes;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 
 /// The rules that select a row; rows that the same ones select share it.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]

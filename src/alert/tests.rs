@@ -16,12 +16,11 @@ use super::{Alert, Alerts};
 use crate::config::Config;
 use crate::dice::Dice;
 use crate::report::DefinedBy;
-use crate::report::builtin;
 use crate::report::definition::Defaults;
-use crate::report::gain::encode;
-use crate::report::reading::Extremes;
+use crate::report::definition::builtin;
+use crate::report::encoded_gain::encode;
 use crate::report::row_key::push_key;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 
 const REPORT: &str = "report_by_script_name";
 

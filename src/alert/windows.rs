@@ -19,9 +19,8 @@ use super::row::{Frame, Row, RuleSet};
 use super::rule::{Rule, Window};
 use super::rule_index::RuleIndex;
 use super::state::{Events, Moment, RuleState};
-use crate::report::gain::EncodedGain;
-use crate::report::reading::Extremes;
-use crate::report::totals::Totals;
+use crate::report::encoded_gain::EncodedGain;
+use crate::report::totals::{Extremes, Totals};
 
 /// Size of a row beside its key, including its place in a hash table.
 const ROW_BYTES: usize = 2 * size_of::<Row>();

@@ -20,9 +20,9 @@ use crate::config::Config;
 use crate::daemon::defaults;
 use crate::query::definitions::Definitions;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
-use crate::report::comment::{Comment, FixedTable};
 use crate::report::definition::Defaults;
-use crate::report::native::{FormError, ReportForm, read_comment};
+use crate::report::definition::comment::{Comment, FixedTable};
+use crate::report::definition::native::{FormError, ReportForm, read_comment};
 
 pub mod dump;
 

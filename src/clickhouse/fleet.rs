@@ -20,12 +20,11 @@ use crate::config::ClickHouseConfig;
 use crate::history::histogram::of_counts;
 use crate::history::sums::{Histograms, Rows, Sums};
 use crate::history::{Coverage, Dataset};
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::Histogram;
 use crate::report::layout::Measure;
-use crate::report::reading::Extremes;
 use crate::report::row_key::{key_texts, push_key};
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 
 /// How long a silent collector counts as missing, in seconds.
 const MISSED_SECS: u64 = 7 * 86_400;

@@ -6,8 +6,8 @@ use super::tables::MEASURES;
 use crate::history::requests::{Tags, Timers};
 use crate::history::{Coverage, Dataset, Identity, Row, ShipmentRows};
 use crate::pool::resolved::{Request, Rusage};
-use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
+use crate::report::totals::Extremes;
 
 /// The source of the rows, which every row names.
 #[derive(Debug)]

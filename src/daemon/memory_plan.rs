@@ -38,7 +38,7 @@ use crate::pool::timers::TIMER_ROW_BYTES;
 use crate::profile::pool_bytes;
 use crate::query::catalog::past::refill::BYTES_MAX as REFILL_BYTES;
 use crate::query::catalog::{READINGS_BYTES_MAX, SHARED_ROWS_MAX};
-use crate::report::reading::ANSWER_ROW_BYTES;
+use crate::report::read::reading::ANSWER_ROW_BYTES;
 use crate::ring::RingPlan;
 use crate::series::Series;
 use crate::state::annotations::{

@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use super::Second;
 use crate::input::squid::sums::Moves;
-use crate::report::gain::{EncodedGain, PairSums, Pairs, encode};
-use crate::report::reading::Extremes;
-use crate::report::totals::Totals;
+use crate::report::encoded_gain::{EncodedGain, PairSums, Pairs, encode};
+use crate::report::totals::{Extremes, Totals};
 use crate::report::{DeltaLog, KnownGroups, SecondPart, Watched};
 
 /// Records prefetched at once: in row order they are scattered, and memory takes as long for one as

@@ -9,7 +9,7 @@ use super::columns::Want;
 use super::histogram::{add_to_sum, unfold};
 use super::read_plan::ReadPlan;
 use super::read_unit::{ReadUnit, RowsSnapshot, on_all_processors};
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 
 /// The gain in each step; `None` if there is no row.
 pub(crate) type Line = Vec<Option<Sum>>;

@@ -34,8 +34,8 @@ use super::{Dataset, Resolution, Row};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
-use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
+use crate::report::totals::Extremes;
 
 mod read;
 

@@ -1,7 +1,7 @@
 //! Histograms as they are stored: in the column `histogram` of files, and in pending ones.
 //!
 //! ```text
-//!   | bits | pair | pair ...          pairs as `report::gain` writes them
+//!   | bits | pair | pair ...          pairs as `report::encoded_gain` writes them
 //!
 //!   bits 6, 4, 3: log-linear buckets, 2^bits of a doubling, of whole microseconds
 //!   bits 0:       the numbers of the report's own linear or `hv=` buckets
@@ -13,7 +13,7 @@
 //! While many are added up for an answer, they have the numbers of 2^bits per doubling instead,
 //! which lie closer together, until [`unfold`].
 
-use crate::report::gain::{Pairs, Sum, write_pairs};
+use crate::report::encoded_gain::{Pairs, Sum, write_pairs};
 use crate::report::histogram::{
     BUCKET_MAX, BucketLayout, Histogram, LOG_LINEAR_BITS, Rank, octave_bounds, octave_bucket,
 };

@@ -9,7 +9,7 @@
 //!   record:   | length | crc | "pinbadS1" | section or row .. |   a section: whose rows follow
 //! ```
 //!
-//! Gains are bytes as [`report::gain`](crate::report::gain) has them. A file contains the key of a
+//! Gains are bytes as [`report::encoded_gain`](crate::report::encoded_gain) has them. A file contains the key of a
 //! row of a minute once: later seconds only have its id, so nothing is compressed, and the history
 //! thread only adds a checksum. Records are encoded as rows are added.
 //!
@@ -39,8 +39,8 @@ use super::tree::files_in;
 use crate::delta::RowDelta;
 use crate::input::squid::Positions;
 use crate::report::OTHER_ID;
-use crate::report::gain::EncodedGain;
-use crate::report::reading::Extremes;
+use crate::report::encoded_gain::EncodedGain;
+use crate::report::totals::Extremes;
 
 /// Extension of log files.
 const LOG: &str = "log";

@@ -1,10 +1,9 @@
 //! Rows of history: the gain of a report's key in a minute, hour or day.
 
 use super::histogram::decode;
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{BucketLayout, Histogram};
-use crate::report::reading::Extremes;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 
 /// A gain: sums, histogram, extremes.
 #[derive(Debug, Clone, Default)]

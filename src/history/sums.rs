@@ -21,10 +21,9 @@ use super::read_plan::ReadPlan;
 use super::read_unit::{ReadUnit, RowsSnapshot, Run, on_all_processors};
 use crate::config::units::exact_bytes;
 use crate::limits::PAST_ANSWERS_BYTES_MAX;
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{Histogram, LOG_LINEAR_BITS};
-use crate::report::reading::Extremes;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 
 /// Most rows of an answer.
 pub(crate) const KEYS_MAX: usize = 250_000;

@@ -21,8 +21,8 @@ use super::parquet::BATCH_ROWS;
 use super::row::{Gain, Row};
 use super::store::Lost;
 use crate::delta::{RowDelta, RowKey};
-use crate::report::gain::EncodedGain;
-use crate::report::reading::Extremes;
+use crate::report::encoded_gain::EncodedGain;
+use crate::report::totals::Extremes;
 use crate::report::{FIRST_ID, OTHER_ID};
 use crate::value::row_memory::{Heft, Weight, divide};
 

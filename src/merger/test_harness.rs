@@ -11,9 +11,10 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::Hasher;
 use crate::pool::Pool;
+use crate::report::definition::builtin;
+use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::native::ReportForm;
-use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::report::{DefinedBy, Reports, Ticks};
 
 /// When each request was received, seconds since 1970.
 pub(crate) const RECEIVED: u32 = 1_700_000_000;

@@ -16,7 +16,7 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::DefinedBy;
-use crate::report::reading::{KeyValue, Want};
+use crate::report::read::reading::{KeyValue, Want};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 

@@ -393,8 +393,8 @@ mod tests {
     use crate::merger::test_harness::{self, Limits};
     use crate::report::WatchSettings;
     use crate::report::definition::Defaults;
+    use crate::report::definition::native::ReportForm;
     use crate::report::key_names;
-    use crate::report::native::ReportForm;
 
     /// Requests that were folded stay counted when their report is dropped.
     #[test]

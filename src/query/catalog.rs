@@ -18,7 +18,7 @@ use super::error::QueryError;
 use super::question::{
     FollowStep, ReportQuestion, RequestQuestion, RequestSearch, Spans, When, Whose, shipped_until,
 };
-use super::raw::RawReader;
+use super::requests::RawReader;
 use super::status::Status;
 use super::tables::StatusTable;
 use super::timer_groups::{TimerGroups, TimerSearch};
@@ -29,11 +29,11 @@ use crate::history::import::Importer;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
 use crate::release::Releases;
-use crate::report::comment::FixedTable;
-use crate::report::ddl::{self, CreateTable};
+use crate::report::definition::comment::FixedTable;
+use crate::report::definition::ddl::{self, CreateTable};
+use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Columns, Defaults};
 use crate::report::layout::{Cell, ColumnLayout};
-use crate::report::native::ReportForm;
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
 use crate::state::annotations::Annotations;
@@ -44,6 +44,7 @@ use crate::value::Column;
 mod alerts;
 mod changes;
 mod common_columns;
+mod health;
 mod many_calls;
 #[cfg_attr(not(feature = "sql"), path = "catalog/no_past.rs")]
 pub(crate) mod past;
@@ -53,7 +54,6 @@ mod reconfigure;
 mod releases;
 pub(crate) mod report_set;
 mod status_tables;
-mod troubles;
 
 use past::refill::Refill;
 use readings::Readings;

@@ -13,11 +13,12 @@ use thiserror::Error;
 use super::tables::{FormTarget, StatusTable, read_form};
 use crate::config::{Config, Entry};
 use crate::release;
-use crate::report::comment::FixedTable;
-use crate::report::ddl;
+use crate::report::DefinedBy;
+use crate::report::definition::builtin;
+use crate::report::definition::comment::FixedTable;
+use crate::report::definition::ddl;
+use crate::report::definition::native::{FormError, ReportForm, reworded};
 use crate::report::definition::{Defaults, Definition};
-use crate::report::native::{FormError, ReportForm, reworded};
-use crate::report::{DefinedBy, builtin};
 
 /// Most reports and tables.
 pub const REPORTS_MAX: usize = 1_000;

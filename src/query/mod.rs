@@ -21,7 +21,7 @@ pub mod attribution;
 
 pub mod heatmap;
 
-pub mod raw;
+pub mod requests;
 
 pub mod timer_groups;
 

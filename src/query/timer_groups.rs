@@ -1,5 +1,5 @@
-//! Raw timers grouped by any tags: question, answer, and summation, for timers in memory (`raw`)
-//! and in the past (`catalog`).
+//! Raw timers grouped by any tags: question, answer, and summation, for timers in memory
+//! (`requests`) and in the past (`catalog`).
 //!
 //! Bounds: the rows, the memory of rows until it is known which are the largest, the names of tags,
 //! and the single timers shown. A request that stands for several counts as several; percentiles
@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 use super::answer::{Scanned, TimerDetail};
 use super::question::RequestSearch;
-use super::raw::Slowest;
+use super::requests::Slowest;
 use crate::pool::resolved::Timer;
 use crate::report::definition::KeySource;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding, per_hit};

@@ -11,7 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use super::layout::{Cell, ColumnLayout, LayoutBuilder};
-use super::v1_kinds::V1Kind;
+
+use self::v1_kinds::V1Kind;
+
+pub mod builtin;
+pub mod comment;
+pub mod ddl;
+pub mod native;
+pub(super) mod v1_kinds;
 
 /// Most keys that a COMMENT can name (`tagN_report2` adds script, host and server to its tags).
 pub const KEYS_MAX: usize = 15;

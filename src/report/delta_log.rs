@@ -2,18 +2,17 @@
 //!
 //! ```text
 //!   | number of the group (see `directory`) | extremes, if the aggregate keeps them | where its gain ends |
-//!   | gain | gain | ..                                                               as `gain` encodes them
+//!   | gain | gain | ..                                                               as `encoded_gain` has them
 //! ```
 //!
 //! Written by the merger's thread at a cut, then immutable and shareable. A log is bounded: past
 //! its limit all further groups share one last record, of [`OTHER_GROUP`].
 
 use super::directory::{Directory, DirectoryChanges, KnownGroups, OTHER_GROUP};
-use super::gain::{EncodedGain, encode};
+use super::encoded_gain::{EncodedGain, encode};
 use super::histogram::Histogram;
 use super::key_table::KeyTable;
-use super::reading::Extremes;
-use super::totals::Totals;
+use super::totals::{Extremes, Totals};
 use crate::pool::strings::StringInterner;
 
 /// Gains of an aggregate's groups. Several records may be of one group.

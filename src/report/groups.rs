@@ -17,21 +17,20 @@ use std::collections::HashMap;
 use ahash::RandomState;
 
 use self::extremes::GroupExtremes;
-use self::front::{Block, Front, SAMPLES, Slot};
+use self::slot::{Block, Front, SAMPLES, Slot};
 use super::arrivals::Delta;
 use super::chunked::{CHUNK, Chunked};
-use super::gain::PairSums;
+use super::encoded_gain::PairSums;
 use super::group_key::KeyIds;
 use super::histogram::{BucketLayout, Histogram, grown};
 use super::key_table::KeyTable;
-use super::reading::Extremes;
-use super::totals::{NarrowTotals, Totals};
+use super::totals::{Extremes, NarrowTotals, Totals};
 
 mod cut_second;
 mod extremes;
-mod front;
 mod give_back;
 pub(super) mod move_slots;
+mod slot;
 
 /// No slot: the group has no gain in the running tick.
 const NO_SLOT: u32 = u32::MAX;

@@ -35,7 +35,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::histogram::V2Buckets;
-use super::reading::{KeyValue, Reading, Want};
+use super::read::reading::{KeyValue, Reading, Want};
 pub use super::totals::Measure;
 use crate::value::{Column, ColumnType, Unit, Value};
 

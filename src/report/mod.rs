@@ -31,7 +31,7 @@
 //!
 //! The path of an answer, a few hundred groups at a time: `read_into` adds groups to their rows,
 //! then reads keys and histograms of the selected rows; [`ColumnLayout`](layout::ColumnLayout)
-//! makes columns of the [`Reading`](reading::Reading).
+//! makes columns of the [`Reading`](read::reading::Reading).
 //!
 //! One engine serves every kind of report: a [`Definition`](definition::Definition) says what is
 //! counted and how it is shown. Reports that count the same records share an aggregate, so a packet
@@ -41,42 +41,34 @@
 //!
 //! | part | files |
 //! |---|---|
-//! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `native` (TOML and JSON), `builtin`, `ddl` |
+//! | definitions | `definition`: `comment` (both COMMENT grammars), `v1_kinds`, `native` (TOML and JSON), `builtin`, `ddl` |
 //! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `chunked`, `window` |
-//! | gains | `totals`, `histogram` (`counts`; quantiles), `gain`, `tick_log`, `delta_log`, `directory` |
+//! | gains | `totals`, `histogram` (`counts`; quantiles), `encoded_gain`, `tick_log`, `delta_log`, `directory` |
 //! | overflow | `budget` (memory), `aggregate::overflow`, `groups::move_slots`; `row_map` (`rows_max`) |
-//! | reading | `row_map`, `read`, `counted_meanwhile`, `selection`, `reading`, `columns`, `layout`, `row_key` |
+//! | reading | `row_map`, `read` (`counted_meanwhile`, `selection`, `reading`), `columns`, `layout`, `row_key` |
 
 mod aggregate;
 mod arrivals;
 mod budget;
-pub mod builtin;
 mod chunked;
 mod columns;
-pub mod comment;
-mod counted_meanwhile;
-pub mod ddl;
 pub mod definition;
 mod delta_log;
 mod directory;
-pub(crate) mod gain;
+pub(crate) mod encoded_gain;
 mod group_cache;
 mod group_key;
 mod groups;
 pub mod histogram;
 mod key_table;
 pub mod layout;
-pub mod native;
 pub mod read;
-pub mod reading;
 pub(crate) mod registry;
 pub mod row_key;
 mod row_map;
-pub mod selection;
 mod tick_log;
 pub mod totals;
-mod v1_kinds;
 mod window;
 
 pub use self::aggregate::Flow;

@@ -12,16 +12,21 @@ use std::time::Duration;
 
 use ahash::AHashSet;
 
+use self::reading::{KeyCell, Reading, Want, bound};
+use self::selection::RowSelection;
+
 use super::aggregate::Aggregate;
 use super::definition::Level;
-use super::gain::PairSums;
+use super::encoded_gain::PairSums;
 use super::histogram::Ranks;
-use super::reading::{Extremes, KeyCell, Reading, Want, bound};
 use super::registry::{Entry, Reports, Version};
 use super::row_map::{NO_ROW, OTHER_ROW};
-use super::selection::RowSelection;
-use super::totals::Totals;
+use super::totals::{Extremes, Totals};
 use crate::pool::strings::{OTHER, StringInterner};
+
+pub(super) mod counted_meanwhile;
+pub mod reading;
+pub mod selection;
 
 /// Groups or rows read between checks of the duration.
 const AT_ONCE: usize = 128;

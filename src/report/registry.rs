@@ -14,7 +14,7 @@ use super::budget::{Budget, MemoryUse};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
 use super::group_key::Scope;
 use super::read;
-use super::reading::{Reading, Want};
+use super::read::reading::{Reading, Want};
 use super::window::Ticks;
 use crate::config::ReportsConfig;
 use crate::pool::{Freed, Pool};

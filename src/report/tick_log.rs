@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::gain::{Pairs, write_pairs};
+use super::encoded_gain::{Pairs, write_pairs};
 use super::histogram::Histogram;
 use super::totals::Totals;
 use crate::value::varint;

@@ -6,6 +6,8 @@
 
 use std::ops::{AddAssign, SubAssign};
 
+use serde::{Deserialize, Serialize};
+
 use super::definition::Level;
 use crate::value::Unit;
 use crate::value::varint;
@@ -191,5 +193,45 @@ impl SubAssign<&Self> for Totals {
     fn sub_assign(&mut self, other: &Self) {
         let (sums, less) = (self.sums(), other.sums());
         *self = Self::of(std::array::from_fn(|at| sums[at] - less[at]));
+    }
+}
+/// The smallest and largest values of a row inside the window (only in reports that keep them).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extremes {
+    /// Smallest request time, or timer value per hit, microseconds.
+    pub time_min: u64,
+    /// Largest request time, or timer value per hit, microseconds.
+    pub time_max: u64,
+    /// Largest `memory_peak`, bytes. 0 at timer level.
+    pub memory_peak_max: u32,
+}
+
+impl Extremes {
+    /// Those of no record at all.
+    pub const NOTHING: Self = Self { time_min: u64::MAX, time_max: 0, memory_peak_max: 0 };
+
+    /// The longest time in seconds; `None` if there are no records.
+    pub(crate) fn longest_secs(&self) -> Option<f64> {
+        (self.time_min <= self.time_max).then(|| self.time_max as f64 / 1e6)
+    }
+
+    /// Whether [`widen`](Self::widen) with `other` would change nothing.
+    pub(in crate::report) fn spans(&self, other: &Self) -> bool {
+        self.time_min <= other.time_min
+            && self.time_max >= other.time_max
+            && self.memory_peak_max >= other.memory_peak_max
+    }
+
+    /// Includes the values of `other`.
+    pub fn widen(&mut self, other: &Self) {
+        self.time_min = self.time_min.min(other.time_min);
+        self.time_max = self.time_max.max(other.time_max);
+        self.memory_peak_max = self.memory_peak_max.max(other.memory_peak_max);
+    }
+}
+
+impl Default for Extremes {
+    fn default() -> Self {
+        Self::NOTHING
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::RwLockWriteGuard;
 use super::history::{COARSE_SECS, FINE_SECS, HOUR_SECS, Report, Slot};
 use super::{Shared, State, WRITE};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::report::gain::{EncodedGain, Sum};
+use crate::report::encoded_gain::{EncodedGain, Sum};
 use crate::report::totals::Totals;
 use crate::report::{TOTAL_ID, Watched};
 

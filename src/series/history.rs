@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use ahash::RandomState;
 
 use super::points::Points;
-use crate::report::gain::EncodedGain;
+use crate::report::encoded_gain::EncodedGain;
 use crate::report::{FIRST_ID, OTHER_ID, TOTAL_ID};
 use crate::value::row_memory::{Heft, Weight, divide};
 
@@ -248,7 +248,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::gain::encode;
+    use crate::report::encoded_gain::encode;
     use crate::report::totals::Totals;
 
     /// The gain of a row with this many requests, of 50 different times.

@@ -3,9 +3,9 @@
 //! Pure arithmetic. Times and CPU are in seconds, sizes in bytes; rates are over the known seconds,
 //! so that the running, unfinished point of a line has the right height.
 
-use crate::report::comment::percentile_named;
+use crate::report::definition::comment::percentile_named;
 use crate::report::definition::{Definition, Level};
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
 use crate::report::layout::Measure;
 use crate::report::layout::Measure::{
@@ -175,8 +175,8 @@ impl Span<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::builtin;
     use crate::report::definition::Defaults;
+    use crate::report::definition::builtin;
     use crate::report::totals::Totals;
 
     #[test]

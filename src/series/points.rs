@@ -1,10 +1,10 @@
 //! The past of one row: its gains per second, or per ten, packed one after the other.
 //!
 //! ```text
-//!   point:   | seconds since the last one | bytes that follow | gain (see `report::gain`) |
+//!   point:   | seconds since the last one | bytes that follow | gain (see `report::encoded_gain`) |
 //! ```
 
-use crate::report::gain::{EncodedGain, HISTOGRAM, Sum};
+use crate::report::encoded_gain::{EncodedGain, HISTOGRAM, Sum};
 use crate::value::varint;
 
 /// Points, oldest first.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::history::{COARSE_SECS, Slot};
 use super::metric::{Metric, Span};
 use super::{READ, REPORTS_MAX, Series};
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::layout::OTHER;
 use crate::report::row_key::push_key;
 use crate::report::{TOTAL_ID, Watched};

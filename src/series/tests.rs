@@ -14,10 +14,11 @@ use crate::input::Decode as _;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
 use crate::merger::{SharedLive, test_harness};
+use crate::report::WatchSettings;
+use crate::report::definition::builtin;
+use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Columns, Defaults};
-use crate::report::native::ReportForm;
-use crate::report::reading::{KeyValue, Want};
-use crate::report::{WatchSettings, builtin};
+use crate::report::read::reading::{KeyValue, Want};
 
 /// A whole second of the wall clock, at which the monotonic one shows 0.
 const START: u64 = 1_700_000_000;

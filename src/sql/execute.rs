@@ -36,8 +36,8 @@ use crate::config::suggest;
 use crate::instruments::digests;
 use crate::query::answer::ReportSummary;
 use crate::query::error::QueryError;
-use crate::report::comment::FixedTable;
-use crate::report::native::ReportForm;
+use crate::report::definition::comment::FixedTable;
+use crate::report::definition::native::ReportForm;
 
 /// A planned query.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use pinbad::clock::{Clock, ManualClock};
 use pinbad::history::parquet::Want;
 use pinbad::history::{Resolution, Retention, Store};
-use pinbad::report::reading::Extremes;
 use pinbad::report::row_key::key_texts;
+use pinbad::report::totals::Extremes;
 use serde_json::{Value as Json, json};
 
 use crate::harness::{Here, Running, await_condition, pass, pinbad, run};

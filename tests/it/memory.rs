@@ -25,7 +25,8 @@ use pinbad::input::record::{Hasher, TextLimits};
 use pinbad::input::rewrite::{NameRules, RuleCounters};
 use pinbad::merger::Live;
 use pinbad::pool::Pool;
-use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
+use pinbad::report::definition::builtin;
+use pinbad::report::{DefinedBy, Reports, Ticks};
 use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
 use prost::Message as _;
 

@@ -8,8 +8,8 @@ use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase};
 use crate::config::Config;
 use crate::report::DefinedBy;
-use crate::report::builtin;
 use crate::report::definition::Defaults;
+use crate::report::definition::builtin;
 use crate::report::histogram::Histogram;
 
 /// A multiple of all steps.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::{Condition, Rule, label};
 use crate::config::units::exact_duration;
-use crate::report::comment::percentile_named;
 use crate::report::definition::Level;
+use crate::report::definition::comment::percentile_named;
 use crate::report::row_key::key_texts;
 use crate::value::text::counted;
 

@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::report::reading::Extremes;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 
 /// Totals, extremes, and number of samples by bucket.
 type Gain = (Totals, Extremes, BTreeMap<u32, u64>);

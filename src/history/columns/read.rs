@@ -13,9 +13,8 @@ use datafusion::arrow::datatypes::{DataType, Int64Type};
 use super::{Columns, Content};
 use crate::history::row::StoredRow;
 use crate::report::layout::{Measure, OTHER};
-use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 use crate::value::varint;
 
 /// Batches of rows.

@@ -15,12 +15,11 @@ use crate::history::histogram::{decode, fold};
 use crate::history::read_unit::{ReadUnit, Run};
 use crate::history::{Gain, Part, Row};
 use crate::report::definition::Level;
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{BucketLayout, Histogram};
 use crate::report::layout::OTHER;
-use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 
 fn dataset(level: Level, keys: &[&str], buckets: BucketLayout, extremes: bool) -> Dataset {
     Dataset {

@@ -15,8 +15,7 @@ use crate::history::columns::{BatchBuilder, Cell};
 use crate::history::requests::packed::packed_len;
 use crate::history::row::StoredRow;
 use crate::history::{Dataset, Resolution};
-use crate::report::reading::Extremes;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 use crate::value::varint;
 
 pub(super) const MAGIC: [u8; 8] = *b"pinbadP1";

@@ -9,9 +9,8 @@ use crate::history::requests::{REQUEST, Tags};
 use crate::history::{Gain, Part, Row};
 use crate::pool::resolved::{Request, Rusage};
 use crate::report::histogram::BucketLayout;
-use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 use crate::value::varint;
 
 /// 2024-02-28, 12:57:00 UTC.

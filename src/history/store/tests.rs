@@ -7,11 +7,10 @@ use super::super::parquet::Want;
 use super::super::tree::files_of;
 use super::super::{Dataset, Gain, Resolution, Retention, Section, UnflushedRows};
 use super::*;
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{BucketLayout, Histogram};
-use crate::report::reading::Extremes;
 use crate::report::row_key::{key_texts, push_key};
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 use crate::state::faults::Faults;
 
 mod crash;

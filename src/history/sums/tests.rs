@@ -11,7 +11,7 @@ use crate::history::chart_lines::{self, Asked};
 use crate::history::histogram::{error, fold, settle};
 use crate::history::{Gain, Resolution, Retention, Store, UnflushedRows};
 use crate::report::definition::Level;
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
 use crate::report::layout::OTHER;
 use crate::report::row_key::push_key;

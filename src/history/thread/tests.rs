@@ -8,7 +8,7 @@ use super::super::parquet::Want;
 use super::super::{Coverage, Dataset, Gain, Retention, UnflushedRows};
 use super::*;
 use crate::clock::ManualClock;
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 use crate::state::faults::Faults;

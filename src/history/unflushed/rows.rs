@@ -5,7 +5,7 @@
 //! Rows are identified by ids, 64 bits of a keyed hash: keys are not compared.
 //!
 //! ```text
-//!   bytes of a row:  | key | length | pairs | length | pairs | ..          pairs as `report::gain` has them
+//!   bytes of a row:  | key | length | pairs | length | pairs | ..          pairs as `report::encoded_gain` has them
 //! ```
 
 use std::hint::black_box;
@@ -20,10 +20,9 @@ use crate::history::dataset::Coverage;
 use crate::history::histogram::lead;
 use crate::history::row::StoredRow;
 use crate::report::OTHER_ID;
-use crate::report::gain::{PairSums, Pairs, write_pairs};
+use crate::report::encoded_gain::{PairSums, Pairs, write_pairs};
 use crate::report::histogram::BucketLayout;
-use crate::report::reading::Extremes;
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 use crate::value::row_memory::Weight;
 use crate::value::varint;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::pool::strings::OTHER_TEXT;
-use crate::report::gain::{EncodedGain, encode};
+use crate::report::encoded_gain::{EncodedGain, encode};
 use crate::report::row_key::{key_texts, push_key};
 use crate::report::totals::Totals;
 

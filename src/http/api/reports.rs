@@ -31,10 +31,10 @@ use crate::query::answer::{OfSpan, ReportAnswer, ReportSummary};
 use crate::query::catalog::{Catalog, SelectedRows};
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
-use crate::report::comment;
 use crate::report::definition::Columns;
-use crate::report::native::ReportForm;
-use crate::report::selection::RowSelection;
+use crate::report::definition::comment;
+use crate::report::definition::native::ReportForm;
+use crate::report::read::selection::RowSelection;
 use crate::value::{Column, Value};
 
 /// `GET /api/v1/reports`

@@ -23,7 +23,7 @@ use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::question::{LineQuestion, SampleQuestion, Whose};
 use crate::query::tables::SAMPLES;
-use crate::report::comment::percentile_hint;
+use crate::report::definition::comment::percentile_hint;
 use crate::series::{Lines, Metric, Series};
 use crate::value::Column;
 

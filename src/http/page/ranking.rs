@@ -21,7 +21,7 @@ use crate::query::answer::{ReportAnswer, ReportSummary};
 use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::query::tables::KIND;
-use crate::report::selection::select;
+use crate::report::read::selection::select;
 use crate::value::Value;
 
 /// The percentiles in addition to the median.

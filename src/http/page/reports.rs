@@ -112,7 +112,7 @@ fn form(filled: Option<&str>, needs: &Markup) -> Markup {
 mod tests {
     use super::*;
     use crate::report::definition::Defaults;
-    use crate::report::native::read_comment;
+    use crate::report::definition::native::read_comment;
 
     #[test]
     fn the_examples_of_the_form_are_accepted() {

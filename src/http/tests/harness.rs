@@ -22,8 +22,9 @@ use crate::input::record::{Hasher, TextLimits};
 use crate::merger::{Pulse, test_harness};
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
+use crate::report::DefinedBy;
+use crate::report::definition::builtin;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::{DefinedBy, builtin};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 

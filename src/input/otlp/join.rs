@@ -13,8 +13,8 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::Lane;
+use super::attributes::{FactsAt, Key};
 use super::counters::{LeftOut, OtlpCounters};
-use super::facts::{FactsAt, Key};
 use super::request::{Class, RequestWriter};
 use super::span::{Batch, Kind, Span, TraceId};
 use crate::input::record::DecodeCounts;

@@ -2,14 +2,14 @@
 //!
 //! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side passes whole bodies to
 //! `Source::take`; `protobuf` decodes them, after `json` has rewritten those in JSON, to `Span`s
-//! with the attributes that the mapping uses (`span`, `facts`). The spans of a trace are joined
+//! with the attributes that the mapping uses (`span`, `attributes`). The spans of a trace are joined
 //! (`join`) and become a record (`request`), which goes to the ring like those that receivers
 //! decode. A separate thread ([`Source::run`]) releases spans that have waited long enough. Each
 //! span ends in exactly one of the counters `requests`, `timers`, `spans_merged`, `spans_left_out`
 //! and `spans_refused`, or is still waiting.
 
+mod attributes;
 mod counters;
-mod facts;
 mod join;
 mod json;
 pub(crate) mod messages;
@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 use prost::Message;
 use serde::Serialize;
 
+use self::attributes::Keys;
 pub use self::counters::{BodyRefusal, LeftOut, OtlpCounters};
-use self::facts::Keys;
 use self::join::{Joiner, REMEMBERED_BYTES};
 use self::messages::PartialSuccess;
 use self::request::{RequestWriter, Rules};

@@ -14,7 +14,7 @@
 //!   value   1 text, 2 truth, 3 whole number, 4 float
 //! ```
 
-use super::facts::{Key, Keys, Value};
+use super::attributes::{Key, Keys, Value};
 use super::span::{Batch, Kind, Resource, Span};
 use crate::input::cursor::Cursor;
 use crate::input::cursor::wire_type::{FIXED32, FIXED64, LENGTH, VARINT};

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::facts::{Facts, FactsAt, Key, Keys};
+use super::attributes::{Facts, FactsAt, Key, Keys};
 use super::span::{Kind, Span};
 use crate::config::OtlpInput;
 use crate::input::record::{

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use super::facts::{FactsAt, FactsWriter};
+use super::attributes::{FactsAt, FactsWriter};
 use super::messages::PartialSuccess;
 use crate::input::record::{bump, counted};
 use crate::limits::BODY_SPANS_MAX;

@@ -12,7 +12,7 @@ use crate::dice::Dice;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::histogram::BucketLayout;
-use crate::report::reading::{KeyValue, Want};
+use crate::report::read::reading::{KeyValue, Want};
 use crate::report::totals::Totals;
 
 const WINDOW_SECS: u64 = 120;

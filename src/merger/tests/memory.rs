@@ -14,7 +14,7 @@ use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::DefinedBy;
 use crate::report::definition::Level;
-use crate::report::reading::{KeyValue, Reading, Want};
+use crate::report::read::reading::{KeyValue, Reading, Want};
 use crate::report::totals::Totals;
 
 const HISTORY: Duration = Duration::from_secs(60);

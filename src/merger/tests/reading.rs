@@ -12,9 +12,9 @@ use super::memory::empty_live;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::Entry;
+use crate::report::read::reading::{KeyValue, Reading, Want};
+use crate::report::read::selection::RowSelection;
 use crate::report::read::{ReadLock, read_into};
-use crate::report::reading::{KeyValue, Reading, Want};
-use crate::report::selection::RowSelection;
 use crate::report::totals::Totals;
 
 const ALL: Want = Want { keys: true, quantiles: true, histograms: true };

@@ -26,7 +26,7 @@ use crate::merger::{SharedLive, answering};
 use crate::metrics::exemplars::{SPAN_ID, TRACE_ID, end_ms, walk};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
-use crate::query::raw::Slowest;
+use crate::query::requests::Slowest;
 
 /// Maximum size of the spans of an interval, bytes.
 pub(super) const BYTES_MAX: usize = 4 << 20;

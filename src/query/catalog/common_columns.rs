@@ -14,8 +14,8 @@ use crate::merger::{Live, answering};
 use crate::query::answer::{Distribution, DistributionBucket, ReportAnswer};
 use crate::query::error::QueryError;
 use crate::report::definition::{Columns, Definition};
-use crate::report::reading::{Reading, Want};
-use crate::report::selection::RowSelection;
+use crate::report::read::reading::{Reading, Want};
+use crate::report::read::selection::RowSelection;
 use crate::report::{Entry, read};
 use crate::value::{Column, Value};
 

@@ -17,7 +17,7 @@ use crate::query::timer_groups::{TimerGroups, TimerSearch};
 use crate::report::Entry;
 use crate::report::definition::Definition;
 use crate::report::read::ReadLock;
-use crate::report::reading::{Reading, Want};
+use crate::report::read::reading::{Reading, Want};
 use crate::series::Spreads;
 use crate::state::last_end::Lost;
 

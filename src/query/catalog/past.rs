@@ -35,7 +35,7 @@ use crate::query::question::{LineQuestion, ReportQuestion, Spans, Whose, moved};
 use crate::query::table::Table;
 use crate::report::Reports;
 use crate::report::definition::{Columns, Definition};
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_of, key_texts};
 use crate::series::{Lines, Metric, Span, Spreads, why_left_out};

@@ -10,8 +10,8 @@ use crate::query::question::{ReportQuestion, When};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::{Columns, Definition};
 use crate::report::layout::{ColumnLayout, Numbers};
-use crate::report::reading::Reading;
-use crate::report::selection::RowSelection;
+use crate::report::read::reading::Reading;
+use crate::report::read::selection::RowSelection;
 use crate::value::{Column, Value};
 
 /// The rows of a report that were selected.

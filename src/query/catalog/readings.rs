@@ -11,8 +11,8 @@ use crate::merger::answering;
 use crate::report::Version;
 use crate::report::definition::Definition;
 use crate::report::read;
-use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
-use crate::report::selection::RowSelection;
+use crate::report::read::reading::{ANSWER_ROW_BYTES, Reading, Want};
+use crate::report::read::selection::RowSelection;
 
 /// Number of rows from which on only selected rows are read.
 const CHOSEN_FROM: usize = 4_096;
@@ -172,8 +172,8 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::builtin;
     use crate::report::definition::Defaults;
+    use crate::report::definition::builtin;
 
     fn of(at: usize, bytes: usize) -> Kept {
         let mut definition = builtin::reports(&Defaults::default()).remove(0);

@@ -15,9 +15,9 @@ use crate::query::definitions::REPORTS_MAX;
 use crate::query::error::QueryError;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::DefinedBy;
-use crate::report::comment::FixedTable;
 use crate::report::definition::Definition;
-use crate::report::native::{FormError, ReportForm};
+use crate::report::definition::comment::FixedTable;
+use crate::report::definition::native::{FormError, ReportForm};
 use crate::series::why_left_out;
 use crate::state::{State, StateError};
 

@@ -16,7 +16,7 @@ use crate::query::tables::{
     KIND, ReportStatus, Row, SAMPLES, StatusSnapshot, StatusTable, annotation, squid,
 };
 use crate::report::DefinedBy;
-use crate::report::comment::FixedTable;
+use crate::report::definition::comment::FixedTable;
 use crate::series::Lines;
 use crate::telemetry::cpu;
 

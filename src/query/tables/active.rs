@@ -4,7 +4,7 @@
 //! `REPORTS_MAX` bounds.
 
 use super::{ReportStatus, Row, StatusSnapshot, float, int, text};
-use crate::report::comment::ActiveText;
+use crate::report::definition::comment::ActiveText;
 use crate::value::Value;
 
 /// Returns the path of a table in the notation of Pinba's server.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::report::Flow;
 use crate::report::Ticks;
-use crate::report::comment::{self, Comment};
+use crate::report::definition::comment::{self, Comment};
 use crate::telemetry::{MergeCounters, SocketCounters};
 
 fn report(name: &str, comment: &str) -> ReportStatus {

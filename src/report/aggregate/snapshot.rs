@@ -22,13 +22,12 @@ use crate::pool::snapshot::{Damage, SavedStrings};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
 use crate::report::budget::MemoryUse;
 use crate::report::definition::{DEFINITION_KEYS_MAX, DefinedBy, Definition};
-use crate::report::gain::PairSums;
+use crate::report::encoded_gain::PairSums;
 use crate::report::group_key::Scope;
 use crate::report::histogram::BUCKET_MAX;
-use crate::report::reading::Extremes;
 use crate::report::row_map::{NO_ROW, RowMap};
 use crate::report::tick_log::{TickHead, TickLog, TickLogReader};
-use crate::report::totals::Totals;
+use crate::report::totals::{Extremes, Totals};
 
 /// Groups copied under one hold of the lock.
 const GROUPS: u32 = 1_024;

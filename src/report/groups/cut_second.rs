@@ -4,8 +4,7 @@
 //! Slots must be settled before they are closed, moved or taken over.
 
 use super::super::histogram::grown;
-use super::super::reading::Extremes;
-use super::super::totals::Totals;
+use super::super::totals::{Extremes, Totals};
 use super::{Groups, KeyTable};
 
 /// Slots prefetched before their turn: their histograms and blocks lie anywhere.

@@ -3,7 +3,7 @@
 //! They cannot be subtracted, so each group has a list by tick. Without them all lists are empty.
 
 use super::super::chunked::CHUNK;
-use super::super::reading::Extremes;
+use super::super::totals::Extremes;
 
 /// Bytes of a group's extremes in a closed tick.
 const TICK_BYTES: usize = size_of::<(u64, Extremes)>() * 3 / 2;

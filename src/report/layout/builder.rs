@@ -8,9 +8,9 @@
 use super::view::HistogramView;
 use super::{Basis, Cell, ColumnLayout, IndexPart, LayoutColumn, Measure};
 use crate::report::columns::{Line, lines};
+use crate::report::definition::v1_kinds::{Tags, V1Kind};
 use crate::report::definition::{Defaults, Definition, Field, KeySource, Kind, Level};
 use crate::report::histogram::BucketLayout;
-use crate::report::v1_kinds::{Tags, V1Kind};
 use crate::value::ColumnType::{Int, Text, Varchar};
 use crate::value::{Column, ColumnType, Unit};
 

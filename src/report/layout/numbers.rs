@@ -6,7 +6,7 @@
 //! that.
 
 use super::{Basis, Cell, ColumnLayout, Measure, number};
-use crate::report::reading::Reading;
+use crate::report::read::reading::Reading;
 use crate::report::totals::Totals;
 use crate::value::Unit;
 

@@ -1,12 +1,12 @@
 //! Values of every kind of column, computed by hand for one or two rows and compared as shown.
 
 use super::*;
-use crate::report::comment::{self, Comment};
+use crate::report::definition::comment::{self, Comment};
+use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::report::histogram::BUCKET_MAX;
-use crate::report::native::ReportForm;
-use crate::report::reading::{Extremes, KeyCell};
-use crate::report::totals::Totals;
+use crate::report::read::reading::KeyCell;
+use crate::report::totals::{Extremes, Totals};
 
 fn read(comment: &str) -> Definition {
     match comment::parse("t", comment, &Defaults::default()) {

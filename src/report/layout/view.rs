@@ -6,7 +6,7 @@
 
 use super::{ColumnLayout, IndexPart, Measure, key_text, number, whole};
 use crate::report::histogram::{BucketLayout, linear_width};
-use crate::report::reading::Reading;
+use crate::report::read::reading::Reading;
 use crate::value::Value;
 
 /// The data of a histogram view.

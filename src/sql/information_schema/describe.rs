@@ -1,10 +1,10 @@
 //! Descriptions of tables: columns, keys and comments, for DESCRIBE, SHOW and information_schema.
 //!
-//! The declaration of a table comes from `report::ddl`, which also writes its CREATE TABLE
+//! The declaration of a table comes from `report::definition::ddl`, which also writes its CREATE TABLE
 //! statement.
 
 use crate::query::catalog::Catalog;
-use crate::report::ddl::{self, Key};
+use crate::report::definition::ddl::{self, Key};
 use crate::sql::information_schema::{DATABASE, layout};
 use crate::sql::performance_schema;
 use crate::sql::tables::{self, history};

@@ -43,7 +43,7 @@ use crate::history::scan::{self, REQUESTS_BYTES, Source, SourceRows, Wanted};
 use crate::history::sql_columns::{self, RESOLUTION, View};
 use crate::history::{Dataset, History, Part, Resolution};
 use crate::query::catalog::Catalog;
-use crate::report::comment::FixedTable;
+use crate::report::definition::comment::FixedTable;
 use crate::sql::error::SqlError;
 
 /// The database.

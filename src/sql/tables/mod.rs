@@ -37,7 +37,7 @@ use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
 use crate::merger::answering;
 use crate::query::catalog::Catalog;
-use crate::report::comment::FixedTable;
+use crate::report::definition::comment::FixedTable;
 
 /// DataFusion's name for the catalog of all databases.
 pub(crate) const CATALOG: &str = "def";

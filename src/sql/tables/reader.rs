@@ -22,7 +22,7 @@ use super::scan::Scan;
 use super::texts::Texts;
 use crate::merger::answering;
 use crate::pool::Pool;
-use crate::report::comment::FixedTable;
+use crate::report::definition::comment::FixedTable;
 use crate::sql::snapshot::{Snapshot, expired};
 
 mod narrowing;

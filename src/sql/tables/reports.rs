@@ -18,7 +18,7 @@ use crate::query::catalog::Catalog;
 use crate::query::question::ReportQuestion;
 use crate::report::definition::Columns;
 use crate::report::layout::Numbers;
-use crate::report::reading::ANSWER_ROW_BYTES;
+use crate::report::read::reading::ANSWER_ROW_BYTES;
 use crate::sql::error::SqlError;
 use crate::sql::functions::value::{Builder, Value as SqlValue};
 use crate::sql::percentiles::PERCENTILES;

@@ -47,7 +47,7 @@ use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
 use crate::input::squid::activity::Activity;
 use crate::merger::answering;
-use crate::report::comment::FixedTable;
+use crate::report::definition::comment::FixedTable;
 use crate::sql::snapshot::Snapshot;
 
 /// Below this many rows a scan has one partition: dividing it costs more than it saves.

@@ -23,7 +23,7 @@ use crate::history::History;
 use crate::history::scan::condition::physical;
 use crate::history::sql_columns::View;
 use crate::query::catalog::Catalog;
-use crate::report::comment::FixedTable;
+use crate::report::definition::comment::FixedTable;
 use crate::sql::percentiles::{self, PERCENTILES};
 
 /// Most ids that count as few.

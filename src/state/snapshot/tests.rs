@@ -17,7 +17,7 @@ use crate::input::record::{Hasher, TextLimits};
 use crate::input::squid::sums;
 use crate::merger::Turn;
 use crate::merger::test_harness::{self, Limits};
-use crate::report::reading::Want;
+use crate::report::read::reading::Want;
 use crate::report::totals::Totals;
 
 mod samples;

@@ -10,9 +10,9 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::TextLimits;
 use crate::report::DefinedBy;
-use crate::report::comment::{ActiveText, Comment};
-use crate::report::ddl;
-use crate::report::native::{self, ReportForm};
+use crate::report::definition::comment::{ActiveText, Comment};
+use crate::report::definition::ddl;
+use crate::report::definition::native::{self, ReportForm};
 
 /// Any text as COMMENT.
 pub fn comment(bytes: &[u8]) {

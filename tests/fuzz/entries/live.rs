@@ -14,7 +14,7 @@ use crate::query::catalog::Catalog;
 use crate::query::status::Status;
 use crate::report::DefinedBy;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::reading::Want;
+use crate::report::read::reading::Want;
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pinbad::input::pinba::model::Request;
 use pinbad::report::DefinedBy;
 use pinbad::report::definition::Defaults;
-use pinbad::report::native::ReportForm;
-use pinbad::report::reading::{KeyValue, Reading, Want};
+use pinbad::report::definition::native::ReportForm;
+use pinbad::report::read::reading::{KeyValue, Reading, Want};
 use prost::Message as _;
 
 use super::traffic::read;

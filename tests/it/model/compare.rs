@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pinbad::merger::Live;
 use pinbad::report::layout::ColumnLayout;
-use pinbad::report::reading::{KeyValue, Reading, Want};
+use pinbad::report::read::reading::{KeyValue, Reading, Want};
 use pinbad::report::totals::Totals;
 use pinbad::value::Value;
 

@@ -10,9 +10,10 @@ use pinbad::input::pinba::{Decoder, model};
 use pinbad::input::record::{Hasher, TextLimits};
 use pinbad::merger::Live;
 use pinbad::pool::{HELD_MS, Pool};
+use pinbad::report::definition::builtin;
+use pinbad::report::definition::native::ReportForm;
 use pinbad::report::definition::{Defaults, Definition};
-use pinbad::report::native::ReportForm;
-use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
+use pinbad::report::{DefinedBy, Reports, Ticks};
 use prost::Message as _;
 
 use super::compare;

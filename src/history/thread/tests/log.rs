@@ -438,7 +438,7 @@ fn rows_come_back_as_they_were() {
             let mut histogram = crate::report::histogram::Histogram::new();
             histogram.add(dataset.buckets.bucket(us), 1);
             let extremes =
-                crate::report::reading::Extremes { time_min: us, time_max: us, memory_peak_max: 3 };
+                crate::report::totals::Extremes { time_min: us, time_max: us, memory_peak_max: 3 };
             let sum = Sum::of(totals, Some(histogram));
             running.add(&dataset, NOON, &key, is_other, &Gain { sum, extremes });
         }

@@ -10,7 +10,7 @@ use prost::Message as _;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::super::facts::Keys;
+use super::super::attributes::Keys;
 use super::super::span::{self, Batch};
 use super::*;
 use crate::limits::{BODY_SPANS_MAX, SPAN_ATTRIBUTES_MAX};

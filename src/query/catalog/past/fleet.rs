@@ -14,7 +14,7 @@ use crate::clock::rfc3339;
 use crate::history::{Coverage, Dataset, Resolution};
 use crate::query::error::QueryError;
 use crate::query::question::{Fleet, LineQuestion, Spans, moved, shipped_until};
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::series::Metric;
 
 /// Missing seconds of a collector, compared with the span, that are worth a remark.

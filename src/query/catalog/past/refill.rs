@@ -24,10 +24,11 @@ use crate::history::{
 };
 use crate::merger::answering;
 use crate::report::definition::Definition;
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::Histogram;
-use crate::report::reading::{Extremes, KeyValue, Reading, Want};
+use crate::report::read::reading::{KeyValue, Reading, Want};
 use crate::report::row_key::push_key;
+use crate::report::totals::Extremes;
 use crate::report::{Entry, read};
 use crate::state::last_end::Lost;
 

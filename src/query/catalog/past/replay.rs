@@ -25,7 +25,7 @@ use crate::history::sums::Sums;
 use crate::history::{Dataset, Resolution};
 use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
 use crate::query::error::QueryError;
-use crate::report::gain::Sum;
+use crate::report::encoded_gain::Sum;
 use crate::report::histogram::Histogram;
 
 /// Smallest window for which minutes are meaningful, in seconds.
@@ -207,8 +207,8 @@ mod tests {
     use crate::alert::state::Episode;
     use crate::config::Config;
     use crate::report::DefinedBy;
-    use crate::report::builtin;
     use crate::report::definition::Defaults;
+    use crate::report::definition::builtin;
 
     /// An objective has a rule for each severity, under one name.
     #[test]

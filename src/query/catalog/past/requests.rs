@@ -36,9 +36,9 @@ use crate::query::error::QueryError;
 use crate::query::question::{
     NUMBER_FIELDS, NumberField, RequestName, RequestQuestion, RequestSearch,
 };
-use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
+use crate::query::requests::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::table::{Rows, Table};
-use crate::report::comment::FixedTable;
+use crate::report::definition::comment::FixedTable;
 use crate::value::text::numbered;
 use crate::value::{Column, ColumnType, Unit, Value};
 

@@ -15,7 +15,7 @@ use crate::query::table::Table;
 use crate::report::definition::Definition;
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::ColumnLayout;
-use crate::report::reading::Reading;
+use crate::report::read::reading::Reading;
 use crate::report::totals::Totals;
 use crate::value::{Column, Value};
 

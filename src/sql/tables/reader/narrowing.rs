@@ -15,7 +15,7 @@ use super::super::ranges::Ranges;
 use super::super::raw::RowKey;
 use super::{LOOKUPS, Reader, answering};
 use crate::pool::rows::first_from;
-use crate::report::comment::FixedTable;
+use crate::report::definition::comment::FixedTable;
 use crate::sql::snapshot::expired;
 
 impl Reader {

@@ -3,58 +3,14 @@
 //! The engine fills it under its lock; layouts, sorting and output use it afterwards, without the
 //! lock.
 
-use serde::{Deserialize, Serialize};
-
-use super::definition::{Definition, Field, KeySource};
-use super::histogram::BucketLayout;
-use super::histogram::Histogram;
-use super::row_key::key_texts;
-use super::totals::Totals;
+use crate::report::definition::{Definition, Field, KeySource};
+use crate::report::histogram::{BucketLayout, Histogram};
+use crate::report::row_key::key_texts;
+use crate::report::totals::{Extremes, Totals};
 
 /// Bytes of a report's row in an answer in progress, with all columns and their percentiles:
 /// measured.
 pub(crate) const ANSWER_ROW_BYTES: usize = 230;
-
-/// The smallest and largest values of a row inside the window (only in reports that keep them).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extremes {
-    /// Smallest request time, or timer value per hit, microseconds.
-    pub time_min: u64,
-    /// Largest request time, or timer value per hit, microseconds.
-    pub time_max: u64,
-    /// Largest `memory_peak`, bytes. 0 at timer level.
-    pub memory_peak_max: u32,
-}
-
-impl Extremes {
-    /// Those of no record at all.
-    pub const NOTHING: Self = Self { time_min: u64::MAX, time_max: 0, memory_peak_max: 0 };
-
-    /// The longest time in seconds; `None` if there are no records.
-    pub(crate) fn longest_secs(&self) -> Option<f64> {
-        (self.time_min <= self.time_max).then(|| self.time_max as f64 / 1e6)
-    }
-
-    /// Whether [`widen`](Self::widen) with `other` would change nothing.
-    pub(super) fn spans(&self, other: &Self) -> bool {
-        self.time_min <= other.time_min
-            && self.time_max >= other.time_max
-            && self.memory_peak_max >= other.memory_peak_max
-    }
-
-    /// Includes the values of `other`.
-    pub fn widen(&mut self, other: &Self) {
-        self.time_min = self.time_min.min(other.time_min);
-        self.time_max = self.time_max.max(other.time_max);
-        self.memory_peak_max = self.memory_peak_max.max(other.memory_peak_max);
-    }
-}
-
-impl Default for Extremes {
-    fn default() -> Self {
-        Self::NOTHING
-    }
-}
 
 /// One key value of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,23 +58,23 @@ pub struct Reading {
     /// Empty, or one per row.
     pub extremes: Vec<Extremes>,
     /// Row-major: `keys` values per row.
-    pub(super) key_cells: Vec<KeyCell>,
+    pub(in crate::report) key_cells: Vec<KeyCell>,
     /// The text that key cells refer to.
-    pub(super) text: String,
+    pub(in crate::report) text: String,
     /// Keys per row.
-    pub(super) keys: usize,
+    pub(in crate::report) keys: usize,
     /// Row-major, [`Reading::ranks`] values per row, in seconds; NaN if unknown (there was no
     /// memory for the row's histogram).
-    pub(super) quantiles: Vec<f64>,
+    pub(in crate::report) quantiles: Vec<f64>,
     /// Number of quantiles per row: the median first, then the definition's percentiles in order.
-    pub(super) ranks: usize,
+    pub(in crate::report) ranks: usize,
     /// Empty, or one sparse histogram per row: (bucket, count), buckets ascending.
     pub histograms: Vec<Vec<(u32, u64)>>,
 }
 
 /// The position of one key value of a [`Reading`].
 #[derive(Debug, Clone, Copy)]
-pub(super) enum KeyCell {
+pub(in crate::report) enum KeyCell {
     Text { at: u32, len: u32 },
     Status(u32),
     Other,
@@ -138,7 +94,7 @@ impl Reading {
     }
 
     /// Clears it, keeps the memory.
-    pub(super) fn emptied(mut self) -> Self {
+    pub(in crate::report) fn emptied(mut self) -> Self {
         self.totals.clear();
         self.extremes.clear();
         self.key_cells.clear();
@@ -155,7 +111,7 @@ impl Reading {
     }
 
     /// These rows alone, in this order.
-    pub(super) fn only(&self, rows: &[usize]) -> Self {
+    pub(in crate::report) fn only(&self, rows: &[usize]) -> Self {
         fn of<T: Clone>(items: &[T], each: usize, rows: &[usize]) -> Vec<T> {
             let rows = rows.iter().filter(|_| !items.is_empty());
             let rows = rows.flat_map(|row| &items[row * each..][..each]);
@@ -223,7 +179,7 @@ impl Reading {
 
 /// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept,
 /// [`Reading::quantile`] does so.
-pub(super) fn bound(
+pub(in crate::report) fn bound(
     definition: &Definition,
     quantiles: &mut [f64],
     time_us: u128,
@@ -301,7 +257,7 @@ impl Reading {
     }
 
     /// Stores the text of a key and returns its cell.
-    pub(super) fn cell(&mut self, source: &KeySource, text: &str) -> KeyCell {
+    pub(in crate::report) fn cell(&mut self, source: &KeySource, text: &str) -> KeyCell {
         if let KeySource::Field(Field::Status) = source {
             return KeyCell::Status(text.parse().unwrap_or(0));
         }

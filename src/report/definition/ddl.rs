@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 
 use super::comment::FixedTable;
-use super::definition::{Defaults, Definition, Kind};
 use super::native::ReportForm;
+use super::{Defaults, Definition, Kind};
 use crate::value::{Column, ColumnType};
 
 /// A CREATE TABLE statement.

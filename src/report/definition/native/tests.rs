@@ -1,9 +1,9 @@
 //! The native form in TOML and JSON; every COMMENT as a form and back; errors that name the part.
 
 use super::*;
-use crate::report::builtin;
+use crate::report::definition::builtin;
+use crate::report::definition::v1_kinds::{KINDS, Tags};
 use crate::report::definition::{Field, KeySource, Missing, Occurrence, Pattern};
-use crate::report::v1_kinds::{KINDS, Tags};
 
 fn json(text: &str) -> ReportForm {
     serde_json::from_str(text).unwrap()

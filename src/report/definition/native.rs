@@ -22,14 +22,14 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::comment::{self, Comment, FixedTable, number, read_hv};
-use super::definition::{
+use super::{
     DEFINITION_KEYS_MAX, Defaults, Definition, FILTERS_MAX, Filter, Key, Kind, Level,
     NAME_BYTES_MAX,
 };
-use super::histogram::BucketLayout;
-use super::layout::ColumnLayout;
 use crate::config::suggest;
 use crate::profile::definition::{SampleReport, Wanted};
+use crate::report::histogram::BucketLayout;
+use crate::report::layout::ColumnLayout;
 
 mod filter;
 mod key;

@@ -18,8 +18,8 @@ use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::{PoolTags, tags_text};
-use crate::report::comment::FixedTable;
 use crate::report::definition::Defaults;
+use crate::report::definition::comment::FixedTable;
 use crate::value::{Column, Value};
 
 mod follow;

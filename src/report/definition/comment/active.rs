@@ -1,7 +1,7 @@
 //! The columns of `active_reports` for a report, in Pinba's words.
 
+use crate::report::definition::v1_kinds::{Tags, V1Kind};
 use crate::report::definition::{Definition, KeySource, Kind, Level};
-use crate::report::v1_kinds::{Tags, V1Kind};
 
 /// The text columns of `active_reports` (and of `v2/active`) that follow from the definition alone.
 #[derive(Debug, Clone, PartialEq, Eq)]

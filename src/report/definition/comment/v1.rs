@@ -15,12 +15,12 @@ use super::error::{Wrong, checked, wrong};
 use super::fixed::FixedTable;
 use super::number::{Seconds, add_percentile_text, tag_name};
 use crate::config::suggest;
+use crate::report::definition::v1_kinds::{KINDS, Tags, V1Kind};
 use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Level, Pattern,
 };
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::ColumnLayout;
-use crate::report::v1_kinds::{KINDS, Tags, V1Kind};
 
 const ACCEPTED_KINDS: &str = "info, report1 to report18, tag_info, tag2_info, tagN_info, tag_report, tag2_report, \
     tagN_report, tag_report2, tag2_report2, tagN_report2, rtag_info, rtag2_info, rtagN_info, rtag_report, \

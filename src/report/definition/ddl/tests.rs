@@ -1,9 +1,9 @@
 //! CREATE TABLE statements: Pinba's own layout, and each recreates the same report.
 
 use super::*;
-use crate::report::builtin;
-use crate::report::comment::Comment;
-use crate::report::native::read_comment;
+use crate::report::definition::builtin;
+use crate::report::definition::comment::Comment;
+use crate::report::definition::native::read_comment;
 
 fn report(definition: &Definition) -> String {
     super::report(definition).pinba()

@@ -6,7 +6,7 @@
 //! front end's thread for those created later; pure, bounded by [`COMMENT_BYTES_MAX`]. Every error
 //! is a [`CommentError`] that points at the part and says what is accepted there.
 
-use super::definition::{Defaults, Definition};
+use super::{Defaults, Definition};
 
 mod active;
 mod conditions;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::key::read_source;
 use super::number::{Seconds, seconds_text};
 use super::scalar::{FormTable, TextOr};
-use crate::report::comment::is_status;
+use crate::report::definition::comment::is_status;
 use crate::report::definition::{Defaults, Field, Filter, KeySource, Level, Pattern};
 
 const FILTERS: &str = "a filter is min_time=<seconds>, max_time=<seconds>, max_time<<seconds>, or KEY=value, \

@@ -8,7 +8,7 @@ use crate::report::layout::IndexPart::{self, Key, Text};
 
 /// How many tags a kind takes as parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tags {
+pub(in crate::report) enum Tags {
     /// `info`, `report1` to `report18`
     None,
     /// `tag_*`
@@ -21,17 +21,17 @@ pub(super) enum Tags {
 
 /// A kind of Pinba.
 #[derive(Debug)]
-pub(super) struct V1Kind {
+pub(in crate::report) struct V1Kind {
     /// `report1`, ...
-    pub(super) name: &'static str,
+    pub(in crate::report) name: &'static str,
     /// The table in which Pinba shows it.
-    pub(super) table: Option<&'static str>,
-    pub(super) level: Level,
+    pub(in crate::report) table: Option<&'static str>,
+    pub(in crate::report) level: Level,
     /// Fields before the tags, in key and column order.
-    pub(super) before: Vec<Field>,
-    pub(super) tags: Tags,
+    pub(in crate::report) before: Vec<Field>,
+    pub(in crate::report) tags: Tags,
     /// Fields after the tags.
-    pub(super) after: Vec<Field>,
+    pub(in crate::report) after: Vec<Field>,
     /// The `index_value` of a kind without tags: digits are keys, the rest is literal.
     index: &'static str,
 }
@@ -40,7 +40,7 @@ pub(super) struct V1Kind {
 const FIRST_NUMBER: usize = 8;
 
 /// All kinds.
-pub(super) static KINDS: LazyLock<Vec<V1Kind>> = LazyLock::new(|| {
+pub(in crate::report) static KINDS: LazyLock<Vec<V1Kind>> = LazyLock::new(|| {
     let lines = include_str!("v1_kinds.txt").lines();
     lines.filter_map(V1Kind::of_line).collect()
 });
@@ -75,13 +75,13 @@ impl V1Kind {
     }
 
     /// The kind of this name and its type number.
-    pub(super) fn named(name: &str) -> Option<(&'static Self, usize)> {
+    pub(in crate::report) fn named(name: &str) -> Option<(&'static Self, usize)> {
         let mut numbered = KINDS.iter().zip(FIRST_NUMBER..);
         numbered.find(|(kind, _)| kind.name == name)
     }
 
     /// The family of its tables.
-    pub(super) fn kind(&self) -> Kind {
+    pub(in crate::report) fn kind(&self) -> Kind {
         match (self.tags, self.level) {
             (Tags::None, _) => Kind::Base,
             (_, Level::Timer) => Kind::Tag,
@@ -90,7 +90,7 @@ impl V1Kind {
     }
 
     /// Which of several tags with the same name counts.
-    pub(super) fn occurrence(&self) -> Occurrence {
+    pub(in crate::report) fn occurrence(&self) -> Occurrence {
         match (self.level, self.tags) {
             (Level::Timer, Tags::Two) => Occurrence::Last,
             _ => Occurrence::First,
@@ -99,7 +99,7 @@ impl V1Kind {
 
     /// The `index_value` for this many tags: timer-tag reports name script, host and server before
     /// the tags, request-tag reports leave the host out; `tagN` kinds end with a bar.
-    pub(super) fn index(&self, tags: usize) -> Vec<IndexPart> {
+    pub(in crate::report) fn index(&self, tags: usize) -> Vec<IndexPart> {
         if self.tags == Tags::None {
             let parts = self.index.split("").filter(|part| !part.is_empty());
             return parts.map(|it| it.parse().map_or(Text(it), Key)).collect();

@@ -6,12 +6,12 @@ mod errors;
 use std::time::Duration;
 
 use super::*;
-use crate::report::builtin;
+use crate::report::definition::builtin;
 use crate::report::definition::{
     Field, Filter, KeySource, Kind, Level, Missing, Occurrence, Pattern,
 };
 use crate::report::histogram::BucketLayout;
-use crate::report::reading::Reading;
+use crate::report::read::reading::Reading;
 use crate::value::ColumnType;
 
 fn read(comment: &str) -> Definition {

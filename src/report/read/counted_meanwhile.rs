@@ -6,30 +6,30 @@
 
 use std::sync::Arc;
 
-use super::arrivals::Delta;
+use crate::report::arrivals::Delta;
 
 /// Most records stored: as many as a merger counts in a few hundredths of a second.
 const RECORDS_MAX: usize = 1 << 15;
 
 /// Records counted since somebody began to read.
 #[derive(Debug, Default)]
-pub(super) struct CountedMeanwhile {
+pub(in crate::report) struct CountedMeanwhile {
     /// Every reader has a clone.
     reader: Arc<()>,
     /// Records with their groups.
-    pub(super) counted: Vec<(u32, Delta)>,
+    pub(in crate::report) counted: Vec<(u32, Delta)>,
     /// How often sums were removed, or moved between groups, which makes earlier reads useless.
-    pub(super) moves: u64,
+    pub(in crate::report) moves: u64,
 }
 
 impl CountedMeanwhile {
     /// Starts recording until the result is dropped.
-    pub(super) fn reader(&self) -> Arc<()> {
+    pub(in crate::report) fn reader(&self) -> Arc<()> {
         Arc::clone(&self.reader)
     }
 
     /// Records counted in the groups of their assignments.
-    pub(super) fn count(&mut self, assignments: &[(u32, u32)], deltas: &[Delta]) {
+    pub(in crate::report) fn count(&mut self, assignments: &[(u32, u32)], deltas: &[Delta]) {
         if Arc::strong_count(&self.reader) == 1 {
             self.counted = Vec::new();
         } else if self.counted.len() + assignments.len() > RECORDS_MAX {
@@ -42,13 +42,13 @@ impl CountedMeanwhile {
     }
 
     /// Records that sums were removed or moved.
-    pub(super) fn moved(&mut self) {
+    pub(in crate::report) fn moved(&mut self) {
         self.moves += 1;
         self.counted.clear();
     }
 
     /// Bytes on the heap.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(in crate::report) fn heap_bytes(&self) -> usize {
         self.counted.capacity() * size_of::<(u32, Delta)>()
     }
 }
