@@ -7,6 +7,7 @@
 //! ([`format`](mod@crate::cli::format)), in every format. A truncated answer is an error.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 
 use clap::{Args as FlagGroup, ValueEnum};
@@ -24,7 +25,7 @@ const WIDTH_ROWS: usize = 1_000;
 const WIDTH_MAX: usize = 100;
 
 /// Longest text read from stdin, in bytes.
-const TEXT_BYTES_MAX: u64 = 1 << 20;
+const TEXT_BYTES_MAX: u64 = 64 << 20;
 
 /// The flags of `query`.
 #[derive(Debug, Clone, FlagGroup)]
@@ -72,8 +73,7 @@ pub fn execute(
         return Err(Failure::usage(problem));
     }
     let text = match flags.statement.as_str() {
-        "-" => io::read_to_string(stdin.take(TEXT_BYTES_MAX))
-            .map_err(|error| Failure::failed(format!("cannot read the statements: {error}")))?,
+        "-" => read_all(stdin)?,
         text => text.to_owned(),
     };
     let mut statements = statements(&text);
@@ -98,6 +98,18 @@ pub fn execute(
         }
     }
     Ok(())
+}
+
+/// Reads the statements of stdin to their end.
+fn read_all(stdin: impl Read) -> Result<String, Failure> {
+    let unreadable =
+        |why: &dyn Display| Failure::failed(format!("cannot read the statements: {why}"));
+    let mut text = Vec::new();
+    let read = stdin.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text);
+    match read.map_err(|error| unreadable(&error))? as u64 > TEXT_BYTES_MAX {
+        true => Err(unreadable(&format!("longer than {} MiB", TEXT_BYTES_MAX >> 20))),
+        false => String::from_utf8(text).map_err(|error| unreadable(&error)),
+    }
 }
 
 /// Runs one statement and prints its answer.
@@ -283,6 +295,16 @@ mod tests {
         let mut out = Vec::new();
         print_table(answer.as_bytes(), &mut out)?;
         Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn statements_are_read_to_their_end_or_not_at_all() {
+        let long = " ".repeat(2 << 20) + "SELECT 1";
+        assert_eq!(read_all(long.as_bytes()).unwrap(), long);
+        let problem = |failure: Failure| failure.problems[0].to_string();
+        let endless = read_all(io::repeat(b' ')).map_err(problem);
+        assert_eq!(endless.unwrap_err(), "cannot read the statements: longer than 64 MiB");
+        assert!(read_all(&b"\xff"[..]).map_err(problem).unwrap_err().contains("utf-8"));
     }
 
     const HEAD: &str = r#"{"columns":[{"name":"script_name","type":"varchar(512)"},{"name":"n","type":"bigint"}],"rows":["#;
