@@ -43,7 +43,12 @@ pub(super) fn follow(
     filters: &[(SampleKey, Wanted)],
     step: FollowStep,
 ) -> Followed {
-    let snapshot = profile.pool.lock().behind(step.after_id);
+    let (step, snapshot) = {
+        let pool = profile.pool.lock();
+        // A reader may be ahead: ids started again.
+        let step = FollowStep { after_id: step.after_id.min(pool.last_id()), ..step };
+        (step, pool.behind(step.after_id))
+    };
     let all = snapshot.len();
     let first = snapshot.segments.first().map_or(step.after_id + 1, |it| it.first_id);
     let last = first + all as u64 - 1;

@@ -245,11 +245,14 @@ fn samples_are_followed_as_they_come() {
     player.write((line(1.0, "/a", "before") + "\n").as_bytes());
     received(site, 1);
     // Behind the sample of before, those of a function, and the end after three.
-    let url = format!("http://{}/api/v1/stream/samples?after_id=0&limit=3&function=md5", site.http);
-    let following = std::thread::spawn(move || {
-        let mut answer = ureq::get(&url).call().unwrap();
-        answer.body_mut().read_to_string().unwrap()
-    });
+    let follow = |search: &str| {
+        let url = format!("http://{}/api/v1/stream/samples?{search}", site.http);
+        std::thread::spawn(move || {
+            let mut answer = ureq::get(&url).call().unwrap();
+            answer.body_mut().read_to_string().unwrap()
+        })
+    };
+    let following = follow("after_id=0&limit=3&function=md5");
     for number in 0..5 {
         let function = if number % 2 == 0 { "md5" } else { "sha1" };
         player.write((line(2.0 + f64::from(number), "/a?\"b\"", function) + "\n").as_bytes());
@@ -266,6 +269,17 @@ fn samples_are_followed_as_they_come() {
         .collect();
     assert_eq!(seen, [(2, "md5"), (4, "md5"), (6, "md5")]);
     assert_eq!(rows[0]["uri"], "/a?\"b\"");
+    // A reader that is ahead, since ids started again, gets those that come next.
+    let ahead = follow(&format!("after_id={}&limit=1", u64::MAX));
+    for sent in 7_u32.. {
+        player.write((line(f64::from(sent), "/a", "md5") + "\n").as_bytes());
+        received(site, sent.into());
+        if ahead.is_finished() {
+            break;
+        }
+    }
+    let row: Json = serde_json::from_str(ahead.join().unwrap().trim()).unwrap();
+    assert!(row["id"].as_u64().unwrap() > 6, "{row}");
     assert_eq!(site.get("/api/v1/stream/samples?since=1").status, 400);
     let without = Here::start(&[]);
     assert_eq!(without.site.get("/api/v1/stream/samples").status, 404);
