@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args as FlagGroup;
 
-use super::Failure;
 use super::client::{AccessFlags, Client};
+use super::{Failure, doctor};
 use crate::config::{Config, SquidFrom};
 use crate::daemon::local;
 use crate::daemon::memory_plan::counted;
@@ -107,9 +107,9 @@ pub fn execute(
         }
         return replay(flags, config, stdin, out);
     }
-    let client = match (&flags.url, config.http.listen) {
+    let client = match (&flags.url, doctor::url(config)) {
         (Some(url), _) => Client::at(url, &flags.access)?,
-        (None, Some(address)) => Client::at(&format!("http://{}", local(address)), &flags.access)?,
+        (None, Some(url)) => Client::at(&url, &flags.access.trusting(config))?,
         (None, None) => {
             return Err(Failure::failed(
                 "http.listen is switched off, so there is no daemon to ask; give --url",

@@ -249,7 +249,7 @@ fn a_certificate_that_is_its_own_authority_is_trusted_by_name() {
 /// The commands that ask the daemon of their configuration trust its certificate, whoever signed
 /// it.
 #[test]
-fn doctor_trusts_the_certificate_of_its_own_configuration() {
+fn commands_trust_the_certificate_of_their_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
     let own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
@@ -272,6 +272,12 @@ fn doctor_trusts_the_certificate_of_its_own_configuration() {
     let said = doctor(&["--udp", "127.0.0.1:0", "--mysql", "127.0.0.1:0"]);
     let used = format!("{http} is in use: pinbad serves at https://{http}");
     assert_has!(said.out => used);
+    let config = dir.path().join("pinbad.toml");
+    let [cert, key] = ["cert", "key"].map(|name| dir.path().join(name));
+    let text = format!("[http]\nlisten = {http:?}\ntls_cert = {cert:?}\ntls_key = {key:?}\n");
+    std::fs::write(&config, text).unwrap();
+    let imported = run(pinbad().args(["import-log", "--config"]).args([&config, &config]));
+    assert_has!(imported.err => "no history");
 }
 
 #[test]
