@@ -377,6 +377,17 @@ fn too_many_calls_are_found_with_an_example() {
     assert_lacks!(second => "script_name=%2Flist");
     let timers = site.get("/timers?by=script_name&limit=1").body;
     assert_has!(timers => "offset=1\"");
+    // Links say the empty text in words, and that a tag named like a field is one.
+    let mut odd = request("h", "s", "/odd");
+    odd.add_timer(1, 0.125, &[("group", ""), ("status", "miss")]);
+    sender.send(&odd.encode_to_vec());
+    sender.at_rest();
+    for (by, link) in [
+        ("group", "/timers?by=group&amp;script_name=%2Fodd&amp;t.group=%28empty%29"),
+        ("status", "/timers?by=%40status&amp;script_name=%2Fodd&amp;t.status=miss"),
+    ] {
+        assert_has!(site.get(&format!("/calls?by={by}&script_name=%2Fodd")).body => link);
+    }
     let bad = site.get("/calls?limit=0");
     assert!(bad.status == 400 && bad.body.contains("from 1 to 100"), "{bad:?}");
     here.stop();

@@ -7,13 +7,13 @@
 
 use maud::{Markup, html};
 
-use super::formatting::{Name, visible};
+use super::formatting::{Name, or_empty, visible};
 use super::frame::hidden_fields;
 use super::ranking::remarks;
 use super::render::View;
 use super::requests::search_of;
 use super::table::{Head, Listing, conditions, table};
-use super::timer_groups::{self, GROUPS_MAX, count};
+use super::timer_groups::{self, GROUPS_MAX, as_key, count};
 use super::timers::{given_conditions, searched};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
@@ -101,12 +101,13 @@ fn rows(
     let usual = Sort::largest("hits_p95");
     let sort = listing.sort.as_ref().unwrap_or(&usual);
     let (shown, total) = ranking.choose(&|_, _| true, sort, listing.page())?;
-    let narrowed = format!("t.{tag}");
+    let (by, narrowed) = (as_key(tag), format!("t.{tag}"));
     let cells = ranking.cells(&shown, &ranking.columns, sort, |row, _| {
         let [Some(script), Some(value)] = &known[row].keys[..] else {
             return None;
         };
-        let timers = [("by", tag), ("script_name", script), (&narrowed, value)];
+        let (script, value) = (or_empty(script), or_empty(value));
+        let timers = [("by", &*by), ("script_name", &script), (&narrowed, &value)];
         Some(view.time.link("/timers", timers))
     });
     let cells = cells.into_iter().zip(&shown).map(|(cells, row)| {

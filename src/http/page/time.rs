@@ -178,8 +178,9 @@ impl Time {
 
     /// Seconds after which a page about the past should be reloaded; 0 for never.
     pub(super) fn refresh(&self) -> Option<u64> {
-        let to_now = self.get("to").is_none_or(|to| to == "now");
-        self.spans.as_ref().map(|_| if to_now { 60 } else { 0 })
+        let to = self.get("to").filter(|to| *to != "now");
+        let is_over = |spans: &Spans| to.is_some() && spans.span.end < self.now;
+        self.spans.as_ref().map(|spans| if is_over(spans) { 0 } else { 60 })
     }
 
     /// The name of the zone.
@@ -439,6 +440,19 @@ mod tests {
         );
         assert_eq!(day.fields().into_string().matches("<input").count(), 3);
         assert_eq!(time("").link("/x", []), "/x");
+    }
+
+    #[test]
+    fn a_page_reloads_until_its_span_is_over() {
+        for (query, refresh) in [
+            ("", None),
+            ("from=-1h", Some(60)),
+            ("from=-1h&to=now", Some(60)),
+            ("from=@d&to=@d%2B1d", Some(60)),
+            ("from=-2h&to=-1h", Some(0)),
+        ] {
+            assert_eq!(time(query).refresh(), refresh, "{query}");
+        }
     }
 
     #[test]

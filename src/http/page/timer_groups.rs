@@ -6,6 +6,7 @@
 //! table links to the page that searches further, with the same conditions. There timers are
 //! grouped by the tag `group`, or by the first tag found.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use maud::{Markup, html};
@@ -23,7 +24,7 @@ use crate::query::error::QueryError;
 use crate::query::question::{RequestSearch, When};
 use crate::query::table::Rows;
 use crate::query::timer_groups::{TimerGroup, TimerGroups, TimerSearch};
-use crate::report::definition::KeySource;
+use crate::report::definition::{Field, KeySource};
 use crate::value::{Column, ColumnType, Unit, Value};
 
 /// Groups in the small table.
@@ -131,6 +132,14 @@ pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGrou
     view.source.timer_groups(&search, &When::Now)
 }
 
+/// A timer tag as a key in an address of `/timers`, where a bare name may be a field of the request.
+pub(super) fn as_key(tag: &str) -> Cow<'_, str> {
+    match Field::named(tag).is_some() || tag.starts_with(['@', '+']) {
+        true => format!("@{tag}").into(),
+        false => tag.into(),
+    }
+}
+
 /// Groups by the usual tag, or by the first that there is.
 pub(super) fn find_by_tag(
     find: impl Fn(&str) -> Result<TimerGroups, QueryError>,
@@ -175,16 +184,16 @@ pub(super) fn small_table(
         let more = more.into_iter().chain(pairs(conditions));
         link("/timers", more.chain(view.time.pairs()))
     };
-    let narrowed = format!("t.{tag}");
+    let (by_tag, narrowed) = (as_key(&tag), format!("t.{tag}"));
     let mut columns = ranking.columns_named("time share p50 p95 hits");
     columns.sort_by_key(|it| it.name != column);
     let cells = ranking.cells(&rows, &columns, &sort, |row, _| {
         let value = groups.rows[row].keys.first()?.as_deref()?;
-        Some(address([("by", &tag), (&narrowed, &or_empty(value))]))
+        Some(address([("by", &by_tag), (&narrowed, &or_empty(value))]))
     });
     let by = format!("-{column}");
     let caption = html! {
-        a href=(address([("by", &tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
+        a href=(address([("by", &by_tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
         " " small { "by " (order) ", from " (searched(&groups.scanned)) }
     };
     let heads = ranking.heads(&columns, None);

@@ -9,6 +9,7 @@
 //! [`Catalog::timer_groups`]: crate::query::catalog::Catalog::timer_groups
 
 use maud::{Markup, html};
+use serde_json::{Value as Json, json};
 
 use super::formatting::{self, Name, Scale, or_empty, read_empty, visible};
 use super::frame::hidden_fields;
@@ -17,13 +18,14 @@ use super::render::View;
 use super::requests::{received, search_of};
 use super::table::{Head, Listing, conditions, table};
 use super::time::{NAMES, Time};
-use super::timer_groups::{self, GROUPS_MAX, USUAL_TAG};
+use super::timer_groups::{self, GROUPS_MAX, USUAL_TAG, as_key};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{Params, pairs};
 use crate::query::timer_groups::{HELD_BYTES_MAX, SlowTimer, TimerGroups, TimerSearch};
-use crate::report::definition::{Field, KeySource};
+use crate::report::definition::native::FilterForm;
+use crate::report::definition::{Field, Filter, KeySource, Pattern};
 use crate::report::histogram::per_hit;
 
 /// Most raw rows searched.
@@ -140,8 +142,7 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
                     option value="" { "a tag or field" }
                     optgroup label="Timer tags" {
                         @for name in groups.tag_names.iter().filter(|name| unused(name)) {
-                            @let value = if Field::named(name).is_some() { format!("@{name}") } else { name.clone() };
-                            option value=(value) { (visible(name)) }
+                            option value=(as_key(name)) { (visible(name)) }
                         }
                     }
                     optgroup label="Of the request" {
@@ -250,24 +251,34 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
     table("Longest timers", caption, heads, rows, "")
 }
 
-/// A link to the form that creates a report of the same keys.
-fn make_report(params: &Params, keys: &[String], time: &Time) -> Markup {
+/// The form of a report with the same keys and conditions.
+fn form_of(params: &Params, keys: &[String]) -> Json {
     let sources: Vec<String> = keys.iter().map(|key| key_source(key).to_string()).collect();
     let filters = params.iter().filter_map(|(name, value)| {
-        let source = match (name.strip_prefix("t."), name.strip_prefix("tag.")) {
-            (Some(tag), _) => format!("@{tag}"),
-            (_, Some(tag)) => format!("+{tag}"),
-            _ if matches!(name, "min_time" | "max_time") => name.to_owned(),
-            _ => Field::named(name)?.name().to_owned(),
+        if matches!(name, "min_time" | "max_time") {
+            return Some(FilterForm::Text(format!("{name}={value}")));
+        }
+        let mut value = value.to_owned();
+        read_empty(&mut value);
+        let equals = Pattern::Equals(value);
+        let filter = match (name.strip_prefix("t."), name.strip_prefix("tag.")) {
+            (Some(tag), _) => Filter::TimerTag(tag.to_owned(), equals),
+            (_, Some(tag)) => Filter::RequestTag(tag.to_owned(), equals),
+            _ => Filter::Field(Field::named(name)?, equals),
         };
-        Some(format!("{source}={value}"))
+        Some(FilterForm::of(&filter))
     });
-    let form = serde_json::json!({
+    json!({
         "level": "timer",
         "keys": sources,
         "filters": filters.collect::<Vec<_>>(),
         "percentiles": [95, 99],
-    });
+    })
+}
+
+/// A link that creates a report of the same keys.
+fn make_report(params: &Params, keys: &[String], time: &Time) -> Markup {
+    let form = form_of(params, keys);
     html! {
         p.note {
             "This page scans raw timers on every load. A report counts them as packets come in, over its whole window: "
@@ -301,6 +312,16 @@ mod tests {
             narrowed(&given, "+env", "a&b"),
             "/timers?by=group%2Cserver&t.group=%3Cx%3E&tag.env=a%26b"
         );
+    }
+
+    #[test]
+    fn a_report_has_the_conditions_of_the_page() {
+        let page =
+            "by=group&t.group=%28empty%29&t.op=g*&tag.env=%5C%28empty%29&status=200&min_time=0.5";
+        let form = form_of(&given(page), &["group".to_owned()]);
+        let starred = json!({"key": "@op", "equals": "g*"});
+        let filters = json!(["@group=", starred, "+env=(empty)", "status=200", "min_time=0.5"]);
+        assert_eq!((&form["keys"], &form["filters"]), (&json!(["@group"]), &filters));
     }
 
     #[test]

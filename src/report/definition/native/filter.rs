@@ -63,7 +63,7 @@ impl FormTable for FilterTable {
 
 impl FilterForm {
     /// A filter as text if possible.
-    pub(super) fn of(filter: &Filter) -> Self {
+    pub(crate) fn of(filter: &Filter) -> Self {
         let (key, pattern) = match filter {
             Filter::MinTime(us) => return Self::Text(format!("min_time={}", seconds_text(*us))),
             Filter::TimeBelow(us) => return Self::Text(below(*us)),
