@@ -51,7 +51,7 @@ pub struct TestFlags {
     /// The rules of this configuration file, in place of those in force.
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The time zone in which --from and --to are: an IANA name or an offset.
+    /// The time zone in which --from and --to are, such as Europe/Berlin.
     #[arg(long, value_name = "ZONE", default_value = "UTC", allow_hyphen_values = true)]
     pub tz: String,
     /// Which daemon.

@@ -207,8 +207,7 @@ fn before(text: &str, span: &Range<u64>, now: i64, tz: Tz) -> Option<Range<u64>>
         let secs = span.end - span.start;
         return Some(span.start.checked_sub(secs)?..span.start);
     }
-    let text = text.replace(' ', "+");
-    let bare = text.trim_start_matches(['-', '+']);
+    let bare = text.trim_start_matches(['-', '+', ' ']);
     let back = steps(bare).filter(|_| text.len() <= bare.len() + 1);
     let back = back.filter(|steps| !steps.is_empty() && steps.iter().all(|(count, _)| *count > 0));
     if let Some(steps) = back {
@@ -220,7 +219,7 @@ fn before(text: &str, span: &Range<u64>, now: i64, tz: Tz) -> Option<Range<u64>>
         let moved = shift(span.start)?..shift(span.end)?;
         return (!moved.is_empty()).then_some(moved);
     }
-    let begin = read_moment(&text, now, tz, Rounding::Down)?;
+    let begin = read_moment(text, now, tz, Rounding::Down)?;
     Some(begin..begin + (span.end - span.start))
 }
 
@@ -360,7 +359,8 @@ impl Unit {
 
 /// Local time in a zone.
 fn local(at: i64, tz: Tz) -> Option<NaiveDateTime> {
-    let at = DateTime::from_timestamp(at, 0)?;
+    // Where a zone's offset leaves its range, chrono panics.
+    let at = DateTime::from_timestamp(at, 0).filter(|_| (-END..2 * END).contains(&at))?;
     Some(at.with_timezone(&tz).naive_local())
 }
 
@@ -458,6 +458,8 @@ mod tests {
         ] {
             assert_eq!(read(text, BERLIN), Some(at(moment)), "{text}");
         }
+        // Within the zone's offset of the last second that chrono knows.
+        assert_eq!(read("+999999999h+999999999h+280136693h@d", Tz::Asia__Tokyo), None);
         // Half an hour off.
         assert_eq!(read("@h", Tz::Asia__Kolkata), Some(at("2026-03-29T12:30:00Z")));
         // A midnight that did not exist.
@@ -476,6 +478,8 @@ mod tests {
             ("1h", span.start - 3_600..span.end - 3_600),
             ("span", span.start - 86_400..span.start),
             ("2026-03-01", day("2026-03-01")..day("2026-03-02")),
+            (" 1w", day("2026-03-23")..day("2026-03-24")),
+            ("2026-03-01 00:00", day("2026-03-01")..day("2026-03-02")),
             ("-14d@d", day("2026-03-15")..day("2026-03-16")),
         ] {
             assert_eq!(before(text, &span, NOW, BERLIN), Some(found), "{text}");
