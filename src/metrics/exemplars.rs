@@ -35,6 +35,8 @@ pub(super) struct Exemplars {
     live: SharedLive,
     clock: Arc<dyn Clock>,
     next: u64,
+    /// Those read and not taken yet, newest first.
+    traced: Vec<Traced>,
 }
 
 /// A request with a trace.
@@ -56,11 +58,12 @@ impl Exemplars {
             next: answering(live).pool.requests.next_id(),
             live: Arc::clone(live),
             clock: Arc::clone(clock),
+            traced: Vec::new(),
         }
     }
 
-    /// Returns the newest traced requests that came since the last call, newest first.
-    pub(super) fn read(&mut self) -> Vec<Traced> {
+    /// Reads the newest traced requests that came since the last call.
+    pub(super) fn read(&mut self) {
         let newest = answering(&self.live).pool.requests.next_id();
         self.next = self.next.max(newest.saturating_sub(EXAMINED_MAX));
         let mut traced = Vec::new();
@@ -69,8 +72,15 @@ impl Exemplars {
             traced.extend(Traced::of(pool, id, row, clock));
         });
         traced.reverse();
-        traced.truncate(TRACED_MAX);
-        traced
+        self.traced.splice(..0, traced);
+        self.traced.truncate(TRACED_MAX);
+    }
+
+    /// Takes those that came up to this unix millisecond, newest first: rows end with a second of
+    /// the stream, and later requests are in later rows.
+    pub(super) fn take(&mut self, unix_ms: u64) -> Vec<Traced> {
+        let later = |it: &Traced| it.exemplar.time > unix_ms * 1_000_000;
+        self.traced.split_off(self.traced.partition_point(later))
     }
 }
 
@@ -78,8 +88,9 @@ impl Exemplars {
 #[must_use]
 pub fn newest(live: &SharedLive, clock: &Arc<dyn Clock>) -> Vec<Traced> {
     let (live, clock) = (Arc::clone(live), Arc::clone(clock));
-    let next = 0;
-    Exemplars { live, clock, next }.read()
+    let mut newest = Exemplars { live, clock, next: 0, traced: Vec::new() };
+    newest.read();
+    newest.traced
 }
 
 impl Traced {
@@ -189,4 +200,41 @@ pub(super) fn end_ms(clock: &dyn Clock, row: &RequestRow) -> u64 {
     let now_ms = clock.mono_ms();
     let age_ms = now_ms.saturating_sub(row.merged_at(now_ms));
     clock.unix_ms().saturating_sub(age_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::input::pinba::{Decoder, model};
+    use crate::input::record::{Hasher, TextLimits};
+    use crate::merger::test_harness::{self, Limits};
+
+    #[test]
+    fn a_request_after_the_interval_waits_for_the_next() {
+        let hasher = Hasher::new();
+        let live = Limits::SMALL.live(&hasher, Vec::new());
+        let live = Arc::new(parking_lot::RwLock::new(live));
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let mut exemplars = Exemplars::of(&live, &(Arc::clone(&clock) as Arc<dyn Clock>));
+        let mut decoder = Decoder::new(TextLimits::default(), hasher);
+        let mut send = |nth: u32| {
+            let mut sent = model::Request::named("h", "s", "/x");
+            sent.add_tag(TRACE_ID, &format!("{nth:032x}"));
+            let mut record = Vec::new();
+            test_harness::decode(&mut decoder, &sent, &mut record);
+            live.write().merge(&record, clock.mono_ms());
+            clock.advance_ms(600);
+        };
+        let mut taken = |until_ms| {
+            exemplars.read();
+            let taken = exemplars.take(until_ms);
+            taken.iter().map(|it| it.exemplar.trace_id[15]).collect::<Vec<_>>()
+        };
+        (1..=3).for_each(&mut send);
+        assert_eq!(taken(1_700_000_001_000), [2, 1]);
+        send(4);
+        assert_eq!(taken(1_700_000_002_000), [4, 3]);
+        assert!(taken(1_700_000_003_000).is_empty());
+    }
 }

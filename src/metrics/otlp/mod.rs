@@ -236,7 +236,7 @@ impl Pusher {
             }
         }
         // Not under the lock of the rows, for which the series thread waits with that of the pool.
-        let traced = self.exemplars.read();
+        self.exemplars.read();
         let (is_delta, is_packed) = (is_delta(&self.config), self.config.gzip);
         let mut bodies = Bodies::new(self.resource.clone(), is_delta, is_packed);
         {
@@ -244,6 +244,7 @@ impl Pusher {
             let Some(interval) = rows.interval(period_ms, last_ms) else {
                 return;
             };
+            let traced = self.exemplars.take(interval.end_ms);
             rows.cut(&interval, all, &traced, &mut bodies);
             drop(rows);
             self.own.cut(&(self.own_numbers)(), &interval, &mut bodies);
