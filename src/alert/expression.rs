@@ -183,8 +183,19 @@ impl Sum {
             (Unit::Ratio, Unit::Percent) => *number *= 100.0,
             (own, _) => {
                 let of = if own == Unit::Ratio { "percent" } else { own.name() };
+                let written = match other {
+                    Unit::Kib => Unit::Bytes,
+                    Unit::Percent => Unit::Ratio,
+                    other => other,
+                };
+                let units = UNITS.iter().filter(|it| it.1 == written && !it.0.is_empty());
+                let units: Vec<&str> = units.map(|it| it.0).collect();
+                let accepted = match units.is_empty() {
+                    true => "a number without a unit".to_owned(),
+                    false => format!("the units {}", units.join(", ")),
+                };
                 return Err(format!(
-                    "a number of {of} is compared with what is none; accepted: a number without a unit"
+                    "a number of {of} is compared with what is none; accepted: {accepted}"
                 ));
             }
         }
@@ -249,7 +260,7 @@ enum Token<'a> {
 /// A number and its unit, a name, or a sign; and the blanks behind it.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     let name = r"[\p{Alphabetic}_][\p{Alphabetic}\p{N}_]*";
-    let token = format!(r"\A(?:([0-9.]+)([A-Za-z%]*)|({name})|[-+*/()])\s*");
+    let token = format!(r"\A(?:([0-9.]+)\s*([A-Za-z%]*)|({name})|[-+*/()])\s*");
     Regex::new(&token).expect("the tests read with it")
 });
 
@@ -440,7 +451,8 @@ mod tests {
             "pp95 > 1" => "has no number \"pp95\"; accepted: req_count, ";
             "script_name > 1" => "has no number \"script_name\"";
             "p95 > 1parsec" => "\"parsec\" is not a unit; accepted: us, ms";
-            "p95 > 1MB" => "a number of bytes is compared with what is none";
+            "p95 > 1MB" => "a number of bytes is compared with what is none; accepted: the units us, ms, s, min, h";
+            "req_count > 1 %" => "a number of percent is compared with what is none; accepted: a number without a unit";
             "req_count > 1s" => "a number of seconds is compared";
             "req_count / p95 > 1s" => "a number of seconds is compared";
             "req_count + 1s > 1" => "a number of seconds is compared";
