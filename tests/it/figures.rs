@@ -258,7 +258,7 @@ mod of_the_past {
             "SELECT p95 FROM request" => "Unknown column 'p95'; reports have p50,";
             "SELECT p99_9 FROM report_by_script_name" => "there is percentile(req_time, 99.9) over pinba.request";
             "SELECT MD5(1)" => "pinbad does not support the function md5()";
-            "SELECT req_count FROM info LIMIT 'x'" => "LIMIT takes a whole number from 0 on, not x";
+            "SELECT req_count FROM info LIMIT 'x'" => "LIMIT takes a number, not the text 'x'";
             "SELECT 1 FROM" => "Expected: ";
         ] {
             let said = refused(query);

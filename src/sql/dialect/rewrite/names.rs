@@ -174,12 +174,15 @@ pub(super) fn limits(clause: &mut LimitClause, context: &Context<'_>) -> Result<
         let rows = match &value.value {
             Value::Placeholder(_) if context.is_preparing() => Literal::Int(1),
             Value::Placeholder(name) => context.value(name)?,
-            Value::Number(written, _)
-            | Value::SingleQuotedString(written)
-            | Value::DoubleQuotedString(written) => Literal::Text(written.clone()),
+            Value::Number(written, _) => Literal::Text(written.clone()),
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => {
+                return Err(SqlError::parse(format!(
+                    "LIMIT takes a number, not the text '{text}'"
+                )));
+            }
             _ => continue,
         };
-        // Clients send a number, a fraction or a text, and 18446744073709551615 for no limit.
+        // Clients send a number, a fraction or a text for `?`, and 18446744073709551615 for no limit.
         let whole = rows.to_string().trim().parse().ok();
         let whole = whole.filter(|rows: &f64| *rows >= 0.0 && rows.fract() == 0.0);
         let whole = whole.ok_or_else(|| {

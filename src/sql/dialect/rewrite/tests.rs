@@ -69,7 +69,8 @@ fn what_cannot_be_done_is_named() {
         "SELECT a INTO OUTFILE 'x' FROM t" => 1064, "";
         "SELECT * FROM t GROUP BY a" => 1235, "GROUP BY";
         "SELECT md5('x')" => 1235, "pinbad does not support the function md5()";
-        "SELECT a FROM t LIMIT 'x'" => 1210, "a whole number from 0 on, not x";
+        "SELECT a FROM t LIMIT 1.5" => 1210, "a whole number from 0 on, not 1.5";
+        "SELECT a FROM t LIMIT '2'" => 1064, "LIMIT takes a number, not the text '2'";
         "SELECT * FROM f(1)" => 1235, "functions";
     ] {
         let error = made(given).expect_err(given);
