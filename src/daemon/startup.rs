@@ -219,9 +219,9 @@ impl Past {
             scraped: chosen("metrics.reports", &config.metrics.reports)?,
             charted: chosen("series.reports", &config.series.reports)?,
             kept: chosen("history.reports", &config.history.reports)?,
-            pushed: match config.otlp.url.is_empty() {
-                true => Vec::new(),
-                false => chosen("otlp.reports", &config.otlp.reports)?,
+            pushed: match chosen("otlp.reports", &config.otlp.reports)? {
+                _ if config.otlp.url.is_empty() => Vec::new(),
+                pushed => pushed,
             },
         })
     }

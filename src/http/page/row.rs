@@ -327,6 +327,9 @@ impl Row {
         let spread = self.spread(view)?;
         let gone = || Problem::not_found("there is no such row now");
         let (spread, at) = spread.zip(self.at).ok_or_else(gone)?;
+        if spread.buckets.is_empty() {
+            return Err(Problem::not_found("no times are known"));
+        }
         Ok(self.drawn("spread", theme, &self.title(), at, &spread))
     }
 

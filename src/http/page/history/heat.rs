@@ -63,6 +63,9 @@ impl History<'_> {
         theme: Theme,
     ) -> Result<Markup, Problem> {
         let (map, ticks) = self.heat_map().map_err(Problem::not_found)?;
+        if map.total == 0 {
+            return Err(Problem::not_found("no times are known"));
+        }
         let title = format!("{of}: heat map");
         Ok(self.heat_drawn("alone", &title, theme, &map, &ticks, &self.limits()))
     }
