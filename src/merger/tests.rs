@@ -83,6 +83,46 @@ fn texts_that_all_hash_alike_are_told_apart() {
     assert_eq!(live.pool.requests.len(), 0);
 }
 
+/// Words for which there is no room are all `(other)`, and so is what is made of them: it is there
+/// once, however often it comes.
+#[test]
+fn words_without_room_take_no_room() {
+    let hasher = Hasher::new();
+    let reports = test_harness::with_own(&test_harness::defaults(Limits::SMALL.window), &[]);
+    let limits = Limits {
+        requests: 20_000,
+        timers: 20_000,
+        words: 1 << 18,
+        rows_max: 20_000,
+        memory: 64 << 20,
+        ..Limits::SMALL
+    };
+    let mut live = limits.live(&hasher, reports);
+    let mut decoder = Decoder::new(TextLimits::default(), hasher);
+    let mut send = |live: &mut Live, script: &str, group: &str| {
+        let mut sent = model::Request::named("h", "s", script);
+        sent.add_timer(1, 0.5, &[("group", group)]);
+        let mut record = Vec::new();
+        test_harness::decode(&mut decoder, &sent, &mut record);
+        live.merge(&record, 0);
+    };
+    for number in 0.. {
+        send(&mut live, &format!("/known{number}"), "known");
+        if live.pool.overflowed() > 0 {
+            break;
+        }
+    }
+    let counts = |live: &Live| (live.pool.origins.len(), live.pool.tag_sets.len());
+    let (origins, tag_sets) = counts(&live);
+    for number in 0..200 {
+        send(&mut live, "/new", "new");
+        send(&mut live, &format!("/new{number}"), "new");
+    }
+    assert_eq!(counts(&live), (origins, tag_sets + 1));
+    let scripts = counted(&live, "report_by_script_name");
+    assert_eq!(scripts["(other)"], 401);
+}
+
 /// A reader that holds the lock, such as a snapshot, finds exactly the merged requests in the
 /// counters.
 #[test]

@@ -135,7 +135,7 @@ impl Origins {
         if self.0.room() == 0 {
             return OTHER_ORIGIN;
         }
-        let origin = Origin {
+        let mut origin = Origin {
             hostname: strings.intern(sent.hostname),
             server_name: strings.intern(sent.server_name),
             script_name: strings.intern(sent.script_name),
@@ -144,7 +144,27 @@ impl Origins {
             holds: Holds::default(),
             hash: sent.hash,
         };
-        self.0.insert(sent.hash, origin, |origin| origin.hash)
+        if origin.strings().contains(&OTHER) {
+            // Origins that differ in words for which there was no room are one.
+            let [hostname, server_name, script_name, schema] =
+                origin.strings().map(|id| if id == NONE { &[][..] } else { strings.bytes(id) });
+            let schema = (origin.schema != NONE).then_some(schema);
+            origin.hash = strings.hasher().hash_identity(
+                hostname,
+                server_name,
+                script_name,
+                schema,
+                origin.status,
+            );
+            let is = |known: &Origin| {
+                known.strings() == origin.strings() && known.status == origin.status
+            };
+            if let Some(known) = self.0.find(origin.hash, is) {
+                origin.strings().into_iter().for_each(|id| strings.release(id));
+                return known;
+            }
+        }
+        self.0.insert(origin.hash, origin, |origin| origin.hash)
     }
 
     /// An origin by its number.

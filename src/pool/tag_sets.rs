@@ -7,7 +7,7 @@
 //! becomes [`OTHER_SET`], and is counted.
 
 use super::arena::Arena;
-use super::strings::{NONE, StringInterner};
+use super::strings::{NONE, OTHER, StringInterner};
 use super::table::{Holds, Table};
 use crate::input::record::{Record, TagSet};
 
@@ -189,11 +189,20 @@ impl TagSets {
             self.scratch.extend_from_slice(&name.to_le_bytes());
             self.scratch.extend_from_slice(&value.to_le_bytes());
         }
-        let Some(place) = self.arena.store(&self.scratch) else {
-            for (name, value) in pairs(&self.scratch) {
-                strings.release(name);
-                strings.release(value);
+        let mut hash = hash;
+        if pairs(&self.scratch).any(|(name, value)| name == OTHER || value == OTHER) {
+            // Sets that differ in words for which there was no room are one.
+            let texts = pairs(&self.scratch).map(|it| (strings.bytes(it.0), strings.bytes(it.1)));
+            hash = strings.hasher().hash_tags(texts);
+            let is =
+                |set: &Set| set.hash == hash && set.pairs(&self.arena).eq(pairs(&self.scratch));
+            if let Some(known) = self.table.find(hash, is) {
+                release_all(&self.scratch, strings);
+                return known;
             }
+        }
+        let Some(place) = self.arena.store(&self.scratch) else {
+            release_all(&self.scratch, strings);
             self.overflowed += 1;
             return OTHER_SET;
         };
@@ -278,6 +287,13 @@ impl TagSets {
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed
+    }
+}
+
+fn release_all(scratch: &[u8], strings: &mut StringInterner) {
+    for (name, value) in pairs(scratch) {
+        strings.release(name);
+        strings.release(value);
     }
 }
 
