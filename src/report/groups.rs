@@ -258,6 +258,11 @@ impl Groups {
             at => at,
         } as usize;
         let mut front = &mut self.fronts[at];
+        let sample = delta.sample(buckets);
+        // A heavy sample takes no place in the front, so it never fills it.
+        if !sample.fits() && !front.sums.has_room() {
+            return false;
+        }
         if usize::from(front.len) == SAMPLES || front.is_locked {
             if !self.make_room(at) {
                 return false;
@@ -277,7 +282,6 @@ impl Groups {
             sums.requests += 1;
             sums.errors += u32::from(delta.error);
         }
-        let sample = delta.sample(buckets);
         if sample.fits() {
             front.samples[usize::from(front.len)] = sample;
             front.len += 1;
