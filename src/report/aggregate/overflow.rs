@@ -51,13 +51,17 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
         return;
     };
     shrink_caches(aggregates, wanted, memory.budget);
+    if memory.budget.excess().is_none() {
+        return;
+    }
+    for aggregate in &mut *aggregates {
+        aggregate.settle(memory);
+    }
+    // What was settled may take more than before, in all slots at once.
     let Some(mut wanted) = memory.budget.excess() else {
         return;
     };
     memory.budget.exceeded();
-    for aggregate in &mut *aggregates {
-        aggregate.settle(memory);
-    }
     let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
     // Running ticks do not have that much to free: their counts would be given up for nothing.
