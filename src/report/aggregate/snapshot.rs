@@ -17,6 +17,7 @@ use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Serialize};
 
+use super::close::Closing;
 use super::{Aggregate, Flow, Memory};
 use crate::pool::snapshot::{Damage, SavedStrings};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
@@ -102,6 +103,8 @@ pub(crate) struct AggregateCut {
     running: Vec<TickLog>,
     /// Extremes of the running tick, by group.
     extremes: Vec<(u32, Extremes)>,
+    /// Those of closed ticks are read later.
+    _extremes_kept: Arc<()>,
 }
 
 impl Aggregate {
@@ -127,6 +130,15 @@ impl Aggregate {
             }
         }
         running.push(writer.finish(self.tick));
+        if matches!(self.closing, Closing::Writing | Closing::Closed) {
+            // Groups whose slot is closed already.
+            let closed = self.groups.used().filter_map(|id| {
+                let (tick, seen) = self.groups.extremes.of(id).last()?;
+                (*tick == self.tick.tick && self.groups.running(id).is_none())
+                    .then_some((id, *seen))
+            });
+            extremes.extend(closed);
+        }
         extremes.sort_unstable_by_key(|&(group, _)| group);
         let groups = 0..self.groups.end();
         let closed = self.tick_logs.closed.iter();
@@ -144,6 +156,7 @@ impl Aggregate {
             closed: closed.map(|it| (it.head, Arc::downgrade(&it.entries))).collect(),
             running,
             extremes,
+            _extremes_kept: self.groups.extremes.keep_all(),
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! They cannot be subtracted, so each group has a list by tick. Without them all lists are empty.
 
+use std::sync::Arc;
+
 use super::super::chunked::CHUNK;
 use super::super::totals::Extremes;
 
@@ -19,6 +21,8 @@ pub(in crate::report) struct GroupExtremes {
     count: usize,
     /// By slot, those of the running tick and second.
     pub(super) running: Vec<(Extremes, Extremes)>,
+    /// Every snapshot being written has a clone.
+    saving: Arc<()>,
 }
 
 impl GroupExtremes {
@@ -29,6 +33,11 @@ impl GroupExtremes {
     /// The extremes of a group by closed tick.
     pub(in crate::report) fn of(&self, id: u32) -> &[(u64, Extremes)] {
         self.closed.get(id as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Keeps the extremes of every closed tick until the result is dropped.
+    pub(in crate::report) fn keep_all(&self) -> Arc<()> {
+        Arc::clone(&self.saving)
     }
 
     /// Starts a group with the next number.
@@ -56,7 +65,10 @@ impl GroupExtremes {
         match of_group.last_mut() {
             Some((last, all)) if *last == tick => all.widen(&seen),
             _ => {
-                of_group.retain(|(_, before)| !seen.spans(before));
+                // A snapshot ends before this tick.
+                if Arc::strong_count(&self.saving) == 1 {
+                    of_group.retain(|(_, before)| !seen.spans(before));
+                }
                 // Most lists stay short: doubling would waste memory.
                 of_group.reserve_exact(1);
                 of_group.push((tick, seen));

@@ -471,6 +471,52 @@ fn names_that_fold_while_it_is_written() {
     }
 }
 
+/// A tick may end between the cut and the copying of groups, and be half closed at the cut.
+#[test]
+fn extremes_are_those_of_the_cut() {
+    let extremes = |process: &Process| {
+        let live = process.live.read();
+        let want = Want { keys: true, quantiles: false, histograms: false };
+        let reports = live.reports.iter().filter(|entry| entry.definition.extremes);
+        let rows = reports.flat_map(|entry| {
+            let reading = live.reports.read(entry, want, &live.pool, 0);
+            let keys = 0..entry.definition.keys.len();
+            let row = |row| {
+                let keys: Vec<_> = keys.clone().map(|at| reading.key(row, at)).collect();
+                (format!("{} {keys:?}", entry.definition.name), reading.extremes[row])
+            };
+            (0..reading.len()).map(row).collect::<Vec<_>>()
+        });
+        rows.collect::<BTreeMap<_, _>>()
+    };
+    let plan = Limits { rows_max: 1_000, ..PLAN };
+    for pieces in 0.. {
+        let mut process = Process::start(plan);
+        process.send_names(0, 150);
+        process.pass(1_000);
+        process.send_names(150, 150);
+        process.now_ms += 1_000;
+        process.clock.advance_ms(1_000);
+        let is_over = (0..pieces).any(|_| {
+            let Live { reports, pool, holds, .. } = &mut *process.live.write();
+            !reports.advance_some(process.now_ms, pool, holds)
+        });
+        let at_cut = extremes(&process);
+        let cut = Cut::of(&process.live.read(), (&Counters::new(1), &[]), None);
+        process.pass(0);
+        // These exceed the earlier ones of the same names.
+        process.send_names(0, 150);
+        process.pass(1_000);
+        let (after, _) = process.next(&process.write_cut(cut), plan, 0).unwrap();
+        assert!(at_cut.len() > 600, "{}", at_cut.len());
+        assert_eq!(extremes(&after), at_cut, "after {pieces} pieces");
+        if is_over {
+            assert!(pieces > 10, "{pieces} pieces");
+            break;
+        }
+    }
+}
+
 /// Those of a source that is read from elsewhere do not.
 #[test]
 fn what_lines_of_squid_add_up_to_comes_back_to_their_source() {
