@@ -223,15 +223,15 @@ impl<S: Add> Windowed<S> {
         join(&mut self.key, parts);
         let (_, sums) = self.pieces.back_mut()?;
         let has_room = self.entries < ENTRIES_MAX;
-        if !sums.contains_key(&self.key[..]) {
-            if !has_room {
-                join(&mut self.key, OTHER);
-            }
-            self.entries = self.entries.saturating_add(1);
+        if !has_room && !sums.contains_key(&self.key[..]) {
+            join(&mut self.key, OTHER);
         }
         let sum = match sums.contains_key(&self.key[..]) {
             true => sums.get_mut(&self.key[..])?,
-            false => sums.entry(self.key.as_slice().into()).or_default(),
+            false => {
+                self.entries = self.entries.saturating_add(1);
+                sums.entry(self.key.as_slice().into()).or_default()
+            }
         };
         Some((sum, has_room))
     }
@@ -248,18 +248,20 @@ impl<S: Add> Windowed<S> {
 
     /// Adds a sum that was saved to its piece, if there is room for it.
     fn restore(&mut self, piece: u32, weigh: impl Fn(&S) -> usize, key: Box<[u8]>, sum: &S) {
-        let more = weigh(sum).saturating_add(1);
-        let entries = self.entries.saturating_add(more);
-        if entries > ENTRIES_MAX || key.len() > 3 * PART_BYTES + 2 {
+        let weight = |it: &S| weigh(it).saturating_add(1);
+        if self.entries.saturating_add(weight(sum)) > ENTRIES_MAX || key.len() > 3 * PART_BYTES + 2
+        {
             return;
         }
-        self.entries = entries;
         let at = self.pieces.partition_point(|(number, _)| *number < piece);
         if self.pieces.get(at).is_none_or(|(number, _)| *number != piece) {
             self.pieces.insert(at, (piece, ByKey::default()));
         }
         if let Some((_, sums)) = self.pieces.get_mut(at) {
-            sums.entry(key).or_default().add(sum);
+            let before = sums.get(&key).map_or(0, weight);
+            let all = sums.entry(key).or_default();
+            all.add(sum);
+            self.entries = self.entries.saturating_sub(before).saturating_add(weight(all));
         }
     }
 

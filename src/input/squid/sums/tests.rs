@@ -146,11 +146,18 @@ fn sums_of_a_snapshot_go_on_and_leave_the_window() {
     assert_eq!(all(&after, 1_105).1[0].miss_median_ms, Some(3.0));
     // As many as there is room for, and no more.
     let entries = |source: &Source| source.sums.lock().swaps.entries;
-    for _ in 0..10 {
-        let saved = before.sums.lock().save("here");
-        saved.into_iter().for_each(|it| after.sums.lock().restore(it));
+    for other in 0..10 {
+        let before = source(240);
+        for number in 0..2_000 {
+            let swap = format!("1.000 SWAPIN 200 1 1 1 t/{other}-{number} 1/1 GET u 2/2");
+            take(&before, &swap, 1_100);
+        }
+        for _ in 0..2 {
+            let saved = before.sums.lock().save("here");
+            saved.into_iter().for_each(|it| after.sums.lock().restore(it));
+        }
+        assert_eq!(entries(&after), (2_000 * (other + 2)).min(ENTRIES_MAX));
     }
-    assert!(entries(&after) <= ENTRIES_MAX && entries(&after) > entries(&before));
 }
 
 #[test]
@@ -166,4 +173,9 @@ fn there_is_an_end_to_keys() {
     assert_eq!(rows[0].0, ["(other)"; 3]);
     let entries = source.sums.lock().answers.entries;
     assert!(entries <= ENTRIES_MAX + 1, "{entries}");
+    // When these have left the window there is room again.
+    take(&source, "1.000 SWAPIN 200 1 1 1 t/new 1/1 GET u 2/2", 2_000);
+    let rows = swaps([&*source].into_iter(), 2_000);
+    assert_eq!(rows[0].0[2], "t/new");
+    assert_eq!((rows.len(), source.sums.lock().swaps.entries), (1, 1));
 }
