@@ -130,7 +130,7 @@ impl Engine {
                 }
                 for (objective, count) in &gain.counts {
                     let mut budgets = budgets.iter_mut();
-                    let budget = budgets.find(|it| Arc::ptr_eq(&it.objective, objective));
+                    let budget = budgets.find(|it| it.objective.counts_as(objective));
                     budget.into_iter().for_each(|it| it.gain(count));
                 }
             }
@@ -169,6 +169,15 @@ impl Engine {
         self.now = Some(now);
         let passed = gain.lost_secs + gain.secs;
         self.gone.retain_mut(|it| it.fade(passed));
+    }
+
+    /// Gives an objective its past; what has been counted since is added to that.
+    pub(super) fn refill(&mut self, mut past: Budget) {
+        let mut budgets = self.budgets.iter_mut();
+        if let Some(budget) = budgets.find(|it| it.objective.counts_as(&past.objective)) {
+            past.go_on(budget, self.now.unwrap_or_default());
+            *budget = past;
+        }
     }
 
     /// Returns all alerts with their rules and the keys of their rows.

@@ -314,6 +314,20 @@ impl Budget {
         }
     }
 
+    /// Continues with the seconds of another budget, which ended with `now`.
+    pub(super) fn go_on(&mut self, other: &Self, now: u64) {
+        let (ends, mut before) = (&other.steps[0].ends, Count::default());
+        for (second, end) in (now - ends.len() as u64..).zip(ends) {
+            self.gain(&(*end - std::mem::replace(&mut before, *end)));
+            self.pass(second + 1);
+        }
+    }
+
+    /// Returns the length of its longest window, seconds.
+    pub(super) fn longest(&self) -> u64 {
+        self.steps.iter().map(|it| it.longest).max().unwrap_or_default()
+    }
+
     /// Returns the count of the last `secs` seconds, the length of a window in [`BURNS`].
     pub(super) fn window(&self, secs: u64) -> Count {
         let steps = self.steps.iter().find(|it| secs <= it.longest);

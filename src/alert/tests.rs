@@ -3,6 +3,7 @@
 
 mod cost;
 mod intake;
+mod refill;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::engine::{Engine, SavedRule};
-use super::objective::{Count, Objective};
+use super::objective::{Budget, Count, Objective};
 use super::receiver::ToldAlerts;
 use super::rule::Rule;
 use super::silence::Silences;
@@ -31,6 +32,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 const SAVE_MS: u64 = 900;
 /// Interval at which the clocks of running alerts are saved, milliseconds.
 const SAVE_CLOCKS_MS: u64 = 10_000;
+/// Longest time for which the past is read between two evaluations, milliseconds.
+const REFILL_MS: u64 = 300;
 
 /// The file of the state.
 #[derive(Debug)]
@@ -59,13 +62,57 @@ pub struct Evaluation {
     engine: Engine,
     saved_ms: u64,
     past: Arc<dyn Past>,
+    /// The past being read, of the first objective that lacks it.
+    refill: Option<Refill>,
 }
 
 /// Source of an objective's past.
-pub trait Past: std::fmt::Debug + Send + Sync {
-    /// Returns the count of an objective over a span of whole minutes, unix seconds, or `None` if
-    /// exactly that span is not available.
-    fn counted(&self, objective: &Objective, span: &Range<u64>) -> Option<Count>;
+pub trait Past: fmt::Debug + Send + Sync {
+    /// Returns everything counted up to this call, or `None` while that cannot be read.
+    fn of(&self, objective: &Arc<Objective>) -> Option<Counts>;
+}
+
+/// Returns the count over a span of whole minutes, unix seconds, or `None` if exactly that span is
+/// not available.
+pub type Counts = Box<dyn Fn(&Range<u64>) -> Option<Count> + Send>;
+
+/// An objective's past, being read.
+struct Refill {
+    /// Has the part read so far.
+    budget: Budget,
+    counts: Counts,
+    /// Beginning of the next span to read, unix seconds.
+    at: u64,
+    /// Unix second at which reading began.
+    now: u64,
+}
+
+impl fmt::Debug for Refill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refill").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Refill {
+    /// Reads a span; its length grows with age as the steps of windows do, and where a window
+    /// begins, so does a span.
+    fn step(&mut self) {
+        let (at, minute) = (self.at, self.now - self.now % 60);
+        let (step, window) = match minute.saturating_sub(at) {
+            ..=3_600 => (60, 0),
+            3_601..=21_600 => (300, 3_600),
+            21_601..=259_200 => (3_600, 21_600),
+            _ => (21_600, 259_200),
+        };
+        // Of the running minute, history has only the part before now.
+        let end = match at < minute {
+            true => (at - at % step + step).min(minute - window),
+            false => at + 60,
+        };
+        self.budget.gain(&(self.counts)(&(at..end)).unwrap_or_default());
+        (at..end.min(self.now)).for_each(|second| self.budget.pass(second + 1));
+        self.at = end;
+    }
 }
 
 impl Evaluation {
@@ -93,7 +140,7 @@ impl Evaluation {
                 *receiver.told.lock() = read.receivers.remove(&receiver.url).unwrap_or_default();
             }
         }
-        let evaluation = Self { alerts, rules, engine, saved_ms: 0, past };
+        let evaluation = Self { alerts, rules, engine, saved_ms: 0, past, refill: None };
         let contents = evaluation.contents(clock);
         *evaluation.alerts.file.lock() = document.map(|document| StateFile { document, contents });
         evaluation.show(clock.unix_ms() / 1_000);
@@ -113,15 +160,7 @@ impl Evaluation {
     /// Evaluates the queued seconds, publishes the view and saves the state.
     pub fn turn(&mut self, clock: &dyn Clock) {
         let now = clock.unix_ms() / 1_000;
-        let rules = self.alerts.rules();
-        if !Arc::ptr_eq(&rules, &self.rules) {
-            self.engine.replace(&rules, now, &mut log);
-            self.rules = rules;
-            self.alerts.changed();
-        }
-        let is_refilled = self.refill(now);
-        let is_changed = || self.alerts.changed.load(Ordering::Relaxed);
-        let mut is_news = is_refilled || is_changed();
+        let mut is_news = false;
         // A closure, so that the queue is not locked while the loop runs.
         let next = || self.alerts.queue.lock().pop();
         while let Some(gain) = next() {
@@ -131,7 +170,16 @@ impl Evaluation {
                 self.alerts.changed();
             });
         }
-        if is_news {
+        // After the seconds that the series thread queued for the old ones.
+        let rules = self.alerts.rules();
+        if !Arc::ptr_eq(&rules, &self.rules) {
+            self.engine.replace(&rules, now, &mut log);
+            (self.rules, self.refill) = (rules, None);
+            self.alerts.changed();
+        }
+        let is_refilled = self.refill(clock);
+        let is_changed = || self.alerts.changed.load(Ordering::Relaxed);
+        if is_news || is_refilled || is_changed() {
             self.show(now);
         }
         let passed = clock.mono_ms().saturating_sub(self.saved_ms);
@@ -141,33 +189,41 @@ impl Evaluation {
         }
     }
 
-    /// Reads the past of newly added objectives, at a resolution that coarsens with age as the
-    /// windows do; where one begins, so does a step. Returns whether there were any.
-    fn refill(&mut self, now: u64) -> bool {
-        let mut is_new = false;
-        for budget in self.engine.budgets.iter_mut().filter(|it| !it.has_past) {
-            (is_new, budget.has_past) = (true, true);
-            let minute = now - now % 60;
-            let mut at = minute.saturating_sub(budget.objective.entry.period);
-            while at < now {
-                let (step, window) = match minute.saturating_sub(at) {
-                    ..=3_600 => (60, 0),
-                    3_601..=21_600 => (300, 3_600),
-                    21_601..=259_200 => (3_600, 21_600),
-                    _ => (21_600, 259_200),
-                };
-                // Of the running minute, history has only the part before now.
-                let end = match at < minute {
-                    true => (at - at % step + step).min(minute - window),
-                    false => at + 60,
-                };
-                let found = self.past.counted(&budget.objective, &(at..end));
-                budget.gain(&found.unwrap_or_default());
-                (at..end.min(now)).for_each(|second| budget.pass(second + 1));
-                at = end;
-            }
+    /// Reads the past of an objective that lacks it, for a short time, so that rules do not wait.
+    /// Returns whether all of it has been read.
+    fn refill(&mut self, clock: &dyn Clock) -> bool {
+        let give_up = clock.mono_ms() + REFILL_MS;
+        if self.refill.is_none() {
+            self.refill = self.begin_refill(clock);
         }
-        is_new
+        while let Some(refill) = self.refill.as_mut().filter(|it| it.at < it.now) {
+            if clock.mono_ms() > give_up {
+                return false;
+            }
+            refill.step();
+        }
+        let refill = self.refill.take();
+        refill.map(|it| self.engine.refill(it.budget)).is_some()
+    }
+
+    /// Begins with the first objective that lacks its past, if that can be read now.
+    fn begin_refill(&mut self, clock: &dyn Clock) -> Option<Refill> {
+        let mut lacking = self.engine.budgets.iter_mut().filter(|it| !it.has_past);
+        let (budget, counts) =
+            lacking.find_map(|it| self.past.of(&it.objective).map(|counts| (it, counts)))?;
+        // A second comes into history and into the queue at once. With nothing queued, history has
+        // exactly the seconds that the engine has taken.
+        if !self.alerts.queue.lock().gains.is_empty() {
+            return None;
+        }
+        let new = || Budget::new(Arc::clone(&budget.objective));
+        let mut past = new();
+        past.has_past = true;
+        // From now on, for the seconds that come meanwhile.
+        *budget = new();
+        let now = clock.unix_ms() / 1_000;
+        let at = (now - now % 60).saturating_sub(past.longest());
+        Some(Refill { budget: past, counts, at, now })
     }
 
     /// Publishes the view.
@@ -188,9 +244,16 @@ impl Evaluation {
         alerts.sort_by_key(|it| (it.episode.phase, Reverse(it.episode.since)));
         let mut rows = vec![0; self.rules.len()];
         self.engine.windows.iter().for_each(|it| it.count(&mut rows));
+        let objectives = self.engine.budgets.iter().map(|budget| match &self.refill {
+            // A few seconds would show a budget that is not the period's.
+            Some(_) if !budget.has_past => {
+                ObjectiveView::of(&Budget::new(Arc::clone(&budget.objective)))
+            }
+            _ => ObjectiveView::of(budget),
+        });
         let view = View {
             alerts,
-            objectives: self.engine.budgets.iter().map(ObjectiveView::of).collect(),
+            objectives: objectives.collect(),
             rules: self.rules.iter().cloned().zip(rows).collect(),
             more: self.engine.rules.iter().map(|it| it.more).sum(),
         };

@@ -267,6 +267,7 @@ impl Past {
             takers.push(Box::new(take));
             series
         });
+        // Holds its lock until those after it have the second: objectives read their past by that.
         takers.extend(history);
         if let Some(push) = push {
             takers.push(Box::new(move |second, _, read| {

@@ -11,12 +11,12 @@ use ahash::RandomState;
 use serde_json::{Map, Value as Json, json};
 
 use super::Catalog;
-use super::Covered;
+use super::{Covered, Kept};
 use crate::alert::engine::{Engine, Gain};
 use crate::alert::objective::{Count, Objective};
 use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase, RowKey};
-use crate::alert::thread::Past;
+use crate::alert::thread::{Counts, Past};
 use crate::alert::windows::{ReportGain, RowGain};
 use crate::clock::rfc3339;
 use crate::history::read_plan::ReadPlan;
@@ -107,19 +107,26 @@ impl Catalog {
 }
 
 impl Past for Catalog {
-    fn counted(&self, objective: &Objective, span: &Range<u64>) -> Option<Count> {
-        let kept = self.kept(&objective.entry.report).ok()?;
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsSnapshot::of_each(kept.history, [&kept.dataset, &coverage]);
-        let plan = ReadPlan::new(&view.parts, &kept.dataset, span.clone());
-        let covered = Covered::read(&ran, &coverage, &kept.dataset, span).own.secs;
-        if plan.span != *span || covered == 0 {
+    fn of(&self, objective: &Arc<Objective>) -> Option<Counts> {
+        // What it has is known once it is on.
+        if self.status.history.as_ref().is_some_and(|it| it.why_off().is_some()) {
             return None;
         }
-        let sums = Sums::read(view, &kept.dataset, &plan);
-        let mut count = counted(objective, &sums);
-        count.covered_secs = covered.min(span.end - span.start);
-        Some(count)
+        let Ok(Kept { dataset, history, .. }) = self.kept(&objective.entry.report) else {
+            return Some(Box::new(|_| None));
+        };
+        let (coverage, objective) = (Arc::new(Dataset::coverage()), Arc::clone(objective));
+        let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
+        Some(Box::new(move |span| {
+            let plan = ReadPlan::new(&view.parts, &dataset, span.clone());
+            let covered = Covered::read(&ran, &coverage, &dataset, span).own.secs;
+            if plan.span != *span || covered == 0 {
+                return None;
+            }
+            let mut count = counted(&objective, &Sums::read(view.clone(), &dataset, &plan));
+            count.covered_secs = covered.min(span.end - span.start);
+            Some(count)
+        }))
     }
 }
 

@@ -1,0 +1,164 @@
+//! Objectives that read their past while seconds come.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Alerts, Gain, Rule, config, rules};
+use crate::alert::objective::{Count, Objective};
+use crate::alert::thread::{Counts, Evaluation, Past};
+use crate::clock::{Clock as _, ManualClock};
+
+/// A multiple of all steps.
+const START: u64 = 1_699_920_000;
+
+/// A stream of seconds with two requests, each of which comes into history and the queue at once.
+#[derive(Debug)]
+struct Site {
+    alerts: Arc<Alerts>,
+    clock: ManualClock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By second.
+    history: BTreeMap<u64, Count>,
+    is_off: bool,
+    /// Seconds that come during each read of history, and just before it is seen.
+    come_meanwhile: u64,
+    come_before: u64,
+}
+
+impl Site {
+    fn new(text: &str, history: Range<u64>) -> Arc<Self> {
+        let site = Self {
+            alerts: Arc::new(Alerts::new(&config(""), rules(text))),
+            clock: ManualClock::new(history.end * 1_000),
+            state: Mutex::default(),
+        };
+        site.state.lock().history = history.map(|second| (second, counted())).collect();
+        Arc::new(site)
+    }
+
+    fn evaluation(self: &Arc<Self>) -> Evaluation {
+        let past = Arc::new(Of(Arc::clone(self)));
+        Evaluation::open(Arc::clone(&self.alerts), 1 << 20, None, &self.clock, past).unwrap()
+    }
+
+    fn second_comes(&self, rules: &[Arc<Rule>]) {
+        let unix = self.clock.unix_ms() / 1_000;
+        self.clock.advance_ms(1_000);
+        self.state.lock().history.insert(unix, counted());
+        let counts = Objective::each(rules).into_iter().map(|it| (Arc::clone(it), counted()));
+        let counts = counts.collect();
+        let gain = Gain { unix, secs: 1, covered_secs: 1, counts, ..Gain::default() };
+        self.alerts.queue.lock().push(gain);
+    }
+
+    fn seconds_come(&self, secs: u64) {
+        (0..secs).for_each(|_| self.second_comes(&self.alerts.rules()));
+    }
+
+    fn total(&self, at: usize) -> u64 {
+        self.alerts.view().objectives[at].count.total
+    }
+}
+
+#[derive(Debug)]
+struct Of(Arc<Site>);
+
+impl Past for Of {
+    fn of(&self, _: &Arc<Objective>) -> Option<Counts> {
+        let site = Arc::clone(&self.0);
+        if site.state.lock().is_off {
+            return None;
+        }
+        let before = std::mem::take(&mut site.state.lock().come_before);
+        site.seconds_come(before);
+        let seen = site.state.lock().history.clone();
+        Some(Box::new(move |span| {
+            let meanwhile = site.state.lock().come_meanwhile;
+            site.seconds_come(meanwhile);
+            let mut count = Count::default();
+            seen.range(span.clone()).for_each(|(_, it)| count += it);
+            Some(count)
+        }))
+    }
+}
+
+fn counted() -> Count {
+    Count { covered_secs: 1, total: 2, ..Count::default() }
+}
+
+fn slo(name: &str) -> String {
+    format!(
+        "[[slo]]\nname = \"{name}\"\nreport = \"report_by_script_name\"\nobjective = 99\nperiod = \"1d\"\n"
+    )
+}
+
+/// At a start and after a reload, no second is counted twice and none is missed, whenever it comes.
+#[test]
+fn what_history_has_is_not_counted_live_too() {
+    // In the middle of a minute.
+    let begin = START - 86_400 + 7_200;
+    let site = Site::new(&slo("a"), begin..START + 17);
+    let expected = || 2 * (site.clock.unix_ms() / 1_000 - begin);
+    let mut evaluation = site.evaluation();
+    // Seconds that came since the start are in history already.
+    site.seconds_come(5);
+    site.state.lock().come_before = 1;
+    evaluation.turn(&site.clock);
+    // While it is read, further ones come and are evaluated.
+    site.state.lock().come_meanwhile = 1;
+    evaluation.turn(&site.clock);
+    assert!(site.alerts.queue.lock().gains.len() < 10);
+    for _ in 0..600 {
+        evaluation.turn(&site.clock);
+    }
+    site.state.lock().come_meanwhile = 0;
+    evaluation.turn(&site.clock);
+    assert_eq!(site.total(0), expected());
+
+    // A reload, and seconds that the series thread read by the rules before.
+    let old = site.alerts.rules();
+    site.seconds_come(1);
+    site.alerts.replace_rules(rules(&(slo("a") + &slo("b"))));
+    site.second_comes(&old);
+    site.state.lock().is_off = true;
+    evaluation.turn(&site.clock);
+    site.second_comes(&old);
+    site.state.lock().is_off = false;
+    for _ in 0..3 {
+        site.seconds_come(1);
+        evaluation.turn(&site.clock);
+    }
+    evaluation.turn(&site.clock);
+    evaluation.turn(&site.clock);
+    let view = site.alerts.view();
+    assert_eq!(view.objectives[0].count, view.objectives[1].count);
+    assert_eq!((site.total(0), site.total(1)), (expected(), expected()));
+}
+
+/// Objectives get their past when history is on again.
+#[test]
+fn a_past_that_cannot_be_read_at_the_start_is_read_later() {
+    let site = Site::new(&slo("a"), START - 300_000..START);
+    site.state.lock().is_off = true;
+    let mut evaluation = site.evaluation();
+    site.seconds_come(90);
+    evaluation.turn(&site.clock);
+    assert_eq!(site.total(0), 180, "what is counted live");
+    site.state.lock().is_off = false;
+    site.seconds_come(1);
+    evaluation.turn(&site.clock);
+    let view = site.alerts.view();
+    let objective = &view.objectives[0];
+    // A day, which begins on an hour.
+    assert_eq!(objective.count.total, 2 * (86_400 + 91));
+    assert_eq!(objective.count.covered_secs, 86_400 + 91);
+    // The window of three days is longer than the period.
+    assert!(objective.burns.iter().all(|it| it.holds.is_some()), "{:?}", objective.burns);
+}
