@@ -83,8 +83,9 @@ impl Engine {
         engine
     }
 
-    /// Replaces the rules. Unchanged rules keep their alerts, unchanged objectives their budgets;
-    /// all windows start empty. Passes each alert that ends with its rule to `each`.
+    /// Replaces the rules. Unchanged rules keep their alerts, unchanged objectives their budgets,
+    /// and windows whose rules are the same their contents. Passes each alert that ends with its
+    /// rule to `each`.
     pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64, each: &mut Events<'_>) {
         let mut old = std::mem::take(&mut self.rules);
         for rule in rules {
@@ -110,8 +111,14 @@ impl Engine {
         places.sort_by(|a, b| of(a).cmp(&of(b)));
         let alike = places.chunk_by(|a, b| of(a) == of(b));
         let step = |at: usize| rules[at].step.max(self.step_min);
-        self.windows = alike.map(|alike| Windows::new(step(alike[0]), alike, rules)).collect();
-        self.room.used = 0;
+        let mut old = std::mem::take(&mut self.windows);
+        let windows = alike.map(|alike| {
+            let new = Windows::new(step(alike[0]), alike, rules);
+            let kept = old.extract_if(.., |it| it.is_like(&new)).next();
+            kept.map_or(new, |kept| kept.with_rules(alike))
+        });
+        self.windows = windows.collect();
+        self.room.used = self.windows.iter().map(Windows::bytes).sum();
     }
 
     /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.

@@ -19,6 +19,7 @@ use regex::Regex;
 use crate::report::definition::comment::{PERCENTILE_NAMES, percentile_named};
 use crate::report::definition::native::accepting;
 use crate::report::definition::{Columns, Defaults, Definition};
+use crate::report::layout::{Cell, LayoutColumn};
 use crate::value::Unit;
 use crate::value::text::with_unit;
 
@@ -41,6 +42,9 @@ pub struct Expression {
 struct Sum {
     /// Its unit; none for numbers without one, and for what has no unit that we know.
     unit: Unit,
+    /// Whether it is the larger the more is counted, as sums are, and rates, quotients and
+    /// percentiles are not.
+    grows: bool,
     term: Term,
 }
 
@@ -142,6 +146,16 @@ impl Expression {
     pub fn holds(&self, column: &impl Fn(usize) -> Option<f64>) -> Option<(bool, f64)> {
         let (left, right) = (self.left.value(column)?, self.right.value(column)?);
         Some((self.comparison.1(&left, &right), left))
+    }
+
+    /// Returns whether this result stays, whatever else is counted in the window.
+    pub fn is_final(&self, holds: bool) -> bool {
+        match (self.left.grows, self.comparison.0, self.right.grows) {
+            (false, _, false) => true,
+            (true, ">" | ">=", false) | (false, "<" | "<=", true) => holds,
+            (true, "<" | "<=", false) | (false, ">" | ">=", true) => !holds,
+            _ => false,
+        }
     }
 
     /// Returns the right side as text.
@@ -322,13 +336,18 @@ impl<'a> Reader<'a> {
                 (all, next) = (all.in_unit_of(units.1)?, next.in_unit_of(units.0)?);
             }
             let unit = all.unit_with(*sign, &next);
+            let (all_grows, next_grows) = (all.grows, next.grows);
             let term = match (&all.term, &next.term) {
                 (Term::Number(left), Term::Number(right)) => {
                     Term::Number(operator.2(*left, *right))
                 }
                 _ => Term::Of(Box::new(all), *operator, Box::new(next)),
             };
-            all = Sum { unit, term };
+            let grows = match sign {
+                '/' => all_grows != next_grows,
+                _ => all_grows || next_grows,
+            };
+            all = Sum { unit, grows, term };
         }
         Ok(all)
     }
@@ -339,7 +358,9 @@ impl<'a> Reader<'a> {
         };
         self.tokens = rest;
         match first {
-            Token::Number(number, unit) => Ok(Sum { unit: *unit, term: Term::Number(*number) }),
+            Token::Number(number, unit) => {
+                Ok(Sum { unit: *unit, grows: false, term: Term::Number(*number) })
+            }
             Token::Name(name) => self.column(name),
             Token::Sign('(') => {
                 let inner = self.sum(0)?;
@@ -356,8 +377,10 @@ impl<'a> Reader<'a> {
     fn column(&mut self, name: &str) -> Result<Sum, String> {
         let layout = &self.definition.layout;
         let at = layout.position(name).or_else(|| layout.position(known_as(name)));
-        let found = at.map(|at| (at, &layout.columns()[at].column));
-        let Some((at, column)) = found.filter(|it| it.1.unit != Unit::None) else {
+        let found = at.map(|at| (at, &layout.columns()[at]));
+        let Some((at, LayoutColumn { column, cell })) =
+            found.filter(|it| it.1.column.unit != Unit::None)
+        else {
             let columns = layout.columns().iter().map(|it| &it.column);
             let numbers = columns.filter(|it| it.unit != Unit::None);
             let names: Vec<&str> = numbers.map(|it| it.name.as_str()).collect();
@@ -368,7 +391,8 @@ impl<'a> Reader<'a> {
             ));
         };
         self.columns.push((at, column.name.clone()));
-        Ok(Sum { unit: column.unit, term: Term::Column(at, column.name.clone()) })
+        let grows = matches!(cell, Cell::Sum(..) | Cell::TimeInterval);
+        Ok(Sum { unit: column.unit, grows, term: Term::Column(at, column.name.clone()) })
     }
 }
 

@@ -267,6 +267,11 @@ impl Rule {
         window.covered_secs * 2 >= self.entry.window
     }
 
+    /// Returns true if all of the window is covered.
+    fn is_whole(&self, window: &Window) -> bool {
+        window.covered_secs >= self.entry.window
+    }
+
     /// Judges rows, and returns the judgement for each key.
     pub(super) fn judge<'a>(
         &self,
@@ -283,7 +288,7 @@ impl Rule {
         reading.covered_secs = window.covered_secs.max(1);
         reading.window_secs = reading.covered_secs as f64;
         reading.grand = window.grand;
-        let is_covered = self.is_covered(window);
+        let (is_covered, is_whole) = (self.is_covered(window), self.is_whole(window));
         let mut judge = |at: usize, row: &Row| {
             if !is_covered || row.partial_steps > 0 || row.totals.requests < self.min_requests {
                 return None;
@@ -293,7 +298,8 @@ impl Rule {
                 reading.know(at, definition, &row.histogram()?, |secs| secs, ends);
             }
             let column = |column| definition.layout.value(&reading, at, column).number();
-            when.holds(&column).map(|(holds, value)| (holds, Some(value)))
+            let held = when.holds(&column).filter(|it| is_whole || when.is_final(it.0));
+            held.map(|(holds, value)| (holds, Some(value)))
         };
         rows.iter().enumerate().map(|(at, row)| (&*row.key, judge(at, row))).collect()
     }
@@ -304,7 +310,7 @@ impl Rule {
             return None;
         }
         if self.is_of_absence() {
-            return Some((true, None));
+            return self.is_whole(window).then_some((true, None));
         }
         let row = Row { key: key.into(), ..Row::default() };
         self.judge(window, &[&row])[0].1

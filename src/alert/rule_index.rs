@@ -43,6 +43,14 @@ impl RuleIndex {
         self.rules.push(Arc::clone(rule));
     }
 
+    /// Returns whether the rules of another index judge the same rows.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let what = |it: &Arc<Rule>| (it.identity(), it.min_requests);
+        let mut pairs = self.rules.iter().zip(&other.rules);
+        self.rules.len() == other.rules.len()
+            && pairs.all(|(a, b)| what(a) == what(b) && a.report == b.report)
+    }
+
     /// Returns whether there is no rule.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()

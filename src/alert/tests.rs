@@ -253,9 +253,8 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
                 _ => unix + 1,
             };
             if random.below(400) == 0 {
-                // Reload: the rule's identity stays, so its alerts stay; windows start empty.
-                engine.replace(&rules, unix, &mut |_, _| ());
-                naive.seconds.clear();
+                // A reload with the same rule, which keeps its alerts and its window.
+                engine.replace(&self::rules(&text), unix, &mut |_, _| ());
             }
             if random.below(2_000) == 0 {
                 // An immediate restart.
@@ -333,9 +332,13 @@ fn what_is_absent_fires_once_it_has_been_there() {
     let mut again = Engine::new(&rules, 1 << 20, 1);
     again.restore(engine.save(), 0);
     let fired = |unix| vec![(unix, "/a".to_owned(), Some(Phase::Firing))];
+    // Nor does a reload of the same rule empty its window.
+    engine.replace(&self::rules(&text), 5, &mut |_, _| ());
     assert_eq!(take(&mut engine, &second(5, &[])), fired(6));
-    assert!(take(&mut again, &second(5, &[])).is_empty(), "not covered yet");
-    assert_eq!(take(&mut again, &second(6, &[])), fired(7));
+    for unix in [5, 6] {
+        assert!(take(&mut again, &second(unix, &[])).is_empty(), "not covered yet");
+    }
+    assert_eq!(take(&mut again, &second(7, &[])), fired(8));
     let over = take(&mut engine, &second(6, &[("/a", (1, 0))]));
     assert_eq!(over, [(7, "/a".to_owned(), Some(Phase::Resolved))]);
     // With gain in `(other)` nothing can be decided.
@@ -344,6 +347,47 @@ fn what_is_absent_fires_once_it_has_been_there() {
     for _ in 0..10 {
         assert!(take(&mut engine, &gain).is_empty());
     }
+}
+
+/// A part of the window tells of sums only what the rest cannot change.
+#[test]
+fn half_a_window_is_not_taken_for_a_whole_one() {
+    let judged = |when: &str, secs: u64| {
+        let text = format!(
+            "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"{when}\"\nwindow = 4\nmin_requests = 0\n"
+        );
+        let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
+        let seconds = (1..=secs).map(|unix| take(&mut engine, &second(unix, &[("/a", (2, 1))])));
+        seconds.map(|happened| happened.len()).collect::<Vec<_>>()
+    };
+    for (when, from) in [
+        ("req_count < 15", 4),
+        ("15 >= req_count", 4),
+        ("req_count / 2 == 4", 4),
+        ("req_count != 15", 4),
+        ("req_count > 3", 2),
+        ("3 < req_count", 2),
+        ("errors / req_count < 0.9", 2),
+        ("req_per_sec < 15", 2),
+        ("p95 < 15", 2),
+    ] {
+        let expected: Vec<usize> = (1..=4).map(|second| usize::from(second == from)).collect();
+        assert_eq!(judged(when, 4), expected, "{when}");
+    }
+    // Nor does an alert end before the rest is known.
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 7\"\nwindow = 4\nmin_requests = 0\n"
+    );
+    let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
+    for unix in 1..=4 {
+        take(&mut engine, &second(unix, &[("/a", (2, 0))]));
+    }
+    let mut again = Engine::new(&rules(&text), 1 << 20, 1);
+    again.restore(engine.save(), 0);
+    for unix in 5..=8 {
+        assert!(take(&mut again, &second(unix, &[("/a", (2, 0))])).is_empty());
+    }
+    assert_eq!(again.alerts().next().unwrap().2.phase, Phase::Firing);
 }
 
 #[test]

@@ -154,6 +154,24 @@ impl Windows {
         }
     }
 
+    /// Returns whether other windows have the same rows, for the same rules.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.index.is_like(&other.index)
+    }
+
+    /// Makes them those of the rules at `places`, which are the same.
+    pub(super) fn with_rules(self, places: &[usize]) -> Self {
+        Self { rules: places.to_vec(), ..self }
+    }
+
+    /// Size of its rows, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let frames = self.rows.values().flat_map(|it| &it.frames);
+        let frames = frames.map(|it| FRAME_BYTES + it.packed.len());
+        let rows = self.rows.values().map(|it| row_bytes(&it.key));
+        frames.chain(rows).chain(self.sets.iter().map(|it| it.bytes())).sum()
+    }
+
     /// Adds the gain of the running step.
     pub fn gain(&mut self, gained: &ReportGain, room: &mut Room) {
         self.running.grand += &gained.grand;

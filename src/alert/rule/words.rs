@@ -156,12 +156,12 @@ impl Rule {
             0 => "resolves when it no longer holds".to_owned(),
             keep => format!("resolves once it has not held for {}", secs(keep)),
         };
-        let few = match self.is_of_absence() {
-            true => String::new(),
-            false => format!(" or it has fewer than {} requests", self.min_requests),
+        let (part, few) = match self.is_of_absence() {
+            true => ("all", String::new()),
+            false => ("half", format!(" or it has fewer than {} requests", self.min_requests)),
         };
         format!(
-            "{} ({}): {what} over {}{rows}; fires {hold}, {keep}; evaluated every {}; no verdict while less than half of \
+            "{} ({}): {what} over {}{rows}; fires {hold}, {keep}; evaluated every {}; no verdict while less than {part} of \
              the window is covered{few}",
             entry.name,
             entry.severity,
