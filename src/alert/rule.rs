@@ -21,7 +21,7 @@ use crate::report::definition::{Defaults, Definition, Level, Pattern};
 use crate::report::read::reading::Reading;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
-use crate::report::{DefinedBy, key_names};
+use crate::report::{DefinedBy, key_names, label_names};
 
 /// Default for the fewest requests that are judged.
 const MIN_REQUESTS: u64 = 30;
@@ -35,6 +35,8 @@ pub struct Rule {
     pub report: Definition,
     /// Names of the report's keys.
     pub keys: Vec<String>,
+    /// Names of their labels.
+    labels: Vec<String>,
     conditions: Conditions,
     condition: Condition,
     /// Fewest requests that are judged.
@@ -159,6 +161,7 @@ impl Rule {
                 entry,
                 report: report.clone(),
                 keys: Vec::new(),
+                labels: Vec::new(),
                 conditions: Vec::new(),
                 condition: Condition::Burns(Arc::clone(&objective)),
                 min_requests: slo.min_requests,
@@ -195,9 +198,13 @@ impl Rule {
             }
             condition = Condition::Holds(Box::new(when));
         }
+        let is_taken = |name: &str| {
+            OWN_LABELS.contains(&name) || name == "row" || entry.labels.contains_key(name)
+        };
         Ok(Self {
             entry: entry.clone(),
             report: report.clone(),
+            labels: label_names(&keys, "_", is_taken),
             keys,
             conditions,
             condition,
@@ -366,19 +373,4 @@ fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
     let at = keys.iter().position(|it| it == key.trim());
     let at = at.ok_or_else(|| format!("there is no key {key:?}; accepted: {}", accepted()))?;
     Ok((at, pattern))
-}
-
-/// Turns a key's name into a valid label name that has no other meaning.
-fn label(key: &str, entry: &AlertEntry) -> String {
-    let mut label = key.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
-    if !label.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_') {
-        label.insert(0, '_');
-    }
-    let is_taken = |label: &str| {
-        OWN_LABELS.contains(&label) || label == "row" || entry.labels.contains_key(label)
-    };
-    while is_taken(&label) {
-        label.push('_');
-    }
-    label
 }

@@ -19,6 +19,7 @@ use crate::dice::Dice;
 use crate::report::DefinedBy;
 use crate::report::definition::Defaults;
 use crate::report::definition::builtin;
+use crate::report::definition::native::ReportForm;
 use crate::report::encoded_gain::encode;
 use crate::report::row_key::push_key;
 use crate::report::totals::{Extremes, Totals};
@@ -388,6 +389,24 @@ fn half_a_window_is_not_taken_for_a_whole_one() {
         assert!(take(&mut again, &second(unix, &[("/a", (2, 0))])).is_empty());
     }
     assert_eq!(again.alerts().next().unwrap().2.phase, Phase::Firing);
+}
+
+/// Keys whose names have the same letters have labels of their own.
+#[test]
+fn no_label_hides_another() {
+    let defaults = Defaults::default();
+    let form = ReportForm::of_comment(
+        "odd",
+        "v2/request/60/+a-b,+a.b,+severity,+severity_/no_percentiles/no_filters",
+    );
+    let reports = [(form.definition(&defaults).unwrap(), DefinedBy::BuiltIn)];
+    let config = config("[[alert]]\nname = \"x\"\nreport = \"odd\"\nwhen = \"req_count > 1\"\n");
+    let rules = Rule::all(&config, &reports, &defaults).unwrap();
+    let mut key = Vec::new();
+    ["1", "2", "3", "4"].iter().for_each(|text| push_key(&mut key, text));
+    let labels = rules[0].labels(Some(&key));
+    let texts: BTreeSet<&str> = labels.values().map(String::as_str).collect();
+    assert_eq!(texts, BTreeSet::from(["1", "2", "3", "4", "odd", "warning", "x"]), "{labels:?}");
 }
 
 #[test]

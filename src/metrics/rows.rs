@@ -21,7 +21,7 @@ use crate::report::histogram::BucketLayout;
 use crate::report::layout::Measure;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
-use crate::report::{OTHER_ID, Watched, Watchlist};
+use crate::report::{OTHER_ID, Watched, Watchlist, label_names};
 use crate::telemetry::reading::{Group, Place, readings};
 use crate::value;
 
@@ -86,7 +86,7 @@ impl ReportMetrics {
     fn new(report: &Arc<Watched>, bounds: &[u64]) -> Self {
         let buckets = &report.definition.buckets;
         Self {
-            labels: label_names(&report.key_names),
+            labels: labels(&report.key_names),
             edges: bounds.iter().map(|&bound| edge(buckets, bound)).collect(),
             report: Arc::clone(report),
             rows: BTreeMap::new(),
@@ -367,23 +367,9 @@ pub(super) const COUNTERS: [(bool, &str, &str, Measures); 5] = [
     (true, "pinbad_timer_requests", "Requests that had such a timer, by row of a report", &[(None, Measure::Requests)]),
 ];
 
-/// A label for each key of a report: its column in the letters that labels may have, avoiding
-/// reserved names.
-fn label_names(keys: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for key in keys {
-        let mut name = key.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            name.insert_str(0, "key_");
-        }
-        while ["report", "mode", "le", "job", "instance"].contains(&name.as_str())
-            || names.contains(&name)
-        {
-            name.push('_');
-        }
-        names.push(name);
-    }
-    names
+/// A label for each key of a report, avoiding reserved names.
+fn labels(keys: &[String]) -> Vec<String> {
+    label_names(keys, "key_", |it| ["report", "mode", "le", "job", "instance"].contains(&it))
 }
 
 #[cfg(test)]
@@ -429,7 +415,7 @@ mod tests {
     fn labels_are_letters_and_none_is_taken() {
         let labels = |comment: &str| {
             let form = ReportForm::of_comment("x", comment);
-            label_names(&key_names(&form.definition(&Defaults::default()).unwrap()))
+            labels(&key_names(&form.definition(&Defaults::default()).unwrap()))
         };
         assert_eq!(labels("report1"), ["script_name"]);
         let odd = labels("v2/timer/60/~script,@le,@mode,@a-b,@a.b,@1st/no_percentiles/no_filters");

@@ -80,6 +80,7 @@ pub use self::delta_log::DeltaLog;
 pub use self::directory::KnownGroups;
 pub(crate) use self::group_key::field_string;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
+pub(crate) use self::registry::watch::label_names;
 pub use self::registry::watch::{
     CONFIGURED, FIRST_ID, LeftOut, OTHER_ID, SecondPart, TOTAL_ID, WatchSettings, Watched,
     WatchedReports, Watchlist, key_names,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Condition, Rule, label};
+use super::{Condition, Rule};
 use crate::config::units::exact_duration;
 use crate::report::definition::Level;
 use crate::report::definition::comment::percentile_named;
@@ -22,8 +22,8 @@ impl Rule {
         match key {
             None => drop(labels.insert("row".to_owned(), "(more)".to_owned())),
             Some(key) => {
-                let names = self.keys.iter().map(|key| label(key, entry));
-                labels.extend(names.zip(key_texts(key).map(str::to_owned)));
+                let texts = key_texts(key).map(str::to_owned);
+                labels.extend(self.labels.iter().cloned().zip(texts));
             }
         }
         // Alertmanager drops empty labels.

@@ -142,6 +142,27 @@ pub fn key_names(definition: &Definition) -> Vec<String> {
     .collect()
 }
 
+/// A label for each key, by its name in the letters that labels may have; another name where two
+/// would be the same, or one `is_taken`.
+pub(crate) fn label_names(
+    keys: &[String],
+    prefix: &str,
+    is_taken: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for key in keys {
+        let mut name = key.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) && !name.starts_with(prefix) {
+            name.insert_str(0, prefix);
+        }
+        while is_taken(&name) || names.contains(&name) {
+            name.push('_');
+        }
+        names.push(name);
+    }
+    names
+}
+
 /// Reports that are watched at the same time.
 pub type WatchedReports = Arc<[Arc<Watched>]>;
 
