@@ -131,7 +131,7 @@ impl RowReader for Intake {
         let counts = self.gain.counts.iter_mut().rev().take(watching.objectives.len()).rev();
         for (at, (objective, count)) in counts.enumerate() {
             if by_objective & 1 << at != 0 {
-                *count += &objective.count(&row.totals, row.times.clone());
+                *count += &objective.count(&row.totals, row.times.clone(), is_other);
             }
         }
         if !watching.rules.is_empty()

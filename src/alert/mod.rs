@@ -116,6 +116,8 @@ pub struct ObjectiveView {
     pub objective: Arc<Objective>,
     /// Requests counted in its period.
     pub count: Count,
+    /// False if the number of bad ones is an upper bound.
+    pub is_exact: bool,
     /// Part of the budget that is left, negative when it is overspent; `None` without requests.
     pub left: Option<f64>,
     /// Burn rates and whether they alert.
@@ -138,6 +140,7 @@ impl ObjectiveView {
         let (objective, count) = (&budget.objective, budget.period());
         let burn = |(name, secs)| (name, objective.burn(&budget.window(secs)));
         Self {
+            is_exact: objective.is_exact && count.blurred == 0,
             left: objective.burn(&count).map(|burn| 1.0 - burn),
             burns: budget.burns(),
             burn_windows: BURN_WINDOWS.map(burn),

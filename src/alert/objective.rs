@@ -82,6 +82,8 @@ pub struct Count {
     pub slow: u64,
     /// Requests with an error.
     pub errors: u64,
+    /// Requests that may be among both, although the two are told apart: of rows in `(other)`.
+    pub blurred: u64,
 }
 
 impl Count {
@@ -99,6 +101,7 @@ impl AddAssign<&Self> for Count {
         self.total += other.total;
         self.slow += other.slow;
         self.errors += other.errors;
+        self.blurred += other.blurred;
     }
 }
 
@@ -110,6 +113,7 @@ impl Sub for Count {
         self.total -= other.total;
         self.slow -= other.slow;
         self.errors -= other.errors;
+        self.blurred -= other.blurred;
         self
     }
 }
@@ -172,7 +176,12 @@ impl Objective {
 
     /// Counts a row's requests. Returns an empty count if times are needed but unknown.
     #[must_use]
-    pub fn count(&self, totals: &Totals, times: Option<impl Iterator<Item = (u32, u64)>>) -> Count {
+    pub fn count(
+        &self,
+        totals: &Totals,
+        times: Option<impl Iterator<Item = (u32, u64)>>,
+        is_other: bool,
+    ) -> Count {
         let slow = match (self.slow_from_us, times) {
             (None, _) => 0,
             (Some(_), None) => return Count::default(),
@@ -181,13 +190,14 @@ impl Objective {
                 times.filter(is_slow).map(|it| it.1).sum()
             }
         };
-        Count {
-            covered_secs: 0,
-            total: totals.requests,
-            // All requests of such a row are errors, or none is.
-            slow: if self.is_exact && totals.errors > 0 { 0 } else { slow },
-            errors: totals.errors,
-        }
+        let errors = totals.errors;
+        // All requests of a row with a status are errors, or none is.
+        let (slow, blurred) = match (self.is_exact, is_other) {
+            (true, true) => (slow, slow.min(errors)),
+            (true, false) if errors > 0 => (0, 0),
+            _ => (slow, 0),
+        };
+        Count { covered_secs: 0, total: totals.requests, slow, errors, blurred }
     }
 
     /// Returns the rate at which the budget burns, or `None` without requests.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::alert::ObjectiveView;
 use crate::alert::engine::{Engine, Gain};
 use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase};
@@ -37,7 +38,7 @@ fn objective(rules: &[Arc<Rule>]) -> Arc<Objective> {
 
 /// A second with `total` requests, `errors` of them with errors.
 fn second(total: u64, errors: u64) -> Count {
-    Count { covered_secs: 1, total, slow: 0, errors }
+    Count { covered_secs: 1, total, errors, ..Count::default() }
 }
 
 /// Three days of good requests, `total` a second.
@@ -121,18 +122,26 @@ fn good_requests_are_told_apart_where_hours_of_history_do() {
         times.add(buckets.bucket(us), 1);
     }
     let totals = Totals { requests: 5, errors: 1, ..Totals::ZERO };
-    let count = objective.count(&totals, Some(times.iter()));
+    let count = objective.count(&totals, Some(times.iter()), false);
     // The error may have been one of the slow ones.
     assert_eq!((count.total, count.slow, count.errors), (5, 2, 1));
     assert_eq!((count.bad(), objective.is_exact), (3, false));
     let unknown: Option<std::iter::Empty<(u32, u64)>> = None;
-    assert_eq!(objective.count(&totals, unknown), Count::default());
+    assert_eq!(objective.count(&totals, unknown, false), Count::default());
     // By status, all requests of a row are errors or none is.
     let rules = of("report = \"report_by_status\"\ngood = \"req_time <= 500ms\"\nobjective = 99");
     let objective = self::objective(&rules.unwrap());
     let totals = Totals { errors: 5, ..totals };
-    let count = objective.count(&totals, Some(times.iter()));
-    assert_eq!((count.bad(), objective.is_exact), (5, true));
+    let count = objective.count(&totals, Some(times.iter()), false);
+    assert_eq!((count.bad(), count.blurred, objective.is_exact), (5, 0, true));
+    // `(other)` has requests of any status.
+    let totals = Totals { errors: 1, ..totals };
+    let count = objective.count(&totals, Some(times.iter()), true);
+    assert_eq!((count.bad(), count.blurred), (3, 1));
+    let mut budget = Budget::new(objective);
+    assert!(ObjectiveView::of(&budget).is_exact);
+    budget.gain(&count);
+    assert!(!ObjectiveView::of(&budget).is_exact);
 }
 
 #[test]

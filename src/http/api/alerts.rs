@@ -81,7 +81,7 @@ fn slo(it: &ObjectiveView) -> Json {
         "covered_seconds": it.count.covered_secs,
         "total": it.count.total,
         "bad": it.count.bad(),
-        "exact": of.is_exact,
+        "exact": it.is_exact,
         "budget_left": it.left,
         "burn": burns.collect::<Vec<_>>(),
     })

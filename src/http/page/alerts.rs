@@ -164,7 +164,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     let row = |it: &ObjectiveView| {
         let (of, firing) = (&it.objective, alerts.firing(&it.objective));
         let burn = |burn: Option<f64>| burn.map(shown).unwrap_or_default();
-        let at_most = if of.is_exact { "" } else { "\u{2264}\u{a0}" };
+        let at_most = if it.is_exact { "" } else { "\u{2264}\u{a0}" };
         html! {
             th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
             td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or(it.quiet_state()))) } }

@@ -58,7 +58,7 @@ pub(super) fn slo(objective: &ObjectiveView, view: &View) -> Row {
         int(objective.count.covered_secs),
         int(objective.count.total),
         int(objective.count.bad()),
-        Value::Int(of.is_exact.into()),
+        Value::Int(objective.is_exact.into()),
         float(objective.left),
     ];
     values.extend(objective.burn_windows.iter().map(|it| float(it.1)));

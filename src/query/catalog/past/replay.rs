@@ -138,8 +138,8 @@ fn counted(objective: &Objective, sums: &Sums) -> Count {
     let mut count = Count::default();
     // Rows whose histograms cannot be read are not counted.
     let _unread = sums.histograms(&places, &mut |place, histogram| {
-        let totals = &sums.rows.all[place].totals;
-        count += &objective.count(totals, histogram.map(Histogram::iter));
+        let row = &sums.rows.all[place];
+        count += &objective.count(&row.totals, histogram.map(Histogram::iter), row.is_other);
     });
     count
 }
