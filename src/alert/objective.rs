@@ -207,18 +207,18 @@ impl Objective {
         (budget > 0).then(|| bad as f64 / budget as f64)
     }
 
-    /// Tests whether both windows exceed the rate; `None` if too little is known.
+    /// Tests whether both windows exceed the rate; `None` if too little is known for that.
     fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Option<bool> {
         let is_covered = |count: &Count, secs: u64| count.covered_secs * 2 >= secs;
         let is_known = is_covered(long, rate.long)
             && is_covered(short, rate.short)
-            && long.total >= self.entry.min_requests
-            && long.bad() >= BAD_MIN;
+            && long.total >= self.entry.min_requests;
         let exceeds = |count: &Count| {
             let most = u128::from(rate.tenths * self.entry.budget) * u128::from(count.total);
             u128::from(count.bad()) * WHOLE * 10 > most
         };
-        is_known.then(|| exceeds(long) && exceeds(short))
+        let holds = exceeds(long) && exceeds(short);
+        (is_known && (!holds || long.bad() >= BAD_MIN)).then_some(holds)
     }
 
     /// Returns the required share of good requests, percent.

@@ -134,8 +134,8 @@ impl Rule {
                 };
                 return format!(
                     "{} ({}): {}; fires while the budget for the others burns too fast: more than {}; no verdict \
-                     while less than half of a window is covered, or the longer one has fewer than {} requests or 5 bad \
-                     ones{remark}",
+                     while less than half of a window is covered or the longer one has fewer than {} requests, and no \
+                     alert while that has fewer than 5 bad ones{remark}",
                     entry.name,
                     entry.severity,
                     objective.words(),
