@@ -20,7 +20,7 @@ use serde_json::{Value as Json, json};
 use tracing::{info, warn};
 use ureq::Agent;
 
-use super::state::{Phase, RESOLVED_SECS};
+use super::state::{Episode, Phase, RESOLVED_SECS};
 use super::{Alert, Alerts};
 use crate::access::roots;
 use crate::backoff::BackOff;
@@ -48,12 +48,16 @@ pub struct Told {
     pub(super) ended: u64,
     /// Time of the last message, unix seconds.
     at: u64,
+    /// End of an alert that was told as firing, and its reason, from when it is seen: the alert may
+    /// be forgotten before the receiver can be told.
+    #[serde(default)]
+    over: Option<(u64, String)>,
     /// The value then.
     #[serde(skip)]
     value: Option<f64>,
     /// Reason for the end, if other than that the condition no longer holds.
     #[serde(skip)]
-    reason: String,
+    pub(super) reason: String,
 }
 
 /// Confirmed messages by the alert's labels as text.
@@ -99,11 +103,17 @@ impl Receiver {
         let is_webhook = self.is_webhook;
         let mut told = self.told.lock();
         let (mut ends, mut begins) = (Vec::new(), Vec::new());
-        let sent = alerts.iter().filter(|it| it.episode.phase != Phase::Pending);
         // A firing alert, of which the list has the first, takes precedence over a resolved one
-        // with the same labels.
+        // with the same labels, and that over a pending one.
+        let (pending, sent): (Vec<_>, Vec<_>) =
+            alerts.iter().rev().partition(|it| it.episode.phase == Phase::Pending);
+        let id = |it: &Alert| json!(it.labels).to_string();
         let wanted: BTreeMap<_, _> =
-            sent.rev().map(|it| (json!(it.labels).to_string(), it)).collect();
+            pending.into_iter().chain(sent).map(|it| (id(it), it)).collect();
+        for (id, it) in told.iter_mut().filter(|it| it.1.ended == 0) {
+            let end = it.end(wanted.get(id).map(|it| &it.episode), now);
+            it.over = end.and_then(|end| it.over.take().or(Some(end)));
+        }
         for (id, alert) in &wanted {
             let (episode, is_heard) = (&alert.episode, alert.silenced_by.is_none());
             let message = |ended| (id.clone(), alert.message(ended, now));
@@ -114,12 +124,14 @@ impl Receiver {
                 (Phase::Firing, Some(it), _) if it.ended == 0 => {
                     begins.extend(is_late(it).then(|| message(0)));
                 }
-                (Phase::Firing, _, Some(it)) if it.ended == 0 && is_webhook => {
-                    let ended = episode.before.filter(|before| before.0 == it.started);
-                    let ended = ended.map_or(episode.started, |before| before.1);
-                    ends.push((id.clone(), it.over(ended, now, "")));
+                (Phase::Firing, None, _) if !is_webhook => {
+                    begins.extend(is_heard.then(|| message(0)));
+                }
+                (_, None, Some(it)) if it.ended == 0 => {
+                    ends.push((id.clone(), it.end_message(now)));
                 }
                 (Phase::Firing, ..) => begins.extend(is_heard.then(|| message(0))),
+                (Phase::Pending, ..) => {}
                 (_, Some(it), _) => {
                     let is_again = is_late(it) && now < episode.ended + RESOLVED_SECS;
                     ends.extend((it.ended == 0 || is_again).then(|| message(episode.ended)));
@@ -135,8 +147,7 @@ impl Receiver {
                 return true;
             }
             if it.ended == 0 {
-                // The rule was removed, or its labels changed.
-                ends.push((id.clone(), it.over(now, now, "rule")));
+                ends.push((id.clone(), it.end_message(now)));
             }
             it.ended == 0 || now < it.ended + RESOLVED_SECS
         });
@@ -166,17 +177,20 @@ impl Receiver {
         roots::agent(settings, &self.url, trusted, None)
     }
 
+    /// Returns the delays before retries: an alert expires unless it is sent at its interval.
+    pub(super) fn back_off(&self) -> BackOff {
+        BackOff::new(RETRY_MS.0, RETRY_MS.1.min(self.period * 1_000))
+    }
+
     /// Sends messages until shutdown.
     pub fn run(&self, agent: &Agent, alerts: &Alerts, clock: &dyn Clock, stop: &Shutdown) {
-        let mut back_off = BackOff::new(RETRY_MS.0, RETRY_MS.1);
+        let mut back_off = self.back_off();
         while !stop.requested() {
             std::thread::sleep(PERIOD);
-            if !back_off.is_over(clock.mono_ms()) {
-                continue;
-            }
             let now = clock.unix_ms() / 1_000;
+            // Also while nothing can be sent: an alert may end, and be forgotten by then.
             let messages = self.due(&alerts.view().alerts, now);
-            if messages.is_empty() {
+            if messages.is_empty() || !back_off.is_over(clock.mono_ms()) {
                 continue;
             }
             let (url, body) = self.request(&messages, now, &alerts.page);
@@ -237,6 +251,7 @@ impl Alert {
             started: self.episode.started,
             ended,
             at,
+            over: None,
             value: self.episode.value,
             reason: self.episode.reason.clone(),
         }
@@ -244,10 +259,27 @@ impl Alert {
 }
 
 impl Told {
+    /// Returns when and why this alert ended, if it did, by what is there now with its labels.
+    fn end(&self, there: Option<&Episode>, now: u64) -> Option<(u64, String)> {
+        let (ended, reason) = match there {
+            // The rule was removed, or its labels changed.
+            None => (now, "rule"),
+            Some(same) if same.started == self.started => match same.phase {
+                Phase::Resolved => (same.ended, &*same.reason),
+                _ => return None,
+            },
+            Some(next) => {
+                let before = next.before.filter(|it| it.0 == self.started);
+                (before.map_or(next.since, |it| it.1), "")
+            }
+        };
+        Some((ended.max(self.started), reason.to_owned()))
+    }
+
     /// Returns the message that this alert is over.
-    fn over(&self, ended: u64, at: u64, reason: &str) -> Self {
-        let ended = ended.max(self.started);
-        Self { ended, at, value: None, reason: reason.to_owned(), ..self.clone() }
+    fn end_message(&self, at: u64) -> Self {
+        let (ended, reason) = self.over.clone().unwrap_or_else(|| (at, String::new()));
+        Self { ended, at, value: None, reason, over: None, ..self.clone() }
     }
 
     /// Returns it as Alertmanager takes it; a firing alert ends at `until`.

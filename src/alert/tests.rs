@@ -518,8 +518,49 @@ fn receivers_are_told_the_difference_once() {
         assert_eq!(missed, if is_webhook { vec![3_010] } else { vec![] });
         // The rule is removed while it fires.
         assert_eq!(told(&receiver, Some(&alert(Firing, (4_000, 0), None)), 4_000), [0]);
-        assert_eq!(told(&receiver, None, 4_030), [4_030]);
+        let ends = |alert: Option<Alert>, now| {
+            let messages = receiver.due(alert.as_slice(), now).into_iter();
+            messages.map(|it| format!("{} {}", it.1.ended, it.1.reason)).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(None, 4_030), ["4030 rule"]);
+        // The receiver is away.
+        assert_eq!(ends(None, 6_000), ["4030 rule"]);
+        assert_eq!(told(&receiver, None, 6_000), [4_030]);
+        // It is away for longer than the alert is remembered.
+        assert_eq!(told(&receiver, Some(&alert(Firing, (7_000, 0), None)), 7_000), [0]);
+        let mut over = alert(Resolved, (7_000, 7_100), None);
+        over.episode.reason = "no data".to_owned();
+        assert_eq!(ends(Some(over), 7_100), ["7100 no data"]);
+        assert_eq!(ends(Some(alert(Pending, (0, 0), None)), 7_200), ["7100 no data"]);
+        assert_eq!(ends(None, 9_000), ["7100 no data"]);
+        assert_eq!(told(&receiver, None, 9_001), [7_100]);
+        assert_eq!(told(&receiver, None, 9_002), [0; 0]);
+        // The condition holds again by the time that the end can be told.
+        for phase in [Pending, Firing, Resolved] {
+            assert_eq!(told(&receiver, Some(&alert(Firing, (10_000, 0), None)), 10_000), [0]);
+            let (started, ended) = match phase {
+                Pending => (0, 0),
+                Firing => (10_020, 0),
+                Resolved => (10_020, 10_030),
+            };
+            let mut next = alert(phase, (started, ended), None);
+            next.episode.before = Some((10_000, 10_010));
+            let first = told(&receiver, Some(&next), 10_040);
+            // An Alertmanager takes the new beginning.
+            let is_begun_anew = phase == Firing && !is_webhook;
+            assert_eq!(first, [if is_begun_anew { 0 } else { 10_010 }], "{phase:?}");
+            receiver.told.lock().clear();
+        }
     }
+}
+
+/// An alert that an Alertmanager ends by itself unless it is sent again would begin anew.
+#[test]
+fn attempts_are_not_further_apart_than_an_alert_lasts() {
+    let settings = config("alerting.period = \"10s\"").alerting;
+    let mut back_off = Receiver::new(false, "http://x", &settings).back_off();
+    (0..20).for_each(|_| _ = back_off.failed(0, None));
+    assert!(back_off.is_over(12_000));
 }
 
 #[test]
