@@ -170,18 +170,25 @@ impl RuleState {
         for key in &expected {
             found.entry(key).or_insert_with(|| self.rule.judge_missing(window, key));
         }
-        let (old, new): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|it| self.episodes.contains_key(it.0));
+        // An alert that is over has no place; it needs one to begin again.
+        let (new, old): (Vec<_>, Vec<_>) = found.into_iter().partition(|(key, judgement)| {
+            let has_place = |it: &Episode| it.phase != Phase::Resolved;
+            is_true(*judgement) && !self.episodes.get(*key).is_some_and(has_place)
+        });
         for (key, judgement) in old {
             self.step(now, Some(key), judgement, each);
         }
         let own = self.episodes.values().filter(|it| it.phase != Phase::Resolved).count();
-        let mut new = new.into_iter().filter(|it| is_true(it.1));
-        for (key, judgement) in new.by_ref().take(ALERT_ROWS_MAX.saturating_sub(own)) {
-            self.make_room();
-            self.step(now, Some(key), judgement, each);
+        let places = ALERT_ROWS_MAX.saturating_sub(own);
+        self.more = new.len().saturating_sub(places);
+        for (at, (key, judgement)) in new.into_iter().enumerate() {
+            if at < places {
+                self.make_room();
+                self.step(now, Some(key), judgement, each);
+            } else {
+                self.step(now, Some(key), None, each);
+            }
         }
-        self.more = new.count();
         let of_more = match self.more {
             0 => self.rule.judge_present(window),
             more => Some((true, Some(more as f64))),

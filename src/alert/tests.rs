@@ -296,6 +296,17 @@ fn a_rule_has_a_hundred_alerts_and_the_rest_is_one() {
     // Resolved alerts make room for others.
     assert_eq!(take(&mut engine, &second(1_002, &rows[100..])).len(), 200);
     assert_eq!(engine.rules[0].more, 50);
+    // They have no place when they begin again; those that find none are forgotten in time.
+    let firing = |engine: &Engine| {
+        let own = engine.rules[0].episodes.values();
+        own.filter(|it| it.phase == Phase::Firing).count()
+    };
+    take(&mut engine, &second(1_003, &rows));
+    assert_eq!((firing(&engine), engine.rules[0].more), (100, 150));
+    for at in 0..900 {
+        take(&mut engine, &second(1_004 + at, &rows));
+    }
+    assert_eq!((engine.rules[0].episodes.len(), engine.rules[0].more), (100, 150));
 }
 
 #[test]
