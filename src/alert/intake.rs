@@ -52,7 +52,7 @@ pub struct Intake {
     /// The running second; what is over the report is last in its lists.
     gain: Gain,
     /// End of the last second taken, unix seconds.
-    end: u64,
+    end: Option<u64>,
 }
 
 impl Intake {
@@ -75,13 +75,13 @@ impl Intake {
             self.ids.clear();
             self.watching.clear();
         }
-        let lost = second.unix_secs.saturating_sub(self.end).clamp(1, LOST_SECS_MAX);
-        self.end = second.unix_secs + second.secs;
+        let end = self.end.replace(second.unix_secs + second.secs);
+        let lost = second.unix_secs.saturating_sub(end.unwrap_or(second.unix_secs));
         self.gain = Gain {
             unix: second.unix_secs,
             secs: second.secs,
             covered_secs: second.secs,
-            lost_secs: if missed > 0 { lost } else { 0 },
+            lost_secs: if missed > 0 { lost.clamp(1, LOST_SECS_MAX) } else { 0 },
             ..Gain::default()
         };
         read(self);

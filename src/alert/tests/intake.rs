@@ -1,10 +1,12 @@
-//! Which rules select a row.
+//! Which rules select a row, and what is lost before a second.
 
 use std::sync::Arc;
 
-use super::{REPORT, push_key, rules};
+use super::{Alerts, REPORT, config, push_key, rules};
+use crate::alert::intake::Intake;
 use crate::alert::rule::Rule;
 use crate::alert::rule_index::RuleIndex;
+use crate::delta::Second;
 
 /// Rules are found by the texts that they ask for just as by looking at each of them.
 #[test]
@@ -34,4 +36,21 @@ fn rules_that_select_a_row_are_found() {
         }
     }
     assert!(found > 100 && found < texts.len() << rules.len(), "{found}");
+}
+
+/// Requests that are lost before the first second do not stand for a day.
+#[test]
+fn the_first_second_follows_no_other() {
+    let text =
+        format!("[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\n");
+    let alerts = Arc::new(Alerts::new(&config(""), rules(&text)));
+    let mut intake = Intake::new(Arc::clone(&alerts));
+    let mut second = Second::default();
+    second.secs = 1;
+    for (unix, missed) in [(1_000, 7), (1_001, 0), (1_012, 7)] {
+        second.unix_secs = unix;
+        intake.take_rows(&second, missed, |_| ());
+    }
+    let lost = |_| alerts.queue.lock().pop().map(|gain| gain.lost_secs);
+    assert_eq!([0, 1, 2].map(lost), [Some(1), Some(0), Some(10)]);
 }
