@@ -18,7 +18,6 @@ use std::sync::Arc;
 use super::Catalog;
 use crate::clock::rfc3339;
 use crate::history::parquet::Want as Columns;
-use crate::history::read_plan::ReadPlan;
 use crate::history::{
     Coverage, Dataset, Earlier, Gain, History, Part, Resolution, Row, UnflushedRows,
 };
@@ -300,12 +299,15 @@ fn copy(
             to.add(dataset, row.time, &row.key, row.is_other, &row.gain);
         }
     };
-    let plan = ReadPlan::of_steps(&earlier.parts, dataset, &times, &mut minute.clone());
-    let is_minute = |part: &Part| part.resolution == Resolution::Minute;
-    for (part, of_part) in plan.reads.iter().filter(|(part, _)| is_minute(part)) {
+    // Whatever is also kept by the hour.
+    let parts = earlier.parts.iter().filter(|part| part.resolution == Resolution::Minute);
+    for part in parts.filter(|part| part.has(dataset)) {
         let within = within(part.number(), part.is_published() || part.is_imported);
-        let of_part = of_part.start.max(within.start)..of_part.end.min(within.end);
-        if let Err(error) = part.read(dataset, of_part, Columns::ALL, &mut add) {
+        let Range { start, end } = part.span;
+        let of_part = start.max(times.start).max(within.start)..end.min(times.end).min(within.end);
+        if !of_part.is_empty()
+            && let Err(error) = part.read(dataset, of_part, Columns::ALL, &mut add)
+        {
             tracing::warn!(%error, "Rows of history cannot be read, and are missing from live reports.");
         }
     }
@@ -420,5 +422,53 @@ impl Catalog {
         let mut added = None;
         held.unlocked(|| added = Some(refill.add_to(&live, of, &entry.definition, want)));
         added
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::history::{Retention, Store};
+    use crate::report::definition::Defaults;
+    use crate::report::definition::builtin;
+    use crate::report::row_key::key_of;
+    use crate::report::totals::Totals;
+
+    const HOUR: u64 = 3_600;
+    const DAY: u64 = 24 * HOUR;
+
+    /// A window reaches further back than minutes are kept.
+    #[test]
+    fn all_minutes_that_are_kept_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let secs = [2 * DAY, u64::MAX, u64::MAX];
+        let mut store =
+            Store::open(dir.path(), Retention { secs, size_max: u64::MAX, free_min: 0 }).unwrap();
+        let reports = builtin::reports(&Defaults::default()).into_iter();
+        let mut report = reports.last().unwrap();
+        report.window = Duration::from_secs(7 * DAY);
+        let dataset = Arc::new(Dataset::of(&report, 500));
+        let key = key_of(dataset.keys.iter().map(|_| "/"));
+        let one = Sum::of(Totals { requests: 1, ..Totals::ZERO }, None);
+        let (begin, hours) = (1_700_006_400, 100);
+        let end = begin + hours * HOUR;
+        for hour in 0..hours {
+            let mut rows = UnflushedRows::default();
+            let gain = Gain { sum: one.clone(), ..Gain::default() };
+            rows.add(&dataset, begin + hour * HOUR, &key, false, &gain);
+            store.flush(&rows, begin + hour * HOUR, || ()).unwrap();
+        }
+        while store.publish_due(end, &mut |_| Ok(())).unwrap() {}
+        store.expire(end).unwrap();
+        let clock = Arc::new(ManualClock::new(end * 1_000));
+        let history = History::new(store.parts(), 1 << 20, clock);
+        let lost = Lost { start: 0, end, below: u64::MAX, from: 0, store: 0 };
+        let refill = Refill::read(Some(&history), [&report].into_iter(), 500, &[lost]).unwrap();
+        let mut requests = 0;
+        refill.rows.rows(&dataset, 0..u64::MAX, |row| requests += row.gain.sum.totals.requests);
+        assert_eq!(requests, 48);
     }
 }
