@@ -432,10 +432,15 @@ impl Store {
         let aside = path.with_extension(DAMAGED);
         let kept = self.disk.link(path, &aside);
         let kept = kept.and_then(|()| self.disk.sync_folder(&self.dir().join(PENDING)));
-        if path.exists() {
+        let removed = vec![Arc::clone(&part)];
+        let exists = path.exists();
+        let shipping = self.shipping.clone();
+        if exists {
             kept?;
+            shipping.iter().try_for_each(|it| it.keep(&self.disk, &removed))?;
         }
-        self.commit(Vec::new(), vec![Arc::clone(&part)], None, || ())?;
+        self.commit(Vec::new(), removed.clone(), None, || ())?;
+        shipping.iter().filter(|_| !exists).for_each(|it| it.record_lost(&removed));
         self.counters.pieces_damaged.add(1);
         for Section { dataset, rows } in &part.sections {
             let lost = Coverage { rows_lost: *rows, ..Coverage::default() };

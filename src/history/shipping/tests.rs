@@ -231,6 +231,20 @@ fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
         };
         assert!(*lost > 0 && sent + 2 * lost == 4 * keys as u64, "{lost}");
     }
+    // Set aside by publishing, it waits as before.
+    let (before, _) = shipping.waiting();
+    place.publish(NOON + 7_200);
+    let (store, shipping) = place.open();
+    assert_eq!((store.counters.pieces_damaged.get(), shipping.waiting().0), (1, before));
+    // Of one that is gone nothing can be shipped.
+    place.flush(NOON + 7_200, &[NOON + 7_200]);
+    let (store, shipping) = place.open();
+    let parts = Arc::clone(&store.parts().read());
+    let newest = parts.iter().max_by_key(|part| part.number()).unwrap();
+    fs::remove_file(&newest.path).unwrap();
+    while !matches!(store.publish_due(NOON + 14_400, &mut |_| Ok(())), Ok(false)) {}
+    let (waiting, _) = shipping.waiting();
+    assert_eq!((waiting.rows, waiting.dropped), (before.rows, 1));
 }
 
 /// As `clickhouse.url` set, not set for a day in which hours are published, and set again.
