@@ -253,7 +253,7 @@ impl Definitions {
 
     /// Who defined a name.
     fn defined(&self, name: &str) -> Option<&DefinedBy> {
-        if FixedTable::raw(name).is_some() {
+        if is_reserved(name) {
             return Some(&DefinedBy::BuiltIn);
         }
         let reports = self.reports.iter().map(|(it, by)| (&it.name, by));
@@ -261,6 +261,11 @@ impl Definitions {
         let mut all = reports.chain(tables);
         all.find(|(other, _)| *other == name).map(|(_, by)| by)
     }
+}
+
+/// Whether a name belongs to a table of raw data, or to `history.coverage`.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    FixedTable::raw(name).is_some() || name.eq_ignore_ascii_case("coverage")
 }
 
 /// The form of an entry; errors point at the key that has the wrong type or should not be there.

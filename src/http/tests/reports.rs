@@ -276,8 +276,10 @@ fn reports_are_made_and_dropped() {
     let made = reports.find(|report| report["name"] == "a.b").unwrap();
     assert_eq!(made["comment"], "tag_info:group");
 
-    assert_has!(server.post("/api/v1/reports", r#"{"name":"r","comment":"report9"}"#).problem(409) =>
-        "built-in");
+    for name in ["r", "request", "coverage"] {
+        let form = format!(r#"{{"name":"{name}","comment":"report9"}}"#);
+        assert_has!(server.post("/api/v1/reports", &form).problem(409) => "built-in");
+    }
     let bad = server.post("/api/v1/reports", r#"{"name":"x","comment":"tag_info:"}"#);
     assert!(bad.problem(400).starts_with("comment: COMMENT 'tag_info:'"));
     assert_has!(bad.body => r#""parameter":"comment""#);

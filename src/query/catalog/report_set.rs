@@ -11,12 +11,11 @@ use std::sync::Arc;
 use super::{Catalog, answering, writing};
 use crate::instruments::Instrument;
 use crate::query::answer::ReportSummary;
-use crate::query::definitions::REPORTS_MAX;
+use crate::query::definitions::{REPORTS_MAX, is_reserved};
 use crate::query::error::QueryError;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
-use crate::report::definition::comment::FixedTable;
 use crate::report::definition::native::{FormError, ReportForm};
 use crate::series::why_left_out;
 use crate::state::{State, StateError};
@@ -152,8 +151,8 @@ impl Catalog {
     /// Checks that there is room for another report and that the name is free. The result holds as
     /// long as `changes` is held.
     pub(super) fn check_room(&self, name: &str) -> Result<(), QueryError> {
-        let of_raw = || FixedTable::raw(name).map(|_| DefinedBy::BuiltIn);
-        if let Some(by) = self.own_name(name).or_else(of_raw) {
+        let reserved = || is_reserved(name).then_some(DefinedBy::BuiltIn);
+        if let Some(by) = self.own_name(name).or_else(reserved) {
             return Err(QueryError::ReportExists {
                 name: name.to_owned(),
                 defined: by.name().to_owned(),
