@@ -271,10 +271,22 @@ fn sources(from: &RowsSnapshot, dataset: &Dataset, asked: Option<Resolution>) ->
     sources
 }
 
-/// The times of a part that no finer part covers.
+/// The times of a part that no finer part has in more detail.
 fn without_finer(part: &Part, parts: &[&Arc<Part>]) -> Vec<Range<u64>> {
     let secs = part.resolution.secs();
-    let finer = parts.iter().filter(|it| it.resolution < part.resolution);
+    // Rows of pieces are in no coarser part, and those of minutes whose hour is a piece in no day.
+    let is_in_piece = |it: &Part| {
+        let mut hours = parts.iter().filter(|it| it.resolution == Resolution::Hour);
+        it.resolution.coarser() != Some(part.resolution)
+            && hours.any(|hours| {
+                !hours.is_rolled()
+                    && hours.span.start < it.span.end
+                    && it.span.start < hours.span.end
+            })
+    };
+    let finer = parts
+        .iter()
+        .filter(|it| it.resolution < part.resolution && it.is_rolled() && !is_in_piece(it));
     let mut finer: Vec<Range<u64>> = finer
         .map(|it| it.span.start - it.span.start % secs..it.span.end.next_multiple_of(secs))
         .collect();
@@ -329,5 +341,54 @@ impl PartitionStream for Ordered {
             let error = futures::stream::iter([Err(error)]);
             Box::pin(RecordBatchStreamAdapter::new(schema, error))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Section;
+
+    const HOUR: u64 = 3_600;
+
+    /// What was published is in coarser parts too, and shown by the finest; pieces are in none.
+    #[test]
+    fn each_row_is_read_from_the_finest_part_that_has_it() {
+        use Resolution::{Day, Hour, Minute};
+        let dataset = Arc::new(Dataset::coverage());
+        let part = |(resolution, extension, hours): &(Resolution, &str, Range<u64>)| {
+            let mut part = Part::default();
+            part.path = format!("1.{extension}").into();
+            part.resolution = *resolution;
+            part.span = hours.start * HOUR..hours.end * HOUR;
+            part.sections = vec![Section { dataset: Arc::clone(&dataset), rows: 1 }];
+            Arc::new(part)
+        };
+        let hours = (Hour, "parquet", 8..14);
+        let minutes = (Minute, "parquet", 12..13);
+        let late = (Minute, "piece", 10..11);
+        let late_hour = (Hour, "piece", 10..11);
+        let day = (Day, "piece", 0..24);
+        for (parts, expected) in cases![
+            vec![hours.clone(), minutes.clone()] => vec![(Hour, 8..12), (Hour, 13..14), (Minute, 12..13)];
+            vec![hours.clone(), late.clone()] => vec![(Hour, 8..14), (Minute, 10..11)];
+            vec![late_hour.clone(), late] => vec![(Hour, 10..11), (Minute, 10..11)];
+            vec![day.clone(), hours] => vec![(Hour, 8..14)];
+            vec![day.clone(), late_hour.clone()] => vec![(Day, 0..24), (Hour, 10..11)];
+            // Its hours are gone, or not in the day yet.
+            vec![day.clone(), minutes.clone()] => vec![(Minute, 12..13)];
+            vec![day, (Hour, "piece", 12..13), minutes] => vec![(Day, 0..24), (Minute, 12..13)];
+        ] {
+            let from =
+                RowsSnapshot { parts: parts.iter().map(part).collect(), ..Default::default() };
+            let sources = sources(&from, &dataset, None);
+            let read = sources.iter().filter_map(|source| match &source.rows {
+                SourceRows::OnDisk(_, times) => {
+                    Some((source.by, times.start / HOUR..times.end / HOUR))
+                }
+                SourceRows::InMemory(_) => None,
+            });
+            assert_eq!(read.collect::<Vec<_>>(), expected, "{parts:?}");
+        }
     }
 }
