@@ -207,7 +207,9 @@ impl Scan {
             let moment = TimestampMillisecondArray::from(vec![secs.cast_signed() * 1_000]);
             Some(Arc::new(moment.with_timezone("UTC")) as ArrayRef)
         });
-        let is_time = |column: &str| matches!(column, TIME | "received");
+        // Of a report it may be a key.
+        let is_time =
+            |column: &str| column == TIME || column == "received" && view.dataset.is_raw();
         if !self.may_have(source, |column| span.clone().map(|it| it.filter(|_| is_time(column)))) {
             return Ok(VecDeque::new());
         }
@@ -311,4 +313,59 @@ fn passes(
     let columns = test.columns.iter().map(|column| view.array(*column, stored, by));
     let columns = columns.collect::<io::Result<_>>()?;
     Ok(test.passes(columns, stored.num_rows())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{col, lit};
+
+    use super::condition::physical;
+    use super::*;
+    use crate::history::{Dataset, Gain, Retention, Store, UnflushedRows};
+    use crate::report::definition::Level;
+    use crate::report::row_key::key_of;
+
+    /// Whatever a key is called that comes from packets, its rows are found.
+    #[test]
+    fn keys_may_have_the_names_of_other_columns() {
+        let keys = ["received", "timer_value_total", "key_timer_value_total"];
+        let dataset = Arc::new(Dataset {
+            report: "odd".to_owned(),
+            hash: "0123456789abcdef".to_owned(),
+            level: Level::Timer,
+            keys: keys.map(str::to_owned).into(),
+            ..Dataset::coverage()
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
+        let mut store = Store::open(dir.path(), retention).unwrap();
+        let mut rows = UnflushedRows::default();
+        for texts in [["a", "b", "c"], ["d", "e", "f"]] {
+            rows.add(&dataset, 60, &key_of(texts), false, &Gain::default());
+        }
+        store.flush(&rows, 60, || ()).unwrap();
+        while store.publish_due(7_200, &mut |_| Ok(())).unwrap() {}
+        let parts = Arc::clone(&store.parts().read());
+        let view = Arc::new(View::of_report(&dataset));
+        let names: Vec<&str> = view.key_columns().map(|(shown, _)| shown).collect();
+        assert_eq!(names, ["received", "key_key_timer_value_total", "key_timer_value_total"]);
+        let text = |text: &str| lit(ScalarValue::Utf8View(Some(text.to_owned())));
+        for (name, is) in names.into_iter().zip(["d", "e", "f"]) {
+            let sources = parts.iter().map(|part| Source {
+                rows: SourceRows::OnDisk(Arc::clone(part), part.span.clone()),
+                by: part.resolution,
+            });
+            let wanted = Wanted {
+                view: Arc::clone(&view),
+                shown: (0..view.schema.fields().len()).collect(),
+                schema: Arc::clone(&view.schema),
+                conditions: vec![physical(&col(name).eq(text(is)), &view.schema).unwrap()],
+                read_as: ReadAs::default(),
+            };
+            let mut scan = Scan::new(sources, wanted);
+            let batches = iter::from_fn(|| scan.next().unwrap());
+            let found: usize = batches.map(|batch| batch.num_rows()).sum();
+            assert_eq!(found, parts.len(), "{name}");
+        }
+    }
 }

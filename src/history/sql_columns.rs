@@ -59,9 +59,18 @@ impl View {
         let mut stored = columns(dataset);
         stored.retain(|(_, content)| *content != Content::Exact);
         stored.insert(1, (RESOLUTION.to_owned(), Content::Resolution));
+        let names = stored.iter().map(|(stored, content)| content.shown(stored).0.to_owned());
+        let names: Vec<String> = names.collect();
         let shown = stored.into_iter().map(|(stored, content)| {
             let (name, form) = content.shown(&stored);
-            let field = content.shown_field(name, form);
+            let (mut name, mut own) = (name.to_owned(), 1);
+            let has = |name: &str| names.iter().filter(|it| it.eq_ignore_ascii_case(name)).count();
+            // A sum may be shown under the name that a key is stored under.
+            while matches!(content, Content::Key(_)) && has(&name) > own {
+                name.insert_str(0, "key_");
+                own = 0;
+            }
+            let field = content.shown_field(&name, form);
             ((stored, content, form), field)
         });
         Self::of(Arc::clone(dataset), shown)
@@ -93,6 +102,21 @@ impl View {
             all.extend(find(table, name).filter(|_| !is_shown));
         }
         Self::of(Arc::new(Dataset::raw(table)), all.into_iter())
+    }
+
+    /// The names of key columns that are texts, as shown and as stored.
+    pub(crate) fn key_columns(&self) -> impl Iterator<Item = (&str, &str)> {
+        let columns = self.columns.iter().zip(self.schema.fields());
+        let keys = columns.filter(|((_, content, _), _)| matches!(content, Content::Key(_)));
+        keys.map(|((stored, ..), field)| (&**field.name(), &**stored))
+    }
+
+    /// The columns by which the rows of each part are sorted: statuses sort as texts do.
+    pub(crate) fn order(&self) -> Vec<&str> {
+        let keys = &self.dataset.keys;
+        let before = self.dataset.status.unwrap_or(keys.len());
+        let order = self.key_columns().take(before).map(|(shown, _)| shown);
+        order.chain((before == keys.len()).then_some("time")).collect()
     }
 
     /// The stored column behind one.
@@ -176,23 +200,6 @@ impl View {
         let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
         batch.map_err(io::Error::other)
     }
-}
-
-/// Returns the names of a dataset's key columns that are texts.
-pub(crate) fn key_columns(dataset: &Dataset) -> impl Iterator<Item = String> + use<> {
-    let columns = columns(dataset).into_iter();
-    columns.filter_map(|(name, content)| matches!(content, Content::Key(_)).then_some(name))
-}
-
-/// Returns the columns by which the rows of each part are sorted: statuses sort as texts do.
-pub(crate) fn order(dataset: &Dataset) -> Vec<String> {
-    let keys = columns(dataset).into_iter().skip(1);
-    let keys = keys.take_while(|(_, content)| matches!(content, Content::Key(_)));
-    let mut order: Vec<String> = keys.map(|(name, _)| name).collect();
-    if order.len() == dataset.keys.len() {
-        order.push("time".to_owned());
-    }
-    order
 }
 
 /// The stored column for a live table's column of raw requests, and its conversion.

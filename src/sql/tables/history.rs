@@ -40,7 +40,7 @@ use crate::history::parquet::ReadAs;
 use crate::history::read_unit::{ReadUnit, RowsSnapshot};
 use crate::history::requests::TABLES;
 use crate::history::scan::{self, REQUESTS_BYTES, Source, SourceRows, Wanted};
-use crate::history::sql_columns::{self, RESOLUTION, View};
+use crate::history::sql_columns::{RESOLUTION, View};
 use crate::history::{Dataset, History, Part, Resolution};
 use crate::query::catalog::Catalog;
 use crate::report::definition::comment::FixedTable;
@@ -157,9 +157,9 @@ impl PastRows {
             SourceRows::OnDisk(part, _) => part.rows_of(dataset),
             SourceRows::InMemory(_) => 0,
         });
-        let equal = sql_columns::key_columns(dataset).filter_map(|name| {
-            let text = filters.iter().find_map(|filter| equal_text(filter, &name))?.to_owned();
-            Some((name, text))
+        let equal = view.key_columns().filter_map(|(shown, stored)| {
+            let text = filters.iter().find_map(|filter| equal_text(filter, shown))?;
+            Some((stored.to_owned(), text.to_owned()))
         });
         Self {
             rows: on_disk.sum::<u64>() + in_memory as u64,
@@ -185,8 +185,8 @@ impl PastRows {
         {
             return None;
         }
-        let order = sql_columns::order(&view.dataset).into_iter();
-        let order = order.map_while(|name| Column::new_with_schema(&name, shown).ok());
+        let order = view.order().into_iter();
+        let order = order.map_while(|name| Column::new_with_schema(name, shown).ok());
         LexOrdering::new(order.map(|it| PhysicalSortExpr::new_default(Arc::new(it))))
     }
 
