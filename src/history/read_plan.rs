@@ -46,12 +46,8 @@ impl ReadPlan {
         let parts: Vec<&Arc<Part>> = parts.iter().filter(|part| part.has(dataset)).collect();
         *step = step.next_multiple_of(Resolution::Minute.secs());
         for (fine, coarse) in ROLLED {
-            let first = rolled(&parts, fine).map(|part| part.span.start).min();
-            let mut begins = outwards(asked, coarse).step_by(coarse.secs() as usize);
-            // If there are older rows, nothing has expired here: there were none.
-            let is_older = |begin: &u64| first.is_none_or(|first| *begin < coarse.begin(first));
             if !step.is_multiple_of(coarse.secs())
-                && begins.any(|it| is_older(&it) && is_gone(&parts, fine, coarse, it))
+                && is_gone(&parts, fine, coarse, &outwards(asked, coarse))
             {
                 *step = step.next_multiple_of(coarse.secs());
             }
@@ -88,21 +84,14 @@ fn ceiling(unix_secs: u64, resolution: Resolution) -> u64 {
     resolution.begin(more)
 }
 
-/// Whether the hour or day at `begin` only has coarse rows left.
-fn is_gone(parts: &[&Arc<Part>], fine: Resolution, coarse: Resolution, begin: u64) -> bool {
-    let span = begin..begin + coarse.secs();
-    let is_there = |part: &Part| part.span.start < span.end && span.start < part.span.end;
-    let mut coarser = parts.iter().filter(|part| part.resolution == coarse);
-    coarser.any(|part| is_there(part)) && !rolled(parts, fine).any(is_there)
-}
-
-/// The parts whose rows are in coarser ones too.
-fn rolled<'a>(
-    parts: &'a [&Arc<Part>],
-    resolution: Resolution,
-) -> impl Iterator<Item = &'a Part> + 'a {
-    let parts = parts.iter().map(|part| &***part);
-    parts.filter(move |part| part.is_rolled() && part.resolution == resolution)
+/// Whether hours or days in a span only have coarse rows left. Fine ones are removed oldest first:
+/// where there are older ones, an hour without any had none.
+fn is_gone(parts: &[&Arc<Part>], fine: Resolution, coarse: Resolution, span: &Range<u64>) -> bool {
+    let rolled = parts.iter().filter(|part| part.is_rolled() && part.resolution == fine);
+    let first = rolled.map(|part| coarse.begin(part.span.start)).min().unwrap_or(u64::MAX);
+    let end = span.end.min(first);
+    let is_there = |part: &Part| part.span.start < end && span.start < part.span.end;
+    span.start < end && parts.iter().any(|part| part.resolution == coarse && is_there(part))
 }
 
 /// The span widened until finer parts cover its ends.
@@ -111,7 +100,7 @@ fn widened(parts: &[&Arc<Part>], span: Range<u64>) -> Range<u64> {
     for (fine, coarse) in ROLLED {
         let is_cut = |edge| {
             let begin = coarse.begin(edge);
-            begin < edge && is_gone(parts, fine, coarse, begin)
+            begin < edge && is_gone(parts, fine, coarse, &(begin..begin + coarse.secs()))
         };
         if is_cut(start) {
             start = coarse.begin(start);

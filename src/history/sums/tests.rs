@@ -131,14 +131,11 @@ impl Model {
         let plan = ReadPlan::new(&view.parts, &dataset, asked.clone());
         let span = plan.span.clone();
         assert!(span.start <= asked.start && asked.end <= span.end);
-        // Nothing is gone: if it is wider, there was nothing in that hour or day.
-        let counted = match is_kept {
-            true => Resolution::Minute.begin(asked.start)..asked.end.next_multiple_of(60),
-            false => span,
-        };
+        let minutes = Resolution::Minute.begin(asked.start)..asked.end.next_multiple_of(60);
+        assert!(span == minutes || !is_kept, "{asked:?}: {plan:#?}");
         let mut expected: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
         for request in &self.all {
-            if request.dataset == at && counted.contains(&request.minute) {
+            if request.dataset == at && span.contains(&request.minute) {
                 let key = key_of(&dataset, request.key);
                 expected.entry(key).or_default().push(request.us);
             }
@@ -155,7 +152,8 @@ impl Model {
             let place = sums.rows.find(key).unwrap();
             let row = &sums.rows.all[place];
             let time: u128 = times.iter().map(|us| u128::from(*us)).sum();
-            assert_eq!((row.totals.requests, row.totals.time), (times.len() as u64, time));
+            let found = (row.totals.requests, row.totals.time);
+            assert_eq!(found, (times.len() as u64, time), "{asked:?}: {plan:#?}");
             assert_eq!(row.is_other, *key == key_of(&dataset, 0) && !key.is_empty());
             if dataset.extremes {
                 assert_eq!(Some(row.extremes.time_min), times.iter().min().copied());
