@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Rows are streamed: a block of each piece and a row group of one file are in memory. Files are
-//! never rewritten: late rows of an hour are published as further files of it.
+//! never rewritten: late rows of an hour are published as further files of it, or only by the hour if
+//! its minutes are gone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,6 +23,7 @@ use super::merged::Merged;
 use super::parquet::FileWriter;
 use super::part::{Part, datasets};
 use super::pending::{PendingFile, PendingWriter};
+use super::read_plan::is_kept_from;
 use super::resolution::date;
 use super::store::Store;
 use super::tree::{ROLLUP, checksum};
@@ -194,6 +196,8 @@ impl Store {
         });
         let opened = opened.collect::<Result<Vec<_>, StoreError>>()?;
         let datasets = datasets(pieces.iter());
+        let begins = pieces.iter().map(|part| resolution.file_span(part.span.start).start);
+        let span = begins.min().unwrap_or(now)..now;
         let mut sums = match resolution.coarser() {
             Some(coarser) => Some(PendingWriter::new(self.create()?, coarser)?),
             None => None,
@@ -203,7 +207,11 @@ impl Store {
             if let Some(sums) = &mut sums {
                 sums.begin(dataset)?;
             }
-            let mut file = FileWriter::new(self.create()?, dataset, resolution);
+            // Late rows must not stand for all of an hour whose minutes are gone.
+            let mut file = match is_kept_from(self.manifest.parts(), dataset, resolution, &span) {
+                true => Some(FileWriter::new(self.create()?, dataset, resolution)),
+                false => None,
+            };
             let rows = opened.iter().map(|(path, file)| (*path, file.rows(dataset)));
             let mut rows = Merged::new(rows, dataset, resolution, false)?;
             self.pause(meanwhile)?;
@@ -212,10 +220,14 @@ impl Store {
                 if let Some(sums) = &mut sums {
                     sums.add(&row)?;
                 }
-                file.add(|rows| rows.push(&row))?;
+                if let Some(file) = &mut file {
+                    file.add(|rows| rows.push(&row))?;
+                }
                 self.pause(meanwhile)?;
             }
-            staged.extend(self.stage_file(file, resolution, rows.span, now)?);
+            if let Some(file) = file {
+                staged.extend(self.stage_file(file, resolution, rows.span, now)?);
+            }
         }
         if let Some(sums) = sums {
             staged.push(self.stage_piece(sums, now)?);

@@ -84,6 +84,18 @@ fn ceiling(unix_secs: u64, resolution: Resolution) -> u64 {
     resolution.begin(more)
 }
 
+/// Whether rows of a resolution are kept from the start of a span on, which reaches to now.
+pub(super) fn is_kept_from<'p>(
+    parts: impl Iterator<Item = &'p Arc<Part>>,
+    dataset: &Dataset,
+    resolution: Resolution,
+    span: &Range<u64>,
+) -> bool {
+    let parts: Vec<_> = parts.filter(|part| part.has(dataset)).collect();
+    let coarser = resolution.coarser();
+    !coarser.is_some_and(|coarse| is_gone(&parts, resolution, coarse, span))
+}
+
 /// Whether hours or days in a span only have coarse rows left. Fine ones are removed oldest first:
 /// where there are older ones, an hour without any had none.
 fn is_gone(parts: &[&Arc<Part>], fine: Resolution, coarse: Resolution, span: &Range<u64>) -> bool {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use tracing::info;
 
-use super::Resolution;
 use super::disk::StoreError;
+use super::part::Part;
 use super::shipping::Shipping;
 use super::store::Store;
 use crate::clock::Clock;
@@ -29,9 +29,15 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Whether rows up to `end` have expired at this unix second.
-    pub(super) fn is_too_old(&self, resolution: Resolution, end: u64, now: u64) -> bool {
-        now.saturating_sub(end) >= self.secs[resolution as usize]
+    /// Whether a part has expired at this unix second: all of an hour's minutes at once, and of a
+    /// day's hours.
+    pub(super) fn is_too_old(&self, part: &Part, now: u64) -> bool {
+        let Part { resolution, span, .. } = part;
+        let end = match resolution.coarser() {
+            Some(_) => resolution.file_span(span.end.saturating_sub(1)).end,
+            None => span.end,
+        };
+        now.saturating_sub(end) >= self.secs[*resolution as usize]
     }
 }
 
@@ -124,25 +130,26 @@ impl Store {
         let mut free = self.free()?.saturating_add(removed);
         let Retention { size_max, free_min, .. } = self.retention;
         let now = self.manifest.aged.map_or(now, |aged| aged.min(now));
-        parts.sort_by_key(|(part, is_kept)| {
-            let start = part.span.start;
-            let of_file = part.resolution.file_span(start).start;
-            (!part.is_raw(), part.resolution, of_file, *is_kept, start)
-        });
-        let (counters, mut gone) = (StoreCounters::default(), Vec::new());
+        let file = |part: &Part| {
+            let begin = part.resolution.file_span(part.span.start).start;
+            (!part.is_raw(), part.resolution, begin)
+        };
+        parts.sort_by_key(|(part, is_kept)| (file(part), *is_kept, part.span.start));
+        let (counters, mut gone) = (StoreCounters::default(), Vec::<Arc<Part>>::new());
+        let mut counter = &counters.files_expired;
         for (part, is_kept) in parts {
             // The rows of other pieces are nowhere else, unless nothing is coarser.
             let may_go = part.is_published() || is_kept;
             let may_expire = may_go || part.resolution.coarser().is_none();
-            let end = match is_kept {
-                true => part.resolution.file_span(part.span.end - 1).end,
-                false => part.span.end,
-            };
-            let is_old = self.retention.is_too_old(part.resolution, end, now);
-            let counter = match may_go {
+            let is_old = self.retention.is_too_old(part, now);
+            // What is left of an hour or a day would stand for all of it.
+            let is_rest = part.is_rolled() && !part.is_raw();
+            let is_rest = is_rest && gone.last().is_some_and(|last| file(last) == file(part));
+            counter = match may_go {
                 _ if may_expire && is_old => &counters.files_expired,
                 true if bytes > size_max => &counters.files_removed_by_size,
                 true if free < free_min => &counters.files_removed_by_free_space,
+                true if is_rest => counter,
                 _ => continue,
             };
             counter.add(1);

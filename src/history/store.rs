@@ -123,7 +123,7 @@ impl Store {
             warn!(file = %path.display(), bytes = manifest.torn, "Left out a commit that was not finished.");
         }
         let aged = manifest.aged.unwrap_or_default();
-        let expired = |part: &Part| retention.is_too_old(part.resolution, part.span.end, aged);
+        let expired = |part: &Part| retention.is_too_old(part, aged);
         let [missing, returned] = manifest.begin_run(expired);
         for part in &missing {
             error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows, of all reports, do not count until it is back.");

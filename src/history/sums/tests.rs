@@ -89,9 +89,9 @@ impl Model {
         }
     }
 
-    /// Counts some requests in this minute.
-    fn count(&mut self) {
-        let minute = Resolution::Minute.begin(self.now);
+    /// Counts some requests in the minute of a second.
+    fn count(&mut self, at: u64) {
+        let minute = Resolution::Minute.begin(at);
         for _ in 0..self.random.random_range(0..6) {
             let at = self.random.random_range(0..self.datasets.len());
             let dataset = &self.datasets[at];
@@ -245,7 +245,12 @@ fn run(seed: u64, secs: [u64; 3], is_kept: bool) {
     let mut store = Store::open(dir.path(), retention).unwrap();
     let mut model = Model::new(seed, begin);
     for step in 0..450 {
-        model.count();
+        model.count(model.now);
+        // An old log.
+        if model.random.random_range(0..20) == 0 {
+            let at = model.random.random_range(begin - 3 * DAY..model.now);
+            model.count(at);
+        }
         // Sometimes an hour without requests, sometimes the clock is set back.
         model.now = match model.random.random_range(0..40) {
             0 => model.now + 3_600,

@@ -112,6 +112,8 @@ fn the_oldest_and_finest_make_room() {
         let (left, bytes) = files(&store);
         assert!(bytes <= store.retention.size_max);
         assert_eq!(left, all[all.len() - left.len()..], "the first go");
+        // Of each hour or day all three datasets are left or none.
+        assert_eq!(left.len() % 3, 0);
         let on_disk = files_of(dir.path()).unwrap().len();
         assert_eq!(on_disk, store.parts().read().len());
     }
