@@ -220,7 +220,7 @@ mod tests {
         let mut decoder = Decoder::new(TextLimits::default(), hasher);
         let mut send = |nth: u32| {
             let mut sent = model::Request::named("h", "s", "/x");
-            sent.add_tag(TRACE_ID, &format!("{nth:032x}"));
+            sent.add_tag(TRACE_ID, format!("{nth:032x}"));
             let mut record = Vec::new();
             test_harness::decode(&mut decoder, &sent, &mut record);
             live.write().merge(&record, clock.mono_ms());
