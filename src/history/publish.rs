@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Rows are streamed: a block of each piece and a row group of one file are in memory. Files are
-//! never rewritten: late rows of an hour are published as further files of it, or only by the hour if
-//! its minutes are gone.
+//! never rewritten: late rows of an hour are published as further files of it, or only by the hour
+//! if its minutes are gone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
