@@ -175,7 +175,8 @@ impl Receiver {
         rules: R,
     ) -> Result<Worker, StartError> {
         info!(from = %source.config.from, "Taking lines of Squid's log.");
-        let decoder = squid::Decoder::new(source, limits, hasher, rules);
+        let decoder =
+            squid::Decoder::new(source, limits, hasher, rules).with_clock(Arc::clone(&self.clock));
         let name = format!("squid-{}", self.index);
         let what = "a thread for a log of Squid's";
         match opened {

@@ -37,7 +37,7 @@ pub use super::records::ReadError;
 use super::records::{RecordsReader, RecordsWriter};
 use crate::clock::Clock;
 use crate::input::squid::Source;
-use crate::input::squid::sums::SavedSums;
+use crate::input::squid::sums::{self, SavedSums};
 use crate::instruments::{Active, Instrument};
 use crate::merger::{Live, SharedLive, reading};
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
@@ -433,7 +433,7 @@ impl Restoring<'_> {
             Record::SquidSums(saved) => {
                 let mut squids = self.squids.iter();
                 if let Some(source) = squids.find(|it| it.config.from.to_string() == saved.from) {
-                    source.sums.lock().restore(saved);
+                    source.sums.lock().restore(saved, sums::now(self.now_ms));
                 }
             }
             Record::Samples(saved) => {

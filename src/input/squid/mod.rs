@@ -229,6 +229,8 @@ pub struct Decoder<R> {
     moved: bool,
     /// Whether requests count as received when they ended.
     has_own_time: bool,
+    /// The clock of the window of sums; the time of reception if there is none.
+    clock: Option<Arc<dyn Clock>>,
     /// Requests that follow and were merged already.
     merged: u64,
     /// Requests behind these, and swaps, that are in history.
@@ -252,6 +254,7 @@ impl<R: Rewrite> Decoder<R> {
             counts: DecodeCounts::default(),
             moved: false,
             has_own_time: false,
+            clock: None,
             merged,
             requests: Tally::default(),
             swaps: Tally::default(),
@@ -286,6 +289,17 @@ impl<R: Rewrite> Decoder<R> {
         Self { has_own_time: true, ..self }
     }
 
+    /// For the current lines of a daemon: sums leave their window as time passes on this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// The time at which sums count.
+    fn sum_secs(&self, received_secs: u32) -> u32 {
+        self.clock.as_ref().map_or(received_secs, |clock| sums::now(clock.mono_ms()))
+    }
+
     /// Decodes one line from `sender`; returns false if it was unusable.
     pub fn take(
         &mut self,
@@ -306,8 +320,8 @@ impl<R: Rewrite> Decoder<R> {
             Ok(Line::Swap(swap)) => {
                 counters.swaps.add(1);
                 let is_new = !self.swaps.advance();
-                let mut sums = self.source.sums.lock();
-                sums.swap(&swap, received_secs, is_new);
+                let secs = self.sum_secs(received_secs);
+                self.source.sums.lock().swap(&swap, secs, is_new);
                 return true;
             }
             Err(reason) => {
@@ -344,8 +358,8 @@ impl<R: Rewrite> Decoder<R> {
         match self.writer.write(&request, config, ip, received_secs, &mut self.counts, sink) {
             Ok(()) => {
                 counters.requests.add(1);
-                let mut sums = self.source.sums.lock();
-                sums.answer(&request, received_secs);
+                let secs = self.sum_secs(received_secs);
+                self.source.sums.lock().answer(&request, secs);
             }
             Err(reason) => {
                 self.requests.lines = before;

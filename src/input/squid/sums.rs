@@ -122,7 +122,7 @@ pub struct SavedSums {
     answers: Vec<SavedSum<Answers>>,
 }
 
-/// The start of a piece of the window, unix seconds, a key, and its sum there.
+/// The start of a piece of the window, seconds of the monotonic clock, a key, and its sum there.
 type SavedSum<S> = (u32, Box<[u8]>, S);
 
 /// The savings of requests with one code.
@@ -353,8 +353,10 @@ impl Sums {
     }
 
     /// Adds those of a snapshot, as far as there is room. What has left the window meanwhile is not
-    /// shown, and goes.
-    pub(crate) fn restore(&mut self, saved: SavedSums) {
+    /// shown, and goes. `now`: what is later is from a version that counted by the wall clock.
+    pub(crate) fn restore(&mut self, mut saved: SavedSums, now: u32) {
+        saved.swaps.retain(|(secs, ..)| *secs <= now);
+        saved.answers.retain(|(secs, ..)| *secs <= now);
         for (secs, key, sum) in saved.swaps {
             let piece = self.piece(secs);
             self.swaps.restore(piece, |_| 0, key, &sum);
@@ -438,6 +440,11 @@ impl Sums {
     pub fn clear(&mut self) {
         *self = Self { window_secs: self.window_secs, fresh: self.fresh.take(), ..Self::default() };
     }
+}
+
+/// Seconds of the monotonic clock, on which sums leave their window.
+pub(crate) fn now(mono_ms: u64) -> u32 {
+    u32::try_from(mono_ms / 1_000).unwrap_or(u32::MAX)
 }
 
 /// Seconds that the window reaches back from `secs`, over all sources of a daemon that runs for

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::activity::{Activity, Measure, State};
 use super::line::parse;
 use super::*;
+use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::input::pinba::reference::plain::{Plain, read_all};
 use crate::input::record::micros;
@@ -160,6 +161,27 @@ fn activities_are_what_the_patch_says_of_them() {
         [unknown, unfinished, resident].map(|it| it.state()),
         [State::Unknown, State::Unfinished, State::Done]
     );
+}
+
+/// The wall clock may be set ahead and back: sums stay in their window until that is over.
+#[test]
+fn sums_leave_their_window_on_the_monotonic_clock() {
+    let source = source(UDP);
+    source.sums.lock().window_secs = 240;
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    let mut decoder = decoder(&source).with_clock(Arc::<ManualClock>::clone(&clock));
+    let mut shown_after = |name: &str| {
+        let line = format!("1.000 SWAPIN 200 1 1 1 t/{name} 1/1 GET u 2/2\n");
+        let _counted = decoder.decode(line.as_bytes(), clock.unix_secs(), &mut Vec::new());
+        sums::swaps([&*source].into_iter(), sums::now(clock.mono_ms())).len()
+    };
+    assert_eq!(shown_after("a"), 1);
+    clock.set_unix_ms(1_700_086_400_000);
+    assert_eq!(shown_after("b"), 2);
+    clock.set_unix_ms(1_600_000_000_000);
+    assert_eq!(shown_after("c"), 3);
+    clock.advance_ms(300_000);
+    assert_eq!(shown_after("d"), 1);
 }
 
 #[test]

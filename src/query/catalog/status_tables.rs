@@ -59,9 +59,9 @@ impl Catalog {
         self.status.counters.squids.iter().map(|source| &**source)
     }
 
-    /// Now, in unix seconds.
+    /// Now, in the seconds of [`sums`].
     fn secs(&self) -> u32 {
-        u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX)
+        sums::now(self.clock.mono_ms())
     }
 
     /// How far back a table reaches, in seconds; 0 if it is current, or of all time.

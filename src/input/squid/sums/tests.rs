@@ -134,7 +134,7 @@ fn sums_of_a_snapshot_go_on_and_leave_the_window() {
     let after = source(240);
     // Lines may have come by then.
     take(&after, asked, 1_105);
-    saved.into_iter().for_each(|it| after.sums.lock().restore(it));
+    saved.into_iter().for_each(|it| after.sums.lock().restore(it, 1_105));
     take(&before, asked, 1_105);
     let all = |source: &Source, secs| {
         (swaps([source].into_iter(), secs), savings([source].into_iter(), secs))
@@ -154,7 +154,7 @@ fn sums_of_a_snapshot_go_on_and_leave_the_window() {
         }
         for _ in 0..2 {
             let saved = before.sums.lock().save("here");
-            saved.into_iter().for_each(|it| after.sums.lock().restore(it));
+            saved.into_iter().for_each(|it| after.sums.lock().restore(it, 1_105));
         }
         assert_eq!(entries(&after), (2_000 * (other + 2)).min(ENTRIES_MAX));
     }
