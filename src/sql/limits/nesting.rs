@@ -138,9 +138,10 @@ impl Arithmetic {
     }
 
     fn end(&mut self) {
-        self.next();
+        // Without a beginning, as of a column called `end`, the expression goes on.
         if let Some((current, longest)) = self.outside.pop() {
-            (self.current, self.longest) = (current + self.longest, longest);
+            let inside = self.current.max(self.longest);
+            (self.current, self.longest) = (current + inside, longest);
         }
     }
 }
@@ -165,6 +166,7 @@ mod tests {
             (format!("SELECT IF({half}, {half}, {half})"), true),
             (format!("SELECT CASE WHEN a THEN {half} ELSE 1 END * ({half})"), false),
             (format!("SELECT CASE WHEN a THEN {whole} ELSE {whole} END"), true),
+            (format!("SELECT {half} + end + {half} FROM (SELECT 1 AS end) t"), false),
         ] {
             assert_eq!(accepts(&text), is_accepted, "{text}");
         }
