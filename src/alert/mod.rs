@@ -16,6 +16,7 @@ pub mod expression;
 pub mod intake;
 pub mod objective;
 pub mod receiver;
+pub mod refill;
 mod row;
 pub mod rule;
 mod rule_index;

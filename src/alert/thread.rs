@@ -3,8 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::engine::{Engine, SavedRule};
-use super::objective::{Budget, Count, Objective};
+use super::objective::Budget;
 use super::receiver::ToldAlerts;
+use super::refill::{Past, Refill};
 use super::rule::Rule;
 use super::silence::Silences;
 use super::state::{Event, Phase};
@@ -64,55 +63,6 @@ pub struct Evaluation {
     past: Arc<dyn Past>,
     /// The past being read, of the first objective that lacks it.
     refill: Option<Refill>,
-}
-
-/// Source of an objective's past.
-pub trait Past: fmt::Debug + Send + Sync {
-    /// Returns everything counted up to this call, or `None` while that cannot be read.
-    fn of(&self, objective: &Arc<Objective>) -> Option<Counts>;
-}
-
-/// Returns the count over a span of whole minutes, unix seconds, or `None` if exactly that span is
-/// not available.
-pub type Counts = Box<dyn Fn(&Range<u64>) -> Option<Count> + Send>;
-
-/// An objective's past, being read.
-struct Refill {
-    /// Has the part read so far.
-    budget: Budget,
-    counts: Counts,
-    /// Beginning of the next span to read, unix seconds.
-    at: u64,
-    /// Unix second at which reading began.
-    now: u64,
-}
-
-impl fmt::Debug for Refill {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refill").field("at", &self.at).finish_non_exhaustive()
-    }
-}
-
-impl Refill {
-    /// Reads a span; its length grows with age as the steps of windows do, and where a window
-    /// begins, so does a span.
-    fn step(&mut self) {
-        let (at, minute) = (self.at, self.now - self.now % 60);
-        let (step, window) = match minute.saturating_sub(at) {
-            ..=3_600 => (60, 0),
-            3_601..=21_600 => (300, 3_600),
-            21_601..=259_200 => (3_600, 21_600),
-            _ => (21_600, 259_200),
-        };
-        // Of the running minute, history has only the part before now.
-        let end = match at < minute {
-            true => (at - at % step + step).min(minute - window),
-            false => at + 60,
-        };
-        self.budget.gain(&(self.counts)(&(at..end)).unwrap_or_default());
-        (at..end.min(self.now)).for_each(|second| self.budget.pass(second + 1));
-        self.at = end;
-    }
 }
 
 impl Evaluation {

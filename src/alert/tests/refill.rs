@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 
 use super::{Alerts, Gain, Rule, config, rules};
 use crate::alert::objective::{Count, Objective};
-use crate::alert::thread::{Counts, Evaluation, Past};
+use crate::alert::refill::{Counts, Past};
+use crate::alert::thread::Evaluation;
 use crate::clock::{Clock as _, ManualClock};
 
 /// A multiple of all steps.

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use super::lex::{Mode, is_word, range_of, tokens};
 use crate::sql::error::SqlError;
-use crate::sql::limits::nesting;
+use crate::sql::limits::operators;
 
 /// The items of each SELECT as written, by the column at which the SELECT stands.
 pub(crate) type Items = HashMap<u64, Vec<String>>;
@@ -45,7 +45,7 @@ impl<'a> Tokens<'a> {
     /// Fails if a quote is not closed, or the statement is too deep or has too many operators.
     pub(crate) fn read(text: &'a str, mode: Mode) -> Result<Self, SqlError> {
         let tokens = tokens(text, mode)?;
-        nesting::check(&tokens)?;
+        operators::check(&tokens)?;
         let mut all = Self { text, tokens, parameters: 0, items: Items::new() };
         for at in 0..all.tokens.len() {
             all.one(at, mode)?;

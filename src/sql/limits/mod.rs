@@ -2,6 +2,6 @@
 //! of WITH, copies of expressions, the growth of its plan.
 
 pub(super) mod expression_growth;
-pub(super) mod nesting;
+pub(super) mod operators;
 pub(super) mod plan_size;
 pub(super) mod tables;
