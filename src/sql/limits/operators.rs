@@ -12,9 +12,9 @@ use crate::sql::error::SqlError;
 /// Operators in one statement: each may add a level to the tree.
 const OPERATORS_MAX: usize = 2_000;
 
-/// Arithmetic operators in one expression: planning takes the third power of them, half a second
-/// for so many.
-const ARITHMETIC_MAX: usize = 100;
+/// Operators in one expression, AND and OR apart: planning takes the third power of them, half a
+/// second for so many.
+const CHAINED_MAX: usize = 100;
 
 /// Most levels of parentheses.
 const NESTING_MAX: usize = 100;
@@ -25,15 +25,13 @@ const TABLES_MAX: usize = 120;
 /// Parts of a name.
 const NAME_PARTS_MAX: usize = 3;
 
-/// Keywords that add a level of nesting.
-const OPERATORS: &str = "AND OR XOR NOT DIV MOD LIKE RLIKE REGEXP IS BETWEEN COLLATE IN BINARY AT";
-
-/// Keywords for arithmetic.
-const ARITHMETIC: &str = "DIV MOD";
+/// Keywords that add a level of nesting, those that only other dialects of the parser have included.
+const OPERATORS: &str = "AND OR XOR NOT DIV MOD LIKE ILIKE RLIKE REGEXP SIMILAR MATCH MEMBER OVERLAPS \
+    OPERATOR IS BETWEEN COLLATE IN BINARY AT NOTNULL";
 
 /// Keywords between which expressions lie.
 const BETWEEN_EXPRESSIONS: &str =
-    "SELECT FROM WHERE GROUP ORDER HAVING ON LIMIT UNION AS AND OR XOR WHEN THEN ELSE";
+    "SELECT FROM WHERE GROUP ORDER HAVING ON LIMIT UNION AS AND OR WHEN THEN ELSE";
 
 /// Words that make a plan larger.
 const TABLES: &str = "SELECT JOIN UNION EXCEPT INTERSECT MINUS STRAIGHT_JOIN CASE";
@@ -44,9 +42,11 @@ const TABLES: &str = "SELECT JOIN UNION EXCEPT INTERSECT MINUS STRAIGHT_JOIN CAS
 /// [`SqlError::parse`].
 pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     let (mut operators, mut tables, mut depth) = (0, 0, 0_usize);
-    let mut arithmetic = Arithmetic::default();
+    let mut chained = Chained::default();
     for (at, token) in tokens.iter().enumerate() {
-        arithmetic.count(&token.token)?;
+        let is_operator = is_operator(&token.token);
+        operators += usize::from(is_operator);
+        chained.count(&token.token, is_operator)?;
         match &token.token {
             Token::LParen => {
                 depth += 1;
@@ -71,13 +71,7 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
                     )));
                 }
             }
-            word @ Token::Word(_) => {
-                operators += usize::from(is_word(word, OPERATORS));
-                tables += usize::from(is_word(word, TABLES));
-            }
-            Token::Comma => {}
-            value if is_value(value) => {}
-            _ => operators += 1,
+            word => tables += usize::from(is_word(word, TABLES)),
         }
     }
     if operators > OPERATORS_MAX {
@@ -93,55 +87,69 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Counts arithmetic operators along an expression, those inside parentheses and CASEs included.
-#[derive(Default)]
-struct Arithmetic {
-    /// In the expression being read.
-    current: usize,
-    /// In the longest one before it at the same level.
-    longest: usize,
-    /// The same of the levels outside.
-    outside: Vec<(usize, usize)>,
+/// Whether a token may add a level to the tree: a sign, or one of [`OPERATORS`].
+fn is_operator(token: &Token) -> bool {
+    use Token::{Comma, LParen, Period, RParen, SemiColon, Word};
+    match token {
+        LParen | RParen | Comma | Period | SemiColon => false,
+        Word(_) => is_word(token, OPERATORS),
+        other => !is_value(other),
+    }
 }
 
-impl Arithmetic {
-    fn count(&mut self, token: &Token) -> Result<(), SqlError> {
-        use Token::{Ampersand, Caret, Div, Minus, Mod, Mul, Pipe, Plus, ShiftLeft, ShiftRight};
+/// Counts operators along an expression, those inside parentheses and CASEs included.
+#[derive(Default)]
+struct Chained {
+    level: Level,
+    outside: Vec<Level>,
+}
+
+/// A level of parentheses.
+#[derive(Default)]
+struct Level {
+    /// Operators in the expression being read.
+    current: usize,
+    /// In the longest one before it.
+    longest: usize,
+    /// BETWEENs whose AND is to come.
+    ranges: usize,
+}
+
+impl Chained {
+    fn count(&mut self, token: &Token, is_operator: bool) -> Result<(), SqlError> {
+        let level = &mut self.level;
         match token {
             Token::LParen => self.begin(),
             Token::RParen => self.end(),
             word if is_word(word, "CASE") => self.begin(),
             word if is_word(word, "END") => self.end(),
-            Token::Comma => self.next(),
-            word if is_word(word, BETWEEN_EXPRESSIONS) => self.next(),
-            Plus | Minus | Mul | Div | Mod | Ampersand | Pipe | Caret | ShiftLeft | ShiftRight => {
-                self.current += 1;
+            word if is_word(word, "AND") && level.ranges > 0 => level.ranges -= 1,
+            word if *word == Token::Comma || is_word(word, BETWEEN_EXPRESSIONS) => {
+                level.longest = level.longest.max(level.current);
+                level.current = 0;
             }
-            word => self.current += usize::from(is_word(word, ARITHMETIC)),
+            word => {
+                level.current += usize::from(is_operator);
+                level.ranges += usize::from(is_word(word, "BETWEEN"));
+            }
         }
-        match self.current {
-            ..=ARITHMETIC_MAX => Ok(()),
+        match self.level.current {
+            ..=CHAINED_MAX => Ok(()),
             _ => Err(SqlError::parse(format!(
-                "an expression has more than {ARITHMETIC_MAX} arithmetic operators"
+                "an expression has more than {CHAINED_MAX} operators; AND and OR begin another"
             ))),
         }
     }
 
     fn begin(&mut self) {
-        self.outside.push((self.current, self.longest));
-        (self.current, self.longest) = (0, 0);
-    }
-
-    fn next(&mut self) {
-        self.longest = self.longest.max(self.current);
-        self.current = 0;
+        self.outside.push(std::mem::take(&mut self.level));
     }
 
     fn end(&mut self) {
         // Without a beginning, as of a column called `end`, the expression goes on.
-        if let Some((current, longest)) = self.outside.pop() {
-            let inside = self.current.max(self.longest);
-            (self.current, self.longest) = (current + inside, longest);
+        if let Some(outside) = self.outside.pop() {
+            let inside = self.level.current.max(self.level.longest);
+            self.level = Level { current: outside.current + inside, ..outside };
         }
     }
 }
@@ -152,7 +160,7 @@ mod tests {
     use crate::sql::dialect::lex::{Mode, tokens};
 
     #[test]
-    fn arithmetic_is_counted_along_an_expression() {
+    fn operators_are_counted_along_an_expression() {
         let accepts = |text: &str| check(&tokens(text, Mode::default()).unwrap()).is_ok();
         let sum = |often: usize| vec!["1"; often + 1].join("+");
         let (half, whole) = (sum(50), sum(100));
@@ -160,12 +168,17 @@ mod tests {
             (format!("SELECT {whole}"), true),
             (format!("SELECT {whole} - 1"), false),
             (format!("SELECT {whole} DIV 1"), false),
-            (format!("SELECT {whole}, {whole} AS x FROM t WHERE {whole} = 1 OR {whole} = 2"), true),
+            (format!("SELECT {whole}, {whole} AS x FROM t WHERE {half} = 1 OR {half} = 2"), true),
             (format!("SELECT ({half}) + ABS({half})"), false),
             (format!("SELECT IF({half}, 1, 2) + {half}"), false),
             (format!("SELECT IF({half}, {half}, {half})"), true),
             (format!("SELECT CASE WHEN a THEN {half} ELSE 1 END * ({half})"), false),
             (format!("SELECT CASE WHEN a THEN {whole} ELSE {whole} END"), true),
+            (format!("SELECT {}", vec!["a LIKE b"; 100].join(" LIKE ")), false),
+            (format!("SELECT 1{}", " BETWEEN (1 AND 1) AND 1".repeat(101)), false),
+            (format!("SELECT {}", vec!["a BETWEEN b AND c = d"; 60].join(" AND ")), true),
+            (format!("SELECT {}", vec!["a = b"; 1000].join(" AND ")), true),
+            (format!("SELECT a IN ({})", vec!["a = b"; 1000].join(", ")), true),
             (format!("SELECT {half} + end + {half} FROM (SELECT 1 AS end) t"), false),
         ] {
             assert_eq!(accepts(&text), is_accepted, "{text}");

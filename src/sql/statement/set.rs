@@ -30,15 +30,19 @@ impl Reader<'_> {
         let mut settings = Vec::new();
         loop {
             settings.extend(self.setting()?);
-            if !self.parser.consume_token(&Token::Comma) {
+            if self.parser.consume_token(&Token::Comma) {
+                continue;
+            }
+            if !for_one {
+                return Ok(Statement::Set(settings));
+            }
+            if !self.words("FOR") {
+                return Err(self.wrong());
+            }
+            // One within another, as drivers write it, sets more.
+            if !self.words("SET STATEMENT") {
                 break;
             }
-        }
-        if !for_one {
-            return Ok(Statement::Set(settings));
-        }
-        if !self.words("FOR") {
-            return Err(self.wrong());
         }
         let statement = self.statement()?;
         Ok(Statement::SetFor(settings, Box::new(statement)))
@@ -83,8 +87,14 @@ impl Reader<'_> {
             let value = Some(value);
             return Ok(vec![Setting { name, value }]);
         };
-        let (scope, name) = name.split_once('.').unwrap_or(("", name));
-        if global || scope == "global" {
+        let (scope, name) = name.split_once('.').unwrap_or(("session", name));
+        let global = global || ["global", "persist", "persist_only"].contains(&scope);
+        if !global && !["session", "local"].contains(&scope) {
+            return Err(SqlError::unknown_variable(format!(
+                "Unknown structured system variable '{scope}'"
+            )));
+        }
+        if global {
             return Err(SqlError::access_denied(
                 "global variables are set in the configuration; SET SESSION is done",
             ));

@@ -26,6 +26,26 @@ fn small_statements() {
     assert!(matches!(is("DO 1, sleep(0)"), Statement::Do(_)));
 }
 
+/// Each word as an operator: a tree without end would overflow the stack of its thread.
+#[test]
+fn no_chain_of_operators_is_read_without_end() {
+    use datafusion::sql::sqlparser::keywords::ALL_KEYWORDS;
+
+    let chains = ALL_KEYWORDS.iter().map(|word| format!(" {word} 1"));
+    let others =
+        [" MEMBER OF(1)", " SIMILAR TO 1", " NOT ILIKE 1", " AT TIME ZONE 'a'", " NOTNULL"];
+    for link in chains.chain(others.map(str::to_owned)) {
+        let chain = |often| format!("SELECT 1{}", link.repeat(often));
+        if read(&chain(3)).is_ok() {
+            assert!(read(&chain(2_100)).is_err(), "{link}");
+        }
+    }
+    let often = "SET STATEMENT NAMES x FOR ".repeat(30_000);
+    assert!(
+        matches!(is(&(often + "SELECT 1")), Statement::SetFor(settings, _) if settings.len() == 90_000)
+    );
+}
+
 /// Settings as read, with their values written out.
 fn set(settings: Vec<Setting>) -> Vec<String> {
     let settings = settings.into_iter().map(|Setting { name, value }| {
