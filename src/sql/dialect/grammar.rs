@@ -1,7 +1,7 @@
 //! sqlparser's MySQL dialect, corrected where it deviates from MySQL.
 //!
 //! `DIV` and `BINARY` take one operand instead of everything that follows, `MOD` is an operator,
-//! `-x`, `~x`, shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND; quotes follow the session's
+//! `-x`, `~x`, `!x`, shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND; quotes follow the session's
 //! `sql_mode`.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, UnaryOperator};
@@ -80,11 +80,12 @@ impl Dialect for Grammar {
         MYSQL.is_table_factor_alias(explicit, kw, parser)
     }
 
-    /// `-x`, `~x` and `BINARY x` bind more tightly than any operator between two operands.
+    /// `-x`, `~x`, `!x` and `BINARY x` bind more tightly than any operator between two operands.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         let op = match &parser.peek_token_ref().token {
             Token::Minus => Some(UnaryOperator::Minus),
             Token::Tilde => Some(UnaryOperator::BitwiseNot),
+            Token::ExclamationMark => Some(UnaryOperator::BangNot),
             token if is_word(token, "BINARY") => None,
             _ => return None,
         };

@@ -15,7 +15,6 @@ mod patterns;
 mod select;
 mod types;
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
@@ -41,8 +40,7 @@ pub(crate) fn rewrite(
     context: &Context<'_>,
 ) -> Result<ColumnNames, SqlError> {
     tables::check(tree)?;
-    let mut rewriter =
-        Rewriter { items, context, names: ColumnNames::new(), local: HashSet::new() };
+    let mut rewriter = Rewriter { items, context, names: ColumnNames::new(), with: Vec::new() };
     match VisitMut::visit(tree, &mut rewriter) {
         ControlFlow::Continue(()) => Ok(rewriter.names),
         ControlFlow::Break(error) => Err(error),
@@ -69,8 +67,9 @@ struct Rewriter<'a> {
     items: &'a Items,
     context: &'a Context<'a>,
     names: ColumnNames,
-    /// Names defined by WITH.
-    local: HashSet<String>,
+    /// The names that the WITH of each enclosing query defines, in order, and whether they can be
+    /// used: after their own query, except in WITH RECURSIVE.
+    with: Vec<Vec<(String, bool)>>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -81,6 +80,12 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        self.with.pop();
+        // The queries of a WITH come first, in order.
+        let outer = self.with.last_mut().into_iter().flatten();
+        if let Some((_, is_known)) = outer.into_iter().find(|(_, is_known)| !*is_known) {
+            *is_known = true;
+        }
         to_flow(select::shape(query, self.context))
     }
 
@@ -146,14 +151,21 @@ impl Rewriter<'_> {
         if query.for_clause.is_some() {
             return Err(SqlError::not_supported("FOR XML and FOR JSON"));
         }
+        let mut names = Vec::new();
         if let Some(with) = &mut query.with {
             for table in &mut with.cte_tables {
                 lower_alias(&mut table.alias);
-                self.local.insert(table.alias.name.value.clone());
+                names.push((table.alias.name.value.clone(), with.recursive));
             }
         }
+        self.with.push(names);
         let limit = query.limit_clause.as_mut();
         limit.map_or(Ok(()), |limit| names::limits(limit, self.context))
+    }
+
+    /// Whether a WITH defines this name here.
+    fn is_of_with(&self, name: &str) -> bool {
+        self.with.iter().flatten().any(|(own, is_known)| *is_known && own == name)
     }
 
     fn table(&mut self, table: &mut TableFactor) -> Result<(), SqlError> {
@@ -171,7 +183,7 @@ impl Rewriter<'_> {
                 let own = parts.pop().unwrap_or_default();
                 let lower = own.to_lowercase();
                 let database = match (parts.pop(), &self.context.session.database) {
-                    (None, _) if self.local.contains(&lower) => {
+                    (None, _) if self.is_of_with(&lower) => {
                         *name = ObjectName::from(vec![ident(lower)]);
                         return Ok(());
                     }

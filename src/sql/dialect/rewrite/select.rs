@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint, JoinOperator,
     ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem,
-    SetExpr, TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
+    SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Value, ValueWithSpan,
+    VisitMut, VisitorMut,
 };
 
 use super::aggregates::{
@@ -54,6 +55,13 @@ fn selects(
 ) -> Result<(), SqlError> {
     match body {
         SetExpr::Select(select) => one(select, orders, context),
+        SetExpr::SetOperation {
+            op: SetOperator::Except | SetOperator::Intersect,
+            set_quantifier: SetQuantifier::All,
+            ..
+        } => {
+            Err(SqlError::not_supported("EXCEPT ALL and INTERSECT ALL; without ALL they are done"))
+        }
         SetExpr::SetOperation { left, right, .. } => {
             selects(left, &mut Vec::new(), context)?;
             selects(right, &mut Vec::new(), context)

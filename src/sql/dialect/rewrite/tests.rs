@@ -79,6 +79,31 @@ fn what_cannot_be_done_is_named() {
     }
 }
 
+#[test]
+fn a_name_of_with_counts_where_it_is_known() {
+    let settings = SqlSettings::default();
+    let mut session = Session::new(7, "me@here", false);
+    session.database = Some("history".into());
+    for (text, wanted) in cases![
+        "WITH t AS (SELECT 1 FROM t) SELECT 1 FROM t" =>
+            "WITH t AS (SELECT 1 FROM def.history.t AS t) SELECT 1 FROM t";
+        "WITH a AS (SELECT 1 FROM b), b AS (SELECT 1 FROM a) SELECT 1 FROM b" =>
+            "WITH a AS (SELECT 1 FROM def.history.b AS b), b AS (SELECT 1 FROM a) SELECT 1 FROM b";
+        "SELECT (WITH t AS (SELECT 1) SELECT 1 FROM t) AS a FROM t" =>
+            "SELECT (WITH t AS (SELECT 1) SELECT 1 FROM t) AS a FROM def.history.t AS t";
+        "WITH RECURSIVE t AS (SELECT 1 UNION ALL SELECT 2 FROM t) SELECT 1 FROM t" =>
+            "WITH RECURSIVE t AS (SELECT 1 UNION ALL SELECT 2 FROM t) SELECT 1 FROM t";
+    ] {
+        let context = Context::new(&session, &settings, Some(&[]));
+        let mut query = query(text).expect(text);
+        rewrite(&mut *query, &Items::new(), &context).expect(text);
+        let made = query.to_string().replace('`', "");
+        // Items have names of their own.
+        let made = made.replace(" AS 1", "").replace(" AS 2", "");
+        assert_eq!(made, wanted, "{text}");
+    }
+}
+
 /// Calls nested `often` times, each in the first argument of the next.
 fn nested(before: &str, after: &str, often: usize) -> String {
     format!("SELECT {}1{}", before.repeat(often), after.repeat(often))
