@@ -22,20 +22,19 @@ impl Client {
     pub(super) async fn query(&mut self, body: &[u8]) -> Result<(), CommandError> {
         // Before the text is split: a packet may be many times as long as a statement.
         self.service.engine.check_length(body.len())?;
-        let mut pieces = sql::split(utf8(body)?).peekable();
-        let Some(first) = pieces.next() else {
-            return Err(SqlError::empty_query("Query was empty").into());
-        };
-        if pieces.peek().is_some() && !self.multi {
-            return Err(SqlError::parse(
-                "several statements in one text, which this connection did not ask for (CLIENT_MULTI_STATEMENTS)",
-            )
-            .into());
-        }
-        let mut next = Some(first);
-        while let Some(piece) = next {
-            next = pieces.next();
-            let more = next.is_some();
+        let mut text = utf8(body)?;
+        let mut more = true;
+        while more {
+            // A statement before may have set how quotes are read.
+            let piece = sql::take_statement(&mut text, &self.session)
+                .ok_or_else(|| SqlError::empty_query("Query was empty"))?;
+            more = sql::take_statement(&mut { text }, &self.session).is_some();
+            if more && !self.multi {
+                return Err(SqlError::parse(
+                    "several statements in one text, which this connection did not ask for (CLIENT_MULTI_STATEMENTS)",
+                )
+                .into());
+            }
             self.service.counters.mysql_statements.add(1);
             if let Some(kill) = kill::parse(piece) {
                 self.kill(kill?, more)?;

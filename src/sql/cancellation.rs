@@ -49,8 +49,8 @@ tokio::task_local! {
 /// Whether a statement should go on, and what it has used.
 #[derive(Debug)]
 pub(super) struct StatementGuard {
-    /// The session's number, user and database.
-    connection: (u64, String, Option<String>),
+    /// The session as it was when the statement began.
+    session: Session,
     until: Instant,
     /// The error of a statement that takes longer.
     late: SqlError,
@@ -97,7 +97,7 @@ impl StatementGuard {
             }
         }
         Arc::new(Self {
-            connection: (session.id, session.user.clone(), session.database.clone()),
+            session: session.clone(),
             until: Instant::now() + time,
             late,
             left: AtomicBool::new(false),
@@ -110,9 +110,14 @@ impl StatementGuard {
 
     /// Number, user, host and database of its session.
     pub(super) fn connection(&self) -> Vec<Cell> {
-        let (id, user, database) = &self.connection;
+        let Session { id, user, database, .. } = &self.session;
         let (user, host) = user.split_once('@').unwrap_or((user, ""));
         row![*id, user, host, database.clone()]
+    }
+
+    /// The session as it was when the statement began.
+    pub(super) fn session(&self) -> &Session {
+        &self.session
     }
 
     /// Sums over the instruments, the same for all tables of the statement.

@@ -129,8 +129,10 @@ impl Engine {
                 Statement::Query(query) => {
                     return self.run_query(session, query, items, values).await;
                 }
-                Statement::Show(show) => return self.show(session, *show).await,
-                Statement::Explain(query) => return self.explain(session, query, items).await,
+                Statement::Show(show) => return self.show(session, *show, values).await,
+                Statement::Explain(query) => {
+                    return self.explain(session, query, items, values).await;
+                }
                 Statement::Create(create) => {
                     session.warnings = self.create(session, create).await?;
                 }
@@ -140,12 +142,13 @@ impl Engine {
                     self.truncate(session, database.as_deref(), &table)?;
                 }
                 Statement::SetFor(settings, statement) => {
-                    let before = Arc::clone(&session.variables);
-                    let reply = match self.set_all(session, &settings, values).await {
-                        Ok(()) => self.execute(session, *statement, items, values).await,
-                        Err(error) => Err(error),
-                    };
-                    session.put_back(&before, settings.iter().map(|setting| &*setting.name));
+                    // A copy, since the statement may end anywhere.
+                    let mut set = session.clone();
+                    self.set_all(&mut set, &settings, values).await?;
+                    let reply = self.execute(&mut set, *statement, items, values).await;
+                    let names = settings.iter().map(|setting| &*setting.name);
+                    set.put_back(&session.variables, names);
+                    *session = set;
                     return reply;
                 }
                 Statement::Do(query) => {
@@ -190,7 +193,7 @@ impl Engine {
         let text = Arc::<str>::from(text);
         let prepare = self.on_own_threads(session, |engine, session| async move {
             let mut parsed = statement::parse(&text, Mode::of(&session))?;
-            while let Statement::SetFor(_, statement) = parsed.statement {
+            if let Statement::SetFor(_, statement) = parsed.statement {
                 parsed.statement = *statement;
             }
             let columns = match parsed.statement {
@@ -415,28 +418,31 @@ impl Engine {
         }
     }
 
+    /// Sets all of these, or none.
     async fn set_all(
         &self,
         session: &mut Session,
         settings: &[Setting],
         values: &[Literal],
     ) -> Result<(), SqlError> {
+        let mut set = session.clone();
         for Setting { name, value } in settings {
             let value = match value {
                 Some(ast::Expr::Identifier(word)) if !name.starts_with('@') => {
                     Some(Literal::Text(word.value.clone()))
                 }
-                Some(value) => Some(self.evaluate(session, value, values).await?),
+                Some(value) => Some(self.evaluate(&set, value, values).await?),
                 None => None,
             };
             match name.strip_prefix('@') {
-                Some(own) => session.set_own(own, value.unwrap_or(Literal::Null))?,
+                Some(own) => set.set_own(own, value.unwrap_or(Literal::Null))?,
                 None => {
                     let value = value.map(|value| value.to_string());
-                    variables::set(session, &self.0.settings, name, value)?;
+                    variables::set(&mut set, &self.0.settings, name, value)?;
                 }
             }
         }
+        *session = set;
         Ok(())
     }
 
@@ -448,7 +454,8 @@ impl Engine {
         values: &[Literal],
     ) -> Result<Literal, SqlError> {
         let query = statement::select_of(vec![expression.clone()])?;
-        let reply = self.run_query(session, query, Items::new(), values);
+        let asking = session.without_row_limit();
+        let reply = self.run_query(&asking, query, Items::new(), values);
         let Reply::Rows(mut rows) = reply.await? else {
             return Ok(Literal::Null);
         };

@@ -26,7 +26,8 @@ pub(crate) fn fuzz_text(text: &str) -> usize {
     let session = Session::new(1, "fuzz@localhost", false);
     let values = [Literal::Int(1), Literal::Null, Literal::Text("x".to_owned())];
     let mut fit = 0;
-    for statement in lex::split(text) {
+    let mut text = text;
+    while let Some(statement) = lex::take_statement(&mut text, &session) {
         for mode in [Mode::default(), Mode::ANSI] {
             let Ok(Parsed { statement: Statement::Query(query), items, .. }) =
                 statement::parse(statement, mode)
@@ -55,7 +56,8 @@ pub(crate) async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, Strin
     let mut session = Session::new(1, "fuzz@localhost", false);
     session.database = Some("pinba".to_owned());
     let mut answered = 0;
-    for statement in lex::split(text) {
+    let mut rest = text;
+    while let Some(statement) = lex::take_statement(&mut rest, &session) {
         let patience = engine.0.settings.limits.time_max + PATIENCE;
         let run = tokio::time::timeout(patience, answer(engine, &mut session, statement));
         match run.await {

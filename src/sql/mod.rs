@@ -36,7 +36,7 @@ mod tables;
 mod variables;
 mod virtual_table;
 
-pub use dialect::split;
+pub use dialect::take_statement;
 pub(crate) use digest::VERBS;
 pub use engine::{Engine, Prepared};
 pub use error::SqlError;

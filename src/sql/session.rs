@@ -151,6 +151,13 @@ impl Session {
         }
     }
 
+    /// A copy for a query that serves another statement: `sql_select_limit` is for answers.
+    pub(super) fn without_row_limit(&self) -> Self {
+        let mut copy = self.clone();
+        Arc::make_mut(&mut copy.variables).remove("sql_select_limit");
+        copy
+    }
+
     /// Sets a user variable.
     pub(super) fn set_own(&mut self, name: &str, value: Literal) -> Result<(), SqlError> {
         let known = self.user_variables.get(name).map(Literal::text_bytes);

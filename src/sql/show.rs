@@ -22,7 +22,7 @@ use super::information_schema::layout::list;
 use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA};
 use super::limits::plan_size;
 use super::reply::Reply;
-use super::session::Session;
+use super::session::{Literal, Session};
 use super::statement::Show;
 use super::tables;
 use super::variables;
@@ -31,7 +31,12 @@ use crate::query::catalog::Catalog;
 
 impl Engine {
     /// Answers a SHOW.
-    pub(super) async fn show(&self, session: &Session, show: Show) -> Result<Reply, SqlError> {
+    pub(super) async fn show(
+        &self,
+        session: &Session,
+        show: Show,
+        values: &[Literal],
+    ) -> Result<Reply, SqlError> {
         let mut shown = self.list(session, &show)?;
         if let Some(pattern) = &show.like {
             shown.keep_like(pattern);
@@ -46,9 +51,10 @@ impl Engine {
         let batch = shown.batch(|name, _| Field::new(name.to_lowercase(), DataType::Null, true))?;
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
         let plan = LogicalPlanBuilder::scan("shown", provider_as_source(Arc::new(table)), None)?;
+        let values = values.to_vec();
         let answer = self.on_own_threads(session, |engine, session| async move {
             let place = engine.place().await?;
-            let given = Context::new(&session, &engine.0.settings, Some(&[]));
+            let given = Context::new(&session, &engine.0.settings, Some(&values));
             rewrite_condition(&mut condition, &given)?;
             let condition = ExprWithAlias { expr: condition, alias: None };
             let state = &engine.0.state;
@@ -161,10 +167,12 @@ impl Engine {
         session: &Session,
         query: Box<Query>,
         items: Items,
+        values: &[Literal],
     ) -> Result<Reply, SqlError> {
+        let values = values.to_vec();
         let plans = self.on_own_threads(session, |engine, session| async move {
             let _place = engine.place().await?;
-            let given = Context::new(&session, &engine.0.settings, Some(&[]));
+            let given = Context::new(&session, &engine.0.settings, Some(&values));
             let query = engine.plan(query, &items, given).await?;
             let logical = engine.0.state.optimize(&query.plan)?;
             let physical = engine.physical(&query.plan).await?;

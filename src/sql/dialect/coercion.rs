@@ -11,8 +11,10 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use crate::history::sql_columns::RESOLUTION;
 use crate::sql::cancellation;
 use crate::sql::functions::{self, BITS};
+use crate::sql::tables::CHOSEN_BY;
 
 /// Plans operators with MySQL's semantics.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +90,12 @@ pub(super) fn is_binary(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if call.name() == "binary")
 }
 
+/// Whether it is a column whose value selects what is read, by its exact text.
+fn selects(expr: &Expr) -> bool {
+    let Expr::Column(column) = expr else { return false };
+    column.name == RESOLUTION || CHOSEN_BY.contains(&column.name.as_str())
+}
+
 /// Turns a constant like `7e0`, as some clients send 7, into an integer next to one, so that tables
 /// can look it up.
 fn whole(expr: &Expr, beside: Class) -> Option<Expr> {
@@ -124,7 +132,10 @@ impl MysqlOperators {
         let (l, r) = (class(&left.get_type(schema)?), class(&right.get_type(schema)?));
         Ok(match (l, r) {
             (Class::Text, Class::Text)
-                if self.case_insensitive && !is_binary(&left) && !is_binary(&right) =>
+                if self.case_insensitive
+                    && ![&left, &right]
+                        .into_iter()
+                        .any(|side| is_binary(side) || selects(side)) =>
             {
                 (call("__fold", left), call("__fold", right))
             }

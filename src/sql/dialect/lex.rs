@@ -132,28 +132,24 @@ fn quoted_end(bytes: &[u8], at: usize, backslash: bool) -> usize {
     bytes.len()
 }
 
-/// Splits a text into its statements, lazily; those with nothing but comments are left out.
-pub fn split(text: &str) -> impl Iterator<Item = &str> {
-    let mut pieces = pieces(text, Mode::default());
-    let mut start = 0;
-    let mut any = false;
-    std::iter::from_fn(move || {
-        for (piece, at) in pieces.by_ref() {
-            match piece {
-                Piece::Code => any |= !text.as_bytes()[at.start].is_ascii_whitespace(),
-                Piece::Quoted => any = true,
-                Piece::Comment => {}
-                Piece::Semicolon => {
-                    let statement = &text[start..at.start];
-                    start = at.end;
-                    if std::mem::take(&mut any) {
-                        return Some(statement.trim());
-                    }
-                }
+/// Takes the first statement off a text, as the session reads it now; statements with nothing but
+/// comments are left out.
+pub fn take_statement<'a>(text: &mut &'a str, session: &Session) -> Option<&'a str> {
+    let (whole, mut start, mut any) = (*text, 0, false);
+    for (piece, at) in pieces(whole, Mode::of(session)) {
+        match piece {
+            Piece::Code => any |= !whole.as_bytes()[at.start].is_ascii_whitespace(),
+            Piece::Quoted => any = true,
+            Piece::Comment => {}
+            Piece::Semicolon if any => {
+                *text = &whole[at.end..];
+                return Some(whole[start..at.start].trim());
             }
+            Piece::Semicolon => start = at.end,
         }
-        std::mem::take(&mut any).then(|| text[start..].trim())
-    })
+    }
+    *text = "";
+    any.then(|| whole[start..].trim())
 }
 
 /// Replaces comments and control characters by blanks, so that every token keeps its position.
@@ -288,21 +284,27 @@ mod tests {
 
     #[test]
     fn statements_are_cut_outside_of_quotes() {
-        let cut = |text: &'static str| split(text).collect::<Vec<_>>();
+        let mut session = Session::new(1, "me@here", false);
+        let cut = |mut text: &'static str, session: &Session| {
+            std::iter::from_fn(|| take_statement(&mut text, session)).collect::<Vec<_>>()
+        };
         assert_eq!(
-            cut("select ';'; /* only; this */ ; insert \"a;b\" ; \n"),
+            cut("select ';'; /* only; this */ ; insert \"a;b\" ; \n", &session),
             ["select ';'", "insert \"a;b\""]
         );
-        assert_eq!(cut("a;; b"), ["a", "b"]);
-        assert!(cut(" ; -- x\n;").is_empty());
+        assert_eq!(cut("a;; b", &session), ["a", "b"]);
+        assert!(cut(" ; -- x\n;", &session).is_empty());
+        session.set("sql_mode", Some("NO_BACKSLASH_ESCAPES".to_owned())).unwrap();
+        assert_eq!(cut("select 'a\\'; 'b;c'", &session), ["select 'a\\'", "'b;c'"]);
     }
 
     #[test]
     fn statements_are_cut_as_they_are_wanted() {
         let many = "a;".repeat(1 << 20);
         let start = std::time::Instant::now();
+        let session = Session::new(1, "me@here", false);
         for _ in 0..1000 {
-            assert_eq!(split(&many).next(), Some("a"));
+            assert_eq!(take_statement(&mut many.as_str(), &session), Some("a"));
         }
         // Tokenizing to the end for each statement would take a minute.
         assert!(start.elapsed().as_secs() < 5);
@@ -329,7 +331,8 @@ mod tests {
                     let _ = &text[range_of(&token)];
                 }
             }
-            let _ = split(text).count();
+            let mut text = text;
+            while take_statement(&mut text, &Session::new(1, "me@here", false)).is_some() {}
         }
     }
 

@@ -13,4 +13,4 @@ pub(crate) mod lex;
 pub(crate) mod rewrite;
 pub(crate) mod tokens;
 
-pub use lex::split;
+pub use lex::take_statement;

@@ -23,11 +23,8 @@ async fn rows(reply: Reply) -> Result<Vec<String>, SqlError> {
     let mut lines = vec![names.join("|")];
     while let Some(batch) = rows.next().await {
         let batch = batch?;
-        let cells: Vec<_> = batch
-            .columns()
-            .iter()
-            .map(|column| functions::value::Cells::new(column).expect("cells"))
-            .collect();
+        let cells: Vec<_> =
+            batch.columns().iter().map(functions::value::Cells::new).collect::<Result<_, _>>()?;
         for row in 0..batch.num_rows() {
             let line: Vec<_> = cells
                 .iter()
@@ -167,6 +164,35 @@ async fn a_parameter_counts_through_set_statement() {
     let values = [Literal::Int(7)];
     let reply = engine.run(&mut session, text, &values).await.expect("a row");
     assert_eq!(rows(reply).await.expect("rows"), ["a", "7"]);
+}
+
+/// A client that goes, or whose statement is killed, drops what runs it.
+#[tokio::test]
+async fn settings_for_a_statement_end_with_it() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    let text = "SET STATEMENT sql_select_limit = 1, time_zone = '+05:00' FOR SELECT SLEEP(20)";
+    let run = engine.run(&mut session, text, &[]);
+    let ended = tokio::time::timeout(Duration::from_millis(300), run).await;
+    assert!(ended.is_err(), "it still sleeps");
+    assert!(session.variables.is_empty(), "{:?}", session.variables);
+}
+
+#[tokio::test]
+async fn explain_and_show_take_values() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for (text, value) in [
+        ("EXPLAIN SELECT * FROM request WHERE id = ?", Literal::Int(7)),
+        ("SHOW COLUMNS FROM request WHERE Field = ?", Literal::Text("id".into())),
+    ] {
+        assert_eq!(engine.prepare(&session, text).await.expect(text).parameters, 1);
+        let reply = engine.run(&mut session, text, &[value]).await.expect(text);
+        assert_eq!(
+            rows(reply).await.expect(text).len(),
+            if text.starts_with("SHOW") { 2 } else { 4 }
+        );
+    }
 }
 
 #[tokio::test]

@@ -33,9 +33,11 @@ pub(super) const CATALOG: &str = "def";
 /// The collation of all texts.
 pub(super) const COLLATION: &str = "utf8mb4_general_ci";
 
-/// Counters that clients expect of every server, and that never change here.
-const FIXED: &str = "Aborted_clients=0 Connections=1 Open_tables=0 Queries=0 Questions=0 Slow_queries=0 \
-    Threads_connected=1 Threads_running=1";
+/// Counters that clients expect of every server: those that never change here, and those that are
+/// counters of the daemon.
+const EXPECTED: &str = "Aborted_clients=0 Open_tables=0 Slow_queries=0 Threads_running=1 \
+    Connections=Pinba_mysql_connections Queries=Pinba_mysql_statements \
+    Questions=Pinba_mysql_statements Threads_connected=Pinba_mysql_connections_open";
 
 /// A table by name, in any case.
 pub(super) fn table(
@@ -101,7 +103,12 @@ fn rows(catalog: &Catalog, settings: &SqlSettings, name: &str) -> Vec<Vec<Cell>>
             own.map(|statement| layout::row_of(name, statement.connection())).into_iter().collect()
         }
         "GLOBAL_STATUS" | "SESSION_STATUS" => in_capitals(status(catalog)),
-        "GLOBAL_VARIABLES" | "SESSION_VARIABLES" => in_capitals(variables::all(None, settings)),
+        "GLOBAL_VARIABLES" => in_capitals(variables::all(None, settings)),
+        "SESSION_VARIABLES" => {
+            let own = cancellation::current();
+            let session = own.as_ref().map(|statement| statement.session());
+            in_capitals(variables::all(session, settings))
+        }
         _ => Vec::new(),
     }
 }
@@ -187,8 +194,10 @@ pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
         }
     }
     all.extend(performance_schema::status());
-    let fixed = FIXED.split(' ').filter_map(|pair| pair.split_once('='));
-    all.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    for (name, value) in EXPECTED.split(' ').filter_map(|pair| pair.split_once('=')) {
+        let own = all.iter().find(|(known, _)| known == value).map(|(_, value)| value.clone());
+        all.push((name.to_owned(), own.unwrap_or_else(|| value.to_owned())));
+    }
     all.sort();
     all
 }

@@ -49,7 +49,7 @@ impl Engine {
     /// Fails if the session may not, or the value cannot be set.
     pub(in crate::sql) async fn update(
         &self,
-        session: &mut Session,
+        session: &Session,
         update: Update,
         values: &[Literal],
     ) -> Result<(), SqlError> {
@@ -60,14 +60,15 @@ impl Engine {
             "setup_consumers" => false,
             _ => return Err(SqlError::writes("UPDATE")),
         };
-        let mut new = [String::from("enabled"), String::from("enabled")];
-        if instruments {
-            new[1] = String::from("timed");
-        }
-        for (column, value) in &update.settings {
+        let timed = if instruments { "timed" } else { "enabled" };
+        // The new values stand as they are written, so that each `?` keeps its value.
+        let mut columns = format!("name, enabled, ({timed})");
+        let mut places = [1, 2];
+        for (at, (column, value)) in update.settings.iter().enumerate() {
+            columns.push_str(&format!(", ({value})"));
             match column.to_ascii_uppercase().as_str() {
-                "ENABLED" => new[0].clone_from(value),
-                "TIMED" if instruments => new[1].clone_from(value),
+                "ENABLED" => places[0] = 3 + at,
+                "TIMED" if instruments => places[1] = 3 + at,
                 "NAME" => return Err(usage()),
                 _ => {
                     let what = format!("Unknown column '{column}' in 'field list'");
@@ -75,17 +76,15 @@ impl Engine {
                 }
             }
         }
-        let [enabled, timed] = new;
-        let table = update.table;
-        let rows = update.rows;
-        let text =
-            format!("SELECT name, ({enabled}), ({timed}) FROM `{DATABASE}`.`{table}` {rows}");
-        let meant = Box::pin(self.run(session, &text, values)).await?;
+        let (table, rows) = (update.table, update.rows);
+        let text = format!("SELECT {columns} FROM `{DATABASE}`.`{table}` {rows}");
+        let mut asking = session.without_row_limit();
+        let meant = Box::pin(self.run(&mut asking, &text, values)).await?;
         let mut switches = Vec::new();
         if let Reply::Rows(mut meant) = meant {
             while let Some(batch) = meant.next().await {
                 let batch = batch?;
-                let columns = [0, 1, 2].map(|at| Cells::new(batch.column(at)));
+                let columns = [0, places[0], places[1]].map(|at| Cells::new(batch.column(at)));
                 let [names, enabled, timed] = columns;
                 let (names, enabled, timed) = (names?, enabled?, timed?);
                 for row in 0..batch.num_rows() {

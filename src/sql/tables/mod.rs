@@ -28,6 +28,7 @@ use datafusion::catalog::{
 use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
+pub(in crate::sql) use self::reports::CHOSEN_BY;
 pub(super) use self::scan::with_number;
 use self::table::Table;
 pub(super) use self::table::brings_few;

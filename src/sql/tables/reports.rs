@@ -28,7 +28,7 @@ use crate::value::Value;
 pub(super) const BATCH_ROWS: usize = 8_192;
 
 /// The columns that select a row of a histogram view, and a tag of table `many_calls`.
-const CHOSEN_BY: [&str; 2] = ["index_value", "tag_name"];
+pub(in crate::sql) const CHOSEN_BY: [&str; 2] = ["index_value", "tag_name"];
 
 /// The column and value by which a condition selects what is read.
 pub(super) fn chosen(filter: &Expr) -> Option<(String, String)> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use prost::Message as _;
 
 use super::MYSQL;
-use super::client::Client;
+use super::client::{Client, Outcome};
 use crate::harness::{Here, Program, Sender, await_condition, await_until, pinbad, run};
 use crate::mariadb::MariaDb;
 use crate::packets::request;
@@ -48,9 +48,19 @@ fn five_statements_mean_what_they_mean_in_mysql() {
     let off = "SELECT count(*) FROM setup_instruments WHERE name LIKE 'wait/io/%' AND enabled = 'NO' AND timed = 'NO'";
     let all = "SELECT count(*) FROM setup_instruments WHERE name LIKE 'wait/io/%'";
     assert_eq!(client.number(off), client.number(all));
+    // A limit of answers is none of changes.
+    client.assert_done("SET sql_select_limit = 1");
     client.assert_done(
         "UPDATE setup_instruments SET ENABLED='YES', TIMED='YES' WHERE NAME LIKE 'wait/io/%'",
     );
+    client.assert_done("SET sql_select_limit = DEFAULT");
+    let swapped = "UPDATE setup_instruments SET TIMED = ?, ENABLED = ? WHERE NAME = ?";
+    let (swapped, ..) = client.prepare(swapped).unwrap();
+    let one = "wait/synch/cond/sql/permit";
+    let done = client.execute(swapped, &[Some("NO"), Some("YES"), Some(one)]);
+    assert!(matches!(done, Outcome::Done { .. }), "{done:?}");
+    let one = format!("SELECT enabled, timed FROM setup_instruments WHERE name = '{one}'");
+    assert_eq!(client.table(&one), [["YES", "NO"]]);
     assert_eq!(client.number(off), 0);
     let waits = "SELECT COUNT_STAR FROM events_waits_summary_global_by_event_name WHERE EVENT_NAME = 'wait/io/socket/udp/receive'";
     // The wait that ran when they were switched on is not counted.

@@ -9,7 +9,7 @@ use datafusion::arrow::array::{
     NullBuilder, PrimitiveBuilder, StringViewArray, StringViewBuilder, TimestampMicrosecondArray,
     UInt64Array, make_builder,
 };
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
     TimestampMicrosecondType, TimestampSecondType, UInt64Type,
@@ -17,6 +17,7 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::Result;
 
 use super::{Value, rescale};
+use crate::sql::error::SqlError;
 
 /// A column, ready to be read row by row.
 #[derive(Debug)]
@@ -61,7 +62,12 @@ impl Cells {
             | DataType::Decimal64(_, scale)
             | DataType::Decimal128(_, scale)
             | DataType::Decimal256(_, scale) => {
-                let decimal = as_type(&DataType::Decimal128(38, *scale))?;
+                // More digits are an error, not NULL.
+                let options = CastOptions { safe: false, ..CastOptions::default() };
+                let decimal = cast_with_options(array, &DataType::Decimal128(38, *scale), &options);
+                let decimal = decimal.map_err(|_| {
+                    SqlError::out_of_range("DECIMAL value of more than 38 digits is out of range")
+                })?;
                 Self::Decimal(decimal.as_primitive().clone(), *scale)
             }
             _ => Self::Text(as_type(&DataType::Utf8View)?.as_string_view().clone()),
