@@ -165,10 +165,6 @@ impl ShippingThread {
 
     /// Ships until a stop is requested; the rest is shipped after the next start.
     pub fn run(mut self, stop: &Shutdown) {
-        // On Linux this applies to the thread only.
-        if let Err(error) = rustix::process::setpriority_process(None, 10) {
-            warn!(%error, "Could not lower the priority of the thread that ships to ClickHouse.");
-        }
         let mut looked = 0;
         while !stop.requested() {
             std::thread::sleep(NAP);

@@ -6,7 +6,7 @@ use tracing::{debug, info, warn};
 
 use super::error::StartError;
 use super::startup::{ReadRows, TakeRows};
-use super::threads::Worker;
+use super::threads::{Worker, lower_priority};
 use crate::clickhouse::{Fleet, ShippingThread};
 use crate::clock::Clock;
 use crate::config::{Config, KeptRequests};
@@ -213,12 +213,18 @@ impl OpenHistory {
             Worker::start("requests", "the thread that copies raw requests", run)
         });
         let writer = self.writer.map(|writer| {
-            let run = move |stop: &Shutdown| writer.run(stop);
+            let run = move |stop: &Shutdown| {
+                lower_priority(10, "the history thread");
+                writer.run(stop);
+            };
             Worker::start("history", "the history thread", run)
         });
         // The last files are shipped after the next start.
         let shipper = self.shipper.map(|shipper| {
-            let run = move |stop: &Shutdown| shipper.run(stop);
+            let run = move |stop: &Shutdown| {
+                lower_priority(10, "the thread that ships to ClickHouse");
+                shipper.run(stop);
+            };
             Worker::start("clickhouse", "the thread that ships to ClickHouse", run)
         });
         [requests, writer, shipper].into_iter().flatten().collect()

@@ -27,7 +27,7 @@ use self::profile::RunningProfile;
 use self::receivers::Receivers;
 use self::sockets::Listeners;
 use self::startup::{Past, Startup};
-use self::threads::Worker;
+use self::threads::{Worker, lower_priority};
 use crate::access::tls::Certificates;
 use crate::access::{UserStore, Users};
 use crate::alert::{Alerts, Rules};
@@ -264,7 +264,10 @@ impl Daemon {
         };
         let merge = move |stop: &Shutdown| merger.run(stop);
         let merger = Worker::start("merge", "the merger thread", merge)?;
-        let run = move |stop: &Shutdown| deltas.run(stop, take);
+        let run = move |stop: &Shutdown| {
+            lower_priority(5, "the series thread");
+            deltas.run(stop, take);
+        };
         let series_thread = Worker::start("series", "the series thread", run)?;
         let losses = LossLog::new(counters.clone());
         let watched = (Arc::clone(&users), Arc::clone(&clock));

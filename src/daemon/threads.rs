@@ -73,6 +73,14 @@ impl Drop for Worker {
     }
 }
 
+/// Lowers the priority of this thread, which an error calls `what`. On Linux that applies to the
+/// thread only: receivers and the merger go first.
+pub(super) fn lower_priority(niceness: i32, what: &str) {
+    if let Err(error) = rustix::process::setpriority_process(None, niceness) {
+        tracing::warn!(%error, "Could not lower the priority of {what}.");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;

@@ -32,7 +32,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tracing::warn;
 
 use self::groups::Groups;
 pub use self::rows::{RowDelta, RowKey, RowReader};
@@ -237,10 +236,6 @@ impl Reader {
 
     /// Polls until a stop is requested and once more then, on a thread of its own.
     pub fn run(mut self, shutdown: &Shutdown, mut take: impl FnMut(&Second, u64)) {
-        // On Linux this applies to the thread only: receivers and merger go first.
-        if let Err(error) = rustix::process::setpriority_process(None, 5) {
-            warn!(%error, "Could not lower the priority of the series thread.");
-        }
         while !shutdown.requested() {
             self.poll(&mut take);
             std::thread::sleep(PERIOD);

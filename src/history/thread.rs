@@ -247,10 +247,6 @@ impl Writer {
     /// Writes until a stop is requested, and then the rest: code that adds rows has to have ended
     /// before.
     pub fn run(mut self, stop: &Shutdown) {
-        // On Linux this applies to the thread only.
-        if let Err(error) = rustix::process::setpriority_process(None, 10) {
-            warn!(%error, "Could not lower the priority of the history thread.");
-        }
         while !stop.requested() {
             self.import_or_nap();
             if self.work.clock.mono_ms() >= self.open_ms {
