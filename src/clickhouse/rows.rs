@@ -1,18 +1,17 @@
 //! Rows in the form that ClickHouse gets: of reports, of coverage, and raw requests with their tags and
-//! timers.
+//! timers. Each table is a list of columns: name, type and value.
 
 use super::native::{Block, Items, RowWriter, Value};
-use super::tables::MEASURES;
 use crate::history::requests::{Tags, Timers};
 use crate::history::{Coverage, Dataset, Identity, Row, ShipmentRows};
-use crate::pool::resolved::{Request, Rusage};
+use crate::pool::resolved::{Request, Rusage, Timer};
 use crate::report::row_key::key_texts;
-use crate::report::totals::Extremes;
+use crate::report::totals::{Extremes, Totals};
 
 /// The source of the rows, which every row names.
 #[derive(Debug)]
 pub(super) struct Origin {
-    /// The store, 128 bits.
+    /// The store as a UUID, which is two numbers of 64 bits.
     store: u128,
     pub(super) names: Identity,
     /// The rows that are shipped together.
@@ -23,96 +22,179 @@ impl Origin {
     /// Rows of the store with this identity.
     pub(super) fn new(store: &str, names: Identity, units: ShipmentRows) -> Self {
         let store = u128::from_str_radix(store, 16).unwrap_or_default();
-        Self { store, names, units }
-    }
-
-    /// Appends the columns of the origin, which follow each other in all tables.
-    pub(super) fn push(&self, to: &mut RowWriter<'_>) {
-        to.value(self.names.dc.as_str());
-        to.value(self.names.collector.as_str());
-        // A UUID is two numbers of 64 bits.
-        to.value(self.store.rotate_left(64));
-        to.value(self.units.part());
+        Self { store: store.rotate_left(64), names, units }
     }
 }
 
-/// Adds a row of a dataset to a block of its table.
-pub(super) fn push_row(block: &mut Block, origin: &Origin, dataset: &Dataset, row: &Row) {
-    let to = &mut block.row();
-    let mut keys = key_texts(&row.key);
-    let [report, definition] = match dataset.is_coverage() {
-        true => [(); 2].map(|()| keys.next().unwrap_or_default()),
-        false => [&*dataset.report, &*dataset.hash],
-    };
-    to.value(report);
-    to.value(definition);
-    to.value(u32::try_from(row.time).unwrap_or(u32::MAX));
-    origin.push(to);
-    let totals = &row.gain.sum.totals;
-    if dataset.is_coverage() {
-        Coverage::of(totals).counts().into_iter().for_each(|count| to.value(count));
-        return;
-    }
-    to.value(Items(keys));
-    to.value(row.is_other);
-    for (measure, is_wide) in MEASURES.iter() {
-        let sum = measure.of(totals);
-        match is_wide {
-            true => to.value(sum),
-            // Each request has 32 bits: those of a minute fit.
-            false => to.value(u64::try_from(sum).unwrap_or(u64::MAX)),
+/// A row of a report, or of its coverage.
+pub(super) struct ReportRow<'r> {
+    pub(super) origin: &'r Origin,
+    pub(super) dataset: &'r Dataset,
+    pub(super) row: &'r Row,
+}
+
+impl<'r> ReportRow<'r> {
+    /// The report that it is of, and its definition.
+    fn of(&self) -> [&'r str; 2] {
+        let mut keys = key_texts(&self.row.key);
+        match self.dataset.is_coverage() {
+            true => [(); 2].map(|()| keys.next().unwrap_or_default()),
+            false => [&self.dataset.report, &self.dataset.hash],
         }
     }
-    let seen = row.gain.extremes;
-    let has_seen = seen != Extremes::NOTHING;
-    to.value(has_seen.then_some(seen.time_min));
-    to.value(has_seen.then_some(seen.time_max));
-    to.value(has_seen.then_some(u64::from(seen.memory_peak_max)));
-    let buckets = row.gain.buckets();
-    to.value(buckets.is_some());
-    to.value(Items(buckets.into_iter().flatten()));
+
+    fn totals(&self) -> &Totals {
+        &self.row.gain.sum.totals
+    }
+
+    fn extreme(&self, of: fn(&Extremes) -> u64) -> Option<u64> {
+        let seen = &self.row.gain.extremes;
+        (*seen != Extremes::NOTHING).then(|| of(seen))
+    }
+
+    fn coverage(&self) -> Coverage {
+        Coverage::of(self.totals())
+    }
 }
 
-/// The tags that may leave this machine: those with these names; "*" stands for all.
-fn sent(tags: &Tags<'_>, names: &[String]) -> impl Value {
-    let is_sent = move |name: &str| names.iter().any(|it| it == "*" || it == name);
-    Items(tags.iter().copied().filter(move |(name, _)| is_sent(name)))
+/// A request with its timers, and how many requests it stands for.
+pub(super) struct RequestRow<'r> {
+    pub(super) origin: &'r Origin,
+    /// The names of tags that may leave this machine; "*" stands for all.
+    pub(super) tags: &'r [String],
+    pub(super) request: &'r Request<'r, Tags<'r>>,
+    pub(super) weight: f64,
+    pub(super) timers: Option<&'r Timers<'r>>,
 }
 
-/// Appends a request to a block of its table, with the tags of some names.
-pub(super) fn push_request(
-    block: &mut Block,
-    origin: &Origin,
-    tags: &[String],
-    (request, weight, timers): (&Request<'_, Tags<'_>>, f64, Option<&Timers<'_>>),
-) {
-    let to = &mut block.row();
-    to.value(request.received);
-    origin.push(to);
-    to.value(request.run as u32);
-    to.value(request.id);
-    to.value(request.hostname);
-    to.value(request.server_name);
-    to.value(request.script_name);
-    to.value(request.schema.unwrap_or_default());
-    to.value(request.status);
-    to.value(request.request_count);
-    to.value(request.time_us);
-    let times = |of: Rusage| of.times_us().unwrap_or_default();
-    times(request.rusage).into_iter().for_each(|us| to.value(us));
-    to.value(u64::from(request.document_size));
-    to.value(u64::from(request.memory_peak));
-    to.value(u64::from(request.memory_footprint));
-    to.value(weight);
-    to.value(sent(&request.tags, tags));
-    let timers = timers.map_or(&[][..], |it| &it.timers);
-    to.value(Items(timers.iter().map(|it| it.value_us)));
-    to.value(Items(timers.iter().map(|it| it.hit_count)));
-    to.value(Items(timers.iter().map(|it| times(it.rusage)[0])));
-    to.value(Items(timers.iter().map(|it| times(it.rusage)[1])));
-    to.value(Items(timers.iter().map(|it| sent(&it.tags, tags))));
-    // Columns are only ever added, so those above stay what they are: 0 if not known.
-    let is_unmeasured = |of: Rusage| of.times_us().is_none();
-    to.value(is_unmeasured(request.rusage));
-    to.value(Items(timers.iter().map(|it| is_unmeasured(it.rusage))));
+impl<'r> RequestRow<'r> {
+    fn sent(&self, tags: &'r Tags<'r>) -> impl Value {
+        let is_sent = |name: &str| self.tags.iter().any(|it| it == "*" || it == name);
+        Items(tags.iter().copied().filter(move |(name, _)| is_sent(name)))
+    }
+
+    /// A value of each timer.
+    fn timers<V: Value>(&self, value: impl Fn(&'r Timer<Tags<'r>>) -> V) -> impl Value {
+        Items(self.timers.into_iter().flat_map(|it| &it.timers).map(value))
+    }
+}
+
+/// CPU times: 0 if not known.
+fn times(of: Rusage) -> [u64; 2] {
+    of.times_us().unwrap_or_default()
+}
+
+fn is_unmeasured(of: Rusage) -> bool {
+    of.times_us().is_none()
+}
+
+/// A sum of a minute, whose requests have 32 bits each: it fits.
+fn narrow(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
+}
+
+/// A column of a table: its name, its type there including the codec, and its value in a row.
+/// Columns are only ever added, so those that there are stay what they are.
+pub(super) type Column<V> = (&'static str, &'static str, V);
+pub(super) type OfReport = fn(&ReportRow<'_>, &mut RowWriter<'_>);
+pub(super) type OfRequest = fn(&RequestRow<'_>, &mut RowWriter<'_>);
+
+const NAME: &str = "LowCardinality(String)";
+const TIME: &str = "DateTime('UTC') CODEC(Delta, ZSTD(1))";
+const SUM: &str = "UInt128 CODEC(ZSTD(1))";
+const COUNT: &str = "UInt64 CODEC(T64, ZSTD(1))";
+const OPTIONAL: &str = "Nullable(UInt64) CODEC(ZSTD(1))";
+const COUNTS: &str = "Map(UInt32, UInt64) CODEC(ZSTD(1))";
+const TAGS: &str = "Map(LowCardinality(String), String) CODEC(ZSTD(1))";
+const TIMES: &str = "Array(UInt64) CODEC(ZSTD(1))";
+const HITS: &str = "Array(UInt32) CODEC(ZSTD(1))";
+const TIMER_TAGS: &str = "Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1))";
+const FLAGS: &str = "Array(Bool) CODEC(ZSTD(1))";
+
+/// Columns of a report's rows.
+pub(super) const ROLLUP: [Column<OfReport>; 23] = [
+    ("report", NAME, |it, to| to.value(it.of()[0])),
+    ("definition", NAME, |it, to| to.value(it.of()[1])),
+    ("t", TIME, |it, to| to.value(u32::try_from(it.row.time).unwrap_or(u32::MAX))),
+    ("dc", NAME, |it, to| to.value(&*it.origin.names.dc)),
+    ("collector", NAME, |it, to| to.value(&*it.origin.names.collector)),
+    ("store", "UUID", |it, to| to.value(it.origin.store)),
+    ("part", "UInt32", |it, to| to.value(it.origin.units.part())),
+    ("key", "Array(LowCardinality(String))", |it, to| to.value(Items(key_texts(&it.row.key)))),
+    ("other", "Bool", |it, to| to.value(it.row.is_other)),
+    ("req_count", COUNT, |it, to| to.value(it.totals().requests)),
+    ("hit_count", SUM, |it, to| to.value(it.totals().hits)),
+    ("error_count", COUNT, |it, to| to.value(it.totals().errors)),
+    ("time_total_us", SUM, |it, to| to.value(it.totals().time)),
+    ("ru_utime_total_us", SUM, |it, to| to.value(it.totals().ru_utime)),
+    ("ru_stime_total_us", SUM, |it, to| to.value(it.totals().ru_stime)),
+    ("traffic_total", COUNT, |it, to| to.value(narrow(it.totals().traffic))),
+    ("memory_footprint_total", COUNT, |it, to| to.value(narrow(it.totals().memory))),
+    ("unmeasured_count", SUM, |it, to| to.value(it.totals().unmeasured)),
+    ("time_min_us", OPTIONAL, |it, to| to.value(it.extreme(|of| of.time_min))),
+    ("time_max_us", OPTIONAL, |it, to| to.value(it.extreme(|of| of.time_max))),
+    ("memory_peak_max", OPTIONAL, |it, to| to.value(it.extreme(|of| of.memory_peak_max.into()))),
+    ("has_histogram", "Bool", |it, to| to.value(it.row.gain.buckets().is_some())),
+    ("histogram", COUNTS, |it, to| to.value(Items(it.row.gain.buckets().into_iter().flatten()))),
+];
+
+/// Columns of coverage.
+pub(super) const COVERAGE: [Column<OfReport>; 12] = [
+    ROLLUP[0],
+    ROLLUP[1],
+    ROLLUP[2],
+    ROLLUP[3],
+    ROLLUP[4],
+    ROLLUP[5],
+    ROLLUP[6],
+    ("seconds", COUNT, |it, to| to.value(it.coverage().secs)),
+    ("missed_requests", COUNT, |it, to| to.value(it.coverage().missed)),
+    ("histograms_dropped", COUNT, |it, to| to.value(it.coverage().histograms_dropped)),
+    ("keys_folded", COUNT, |it, to| to.value(it.coverage().keys_folded)),
+    ("rows_lost", COUNT, |it, to| to.value(it.coverage().rows_lost)),
+];
+
+/// Columns of raw requests.
+pub(super) const REQUEST: [Column<OfRequest>; 28] = [
+    ("ts", TIME, |it, to| to.value(it.request.received)),
+    ("dc", NAME, |it, to| to.value(&*it.origin.names.dc)),
+    ("collector", NAME, |it, to| to.value(&*it.origin.names.collector)),
+    ("store", "UUID", |it, to| to.value(it.origin.store)),
+    ("part", "UInt32", |it, to| to.value(it.origin.units.part())),
+    ("run", "UInt32", |it, to| to.value(it.request.run as u32)),
+    ("id", "UInt64 CODEC(Delta, ZSTD(1))", |it, to| to.value(it.request.id)),
+    ("hostname", NAME, |it, to| to.value(it.request.hostname)),
+    ("server_name", NAME, |it, to| to.value(it.request.server_name)),
+    ("script_name", NAME, |it, to| to.value(it.request.script_name)),
+    ("schema", NAME, |it, to| to.value(it.request.schema.unwrap_or_default())),
+    ("status", "UInt32", |it, to| to.value(it.request.status)),
+    ("req_count", "UInt32", |it, to| to.value(it.request.request_count)),
+    ("req_time_us", COUNT, |it, to| to.value(it.request.time_us)),
+    ("ru_utime_us", COUNT, |it, to| to.value(times(it.request.rusage)[0])),
+    ("ru_stime_us", COUNT, |it, to| to.value(times(it.request.rusage)[1])),
+    ("doc_size", COUNT, |it, to| to.value(u64::from(it.request.document_size))),
+    ("mem_peak", COUNT, |it, to| to.value(u64::from(it.request.memory_peak))),
+    ("memory_footprint", COUNT, |it, to| to.value(u64::from(it.request.memory_footprint))),
+    ("weight", "Float64 CODEC(ZSTD(1))", |it, to| to.value(it.weight)),
+    ("tags", TAGS, |it, to| to.value(it.sent(&it.request.tags))),
+    ("timers.value_us", TIMES, |it, to| to.value(it.timers(|timer| timer.value_us))),
+    ("timers.hits", HITS, |it, to| to.value(it.timers(|timer| timer.hit_count))),
+    ("timers.ru_utime_us", TIMES, |it, to| to.value(it.timers(|timer| times(timer.rusage)[0]))),
+    ("timers.ru_stime_us", TIMES, |it, to| to.value(it.timers(|timer| times(timer.rusage)[1]))),
+    ("timers.tags", TIMER_TAGS, |it, to| to.value(it.timers(|timer| it.sent(&timer.tags)))),
+    ("unmeasured", "Bool", |it, to| to.value(is_unmeasured(it.request.rusage))),
+    ("timers.unmeasured", FLAGS, |it, to| to.value(it.timers(|of| is_unmeasured(of.rusage)))),
+];
+
+/// Adds a row to a block of its table.
+pub(super) fn push_row(block: &mut Block, row: &ReportRow<'_>) {
+    let columns = if row.dataset.is_coverage() { &COVERAGE[..] } else { &ROLLUP };
+    let mut to = block.row();
+    columns.iter().for_each(|(.., value)| value(row, &mut to));
+}
+
+/// Adds a request to a block of its table.
+pub(super) fn push_request(block: &mut Block, row: &RequestRow<'_>) {
+    let mut to = block.row();
+    REQUEST.iter().for_each(|(.., value)| value(row, &mut to));
 }

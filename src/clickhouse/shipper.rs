@@ -13,7 +13,7 @@ use serde_json::json;
 use tracing::{error, info, warn};
 
 use super::native::Block;
-use super::rows::{self, Origin};
+use super::rows::{self, Origin, ReportRow, RequestRow};
 use super::server::{Failure, Server};
 use super::tables::{self, TABLES, Table};
 use super::views;
@@ -311,14 +311,16 @@ impl ShippingThread {
                 let mut sent = Ok(());
                 if dataset.is_raw() {
                     shipment.requests(stop, &mut |request, weight, timers| {
-                        let (row, tags) = ((request, weight, timers), &*self.config.tags);
-                        rows::push_request(&mut sending.block, origin, tags, row);
+                        let tags = &self.config.tags;
+                        let row = RequestRow { origin, tags, request, weight, timers };
+                        rows::push_request(&mut sending.block, &row);
                         sent = self.send_if_full(&mut sending, stop);
                         sent.is_ok()
                     })?;
                 } else {
                     unread.extend(shipment.rows(&dataset, stop, &mut |row| {
-                        rows::push_row(&mut sending.block, origin, &dataset, row);
+                        let row = ReportRow { origin, dataset: &dataset, row };
+                        rows::push_row(&mut sending.block, &row);
                         sent = self.send_if_full(&mut sending, stop);
                         sent.is_ok()
                     })?);

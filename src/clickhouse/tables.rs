@@ -3,10 +3,8 @@
 //! Columns are only ever added: a table of an older pinbad gets the missing ones. Rows replace each
 //! other by unit (store, minute, part) and key, so rows sent twice count once.
 
-use std::sync::LazyLock;
-
+use super::rows::{self, Column};
 use crate::history::Dataset;
-use crate::report::layout::Measure;
 
 /// A table.
 #[derive(Debug)]
@@ -24,128 +22,47 @@ pub(super) struct Table {
     shard: &'static str,
 }
 
-const REPORT: (&str, &str) = ("report", "LowCardinality(String)");
-const DEFINITION: (&str, &str) = ("definition", "LowCardinality(String)");
-const TIME: (&str, &str) = ("t", "DateTime('UTC') CODEC(Delta, ZSTD(1))");
-const DC: (&str, &str) = ("dc", "LowCardinality(String)");
-const COLLECTOR: (&str, &str) = ("collector", "LowCardinality(String)");
-const STORE: (&str, &str) = ("store", "UUID");
-const PART: (&str, &str) = ("part", "UInt32");
-
-const SUM: &str = "UInt128 CODEC(ZSTD(1))";
-const COUNT: &str = "UInt64 CODEC(T64, ZSTD(1))";
-const OPTIONAL: &str = "Nullable(UInt64) CODEC(ZSTD(1))";
-
 /// Gains of report keys by minute.
 pub(super) const ROLLUP: Table = Table {
     name: "rollup",
     about: "What keys of reports gained, by the minute",
-    columns: &[
-        REPORT,
-        DEFINITION,
-        TIME,
-        DC,
-        COLLECTOR,
-        STORE,
-        PART,
-        ("key", "Array(LowCardinality(String))"),
-        ("other", "Bool"),
-        ("req_count", COUNT),
-        ("hit_count", SUM),
-        ("error_count", COUNT),
-        ("time_total_us", SUM),
-        ("ru_utime_total_us", SUM),
-        ("ru_stime_total_us", SUM),
-        ("traffic_total", COUNT),
-        ("memory_footprint_total", COUNT),
-        ("unmeasured_count", SUM),
-        ("time_min_us", OPTIONAL),
-        ("time_max_us", OPTIONAL),
-        ("memory_peak_max", OPTIONAL),
-        ("has_histogram", "Bool"),
-        ("histogram", "Map(UInt32, UInt64) CODEC(ZSTD(1))"),
-    ],
+    columns: &names_and_types(&rows::ROLLUP),
     partition: "toYYYYMM(t)",
     order: "report, definition, t, dc, collector, store, part, other, key",
     more: "SETTINGS non_replicated_deduplication_window = 1000",
     shard: "cityHash64(store, part)",
 };
 
-/// The measures in column order, and whether these have 128 bits.
-pub(super) static MEASURES: LazyLock<Vec<(Measure, bool)>> = LazyLock::new(|| {
-    let measure = |(name, kind): &(&str, &str)| {
-        let known = Measure::ALL.into_iter().find(|it| it.stored() == *name);
-        known.map(|measure| (measure, *kind == SUM))
-    };
-    ROLLUP.columns.iter().filter_map(measure).collect()
-});
-
 /// Seconds counted per minute, by report.
 pub(super) const COVERAGE: Table = Table {
     name: "coverage",
     about: "In how many seconds of a minute which reports were counted, busy or idle, and what was missed",
-    columns: &[
-        REPORT,
-        DEFINITION,
-        TIME,
-        DC,
-        COLLECTOR,
-        STORE,
-        PART,
-        ("seconds", COUNT),
-        ("missed_requests", COUNT),
-        ("histograms_dropped", COUNT),
-        ("keys_folded", COUNT),
-        ("rows_lost", COUNT),
-    ],
+    columns: &names_and_types(&rows::COVERAGE),
     order: "report, definition, t, dc, collector, store, part",
     ..ROLLUP
 };
-
-const NAME: &str = "LowCardinality(String)";
-const TAGS: &str = "Map(LowCardinality(String), String) CODEC(ZSTD(1))";
-const SIZE: &str = "UInt64 CODEC(T64, ZSTD(1))";
-const TIMES: &str = "Array(UInt64) CODEC(ZSTD(1))";
 
 /// Raw requests with their timers.
 pub(super) const REQUEST: Table = Table {
     name: "request",
     about: "Raw requests as history keeps them, each with its timers; it stands for `weight` of them",
-    columns: &[
-        ("ts", "DateTime('UTC') CODEC(Delta, ZSTD(1))"),
-        DC,
-        COLLECTOR,
-        STORE,
-        PART,
-        ("run", "UInt32"),
-        ("id", "UInt64 CODEC(Delta, ZSTD(1))"),
-        ("hostname", NAME),
-        ("server_name", NAME),
-        ("script_name", NAME),
-        ("schema", NAME),
-        ("status", "UInt32"),
-        ("req_count", "UInt32"),
-        ("req_time_us", SIZE),
-        ("ru_utime_us", SIZE),
-        ("ru_stime_us", SIZE),
-        ("doc_size", SIZE),
-        ("mem_peak", SIZE),
-        ("memory_footprint", SIZE),
-        ("weight", "Float64 CODEC(ZSTD(1))"),
-        ("tags", TAGS),
-        ("timers.value_us", TIMES),
-        ("timers.hits", "Array(UInt32) CODEC(ZSTD(1))"),
-        ("timers.ru_utime_us", TIMES),
-        ("timers.ru_stime_us", TIMES),
-        ("timers.tags", "Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1))"),
-        ("unmeasured", "Bool"),
-        ("timers.unmeasured", "Array(Bool) CODEC(ZSTD(1))"),
-    ],
+    columns: &names_and_types(&rows::REQUEST),
     partition: "toDate(ts)",
     order: "server_name, script_name, toStartOfFiveMinutes(ts), hostname, store, run, id",
     more: "TTL toDate(ts) + 30\nSETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000",
     shard: "cityHash64(store, run, id)",
 };
+
+const fn names_and_types<V, const N: usize>(
+    of: &[Column<V>; N],
+) -> [(&'static str, &'static str); N] {
+    let (mut columns, mut at) = ([("", ""); N], 0);
+    while at < N {
+        columns[at] = (of[at].0, of[at].1);
+        at += 1;
+    }
+    columns
+}
 
 /// All.
 pub(super) const TABLES: [&Table; 3] = [&ROLLUP, &COVERAGE, &REQUEST];

@@ -73,12 +73,6 @@ impl Coverage {
         Self { secs, missed, histograms_dropped, keys_folded, rows_lost }
     }
 
-    /// In the order of its columns.
-    pub(crate) fn counts(self) -> [u64; OF_COVERAGE.len()] {
-        let Self { secs, missed, histograms_dropped, keys_folded, rows_lost } = self;
-        [secs, missed, histograms_dropped, keys_folded, rows_lost]
-    }
-
     /// Adds what is missing, without the seconds.
     pub(crate) fn add_missing(&mut self, more: &Self) {
         self.missed += more.missed;
@@ -89,8 +83,10 @@ impl Coverage {
 
     /// As sums of a row, in the columns of a coverage file.
     pub(super) fn gain(self) -> Gain {
+        let Self { secs, missed, histograms_dropped, keys_folded, rows_lost } = self;
+        let counts = [secs, missed, histograms_dropped, keys_folded, rows_lost];
         let mut sums = [0; Measure::ALL.len()];
-        for ((_, measure), count) in OF_COVERAGE.into_iter().zip(self.counts()) {
+        for ((_, measure), count) in OF_COVERAGE.into_iter().zip(counts) {
             sums[measure as usize] = count.into();
         }
         Gain::of(Totals::of(sums))
