@@ -308,24 +308,20 @@ impl ShippingThread {
             let block = Block::new(table);
             let mut sending = Sending { table, block, origin, refused: None, stage: &mut stage };
             for dataset in shipment.datasets().into_iter().filter(|it| table.has(it)) {
-                let mut sent = Ok(());
                 if dataset.is_raw() {
                     shipment.requests(stop, &mut |request, weight, timers| {
                         let tags = &self.config.tags;
                         let row = RequestRow { origin, tags, request, weight, timers };
                         rows::push_request(&mut sending.block, &row);
-                        sent = self.send_if_full(&mut sending, stop);
-                        sent.is_ok()
+                        self.send_if_full(&mut sending, stop)
                     })?;
                 } else {
                     unread.extend(shipment.rows(&dataset, stop, &mut |row| {
                         let row = ReportRow { origin, dataset: &dataset, row };
                         rows::push_row(&mut sending.block, &row);
-                        sent = self.send_if_full(&mut sending, stop);
-                        sent.is_ok()
+                        self.send_if_full(&mut sending, stop)
                     })?);
                 }
-                sent?;
             }
             self.send_block(&mut sending, stop)?;
             refused.extend(sending.refused);

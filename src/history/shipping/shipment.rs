@@ -1,7 +1,6 @@
 //! A shipment: rows that are sent together, and the way they are read.
 
 use std::collections::HashMap;
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,10 +99,9 @@ pub struct Shipment {
     parts: Vec<Arc<Part>>,
 }
 
-/// Takes a request, the number of requests it stands for, and its timers, if any; returns whether
-/// it wants more.
-pub(crate) type TakeRequest<'t> =
-    dyn FnMut(&Request<'_, Tags<'_>>, f64, Option<&Timers<'_>>) -> bool + 't;
+/// Takes a request, the number of requests it stands for, and its timers, if any.
+pub(crate) type TakeRequest<'t, E> =
+    dyn FnMut(&Request<'_, Tags<'_>>, f64, Option<&Timers<'_>>) -> Result<(), E> + 't;
 
 impl Shipment {
     pub(super) fn of<'p>(units: ShipmentRows, parts: impl Iterator<Item = &'p Arc<Part>>) -> Self {
@@ -120,18 +118,19 @@ impl Shipment {
         datasets(self.parts.iter())
     }
 
-    /// Calls `each` for its rows of a dataset, one per key and minute, until it returns false. A
-    /// damaged piece ends at the damage, each time at the same row: rows sent before are never sent
-    /// again with less in them. Returns the damaged pieces.
+    /// Calls `each` for its rows of a dataset, one per key and minute. A damaged piece ends at the
+    /// damage, each time at the same row: rows sent before are never sent again with less in them.
+    /// Returns the damaged pieces.
     ///
     /// # Errors
-    /// When a file cannot be read, with its path and the reason; and [`StoreError::Stopped`].
-    pub fn rows(
+    /// When a file cannot be read, with its path and the reason; [`StoreError::Stopped`]; and the
+    /// first of `each`, which ends it.
+    pub fn rows<E: From<StoreError>>(
         &self,
         dataset: &Dataset,
         stop: &Shutdown,
-        each: &mut dyn FnMut(&Row) -> bool,
-    ) -> Result<Vec<Unread>, StoreError> {
+        each: &mut dyn FnMut(&Row) -> Result<(), E>,
+    ) -> Result<Vec<Unread>, E> {
         let parts = || self.parts.iter().filter(|part| part.has(dataset));
         let opened = parts().map(|part| {
             let rows = part.reader(dataset, self.units.times(part), Want::ALL);
@@ -142,9 +141,7 @@ impl Shipment {
         let mut rows = Merged::new(opened, dataset, Resolution::Minute, ends_at_damage)?;
         while let Some(row) = rows.next()? {
             StoreError::unless_stopped(stop)?;
-            if !each(&row) {
-                break;
-            }
+            each(&row)?;
         }
         let damaged = parts().zip(rows.damages()).filter_map(|(part, damage)| {
             let (reason, read) = damage?;
@@ -156,21 +153,32 @@ impl Shipment {
         Ok(damaged.collect())
     }
 
-    /// Calls `each` for its raw requests until it returns false. The timers of a piece are in memory,
-    /// packed: it has no more than fit into the share of `history.memory` for requests.
+    /// Calls `each` for its raw requests. The timers of a piece are in memory, packed: it has no more
+    /// than fit into the share of `history.memory` for requests.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
-    pub(crate) fn requests(
+    pub(crate) fn requests<E: From<StoreError>>(
         &self,
         stop: &Shutdown,
-        each: &mut TakeRequest<'_>,
-    ) -> Result<(), StoreError> {
+        each: &mut TakeRequest<'_, E>,
+    ) -> Result<(), E> {
         for piece in self.parts.iter().filter(|part| part.is_raw()) {
-            let goes_on = each_request(piece, stop, each).map_err(unreadable(&piece.path))?;
-            StoreError::unless_stopped(stop)?;
-            if !goes_on {
-                break;
+            let open = |table| PackedRows::open(piece, table).map_err(unreadable(&piece.path));
+            let mut timers: HashMap<_, Box<[u8]>, RandomState> = HashMap::default();
+            let mut rows = open(TIMER)?;
+            while let Some(row) = rows.next().map_err(unreadable(&piece.path))? {
+                StoreError::unless_stopped(stop)?;
+                let (_, run, request): (f64, u64, u64) = decoded(row, piece)?;
+                timers.insert((run, request), row.into());
+            }
+            let mut rows = open(REQUEST)?;
+            while let Some(row) = rows.next().map_err(unreadable(&piece.path))? {
+                StoreError::unless_stopped(stop)?;
+                let (request, weight): (Request<'_, Tags<'_>>, f64) = decoded(row, piece)?;
+                let timers = timers.get(&(request.run, request.id));
+                let timers = timers.map(|row| decoded(row, piece)).transpose()?;
+                each(&request, weight, timers.as_ref())?;
             }
         }
         Ok(())
@@ -184,23 +192,7 @@ impl Shipment {
     }
 }
 
-/// Calls `each` for the requests of a piece, with their timers, until it returns false or a stop is
-/// requested; returns whether it wants more.
-fn each_request(piece: &Part, stop: &Shutdown, each: &mut TakeRequest<'_>) -> io::Result<bool> {
-    let mut timers: HashMap<_, Box<[u8]>, RandomState> = HashMap::default();
-    let mut rows = PackedRows::open(piece, TIMER)?;
-    while let Some(row) = rows.next()?.filter(|_| !stop.requested()) {
-        let (_, run, request): (f64, u64, u64) = unpack(row)?;
-        timers.insert((run, request), row.into());
-    }
-    let mut rows = PackedRows::open(piece, REQUEST)?;
-    while let Some(row) = rows.next()?.filter(|_| !stop.requested()) {
-        let (request, weight): (Request<'_, Tags<'_>>, f64) = unpack(row)?;
-        let timers = timers.get(&(request.run, request.id));
-        let timers = timers.map(|row| unpack(row)).transpose()?;
-        if !each(&request, weight, timers.as_ref()) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+/// A row of a piece, or what it begins with.
+fn decoded<'r, T: Deserialize<'r>>(row: &'r [u8], piece: &Part) -> Result<T, StoreError> {
+    unpack(row).map_err(unreadable(&piece.path))
 }
