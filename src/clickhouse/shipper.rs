@@ -56,7 +56,6 @@ struct Now {
     /// The error of the last attempt, if it failed.
     error: Option<String>,
     waiting: Waiting,
-    refused: Vec<Refused>,
 }
 
 impl ShipStatus {
@@ -69,12 +68,10 @@ impl ShipStatus {
 
     /// Publishes the rows that wait.
     fn show(&self) {
-        let Some(from) = self.from.get() else {
-            return;
-        };
-        let (waiting, refused) = from.waiting();
-        let mut now = self.now.lock();
-        (now.waiting, now.refused) = (waiting, refused);
+        if let Some(from) = self.from.get() {
+            let waiting = from.waiting();
+            self.now.lock().waiting = waiting;
+        }
     }
 
     /// Why nothing is shipped, if so.
@@ -87,19 +84,18 @@ impl ShipStatus {
     /// For the daemon's status.
     pub(crate) fn group(&self) -> Group {
         let now = self.now.lock();
-        let Waiting { rows, bytes, since, dropped } = now.waiting;
+        let Waiting { rows, bytes, since, dropped, ref refused } = now.waiting;
         let unix_secs = self.clock.unix_ms() / 1_000;
         let age = since.map_or(0, |since| unix_secs.saturating_sub(since));
-        let refused: u64 = now.refused.iter().map(|it| it.rows).sum();
         let mut readings = readings! {
             Gauge rows_waiting = rows, "Rows of history that ClickHouse has not got yet.";
             Gauge waiting_bytes = bytes, "Bytes of the files of history.dir that have them.";
             Gauge waiting_age_seconds = age, "Since when the oldest of them lies on disk; some minutes are the rule.";
-            Gauge rows_refused = refused, "Rows that ClickHouse refused; set aside, and tried again now and then.";
+            Gauge rows_refused = refused.iter().map(|it| it.rows).sum::<u64>(), "Rows that ClickHouse refused; set aside, and tried again now and then.";
             Counter rows_dropped = dropped, "Rows that retention removed before ClickHouse had them.";
         };
         readings.extend(self.counters.counts().readings());
-        let refused = now.refused.iter().map(|it| {
+        let refused = refused.iter().map(|it| {
             json!({"table": it.table, "part": it.units.part(), "rows": it.rows, "error": it.error})
         });
         let texts = json!({"error": now.error, "refused": refused.collect::<Vec<_>>()});

@@ -30,10 +30,11 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use super::Resolution;
-use super::disk::{Disk, READ_TRIES, StoreError, damaged, failed, open_existing, unreadable};
+use super::disk::{Disk, READ_TRIES, StoreError, damaged, open_existing, unreadable};
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
 use super::store::Store;
+use super::tree::files_in;
 use crate::config::ShippedRows;
 use crate::instruments::Instrument;
 use crate::state::files;
@@ -184,7 +185,7 @@ struct Inner {
 }
 
 /// Rows waiting to be shipped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Rows of the parts that are not shipped, or only in part.
     pub rows: u64,
@@ -194,6 +195,8 @@ pub struct Waiting {
     pub since: Option<u64>,
     /// Rows removed by retention before they were shipped.
     pub dropped: u64,
+    /// Rows set aside.
+    pub refused: Vec<Refused>,
 }
 
 impl Shipping {
@@ -224,8 +227,10 @@ impl Shipping {
             );
         }
         let is_changed = before != Some(cursor.off);
-        let (kept, unopened) = (Vec::new(), kept(&folder)?);
-        let mut inner = Inner { folder, disk, cursor, kept, unopened };
+        let is_piece = |path: &Path| path.extension().is_some_and(|it| it == "piece");
+        let pieces = files_in(vec![folder.clone()], is_piece)?;
+        let unopened = pieces.into_iter().map(|path| (path, 0)).collect();
+        let mut inner = Inner { folder, disk, cursor, kept: Vec::new(), unopened };
         if let Err(error) = inner.open_kept() {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
         }
@@ -361,19 +366,20 @@ impl Shipping {
         LOCK.lock(&self.inner).write(|cursor| cursor.refused.retain(|it| it != taken))
     }
 
-    /// Rows that wait, and those set aside.
-    pub(crate) fn waiting(&self) -> (Waiting, Vec<Refused>) {
+    /// Rows that wait.
+    pub(crate) fn waiting(&self) -> Waiting {
         let parts = Arc::clone(&self.parts.read());
         let inner = LOCK.lock(&self.inner);
         let pieces = inner.pieces(&parts);
         let files = parts.iter().filter(|part| part.is_published());
-        let mut waiting = Waiting { dropped: inner.cursor.dropped, ..Waiting::default() };
+        let Cursor { dropped, refused, .. } = inner.cursor.clone();
+        let mut waiting = Waiting { dropped, refused, ..Waiting::default() };
         for part in pieces.values().chain(files).filter(|part| inner.cursor.lacks(part)) {
             waiting.rows += part.rows();
             waiting.bytes += part.bytes;
             waiting.since = Some(part.written.min(waiting.since.unwrap_or(u64::MAX)));
         }
-        (waiting, inner.cursor.refused.clone())
+        waiting
     }
 }
 
@@ -478,17 +484,6 @@ fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
         ..=FORMAT => Ok(Some(cursor)),
         found => Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT }),
     }
-}
-
-/// The pieces kept by earlier processes.
-fn kept(folder: &Path) -> Result<Vec<(PathBuf, u32)>, StoreError> {
-    let read = || fs::read_dir(folder)?.collect::<std::io::Result<Vec<_>>>();
-    let entries = read().map_err(failed("read", folder))?;
-    let paths = entries.into_iter().map(|entry| entry.path());
-    let pieces = paths.filter(|path| path.extension().is_some_and(|it| it == "piece"));
-    let mut kept: Vec<_> = pieces.map(|path| (path, 0)).collect();
-    kept.sort_unstable();
-    Ok(kept)
 }
 
 /// The numbers in a kept piece's name after its own: start and end of its span and, unless it is

@@ -235,10 +235,10 @@ fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
         assert!(*lost > 0 && sent + 2 * lost == 4 * keys as u64, "{lost}");
     }
     // Set aside by publishing, it waits as before.
-    let (before, _) = shipping.waiting();
+    let before = shipping.waiting();
     place.publish(NOON + 7_200);
     let (store, shipping) = place.open();
-    assert_eq!((store.counters.pieces_damaged.get(), shipping.waiting().0), (1, before));
+    assert_eq!((store.counters.pieces_damaged.get(), shipping.waiting()), (1, before.clone()));
     // Of one that is gone nothing can be shipped.
     place.flush(NOON + 7_200, &[NOON + 7_200]);
     let (store, shipping) = place.open();
@@ -246,7 +246,7 @@ fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
     let newest = parts.iter().max_by_key(|part| part.number()).unwrap();
     fs::remove_file(&newest.path).unwrap();
     while !matches!(store.publish_due(NOON + 14_400, &mut |_| Ok(())), Ok(false)) {}
-    let (waiting, _) = shipping.waiting();
+    let waiting = shipping.waiting();
     assert_eq!((waiting.rows, waiting.dropped), (before.rows, 1));
 }
 
@@ -279,7 +279,7 @@ fn without_clickhouse_what_it_lacks_is_kept() {
     place.store = None;
     place.is_off = false;
     let (_, shipping) = place.open();
-    assert!(shipping.waiting().0.dropped > 0);
+    assert!(shipping.waiting().dropped > 0);
 }
 
 /// Like a container that has another name after each start: a piece, and a file that existed
@@ -373,7 +373,7 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
         }
         let (_, shipping) = place.open();
         if is_lost {
-            assert_eq!(shipping.waiting().0.dropped, 1);
+            assert_eq!(shipping.waiting().dropped, 1);
             while place.ship(now, usize::MAX) {}
             assert_eq!(place.taken().len(), 1);
             assert!(path.with_extension("damaged").exists());
@@ -409,7 +409,7 @@ fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
     place.flush(now, &[now]);
     let dropped = |place: &mut Place| {
         let (_, shipping) = place.open();
-        shipping.waiting().0.dropped
+        shipping.waiting().dropped
     };
     assert_eq!(dropped(&mut place), 0);
     place.what = ALL;
@@ -463,8 +463,8 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     // It is there after a restart, unchanged.
     place.store = None;
     let (_, shipping) = place.open();
-    let (waiting, set_aside) = shipping.waiting();
-    assert_eq!((waiting.rows, &*set_aside), (0, &[refused.clone()][..]));
+    let waiting = shipping.waiting();
+    assert_eq!((waiting.rows, &*waiting.refused), (0, &[refused.clone()][..]));
     let again = shipping.refused();
     let mut rows = 0;
     let stop = Shutdown::new();
@@ -487,7 +487,7 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     assert_eq!(shipping.kept().len(), 1);
     store.retention.secs = [3_600, u64::MAX, u64::MAX];
     store.expire(now + 7_200).unwrap();
-    let (waiting, _) = shipping.waiting();
+    let waiting = shipping.waiting();
     assert_eq!((waiting.rows, waiting.dropped), (0, 1));
     assert_eq!(shipping.kept().len(), 0);
 }
