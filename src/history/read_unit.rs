@@ -18,7 +18,9 @@ use datafusion::arrow::array::RecordBatch;
 use parquet::arrow::arrow_reader::{ArrowPredicate, RowSelection};
 use tracing::warn;
 
-use super::columns::{Batches, Content, HISTOGRAM, RowReader, StoredRows, Want, columns, equal_to};
+use super::columns::{
+    Batches, Columns, Content, HISTOGRAM, RowReader, StoredRows, Want, columns, equal_to,
+};
 use super::parquet::{Bounds, Opened, ReadAs};
 use super::part::Part;
 use super::pending::{PackedRows, PendingFile};
@@ -200,7 +202,12 @@ impl ReadUnit {
             }
             UnitRows::Pending(pending, share) if dataset.is_raw() => {
                 let rows = pending.blocks(&packed_in(dataset), share.clone());
-                unpacked(PackedRows::new(rows), dataset, columns)
+                let mut rows = PackedRows::new(rows);
+                unpacked(dataset, columns, move |to| {
+                    let row = rows.next()?;
+                    to.extend_from_slice(row.unwrap_or_default());
+                    Ok(row.is_some())
+                })
             }
             UnitRows::Pending(pending, share) => pending.blocks(dataset, share.clone()),
             UnitRows::Memory(batches) => {
@@ -232,12 +239,10 @@ impl ReadUnit {
         part.map_or(Resolution::Minute, |part| part.resolution)
     }
 
-    /// Reads its rows.
-    fn reader(&self, dataset: &Dataset, want: Want) -> io::Result<RowReader> {
-        let columns = want.columns(dataset);
+    /// Batches of all its rows with these columns.
+    fn all_batches(&self, dataset: &Dataset, columns: &Columns) -> io::Result<Batches> {
         let names: Vec<&str> = columns.iter().map(|(name, _)| &**name).collect();
-        let batches = self.batches(dataset, &names, None, |_| Vec::new())?;
-        Ok(RowReader::new(batches, columns, self.times.clone()))
+        self.batches(dataset, &names, None, |_| Vec::new())
     }
 
     /// Passes its rows with their numbers to `each`; the error is a remark.
@@ -248,7 +253,9 @@ impl ReadUnit {
         each: &mut dyn FnMut(usize, &StoredRow<'_>),
     ) -> Result<(), String> {
         let mut read = || {
-            let mut rows = self.reader(dataset, want)?;
+            let columns = want.columns(dataset);
+            let batches = self.all_batches(dataset, &columns)?;
+            let mut rows = RowReader::new(batches, columns, self.times.clone());
             while rows.advance()? {
                 each(rows.number(), &rows.row());
             }
@@ -299,8 +306,7 @@ impl Part {
         let (columns, dataset) = (want.columns(dataset), dataset.clone());
         let wanted = columns.clone();
         let batches = units.into_iter().flat_map(move |unit| {
-            let names: Vec<&str> = wanted.iter().map(|(name, _)| &**name).collect();
-            let batches = unit.batches(&dataset, &names, None, |_| Vec::new());
+            let batches = unit.all_batches(&dataset, &wanted);
             batches.unwrap_or_else(|error| Box::new(iter::once(Err(error))))
         });
         Ok(RowReader::new(Box::new(batches), columns, span))

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use super::packed::{Kept, REQUEST, REQUEST_TAG, TIMER, unpack};
 use crate::history::columns::{BatchBuilder, Batches};
 use crate::history::parquet::BATCH_ROWS;
-use crate::history::pending::PackedRows;
 use crate::history::{Dataset, Resolution};
 use crate::merger::{SharedLive, answering};
 
 /// Rows of the pool that are copied under one hold of its lock.
 const COPIED: usize = 256;
-/// Rows of a piece that are read first.
+/// Rows of the first batch.
 const FIRST_ROWS: usize = 256;
 
 /// Requests in transit to the disk at one moment.
@@ -45,24 +44,19 @@ impl Unpublished {
 
     /// These columns of the rows of a table, of some requests at a time.
     pub(in crate::history) fn batches(mut self, dataset: &Dataset, columns: &[&str]) -> Batches {
-        let (table, mut to) = builder(dataset, columns);
-        let (mut at, mut packed) = (0, Vec::new());
-        let mut next = move || {
-            if at == self.kept.len() {
-                (at, self.kept) = (0, self.copy()?);
-            }
-            let some = self.kept.iter().skip(at).take(COPIED);
-            at += some.len();
-            let has_any = some.len() > 0;
-            for (weight, kept) in some {
-                packed.clear();
-                if kept.push(&table, *weight, &mut packed) > 0 {
-                    push(&table, &packed, &mut to)?;
+        let (table, mut at) = (dataset.report.clone(), 0);
+        unpacked(dataset, columns, move |to| {
+            let mut count = 0;
+            while count == 0 {
+                if at == self.kept.len() {
+                    (at, self.kept) = (0, self.copy()?);
                 }
+                let Some((weight, kept)) = self.kept.get(at) else { break };
+                at += 1;
+                count = kept.push(&table, *weight, to);
             }
-            io::Result::Ok(has_any.then(|| to.finish()))
-        };
-        Box::new(iter::from_fn(move || next().transpose()))
+            Ok(count > 0)
+        })
     }
 
     /// The next rows of the pool, each with weight 1.
@@ -88,32 +82,25 @@ pub(in crate::history) fn packed_in(dataset: &Dataset) -> Dataset {
     }
 }
 
-/// These columns of encoded rows of a piece, in batches: few rows first, then twice as many each
-/// time, up to the usual number.
+/// These columns of encoded rows in batches: few rows first, then twice as many each time, up to the
+/// usual number. `next` appends the next row, if there is one.
 pub(in crate::history) fn unpacked(
-    mut from: PackedRows,
     dataset: &Dataset,
     columns: &[&str],
+    mut next: impl FnMut(&mut Vec<u8>) -> io::Result<bool> + Send + 'static,
 ) -> Batches {
-    let (table, mut to) = builder(dataset, columns);
-    let mut rows = FIRST_ROWS;
-    let mut next = move || {
-        while to.rows < rows
-            && let Some(row) = from.next()?
-        {
-            push(&table, row, &mut to)?;
+    let is_wanted = |name: &str| columns.contains(&name);
+    let mut to = BatchBuilder::published(dataset, Resolution::Minute, is_wanted);
+    let (table, mut rows, mut packed) = (dataset.report.clone(), FIRST_ROWS, Vec::new());
+    let mut read = move || {
+        while to.rows < rows && next(&mut packed)? {
+            push(&table, &packed, &mut to)?;
+            packed.clear();
         }
         rows = (rows * 2).min(BATCH_ROWS);
         io::Result::Ok((to.rows > 0).then(|| to.finish()))
     };
-    Box::new(iter::from_fn(move || next().transpose()))
-}
-
-/// The table, and a builder of these of its columns.
-fn builder(dataset: &Dataset, columns: &[&str]) -> (String, BatchBuilder) {
-    let is_wanted = |name: &str| columns.contains(&name);
-    let builder = BatchBuilder::published(dataset, Resolution::Minute, is_wanted);
-    (dataset.report.clone(), builder)
+    Box::new(iter::from_fn(move || read().transpose()))
 }
 
 fn push(table: &str, packed: &[u8], to: &mut BatchBuilder) -> io::Result<()> {
