@@ -242,15 +242,11 @@ fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Result<(), 
         return ended.map_err(|error| later(format!("its answer ended early: {error}")));
     }
     let said = first_line(&text);
-    match code {
-        Some(code) if is_refusal(code) => Err(Failure::Refused(said)),
-        _ => Err(later(format!("it answered {status}: {said}"))),
+    let mut refusals = REFUSALS.lines().filter_map(|line| line.split_once(' ')?.0.parse().ok());
+    match code.is_some_and(|code| refusals.any(|it: u32| it == code)) {
+        true => Err(Failure::Refused(said)),
+        false => Err(later(format!("it answered {status}: {said}"))),
     }
-}
-
-fn is_refusal(code: u32) -> bool {
-    let mut codes = REFUSALS.lines().filter_map(|line| line.split_once(' ')?.0.parse::<u32>().ok());
-    codes.any(|it| it == code)
 }
 
 /// The start of an answer's text, and whether it was read to its end.

@@ -60,26 +60,23 @@ pub(crate) fn views(
     is_report: impl Fn(&str) -> bool,
 ) -> Vec<[String; 2]> {
     let on = on_cluster(cluster);
-    let create = |suffix: &str, select: String| {
+    let create = |(suffix, begin): (&str, Option<&str>)| {
         let name = format!("{}{suffix}", dataset.report);
+        if !suffix.is_empty() && is_report(&name) {
+            return None;
+        }
+        let select = select(database, dataset, begin);
         let (its_name, in_database) = (quoted(&name), quoted(database));
-        [
+        Some([
             format!(
                 "SELECT throwIf(count() > 0, 'it is no view') FROM system.tables \
                  WHERE database = {in_database} AND name = {its_name} AND engine != 'View'"
             ),
             format!("CREATE OR REPLACE VIEW {database}.{}{on} AS\n{select}", identifier(&name)),
-        ]
+        ])
     };
-    let mut all = vec![create("", select(database, dataset, None))];
-    for (suffix, begin) in
-        [("_minute", "t"), ("_hour", "toStartOfHour(t)"), ("_day", "toStartOfDay(t)")]
-    {
-        if !is_report(&format!("{}{suffix}", dataset.report)) {
-            all.push(create(suffix, select(database, dataset, Some(begin))));
-        }
-    }
-    all
+    let begins = [None, Some("t"), Some("toStartOfHour(t)"), Some("toStartOfDay(t)")];
+    ["", "_minute", "_hour", "_day"].into_iter().zip(begins).filter_map(create).collect()
 }
 
 /// For the window, or for each span starting at `begin`, data centre and collector.

@@ -296,7 +296,7 @@ impl World {
             seen.take(second, missed);
             fold.take(second, missed);
             metrics.take(second);
-            minute_rows.take(second, missed);
+            minute_rows.take_rows(second, missed, |rows| second.read(&mut [rows]));
         });
     }
 

@@ -198,7 +198,14 @@ impl Importer {
         else {
             return Ok(());
         };
-        let mut covered = self.covered(first..last + Resolution::Minute.secs())?;
+        let mut covered = CoveredSecs::new();
+        let span = first..last + Resolution::Minute.secs();
+        self.each_coverage(span, &mut |resolution, row| {
+            let Coverage { secs, .. } = Coverage::of(&row.totals);
+            if secs > 0 {
+                *covered.entry((row.key.to_vec(), resolution, row.time)).or_default() += secs;
+            }
+        })?;
         let error_status = self.config.reports.error_status;
         for report in reports {
             let key = Dataset::of(report, error_status).coverage_key();
@@ -223,18 +230,6 @@ impl Importer {
             counting.cover(&key, &added);
         }
         Ok(())
-    }
-
-    /// Seconds covered already.
-    fn covered(&self, span: Range<u64>) -> Result<CoveredSecs, ImportError> {
-        let mut covered = CoveredSecs::new();
-        self.each_coverage(span, &mut |resolution, row| {
-            let Coverage { secs, .. } = Coverage::of(&row.totals);
-            if secs > 0 {
-                *covered.entry((row.key.to_vec(), resolution, row.time)).or_default() += secs;
-            }
-        })?;
-        Ok(covered)
     }
 
     /// Passes the rows of coverage in a span to `each`: minutes, where these are kept.

@@ -36,12 +36,8 @@ impl MinuteRollup {
         Self { history, error_status, swaps: Arc::new(Dataset::swaps()), datasets: HashMap::new() }
     }
 
-    /// Adds a second. `missed`: requests of earlier seconds that were dropped unread.
-    pub fn take(&mut self, second: &Second, missed: u64) {
-        self.take_rows(second, missed, |rows| second.read(&mut [rows]));
-    }
-
-    /// Like [`take`](Self::take), with the rows from `read`.
+    /// Adds a second, with the rows from `read`. `missed`: requests of earlier seconds that were
+    /// dropped unread.
     pub fn take_rows(
         &mut self,
         second: &Second,

@@ -198,20 +198,18 @@ impl Store {
         let datasets = datasets(pieces.iter());
         let begins = pieces.iter().map(|part| resolution.file_span(part.span.start).start);
         let span = begins.min().unwrap_or(now)..now;
-        let mut sums = match resolution.coarser() {
-            Some(coarser) => Some(PendingWriter::new(self.create()?, coarser)?),
-            None => None,
-        };
+        let sums = resolution.coarser();
+        let sums = sums.map(|coarser| PendingWriter::new(self.create()?, coarser));
+        let mut sums = sums.transpose()?;
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in &datasets {
             if let Some(sums) = &mut sums {
                 sums.begin(dataset)?;
             }
             // Late rows must not stand for all of an hour whose minutes are gone.
-            let mut file = match is_kept_from(self.manifest.parts(), dataset, resolution, &span) {
-                true => Some(FileWriter::new(self.create()?, dataset, resolution)),
-                false => None,
-            };
+            let is_kept = is_kept_from(self.manifest.parts(), dataset, resolution, &span);
+            let file = is_kept.then(|| self.create()).transpose()?;
+            let mut file = file.map(|file| FileWriter::new(file, dataset, resolution));
             let rows = opened.iter().map(|(path, file)| (*path, file.rows(dataset)));
             let mut rows = Merged::new(rows, dataset, resolution, false)?;
             self.pause(meanwhile)?;

@@ -136,7 +136,7 @@ impl Counting {
             let Self { deltas, minutes, .. } = self;
             deltas.poll(|second, missed| {
                 if second.requests > 0 {
-                    minutes.take(second, missed);
+                    minutes.take_rows(second, missed, |rows| second.read(&mut [rows]));
                 }
             });
         }
