@@ -105,10 +105,11 @@ pub(super) const READ_TRIES: u32 = 8;
 
 /// The error for a failed read, temporary or permanent.
 pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    // A folder may be away for a while.
+    let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::NOENT].map(Errno::raw_os_error);
     move |error| match error.kind() {
-        InvalidData | NotFound | UnexpectedEof => damaged(path, error.to_string()),
+        InvalidData | UnexpectedEof => damaged(path, error.to_string()),
         _ if error.raw_os_error().is_some_and(|it| lasting.contains(&it)) => {
             StoreError::Unreadable { path: path.into(), source: error }
         }

@@ -113,8 +113,8 @@ pub(super) struct Status {
     pub(super) log_bytes: u64,
     /// Unreadable pieces.
     pub(super) set_aside: Vec<PathBuf>,
-    /// Parts whose files were missing at the start.
-    missing: Vec<Arc<Part>>,
+    /// Parts whose files are missing.
+    pub(super) missing: Vec<Arc<Part>>,
     /// A number for the store; 0 before it was open.
     store: u64,
     /// Its run; 0 before it was open.
@@ -298,7 +298,6 @@ impl History {
         let number = store.id().get(..16).and_then(|id| u64::from_str_radix(id, 16).ok());
         let mut status = self.status_mut();
         (status.store, status.run) = (number.unwrap_or_default(), store.run());
-        status.missing = store.manifest.missing.values().cloned().collect();
         status.off.take().is_some()
     }
 
@@ -313,7 +312,7 @@ impl History {
         let (in_files, rows) = (counted(files, "file"), counted(rows, "row"));
         (files > 0).then(|| {
             format!(
-                "files that were missing at the start are left out until they are back: {rows} in {in_files}; pinbad history verify names them"
+                "files that are missing are left out until a start finds them: {rows} in {in_files}; pinbad history verify names them"
             )
         })
     }

@@ -345,6 +345,12 @@ impl Manifest {
                 matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
             })
         };
+    /// Takes a part whose file is gone for missing. That need not be on disk: a start finds it out.
+    pub(super) fn miss(&mut self, part: &Part) {
+        let gone = self.parts.remove_entry(&self.name(&part.path));
+        self.missing.extend(gone);
+    }
+
         let is_back = |_: &String, part: &mut Arc<Part>| {
             fs::metadata(&part.path).is_ok_and(|found| found.len() == part.bytes)
         };

@@ -125,9 +125,7 @@ impl Store {
         let aged = manifest.aged.unwrap_or_default();
         let expired = |part: &Part| retention.is_too_old(part, aged);
         let [missing, returned] = manifest.begin_run(expired);
-        for part in &missing {
-            error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows, of all reports, do not count until it is back.");
-        }
+        missing.iter().for_each(|part| say_missing(part));
         for part in &returned {
             warn!(file = %part.path.display(), rows = part.rows(), "A file of history that was missing is back; its rows, of all reports, count again.");
         }
@@ -421,26 +419,32 @@ impl Store {
         });
     }
 
-    /// Sets a damaged or unreadable piece aside: its rows are lost, all others are not.
+    /// Sets a damaged or unreadable piece aside: its rows are lost, all others are not. One that is
+    /// gone counts again when a start finds it.
     pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Result<(), StoreError> {
         self.repair_manifest()?;
         let Some(part) = self.manifest.parts().find(|part| part.path == path).cloned() else {
             return Ok(());
         };
         // A second name before the commit, after which the first is deleted: whatever happens in
-        // between, people, readers and ClickHouse can still access it. It may not even exist.
+        // between, people, readers and ClickHouse can still access it.
         let aside = path.with_extension(DAMAGED);
         let kept = self.disk.link(path, &aside);
         let kept = kept.and_then(|()| self.disk.sync_folder(&self.dir().join(PENDING)));
         let removed = vec![Arc::clone(&part)];
-        let exists = path.exists();
         let shipping = self.shipping.clone();
-        if exists {
-            kept?;
-            shipping.iter().try_for_each(|it| it.keep(&self.disk, &removed))?;
+        if !path.try_exists().map_err(failed("read", path))? {
+            // A commit would have it deleted: the next start looks for it.
+            self.manifest.miss(&part);
+            self.show(|| ());
+            shipping.iter().for_each(|it| it.record_lost(&removed));
+            self.counters.files_missing.add(1);
+            say_missing(&part);
+            return Ok(());
         }
-        self.commit(Vec::new(), removed.clone(), None, || ())?;
-        shipping.iter().filter(|_| !exists).for_each(|it| it.record_lost(&removed));
+        kept?;
+        shipping.iter().try_for_each(|it| it.keep(&self.disk, &removed))?;
+        self.commit(Vec::new(), removed, None, || ())?;
         self.counters.pieces_damaged.add(1);
         for Section { dataset, rows } in &part.sections {
             let lost = Coverage { rows_lost: *rows, ..Coverage::default() };
@@ -453,3 +457,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests;
+fn say_missing(part: &Part) {
+    error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows, of all reports, do not count until a start finds it.");
+}
+

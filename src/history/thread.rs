@@ -505,6 +505,7 @@ impl Work {
         let error = self.writing.error.as_ref().or(self.maintenance.error.as_ref());
         let mut status = self.history.status_mut();
         (status.readings, status.set_aside, status.error) = (readings, set_aside, error.cloned());
+        status.missing = store.manifest.missing.values().cloned().collect();
     }
 }
 

@@ -56,7 +56,7 @@ counters! {
     files_removed_by_size: Counter,
     /// Files removed because too little was free on that disk (history.free_min).
     files_removed_by_free_space: Counter,
-    /// Files that were gone at the start; their rows do not count until they are back.
+    /// Files that are gone; their rows do not count until a start finds them.
     files_missing: Counter,
     /// Files that had been missing and were back at the start.
     files_returned: Counter,

@@ -429,7 +429,7 @@ fn a_file_that_is_back_lacks_nothing() {
         let here = start(dir.path(), &clock);
         let (known, said) = answered(&here.site);
         assert_eq!(known, 10, "{said}");
-        assert_has!(said => "missing at the start are left out until they are back: 1 row in 1 file;");
+        assert_has!(said => "missing are left out until a start finds them: 1 row in 1 file;");
         pass(&here.site, &clock, 60_000);
         here.stop();
     }

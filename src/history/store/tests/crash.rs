@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use super::super::super::disk::READ_TRIES;
 use super::super::super::inspect::verify;
 use super::super::super::tree::{ROLLUP, set_aside};
 use super::*;
@@ -465,6 +466,38 @@ fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
     check(&store, &counted, Resolution::Minute);
     let verified = verify(dir.path()).unwrap();
     assert_eq!((verified.problems.len(), verified.missing.len()), (0, 0));
+}
+
+/// Like a file system that is unmounted for a while beneath a running daemon.
+#[test]
+fn a_folder_that_vanishes_while_its_hour_is_published_counts_again_at_the_next_start() {
+    let (dir, faults, mut store) = with_faults();
+    let mut counted = Rows::new();
+    let flush = |store: &mut Store, counted: &mut Rows, minute| {
+        let gained = gained(&[minute], 1);
+        store.flush(&gained.batch, NOON, || ()).unwrap();
+        counted.extend(gained.rows);
+    };
+    flush(&mut store, &mut counted, NOON);
+    let (pending, away) = (dir.path().join(PENDING), dir.path().join("away"));
+    fs::rename(&pending, &away).unwrap();
+    fs::create_dir(&pending).unwrap();
+    let publish = |store: &mut Store| store.publish_due(NOON + HOUR, &mut |_| Ok(()));
+    let failed = (0..100).take_while(|_| publish(&mut store).is_err());
+    assert_eq!(failed.count() as u32, READ_TRIES - 1);
+    assert_eq!((store.manifest.missing.len(), store.lost.len()), (1, 0));
+    // Others are published meanwhile.
+    flush(&mut store, &mut counted, NOON + MINUTE);
+    publish_all(&mut store, NOON + HOUR).unwrap();
+    for file in fs::read_dir(&away).unwrap() {
+        let file = file.unwrap();
+        fs::rename(file.path(), pending.join(file.file_name())).unwrap();
+    }
+    drop(store);
+    let mut store = open_on(&faults, dir.path()).unwrap();
+    publish_all(&mut store, NOON + 2 * HOUR).unwrap();
+    assert_eq!(store.counters.files_orphaned.get(), 0);
+    check(&store, &counted, Resolution::Minute);
 }
 
 /// A manifest restored from a backup, and a file that somebody copied here.
