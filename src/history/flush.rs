@@ -46,7 +46,9 @@ impl Store {
             let rows: u64 = staged.iter().map(Part::rows).sum();
             staged.extend(store.stage_requests(requests, now)?);
             store.commit(staged, Vec::new(), up_to, then)?;
-            store.seconds.forget(up_to.map_or(0, |up_to| up_to.log));
+            for log in store.seconds.forget(up_to.map_or(0, |up_to| up_to.log)) {
+                store.manifest.forget(&log);
+            }
             store.counters.rows_written.add(rows);
             Ok(())
         })

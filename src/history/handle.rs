@@ -203,7 +203,8 @@ impl History {
             );
         }
         let mut memory = MEMORY.lock(&self.0.memory);
-        memory.log = log.last();
+        // No two runs have files of one name: those of another may be away.
+        memory.log = log.last().max(store.manifest.head.run << 32);
         if follows {
             memory.reached.files = Some(Arc::new(files.clone()));
         }

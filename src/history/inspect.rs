@@ -119,7 +119,9 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
     let now = read(dir)?;
     let problems = problems.iter().filter(|(part, _)| now.has(&part.path));
     let problems = problems.map(|(part, problem)| format!("{}: {problem}", part.path.display()));
-    let is_uncounted = |path: &PathBuf| !manifest.has(path) && !now.has(path) && path.exists();
+    let is_uncounted = |path: &PathBuf| {
+        !manifest.has(path) && !now.has(path) && !now.is_log(path) && path.exists()
+    };
     Ok(Verified {
         problems: problems.collect(),
         uncounted: on_disk.into_iter().filter(is_uncounted).collect(),

@@ -20,7 +20,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{
     self,
     ErrorKind::{InvalidData, UnexpectedEof},
@@ -43,7 +43,7 @@ use crate::report::encoded_gain::EncodedGain;
 use crate::report::totals::Extremes;
 
 /// Extension of log files.
-const LOG: &str = "log";
+pub(super) const LOG: &str = "log";
 /// Start of a record.
 const MAGIC: [u8; 8] = *b"pinbadS1";
 
@@ -242,28 +242,23 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Finds the files in a folder; removes those up to `flushed_to`, which are on disk in another
-    /// form.
+    /// Finds the files in a folder behind `flushed_to`.
     ///
     /// # Errors
     /// When one of them cannot be opened: nothing was changed, and it can be tried again.
     pub(super) fn find(disk: &Disk, folder: PathBuf, flushed_to: u64) -> Result<Self, StoreError> {
-        let is_log = |path: &Path| path_of(&folder, number_of(path)) == path;
+        let is_log =
+            |path: &Path| number_of(path) > flushed_to && path_of(&folder, number_of(path)) == path;
         let found = files_in(vec![folder.clone()], is_log)?;
-        let mut log = Self { disk: disk.clone(), folder, bytes_max: u64::MAX, ..Self::default() };
+        let (disk, bytes_max) = (disk.clone(), u64::MAX);
+        let mut log = Self { disk, folder, bytes_max, flushed_to, ..Self::default() };
         for path in found {
-            let found = fs::metadata(&path).map_err(failed("read", &path))?;
-            log.files.insert(number_of(&path), (found.len(), None));
-        }
-        log.forget(flushed_to);
-        // The previous process may have ended between writing and syncing. Restored rows must be
-        // durable.
-        // One that could not be removed is not read again.
-        for (&number, (_, to_replay)) in log.files.range_mut(log.flushed_to + 1..) {
-            let path = path_of(&log.folder, number);
-            let file = disk.open(&path).map_err(failed("read", &path))?;
-            disk.sync(&file, &path)?;
-            *to_replay = Some(file);
+            // The previous process may have ended between writing and syncing. Restored rows must be
+            // durable.
+            let file = log.disk.open(&path).map_err(failed("read", &path))?;
+            log.disk.sync(&file, &path)?;
+            let bytes = file.metadata().map_err(failed("read", &path))?.len();
+            log.files.insert(number_of(&path), (bytes, Some(file)));
         }
         Ok(log)
     }
@@ -354,12 +349,19 @@ impl Log {
         Ok(())
     }
 
-    /// Removes files up to this one, which are on disk in another form.
-    pub(super) fn forget(&mut self, number: u64) {
+    /// The files up to this one.
+    pub(super) fn up_to(&self, number: u64) -> Vec<PathBuf> {
+        self.files.range(..=number).map(|(&it, _)| path_of(&self.folder, it)).collect()
+    }
+
+    /// Removes files up to this one, which are on disk in another form, and returns them. One that
+    /// cannot be removed now is removed next time.
+    pub(super) fn forget(&mut self, number: u64) -> Vec<PathBuf> {
         self.flushed_to = self.flushed_to.max(number);
-        // A file that cannot be removed now is removed next time.
-        self.files
-            .retain(|&it, _| it > number || self.disk.remove(&path_of(&self.folder, it)).is_err());
+        let mut removed = self.up_to(number);
+        removed.retain(|path| self.disk.remove(path).is_ok());
+        removed.iter().for_each(|path| drop(self.files.remove(&number_of(path))));
+        removed
     }
 }
 
@@ -369,6 +371,8 @@ fn path_of(folder: &Path, number: u64) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

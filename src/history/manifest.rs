@@ -16,7 +16,8 @@
 //! when they are back. A file that it does not know is never deleted.
 //!
 //! With each flush it records the positions of followed files (`files`) in the same commit, so that
-//! no line is counted twice and none is skipped. Likewise for the log of seconds (`log`).
+//! no line is counted twice and none is skipped. Likewise for the log of seconds (`log`), whose
+//! files are `left` then. One below `log` that is not was away when others were flushed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 
 use super::disk::{StoreError, damaged, failed, open_existing};
-use super::part::{Part, Section};
+use super::log_of_seconds::LOG;
+use super::part::{Part, Section, number_of};
 use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
 
@@ -246,12 +248,13 @@ impl Manifest {
         }
     }
 
-    /// The commit that adds and removes parts, and its line.
+    /// The commit that adds and removes parts, and its line. It includes these files of the log.
     pub(super) fn commit(
         &self,
         add: &[Part],
         remove: &[Arc<Part>],
         up_to: Option<UpTo<'_>>,
+        logs: &[PathBuf],
     ) -> (Commit, Vec<u8>) {
         let mut datasets = self.datasets.clone();
         let mut commit = Commit {
@@ -267,6 +270,7 @@ impl Manifest {
             commit.files.clone_from(&self.files);
             commit.files.extend(files.cloned().unwrap_or_default());
             commit.log = Some(log);
+            commit.left = logs.iter().map(|path| self.name(path)).collect();
         }
         let line = line(&commit);
         (commit, line)
@@ -319,9 +323,10 @@ impl Manifest {
         self.parts.contains_key(&self.name(path))
     }
 
-    /// Records that a file has this number, if it is one of ours.
+    /// Records that a file has this number, if it is one of ours; those
+    /// of the log of seconds are larger.
     pub(super) fn pass(&mut self, number: u64) {
-        if number < 1 << 48 {
+        if number < 1 << 32 {
             self.next = self.next.max(number + 1);
         }
     }
@@ -331,9 +336,20 @@ impl Manifest {
         self.left.contains(&self.name(path))
     }
 
+    /// Whether a file of the log of seconds is to be read: none behind it was flushed.
+    pub(super) fn is_log(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|it| it == LOG) && self.log < Some(number_of(path))
+    }
+
     /// Forgets an uncounted file that is gone, or must no longer be deleted.
     pub(super) fn forget(&mut self, path: &Path) {
         self.left.remove(&self.name(path));
+    }
+
+    /// Takes a part whose file is gone for missing. That need not be on disk: a start finds it out.
+    pub(super) fn miss(&mut self, part: &Part) {
+        let gone = self.parts.remove_entry(&self.name(&part.path));
+        self.missing.extend(gone);
     }
 
     /// Starts a new run. Parts whose files are gone do not count until they are back, unless they
@@ -345,12 +361,6 @@ impl Manifest {
                 matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
             })
         };
-    /// Takes a part whose file is gone for missing. That need not be on disk: a start finds it out.
-    pub(super) fn miss(&mut self, part: &Part) {
-        let gone = self.parts.remove_entry(&self.name(&part.path));
-        self.missing.extend(gone);
-    }
-
         let is_back = |_: &String, part: &mut Arc<Part>| {
             fs::metadata(&part.path).is_ok_and(|found| found.len() == part.bytes)
         };

@@ -379,7 +379,8 @@ impl Store {
         if let Some(shipping) = self.shipping.as_ref().filter(|_| !add.is_empty()) {
             shipping.keep(&self.disk, &remove)?;
         }
-        let (commit, line) = self.manifest.commit(&add, &remove, up_to);
+        let logs = up_to.map(|up_to| self.seconds.up_to(up_to.log)).unwrap_or_default();
+        let (commit, line) = self.manifest.commit(&add, &remove, up_to, &logs);
         self.is_unsure = true;
         self.disk.append(&mut self.commits, &path, &line)?;
         self.manifest.apply(commit).map_err(io::Error::other).map_err(failed("write", &path))?;

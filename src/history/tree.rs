@@ -65,8 +65,10 @@ pub(super) fn uncounted(
 ) -> Result<(Vec<PathBuf>, Vec<PathBuf>), StoreError> {
     let known: HashSet<&Path> = manifest.parts().map(|part| &*part.path).collect();
     let mut files = files_of(dir)?;
-    files.retain(|file| !known.contains(&**file));
-    let is_deletable = |file: &PathBuf| is_temporary(file) || manifest.is_left(file);
+    files.retain(|file| !known.contains(&**file) && !manifest.is_log(file));
+    let is_deletable = |file: &PathBuf| {
+        manifest.is_left(file) || is_temporary(file) && is_unfinished(file).unwrap_or(false)
+    };
     Ok(files.into_iter().partition(is_deletable))
 }
 
@@ -82,12 +84,20 @@ pub(super) fn is_temporary(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "new")
 }
 
-/// `12.piece`, `12.new`, `13-0123abcd-12.parquet`.
+/// Whether a file begins like one of ours, as far as that was written.
+fn is_unfinished(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::new();
+    File::open(path)?.take(4).read_to_end(&mut begin)?;
+    // After a power cut there may be zeros.
+    Ok([b"pinb", b"PAR1", &[0; 4]].iter().any(|ours| ours.starts_with(&begin)))
+}
+
+/// `12.piece`, `12.new`, `12.log`, `13-0123abcd-12.parquet`.
 fn is_ours(path: &Path) -> bool {
     let ending = path.extension().and_then(|it| it.to_str());
     let stem = path.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
     let number = stem.rsplit('-').next().unwrap_or_default();
-    matches!(ending, Some("piece" | "new" | "parquet"))
+    matches!(ending, Some("piece" | "new" | "log" | "parquet"))
         && !number.is_empty()
         && number.bytes().all(|byte| byte.is_ascii_digit())
         && stem.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::ops::Range;
 
-use super::super::super::log_of_seconds::Log;
 use super::*;
 use crate::delta::Reached;
 use crate::input::squid::{Positions, Reading, Tally};
@@ -195,26 +194,57 @@ fn a_log_says_which_lines_of_a_file_it_has() {
 /// A committed flush includes the log, even if that still exists.
 #[test]
 fn a_log_that_was_flushed_is_not_read_again() {
+    for killed_at in 1.. {
+        let dir = tempfile::tempdir().unwrap();
+        let faults = Faults::default();
+        let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+        count(&history, NOON);
+        writer.write_log();
+        faults.die_at(killed_at);
+        writer.flush();
+        drop(writer);
+        let was_killed = faults.was_reached();
+        faults.recover();
+        let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+        assert_eq!(found(&history), 1, "{killed_at}");
+        assert!(writer.flush());
+        assert_eq!((found(&history), logs(dir.path()).len()), (1, 0), "{killed_at}");
+        assert_eq!(writer.store.as_ref().unwrap().counters.files_orphaned.get(), 0);
+        if !was_killed {
+            assert!(killed_at > 5, "{killed_at}");
+            break;
+        }
+    }
+}
+
+/// Like a file system that is not mounted at one start. Its lines of followed files were read again
+/// meanwhile, so it is not added, but kept for people.
+#[test]
+fn a_log_that_was_away_while_others_were_flushed_is_moved_away() {
     let dir = tempfile::tempdir().unwrap();
     let faults = Faults::default();
-    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    let start = || logging(dir.path(), &faults, 1 << 20);
+    let orphaned = |writer: &Writer| writer.store.as_ref().unwrap().counters.files_orphaned.get();
+    let (history, mut writer) = start();
     count(&history, NOON);
     writer.write_log();
+    drop(writer);
     let log = logs(dir.path()).remove(0);
-    let whole = fs::read(&log).unwrap();
+    let (whole, away) = (fs::read(&log).unwrap(), dir.path().join("away"));
+    fs::rename(&log, &away).unwrap();
+    let (history, mut writer) = start();
+    count(&history, NOON + 60);
+    writer.write_log();
     assert!(writer.flush());
     drop(writer);
-    fs::write(&log, &whole).unwrap();
-    let (history, writer) = logging(dir.path(), &faults, 1 << 20);
-    assert_eq!((found(&history), logs(dir.path()).len()), (1, 0));
-    drop(writer);
-    // Nor where it cannot be removed.
-    fs::write(&log, &whole).unwrap();
-    faults.fail_at(1);
-    let disk = Disk { faults };
-    let mut found = Log::find(&disk, log.parent().unwrap().to_owned(), 1).unwrap();
-    assert_eq!(found.replay(false, &mut Positions::new(), &mut |_, _, _, _| ()).0, 0);
-    assert!(log.exists());
+    fs::rename(&away, &log).unwrap();
+    for orphans in [1, 0] {
+        let (history, writer) = start();
+        assert_eq!((found(&history), orphaned(&writer)), (1, orphans));
+        assert_eq!(logs(dir.path()).len(), 0);
+        let orphan = dir.path().join("orphans/pending").join(log.file_name().unwrap());
+        assert_eq!(fs::read(orphan).unwrap(), whole);
+    }
 }
 
 /// As with too many open files, for a moment.
@@ -230,7 +260,7 @@ fn a_log_that_cannot_be_opened_is_there_at_the_next_try() {
     faults.set_unreadable(Some(&log));
     let disk = Disk { faults: faults.clone() };
     let error = Store::open_on(disk, dir.path(), KEEP).unwrap_err();
-    assert!(error.to_string().contains("1.log"), "{error}");
+    assert!(error.to_string().contains(log.to_str().unwrap()), "{error}");
     faults.set_unreadable(None);
     assert_eq!(found(&logging(dir.path(), &faults, 1 << 20).0), 1);
 }
