@@ -238,6 +238,9 @@ impl Importer {
         span: Range<u64>,
         each: &mut dyn FnMut(Resolution, &StoredRow<'_>),
     ) -> Result<(), ImportError> {
+        if let Some(why) = self.history.lacks(&COVERAGE, &span) {
+            return Err(ImportError::Unreadable(why));
+        }
         let at = RowsSnapshot::of(&self.history, &COVERAGE);
         let mut step = Resolution::Minute.secs();
         let plan = ReadPlan::of_steps(&at.parts, &COVERAGE, &span, &mut step);

@@ -248,6 +248,37 @@ fn what_is_older_than_minutes_are_kept_is_counted_by_the_hour_and_once() {
     here.stop();
 }
 
+/// Like a file system that is not mounted at one start: lines that it may have are not counted
+/// again.
+#[test]
+fn while_files_are_missing_nothing_is_imported_that_they_may_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let history = dir.path().join("history");
+    let (pending, away) = (history.join("pending"), dir.path().join("away"));
+    let clock = Arc::new(ManualClock::new((START_SECS + 600) * 1000));
+    let log = dir.path().join("access.log");
+    let logged = lines(START_SECS, 50, 1_000);
+    fs::write(&log, text(&logged)).unwrap();
+    let log = log.to_str().unwrap();
+    let here = start(&history, &clock);
+    imported(&here.site, &[log], " s: 50 requests");
+    here.stop();
+    fs::rename(&pending, &away).unwrap();
+    let here = start(&history, &clock);
+    let said = import(&here.site, &[log]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_has!(said.err => "whether these lines were imported before", "missing");
+    here.stop();
+    for file in fs::read_dir(&away).unwrap() {
+        let file = file.unwrap();
+        fs::rename(file.path(), pending.join(file.file_name())).unwrap();
+    }
+    let here = start(&history, &clock);
+    imported(&here.site, &[log], " s: 0 requests, 50 imported before");
+    check(&here.site, &logged);
+    here.stop();
+}
+
 #[test]
 fn what_cannot_be_counted_is_named() {
     let dir = tempfile::tempdir().unwrap();
