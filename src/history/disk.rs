@@ -264,14 +264,14 @@ impl Disk {
         self.made("rename", to)
     }
 
-    /// Hard-links a file, unless that exists already; copies it if the file system has no links.
+    /// Hard-links a file, unless that exists already; copies it if that is impossible.
     pub(super) fn link(&self, from: &Path, to: &Path) -> Done {
         self.step("link", to)?;
         let error = match fs::hard_link(from, to) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => error,
             _ => return self.made("link", to),
         };
-        let unable = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK];
+        let unable = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK, Errno::XDEV];
         if !unable.iter().any(|it| error.raw_os_error() == Some(it.raw_os_error())) {
             return Err(failed("link", to)(error));
         }
@@ -322,5 +322,22 @@ impl Disk {
             return Ok(free);
         }
         files::free(path).map_err(failed("read", path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Like `unshipped` on a file system of its own.
+    #[test]
+    fn what_is_to_be_linked_on_another_file_system_is_copied() {
+        let folders = ["/dev/shm", "/var/tmp"].map(|it| tempfile::tempdir_in(it).unwrap());
+        let [from, to] = folders.each_ref().map(|it| it.path().join("file"));
+        fs::write(&from, "rows").unwrap();
+        let linked = fs::hard_link(&from, &to).map_err(|it| it.kind());
+        assert_eq!(linked, Err(io::ErrorKind::CrossesDevices));
+        Disk::default().link(&from, &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"rows");
     }
 }

@@ -34,7 +34,7 @@ use super::disk::{Disk, READ_TRIES, StoreError, damaged, open_existing, unreadab
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
 use super::store::Store;
-use super::tree::files_in;
+use super::tree::{UNSHIPPED, unshipped_in};
 use crate::config::ShippedRows;
 use crate::instruments::Instrument;
 use crate::state::files;
@@ -44,8 +44,6 @@ pub use self::shipment::{Shipment, ShipmentRows, Unread};
 
 mod shipment;
 
-/// The folder.
-const UNSHIPPED: &str = "unshipped";
 /// The file in it with the progress of shipping.
 const CURSOR: &str = "cursor";
 /// The newest format of that file.
@@ -200,9 +198,10 @@ pub struct Waiting {
 }
 
 impl Shipping {
-    /// Whether ClickHouse was ever configured: rows that it lacks are kept, even while there is none.
+    /// Whether ClickHouse was ever configured: rows that it lacks are kept, even while there is none,
+    /// or it cannot be found out.
     pub(super) fn has_begun(dir: &Path) -> bool {
-        dir.join(UNSHIPPED).join(CURSOR).exists()
+        dir.join(UNSHIPPED).join(CURSOR).try_exists().unwrap_or(true)
     }
 
     /// Opens the state of a store.
@@ -227,9 +226,7 @@ impl Shipping {
             );
         }
         let is_changed = before != Some(cursor.off);
-        let is_piece = |path: &Path| path.extension().is_some_and(|it| it == "piece");
-        let pieces = files_in(vec![folder.clone()], is_piece)?;
-        let unopened = pieces.into_iter().map(|path| (path, 0)).collect();
+        let unopened = unshipped_in(store.dir())?.into_iter().map(|path| (path, 0)).collect();
         let mut inner = Inner { folder, disk, cursor, kept: Vec::new(), unopened };
         if let Err(error) = inner.open_kept() {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");

@@ -39,7 +39,9 @@ use super::part::{Part, Parts, Section, number_of};
 use super::pending::PendingWriter;
 use super::retention::{AgeClock, Retention};
 use super::shipping::Shipping;
-use super::tree::{DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted};
+use super::tree::{
+    DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted, unshipped_in,
+};
 use crate::config::ShippedRows;
 use crate::input::squid::Positions;
 use crate::state::files;
@@ -132,7 +134,7 @@ impl Store {
         // Uncounted files are removed first, to make room.
         let (deletable, orphans) = uncounted(dir, &manifest)?;
         // New files must not get the name of an existing one.
-        let lying = orphans_in(dir)?;
+        let lying = [orphans_in(dir)?, unshipped_in(dir)?].concat();
         let lying = [&deletable, &orphans, &lying].into_iter().flatten();
         lying.for_each(|file| manifest.pass(number_of(file)));
         for file in &deletable {
@@ -456,9 +458,9 @@ impl Store {
     }
 }
 
-#[cfg(test)]
-mod tests;
 fn say_missing(part: &Part) {
     error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows, of all reports, do not count until a start finds it.");
 }
 
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ pub(super) const PENDING: &str = "pending";
 pub(super) const DAMAGED: &str = "damaged";
 /// The folder for files unknown to the manifest.
 pub(super) const ORPHANS: &str = "orphans";
+/// The folder of what ClickHouse lacks.
+pub(super) const UNSHIPPED: &str = "unshipped";
 /// The folder of published files.
 pub(super) const ROLLUP: &str = "rollup";
 const COVERAGE: &str = "coverage";
@@ -25,6 +27,11 @@ pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
     folders.extend(TABLES);
     files_in(folders.into_iter().map(|name| dir.join(name)).collect(), is_ours)
+}
+
+/// The pieces kept for ClickHouse.
+pub(super) fn unshipped_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    files_in(vec![dir.join(UNSHIPPED)], is_ours)
 }
 
 /// The orphans.

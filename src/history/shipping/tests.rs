@@ -282,6 +282,28 @@ fn without_clickhouse_what_it_lacks_is_kept() {
     assert!(shipping.waiting().dropped > 0);
 }
 
+/// With a manifest restored from a backup, new pieces do not get the numbers of kept ones.
+#[test]
+fn numbers_of_kept_pieces_are_not_used_again() {
+    let mut place = Place::new();
+    place.open();
+    let manifest = place.dir.path().join("manifest");
+    let before = fs::read(&manifest).unwrap();
+    place.flush(NOON, &[NOON]);
+    place.publish(NOON + 7_200);
+    let kept = place.open().1.kept()[0].number();
+    place.store = None;
+    for folder in ["pending", "rollup", "coverage"] {
+        let _may_be_missing = fs::remove_dir_all(place.dir.path().join(folder));
+    }
+    fs::write(manifest, before).unwrap();
+    let (store, _) = place.open();
+    assert!(kept < store.manifest.next);
+    place.flush(NOON + 7_200, &[NOON + 7_200]);
+    while place.ship(NOON + 14_400, usize::MAX) {}
+    assert_eq!(place.taken(), place.flushed);
+}
+
 /// Like a container that has another name after each start: a piece, and a file that existed
 /// before.
 #[test]
