@@ -56,7 +56,7 @@ pub(super) fn files_in(
             let path = entry.path();
             if kind.is_dir() {
                 folders.push(path);
-            } else if kind.is_file() && is_wanted(&path) {
+            } else if (kind.is_file() || kind.is_symlink()) && is_wanted(&path) {
                 found.push(path);
             }
         }
@@ -94,6 +94,9 @@ pub(super) fn is_temporary(path: &Path) -> bool {
 /// Whether a file begins like one of ours, as far as that was written.
 fn is_unfinished(path: &Path) -> io::Result<bool> {
     let mut begin = Vec::new();
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(false);
+    }
     File::open(path)?.take(4).read_to_end(&mut begin)?;
     // After a power cut there may be zeros.
     Ok([b"pinb", b"PAR1", &[0; 4]].iter().any(|ours| ours.starts_with(&begin)))

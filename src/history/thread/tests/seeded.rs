@@ -319,7 +319,7 @@ impl World {
             }
             if left > 0 { Ok(()) } else { Err(StoreError::Stopped) }
         });
-        assert_eq!(sent.is_ok(), left > 0);
+        assert!(sent.is_ok() || left == 0);
         left > 0 && life.shipping.end(&shipment, Vec::new()).is_ok()
     }
 
