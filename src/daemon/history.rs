@@ -84,7 +84,7 @@ impl OpenHistory {
             let mut store = Store::open(&dir, retention)?;
             store.share(Arc::clone(&parts));
             let shipping = match &shipping {
-                None => store.keep_unshipped(&shipped).map(|()| None)?,
+                None => store.keep_unshipped().map(|()| None)?,
                 Some(status) => Some((status, store.ship(&shipped)?)),
             };
             replayed.replay(&mut store);

@@ -204,8 +204,8 @@ impl Shipping {
         dir.join(UNSHIPPED).join(CURSOR).try_exists().unwrap_or(true)
     }
 
-    /// Opens the state of a store.
-    pub(super) fn open(store: &Store, what: &[ShippedRows]) -> Result<Self, StoreError> {
+    /// Opens the state of a store; `None`: what was shipped last.
+    pub(super) fn open(store: &Store, what: Option<&[ShippedRows]>) -> Result<Self, StoreError> {
         let (folder, disk) = (store.dir().join(UNSHIPPED), store.disk.clone());
         let next_number = store.manifest.next;
         disk.make_folder(&folder, files::FOLDER_MODE)?;
@@ -218,7 +218,8 @@ impl Shipping {
         let before = found.as_ref().map(|cursor| cursor.off);
         let mut cursor =
             found.unwrap_or(Cursor { format: FORMAT, begin: next_number, ..Cursor::default() });
-        let lost = cursor.set_kinds(what, next_number, store.manifest.parts());
+        let lost =
+            what.map_or(0, |what| cursor.set_kinds(what, next_number, store.manifest.parts()));
         if lost > 0 {
             warn!(
                 rows = lost,

@@ -205,15 +205,16 @@ impl Store {
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
     pub fn ship(&mut self, what: &[ShippedRows]) -> Result<Shipping, StoreError> {
-        let shipping = Shipping::open(self, what)?;
+        let shipping = Shipping::open(self, Some(what))?;
         Ok(self.shipping.insert(shipping).clone())
     }
 
-    /// Likewise if a ClickHouse was configured before, but none is now: it may come back.
+    /// Likewise, of what was shipped last, if a ClickHouse was configured before, but none is now: it
+    /// may come back.
     ///
     /// # Errors
     /// As [`ship`](Self::ship).
-    pub fn keep_unshipped(&mut self, what: &[ShippedRows]) -> Result<(), StoreError> {
+    pub fn keep_unshipped(&mut self) -> Result<(), StoreError> {
         if Shipping::has_begun(self.dir()) {
             self.ship(what)?;
             info!(
