@@ -168,7 +168,9 @@ impl Server {
             ("cancel_http_readonly_queries_on_client_close", "1"),
             ("wait_end_of_query", "1"),
         ];
-        let request = self.request(&parameters).config().timeout_global(Some(patience)).build();
+        // All of it, instead of the limits of its steps.
+        let request = self.request(&parameters).config().timeout_global(Some(patience));
+        let request = request.timeout_recv_response(None).timeout_recv_body(None).build();
         let answer = request.send(query);
         let mut answer = answer.map_err(|error| failed(roots::problem(&error)))?;
         let status = answer.status().as_u16();
@@ -321,6 +323,28 @@ mod tests {
     #[test]
     fn rows_are_stored_when_the_answer_has_ended() {
         assert_eq!(inserted(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), Ok(()));
+    /// The limit for the end of an answer to an insert is none for that to a query.
+    #[test]
+    fn an_answer_to_a_query_may_take_as_long_as_that_has() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _request = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n").unwrap();
+            std::thread::sleep(BODY_MAX * 4);
+            stream.write_all(b"{}\n").unwrap();
+        });
+        let config = ClickHouseConfig { url, ..Config::default().clickhouse };
+        let (server, mut rows) = (Server::of(&config).unwrap(), 0);
+        let answered = server.select("SELECT", Duration::from_secs(60), &mut |_| {
+            rows += 1;
+            Ok(())
+        });
+        assert_eq!((answered, rows), (Ok(()), 1));
+        thread.join().unwrap();
+    }
+
         let later = |answer, said: &str| match inserted(answer) {
             Err(Failure::Later(error)) => assert!(error.contains(said), "{error}"),
             other => panic!("{other:?}"),
