@@ -11,6 +11,7 @@
 //! ring, then history is written, then the front ends end, then the snapshot is written. A panic on
 //! one of these threads ends the process (`threads`).
 
+use std::borrow::Cow;
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -125,7 +126,10 @@ impl Daemon {
         let otlps = otlp::open(config)?;
         let squids = squid::open(config)?;
         // After the sockets: a second daemon with the same configuration should fail on its port.
-        let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
+        let mut config = Cow::Borrowed(config);
+        let (state, no_room) =
+            startup::open_state(&mut config, &*clock, &mut definitions, &defaults)?;
+        let config = &*config;
         if !config.alerts.is_empty() || !config.slos.is_empty() {
             definitions.add_alerts(!config.slos.is_empty());
         }
@@ -204,7 +208,7 @@ impl Daemon {
             rewrites: config.rewrites.clone(),
             rule_counters: Arc::clone(&rule_counters),
             snapshots: snapshots.clone(),
-            nothing_kept: startup::nothing_kept(config),
+            nothing_kept: no_room.or_else(|| startup::nothing_kept(config)),
             history: None,
             losses: Mutex::default(),
             certificates: Arc::default(),

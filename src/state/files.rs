@@ -125,7 +125,8 @@ pub(crate) fn replace<T, E: From<io::Error>>(
         let _leftover = fs::remove_file(&new);
         return replaced;
     }
-    // The new file is in place. The sync may still fail, but there is nothing to undo.
+    // The new file is in place. If the sync fails there is nothing to undo, and no error: who gets
+    // one goes on with the old version, and the next start would have the new one.
     let folder = path.parent().unwrap_or(Path::new("."));
     let sync_folder = || {
         #[cfg(test)]

@@ -92,6 +92,13 @@ pub enum StateError {
 }
 
 impl StateError {
+    /// Whether a disk has no room.
+    pub(crate) fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        let full = |kind| matches!(kind, StorageFull | QuotaExceeded);
+        matches!(self, Self::Io { source, .. } if full(source.kind()))
+    }
+
     /// A hint for the operator, as commands or settings, for a folder; empty if the error says it
     /// all.
     #[must_use]

@@ -218,6 +218,24 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     assert!(said.err.contains("; mount it read-write;"), "{said:?}");
 }
 
+/// A new folder on a disk without room: packets are received, and it is said what is not kept.
+#[test]
+fn without_room_for_a_new_folder_it_starts_all_the_same() {
+    // One for the folder itself.
+    let Some(place) = SmallDisk::mount("1m,nr_inodes=2") else {
+        return;
+    };
+    std::fs::write(place.path().join("filler"), "").unwrap();
+    let dir = format!("state.dir={}", place.path().join("new").display());
+    let program = Program::serve(&[&dir]);
+    program.site.send([request("web", "shop", "/x")]).assert_accounted();
+    let detail = program.site.get("/readyz").json()["detail"].clone();
+    assert_has!(detail.as_str().unwrap_or_default() => "state.dir", "No space left");
+    assert_eq!(program.site.status().count("requests_merged"), 1);
+    let log = stop(program);
+    assert!(log.iter().any(|line| line["level"] == "ERROR"), "{log:?}");
+}
+
 /// A kill takes neither the live reports, as far as history had them, nor what one knows about it;
 /// and nothing counts twice, whatever comes next.
 #[cfg(feature = "sql")]
