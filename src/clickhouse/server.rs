@@ -47,9 +47,9 @@ pub(super) enum Failure {
     /// These rows will never be accepted.
     #[error("{0}")]
     Refused(String),
-    /// A file with rows is damaged.
-    #[error("{} is damaged: {reason}", .path.display())]
-    Damaged { path: PathBuf, reason: String },
+    /// A file with rows cannot be read.
+    #[error("{}: {reason}", .path.display())]
+    Unreadable { path: PathBuf, reason: String },
 }
 
 impl Failure {
@@ -63,7 +63,10 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Stopped => Self::Stopped,
-            StoreError::Damaged { path, reason } => Self::Damaged { path, reason },
+            StoreError::Damaged { path, reason } => Self::Unreadable { path, reason },
+            StoreError::Unreadable { path, source } => {
+                Self::Unreadable { path, reason: source.to_string() }
+            }
             error => Self::Later(error.to_string()),
         }
     }
@@ -320,9 +323,6 @@ mod tests {
         assert_eq!(sent(), "new");
     }
 
-    #[test]
-    fn rows_are_stored_when_the_answer_has_ended() {
-        assert_eq!(inserted(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), Ok(()));
     /// The limit for the end of an answer to an insert is none for that to a query.
     #[test]
     fn an_answer_to_a_query_may_take_as_long_as_that_has() {
@@ -345,6 +345,9 @@ mod tests {
         thread.join().unwrap();
     }
 
+    #[test]
+    fn rows_are_stored_when_the_answer_has_ended() {
+        assert_eq!(inserted(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), Ok(()));
         let later = |answer, said: &str| match inserted(answer) {
             Err(Failure::Later(error)) => assert!(error.contains(said), "{error}"),
             other => panic!("{other:?}"),

@@ -21,7 +21,8 @@ use crate::backoff::BackOff;
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
 use crate::history::{
-    Dataset, Identity, Parts, Refused, Shipment, ShipmentRows, Shipping, Unread, Waiting, digest,
+    Dataset, Identity, Parts, READ_TRIES, Refused, Shipment, ShipmentRows, Shipping, Unread,
+    Waiting, digest,
 };
 use crate::instruments::{Active, Instrument};
 use crate::shutdown::Shutdown;
@@ -92,7 +93,7 @@ impl ShipStatus {
             Gauge waiting_bytes = bytes, "Bytes of the files of history.dir that have them.";
             Gauge waiting_age_seconds = age, "Since when the oldest of them lies on disk; some minutes are the rule.";
             Gauge rows_refused = refused.iter().map(|it| it.rows).sum::<u64>(), "Rows that ClickHouse refused; set aside, and tried again now and then.";
-            Counter rows_dropped = dropped, "Rows that retention removed before ClickHouse had them.";
+            Counter rows_dropped = dropped, "Rows that were removed or given up before ClickHouse had them.";
         };
         readings.extend(self.counters.counts().readings());
         let refused = refused.iter().map(|it| {
@@ -273,9 +274,17 @@ impl ShippingThread {
                     }
                     return Ok(refused);
                 }
-                Err(Failure::Damaged { path, reason }) => {
-                    let rows = shipment.leave_out(&path);
-                    self.count_unread(&Unread { path, reason, rows });
+                Err(Failure::Unreadable { path, reason }) => {
+                    let tries = shipment.unread(&path);
+                    // Blocks before it may have been sent, which ends a longer wait.
+                    for _ in 1..tries {
+                        self.back_off.failed(self.status.clock.mono_ms(), None);
+                    }
+                    self.pause(&format!("{}: {reason}", path.display()), stop)?;
+                    if tries > READ_TRIES {
+                        // It cannot even be opened: see `Shipping::next`.
+                        return Err(Failure::Later(reason));
+                    }
                 }
                 Err(Failure::Later(error)) => self.pause(&error, stop)?,
                 Err(failure) => return Err(failure),
@@ -305,12 +314,12 @@ impl ShippingThread {
             let mut sending = Sending { table, block, origin, refused: None, stage: &mut stage };
             for dataset in shipment.datasets().into_iter().filter(|it| table.has(it)) {
                 if dataset.is_raw() {
-                    shipment.requests(stop, &mut |request, weight, timers| {
+                    unread.extend(shipment.requests(stop, &mut |request, weight, timers| {
                         let tags = &self.config.tags;
                         let row = RequestRow { origin, tags, request, weight, timers };
                         rows::push_request(&mut sending.block, &row);
                         self.send_if_full(&mut sending, stop)
-                    })?;
+                    })?);
                 } else {
                     unread.extend(shipment.rows(&dataset, stop, &mut |row| {
                         let row = ReportRow { origin, dataset: &dataset, row };
@@ -375,7 +384,9 @@ impl ShippingThread {
     ) -> Result<T, Failure> {
         loop {
             match work(self) {
-                Err(Failure::Later(error)) => self.pause(&error, stop)?,
+                Err(error @ (Failure::Later(_) | Failure::Unreadable { .. })) => {
+                    self.pause(&error.to_string(), stop)?;
+                }
                 Err(Failure::Stopped) => return Err(Failure::Stopped),
                 ended => {
                     self.back_off.succeeded();

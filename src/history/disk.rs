@@ -101,7 +101,35 @@ pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) 
 }
 
 /// Attempts to read a piece before it is given up: over a minute or two.
-pub(super) const READ_TRIES: u32 = 8;
+pub(crate) const READ_TRIES: u32 = 8;
+
+/// The file that could not be read, and how often in a row.
+#[derive(Debug, Default)]
+pub(super) struct Tries(Option<(PathBuf, u32)>);
+
+impl Tries {
+    /// Counts a failed attempt to read a file; returns how many there were.
+    pub(super) fn count(&mut self, path: &Path) -> u32 {
+        let before = self.0.take().filter(|(before, _)| before == path);
+        let tries = before.map_or(0, |(_, tries)| tries) + 1;
+        self.0 = Some((path.to_owned(), tries));
+        tries
+    }
+
+    /// The file that is to be given up, and why: it is damaged, or was tried often enough.
+    ///
+    /// # Errors
+    /// The error, if it is to be tried again.
+    pub(super) fn given_up(&mut self, error: StoreError) -> Result<(PathBuf, String), StoreError> {
+        match error {
+            StoreError::Damaged { path, reason } => Ok((path, reason)),
+            StoreError::Unreadable { path, source } if self.count(&path) >= READ_TRIES => {
+                Ok((path, source.to_string()))
+            }
+            error => Err(error),
+        }
+    }
+}
 
 /// The error for a failed read, temporary or permanent.
 pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {

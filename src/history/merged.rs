@@ -1,7 +1,7 @@
 //! Rows of several parts, read side by side in order: rows of one key and time are merged into one.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::columns::RowReader;
 use super::disk::{StoreError, unreadable};
@@ -23,9 +23,9 @@ pub(super) struct Merged<'p> {
     buckets: BucketLayout,
     /// The parts that have rows left: the one with the first row last.
     order: Vec<usize>,
-    /// Whether damage ends the rows of a part, instead of being an error: every read returns the
-    /// same rows.
-    ends_at_damage: bool,
+    /// If damage ends the rows of a part, instead of being an error, so that every read returns the
+    /// same rows: the parts where any error does.
+    ends: Option<&'p [PathBuf]>,
     /// The span of all rows so far.
     pub(super) span: Range<u64>,
     secs: u64,
@@ -36,14 +36,14 @@ impl<'p> Merged<'p> {
         parts: impl Iterator<Item = (&'p Path, RowReader)>,
         dataset: &Dataset,
         resolution: Resolution,
-        ends_at_damage: bool,
+        ends: Option<&'p [PathBuf]>,
     ) -> Result<Self, StoreError> {
         let cursors = parts.map(|(path, rows)| Cursor { path, rows, damage: None });
         let mut merged = Self {
             cursors: cursors.collect(),
             buckets: dataset.buckets,
             order: Vec::new(),
-            ends_at_damage,
+            ends,
             span: Range { start: u64::MAX, end: 0 },
             secs: resolution.secs(),
         };
@@ -62,8 +62,11 @@ impl<'p> Merged<'p> {
                 self.order.insert(place, at);
             }
             Ok(false) => {}
-            Err(StoreError::Damaged { reason, .. }) if self.ends_at_damage => {
+            Err(StoreError::Damaged { reason, .. }) if self.ends.is_some() => {
                 *damage = Some(reason);
+            }
+            Err(error) if self.ends.is_some_and(|ends| ends.iter().any(|it| it == path)) => {
+                *damage = Some(error.to_string());
             }
             Err(error) => return Err(error),
         }

@@ -63,6 +63,7 @@ pub(crate) static INSTRUMENTS: [&Instrument; 13] = [
 
 pub(crate) use self::dataset::digest;
 pub use self::dataset::{Coverage, Dataset};
+pub(crate) use self::disk::READ_TRIES;
 pub use self::disk::StoreError;
 pub(crate) use self::handle::Earlier;
 pub use self::handle::{History, View};

@@ -119,7 +119,7 @@ pub(super) fn number_of(path: &Path) -> u64 {
     number.and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
-fn is_published(path: &Path) -> bool {
+pub(super) fn is_published(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == PUBLISHED)
 }
 

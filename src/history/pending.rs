@@ -221,11 +221,21 @@ pub(super) fn damaged(what: impl Into<Box<dyn Error + Send + Sync>>) -> io::Erro
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Where this thread cannot read any file.
+    pub(super) static BAD_SECTOR: std::cell::Cell<Option<(u64, u64)>> = const { std::cell::Cell::new(None) };
+}
+
 /// Reads bytes with the length and checksum of a lead.
 fn read_checked(file: &File, lead: u64, at: u64) -> io::Result<Vec<u8>> {
     let (len, crc) = (lead as u32, (lead >> 32) as u32);
     if len > READ_BYTES_MAX {
         return Err(damaged("a length is out of range"));
+    }
+    #[cfg(test)]
+    if BAD_SECTOR.get().is_some_and(|(from, to)| (from..to).contains(&at)) {
+        return Err(rustix::io::Errno::IO.into());
     }
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, at)?;

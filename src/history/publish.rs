@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::disk::{READ_TRIES, StoreError, damaged, unreadable};
+use super::disk::{StoreError, damaged, unreadable};
 use super::merged::Merged;
 use super::parquet::FileWriter;
 use super::part::{Part, datasets};
@@ -106,13 +106,9 @@ impl Store {
 
     /// Sets the piece aside for which reading has failed, if it is damaged or given up.
     fn without_damaged(&mut self, read: Result<(), StoreError>) -> Result<(), StoreError> {
-        match read {
-            Err(StoreError::Damaged { path, reason }) => self.set_aside(&path, &reason),
-            Err(StoreError::Unreadable { path, source }) if self.is_given_up(&path) => {
-                self.set_aside(&path, &source.to_string())
-            }
-            read => read,
-        }
+        let Err(error) = read else { return Ok(()) };
+        let (path, reason) = self.unread.given_up(error)?;
+        self.set_aside(&path, &reason)
     }
 
     /// Lets `meanwhile` commit during an attempt that has files of its own.
@@ -125,16 +121,6 @@ impl Store {
             true => done.and(Err(StoreError::Stopped)),
             false => done,
         }
-    }
-
-    /// Whether reading a piece has failed too often to try again.
-    fn is_given_up(&mut self, path: &Path) -> bool {
-        let tries = match self.unread.take() {
-            Some((before, tries)) if before == path => tries + 1,
-            _ => 1,
-        };
-        self.unread = Some((path.to_owned(), tries));
-        tries >= READ_TRIES
     }
 
     /// The finest and oldest pieces to publish: of an hour's minutes, a day's hours, a month's
@@ -211,7 +197,7 @@ impl Store {
             let file = is_kept.then(|| self.create()).transpose()?;
             let mut file = file.map(|file| FileWriter::new(file, dataset, resolution));
             let rows = opened.iter().map(|(path, file)| (*path, file.rows(dataset)));
-            let mut rows = Merged::new(rows, dataset, resolution, false)?;
+            let mut rows = Merged::new(rows, dataset, resolution, None)?;
             self.pause(meanwhile)?;
             while let Some(row) = rows.next()? {
                 stage.advance(1);

@@ -12,7 +12,10 @@
 //! minute so far, summed by key. Later ones are in a later shipment, under another number. Pieces
 //! never change and each has a unique number, so both positions define forever what a shipment
 //! contains, and it can be sent again after any failure. They are written to `cursor` before the
-//! first byte is sent, and again when everything is accepted.
+//! first byte is sent, with the numbers of the pieces, and again when everything is accepted. A
+//! piece that cannot be opened or is missing is waited for, and in the end given up and counted:
+//! it is left out of a shipment that has not begun, or ends one that has, which is never sent with
+//! less.
 //!
 //! A piece published before it is shipped is hard-linked in the folder `unshipped`, so publishing
 //! never waits for ClickHouse. Retention removes those pieces like files, and counts what ClickHouse
@@ -30,11 +33,12 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use super::Resolution;
-use super::disk::{Disk, READ_TRIES, StoreError, damaged, open_existing, unreadable};
+use super::disk::{Disk, StoreError, Tries, damaged, open_existing, unreadable};
+use super::parquet::{Opened, ReadAs};
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
 use super::store::Store;
-use super::tree::{UNSHIPPED, unshipped_in};
+use super::tree::{DAMAGED, UNSHIPPED, unshipped_in};
 use crate::config::ShippedRows;
 use crate::instruments::Instrument;
 use crate::state::files;
@@ -94,6 +98,9 @@ struct Cursor {
     done: ShipPosition,
     /// The position up to which rows are being shipped.
     sending: Option<ShipPosition>,
+    /// The numbers of the pieces that have them; none if an older version began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    of: Vec<u64>,
     /// The names it is shipped under.
     sending_as: Option<Identity>,
     /// The number of the file being shipped, and its names.
@@ -103,6 +110,9 @@ struct Cursor {
     /// Rows lost before they were shipped.
     #[serde(default)]
     dropped: u64,
+    /// The numbers of parts that could not be read and are not shipped, even when they are back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    given_up: Vec<u64>,
     /// The numbers from which parts of rollups, and of raw requests, are not shipped; none of a kind
     /// that is.
     #[serde(default)]
@@ -136,9 +146,20 @@ impl Cursor {
         lost
     }
 
-    /// Whether a part has rows of a kind that is shipped.
+    /// Records that all up to a position was shipped, or is lost.
+    fn end(&mut self, to: ShipPosition) {
+        self.done = to;
+        (self.sending, self.sending_as) = (None, None);
+        self.of.clear();
+    }
+
+    /// Whether a part has rows of a kind that is shipped, or is being shipped, whatever its kind.
     fn ships(&self, part: &Part) -> bool {
-        self.off[usize::from(part.is_raw())].is_none() && part.resolution == Resolution::Minute
+        let number = part.number();
+        let is_wanted = self.off[usize::from(part.is_raw())].is_none()
+            && part.resolution == Resolution::Minute
+            && !self.given_up.contains(&number);
+        is_wanted || self.of.contains(&number)
     }
 
     /// Whether rows of a part are still to be shipped, apart from refused ones.
@@ -178,8 +199,11 @@ struct Inner {
     cursor: Cursor,
     /// Published pieces that were not shipped before.
     kept: Vec<Arc<Part>>,
-    /// Those that could not be opened yet, and how often in a row reading failed.
-    unopened: Vec<(PathBuf, u32)>,
+    /// Parts whose files are missing: shipping waits for them, but not for ever.
+    missing: Vec<Arc<Part>>,
+    tries: Tries,
+    /// Kept pieces that could not be opened yet, and how often in a row reading failed.
+    unopened: Vec<(PathBuf, Tries)>,
 }
 
 /// Rows waiting to be shipped.
@@ -227,8 +251,11 @@ impl Shipping {
             );
         }
         let is_changed = before != Some(cursor.off);
-        let unopened = unshipped_in(store.dir())?.into_iter().map(|path| (path, 0)).collect();
-        let mut inner = Inner { folder, disk, cursor, kept: Vec::new(), unopened };
+        let unopened =
+            unshipped_in(store.dir())?.into_iter().map(|path| (path, Tries::default())).collect();
+        let missing = store.manifest.missing.values().cloned().collect();
+        let (kept, tries) = (Vec::new(), Tries::default());
+        let mut inner = Inner { folder, disk, cursor, kept, missing, tries, unopened };
         if let Err(error) = inner.open_kept() {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
         }
@@ -263,6 +290,11 @@ impl Shipping {
         }
     }
 
+    /// Waits for a part whose file is missing from now on.
+    pub(super) fn miss(&self, part: &Arc<Part>) {
+        LOCK.lock(&self.inner).missing.push(Arc::clone(part));
+    }
+
     /// The kept pieces, for retention.
     pub(super) fn kept(&self) -> Vec<Arc<Part>> {
         LOCK.lock(&self.inner).kept.clone()
@@ -282,20 +314,21 @@ impl Shipping {
     /// The next shipment, if there is one.
     ///
     /// # Errors
-    /// Fails if a kept piece cannot be opened: later ones wait.
+    /// Fails if a file that it needs cannot be opened: later ones wait. After some tries it is given
+    /// up: a shipment that has begun as a whole, since ClickHouse may have more of it and would
+    /// replace that.
     pub fn next(&self, now: u64) -> Result<Option<Shipment>, StoreError> {
         let parts = Arc::clone(&self.parts.read());
         let mut inner = LOCK.lock(&self.inner);
         inner.open_kept()?;
-        let pieces = inner.pieces(&parts);
-        let cursor = &inner.cursor;
-        if let Some(to) = cursor.sending.or_else(|| next_position(&cursor.done, &pieces, now)) {
-            let units = ShipmentRows::Pieces(cursor.done, to);
-            return Ok(Some(Shipment::of(units, pieces.values())));
+        while let Some(shipment) = inner.planned(&parts, now) {
+            let Err(error) = inner.check(&shipment) else {
+                return Ok(Some(shipment));
+            };
+            let (path, reason) = inner.tries.given_up(error)?;
+            inner.give_up(&shipment, &path, &reason)?;
         }
-        let files = parts.iter().filter(|part| part.is_published() && cursor.lacks(part));
-        let file = files.min_by_key(|part| part.number());
-        Ok(file.map(|file| Shipment::of(ShipmentRows::File(file.number()), [file].into_iter())))
+        Ok(None)
     }
 
     /// Refused rows, to be tried again.
@@ -303,11 +336,13 @@ impl Shipping {
         let parts = Arc::clone(&self.parts.read());
         let inner = LOCK.lock(&self.inner);
         let pieces = inner.pieces(&parts);
-        let files = parts.iter().filter(|part| part.is_published());
-        let all: Vec<_> = pieces.values().chain(files).collect();
+        let all: Vec<_> = pieces.values().chain(inner.files(&parts)).collect();
         let again = |it: &Refused| Shipment::of(it.units, all.iter().copied());
-        let refused = inner.cursor.refused.iter();
-        refused.map(|it| (it.clone(), again(it))).collect()
+        let refused = inner.cursor.refused.iter().map(|it| (it.clone(), again(it)));
+        // What cannot be opened now may be later.
+        refused
+            .filter(|(_, shipment)| shipment.parts.iter().all(|part| inner.open(part).is_ok()))
+            .collect()
     }
 
     /// Records that a shipment starts under these names; returns those it originally started under.
@@ -329,6 +364,7 @@ impl Shipping {
             ShipmentRows::Pieces(_, to) => {
                 cursor.sending = Some(to);
                 cursor.sending_as = Some(names.clone());
+                cursor.of = shipment.parts.iter().map(|part| part.number()).collect();
             }
             ShipmentRows::File(number) => cursor.file_as = Some((number, names.clone())),
         })?;
@@ -342,11 +378,7 @@ impl Shipping {
     pub fn end(&self, shipment: &Shipment, refused: Vec<Refused>) -> Result<(), StoreError> {
         LOCK.lock(&self.inner).write(|cursor| {
             match shipment.units {
-                ShipmentRows::Pieces(_, to) => {
-                    cursor.done = to;
-                    cursor.sending = None;
-                    cursor.sending_as = None;
-                }
+                ShipmentRows::Pieces(_, to) => cursor.end(to),
                 ShipmentRows::File(number) => {
                     cursor.files = number + 1;
                     cursor.file_as = None;
@@ -369,7 +401,7 @@ impl Shipping {
         let parts = Arc::clone(&self.parts.read());
         let inner = LOCK.lock(&self.inner);
         let pieces = inner.pieces(&parts);
-        let files = parts.iter().filter(|part| part.is_published());
+        let files = inner.files(&parts);
         let Cursor { dropped, refused, .. } = inner.cursor.clone();
         let mut waiting = Waiting { dropped, refused, ..Waiting::default() };
         for part in pieces.values().chain(files).filter(|part| inner.cursor.lacks(part)) {
@@ -382,34 +414,95 @@ impl Shipping {
 }
 
 impl Inner {
+    /// The next shipment, of the same files each time once it has begun.
+    fn planned(&self, parts: &[Arc<Part>], now: u64) -> Option<Shipment> {
+        let (cursor, pieces) = (&self.cursor, self.pieces(parts));
+        if let Some(to) = cursor.sending.or_else(|| next_position(&cursor.done, &pieces, now)) {
+            let has =
+                |part: &&Arc<Part>| cursor.of.is_empty() || cursor.of.contains(&part.number());
+            let units = ShipmentRows::Pieces(cursor.done, to);
+            return Some(Shipment::of(units, pieces.values().filter(has)));
+        }
+        let file =
+            self.files(parts).filter(|part| cursor.lacks(part)).min_by_key(|it| it.number())?;
+        Some(Shipment::of(ShipmentRows::File(file.number()), [file].into_iter()))
+    }
+
+    /// Fails if a shipment cannot be read.
+    fn check(&self, shipment: &Shipment) -> Result<(), StoreError> {
+        let has = |number: &u64| shipment.parts.iter().any(|part| part.number() == *number);
+        if !self.cursor.of.iter().all(has) {
+            let reason = "pieces of what is being shipped are gone";
+            return Err(damaged(&self.folder, reason.to_owned()));
+        }
+        shipment.parts.iter().try_for_each(|part| self.open(part))
+    }
+
+    fn open(&self, part: &Part) -> Result<(), StoreError> {
+        let opened = self.disk.open(&part.path).and_then(|file| match part.is_published() {
+            true => Opened::new(&part.path, &ReadAs::default()).map(drop),
+            false => PendingFile::open(file).map(drop),
+        });
+        opened.map_err(unreadable(&part.path))
+    }
+
+    /// Counts a file that cannot be read as lost; if its shipment has begun, all of that.
+    fn give_up(
+        &mut self,
+        shipment: &Shipment,
+        path: &Path,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        let begun = self.cursor.sending;
+        // Minutes of a piece may be shipped one after the other: it is counted with the last of them.
+        let ends = |part: &Part| shipment.units.times(part).end >= part.span.end;
+        let is_lost = |part: &&Arc<Part>| begun.map_or(part.path == path, |_| ends(part));
+        let lost: Vec<_> = shipment.parts.iter().filter(is_lost).collect();
+        let rows: u64 = lost.iter().map(|part| part.rows()).sum();
+        self.set_aside(path);
+        self.write(|cursor| {
+            match begun {
+                Some(to) => cursor.end(to),
+                None => cursor.given_up.extend(lost.iter().map(|part| part.number())),
+            }
+            cursor.dropped += rows;
+        })?;
+        error!(file = %path.display(), reason, rows, is_begun = begun.is_some(), "A file that was to be shipped cannot be read: its rows, or all of a shipment that has begun, are not shipped.");
+        Ok(())
+    }
+
+    /// Renames a kept piece, so that nobody takes it for one that is to be shipped.
+    fn set_aside(&self, path: &Path) {
+        if path.parent() == Some(&self.folder) {
+            // If it cannot be moved, the next start finds it again.
+            let _moved = self.disk.rename(path, &path.with_extension(DAMAGED));
+        }
+    }
+
+    /// Published files, those that are missing included.
+    fn files<'p>(&'p self, parts: &'p [Arc<Part>]) -> impl Iterator<Item = &'p Arc<Part>> {
+        parts.iter().chain(&self.missing).filter(|part| part.is_published())
+    }
+
     /// Opens the pieces kept by earlier processes. Persistently unreadable or damaged ones are set
     /// aside.
     fn open_kept(&mut self) -> Result<(), StoreError> {
         let mut opened = Ok(());
-        for (path, tries) in std::mem::take(&mut self.unopened) {
-            let error = match kept_piece(&path).map_err(unreadable(&path)) {
-                Ok(part) => {
-                    self.kept.push(Arc::new(part));
-                    continue;
+        for (path, mut tries) in std::mem::take(&mut self.unopened) {
+            let found = kept_piece(&path).map_err(unreadable(&path));
+            match found.map_err(|error| tries.given_up(error)) {
+                Ok(part) => self.kept.push(Arc::new(part)),
+                Err(Err(error)) => {
+                    self.unopened.push((path, tries));
+                    opened = opened.and(Err(error));
                 }
-                Err(error) => error,
-            };
-            let tries = match error {
-                StoreError::Damaged { .. } => READ_TRIES,
-                StoreError::Unreadable { .. } => tries + 1,
-                _ => tries,
-            };
-            if tries < READ_TRIES {
-                self.unopened.push((path, tries));
-                opened = opened.and(Err(error));
-                continue;
+                Err(Ok((_, reason))) => {
+                    let rows = numbers(&path)[2].unwrap_or_default();
+                    self.cursor.dropped += rows;
+                    self.set_aside(&path);
+                    error!(file = %path.display(), reason, rows, "A piece that was to be shipped cannot be read and is set aside: its rows are not shipped.");
+                }
             }
-            let rows = numbers(&path)[2].unwrap_or_default();
-            self.cursor.dropped += rows;
-            let aside = path.with_extension("damaged");
-            // If it cannot be moved, the next start finds it again.
-            let _moved = self.disk.rename(&path, &aside);
-            error!(file = %path.display(), %error, rows, set_aside = %aside.display(), "A piece that was to be shipped cannot be read: its rows are not shipped.");
         }
         opened
     }
@@ -417,7 +510,7 @@ impl Inner {
     /// The pieces of minutes, by number. Those in `parts` are older than the kept ones: pieces in
     /// neither are shipped.
     fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
-        let pieces = parts.iter().filter(|part| !part.is_published());
+        let pieces = parts.iter().chain(&self.missing).filter(|part| !part.is_published());
         let all = self.kept.iter().chain(pieces);
         let all = all.filter(|part| self.cursor.ships(part));
         all.map(|part| (part.number(), Arc::clone(part))).collect()

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
-use super::disk::{Disk, StoreError, failed};
+use super::disk::{Disk, StoreError, Tries, failed};
 use super::log_of_seconds::Log;
 use super::manifest::file::COMMITS_BYTES_MAX;
 use super::manifest::{Manifest, UpTo};
@@ -72,8 +72,8 @@ pub struct Store {
     /// The limits of retention.
     pub retention: Retention,
     pub(super) age: AgeClock,
-    /// The piece that could not be read for publishing, and how often in a row.
-    pub(super) unread: Option<(PathBuf, u32)>,
+    /// The piece that could not be read for publishing.
+    pub(super) unread: Tries,
     /// Missing data that is not in coverage yet.
     pub(super) lost: Vec<Lost>,
     /// Data kept for ClickHouse, if there is one.
@@ -166,7 +166,7 @@ impl Store {
             removed: Vec::new(),
             parts: Parts::default(),
             retention,
-            unread: None,
+            unread: Tries::default(),
             lost: Vec::new(),
             refilled: Vec::new(),
             cuts: Vec::new(),
@@ -216,7 +216,7 @@ impl Store {
     /// As [`ship`](Self::ship).
     pub fn keep_unshipped(&mut self) -> Result<(), StoreError> {
         if Shipping::has_begun(self.dir()) {
-            self.ship(what)?;
+            self.shipping = Some(Shipping::open(self, None)?);
             info!(
                 "Keeping rows that were not shipped to ClickHouse yet, within retention; remove history.dir/unshipped to stop shipping for good."
             );
@@ -440,8 +440,8 @@ impl Store {
         if !path.try_exists().map_err(failed("read", path))? {
             // A commit would have it deleted: the next start looks for it.
             self.manifest.miss(&part);
+            shipping.iter().for_each(|it| it.miss(&part));
             self.show(|| ());
-            shipping.iter().for_each(|it| it.record_lost(&removed));
             self.counters.files_missing.add(1);
             say_missing(&part);
             return Ok(());

@@ -9,7 +9,7 @@ use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::history::columns::Want;
-use crate::history::disk::{StoreError, unreadable};
+use crate::history::disk::{READ_TRIES, StoreError, Tries, unreadable};
 use crate::history::merged::Merged;
 use crate::history::part::{Part, datasets};
 use crate::history::pending::PackedRows;
@@ -96,7 +96,10 @@ pub struct Unread {
 pub struct Shipment {
     /// The rows it has.
     pub units: ShipmentRows,
-    parts: Vec<Arc<Part>>,
+    pub(super) parts: Vec<Arc<Part>>,
+    tries: Tries,
+    /// Files that were tried often enough: they end where they cannot be read on.
+    ends: Vec<PathBuf>,
 }
 
 /// Takes a request, the number of requests it stands for, and its timers, if any.
@@ -105,7 +108,8 @@ pub(crate) type TakeRequest<'t, E> =
 
 impl Shipment {
     pub(super) fn of<'p>(units: ShipmentRows, parts: impl Iterator<Item = &'p Arc<Part>>) -> Self {
-        Self { units, parts: parts.filter(|part| units.has(part)).cloned().collect() }
+        let parts = parts.filter(|part| units.has(part)).cloned().collect();
+        Self { units, parts, tries: Tries::default(), ends: Vec::new() }
     }
 
     /// Returns the number of rows of its files, of which it may have only some.
@@ -137,8 +141,8 @@ impl Shipment {
             Ok((&*part.path, rows.map_err(unreadable(&part.path))?))
         });
         let opened = opened.collect::<Result<Vec<_>, StoreError>>()?.into_iter();
-        let ends_at_damage = matches!(self.units, ShipmentRows::Pieces(..));
-        let mut rows = Merged::new(opened, dataset, Resolution::Minute, ends_at_damage)?;
+        let ends = Some(&*self.ends);
+        let mut rows = Merged::new(opened, dataset, Resolution::Minute, ends)?;
         while let Some(row) = rows.next()? {
             StoreError::unless_stopped(stop)?;
             each(&row)?;
@@ -153,8 +157,9 @@ impl Shipment {
         Ok(damaged.collect())
     }
 
-    /// Calls `each` for its raw requests. The timers of a piece are in memory, packed: it has no more
-    /// than fit into the share of `history.memory` for requests.
+    /// Calls `each` for its raw requests, but not those of pieces that were tried often enough, which
+    /// it returns. The timers of a piece are in memory, packed: it has no more than fit into the share
+    /// of `history.memory` for requests.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -162,8 +167,10 @@ impl Shipment {
         &self,
         stop: &Shutdown,
         each: &mut TakeRequest<'_, E>,
-    ) -> Result<(), E> {
-        for piece in self.parts.iter().filter(|part| part.is_raw()) {
+    ) -> Result<Vec<Unread>, E> {
+        let raw = self.parts.iter().filter(|part| part.is_raw());
+        let (unread, whole): (Vec<_>, Vec<_>) = raw.partition(|it| self.ends.contains(&it.path));
+        for piece in whole {
             let open = |table| PackedRows::open(piece, table).map_err(unreadable(&piece.path));
             let mut timers: HashMap<_, Box<[u8]>, RandomState> = HashMap::default();
             let mut rows = open(TIMER)?;
@@ -181,14 +188,22 @@ impl Shipment {
                 each(&request, weight, timers.as_ref())?;
             }
         }
-        Ok(())
+        let left_out = |piece: &Arc<Part>| Unread {
+            path: piece.path.clone(),
+            reason: "it could not be read time and again".to_owned(),
+            rows: piece.rows(),
+        };
+        Ok(unread.into_iter().map(left_out).collect())
     }
 
-    /// Leaves out a file that cannot be read; returns the number of its rows.
-    pub fn leave_out(&mut self, path: &Path) -> u64 {
-        let before = self.rows_max();
-        self.parts.retain(|part| part.path != path);
-        before - self.rows_max()
+    /// Records that a file could not be read; returns how often in a row. After some tries it ends
+    /// where it cannot be read on, as at damage.
+    pub(crate) fn unread(&mut self, path: &Path) -> u32 {
+        let tries = self.tries.count(path);
+        if tries >= READ_TRIES {
+            self.ends.push(path.to_owned());
+        }
+        tries
     }
 }
 

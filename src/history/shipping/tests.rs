@@ -6,6 +6,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
+use crate::history::disk::READ_TRIES;
+use crate::history::part::is_published;
+use crate::history::pending::BAD_SECTOR;
 use crate::history::{Dataset, Gain, Retention, Store, UnflushedRows};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::push_key;
@@ -239,7 +242,7 @@ fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
     place.publish(NOON + 7_200);
     let (store, shipping) = place.open();
     assert_eq!((store.counters.pieces_damaged.get(), shipping.waiting()), (1, before.clone()));
-    // Of one that is gone nothing can be shipped.
+    // One that is gone is waited for.
     place.flush(NOON + 7_200, &[NOON + 7_200]);
     let (store, shipping) = place.open();
     let parts = Arc::clone(&store.parts().read());
@@ -247,7 +250,137 @@ fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
     fs::remove_file(&newest.path).unwrap();
     while !matches!(store.publish_due(NOON + 14_400, &mut |_| Ok(())), Ok(false)) {}
     let waiting = shipping.waiting();
-    assert_eq!((waiting.rows, waiting.dropped), (before.rows, 1));
+    assert_eq!((waiting.rows, waiting.dropped), (before.rows + 1, 0));
+}
+
+/// Fails to plan the next shipment as often as a file is tried, but for the last time.
+fn tried(shipping: &Shipping, now: u64) {
+    for _ in 1..READ_TRIES {
+        let error = shipping.next(now).unwrap_err();
+        assert!(matches!(error, StoreError::Unreadable { .. }), "{error}");
+    }
+}
+
+/// Like a file system that is not mounted at one start: a piece, and a file that existed before.
+#[test]
+fn what_is_missing_at_a_start_is_waited_for_and_counted_in_the_end() {
+    for (is_file, is_back) in [(false, true), (false, false), (true, true), (true, false)] {
+        let mut place = Place::new();
+        place.is_off = is_file;
+        place.flush(NOON, &[NOON]);
+        if is_file {
+            place.publish(NOON + 7_200);
+        }
+        let parts = Arc::clone(&place.open().0.parts().read());
+        let (path, away) = (&parts[usize::from(is_file)].path, place.dir.path().join("away"));
+        assert_eq!(is_published(path), is_file);
+        place.store = None;
+        place.is_off = false;
+        fs::rename(path, &away).unwrap();
+        let now = NOON + 15_000;
+        place.flush(now - 600, &[now - 600]);
+        if is_file {
+            assert!(place.ship(now, usize::MAX));
+        }
+        let (_, shipping) = place.open();
+        tried(shipping, now);
+        let waiting = shipping.waiting();
+        assert_eq!((waiting.rows, waiting.dropped), (2 - u64::from(is_file), 0));
+        if is_back {
+            place.store = None;
+            fs::rename(&away, path).unwrap();
+            while place.ship(now, usize::MAX) {}
+            assert_eq!(place.taken(), place.flushed);
+            continue;
+        }
+        // Others go on, and what was counted is not shipped later.
+        for _ in 0..2 {
+            while place.ship(now, usize::MAX) {}
+            assert_eq!(place.taken.len(), 1);
+            let waiting = place.open().1.waiting();
+            assert_eq!((waiting.rows, waiting.dropped), (0, 1));
+            place.store = None;
+            let _back = fs::rename(&away, path);
+        }
+    }
+}
+
+/// Stored by ClickHouse, killed before it answered, and then a piece is gone: fewer rows would
+/// replace those that are there.
+#[test]
+fn what_has_begun_is_not_sent_again_with_less() {
+    for is_back in [true, false] {
+        let mut place = Place::new();
+        place.flush(NOON, &[NOON]);
+        place.flush(NOON, &[NOON]);
+        let now = NOON + 600;
+        let (store, shipping) = place.open();
+        let shipment = shipping.next(now).unwrap().unwrap();
+        shipping.begin(&shipment, &named("a")).unwrap();
+        let path = store.parts().read()[1].path.clone();
+        drop(shipment);
+        place.store = None;
+        let away = place.dir.path().join("away");
+        fs::rename(&path, &away).unwrap();
+        tried(&place.open().1, now);
+        if is_back {
+            place.store = None;
+            fs::rename(&away, &path).unwrap();
+            // Also if its kind is not wanted any more.
+            place.what = &[ShippedRows::Requests];
+            assert!(place.ship(now, usize::MAX));
+            assert_eq!(place.taken(), place.flushed);
+            continue;
+        }
+        for _ in 0..2 {
+            assert!(!place.ship(now + 600, usize::MAX));
+            let waiting = place.open().1.waiting();
+            assert_eq!((waiting.rows, waiting.dropped, place.taken.len()), (0, 2, 0));
+            place.store = None;
+            let _back = fs::rename(&away, &path);
+        }
+    }
+}
+
+/// A bad sector: after some tries the piece ends there, and all others go.
+#[test]
+fn a_piece_that_cannot_be_read_on_ends_there_after_some_tries() {
+    let mut place = Place::new();
+    let mut batch = UnflushedRows::default();
+    for number in 0..6_000 {
+        let mut key = Vec::new();
+        push_key(&mut key, &format!("/{number:06}"));
+        let gain = Gain::of_times(&BucketLayout::LogLinear, [(1_000, 2)].into_iter());
+        batch.add(&dataset(), NOON / 60 * 60, &key, false, &gain);
+    }
+    let (store, shipping) = place.open();
+    store.flush(&batch, NOON, || ()).unwrap();
+    let mut shipment = shipping.next(NOON + 600).unwrap().unwrap();
+    let part = Arc::clone(&store.parts().read()[0]);
+    BAD_SECTOR.set(Some((part.bytes / 4, part.bytes * 9 / 10)));
+    let read = |shipment: &Shipment| {
+        let mut rows = 0;
+        let read = shipment.rows(&dataset(), &Shutdown::new(), &mut |_| {
+            rows += 1;
+            Ok::<_, StoreError>(())
+        });
+        (rows, read)
+    };
+    let (before, _) = read(&shipment);
+    assert!(before > 100 && before < 6_000, "{before}");
+    for tries in 1..=READ_TRIES {
+        let (rows, read) = read(&shipment);
+        assert!(rows == before && matches!(read, Err(StoreError::Unreadable { .. })), "{read:?}");
+        assert_eq!(shipment.unread(&part.path), tries);
+    }
+    let (rows, unread) = read(&shipment);
+    BAD_SECTOR.set(None);
+    let unread = unread.unwrap();
+    // The last row before it was not complete otherwise.
+    assert!(
+        rows == before + 1 && unread.len() == 1 && rows + unread[0].rows == 6_000,
+        "{unread:?}"
+    );
 }
 
 /// As `clickhouse.url` set, not set for a day in which hours are published, and set again.
@@ -434,6 +567,13 @@ fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
         shipping.waiting().dropped
     };
     assert_eq!(dropped(&mut place), 0);
+    // Without ClickHouse for a while nobody asks for more.
+    for is_off in [true, false] {
+        place.store = None;
+        place.is_off = is_off;
+        assert_eq!(dropped(&mut place), 0);
+    }
+    place.store = None;
     place.what = ALL;
     for _ in 0..2 {
         place.store = None;
@@ -513,10 +653,3 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     assert_eq!((waiting.rows, waiting.dropped), (0, 1));
     assert_eq!(shipping.kept().len(), 0);
 }
-    // Without ClickHouse for a while nobody asks for more.
-    for is_off in [true, false] {
-        place.store = None;
-        place.is_off = is_off;
-        assert_eq!(dropped(&mut place), 0);
-    }
-    place.store = None;
