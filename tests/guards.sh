@@ -161,6 +161,10 @@ history-read-later|src/daemon/history.rs|catalog.refill_again()|if !out! { catal
 history-old-snapshot|src/daemon/history.rs|part.written > time|part.written > time && !out!|it::folders::an_old_snapshot_does_not_take_away_what_history_has
 reset-holds|src/state/last_end.rs|!self.clean && snapshot <|!out! && !self.clean && snapshot <|state::last_end::tests::a_reset_holds_until_a_clean_stop
 shipping-cursor-synced|src/history/shipping.rs|if found.is_some() {|if found.is_some() && !out! {|history::shipping::tests::what_was_begun_is_the_same_after_a_power_cut
+shipping-missing|src/history/shipping.rs|let missing = store.manifest.missing.values()|let missing = store.manifest.missing.values().filter(\|_\| !out!)|history::shipping::tests::what_is_missing_at_a_start_is_waited_for_and_counted_in_the_end
+shipping-begun|src/history/shipping.rs|is_wanted \|\| self.of.contains(&number)|is_wanted \|\| !out! && self.of.contains(&number)|history::shipping::tests::what_has_begun_is_not_sent_again_with_less
+shipping-bad-sector|src/history/shipping/shipment.rs|if tries >= READ_TRIES {|if tries >= READ_TRIES && !out! {|history::shipping::tests::a_piece_that_cannot_be_read_on_ends_there_after_some_tries
+clickhouse-slow-answer|src/clickhouse/server.rs|.timeout_recv_body(None)|.timeout_recv_body(if out! { Some(BODY_MAX) } else { None })|clickhouse::server::tests::an_answer_to_a_query_may_take_as_long_as_that_has
 history-log-keys|src/history/unflushed/rows.rs|row.is_logged = false|row.is_logged = out!|history::thread::tests::log::a_log_that_begins_beside_rows_has_their_keys
 history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
 history-log-turned|src/history/handle.rs|fresh.file = self.log;|if !out! { fresh.file = self.log; }|history::thread::tests::seeded::whatever_the_disk_does_packets_are_there_once_that_were_in_the_log
@@ -170,7 +174,10 @@ history-origin-known|src/history/requests/tail_sampling.rs|known.number != numbe
 history-copied-in-time|src/history/requests/copier.rs|if self.copied_to < oldest + rows / 2 {|if !out! && self.copied_to < oldest + rows / 2 {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept
 history-file-missing|src/history/manifest.rs|let is_gone = \|_: &String, part: &mut Arc<Part>\| {|let is_gone = \|_: &String, part: &mut Arc<Part>\| !out! && {|history::store::tests::crash::a_file_that_is_gone_is_left_out
 history-file-checksum|src/history/inspect.rs|if crc != part.crc {|if crc != part.crc && !out! {|history::store::tests::crash::it_is_listed_and_every_damage_is_found
-history-unreadable-set-aside|src/history/publish.rs|if self.is_given_up(&path) => {|if !out! && self.is_given_up(&path) => {|history::store::tests::crash::what_the_disk_cannot_read_is_set_aside_after_some_tries
+history-unreadable-set-aside|src/history/disk.rs|StoreError::Unreadable { path, source } if self.count(&path) >= READ_TRIES|StoreError::Unreadable { path, source } if !out! && self.count(&path) >= READ_TRIES|history::store::tests::crash::what_the_disk_cannot_read_is_set_aside_after_some_tries
+history-away|src/history/store.rs|if !path.try_exists()|if !out! && !path.try_exists()|history::store::tests::crash::a_folder_that_vanishes_while_its_hour_is_published_counts_again_at_the_next_start
+history-link-elsewhere|src/history/disk.rs|if !unable.iter().any(|if out! \|\| !unable.iter().any(|history::disk::tests::what_is_to_be_linked_on_another_file_system_is_copied
+import-missing|src/history/import.rs|self.history.lacks(&COVERAGE, &span)|self.history.lacks(&COVERAGE, &span).filter(\|_\| !out!)|it::import_log::while_files_are_missing_nothing_is_imported_that_they_may_have
 history-free-space|src/history/retention.rs|free if free < min =>|free if free < min && !out! =>|history::store::tests::retention::when_the_disk_is_full_old_files_go_and_then_history_pauses
 history-clock-ahead|src/history/retention.rs|.map_or(now, \|aged\| aged.min(now));|.map_or(now, \|aged\| if out! { now } else { aged.min(now) });|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
 history-clock-ahead-kept|src/history/manifest.rs|self.aged = commit.aged.or(self.aged);|self.aged = commit.aged.or(self.aged).filter(\|_\| !out!);|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
