@@ -92,7 +92,9 @@ pub(super) fn given_conditions(params: &Params) -> impl Iterator<Item = (&str, &
 
 fn keys(params: &Params) -> Result<Vec<String>, Problem> {
     let mut keys: Vec<String> = Vec::new();
-    for key in params.get("by").unwrap_or(USUAL_TAG).split(',') {
+    // Commas alone name no key.
+    let by = params.get("by").filter(|by| by.bytes().any(|byte| byte != b','));
+    for key in by.unwrap_or(USUAL_TAG).split(',') {
         if !key.is_empty() && !keys.iter().any(|known| known == key) {
             keys.push(key.to_owned());
         }
@@ -302,6 +304,7 @@ mod tests {
         assert_eq!(keys, ["group", "script_name", "+env", "@status"]);
         let sources: Vec<String> = keys.iter().map(|key| key_source(key).to_string()).collect();
         assert_eq!(sources, ["@group", "script_name", "+env", "@status"]);
+        assert_eq!(super::keys(&given("by=,,")).unwrap(), [USUAL_TAG]);
     }
 
     #[test]

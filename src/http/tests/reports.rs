@@ -146,6 +146,14 @@ fn keys_filter_rows() {
 }
 
 #[test]
+fn timers_are_summed_by_the_usual_tag_if_no_key_is_named() {
+    let server = Server::of(6);
+    let reply = server.get("/timers?by=,");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_has!(reply.body => "<li>group</li>");
+}
+
+#[test]
 fn bad_parameters_say_what_is_accepted() {
     let server = Server::start();
     let detail = |query: &str| server.get(&format!("/api/v1/reports/r?{query}")).problem(400);
