@@ -7,6 +7,7 @@
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{self, TcpListener};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,6 +85,12 @@ impl Listener {
     fn bind(address: &StatAddress) -> io::Result<Self> {
         let (socket, path) = match address {
             StatAddress::Unix(path) => {
+                // A connection to any other kind of file is refused like one to a dead socket.
+                let found = fs::symlink_metadata(path);
+                if found.is_ok_and(|found| !found.file_type().is_socket()) {
+                    let why = "it exists and is not a socket";
+                    return Err(io::Error::new(ErrorKind::AlreadyExists, why));
+                }
                 let nobody = |error: &io::Error| error.kind() == ErrorKind::ConnectionRefused;
                 if UnixStream::connect(path).is_err_and(|error| nobody(&error)) {
                     // Left behind by a process that is gone.
@@ -127,4 +134,23 @@ impl Drop for Listener {
 fn end(mut stream: Socket) -> io::Result<()> {
     stream.shutdown(net::Shutdown::Write)?;
     io::copy(&mut stream, &mut io::sink()).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_dead_socket_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stream");
+        let bind = || Listener::bind(&StatAddress::Unix(path.clone()));
+        fs::write(&path, "data").unwrap();
+        let error = bind().err().unwrap();
+        assert_eq!(error.to_string(), "it exists and is not a socket");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "data");
+        fs::remove_file(&path).unwrap();
+        drop(UnixListener::bind(&path).unwrap());
+        bind().unwrap();
+    }
 }
