@@ -11,6 +11,10 @@ use crate::report::DefinedBy;
 use crate::series::Lines;
 use crate::value::Column;
 
+/// The column with all keys as one text. Rows can be selected by it, but other keys name them: only
+/// a histogram view has no other.
+pub const INDEX_VALUE: &str = "index_value";
+
 /// One report in the list of reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportSummary {
@@ -38,6 +42,14 @@ pub struct ReportSummary {
     pub complete: bool,
     /// What it lacks, for people.
     pub partial: Vec<String>,
+}
+
+impl ReportSummary {
+    /// Whether it is a histogram view, of which a question chooses one row by its key.
+    #[must_use]
+    pub fn is_view(&self) -> bool {
+        self.keys.first().is_some_and(|key| key == INDEX_VALUE)
+    }
 }
 
 /// A report at one moment, or over a span. Sums are of one moment; percentiles of large reports may

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::answer::{
-    Distribution, Followed, ReportAnswer, ReportSummary, RequestDetail, RequestPage,
+    Distribution, Followed, INDEX_VALUE, ReportAnswer, ReportSummary, RequestDetail, RequestPage,
 };
 use super::error::QueryError;
 use super::question::{
@@ -189,7 +189,10 @@ impl Catalog {
         let definition = &entry.definition;
         let columns = columns(&definition.layout);
         let keys = key_columns(&definition.layout).map(|at| columns[at].name.clone());
-        let keys: Vec<String> = keys.collect();
+        let mut keys: Vec<String> = keys.collect();
+        if keys.len() > 1 {
+            keys.retain(|key| key != INDEX_VALUE);
+        }
         ReportSummary {
             name: definition.name.clone(),
             kind: definition.kind.name().to_owned(),

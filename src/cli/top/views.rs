@@ -183,8 +183,7 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
 pub fn any(info: &ReportInfo, body: &Json) -> Content {
     let is_key = |column: &ReportColumn| info.keys.contains(&column.name);
     let mut columns: Vec<&ReportColumn> = info.columns.iter().collect();
-    columns
-        .retain(|column| !is_key(column) || column.name != "index_value" || info.keys.len() == 1);
+    columns.retain(|column| column.name != "index_value" || info.keys.len() == 1 && is_key(column));
     // Texts name a row; they come before numbers even if they are not keys.
     columns.sort_by_key(|column| match is_key(column) {
         true => 0,
@@ -386,7 +385,7 @@ mod tests {
             unit: unit.to_owned(),
         };
         let info = ReportInfo {
-            keys: ["host", "tag_env", "timer_group", "index_value"].map(str::to_owned).into(),
+            keys: ["host", "tag_env", "timer_group"].map(str::to_owned).into(),
             columns: vec![
                 column("req_count", "int", "count"),
                 column("p99_9", "double", "seconds"),

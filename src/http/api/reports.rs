@@ -27,7 +27,7 @@ use crate::http::fleet;
 use crate::http::params::{NoParams, Params, encode, owned};
 use crate::http::request_checks::{JsonBody, members};
 use crate::http::time_range::Span;
-use crate::query::answer::{OfSpan, ReportAnswer, ReportSummary};
+use crate::query::answer::{INDEX_VALUE, OfSpan, ReportAnswer, ReportSummary};
 use crate::query::catalog::{Catalog, SelectedRows};
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
@@ -287,14 +287,13 @@ impl Query {
 
 /// Checks that a row of a histogram view was named: without one there is nothing to show.
 fn check_chosen(question: &ReportQuestion, selected: &SelectedRows) -> Result<(), Problem> {
-    const CHOSEN_BY: &str = "index_value";
     let mut columns = selected.answer.table.columns().iter();
-    let is_view = columns.next().is_some_and(|it| it.name == CHOSEN_BY)
+    let is_view = columns.next().is_some_and(|it| it.name == INDEX_VALUE)
         && columns.next().is_some_and(|it| it.name == "segment");
-    let is_chosen = question.equal.iter().any(|(column, _)| column == CHOSEN_BY);
+    let is_chosen = question.equal.iter().any(|(column, _)| column == INDEX_VALUE);
     match is_view && !is_chosen && selected.rows.is_empty() {
         true => Err(Problem::parameter(
-            CHOSEN_BY,
+            INDEX_VALUE,
             "is missing; accepted: that of a row of the report, as the report itself shows it",
         )),
         false => Ok(()),

@@ -17,8 +17,9 @@ use super::time::Time;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::query::answer::{ReportAnswer, ReportSummary};
+use crate::query::answer::{INDEX_VALUE, ReportAnswer, ReportSummary};
 use crate::query::error::QueryError;
+use crate::query::question::When;
 use crate::query::table::Table;
 use crate::query::tables::KIND;
 use crate::report::read::selection::select;
@@ -159,7 +160,13 @@ impl Ranking {
         report: &ReportSummary,
         keys: &[(String, String)],
     ) -> Result<Self, Problem> {
-        let question = view.time.question(None, keys);
+        let mut question = view.time.question(None, keys);
+        if report.is_view()
+            && let When::Span(spans) = &mut question.when
+        {
+            // Its rows are the segments of one span.
+            spans.before = None;
+        }
         let answer = view.source.report(&report.name, &question)?;
         let own = Self::own(answer);
         // Only reports have a row of the keys that did not fit.
@@ -293,10 +300,10 @@ impl Ranking {
 
     /// The keys of a row, by name.
     pub(super) fn row_keys(&self, row: usize) -> Vec<(String, String)> {
+        let keys = self.answer.keys().into_iter().zip(&self.answer.key_columns);
+        let keys = keys.filter(|(name, _)| *name != INDEX_VALUE);
         let value = |key: &usize| formatting::plain(&self.table().value(row, *key));
-        let values = self.answer.key_columns.iter().map(value);
-        let names = self.answer.keys().into_iter().map(str::to_owned);
-        names.zip(values).collect()
+        keys.map(|(name, key)| (name.to_owned(), value(key))).collect()
     }
 
     /// The URL of a row's own page.

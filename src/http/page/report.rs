@@ -41,8 +41,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     ranking.heaviest_only = listing.sort.is_none();
     let sort = listing.sort.take().unwrap_or_else(|| ranking.sort());
     let (rows, total) = ranking.choose(&keep, &sort, listing.page())?;
+    let is_view = report.is_view();
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, key| {
-        (key == 0 && report.kind != KIND).then(|| ranking.row_link(name, row, &view.time))
+        (key == 0 && report.kind != KIND && !is_view)
+            .then(|| ranking.row_link(name, row, &view.time))
     });
     let heads = ranking.heads(&ranking.columns, Some((&sort, path, &params)));
     let answer = &ranking.answer;

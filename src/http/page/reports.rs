@@ -61,18 +61,12 @@ fn row(view: &View<'_>, report: &ReportSummary) -> Markup {
     let is_past = view.time.spans.is_some();
     let no_past = is_past.then(|| view.source.past_keys(&report.name).err()).flatten();
     let no_past = no_past.map(|why| visible(&why.to_string()));
-    // The column with all keys as one text is not a further key.
-    let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();
-    let keys = match &keys[..] {
-        [keys @ .., "index_value"] if !keys.is_empty() => keys.to_vec(),
-        _ => keys,
-    };
     html! {
         th.key scope="row" title=[no_past.as_ref()] {
             @if no_past.is_some() { (Name(&report.name)) } @else { a href=(view.time.link(&path, [])) { (Name(&report.name)) } }
         }
         td.key { (visible(&report.kind)) }
-        td.key.text { (visible(&keys.join(", "))) }
+        td.key.text { (visible(&report.keys.join(", "))) }
         td { (formatting::count(report.rows)) }
         td { @if report.window_seconds > 0.0 { (formatting::roughly(report.window_seconds)) } }
         td.key.text { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }

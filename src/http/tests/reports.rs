@@ -146,11 +146,26 @@ fn keys_filter_rows() {
 }
 
 #[test]
+fn the_rows_of_own_columns_are_linked() {
+    let server = Server::of(6);
+    let name = "report_by_script_name";
+    let listed = server.get("/api/v1/reports").json();
+    let listed = listed["reports"].as_array().unwrap();
+    let report = listed.iter().find(|report| report["name"] == name).unwrap();
+    assert_eq!(report["keys"], json!(["script_name"]));
+    let page = server.get(&format!("/reports/{name}?view=own")).body;
+    let links: Vec<&str> = page.split("href=\"").filter_map(|it| it.split('"').next()).collect();
+    let rows = links.iter().filter(|link| link.contains("/row?"));
+    let rows: Vec<u16> = rows.map(|link| server.get(&link.replace("&amp;", "&")).status).collect();
+    assert_eq!(rows, [200; 6]);
+}
+
+#[test]
 fn timers_are_summed_by_the_usual_tag_if_no_key_is_named() {
     let server = Server::of(6);
     let reply = server.get("/timers?by=,");
     assert_eq!(reply.status, 200, "{reply:?}");
-    assert_has!(reply.body => "<li>group</li>");
+    assert_has!(reply.body => "<li><bdi>group</bdi></li>");
 }
 
 #[test]
