@@ -57,18 +57,25 @@ impl Conditions {
 
     /// Adds a condition in the terms of the native form; `shown` names it if it is left out.
     fn add(&mut self, source: &str, shown: &str, value: &str) {
-        let pair = |name: &str| (name.to_owned(), or_empty(value).into_owned());
         let is_text = TEXT_FIELDS.iter().any(|(name, _)| *name == source);
-        if value.is_empty() && !is_text || value == OTHER {
-            self.left_out.push(shown.to_owned());
+        let place = if value.is_empty() && !is_text || value == OTHER {
+            None
         } else if FIELDS.contains(&source) {
-            self.requests.push(pair(source));
+            Some((&mut self.requests, source.to_owned()))
         } else if let Some(tag) = source.strip_prefix('+') {
-            self.requests.push(pair(&format!("tag.{tag}")));
-        } else if let Some(tag) = source.strip_prefix('@') {
-            self.timers.push(pair(tag));
+            Some((&mut self.requests, format!("tag.{tag}")))
         } else {
-            self.left_out.push(shown.to_owned());
+            source.strip_prefix('@').map(|tag| (&mut self.timers, tag.to_owned()))
+        };
+        let value = or_empty(value);
+        // A search takes each name once; a report may filter by one of its keys.
+        let given = |(list, name): &(&mut Vec<(String, String)>, String)| {
+            list.iter().find(|(known, _)| known == name).map(|(_, given)| *given == value)
+        };
+        match place.map(|place| (given(&place), place)) {
+            Some((None, (list, name))) => list.push((name, value.into_owned())),
+            Some((Some(true), _)) => {}
+            Some((Some(false), _)) | None => self.left_out.push(shown.to_owned()),
         }
     }
 
@@ -141,6 +148,18 @@ mod tests {
             r#"{"key":"+a","equals":"b*"}"#,
         ];
         assert_eq!(conditions.left_out, left_out);
+    }
+
+    #[test]
+    fn a_name_is_given_once() {
+        let definition =
+            json!({"keys": ["+env", "@op"], "filters": ["+env=p", "@op=get", "+env=q"]});
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let conditions =
+            Conditions::of(&definition, &[pair("tag_env", "p"), pair("timer_op", "get")]);
+        assert_eq!(conditions.requests, [pair("tag.env", "p")]);
+        assert_eq!(conditions.timers, [pair("op", "get")]);
+        assert_eq!(conditions.left_out, ["+env=q"]);
     }
 
     #[test]
