@@ -134,7 +134,7 @@ pub(in crate::http) async fn read(
         let question = ReportQuestion {
             when,
             whose,
-            columns: query.report_columns(),
+            columns: query.report_columns(source, &name)?,
             needed: None,
             equal: query.keys.rest().map(owned).collect(),
         };
@@ -199,6 +199,13 @@ const FORMATS: &[Format] = match cfg!(feature = "sql") {
     false => &[Format::Json, Format::Ndjson, Format::Csv],
 };
 
+/// The parameter that asks for percentiles.
+#[derive(Debug)]
+enum Given {
+    Percentiles,
+    Columns,
+}
+
 /// The parameters of a read.
 #[derive(Debug)]
 struct Query {
@@ -207,7 +214,7 @@ struct Query {
     offset: usize,
     columns: Option<Vec<String>>,
     /// Additional percentiles, and the columns of the native form.
-    percentiles: Option<Vec<f64>>,
+    percentiles: Option<(Vec<f64>, Given)>,
     format: Format,
     span: Span,
     /// Remaining parameters: key columns with the text their values must have.
@@ -228,7 +235,10 @@ impl Query {
             sort,
             limit,
             offset,
-            percentiles: percentiles(&mut params)?.or(named),
+            percentiles: match percentiles(&mut params)? {
+                Some(ranks) => Some((ranks, Given::Percentiles)),
+                None => named.map(|ranks| (ranks, Given::Columns)),
+            },
             columns,
             format: Format::wanted(params.text("format").as_deref(), headers, FORMATS)?,
             span: Span::take_compared(&mut params),
@@ -236,10 +246,21 @@ impl Query {
         })
     }
 
-    /// The columns in which to read the report.
-    fn report_columns(&self) -> Columns {
-        let percentiles = self.percentiles.clone();
-        percentiles.map_or(Columns::Own, Columns::Extended)
+    /// The columns in which to read the report. Tables of other kinds have only their own, some of
+    /// which are called like a percentile.
+    fn report_columns(&self, source: &Catalog, name: &str) -> Result<Columns, Problem> {
+        let Some((ranks, given)) = &self.percentiles else {
+            return Ok(Columns::Own);
+        };
+        if source.columns_with(name, ranks).is_some() || source.listed(name).is_err() {
+            return Ok(Columns::Extended(ranks.clone()));
+        }
+        match given {
+            Given::Percentiles => {
+                Err(Problem::parameter("percentiles", format!("{name:?} has none to add")))
+            }
+            Given::Columns => Ok(Columns::Own),
+        }
     }
 
     /// Checks the query against the columns that the report has. Gives the rows and columns that

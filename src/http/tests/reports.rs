@@ -146,6 +146,22 @@ fn keys_filter_rows() {
 }
 
 #[test]
+fn a_column_may_be_called_like_a_percentile() {
+    let server = Server::start();
+    server.post("/api/v1/reports", r#"{"name": "hvs", "comment": "hv.report1"}"#);
+    assert_eq!(server.get("/api/v1/reports/releases?columns=release,p95&sort=-p95").status, 200);
+    for (query, why) in cases![
+        "releases?percentiles=95" => "percentiles: \"releases\" has none to add";
+        "hvs?index_value=/a&columns=p50" => "columns: there is no column \"p50\"";
+        "hvs?index_value=/a&percentiles=50" => "percentiles: \"hvs\" has none to add";
+    ] {
+        assert_has!(server.get(&format!("/api/v1/reports/{query}")).problem(400) => why);
+    }
+    let unknown = server.get("/api/v1/reports/nowhere?columns=p95").problem(404);
+    assert_has!(unknown => "no report called \"nowhere\"");
+}
+
+#[test]
 fn the_rows_of_own_columns_are_linked() {
     let server = Server::of(6);
     let name = "report_by_script_name";
