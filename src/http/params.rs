@@ -75,6 +75,12 @@ impl Params {
         self.iter().filter(move |(given, _)| !self.known.iter().any(|known| is_known(given, known)))
     }
 
+    /// [`rest`](Self::rest) as names of key columns, without the prefix, with the text to match.
+    pub(super) fn key_texts(&self) -> Vec<(String, String)> {
+        let bare = |name: &'_ str| name.strip_prefix(KEY_PREFIX).unwrap_or(name).to_owned();
+        self.rest().map(|(name, text)| (bare(name), text.to_owned())).collect()
+    }
+
     /// [`rest`](Self::rest) as key columns, each by its index in `keys`, with the text to match.
     /// `all` are the columns of the table, for the message.
     pub(super) fn keys(

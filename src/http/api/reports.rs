@@ -24,7 +24,7 @@ use crate::http::answer::writer::RowWriter;
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{NoParams, Params, encode, owned};
+use crate::http::params::{NoParams, Params, encode};
 use crate::http::request_checks::{JsonBody, members};
 use crate::http::time_range::Span;
 use crate::query::answer::{INDEX_VALUE, OfSpan, ReportAnswer, ReportSummary};
@@ -136,7 +136,7 @@ pub(in crate::http) async fn read(
             whose,
             columns: query.report_columns(source, &name)?,
             needed: None,
-            equal: query.keys.rest().map(owned).collect(),
+            equal: query.keys.key_texts(),
         };
         let selection = |all: &[Column], keys: &[usize]| query.selection(all, keys);
         let selected = source.select(&name, &question, selection)?;

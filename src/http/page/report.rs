@@ -13,8 +13,8 @@ use super::ranking::Ranking;
 use super::render::View;
 use super::table::{Listing, conditions, table};
 use crate::http::error::Problem;
-use crate::http::params::{Params, encode, owned};
-use crate::query::answer::{ReportAnswer, ReportSummary};
+use crate::http::params::{Params, encode};
+use crate::query::answer::{INDEX_VALUE, ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::query::tables::{KIND, SAMPLES};
 
@@ -27,7 +27,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut listing = Listing::take(&mut params)?;
     let part = params.text("q").map(|part| part.to_lowercase());
     let is_own = params.word("view", &["main", "own"])? == "own";
-    let keys: Vec<_> = params.rest().map(owned).collect();
+    let keys = params.key_texts();
     let own = || Ranking::read_own(view, &report, &keys);
     let (mut ranking, is_own) = match is_own {
         true => (own()?, true),
@@ -52,10 +52,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         html! { (visible(name)) @if !ranking.about().is_empty() { ", " (ranking.about()) } };
     let empty = match (answer.table.is_empty(), &view.time.spans) {
         (false, _) => "No row matches.",
-        (true, _)
-            if answer.keys().first() == Some(&"index_value")
-                && params.get("index_value").is_none() =>
-        {
+        (true, _) if is_view && keys.iter().all(|(key, _)| key != INDEX_VALUE) => {
             "This is the distribution of one row of a report. ?index_value=/index.php behind the address says of which."
         }
         (true, None) if report.kind == KIND => "The table has no rows now.",

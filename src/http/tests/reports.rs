@@ -143,6 +143,16 @@ fn keys_filter_rows() {
     // A key that is called like a parameter.
     let limits = server.get("/api/v1/reports/limits?key.limit=odd&limit=3").json();
     assert_eq!(limits["total_rows"], 1);
+    // The prefix is no part of the key that picks the row of a view, or the requests of a script.
+    server.post("/api/v1/reports", r#"{"name": "hvs", "comment": "hv.report1"}"#);
+    let path = "/api/v1/reports/hvs?columns=cnt&limit=2000&";
+    let [bare, prefixed] = ["", "key."].map(|prefix| {
+        let reply = server.get(&format!("{path}{prefix}index_value=/shop/page-07919.php"));
+        names(&reply, "cnt")
+    });
+    assert!(bare.iter().any(|count| *count == 1) && bare == prefixed, "{bare:?} {prefixed:?}");
+    let page = "/reports/hvs?key.index_value=/shop/page-07919.php";
+    assert_has!(server.get(page).body => "<td");
 }
 
 #[test]
