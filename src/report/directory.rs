@@ -291,4 +291,10 @@ impl KnownGroups {
         let text = self.values[group as usize * self.keys + at];
         (text != NOTHING).then(|| &*self.texts[text as usize])
     }
+
+    /// Whether that value found no room. A text that was sent as `(other)` has another number.
+    pub(super) fn is_other(&self, group: u32, at: usize) -> bool {
+        let value = |group: u32| self.values[group as usize * self.keys + at];
+        value(group) == value(OTHER_GROUP)
+    }
 }

@@ -1,6 +1,10 @@
 //! The row of a group in a report, for readers of delta logs: computed from the texts of the
 //! group's key, by the rules that `RowMap` applies to their ids. And the key of a row as bytes:
 //! each text preceded by its length.
+//!
+//! A row is `(other)` if a value of its key found no room. A value that was sent as `(other)` is
+//! one like any other; only where all of them are, the row's key is that of `(other)`, and so it is
+//! that row.
 
 use std::cmp::Ordering;
 
@@ -29,6 +33,7 @@ impl RowKeys {
     pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> RowOf {
         key.clear();
         let mut row = RowOf::Own;
+        let mut is_named_other = !self.0.is_empty();
         for (at, of_row) in &self.0 {
             let value = groups.value(group, *at);
             let key_id = match value {
@@ -39,12 +44,13 @@ impl RowKeys {
             if lacks(&of_row.source, of_row.missing, key_id) {
                 return RowOf::None;
             }
-            if value == Some(OTHER_TEXT.as_bytes()) {
+            if groups.is_other(group, *at) {
                 row = RowOf::Other;
             }
+            is_named_other &= value == Some(OTHER_TEXT.as_bytes());
             push_bytes(key, value.unwrap_or_default());
         }
-        row
+        if is_named_other { RowOf::Other } else { row }
     }
 }
 

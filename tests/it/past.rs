@@ -411,3 +411,43 @@ fn days_of_a_zone_and_definitions_that_change() {
     check(&here.site, 1_000_000, 0..changed);
     here.stop();
 }
+
+#[test]
+fn a_key_that_was_sent_as_other_has_a_row_of_its_own() {
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
+    let site = &here.site;
+    const REPORTS: [(&str, &[&str]); 2] =
+        [("pairs", &["hostname", "script_name"]), ("statuses", &["status", "script_name"])];
+    for (name, keys) in REPORTS {
+        let form = json!({"name": name, "level": "request", "keys": keys}).to_string();
+        assert_eq!(site.post("/api/v1/reports", &form).status, 201);
+    }
+    pass(site, &clock, 1_000);
+    let sent = [("h", "/a"), ("h", "(other)"), ("i", "(other)"), ("(other)", "/a")];
+    let sent = sent.into_iter().chain([("(other)", "(other)")]);
+    site.send(sent.map(|(host, script)| request(host, "s", script)));
+    pass(site, &clock, 1_000);
+    pass(site, &clock, 1_000);
+    for (name, keys) in REPORTS {
+        let rows = |query: &str| {
+            let answer = site.json(&format!("/api/v1/reports/{name}?limit=0{query}"));
+            let rows = answer["rows"].as_array().unwrap().iter();
+            let rows = rows.map(|row| {
+                let key = keys.iter().map(|key| row[*key].to_string());
+                (key.collect(), row["req_count"].as_u64().unwrap())
+            });
+            rows.collect::<BTreeMap<Vec<String>, u64>>()
+        };
+        let live = rows("");
+        assert_eq!(live.values().sum::<u64>(), 5);
+        let past = format!("&from={START_SECS}");
+        await_until("it is the same in the past", || rows(&past), |past| *past == live);
+    }
+    let row = "hostname=h&script_name=(other)&metric=req_count";
+    for from in [START_SECS, START_SECS - 86_400] {
+        let line = site.json(&format!("/api/v1/reports/pairs/series?{row}&from={from}"));
+        let points = line["points"].as_array().unwrap().iter();
+        assert_eq!(points.filter_map(Json::as_u64).sum::<u64>(), 1, "{line}");
+    }
+    here.stop();
+}

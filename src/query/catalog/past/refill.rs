@@ -11,7 +11,7 @@
 //!
 //! Bounded by [`BYTES_MAX`]: past that the lightest keys are in `(other)`, as in history itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -197,7 +197,12 @@ impl Refill {
                     KeyValue::Other => push_key(&mut key, crate::pool::strings::OTHER_TEXT),
                 }
             }
-            rows.insert(key, (live.is_other(row), gain(live, row)));
+            let gain = gain(live, row);
+            // A row whose values were all sent as `(other)` has the key of the row of that name.
+            match rows.entry(key) {
+                hash_map::Entry::Vacant(place) => drop(place.insert((live.is_other(row), gain))),
+                hash_map::Entry::Occupied(mut known) => known.get_mut().1.add(&gain),
+            }
         }
         self.rows.rows(&dataset, span.clone(), |row| {
             let (_, gain) =
