@@ -70,11 +70,13 @@ impl Zone {
 
     /// The times in a span at which the local time is a multiple of `step` seconds.
     pub(super) fn every(self, step: u64, span: Range<u64>) -> impl Iterator<Item = u64> {
-        let unix_secs = move |at| self.shown(at).and_utc().timestamp().cast_unsigned();
-        let first = unix_secs(span.start).next_multiple_of(step.max(1));
-        let shown = (first..=unix_secs(span.end)).step_by(step.max(1) as usize);
+        // West of UTC, local time is before 1970 in its first hours.
+        let shown_secs = move |at| self.shown(at).and_utc().timestamp();
+        let step = step.max(1);
+        let first = shown_secs(span.start).div_euclid(step.cast_signed()) * step.cast_signed();
+        let shown = (first..=shown_secs(span.end)).step_by(step as usize);
         let moments = shown.filter_map(move |shown| {
-            let shown = DateTime::from_timestamp(shown.cast_signed(), 0)?;
+            let shown = DateTime::from_timestamp(shown, 0)?;
             u64::try_from(resolved(shown.naive_utc(), self.0)?).ok()
         });
         moments.filter(move |at| span.contains(at))
@@ -500,6 +502,9 @@ mod tests {
         assert_eq!(shown, ["00:00", "03:00", "04:00", "06:00"]);
         assert_eq!(spans.every(86_400, day.clone()).collect::<Vec<_>>(), [day.start]);
         assert_eq!(spans.name(), "Europe/Berlin");
+        // 1970 begins there at 5 o'clock UTC.
+        let new_york = Zone(Tz::America__New_York).every(21_600, 0..86_400);
+        assert_eq!(new_york.collect::<Vec<_>>(), [18_000, 39_600, 61_200, 82_800]);
     }
 
     #[test]

@@ -72,8 +72,7 @@ impl Series {
         metrics: &[Metric],
         (from, to, step): (u64, u64, u64),
     ) -> Result<Lines, String> {
-        let step = step.clamp(1, 3_600);
-        self.lines_of(report, key, metrics, (from, to, step), true)
+        self.lines_of(report, key, metrics, (from, to, step.max(1)), true)
     }
 
     /// Each metric of the row over the last `secs` complete seconds together. `None`: unknown, or

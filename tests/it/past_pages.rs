@@ -191,6 +191,18 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     assert_has!(
         overview => ", no data", "No data is kept of this time.", "<span>no data</span>"
     );
+    // Nor is there a picture that a heat map without times could lead to.
+    let row = page(site, &format!("{REPORT}/row?script_name=%2Fa&{nothing}"));
+    assert_has!(row => "<figcaption>Heat map of the request time");
+    let charts = links(&row).into_iter().filter(|link| link.contains(".svg"));
+    for chart in charts {
+        assert_eq!(site.get(&chart).status, 200, "{chart}");
+    }
+    // The list of reports leads to a histogram view, which compares nothing.
+    let view = r#"{"name": "hist", "comment": "hv.report1"}"#;
+    assert_eq!(site.post("/api/v1/reports", view).status, 201);
+    let list = links(&page(site, &format!("/reports?{span}")));
+    page(site, list.iter().find(|link| link.starts_with("/reports/hist?")).unwrap());
     for (target, status, part) in cases![
         format!("{REPORT}?from=yesterday") => 400, "RFC 3339";
         format!("{REPORT}?from=-1d&to=-2d") => 400, "is not before to";

@@ -122,13 +122,16 @@ fn what_is_not_kept_says_so_and_why() {
         "step=0" => "from 1 to 86400";
         "step=x" => "a whole number";
         "from=yesterday" => "accepted: unix seconds";
-        "from=20&to=10" => "later than to";
+        "from=20&to=10" => "not before to";
+        "from=-1h&to=-1h" => "not before to";
         "from=10" => "too many points";
         "status=200&key.status=200" => "more than once";
     ] {
         let problem = get(&format!("report_by_status/series?{query}")).problem(400);
         assert!(problem.contains(said), "{query}: {problem}");
     }
+    let day = get("report_by_status/series?step=86400").json();
+    assert_eq!(day["step"], 86_400);
     // Tracked for the metrics' sake, and so drawn too.
     let report = "report_by_script_name/series?metric=req_count";
     assert_eq!(site.get(&format!("/api/v1/reports/{report}")).status, 200);

@@ -16,7 +16,7 @@ use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;
-use crate::http::time_range::Span;
+use crate::http::time_range::{NOT_BEFORE, Span};
 use crate::profile::report::METRICS;
 use crate::query::answer::ReportSummary;
 use crate::query::catalog::Catalog;
@@ -99,7 +99,7 @@ impl Query {
         let hint = percentile_hint(metric);
         let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, &hint, names()))?;
         let now_ms = source.now_ms(&whose);
-        let (from, to) = self.span.ends(now_ms)?;
+        let (from, to) = self.ends(now_ms)?;
         // There are no points beyond the present; an answer from history has the running minute.
         let past_to = |from: u64| {
             let now = now_ms.div_ceil(1_000);
@@ -142,7 +142,7 @@ impl Query {
         let metric = metric.ok_or_else(|| no_metric(name, "", names))?;
         let key = key_of(&self.keys, &report.keys)?;
         let now_ms = source.unix_ms();
-        let (from, to) = self.span.ends(now_ms)?;
+        let (from, to) = self.ends(now_ms)?;
         let (span, step) = self.steps(from, to, now_ms / 1_000)?;
         let lines = source.sample_lines(
             &report.name,
@@ -162,7 +162,7 @@ impl Query {
         source: &Catalog,
     ) -> Result<Json, Problem> {
         if span.is_empty() {
-            return Err(Problem::parameter("from", "is later than to"));
+            return Err(Problem::parameter("from", NOT_BEFORE));
         }
         let secs = span.end - span.start;
         let step_default = || step_of(secs, POINTS_WANTED).min(86_400);
@@ -179,6 +179,15 @@ impl Query {
         Ok(body)
     }
 
+    /// The given ends of the span.
+    fn ends(&self, now_ms: u64) -> Result<(Option<u64>, Option<u64>), Problem> {
+        let ends = self.span.ends(now_ms)?;
+        match ends.0.zip(ends.1).is_some_and(|(from, to)| from >= to) {
+            true => Err(Problem::parameter("from", NOT_BEFORE)),
+            false => Ok(ends),
+        }
+    }
+
     /// Start, end and step, where `end` is the last known second.
     fn steps(
         &self,
@@ -189,9 +198,6 @@ impl Query {
         // Before the first second is complete there is no end yet, and no point.
         let to = to.unwrap_or(end.max(from.unwrap_or_default()));
         let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
-        if from > to {
-            return Err(Problem::parameter("from", "is later than to"));
-        }
         // There are no points beyond the end.
         let span = to.min(end).saturating_sub(from);
         let step_default = if span <= SPAN_DEFAULT { 1 } else { 10 };

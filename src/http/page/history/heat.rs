@@ -38,7 +38,7 @@ impl History<'_> {
         html! {
             figure.chart {
                 figcaption {
-                    a href=(address) { (title) }
+                    @if map.total > 0 { a href=(address) { (title) } } @else { (title) }
                     span.legend {
                         @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
                         @else { span { (formatting::counted(map.total, counted)) } }
