@@ -5,6 +5,10 @@
 //! daemon that is stuck is restarted. Does nothing without `NOTIFY_SOCKET` in the environment.
 //! Called by `serve`; the watchdog has its own thread.
 
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -70,9 +74,23 @@ fn watchdog(limit: Duration, shutdown: &Shutdown, alive: impl Fn() -> bool, noti
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
+    let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
+    let sent = match socket.as_bytes() {
+        [] => Ok(()),
+        // The crate takes it for a path.
+        [b'@', name @ ..] => notify_abstract(name, state),
+        _ => sd_notify::notify(state),
+    };
+    if let Err(error) = sent {
         warn!(%error, "Cannot notify the supervisor.");
     }
+}
+
+/// Notifies at a socket in the abstract namespace.
+fn notify_abstract(name: &[u8], state: &[NotifyState<'_>]) -> io::Result<()> {
+    let text: String = state.iter().map(|state| format!("{state}\n")).collect();
+    let address = SocketAddr::from_abstract_name(name)?;
+    UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address).map(drop)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! systemd accepts the units.
 
 use std::net::{TcpListener, UdpSocket};
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -97,6 +98,29 @@ fn the_supervisor_hears_when_it_is_ready_alive_reloading_and_stopping() {
         rest.push(String::from_utf8_lossy(&buffer[..bytes]).into_owned());
     }
     assert!(!rest.iter().any(|it| it.contains("READY=1")), "{rest:?}");
+}
+
+#[test]
+fn the_supervisor_may_have_an_abstract_socket_or_none() {
+    let name = format!("pinbad-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let supervisor = UnixDatagram::bind_addr(&address).unwrap();
+    supervisor.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut command = pinbad();
+    command.env("NOTIFY_SOCKET", format!("@{name}"));
+    let mut program = Program::start_as(command, &["serve"], &[]);
+    told(&supervisor, "READY=1");
+    program.signal("TERM");
+    told(&supervisor, "STOPPING=1");
+    assert_eq!(program.wait().0.code(), Some(0));
+
+    let mut command = pinbad();
+    command.env("NOTIFY_SOCKET", "");
+    let mut program = Program::start_as(command, &["serve"], &[]);
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    let said = program.log();
+    assert!(!said.iter().any(|it| it.to_string().contains("supervisor")), "{said:?}");
 }
 
 fn doctor(mut command: Command, settings: &[&str]) -> Said {
