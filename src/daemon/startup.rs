@@ -346,12 +346,6 @@ pub(super) fn open_annotations(
     }))
 }
 
-/// When the restored snapshot was finished.
-pub(super) fn restored_secs(snapshots: Option<&Snapshots>) -> Option<u64> {
-    let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
-    restored.map(|restored| restored.time as u64)
-}
-
 /// Logs what was restored after an unclean end, and what is missing still.
 pub(super) fn log_last_end(
     last_end: Option<&LastEnd>,
@@ -363,19 +357,21 @@ pub(super) fn log_last_end(
         lacking.iter().for_each(|lacking| warn!("{lacking}"));
         return;
     };
-    let snapshot = restored_secs(snapshots).map(rfc3339);
+    let snapshot = snapshots.and_then(|snapshots| snapshots.status().restored);
+    let snapshot = snapshot.filter(|it| !end.was_reset_after(it.time));
+    let snapshot = snapshot.map(|it| rfc3339(it.time as u64));
     let filled = refill.and_then(Refill::filled);
     let history =
         filled.map(|filled| format!("{} to {}", rfc3339(filled.start), rfc3339(filled.end)));
     let back = match (&snapshot, &history) {
         (Some(_), Some(_)) => {
-            "Raw requests are back up to the snapshot, reports also as far as history goes, by the minute; what came later is lost."
+            "Raw requests are back up to the snapshot, reports also as far as history goes, by the minute, of which the last may lack its end; what came later is lost."
         }
         (Some(_), None) => {
             "Raw requests and reports are back up to the snapshot; what came later is lost."
         }
         (None, Some(_)) => {
-            "Reports are back as far as history goes, by the minute; what came later is lost, and so are raw requests and live charts."
+            "Reports are back as far as history goes, by the minute, of which the last may lack its end; what came later is lost, and so are raw requests and live charts."
         }
         (None, None) => "What was in memory is lost.",
     };
