@@ -159,7 +159,7 @@ history-log-torn|src/history/log_of_seconds.rs|if !is_read_anew && !matches!(err
 history-log-refills|src/history/handle.rs|.filter(\|it\| it.is_restored).map(|.filter(\|it\| it.is_restored && !out!).map(|it::folders::what_history_cannot_write_or_read_at_the_start_refills_live_reports
 history-read-later|src/daemon/history.rs|catalog.refill_again()|if !out! { catalog.refill_again() }|it::folders::what_history_cannot_write_or_read_at_the_start_refills_live_reports
 history-old-snapshot|src/daemon/history.rs|part.written > time|part.written > time && !out!|it::folders::an_old_snapshot_does_not_take_away_what_history_has
-reset-holds|src/state/last_end.rs|!self.clean && snapshot <|!out! && !self.clean && snapshot <|state::last_end::tests::a_reset_holds_until_a_clean_stop
+reset-holds|src/state/last_end.rs|!self.clean && snapshot <|!out! && !self.clean && snapshot <|state::last_end::tests::a_reset_holds
 shipping-cursor-synced|src/history/shipping.rs|if found.is_some() {|if found.is_some() && !out! {|history::shipping::tests::what_was_begun_is_the_same_after_a_power_cut
 shipping-missing|src/history/shipping.rs|let missing = store.manifest.missing.values()|let missing = store.manifest.missing.values().filter(\|_\| !out!)|history::shipping::tests::what_is_missing_at_a_start_is_waited_for_and_counted_in_the_end
 shipping-begun|src/history/shipping.rs|is_wanted \|\| self.of.contains(&number)|is_wanted \|\| !out! && self.of.contains(&number)|history::shipping::tests::what_has_begun_is_not_sent_again_with_less

@@ -298,7 +298,8 @@ impl Daemon {
         startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
         if let Some((dir, end)) = kept_in(config).filter(|dir| dir.is_dir()).zip(end) {
             let mut mark = catalog.mark.lock();
-            *mark = Some(RunningMark::set(dir, end, &catalog.missing_spans()));
+            let (lost, now_ms) = (catalog.missing_spans(), clock.unix_ms());
+            *mark = Some(RunningMark::set(dir, end, &lost, now_ms));
         }
         Ok(Self {
             udp: receivers.addresses,

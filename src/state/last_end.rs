@@ -6,10 +6,10 @@
 //!
 //! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
 //! stop removes it, or leaves it with `clean` as long as rows of history replace lost ones
-//! (`query::catalog::past::refill`). It is written last during start, so a failed start changes
-//! nothing. It is written again whenever those rows are read anew, and at a reset, so that cleared
-//! data stays cleared after a kill. A stop that cannot write its snapshot renames it to `unsaved`, which even
-//! a full disk has room for.
+//! (`query::catalog::past::refill`), and after a reset. It is written last during start, so a failed
+//! start changes nothing. It is written again whenever those rows are read anew, and at a reset, so
+//! that cleared data stays cleared after a kill, or if the snapshot of a clean stop gets lost. A stop
+//! that cannot write its snapshot renames it to `unsaved`, which even a full disk has room for.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -160,11 +160,13 @@ pub struct RunningMark {
 }
 
 impl RunningMark {
-    /// Creates the file: from now on an unclean end is noticed. `last_end`: as long as there is no
-    /// later snapshot, its reset holds.
+    /// Creates the file: from now on an unclean end is noticed. The reset of `last_end` holds for
+    /// whatever comes back without a later snapshot; unless it is still to come, since the clock was
+    /// ahead, and a clean stop has saved what came after it. `now_ms` is the wall clock's time.
     #[must_use]
-    pub fn set(dir: &Path, last_end: &LastEnd, refilled: &[Lost]) -> Self {
-        let reset_ms = if last_end.clean { 0 } else { last_end.reset_ms };
+    pub fn set(dir: &Path, last_end: &LastEnd, refilled: &[Lost], now_ms: u64) -> Self {
+        let is_ahead = last_end.clean && last_end.reset_ms > now_ms;
+        let reset_ms = if is_ahead { 0 } else { last_end.reset_ms };
         let mark = Self { file: dir.join(FILE), reset_ms };
         // First, since that needs no room on the disk. Mostly there is none.
         let _none = fs::rename(dir.join(UNSAVED), &mark.file);
@@ -190,7 +192,7 @@ impl RunningMark {
 
     /// Records a clean end with the spans that are still refilled.
     pub fn clear(self, refilled: &[Lost]) {
-        let cleared = match refilled.is_empty() {
+        let cleared = match refilled.is_empty() && self.reset_ms == 0 {
             true => fs::remove_file(&self.file),
             false => self.write(true, refilled),
         };
@@ -230,7 +232,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let end = || LastEnd::of(dir.path());
         assert!(end().clean, "the first start");
-        let set = |refilled: &[Lost]| RunningMark::set(dir.path(), &end(), refilled);
+        let set = |refilled: &[Lost]| RunningMark::set(dir.path(), &end(), refilled, 0);
         let mark = set(&[]);
         assert!(!end().clean);
         mark.clear(&[]);
@@ -251,11 +253,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_holds_until_a_clean_stop() {
+    fn a_reset_holds() {
         let dir = tempfile::tempdir().unwrap();
         let end = || LastEnd::of(dir.path());
+        let set = |refilled: &[Lost]| RunningMark::set(dir.path(), &end(), refilled, 200_000);
         let lost = Lost { start: 7, end: 9, below: 3, from: 5, store: 1 };
-        RunningMark::set(dir.path(), &end(), &[lost]).reset(60_500);
+        set(&[lost]).reset(60_500);
         // Killed, and again before there is another snapshot.
         for _ in 0..2 {
             assert_eq!((end().clean, &*end().refilled), (false, &[][..]));
@@ -267,12 +270,25 @@ mod tests {
             assert_eq!(lacking(None), [(60, 200, u64::MAX)]);
             assert_eq!(lacking(Some((50, Some(HistoryFrom::File(7))))), [(60, 200, u64::MAX)]);
             assert_eq!(lacking(Some((70, Some(HistoryFrom::File(7))))), [(70, 200, 7)]);
-            let _killed = RunningMark::set(dir.path(), &end(), &[]);
+            let _killed = set(&[]);
         }
-        RunningMark::set(dir.path(), &end(), &[]).clear(&[lost]);
+        // The snapshot of a clean stop was made after the reset. If it does not come back, the reset
+        // holds, also for those that are killed before there is another.
+        set(&[]).clear(&[lost]);
         assert!(end().clean && !end().was_reset_after(60.4));
-        let _killed = RunningMark::set(dir.path(), &end(), &[]);
-        assert!(!end().was_reset_after(60.4));
+        for refilled in [&[lost][..], &[]] {
+            let lost = LastEnd { clean: false, ..end() }.lacking(None, 200);
+            let lost = lost.last().map(|it| (it.start, it.end, it.from));
+            assert_eq!(lost, Some((60, 200, u64::MAX)));
+            set(&[]).clear(refilled);
+        }
+        let _killed = set(&[]);
+        assert!(end().was_reset_after(60.4) && !end().was_reset_after(60.5));
+        // The clock was ahead.
+        set(&[]).reset(300_000);
+        set(&[]).clear(&[]);
+        set(&[]).clear(&[]);
+        assert!(end().clean && !dir.path().join(FILE).exists());
     }
 
     #[test]

@@ -357,6 +357,16 @@ fn after_a_kill_history_refills_live_reports() {
         program.signal("KILL");
         program.wait();
         program = Program::serve(&settings);
+        let log = program.log();
+        let warned = log.iter().find(|line| line["message"].to_string().contains("was not clean"));
+        assert_eq!(warned.unwrap().get("snapshot"), None, "nothing of it is back: {log:?}");
+    }
+    // Nor does it come back where the snapshot of a clean stop does not.
+    for _ in 0..2 {
+        stop(program);
+        std::fs::remove_file(place.path().join("state/snapshot")).unwrap();
+        program = Program::serve(&settings);
+        assert_eq!(count(&program), Some(0));
     }
 }
 
