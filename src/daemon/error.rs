@@ -9,6 +9,7 @@ use crate::access::tls::TlsError;
 use crate::alert::rule::RuleError;
 use crate::config::Config;
 use crate::config::location::Location;
+use crate::config::units::rounded_bytes;
 use crate::input::udp::socket::SocketError;
 use crate::query::definitions::ConfiguredError;
 use crate::series::ChoiceError;
@@ -90,6 +91,17 @@ pub enum StartError {
     /// Pushing metrics or alerts cannot start.
     #[error("{0}")]
     Push(String),
+    /// A pool is larger than the system's memory.
+    #[error("{key}: the system has no {} of memory for it; accepted: a smaller one", rounded_bytes(*.bytes as u64))]
+    NoMemory {
+        /// The setting.
+        key: &'static str,
+        /// The size of the pool's largest table.
+        bytes: usize,
+    },
+    /// HTTP cannot name such a time.
+    #[error("the clock of this machine shows a time before 1970; set it")]
+    Clock,
     /// A socket passed by the supervisor cannot be used.
     #[error(transparent)]
     ActivatedSockets(#[from] SocketActivationError),
@@ -156,6 +168,8 @@ impl StartError {
             | Self::FrontEnd { .. }
             | Self::Squid { .. }
             | Self::OtlpInput { .. }
+            | Self::NoMemory { .. }
+            | Self::Clock
             | Self::ActivatedSockets(_)
             | Self::Thread { .. } => false,
         }

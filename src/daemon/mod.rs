@@ -117,6 +117,10 @@ impl Daemon {
         activated: ActivatedSockets,
     ) -> Result<Self, StartError> {
         no_history(config)?;
+        if clock.unix_ms() == 0 {
+            return Err(StartError::Clock);
+        }
+        startup::check_pools(&config.pool)?;
         instruments::start(&config.instruments);
         let defaults = defaults(config);
         let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;

@@ -19,8 +19,8 @@ use super::squid::OpenSource;
 use crate::alert::Alerts;
 use crate::alert::intake::Intake;
 use crate::clock::{Clock, ContinuedClock, rfc3339};
-use crate::config::Config;
 use crate::config::data_folder::is_temporary;
+use crate::config::{Config, PoolConfig};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, RowReader, Second};
 use crate::input::record::Hasher;
@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::metrics::otlp::Push;
 use crate::pool::Pool;
 use crate::pool::activities::Activities;
+use crate::pool::timers::TIMER_ROW_BYTES;
 use crate::profile::Profile;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::definitions::Definitions;
@@ -140,6 +141,20 @@ impl Startup<'_> {
         };
         Ok((live, restored))
     }
+}
+
+/// Checks that the system has memory for the largest tables of the pools, which would end the process
+/// otherwise.
+pub(super) fn check_pools(config: &PoolConfig) -> Result<(), StartError> {
+    let bytes = Pool::bytes_max(config);
+    // Columns are tables of their own.
+    let of_timers = bytes.timers / TIMER_ROW_BYTES * size_of::<u64>();
+    let largest = [("pool.request_pool_size", bytes.origins), ("pool.timer_pool_size", of_timers)];
+    for (key, bytes) in largest {
+        let reserved = Vec::<u8>::new().try_reserve_exact(bytes);
+        reserved.map_err(|_| StartError::NoMemory { key, bytes })?;
+    }
+    Ok(())
 }
 
 /// A clock that continues where the snapshot's ended.

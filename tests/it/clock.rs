@@ -2,6 +2,11 @@
 //! because time passed. The wall clock only labels them: when it jumps, nothing expires, nothing
 //! comes back and no timestamp runs backwards.
 
+use std::sync::Arc;
+
+use pinbad::clock::ManualClock;
+use pinbad::config::Config;
+use pinbad::daemon::Daemon;
 use prost::Message as _;
 
 use crate::harness::{Here, START_SECS, Sender, await_condition, await_until};
@@ -202,4 +207,11 @@ fn windows_differ_and_each_report_keeps_its_own() {
     clock.advance_ms(1000);
     await_until("the long window has lost it", || here.site.rows("long"), |rows| rows.len() == 1);
     here.stop();
+}
+
+/// HTTP has no way to write such a date.
+#[test]
+fn a_clock_before_1970_has_to_be_set_first() {
+    let error = Daemon::start(&Config::default(), Arc::new(ManualClock::new(0))).err().unwrap();
+    assert_eq!(error.to_string(), "the clock of this machine shows a time before 1970; set it");
 }

@@ -3,12 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::harness::{Program, Sender, Site, await_condition, await_until};
+use crate::harness::{Program, Sender, Site, await_condition, await_until, clean, program, run};
 use crate::packets::request;
 
 /// Descriptors that the daemon may still open.
@@ -174,4 +175,19 @@ fn readers_that_stand_still_cost_no_packet_and_no_other_answer() {
     assert_eq!(rows["rows"][0]["req_count"], 2);
     assert_eq!(site.get("/readyz").status, 200);
     drop(stuck);
+}
+
+#[test]
+fn pools_that_are_larger_than_memory_are_refused_by_name() {
+    for key in ["pool.request_pool_size", "pool.timer_pool_size"] {
+        let mut command = clean(Command::new("sh"));
+        let program = program();
+        command.args(["-c", "ulimit -v 4194304; exec \"$@\"", "sh", &program, "serve"]);
+        for setting in [&format!("{key}=1000000000"), "ingest.listen=127.0.0.1:0", "data.dir="] {
+            command.args(["--set", setting]);
+        }
+        let said = run(&mut command);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert_has!(said.err => &format!("{key}: the system has no "));
+    }
 }
