@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::document::{Document, VERSION};
 use super::folder::{Setting, StateError};
@@ -36,6 +37,7 @@ pub const BYTES_MAX: usize =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
     /// Its number. Numbers grow and are not reused.
+    #[serde(deserialize_with = "id_of")]
     pub id: u64,
     /// The time of the event, in unix seconds.
     pub time: u64,
@@ -58,8 +60,18 @@ impl Annotation {
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents<T> {
     version: u64,
+    #[serde(deserialize_with = "id_of")]
     next_id: u64,
     annotations: Vec<T>,
+}
+
+/// Refuses a number, which somebody edited, after which the next ones would not fit.
+fn id_of<'a, D: Deserializer<'a>>(file: D) -> Result<u64, D::Error> {
+    let id = u64::deserialize(file)?;
+    match i64::try_from(id) {
+        Ok(_) => Ok(id),
+        Err(_) => Err(D::Error::custom(format!("id {id} is too large"))),
+    }
 }
 
 /// All annotations, in order of creation.
@@ -253,8 +265,13 @@ mod tests {
     fn a_corrupt_file_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("annotations.json");
-        for (text, at) in [("{\"version\": 1, \"annotations\": [{}]}", 7), ("{\"version\": 9}", 8)]
-        {
+        let last = format!("{{\"version\": 1, \"next_id\": {}, \"annotations\": []}}", u64::MAX);
+        for (text, at) in [
+            ("{\"version\": 1, \"annotations\": [{}]}", 7),
+            ("{\"version\": 9}", 8),
+            // After it no number is left.
+            (&last, 9),
+        ] {
             fs::write(&file, text).unwrap();
             let kept = Annotations::open(STATE, dir.path(), at).unwrap();
             assert!(kept.all().is_empty());
