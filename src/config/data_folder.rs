@@ -73,6 +73,8 @@ fn checked(path: &Path) -> io::Result<()> {
 
 /// Prefix of the name of a demo's folder.
 const DEMO: &str = "pinbad-demo-";
+/// The same while it is made.
+const NEW_DEMO: &str = "pinbad-new-demo-";
 
 /// Returns whether a folder is that of a demo, which goes with it.
 pub(crate) fn is_temporary(dir: &Path) -> bool {
@@ -104,12 +106,15 @@ impl TemporaryFolder {
         let removed = remove_abandoned(dir);
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = nanos.map_or(0, |it| it.subsec_nanos());
-        let name = format!("{DEMO}{}-{nanos}", std::process::id());
-        let path = dir.join(name);
+        let name = format!("{}-{nanos}", std::process::id());
+        // Another demo that starts now would remove it before it is locked, if it knew it by its name.
+        let new = dir.join(format!("{NEW_DEMO}{name}"));
         // Fails if the name exists, whoever created it.
-        DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = File::open(&path)?;
+        DirBuilder::new().mode(0o700).create(&new)?;
+        let lock = File::open(&new)?;
         lock.lock()?;
+        let path = dir.join(format!("{DEMO}{name}"));
+        fs::rename(&new, &path)?;
         Ok(Self { path, removed, _lock: lock })
     }
 
@@ -193,5 +198,17 @@ mod tests {
         assert_eq!(running.removed, [left]);
         let second = TemporaryFolder::within(dir.path()).unwrap();
         assert!(running.path().exists() && second.path().exists() && anothers.exists());
+    }
+
+    #[test]
+    fn none_removes_one_that_is_being_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = || {
+            for _ in 0..300 {
+                let folder = TemporaryFolder::within(dir.path()).unwrap();
+                assert!(folder.path().exists());
+            }
+        };
+        std::thread::scope(|scope| [(); 4].map(|()| scope.spawn(make)).map(drop));
     }
 }
