@@ -99,7 +99,7 @@ impl RecordWriter {
                 _ => self.limits.text_bytes,
             };
             let start = match rules.field_chain(field) {
-                Some(chain) if self.rewrite(chain, raw, rules) => {
+                Some(chain) if self.rewrite(chain, raw, cap, rules) => {
                     let raw = &self.rewritten;
                     self.strings.append(raw, cap, &mut self.repaired)
                 }
@@ -143,8 +143,8 @@ impl RecordWriter {
         raw: &[u8],
         rules: &mut R,
     ) -> Option<Interned> {
-        let rewritten = self.rewrite(chain, raw, rules);
         let cap = self.limits.text_bytes;
+        let rewritten = self.rewrite(chain, raw, cap, rules);
         rewritten.then(|| {
             let raw = &self.rewritten;
             self.strings.add(raw, cap, &self.hasher, &mut self.repaired)
@@ -363,8 +363,14 @@ impl RecordWriter {
     }
 
     /// Runs the rules of `chain` on a text as sent. Returns whether they changed it; then
-    /// `rewritten` has the new one, which is UTF-8 but not cut yet.
-    fn rewrite<R: Rewrite + ?Sized>(&mut self, chain: Chain, raw: &[u8], rules: &mut R) -> bool {
+    /// `rewritten` has the new one, which is UTF-8 but not cut to `cap` yet.
+    fn rewrite<R: Rewrite + ?Sized>(
+        &mut self,
+        chain: Chain,
+        raw: &[u8],
+        cap: usize,
+        rules: &mut R,
+    ) -> bool {
         self.rewritten.clear();
         if raw.len() <= TEXT_BYTES_MAX && text::is_ascii(raw) {
             return rules.apply(chain, raw, &mut self.rewritten);
@@ -375,8 +381,13 @@ impl RecordWriter {
         text::append(&mut self.sent, raw, TEXT_BYTES_MAX, &mut in_sent);
         let changed = rules.apply(chain, &self.sent, &mut self.rewritten);
         // If unchanged, the text is appended as it was sent, and counted then.
-        if changed && in_sent.get(Repair::TextNotUtf8 as usize) != Some(&0) {
+        let is_counted = |repair| changed && in_sent.get(repair as usize) != Some(&0);
+        if is_counted(Repair::TextNotUtf8) {
             self.count(Repair::TextNotUtf8);
+        }
+        // Likewise a new one that is still too long.
+        if is_counted(Repair::TextCut) && self.rewritten.len() <= cap {
+            self.count(Repair::TextCut);
         }
         changed
     }

@@ -258,6 +258,13 @@ fn the_cap_holds_for_what_rules_make_and_not_for_what_they_see() {
     assert_eq!(outcome.requests[0].tags, [tag("t", "short")]);
     assert_eq!(outcome.counts.repaired, [0; Repair::COUNT], "nothing of the names was lost");
 
+    // Cut before the rules saw it.
+    let long = format!("/a?{}", "c".repeat(5_000));
+    let packet = model::Request::named("h", "s", &*long);
+    let outcome = decode_with(&mut decoder, &packet.encode_to_vec());
+    assert_eq!(outcome.requests[0].script_name, b"/a");
+    assert_eq!(outcome.counts.repaired_by(Repair::TextCut), 1);
+
     // Longer than the limit: cut at a character, and counted.
     let mut decoder = configured(
         "[[rewrite]]\nfield = 'hostname'\npattern = '.'\nreplace = '0123456789012345678901234567890ä'\n\
