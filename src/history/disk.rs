@@ -365,7 +365,7 @@ mod tests {
         fs::write(&from, "rows").unwrap();
         let linked = fs::hard_link(&from, &to).map_err(|it| it.kind());
         if linked != Err(io::ErrorKind::CrossesDevices) {
-            return eprintln!("the folders are on one file system: nothing is tried");
+            return; // One file system has both.
         }
         Disk::default().link(&from, &to).unwrap();
         assert_eq!(fs::read(&to).unwrap(), b"rows");
