@@ -306,6 +306,8 @@ impl Shipping {
         let mut inner = LOCK.lock(&self.inner);
         let lost = gone.iter().filter(|part| inner.cursor.needs(part));
         inner.cursor.dropped += lost.map(|part| part.rows()).sum::<u64>();
+        // What is being shipped goes on without them: nobody waits for what is too old.
+        inner.cursor.of.retain(|number| gone.iter().all(|part| part.number() != *number));
         // If it cannot be written, the next change includes it.
         let _later = inner.write(|_| ());
         inner.release(|_, part| gone.iter().any(|it| it.path == part.path));
