@@ -275,6 +275,10 @@ impl ShippingThread {
                     return Ok(refused);
                 }
                 Err(Failure::Unreadable { path, reason }) => {
+                    if path.try_exists().is_ok_and(|exists| !exists) {
+                        // Retention took it, or it is missing: `Shipping::next` knows.
+                        return Err(Failure::Later(reason));
+                    }
                     let tries = shipment.unread(&path);
                     // Blocks before it may have been sent, which ends a longer wait.
                     for _ in 1..tries {

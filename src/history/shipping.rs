@@ -352,6 +352,7 @@ impl Shipping {
     /// # Errors
     /// Fails if it cannot be written; then it does not start.
     pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Result<Identity, StoreError> {
+        let parts = Arc::clone(&self.parts.read());
         let mut inner = LOCK.lock(&self.inner);
         let cursor = &inner.cursor;
         let begun = match (shipment.units, &cursor.file_as) {
@@ -362,11 +363,15 @@ impl Shipping {
         if let Some(begun) = begun {
             return Ok(begun.clone());
         }
+        // Retention may have taken some since it was planned.
+        let known = inner.pieces(&parts);
+        let numbers = shipment.parts.iter().map(|part| part.number());
+        let of = numbers.filter(|number| known.contains_key(number)).collect();
         inner.write(|cursor| match shipment.units {
             ShipmentRows::Pieces(_, to) => {
                 cursor.sending = Some(to);
                 cursor.sending_as = Some(names.clone());
-                cursor.of = shipment.parts.iter().map(|part| part.number()).collect();
+                cursor.of = of;
             }
             ShipmentRows::File(number) => cursor.file_as = Some((number, names.clone())),
         })?;

@@ -604,21 +604,27 @@ fn rows_of_a_minute_go_together_when_it_is_over() {
 
 #[test]
 fn what_has_begun_goes_on_without_what_retention_took() {
-    let mut place = Place::new();
     let (later, now) = (NOON + 3_600, NOON + 3 * 3_600);
-    place.flush(NOON, &[NOON]);
-    place.flush(later, &[later]);
-    let (_, shipping) = place.open();
-    let shipment = shipping.next(now).unwrap().unwrap();
-    assert_eq!(shipment.rows_max(), 2);
-    shipping.begin(&shipment, &named("a")).unwrap();
-    drop(shipment);
-    place.publish(now);
-    let (store, shipping) = place.open();
-    store.retention.secs = [9_000, u64::MAX, u64::MAX];
-    store.expire(now).unwrap();
-    let shipment = shipping.next(now).unwrap().unwrap();
-    assert_eq!((shipment.rows_max(), shipping.waiting().dropped), (1, 1));
+    for is_begun_before in [true, false] {
+        let mut place = Place::new();
+        place.flush(NOON, &[NOON]);
+        place.flush(later, &[later]);
+        place.publish(now);
+        let (store, shipping) = place.open();
+        let shipment = shipping.next(now).unwrap().unwrap();
+        assert_eq!(shipment.rows_max(), 2);
+        let begin = || shipping.begin(&shipment, &named("a")).map(drop).unwrap();
+        if is_begun_before {
+            begin();
+        }
+        store.retention.secs = [9_000, u64::MAX, u64::MAX];
+        store.expire(now).unwrap();
+        if !is_begun_before {
+            begin();
+        }
+        let shipment = shipping.next(now).unwrap().unwrap();
+        assert_eq!((shipment.rows_max(), shipping.waiting().dropped), (1, 1));
+    }
 }
 
 #[test]
