@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use super::columns::Want;
 use super::disk::{StoreError, failed};
+pub(crate) use super::file_names::set_aside;
+use super::file_names::{checksum, files_of, orphans_in};
 use super::manifest::Manifest;
 use super::part::{Part, Section};
 use super::pending::damaged;
-pub(crate) use super::tree::set_aside;
-use super::tree::{checksum, files_of, orphans_in};
 use super::{Dataset, Resolution};
 
 /// The rows of a dataset at a resolution.

@@ -33,9 +33,9 @@ use tracing::warn;
 
 use super::Dataset;
 use super::disk::{Disk, StoreError, failed};
+use super::file_names::files_in;
 use super::part::number_of;
 use super::pending::{LEAD_BYTES, damaged, framed, read_leading};
-use super::tree::files_in;
 use crate::delta::RowDelta;
 use crate::input::squid::Positions;
 use crate::report::OTHER_ID;

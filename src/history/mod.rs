@@ -14,6 +14,7 @@ pub(crate) mod chart_lines;
 mod columns;
 mod dataset;
 mod disk;
+mod file_names;
 mod flush;
 mod handle;
 pub(crate) mod histogram;
@@ -39,7 +40,6 @@ pub(crate) mod sql_columns;
 mod store;
 pub(crate) mod sums;
 mod thread;
-mod tree;
 mod unflushed;
 
 use crate::instruments::Instrument;

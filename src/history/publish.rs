@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::disk::{StoreError, damaged, unreadable};
+use super::file_names::{ROLLUP, checksum};
 use super::merged::Merged;
 use super::parquet::FileWriter;
 use super::part::{Part, datasets};
@@ -26,7 +27,6 @@ use super::pending::{PendingFile, PendingWriter};
 use super::read_plan::is_kept_from;
 use super::resolution::date;
 use super::store::Store;
-use super::tree::{ROLLUP, checksum};
 use super::{Dataset, Resolution};
 use crate::instruments::Instrument;
 use crate::state::snapshot_writer::PiecesCut;

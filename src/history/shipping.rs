@@ -29,29 +29,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use super::Resolution;
-use super::disk::{Disk, StoreError, Tries, damaged, open_existing, unreadable};
+use super::disk::{Disk, StoreError, Tries, damaged, unreadable};
+use super::file_names::{DAMAGED, UNSHIPPED, unshipped_in};
 use super::parquet::{Opened, ReadAs};
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
 use super::store::Store;
-use super::tree::{DAMAGED, UNSHIPPED, unshipped_in};
 use crate::config::ShippedRows;
 use crate::instruments::Instrument;
 use crate::state::files;
 
+use self::cursor::{CURSOR, Cursor, FORMAT};
+pub use self::cursor::{Identity, Refused};
 use self::shipment::ShipPosition;
 pub use self::shipment::{Shipment, ShipmentRows, Unread};
 
+mod cursor;
 mod shipment;
-
-/// The file in it with the progress of shipping.
-const CURSOR: &str = "cursor";
-/// The newest format of that file.
-const FORMAT: u32 = 1;
 
 /// Seconds after the end of a minute before it is shipped.
 const FINAL_SECS: u64 = 120;
@@ -61,122 +58,6 @@ const WHOLE_SECS: u64 = 3_600;
 /// Limits of a shipment: pieces, and their bytes unless one has more.
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: u64 = 16 << 20;
-
-/// The names under which rows are shipped. They are part of the keys in ClickHouse, so a shipment keeps
-/// the names it began with, even if the host is renamed meanwhile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    /// The shipping daemon.
-    pub collector: String,
-    /// Its data centre.
-    pub dc: String,
-}
-
-/// Rows that ClickHouse refused, set aside.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
-    /// The rows.
-    pub units: ShipmentRows,
-    /// The destination table.
-    pub table: String,
-    /// Their number.
-    pub rows: u64,
-    /// The error.
-    pub error: String,
-    /// The names under which they were sent; absent in older entries.
-    pub identity: Option<Identity>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Cursor {
-    format: u32,
-    /// The next part's number when this began: files below it are shipped.
-    begin: u64,
-    /// Files below this one are shipped.
-    files: u64,
-    /// The position up to which rows are shipped.
-    done: ShipPosition,
-    /// The position up to which rows are being shipped.
-    sending: Option<ShipPosition>,
-    /// The numbers of the pieces that have them; none if an older version began.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    of: Vec<u64>,
-    /// The names it is shipped under.
-    sending_as: Option<Identity>,
-    /// The number of the file being shipped, and its names.
-    file_as: Option<(u64, Identity)>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    refused: Vec<Refused>,
-    /// Rows lost before they were shipped.
-    #[serde(default)]
-    dropped: u64,
-    /// The numbers of parts that could not be read and are not shipped, even when they are back.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    given_up: Vec<u64>,
-    /// The numbers from which parts of rollups, and of raw requests, are not shipped; none of a kind
-    /// that is.
-    #[serde(default)]
-    off: [Option<u64>; 2],
-}
-
-impl Cursor {
-    /// Sets what to ship from now on. Unwanted rows that can no longer be shipped are lost to
-    /// ClickHouse: returns their number.
-    fn set_kinds<'p>(
-        &mut self,
-        what: &[ShippedRows],
-        next_number: u64,
-        parts: impl Iterator<Item = &'p Arc<Part>>,
-    ) -> u64 {
-        let parts: Vec<_> = parts.filter(|part| part.resolution == Resolution::Minute).collect();
-        let mut lost = 0;
-        let kinds = [(false, ShippedRows::Rollups), (true, ShippedRows::Requests)];
-        for (off, (is_raw, kind)) in self.off.iter_mut().zip(kinds) {
-            if !what.contains(&kind) {
-                off.get_or_insert(next_number);
-            } else if let Some(since) = off.take() {
-                let parts = parts.iter().filter(|part| {
-                    let is_over = part.is_published() || part.number() < self.done.below;
-                    part.is_raw() == is_raw && part.number() >= since && is_over
-                });
-                lost += parts.map(|part| part.rows()).sum::<u64>();
-            }
-        }
-        self.dropped += lost;
-        lost
-    }
-
-    /// Records that all up to a position was shipped, or is lost.
-    fn end(&mut self, to: ShipPosition) {
-        self.done = to;
-        (self.sending, self.sending_as) = (None, None);
-        self.of.clear();
-    }
-
-    /// Whether a part has rows of a kind that is shipped, or is being shipped, whatever its kind.
-    fn ships(&self, part: &Part) -> bool {
-        let number = part.number();
-        let is_wanted = self.off[usize::from(part.is_raw())].is_none()
-            && part.resolution == Resolution::Minute
-            && !self.given_up.contains(&number);
-        is_wanted || self.of.contains(&number)
-    }
-
-    /// Whether rows of a part are still to be shipped, apart from refused ones.
-    fn lacks(&self, part: &Part) -> bool {
-        let number = part.number();
-        let lacks = match part.is_published() {
-            true => !part.is_raw() && number < self.begin && number >= self.files,
-            false => !self.done.covers(part),
-        };
-        lacks && self.ships(part)
-    }
-
-    fn needs(&self, part: &Part) -> bool {
-        let mut refused = self.refused.iter();
-        self.lacks(part) || self.ships(part) && refused.any(|it| it.units.has(part))
-    }
-}
 
 /// The state of shipping.
 pub(super) static LOCK: Instrument = Instrument::wait("wait/synch/mutex/history/shipping", "lock");
@@ -233,7 +114,7 @@ impl Shipping {
         let (folder, disk) = (store.dir().join(UNSHIPPED), store.disk.clone());
         let next_number = store.manifest.next;
         disk.make_folder(&folder, files::FOLDER_MODE)?;
-        let found = read(&folder.join(CURSOR))?;
+        let found = cursor::read(&folder.join(CURSOR))?;
         if found.is_some() {
             // An earlier process may have been killed before it did that: what is sent again because
             // of it must not change after a power cut.
@@ -570,18 +451,6 @@ fn next_position(
     let is_due = to.minute > done.minute || to.whole > done.whole || more;
     let units = ShipmentRows::Pieces(*done, to);
     (is_due && pieces.values().any(|part| units.has(part))).then_some(to)
-}
-
-fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
-    let Some(file) = open_existing(path)? else {
-        return Ok(None);
-    };
-    let cursor = serde_json::from_reader(std::io::BufReader::new(file));
-    let cursor: Cursor = cursor.map_err(|error| damaged(path, error.to_string()))?;
-    match cursor.format {
-        ..=FORMAT => Ok(Some(cursor)),
-        found => Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT }),
-    }
 }
 
 /// The numbers in a kept piece's name after its own: start and end of its span and, unless it is

@@ -32,6 +32,9 @@ use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, Tries, failed};
+use super::file_names::{
+    DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted, unshipped_in,
+};
 use super::log_of_seconds::Log;
 use super::manifest::file::COMMITS_BYTES_MAX;
 use super::manifest::{Manifest, UpTo};
@@ -39,9 +42,6 @@ use super::part::{Part, Parts, Section, number_of};
 use super::pending::PendingWriter;
 use super::retention::{AgeClock, Retention};
 use super::shipping::Shipping;
-use super::tree::{
-    DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted, unshipped_in,
-};
 use crate::config::ShippedRows;
 use crate::input::squid::Positions;
 use crate::state::files;

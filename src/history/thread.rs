@@ -16,11 +16,11 @@ use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
 use super::disk::StoreError;
+use super::file_names::set_aside;
 use super::import::Import;
 use super::manifest::UpTo;
 use super::requests::{REQUEST, Requests};
 use super::store::Store;
-use super::tree::set_aside;
 use super::{Dataset, History, Resolution};
 use crate::clock::Clock;
 use crate::config::Config;

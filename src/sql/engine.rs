@@ -21,7 +21,7 @@ use super::functions;
 use super::optimizer;
 use super::planning::Plans;
 use super::reply::SqlColumn;
-use super::run;
+use super::run_plan;
 use super::settings::SqlSettings;
 use super::snapshot::Snapshot;
 use super::tables;
@@ -86,7 +86,7 @@ impl Engine {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(limits.threads)
             .thread_name("sql")
-            .on_thread_start(run::give_way)
+            .on_thread_start(run_plan::give_way)
             // A statement may be as deep as `limits::nesting` allows.
             .thread_stack_size(STACK)
             .enable_time()

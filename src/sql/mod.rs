@@ -26,7 +26,7 @@ mod percentiles;
 mod performance_schema;
 mod planning;
 mod reply;
-mod run;
+mod run_plan;
 mod session;
 mod settings;
 mod show;
@@ -49,7 +49,7 @@ pub use variables::VERSION;
 use crate::instruments::Instrument;
 
 /// Instruments, beside those of statements.
-pub(crate) static INSTRUMENTS: [&Instrument; 1] = [&run::PLACE];
+pub(crate) static INSTRUMENTS: [&Instrument; 1] = [&run_plan::PLACE];
 
 #[cfg(test)]
 mod tests;

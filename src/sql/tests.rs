@@ -10,7 +10,7 @@ use super::dialect::context::Context;
 use super::dialect::lex::Mode;
 use super::engine::Engine;
 use super::error::SqlError;
-use super::run::interruptible;
+use super::run_plan::interruptible;
 use super::session::Session;
 use super::snapshot::Snapshot;
 use super::statement::{self, Statement};

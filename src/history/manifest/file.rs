@@ -8,7 +8,7 @@ use rustix::fs::FallocateFlags;
 
 use super::{Commit, Manifest, line};
 use crate::history::disk::{Disk, StoreError, damaged, failed};
-use crate::history::tree::files_of;
+use crate::history::file_names::files_of;
 
 /// Bytes of commits after which the manifest is rewritten.
 pub(in crate::history) const COMMITS_BYTES_MAX: u64 = 256 << 10;

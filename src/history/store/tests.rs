@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::super::file_names::files_of;
 use super::super::parquet::Want;
-use super::super::tree::files_of;
 use super::super::{Dataset, Gain, Resolution, Retention, Section, UnflushedRows};
 use super::*;
 use crate::report::encoded_gain::Sum;
@@ -14,6 +14,7 @@ use crate::report::totals::{Extremes, Totals};
 use crate::state::faults::Faults;
 
 mod crash;
+mod damage;
 mod retention;
 
 const MINUTE: u64 = 60;

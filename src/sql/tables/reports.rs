@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, Operator};
 use parking_lot::Mutex;
 
 use super::scan::Scan;
-use crate::query::answer::ReportAnswer;
+use crate::query::answer::{INDEX_VALUE, ReportAnswer};
 use crate::query::catalog::Catalog;
 use crate::query::question::ReportQuestion;
 use crate::report::definition::Columns;
@@ -28,7 +28,7 @@ use crate::value::Value;
 pub(super) const BATCH_ROWS: usize = 8_192;
 
 /// The columns that select a row of a histogram view, and a tag of table `many_calls`.
-pub(in crate::sql) const CHOSEN_BY: [&str; 2] = ["index_value", "tag_name"];
+pub(in crate::sql) const CHOSEN_BY: [&str; 2] = [INDEX_VALUE, "tag_name"];
 
 /// The column and value by which a condition selects what is read.
 pub(super) fn chosen(filter: &Expr) -> Option<(String, String)> {

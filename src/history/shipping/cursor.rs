@@ -1,0 +1,146 @@
+//! How far rows are shipped, as the file `cursor` keeps it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::shipment::{ShipPosition, ShipmentRows};
+use crate::config::ShippedRows;
+use crate::history::Resolution;
+use crate::history::disk::{StoreError, damaged, open_existing};
+use crate::history::part::Part;
+
+/// The file in it with the progress of shipping.
+pub(super) const CURSOR: &str = "cursor";
+/// The newest format of that file.
+pub(super) const FORMAT: u32 = 1;
+
+/// The names under which rows are shipped. They are part of the keys in ClickHouse, so a shipment keeps
+/// the names it began with, even if the host is renamed meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The shipping daemon.
+    pub collector: String,
+    /// Its data centre.
+    pub dc: String,
+}
+
+/// Rows that ClickHouse refused, set aside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The rows.
+    pub units: ShipmentRows,
+    /// The destination table.
+    pub table: String,
+    /// Their number.
+    pub rows: u64,
+    /// The error.
+    pub error: String,
+    /// The names under which they were sent; absent in older entries.
+    pub identity: Option<Identity>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Cursor {
+    pub(super) format: u32,
+    /// The next part's number when this began: files below it are shipped.
+    pub(super) begin: u64,
+    /// Files below this one are shipped.
+    pub(super) files: u64,
+    /// The position up to which rows are shipped.
+    pub(super) done: ShipPosition,
+    /// The position up to which rows are being shipped.
+    pub(super) sending: Option<ShipPosition>,
+    /// The numbers of the pieces that have them; none if an older version began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) of: Vec<u64>,
+    /// The names it is shipped under.
+    pub(super) sending_as: Option<Identity>,
+    /// The number of the file being shipped, and its names.
+    pub(super) file_as: Option<(u64, Identity)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) refused: Vec<Refused>,
+    /// Rows lost before they were shipped.
+    #[serde(default)]
+    pub(super) dropped: u64,
+    /// The numbers of parts that could not be read and are not shipped, even when they are back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) given_up: Vec<u64>,
+    /// The numbers from which parts of rollups, and of raw requests, are not shipped; none of a kind
+    /// that is.
+    #[serde(default)]
+    pub(super) off: [Option<u64>; 2],
+}
+
+impl Cursor {
+    /// Sets what to ship from now on. Unwanted rows that can no longer be shipped are lost to
+    /// ClickHouse: returns their number.
+    pub(super) fn set_kinds<'p>(
+        &mut self,
+        what: &[ShippedRows],
+        next_number: u64,
+        parts: impl Iterator<Item = &'p Arc<Part>>,
+    ) -> u64 {
+        let parts: Vec<_> = parts.filter(|part| part.resolution == Resolution::Minute).collect();
+        let mut lost = 0;
+        let kinds = [(false, ShippedRows::Rollups), (true, ShippedRows::Requests)];
+        for (off, (is_raw, kind)) in self.off.iter_mut().zip(kinds) {
+            if !what.contains(&kind) {
+                off.get_or_insert(next_number);
+            } else if let Some(since) = off.take() {
+                let parts = parts.iter().filter(|part| {
+                    let is_over = part.is_published() || part.number() < self.done.below;
+                    part.is_raw() == is_raw && part.number() >= since && is_over
+                });
+                lost += parts.map(|part| part.rows()).sum::<u64>();
+            }
+        }
+        self.dropped += lost;
+        lost
+    }
+
+    /// Records that all up to a position was shipped, or is lost.
+    pub(super) fn end(&mut self, to: ShipPosition) {
+        self.done = to;
+        (self.sending, self.sending_as) = (None, None);
+        self.of.clear();
+    }
+
+    /// Whether a part has rows of a kind that is shipped, or is being shipped, whatever its kind.
+    pub(super) fn ships(&self, part: &Part) -> bool {
+        let number = part.number();
+        let is_wanted = self.off[usize::from(part.is_raw())].is_none()
+            && part.resolution == Resolution::Minute
+            && !self.given_up.contains(&number);
+        is_wanted || self.of.contains(&number)
+    }
+
+    /// Whether rows of a part are still to be shipped, apart from refused ones.
+    pub(super) fn lacks(&self, part: &Part) -> bool {
+        let number = part.number();
+        let lacks = match part.is_published() {
+            true => !part.is_raw() && number < self.begin && number >= self.files,
+            false => !self.done.covers(part),
+        };
+        lacks && self.ships(part)
+    }
+
+    pub(super) fn needs(&self, part: &Part) -> bool {
+        let mut refused = self.refused.iter();
+        self.lacks(part) || self.ships(part) && refused.any(|it| it.units.has(part))
+    }
+}
+
+/// Reads the file, if there is one.
+pub(super) fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
+    let Some(file) = open_existing(path)? else {
+        return Ok(None);
+    };
+    let cursor = serde_json::from_reader(std::io::BufReader::new(file));
+    let cursor: Cursor = cursor.map_err(|error| damaged(path, error.to_string()))?;
+    match cursor.format {
+        ..=FORMAT => Ok(Some(cursor)),
+        found => Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT }),
+    }
+}
