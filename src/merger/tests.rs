@@ -208,6 +208,40 @@ fn what_a_dropped_report_had_is_free_at_once() {
     }
 }
 
+/// Counts of a report that is filled stay, although the merger cuts a second meanwhile.
+#[test]
+fn a_report_is_filled_while_a_second_is_cut() {
+    let limits = Limits { requests: 20_000, memory: 32 << 20, ..Limits::SMALL };
+    let defaults = test_harness::defaults(Limits::SMALL.window);
+    let form = r#"{"level": "request", "keys": ["script_name"], "filters": ["min_time=0.0001"]}"#;
+    let definition = Arc::new(test_harness::definition("often", form, &defaults));
+    let filled = |is_cut: bool| {
+        let hasher = Hasher::new();
+        let mut live = limits.live(&hasher, test_harness::with_own(&defaults, &[]));
+        let mut decoder = Decoder::new(TextLimits::default(), hasher);
+        let mut records = Vec::new();
+        for number in 0..20_000_u64 {
+            let script = if number % 2 == 0 { 0 } else { number % 2_000 };
+            let mut sent = model::Request::named("h", "s", &*format!("/{script}"));
+            sent.request_time = Some(0.001 * (1 + number % 977) as f32);
+            test_harness::decode(&mut decoder, &sent, &mut records);
+        }
+        live.merge(&records, 0);
+        let mut filling =
+            live.reports.define(Arc::clone(&definition), DefinedBy::RunTime, &live.pool);
+        while let Some(rest) = filling {
+            filling = live.reports.fill(rest, &mut live.pool, 100);
+            if is_cut {
+                live.reports.cut_some(&live.pool);
+            }
+        }
+        live.end_second(0, 1_000);
+        let entry = live.reports.find("often").unwrap();
+        reading::rows(entry, &live.reports.read(entry, reading::ALL, &live.pool, 0))
+    };
+    assert!(filled(true) == filled(false));
+}
+
 /// While the groups of a tick that left are forgotten in pieces, those of another may leave;
 /// nothing is counted in one of them after that.
 #[test]

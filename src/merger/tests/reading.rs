@@ -17,11 +17,11 @@ use crate::report::read::selection::RowSelection;
 use crate::report::read::{ReadLock, read_into};
 use crate::report::totals::Totals;
 
-const ALL: Want = Want { keys: true, quantiles: true, histograms: true };
+pub(super) const ALL: Want = Want { keys: true, quantiles: true, histograms: true };
 
-type Rows = BTreeMap<String, (Totals, Vec<Option<f64>>, Vec<(u32, u64)>)>;
+pub(super) type Rows = BTreeMap<String, (Totals, Vec<Option<f64>>, Vec<(u32, u64)>)>;
 
-fn rows(entry: &Entry, reading: &Reading) -> Rows {
+pub(super) fn rows(entry: &Entry, reading: &Reading) -> Rows {
     let key = |row, key| match reading.key(row, key) {
         KeyValue::Text(text) => format!("{text} "),
         KeyValue::Status(status) => format!("{status} "),

@@ -33,7 +33,9 @@ impl Reports {
             self.cut = 0;
             return false;
         };
-        let cut = |it: &mut Box<Aggregate>| it.cut_some(SLOTS_AT_ONCE, &pool.strings);
+        // One that is being filled counts more between two calls, and nobody reads its seconds yet.
+        let cut =
+            |it: &mut Box<Aggregate>| !it.is_filling && it.cut_some(SLOTS_AT_ONCE, &pool.strings);
         if !aggregate.as_mut().is_some_and(cut) {
             self.cut += 1;
         }
