@@ -182,8 +182,13 @@ impl History {
     /// Restores the previous process's log, to be flushed, and continues with a new file. Positions
     /// in followed files get what it has of these.
     pub fn replay(&self, store: &mut Store) {
-        let (log, files) = (&mut store.seconds, &mut store.manifest.files);
         let follows = self.0.log.get().is_some_and(|(_, followed)| !followed.is_empty());
+        if follows {
+            // Their lines were read again for the last ones.
+            let unknown = store.seconds.take_unknown();
+            unknown.iter().for_each(|file| store.orphan(file));
+        }
+        let (log, files) = (&mut store.seconds, &mut store.manifest.files);
         let (mut rows, mut added) = (UnflushedRows::default(), 0_u32);
         let (restored, torn) = log.replay(follows, files, &mut |dataset, time, key, gained| {
             rows.add_encoded(dataset, time, key, gained);
@@ -203,8 +208,7 @@ impl History {
             );
         }
         let mut memory = MEMORY.lock(&self.0.memory);
-        // No two runs have files of one name: those of another may be away.
-        memory.log = log.last().max(store.manifest.head.run << 32);
+        memory.log = log.before_first(store.manifest.head.run);
         if follows {
             memory.reached.files = Some(Arc::new(files.clone()));
         }

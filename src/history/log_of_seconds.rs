@@ -263,9 +263,18 @@ impl Log {
         Ok(log)
     }
 
-    /// The largest file number so far.
-    pub(super) fn last(&self) -> u64 {
-        self.files.keys().fold(self.flushed_to, |last, &number| last.max(number))
+    /// The number before that of the first file of this run: the last file, if it continues others,
+    /// which has the run of their first one in its upper half; otherwise this run's. So no two runs
+    /// have files of one name, and it is seen which ones were away when others were begun.
+    pub(super) fn before_first(&self, run: u64) -> u64 {
+        self.files.keys().next_back().copied().unwrap_or(run << 32).max(self.flushed_to)
+    }
+
+    /// Takes out the files that were away when the last ones were begun, and returns their paths.
+    pub(super) fn take_unknown(&mut self) -> Vec<PathBuf> {
+        let last = self.files.keys().next_back().map_or(0, |last| last >> 32);
+        let unknown = self.files.extract_if(.., |number, _| number >> 32 < last);
+        unknown.map(|(number, _)| path_of(&self.folder, number)).collect()
     }
 
     /// Bytes of all files.

@@ -179,9 +179,9 @@ impl Store {
         Ok(store)
     }
 
-    /// Moves a file unknown to the manifest to the orphans; if that is another file system, renames
-    /// it.
-    fn orphan(&mut self, file: &Path) {
+    /// Moves a file that cannot be accounted for to the orphans; if that is another file system,
+    /// renames it.
+    pub(super) fn orphan(&mut self, file: &Path) {
         let dir = self.dir();
         let to = dir.join(ORPHANS).join(file.strip_prefix(dir).unwrap_or(file));
         let made = files::create_folder(to.parent().unwrap_or(dir), files::FOLDER_MODE);
@@ -192,10 +192,10 @@ impl Store {
             Ok(to) => {
                 let _may_be_undone = self.disk.sync_folder(to.parent().unwrap_or(dir));
                 self.counters.files_orphaned.add(1);
-                warn!(file = %file.display(), to = %to.display(), "The manifest of history does not know a file: it is moved away and does not count.");
+                warn!(file = %file.display(), to = %to.display(), "A file of history cannot be accounted for: it is moved away and does not count.");
             }
             Err(error) => {
-                warn!(file = %file.display(), %error, "The manifest of history does not know a file, which stays and does not count.");
+                warn!(file = %file.display(), %error, "A file of history cannot be accounted for, and stays; it does not count.");
             }
         }
     }
