@@ -43,6 +43,43 @@ pub(super) struct Frame {
     pub(super) extremes: Extremes,
 }
 
+/// Gain of a row in the running step.
+#[derive(Debug)]
+pub(super) enum Running {
+    /// Of one second, as it came: a step is mostly no longer than that.
+    Second(Box<[u8]>, Extremes),
+    /// The sum of several.
+    Seconds(Box<(Sum, Extremes)>),
+}
+
+impl Running {
+    /// Adds the gain of another second.
+    pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
+        if let Self::Second(first, extremes) = self {
+            let mut sum = Sum::default();
+            sum.add(EncodedGain(first));
+            *self = Self::Seconds(Box::new((sum, *extremes)));
+        }
+        if let Self::Seconds(sum) = self {
+            sum.0.add(EncodedGain(packed));
+            sum.1.widen(extremes);
+        }
+    }
+
+    /// Returns it as a frame.
+    pub(super) fn frame(self, step: u64) -> Frame {
+        let (packed, extremes) = match self {
+            Self::Second(packed, extremes) => (packed, extremes),
+            Self::Seconds(sum) => {
+                let mut packed = Vec::new();
+                sum.0.encode(&mut packed, true);
+                (packed.into(), sum.1)
+            }
+        };
+        Frame { step, packed, extremes }
+    }
+}
+
 /// A row in a window.
 #[derive(Debug, Default)]
 pub(super) struct Row {
@@ -53,7 +90,7 @@ pub(super) struct Row {
     /// Sums of the frames.
     pub(super) totals: Totals,
     /// Gain of the running step.
-    pub(super) running: Option<Box<(Sum, Extremes)>>,
+    pub(super) running: Option<Running>,
     /// Steps for which the row is still incomplete, because some of its gain did not fit.
     pub(super) partial_steps: u64,
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
-use super::row::{Frame, Row, RuleSet};
+use super::row::{Frame, Row, RuleSet, Running};
 use super::rule::{Rule, Window};
 use super::rule_index::RuleIndex;
 use super::state::{Events, Moment, RuleState};
@@ -196,16 +196,16 @@ impl Windows {
                     place.insert(Row { key: key.into(), rules, ..Row::default() })
                 }
             };
-            if row.running.is_none() {
-                if room.used >= room.max {
+            match &mut row.running {
+                Some(running) => running.add(packed, &extremes),
+                None if room.used >= room.max => {
                     row.be_partial(self.length + 1, id, &mut self.partial);
-                    continue;
                 }
-                self.touched.push(id);
+                none => {
+                    *none = Some(Running::Second(packed.into(), extremes));
+                    self.touched.push(id);
+                }
             }
-            let running = row.running.get_or_insert_default();
-            running.0.add(EncodedGain(packed));
-            running.1.widen(&extremes);
         }
     }
 
@@ -213,7 +213,7 @@ impl Windows {
     pub fn end_step(&mut self, room: &mut Room) {
         self.steps.push_back(std::mem::take(&mut self.running));
         self.over += 1;
-        let (over, length, mut bytes) = (self.over, self.length, Vec::new());
+        let (over, length) = (self.over, self.length);
         if self.steps.len() as u64 > length {
             self.steps.pop_front();
         }
@@ -229,13 +229,11 @@ impl Windows {
         gained.retain(|id| {
             let Some(row) = rows.get_mut(id) else { return false };
             let Some(running) = row.running.take() else { return false };
-            let (sum, extremes) = *running;
-            sum.encode(&mut bytes, true);
-            let fits = room.take(FRAME_BYTES + bytes.len());
+            let frame = running.frame(over);
+            let fits = room.take(FRAME_BYTES + frame.packed.len());
             if fits {
-                let packed = bytes.as_slice().into();
-                row.frames.push_back(Frame { step: over, packed, extremes });
-                row.totals += &sum.totals;
+                row.totals += &EncodedGain(&frame.packed).read().0;
+                row.frames.push_back(frame);
             } else {
                 row.be_partial(length, *id, partial);
             }
