@@ -219,14 +219,18 @@ fn a_report_is_filled_while_a_second_is_cut() {
         let hasher = Hasher::new();
         let mut live = limits.live(&hasher, test_harness::with_own(&defaults, &[]));
         let mut decoder = Decoder::new(TextLimits::default(), hasher);
-        let mut records = Vec::new();
-        for number in 0..20_000_u64 {
-            let script = if number % 2 == 0 { 0 } else { number % 2_000 };
-            let mut sent = model::Request::named("h", "s", &*format!("/{script}"));
-            sent.request_time = Some(0.001 * (1 + number % 977) as f32);
-            test_harness::decode(&mut decoder, &sent, &mut records);
+        // In two ticks.
+        for now_ms in [0, 5_000] {
+            let mut records = Vec::new();
+            for number in 0..10_000_u64 {
+                let script = if number % 2 == 0 { 0 } else { number % 2_000 };
+                let mut sent = model::Request::named("h", "s", &*format!("/{script}"));
+                sent.request_time = Some(0.001 * (1 + number % 977) as f32);
+                test_harness::decode(&mut decoder, &sent, &mut records);
+            }
+            live.advance(now_ms);
+            live.merge(&records, now_ms);
         }
-        live.merge(&records, 0);
         let mut filling =
             live.reports.define(Arc::clone(&definition), DefinedBy::RunTime, &live.pool);
         while let Some(rest) = filling {
@@ -235,7 +239,7 @@ fn a_report_is_filled_while_a_second_is_cut() {
                 live.reports.cut_some(&live.pool);
             }
         }
-        live.end_second(0, 1_000);
+        live.end_second(5_000, 5_000);
         let entry = live.reports.find("often").unwrap();
         reading::rows(entry, &live.reports.read(entry, reading::ALL, &live.pool, 0))
     };
