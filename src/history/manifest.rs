@@ -52,8 +52,8 @@ pub(super) struct Head {
 
 /// The part common to all formats.
 #[derive(Deserialize)]
-struct Format {
-    format: u32,
+pub(super) struct Format {
+    pub(super) format: u32,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -378,13 +378,13 @@ fn cloned(datasets: &[Arc<Dataset>]) -> Vec<Dataset> {
 }
 
 /// A line with its checksum.
-fn line(what: &impl Serialize) -> Vec<u8> {
+pub(super) fn line(what: &impl Serialize) -> Vec<u8> {
     let json = serde_json::to_string(what).expect("it consists of texts and numbers");
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
 }
 
 /// The JSON of a line, if it is whole.
-fn checked(line: &[u8]) -> Option<&[u8]> {
+pub(super) fn checked(line: &[u8]) -> Option<&[u8]> {
     let line = line.strip_suffix(b"\n")?;
     let (crc, json) = line.split_at_checked(9)?;
     let crc = std::str::from_utf8(crc).ok()?.strip_suffix(' ')?;

@@ -34,6 +34,7 @@ use tracing::{error, warn};
 use super::Resolution;
 use super::disk::{Disk, StoreError, Tries, damaged, unreadable};
 use super::file_names::{DAMAGED, UNSHIPPED, unshipped_in};
+use super::manifest;
 use super::parquet::{Opened, ReadAs};
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
@@ -409,8 +410,7 @@ impl Inner {
         let mut cursor = self.cursor.clone();
         change(&mut cursor);
         let path = self.folder.join(CURSOR);
-        let text = serde_json::to_vec(&cursor).expect("it consists of texts and numbers");
-        self.disk.replace(&path, &text)?;
+        self.disk.replace(&path, &manifest::line(&cursor))?;
         self.disk.sync_folder(&self.folder)?;
         self.cursor = cursor;
         self.release(|cursor, part| !cursor.needs(part));

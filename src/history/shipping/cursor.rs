@@ -1,5 +1,6 @@
 //! How far rows are shipped, as the file `cursor` keeps it.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::shipment::{ShipPosition, ShipmentRows};
 use crate::config::ShippedRows;
 use crate::history::Resolution;
-use crate::history::disk::{StoreError, damaged, open_existing};
+use crate::history::disk::{StoreError, damaged, failed, open_existing};
+use crate::history::manifest::{self, Format};
 use crate::history::part::Part;
 
 /// The file in it with the progress of shipping.
@@ -132,15 +134,47 @@ impl Cursor {
     }
 }
 
-/// Reads the file, if there is one.
+/// Reads the file, if there is one: a line as the manifest has them, of older versions the JSON alone.
 pub(super) fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
-    let Some(file) = open_existing(path)? else {
+    let Some(mut file) = open_existing(path)? else {
         return Ok(None);
     };
-    let cursor = serde_json::from_reader(std::io::BufReader::new(file));
-    let cursor: Cursor = cursor.map_err(|error| damaged(path, error.to_string()))?;
-    match cursor.format {
-        ..=FORMAT => Ok(Some(cursor)),
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(failed("read", path))?;
+    let json = if text.starts_with(b"{") { Some(&*text) } else { manifest::checked(&text) };
+    let json = json.ok_or_else(|| damaged(path, "its checksum is wrong".to_owned()))?;
+    let bad = |error: serde_json::Error| damaged(path, error.to_string());
+    match serde_json::from_slice::<Format>(json).map_err(bad)?.format {
+        ..=FORMAT => serde_json::from_slice(json).map_err(bad).map(Some),
         found => Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_is_noticed_and_older_files_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(CURSOR);
+        let cursor = Cursor { format: FORMAT, begin: 7, dropped: 12, ..Cursor::default() };
+        let read_back = |text: &[u8]| {
+            fs::write(&path, text).unwrap();
+            read(&path).map(|it| it.map(|it| (it.begin, it.dropped)))
+        };
+        let written = manifest::line(&cursor);
+        assert_eq!(read_back(&written).unwrap(), Some((7, 12)));
+        assert_eq!(read_back(&serde_json::to_vec(&cursor).unwrap()).unwrap(), Some((7, 12)));
+        for at in 0..written.len() * 8 {
+            let mut flipped = written.clone();
+            flipped[at / 8] ^= 1 << (at % 8);
+            // A checksum may also be written in capitals.
+            assert!(at / 8 < 8 || matches!(read_back(&flipped), Err(StoreError::Damaged { .. })));
+        }
+        let newer = read_back(&manifest::line(&serde_json::json!({ "format": FORMAT + 1 })));
+        assert!(matches!(newer, Err(StoreError::Newer { .. })));
     }
 }
