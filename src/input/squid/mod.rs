@@ -281,9 +281,10 @@ impl<R: Rewrite> Decoder<R> {
 
     /// Begins another file at its start: the next one, or one about which nothing is known.
     fn start_over(&mut self, is_next: bool) {
-        self.merged = 0;
-        self.source.progress.lock().merged = 0;
+        // What a process before had merged behind its position may reach into the next file.
         if !is_next {
+            self.merged = 0;
+            self.source.progress.lock().merged = 0;
             self.source.sums.lock().next = LineNumbers::default();
             let begun_at = &mut *self.source.begun_at.lock();
             let of_source = [&mut begun_at.requests, &mut begun_at.swaps];

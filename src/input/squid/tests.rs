@@ -434,6 +434,22 @@ fn sums_have_a_line_once_through_a_kill() {
     }
 }
 
+/// A position may lie so far back that what was merged behind it reaches into the next file.
+#[test]
+fn what_was_merged_ends_with_the_file_only_if_another_follows() {
+    let line = b"sq1 start=1.000 tr=4 ss=TCP_MISS url=http://h/";
+    for (is_next, expected) in [(true, 3), (false, 5)] {
+        let source = source("path = '/nowhere'");
+        source.progress.lock().merged = 7;
+        source.begin(None);
+        let (mut decoder, mut block) = (decoder(&source), Vec::new());
+        (0..5).for_each(|_| assert!(decoder.take(line, Ending::Whole, 1, &mut block)));
+        decoder.start_over(is_next);
+        (0..5).for_each(|_| assert!(decoder.take(line, Ending::Whole, 1, &mut block)));
+        assert_eq!(read_all(&block).len(), expected);
+    }
+}
+
 #[test]
 fn urls_come_apart() {
     for (url, schema, host, path) in cases![
