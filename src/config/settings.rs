@@ -362,7 +362,8 @@ settings! {
     /// `[history]`: reports of months on disk.
     history: HistoryConfig {
         /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" is `history` in
-        /// data.dir, if any. Created when missing (mode 0700), for one daemon at a time. While it cannot be opened history is off.
+        /// data.dir, if any. Created when missing (mode 0700), for one daemon at a time. While it cannot be opened history is
+        /// off, and no log that `[[squid]]` follows is read.
         /// Cost: memory, a thread at low priority, and about 90 bytes on disk for each key that gains something in a minute, 160
         /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
         dir: Option<PathBuf> = "\"\"", path("directory");
