@@ -213,7 +213,15 @@ fn open<R: Rewrite>(
     let mut log = Log::open(path)?;
     match known.and_then(|known| Log::find(path, known)) {
         Some(found) => log = found,
-        None => intake.decoder.start_over(known.is_none()),
+        None => {
+            if let Some(Position { offset, .. }) = known {
+                warn!(
+                    path = %path.display(), offset,
+                    "The log of Squid's that was read up to this byte is not there any more: what it had later is not counted."
+                );
+            }
+            intake.decoder.start_over(known.is_none());
+        }
     }
     // The position until something is merged.
     intake.publish(log.position().ok(), shutdown);
