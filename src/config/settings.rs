@@ -131,6 +131,7 @@ settings! {
         /// Networks that packets are accepted from: ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"], up to 64. Packets from
         /// elsewhere are counted as invalid (`source_not_allowed`). [] accepts all. Source addresses can be forged: this
         /// keeps out mistakes, and whatever a router that drops forged packets lets through. It holds for `[[squid]]` too.
+        /// "::/0" has all addresses of IPv4 as well, as ::ffff:0:0/96.
         /// Cost: as count_sources.
         allow: Vec<IpNet> = "[]", networks();
 
