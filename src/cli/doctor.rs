@@ -6,6 +6,7 @@
 //! addresses of `serve`, so those of a running daemon are reported as in use. Changes nothing.
 //! Unreadable sources (no `/proc`, no permission) are skipped.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
@@ -485,9 +486,10 @@ fn configured(config: &Config) -> Vec<Finding> {
         let found = format!("{users} configured; their secrets can be read");
         Finding::right(USERS, found)
     });
-    let tls = [config.http.front().tls(), config.mysql.front().tls()].into_iter();
-    let tls = tls.flatten().filter(|_| !is_wrong(TLS));
-    let tls: Vec<Finding> = tls.filter_map(|files| certificate(&files)).collect();
+    let tls = config.fronts().filter_map(|front| front.tls()).filter(|_| !is_wrong(TLS));
+    // Mostly they share one.
+    let tls: BTreeMap<_, _> = tls.map(|it| ((it.cert.clone(), it.key.clone()), it)).collect();
+    let tls: Vec<Finding> = tls.values().filter_map(certificate).collect();
     findings.extend(users.into_iter().chain(tls));
     findings
 }

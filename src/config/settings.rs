@@ -131,6 +131,7 @@ settings! {
         /// Networks that packets are accepted from: ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"], up to 64. Packets from
         /// elsewhere are counted as invalid (`source_not_allowed`). [] accepts all. Source addresses can be forged: this
         /// keeps out mistakes, and whatever a router that drops forged packets lets through. It holds for `[[squid]]` too.
+        /// "::/0" has all addresses of IPv4 as well, as ::ffff:0:0/96.
         /// Cost: as count_sources.
         allow: Vec<IpNet> = "[]", networks();
 
@@ -362,7 +363,8 @@ settings! {
     /// `[history]`: reports of months on disk.
     history: HistoryConfig {
         /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" is `history` in
-        /// data.dir, if any. Created when missing (mode 0700), for one daemon at a time. While it cannot be opened history is off.
+        /// data.dir, if any. Created when missing (mode 0700), for one daemon at a time. While it cannot be opened history is
+        /// off, and no log that `[[squid]]` follows is read.
         /// Cost: memory, a thread at low priority, and about 90 bytes on disk for each key that gains something in a minute, 160
         /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
         dir: Option<PathBuf> = "\"\"", path("directory");

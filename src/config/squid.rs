@@ -59,7 +59,10 @@ pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<Squi
         let source = reader.squid()?;
         let port_0 =
             matches!(source.from, SquidFrom::Udp(at) | SquidFrom::Tcp(at) if at.port() == 0);
-        if let Some(other) = sources.iter().find(|it| it.from == source.from && !port_0) {
+        // By the name under which its position is kept, wherever a file begins to be read.
+        let from = source.from.to_string();
+        let mut others = sources.iter().filter(|it| it.from.to_string() == from && !port_0);
+        if let Some(other) = others.next() {
             let key = reader.given(["listen", "path"])[0];
             let problem = format!("the entry at {} has it too", other.location);
             return reader.refuse(key, &problem, "each once");

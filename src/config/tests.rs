@@ -376,6 +376,13 @@ fn settings_that_do_not_go_together_are_refused() {
         )
         .is_ok()
     );
+    let twice = "[[squid]]\npath = \"/log\"\n[[squid]]\npath = \"/log\"\nfrom = \"end\"\n";
+    assert_eq!(
+        errors_of(twice),
+        [
+            "pinbad.toml:4: squid.path = \"/log\": the entry at pinbad.toml:1 has it too; accepted: each once"
+        ]
+    );
     let addresses: Vec<String> = (1..=5).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
     let text = format!("[ingest]\nreceivers = 256\nlisten = [{}]\n", addresses.join(", "));
     assert_eq!(

@@ -11,6 +11,7 @@
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use listenfd::ListenFd;
+use socket2::SockRef;
 
 use crate::config::Config;
 
@@ -78,6 +79,9 @@ impl ActivatedSockets {
                  HTTP and MySQL",
             ));
         };
+        if !SockRef::from(&listener).is_listener().unwrap_or(true) {
+            return Err(refused("does not listen; accepted: ListenStream= with Accept=no"));
+        }
         let address = listener.local_addr();
         let address = address.map_err(|error| refused(&format!("cannot be used: {error}")))?;
         let at_port = |listen: Option<SocketAddr>| {

@@ -179,10 +179,15 @@ impl History {
         let _set_once = self.0.log.set((bytes_max, followed));
     }
 
+    /// Whether any source is a followed file.
+    pub(super) fn follows_files(&self) -> bool {
+        self.0.log.get().is_some_and(|(_, followed)| !followed.is_empty())
+    }
+
     /// Restores the previous process's log, to be flushed, and continues with a new file. Positions
     /// in followed files get what it has of these.
     pub fn replay(&self, store: &mut Store) {
-        let follows = self.0.log.get().is_some_and(|(_, followed)| !followed.is_empty());
+        let follows = self.follows_files();
         if follows {
             // Their lines were read again for the last ones.
             let unknown = store.seconds.take_unknown();

@@ -183,7 +183,10 @@ impl Writer {
                 self.work.on_restored.iter().for_each(|call| call());
             }
             Err(error) => {
-                let reason = error.to_string();
+                let mut reason = error.to_string();
+                if self.work.history.follows_files() {
+                    reason += "; until it is on, followed logs of Squid are not read";
+                }
                 let before = self.work.history.status_mut().off.replace(reason.clone());
                 if before.as_ref() != Some(&reason) && !self.work.is_stopping {
                     error!(

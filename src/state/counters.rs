@@ -9,9 +9,12 @@
 //! by its cookie continues from the last reading, so that drops between two processes are counted;
 //! any other passed socket starts from its reading at start.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::input::squid::Progress;
+use crate::input::squid::sums::SavedSums;
+use crate::input::squid::{LineNumbers, Progress, Source};
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
 use crate::telemetry::counter::Counter;
@@ -102,6 +105,20 @@ fn restore(saved: &[SavedReading], to: impl Fn(&str, Option<&str>, u64)) {
     }
 }
 
+/// The numbers of a followed source's lines, by their names in snapshots: the next ones behind its
+/// position, and the first ones that are not in its sums.
+fn numbers<'a>(
+    next: &'a mut LineNumbers,
+    not_in_sums: &'a mut LineNumbers,
+) -> [(&'static str, &'a mut u64); 4] {
+    [
+        ("next_request", &mut next.requests),
+        ("next_swap", &mut next.swaps),
+        ("next_request_of_sums", &mut not_in_sums.requests),
+        ("next_swap_of_sums", &mut not_in_sums.swaps),
+    ]
+}
+
 impl SavedCounters {
     /// Reads all counters. Call it while nothing can be merged.
     #[must_use]
@@ -141,6 +158,23 @@ impl SavedCounters {
         }
     }
 
+    /// Takes the sums of the same sources, and notes up to which lines: those behind a position are
+    /// read again by the next process. The positions are earlier ones.
+    pub fn take_sums(&mut self, squids: &[Arc<Source>]) -> Vec<SavedSums> {
+        let mut all = Vec::new();
+        for (source, saved) in squids.iter().zip(&mut self.squids) {
+            let sums = source.sums.lock();
+            all.extend(sums.save(&saved.from));
+            if source.is_followed() {
+                let (mut next, mut not_in_sums) = (saved.progress.next, sums.next);
+                let numbers = numbers(&mut next, &mut not_in_sums).into_iter();
+                let numbers = numbers.map(|(name, number)| (name.to_owned(), None, *number));
+                saved.readings.extend(numbers);
+            }
+        }
+        all
+    }
+
     /// Restores the counters in a new process. Call it before anything counts, with its sockets in
     /// the order of their counters; the other `names` are not sockets. Counts of sources that no
     /// longer exist go to the first.
@@ -153,6 +187,9 @@ impl SavedCounters {
             *source.progress.lock() = saved.progress.clone();
             restore(&saved.readings, |name, reason, value| {
                 source.counters.restore(name, reason, value);
+                let (mut progress, mut sums) = (source.progress.lock(), source.sums.lock());
+                let numbers = numbers(&mut progress.next, &mut sums.next).into_iter();
+                numbers.filter(|it| it.0 == name).for_each(|(_, number)| *number = value);
             });
         }
         let mut taken = vec![false; names.len()];

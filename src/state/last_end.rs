@@ -123,8 +123,8 @@ impl LastEnd {
         // In the minute of the reset, rows mix counts from before and after it: refilling begins with
         // the next one.
         let reset = self.reset_ms / 1000;
-        let (start, from) =
-            if start <= reset && reset > 0 { (reset, no_file()) } else { (start, from) };
+        let is_after = !self.clean && start <= reset && reset > 0;
+        let (start, from) = if is_after { (reset, no_file()) } else { (start, from) };
         let lost = match start > now && from == no_file() {
             // The clock was ahead then, and times do not tell what came later.
             true => Lost { start: 0, end: now, below: 0, from, store: Lost::NO_STORE },
@@ -287,6 +287,7 @@ mod tests {
         // The clock was ahead.
         set(&[]).reset(300_000);
         set(&[]).clear(&[]);
+        assert_eq!((end().reset_ms, end().lacking(None, 200)), (300_000, Vec::new()));
         set(&[]).clear(&[]);
         assert!(end().clean && !dir.path().join(FILE).exists());
     }

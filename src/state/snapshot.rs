@@ -136,13 +136,10 @@ impl Cut {
         history_from: Option<HistoryFrom>,
     ) -> Self {
         let start = Instant::now();
-        let squids = counters.squids.iter();
-        // First: what comes after the cut is read again by the next process, where it is from a
-        // file.
-        let sums = squids.flat_map(|it| it.sums.lock().save(&it.config.from.to_string()));
+        let mut saved = SavedCounters::of(counters, sockets);
         Self {
-            sums: sums.collect(),
-            counters: SavedCounters::of(counters, sockets),
+            sums: saved.take_sums(&counters.squids),
+            counters: saved,
             reports: live.reports.cut(),
             ids: live.pool.ids(),
             history_from,

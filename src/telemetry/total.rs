@@ -47,14 +47,7 @@ impl Counters {
         // Their sockets come last.
         let first = self.sockets.len().saturating_sub(self.squids.len());
         let squids = self.squids.iter().zip(self.sockets.iter().skip(first));
-        Followed(
-            squids
-                .map(|(source, socket)| {
-                    let left = socket.requests_left();
-                    (Arc::clone(source), Arc::clone(socket), left)
-                })
-                .collect(),
-        )
+        Followed(squids.map(|(source, socket)| (Arc::clone(source), Arc::clone(socket))).collect())
     }
 
     /// Returns the sum over all sockets.

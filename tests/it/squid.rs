@@ -260,6 +260,34 @@ fn a_file_is_followed_through_rotation_and_restart() {
     here.stop();
 }
 
+/// What came later in a log that is not there any more is missing, and that is said.
+#[test]
+fn a_log_that_went_while_nobody_looked_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("access.log");
+    let lines = lines_of("access.log");
+    fs::write(&log, lines[..3].concat()).unwrap();
+    let squid = format!("squid=[{{path='{}'}}]", log.display());
+    let state = format!("state.dir={}", dir.path().join("state").display());
+    let settings = [&*squid, &state];
+    let mut program = Program::serve(&settings);
+    received(&program.site, 0, 3);
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    fs::remove_file(&log).unwrap();
+    fs::write(&log, &lines[3]).unwrap();
+    let program = Program::serve(&settings);
+    received(&program.site, 0, 4);
+    let is_it = |line: &&Json| {
+        let said = line["message"].as_str().unwrap_or_default();
+        said.starts_with("The log of Squid's that was read up to this byte")
+    };
+    let log = program.log();
+    let said = log.iter().find(is_it).unwrap();
+    assert_eq!(said["level"], "WARN", "{said}");
+    assert_eq!(said["offset"], lines[..3].concat().len(), "{said}");
+}
+
 #[test]
 fn connections_break_repeat_and_never_end() {
     let folder = tempfile::tempdir().unwrap();

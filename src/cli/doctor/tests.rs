@@ -212,6 +212,16 @@ fn secrets_and_certificates_are_looked_at() {
         let finding = found(&findings, what);
         assert_eq!(finding.verdict, Verdict::Right, "{finding}");
     }
+    let files = format!("tls_cert='{}',tls_key='{}'", cert.display(), key.display());
+    let spans = format!("otlp_input=[{{listen='127.0.0.1:0',{files}}}]");
+    let of_mysql = [&settings[3], &settings[4]].map(|it| it.replace("http", "mysql"));
+    let each_once: [&[&str]; 2] =
+        [&[&spans], &[settings[3], settings[4], &of_mysql[0], &of_mysql[1], &spans]];
+    for more in each_once {
+        let findings = examine(&config(&[&FREE[..], more].concat()), None);
+        let said = findings.iter().filter(|it| it.what == TLS).map(|it| it.verdict);
+        assert_eq!(said.collect::<Vec<_>>(), [Verdict::Right], "{more:?}");
+    }
     let unset = found(&examine(&with_env, None), USERS);
     assert_eq!(unset.verdict, Verdict::Wrong, "{unset}");
     assert!(unset.found.contains("PINBAD_NOBODY_SETS_THIS"), "{unset}");

@@ -196,6 +196,7 @@ impl<'a> Sender<'a> {
         let mut sockets = self.sockets.iter().cycle();
         let mut packet = self.first;
         let mut batch: [&[u8]; BATCH_PACKETS_MAX] = [&[]; BATCH_PACKETS_MAX];
+        let mut was_short = false;
         while !stopped() && all.ended_by.is_none() {
             let now = start.elapsed();
             let packets = match self.pace.next(now) {
@@ -204,6 +205,9 @@ impl<'a> Sender<'a> {
                     thread::sleep(time.min(SLEEP_MAX));
                     continue;
                 }
+                // The kernel keeps the error that ended a batch to itself. One that comes back for a
+                // single packet is met by the next call.
+                Step::Send(_) if was_short => 1,
                 Step::Send(packets) => packets,
             };
             for (ahead, slot) in batch[..packets].iter_mut().enumerate() {
@@ -212,7 +216,8 @@ impl<'a> Sender<'a> {
             let socket = sockets.next().expect("a cycle has no end");
             match sender::send_batch(socket.as_fd(), &batch[..packets], self.segments_max) {
                 Ok(sent) => {
-                    all.short_sends += u64::from(sent < packets);
+                    was_short = sent < packets;
+                    all.short_sends += u64::from(was_short);
                     packet = (packet + sent) % self.packets.len();
                     self.pace.sent(sent, now);
                     shown.fetch_add(sent as u64, Ordering::Relaxed);

@@ -29,7 +29,7 @@ pub(super) const BATCH_PACKETS_MAX: usize = 64;
 ///
 /// # Errors
 /// The kernel's error if it does not take even the first; an error of a later packet is met again
-/// by the next call.
+/// by the next call, unless it answers an earlier packet: that one the kernel keeps to itself.
 pub(super) fn send_batch(
     socket: BorrowedFd<'_>,
     packets: &[&[u8]],

@@ -136,9 +136,10 @@ fn a_store_that_cannot_be_opened_is_opened_later() {
         Ok(store)
     };
     let of_writer = (history.clone(), Arc::clone(&clock) as Arc<_>);
+    history.keep_log(0, vec!["access.log".to_owned()]);
     let writer = Writer::new(of_writer.0, Box::new(open), of_writer.1, Duration::ZERO);
     let off = || history.why_off();
-    assert!(off().unwrap().contains("is damaged"));
+    assert_has!(off().unwrap() => "is damaged", "followed logs of Squid are not read");
     count(&history, NOON);
     let stop = Shutdown::new();
     std::thread::scope(|scope| {

@@ -1,9 +1,9 @@
 //! Follows a log of Squid in a growing file.
 //!
 //! One thread reads to the end and looks again ten times a second. A file that was moved away is
-//! read to its end, then the one that replaced it; one that became shorter is read from its start.
-//! The position survives a restart (with `history.dir` or `state.dir`); the next process also finds
-//! a renamed file in its folder. With `history.dir` the position is written in the same commit as
+//! read until the one that replaced it has had something for two seconds, then that; one that became
+//! shorter is read from its start. The position survives a restart (with `history.dir` or
+//! `state.dir`); the next process also finds a renamed file in its folder. With `history.dir` the position is written in the same commit as
 //! the data, so that each line counts once; until history is open nothing is read.
 
 use std::fs::{self, File, Metadata};
@@ -24,9 +24,9 @@ use crate::telemetry::log::Limit;
 /// Time between two looks at the end of the file.
 const NAP: Duration = Duration::from_millis(100);
 
-/// How long a file that was moved away is still watched while its replacement is empty: its writer
-/// may not know yet.
-const MOVED_MAX: Duration = Duration::from_secs(10);
+/// How long a file that was moved away is still read once its replacement has something: Squid's
+/// workers reopen their log one after the other.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// Bytes at the start of a file that identify it.
 const HEAD_BYTES: usize = 256;
@@ -52,7 +52,7 @@ struct Log {
     /// Bytes read of it.
     read_bytes: u64,
     lines: Lines,
-    /// Since when it has not been in its place.
+    /// Since when another one, with something in it, has been in its place.
     moved: Option<Instant>,
 }
 
@@ -115,19 +115,13 @@ impl Log {
         let Ok(in_place) = fs::metadata(path) else {
             return Ok(Next::Wait);
         };
-        if identity(&in_place) == self.is {
+        // The writer of an empty one may not know of it yet.
+        if identity(&in_place) == self.is || in_place.len() == 0 {
             self.moved = None;
             return Ok(Next::Wait);
         }
-        match self.moved {
-            // Data written before the replacement has been read since.
-            Some(since) if in_place.len() > 0 || since.elapsed() > MOVED_MAX => Ok(Next::Other),
-            Some(_) => Ok(Next::Wait),
-            None => {
-                self.moved = Some(Instant::now());
-                Ok(Next::Anew)
-            }
-        }
+        let since = *self.moved.get_or_insert_with(Instant::now);
+        Ok(if since.elapsed() > SETTLED { Next::Other } else { Next::Wait })
     }
 }
 
@@ -219,7 +213,15 @@ fn open<R: Rewrite>(
     let mut log = Log::open(path)?;
     match known.and_then(|known| Log::find(path, known)) {
         Some(found) => log = found,
-        None => intake.decoder.start_over(known.is_none()),
+        None => {
+            if let Some(Position { offset, .. }) = known {
+                warn!(
+                    path = %path.display(), offset,
+                    "The log of Squid's that was read up to this byte is not there any more: what it had later is not counted."
+                );
+            }
+            intake.decoder.start_over(known.is_none());
+        }
     }
     // The position until something is merged.
     intake.publish(log.position().ok(), shutdown);
@@ -253,4 +255,33 @@ fn read<R: Rewrite>(
     };
     intake.publish(log.position().ok(), shutdown);
     Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Squid is told of a rotation later than the file is moved, and its workers reopen one by one.
+    #[test]
+    fn a_file_that_was_moved_away_is_read_while_it_may_grow() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        fs::write(&path, "").unwrap();
+        let mut log = Log::open(&path).unwrap();
+        let mut look = |moved: Option<Instant>| {
+            log.moved = moved.or(log.moved);
+            let next = log.look(&path).unwrap();
+            (next == Next::Wait, next == Next::Other, log.moved.is_some())
+        };
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(11));
+        assert!(long_ago.is_some());
+        assert_eq!(look(None), (true, false, false));
+        fs::rename(&path, dir.path().join("access.log.1")).unwrap();
+        assert_eq!(look(long_ago), (true, false, true), "nothing replaces it");
+        fs::write(&path, "").unwrap();
+        assert_eq!(look(long_ago), (true, false, false), "its replacement is empty");
+        fs::write(&path, "line").unwrap();
+        assert_eq!(look(None), (true, false, true), "others may still write to the first");
+        assert_eq!(look(long_ago), (false, true, true));
+    }
 }

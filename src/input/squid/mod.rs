@@ -22,7 +22,7 @@ pub mod tcp;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -66,8 +66,6 @@ pub struct Source {
     has_begun: AtomicBool,
     /// The content of history then.
     begun_at: Mutex<Reading>,
-    /// Lines of swaps, since the first one.
-    swaps: AtomicU64,
     /// Sums over its lines that no request contains.
     pub sums: Mutex<Sums>,
     /// Positions in a file by number of records pushed: the oldest one that may be asked for, and
@@ -86,6 +84,18 @@ pub struct Progress {
     pub file: Option<file::Position>,
     /// Requests after that position that were merged already.
     pub merged: u64,
+    /// The lines behind all these. Snapshots have them beside it, history as its own counts.
+    #[serde(skip)]
+    pub next: LineNumbers,
+}
+
+/// Numbers of the next request and of the next swap, since the first ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LineNumbers {
+    /// Of the request.
+    pub requests: u64,
+    /// Of the swap.
+    pub swaps: u64,
 }
 
 /// A position of a source in a file.
@@ -93,8 +103,7 @@ pub struct Progress {
 struct Mark {
     /// Records that it had pushed.
     pushed: u64,
-    /// Lines of swaps up to there, since the first one, and what moved since the mark before.
-    swaps: u64,
+    /// What moved since the mark before.
     moves: Moves,
     progress: Progress,
     counts: SquidCounters,
@@ -113,7 +122,6 @@ impl Source {
             progress: Mutex::default(),
             has_begun: AtomicBool::new(false),
             begun_at: Mutex::default(),
-            swaps: AtomicU64::new(0),
             sums: Mutex::default(),
             marks: Mutex::default(),
             example: Mutex::default(),
@@ -122,11 +130,16 @@ impl Source {
 
     /// Allows reading to start: from `known`, if that is better than the current position.
     pub fn begin(&self, known: Option<Reading>) {
+        let (mut progress, mut begun_at) = (self.progress.lock(), self.begun_at.lock());
         if let Some(known) = known {
-            self.progress.lock().clone_from(&known.progress);
-            self.swaps.store(known.swaps.lines, Ordering::Release);
-            *self.begun_at.lock() = known;
+            progress.clone_from(&known.progress);
+            progress.next =
+                LineNumbers { requests: known.requests.lines, swaps: known.swaps.lines };
+            *begun_at = known;
         }
+        (begun_at.requests.lines, begun_at.swaps.lines) =
+            (progress.next.requests, progress.next.swaps);
+        drop((progress, begun_at));
         self.has_begun.store(true, Ordering::Release);
     }
 
@@ -153,21 +166,18 @@ impl Source {
             return (self.progress.lock().clone(), self.counters.counts());
         };
         let mut progress = mark.progress.clone();
-        progress.merged = progress.merged.saturating_add(left.saturating_sub(mark.pushed));
+        let more = left.saturating_sub(mark.pushed);
+        progress.merged = progress.merged.saturating_add(more);
+        progress.next.requests = progress.next.requests.saturating_add(more);
         (progress, mark.counts.counts())
     }
 
-    /// The position at that time, and lines of swaps up to there; adds what moved to `moves`.
-    fn reach(&self, left: u64, moves: &mut Moves) -> (Progress, u64) {
+    /// The position at that time; adds what moved up to there to `moves`.
+    fn reach(&self, left: u64, moves: &mut Moves) -> Progress {
         let mut marks = self.marks.lock();
         let passed = marks.partition_point(|mark| mark.pushed <= left);
-        let passed = marks.iter_mut().take(passed);
-        let swaps = passed.fold(None, |_, mark| {
-            moves.absorb(&mut mark.moves);
-            Some(mark.swaps)
-        });
-        let swaps = swaps.unwrap_or_else(|| self.swaps.load(Ordering::Acquire));
-        (self.at_mark(&marks, left).0, swaps)
+        marks.iter_mut().take(passed).for_each(|mark| moves.absorb(&mut mark.moves));
+        self.at_mark(&marks, left).0
     }
 
     /// Takes what moved since the last time.
@@ -197,7 +207,6 @@ impl Source {
         }
         self.take_moves(&mut moves);
         marks.push_back(Mark {
-            swaps: self.swaps.load(Ordering::Acquire),
             moves,
             pushed: counters.requests_pushed.get(),
             progress,
@@ -242,23 +251,22 @@ impl<R: Rewrite> Decoder<R> {
     /// A decoder that continues at the source's position.
     #[must_use]
     pub fn new(source: Arc<Source>, limits: TextLimits, hasher: Hasher, rules: R) -> Self {
-        let progress = source.progress.lock();
-        let (sequences, merged) = (Sequences::restored(&progress.runs), progress.merged);
-        drop(progress);
-        Self {
+        let mut decoder = Self {
             writer: RequestWriter::new(limits, hasher, rules),
             source,
-            sequences,
+            sequences: Sequences::restored(&[]),
             lines: Lines::default(),
             sender: NOBODY,
             counts: DecodeCounts::default(),
             moved: false,
             has_own_time: false,
             clock: None,
-            merged,
+            merged: 0,
             requests: Tally::default(),
             swaps: Tally::default(),
-        }
+        };
+        decoder.go_on();
+        decoder
     }
 
     /// Continues at the source's current position.
@@ -273,9 +281,11 @@ impl<R: Rewrite> Decoder<R> {
 
     /// Begins another file at its start: the next one, or one about which nothing is known.
     fn start_over(&mut self, is_next: bool) {
-        self.merged = 0;
-        self.source.progress.lock().merged = 0;
+        // What a process before had merged behind its position may reach into the next file.
         if !is_next {
+            self.merged = 0;
+            self.source.progress.lock().merged = 0;
+            self.source.sums.lock().next = LineNumbers::default();
             let begun_at = &mut *self.source.begun_at.lock();
             let of_source = [&mut begun_at.requests, &mut begun_at.swaps];
             let tallies = [&mut self.requests, &mut self.swaps].into_iter();
@@ -319,9 +329,10 @@ impl<R: Rewrite> Decoder<R> {
             Ok(Line::Request(request)) => request,
             Ok(Line::Swap(swap)) => {
                 counters.swaps.add(1);
+                let number = self.swaps.lines;
                 let is_new = !self.swaps.advance();
                 let secs = self.sum_secs(received_secs);
-                self.source.sums.lock().swap(&swap, secs, is_new);
+                self.source.sums.lock().swap(&swap, secs, number, is_new);
                 return true;
             }
             Err(reason) => {
@@ -359,7 +370,7 @@ impl<R: Rewrite> Decoder<R> {
             Ok(()) => {
                 counters.requests.add(1);
                 let secs = self.sum_secs(received_secs);
-                self.source.sums.lock().answer(&request, secs);
+                self.source.sums.lock().answer(&request, secs, before);
             }
             Err(reason) => {
                 self.requests.lines = before;
@@ -386,10 +397,9 @@ impl<R: Rewrite> Decoder<R> {
         if std::mem::take(&mut self.moved) {
             let mut progress = self.source.progress.lock();
             progress.merged = self.merged;
+            progress.next = LineNumbers { requests: self.requests.lines, swaps: self.swaps.lines };
             progress.runs.clear();
             progress.runs.extend(self.sequences.known().cloned());
-            drop(progress);
-            self.source.swaps.store(self.swaps.lines, Ordering::Release);
         }
         std::mem::take(&mut self.counts)
     }

@@ -62,10 +62,9 @@ impl Tally {
 /// The parts of followed files that are in history, by the source.
 pub type Positions = BTreeMap<String, Reading>;
 
-/// All sources, each with its ring counters, and how many of its requests had left the ring before
-/// this process.
+/// All sources, each with its ring counters.
 #[derive(Debug, Default)]
-pub struct Followed(pub Vec<(Arc<Source>, Arc<SocketCounters>, u64)>);
+pub struct Followed(pub Vec<(Arc<Source>, Arc<SocketCounters>)>);
 
 impl Followed {
     /// Positions of followed files up to the records that have left the ring, if any is followed;
@@ -74,22 +73,19 @@ impl Followed {
     pub fn reached(&self) -> (Option<Arc<Positions>>, Moves) {
         let mut moves = Moves::default();
         let mut positions = None;
-        for (source, counters, before) in &self.0 {
+        for (source, counters) in &self.0 {
             if !source.is_followed() {
                 source.take_moves(&mut moves);
                 continue;
             }
             let positions = positions.get_or_insert_with(Positions::new);
             if source.has_begun() {
-                let left = counters.requests_left();
-                let (progress, swaps) = source.reach(left, &mut moves);
+                let progress = source.reach(counters.requests_left(), &mut moves);
                 let begun_at = source.begun_at.lock();
-                let requests = left.saturating_sub(*before);
-                let requests = begun_at.requests.lines.saturating_add(requests);
                 let reading = Reading {
+                    requests: begun_at.requests.at(progress.next.requests),
+                    swaps: begun_at.swaps.at(progress.next.swaps),
                     progress,
-                    requests: begun_at.requests.at(requests),
-                    swaps: begun_at.swaps.at(swaps),
                 };
                 positions.insert(source.config.from.to_string(), reading);
             }
@@ -122,7 +118,7 @@ mod tests {
             let mut decoder = decoder(&source);
             decoder.go_on();
             let counters = Arc::new(SocketCounters::default());
-            let followed = Followed(vec![(Arc::clone(&source), Arc::clone(&counters), 0)]);
+            let followed = Followed(vec![(Arc::clone(&source), Arc::clone(&counters))]);
             (source, decoder, counters, followed)
         };
         let position = |offset: u64| {

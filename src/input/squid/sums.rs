@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
+use super::LineNumbers;
 use super::line::{Swap, Transaction};
 use crate::input::url::url_parts;
 
@@ -38,6 +39,8 @@ pub struct Sums {
     pub window_secs: u32,
     /// Moved objects that are not in history yet, if there is history.
     pub fresh: Option<Moves>,
+    /// The first lines that are not in the sums.
+    pub next: LineNumbers,
     swaps: Windowed<Swaps>,
     answers: Windowed<Answers>,
 }
@@ -367,8 +370,8 @@ impl Sums {
         }
     }
 
-    /// Counts a moved object, which history has already unless it `is_new`.
-    pub(super) fn swap(&mut self, swap: &Swap<'_>, secs: u32, is_new: bool) {
+    /// Counts a moved object, of the swap with this number; history has it unless it `is_new`.
+    pub(super) fn swap(&mut self, swap: &Swap<'_>, secs: u32, number: u64, is_new: bool) {
         let class = |bytes| SIZES.iter().find(|(below, _)| bytes < *below);
         let class = swap.object_bytes.and_then(class).map_or("", |(_, name)| name);
         let piece = self.piece(secs);
@@ -380,8 +383,11 @@ impl Sums {
             first_delay_us: swap.first_delay_us.unwrap_or(0),
             total_us: swap.total_us.unwrap_or(0),
         };
-        if let Some((sum, _)) = self.swaps.sum(piece, |_| 0, key) {
-            sum.add(&moved);
+        if number >= self.next.swaps {
+            self.next.swaps = number.saturating_add(1);
+            if let Some((sum, _)) = self.swaps.sum(piece, |_| 0, key) {
+                sum.add(&moved);
+            }
         }
         if let Some(fresh) = self.fresh.as_mut().filter(|_| is_new) {
             join(&mut self.swaps.key, key);
@@ -389,8 +395,13 @@ impl Sums {
         }
     }
 
-    /// Counts a response: a miss, or a revalidation. Others are not counted here.
-    pub(super) fn answer(&mut self, request: &Transaction<'_>, secs: u32) {
+    /// Counts a response, of the request with this number: a miss, or a revalidation. Others are not
+    /// counted here.
+    pub(super) fn answer(&mut self, request: &Transaction<'_>, secs: u32, number: u64) {
+        if number < self.next.requests {
+            return;
+        }
+        self.next.requests = number.saturating_add(1);
         let code = request.code;
         let has = |word: &[u8]| code.windows(word.len()).any(|it| it == word);
         let is_miss = code == b"TCP_MISS";

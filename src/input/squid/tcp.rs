@@ -92,6 +92,8 @@ fn accept<R: Rewrite>(
     connections: &mut Vec<Connection>,
     intake: &mut Intake<R>,
 ) {
+    // A listener at `[::]` also has those of IPv4.
+    let sender = SocketAddr::new(sender.ip().to_canonical(), sender.port());
     let now_ms = intake.clock.mono_ms();
     let counters = &intake.decoder.source.counters;
     if connections.len() >= CONNECTIONS_MAX {
@@ -173,4 +175,35 @@ fn read_all<R: Rewrite>(
 
 fn is_nothing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::tests::{UDP, decoder, source};
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::ring::{RingPlan, TempRing};
+    use crate::telemetry::counters::SocketCounters;
+
+    /// A listener at `[::]` is given addresses of IPv4 as those of IPv6; datagrams have them plain.
+    #[test]
+    fn a_sender_has_one_address() {
+        let counters: Vec<Arc<SocketCounters>> = vec![Arc::default()];
+        let plan = RingPlan::new(16, 1 << 20, 1);
+        let (_ring, mut producers, _consumer) = TempRing::new(plan, &counters);
+        let mut intake = Intake {
+            decoder: decoder(&source(UDP)),
+            producer: producers.remove(0),
+            counters: Arc::clone(&counters[0]),
+            clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut connections = Vec::new();
+        let mapped = "[::ffff:192.0.2.7]:5".parse().unwrap();
+        accept(stream, mapped, &mut connections, &mut intake);
+        assert_eq!(connections[0].sender, SocketAddr::from(([192, 0, 2, 7], 5)));
+    }
 }

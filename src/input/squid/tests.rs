@@ -12,6 +12,8 @@ use crate::input::pinba::reference::plain::{Plain, read_all};
 use crate::input::record::micros;
 use crate::input::rewrite::{AsSent, NameRules, RuleCounters};
 use crate::input::url::url_parts;
+use crate::state::counters::SavedCounters;
+use crate::telemetry::Counters;
 
 fn corpus(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/squid");
@@ -369,6 +371,83 @@ fn datagrams_hold_many_lines_and_each_once() {
     assert_eq!(requests[0].tags.len(), 5, "who asked is nobody's business");
     let known = &source.progress.lock().runs;
     assert_eq!((known.len(), known[0].next), (1, 13));
+}
+
+/// Killed with lines in the ring: the next process reads them again, and its sums have them already.
+#[test]
+fn sums_have_a_line_once_through_a_kill() {
+    let swap = b"1.000 SWAPIN 200 1 1 1 t/x 1/1 GET u 2/2";
+    let request = b"sq1 start=1.000 tr=4 ss=TCP_IMS_HIT out=5 peer=-:- url=http://h/";
+    let start = |config: &str, saved: Option<(&[u8], Vec<sums::SavedSums>)>, known| {
+        let source = source(config);
+        source.sums.lock().window_secs = 900;
+        let counters = Counters { squids: vec![Arc::clone(&source)], ..Counters::new(1) };
+        if let Some((saved, sums)) = saved {
+            let saved: SavedCounters = postcard::from_bytes(saved).unwrap();
+            saved.restore(&counters, &[], &[]);
+            sums.into_iter().for_each(|it| source.sums.lock().restore(it, 1));
+        }
+        source.begin(known);
+        let decoder = decoder(&source);
+        if source.is_followed() {
+            let position = serde_json::json!({"device": 1, "inode": 2, "offset": 0, "head": 3});
+            source.mark(serde_json::from_value(position).unwrap(), &counters.sockets[0]);
+        }
+        (source, decoder, counters)
+    };
+    let read = |decoder: &mut Decoder<AsSent>, lines: u64| {
+        for _ in 0..lines {
+            assert!(decoder.take(request, Ending::Whole, 1, &mut Vec::new()));
+            assert!(decoder.take(swap, Ending::Whole, 1, &mut Vec::new()));
+        }
+        let _counts = decoder.publish();
+    };
+    let counted = |source: &Source| {
+        let requests = sums::savings([source].into_iter(), 1);
+        let swaps = sums::swaps([source].into_iter(), 1);
+        (requests[0].answers.count, swaps[0].1.count)
+    };
+    // Three of ten were merged, and what history has goes on to the fifth.
+    let fifth = Reading {
+        requests: Tally { lines: 5, ..Tally::default() },
+        swaps: Tally { lines: 5, ..Tally::default() },
+        ..Reading::default()
+    };
+    for (config, known, again, merged) in [
+        ("path = '/nowhere'", None, 10, 3),
+        ("path = '/nowhere'", Some(fifth), 5, 0),
+        // Nothing of these comes again.
+        (UDP, None, 0, 0),
+    ] {
+        let (source, mut decoder, counters) = start(config, None, None);
+        read(&mut decoder, 10);
+        counters.sockets[0].requests_pushed.add(10);
+        counters.sockets[0].requests_popped.add(3);
+        let mut saved = SavedCounters::of(&counters, &[]);
+        let sums = saved.take_sums(&counters.squids);
+        assert_eq!(counted(&source), (10, 10));
+        let saved = postcard::to_extend(&saved, Vec::new()).unwrap();
+        let (source, mut decoder, _counters) = start(config, Some((&saved[..], sums)), known);
+        assert_eq!(source.progress.lock().merged, merged, "{config}");
+        read(&mut decoder, again + 1);
+        assert_eq!(counted(&source), (11, 11), "{config}: {again} once more");
+    }
+}
+
+/// A position may lie so far back that what was merged behind it reaches into the next file.
+#[test]
+fn what_was_merged_ends_with_the_file_only_if_another_follows() {
+    let line = b"sq1 start=1.000 tr=4 ss=TCP_MISS url=http://h/";
+    for (is_next, expected) in [(true, 3), (false, 5)] {
+        let source = source("path = '/nowhere'");
+        source.progress.lock().merged = 7;
+        source.begin(None);
+        let (mut decoder, mut block) = (decoder(&source), Vec::new());
+        (0..5).for_each(|_| assert!(decoder.take(line, Ending::Whole, 1, &mut block)));
+        decoder.start_over(is_next);
+        (0..5).for_each(|_| assert!(decoder.take(line, Ending::Whole, 1, &mut block)));
+        assert_eq!(read_all(&block).len(), expected);
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Sockets that are handed over: nothing is lost between two processes, and what the kernel dropped
 //! is counted.
 
+use socket2::{Domain, Socket, Type};
+
 use super::*;
 
 /// Sockets as systemd would hold them, for one program after the other.
@@ -212,6 +214,15 @@ fn sockets_that_were_handed_over_take_the_place_of_all_and_are_told_by_name_or_p
     let said = run(command.args(["serve", "--set", "http.listen=", "--set", "mysql.listen="]));
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_has!(said.err => "LISTEN_FDS", "FileDescriptorName");
+    // One that does not listen would never be asked anything.
+    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    bound.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let bound = Holder { http: bound.into(), ..Holder::new(1) };
+    let (mut command, _sockets) = bound.command("");
+    let listen = format!("http.listen={}", bound.http.local_addr().unwrap());
+    let said = run(command.args(["serve", "--set", &listen, "--set", "mysql.listen="]));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_has!(said.err => "LISTEN_FDS", "does not listen");
     // Not for us: nothing is taken.
     let said = run(pinbad().args(["check"]).envs([("LISTEN_FDS", "3"), ("LISTEN_PID", "1")]));
     assert_eq!(said.code, Some(0), "{said:?}");

@@ -12,9 +12,11 @@ fn source(window_secs: u32) -> std::sync::Arc<Source> {
 }
 
 fn take(source: &Source, line: &str, secs: u32) {
+    let mut sums = source.sums.lock();
+    let next = sums.next;
     match parse(line.as_bytes(), false) {
-        Ok(Line::Request(it)) => source.sums.lock().answer(&it, secs),
-        Ok(Line::Swap(it)) => source.sums.lock().swap(&it, secs, true),
+        Ok(Line::Request(it)) => sums.answer(&it, secs, next.requests),
+        Ok(Line::Swap(it)) => sums.swap(&it, secs, next.swaps, true),
         Err(error) => panic!("{line}: {error:?}"),
     }
 }
