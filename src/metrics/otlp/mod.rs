@@ -140,19 +140,20 @@ impl Push {
         Group::new(Place::Object("otlp"), all).with_texts(texts)
     }
 
-    /// Creates the sending side.
+    /// Creates the sending side. Its own numbers count on from those before anything was received.
     pub(crate) fn pusher(
         &self,
         config: &Config,
         clock: &Arc<dyn Clock>,
         live: &SharedLive,
-        own_numbers: OwnNumbers,
+        (own_numbers, before): (OwnNumbers, Vec<Group>),
     ) -> Pusher {
+        let before = [own_numbers(), before].concat();
         let started_ms = self.rows.lock().open.start_ms;
         Pusher {
             push: self.clone(),
             clock: Arc::clone(clock),
-            own: Own::begin(&own_numbers(), (!is_delta(&config.otlp)).then_some(started_ms)),
+            own: Own::begin(&before, (!is_delta(&config.otlp)).then_some(started_ms)),
             own_numbers,
             exemplars: Exemplars::of(live, clock),
             traces: Traces::of(config, live, clock),
