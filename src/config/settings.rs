@@ -500,7 +500,7 @@ settings! {
         /// Cost: a thread, and up to 105 MiB while the server is down.
         url: String = "\"\"", server_url("http://collector:4318");
 
-        /// A file with further headers, one a line ("Authorization: Bearer ..."), readable by the daemon alone; "" for none.
+        /// A file with further headers, one a line ("Authorization: Bearer ..."), up to 16 KiB, readable by the daemon alone; "" for none.
         headers_file: Option<PathBuf> = "\"\"", path("file");
 
         /// A PEM file with the certificate authorities to trust; "" for those of the system.

@@ -33,6 +33,7 @@ use self::body::{Bodies, Body, Signal};
 pub use self::counters::{GivenUp, PushCounters};
 use self::own::Own;
 use self::rows::{BYTES_MAX, Rows};
+pub use self::server::urls;
 use self::server::{ANSWER_MAX, Outcome, Server};
 use self::traces::Traces;
 use crate::backoff::BackOff;
@@ -204,7 +205,10 @@ impl Pusher {
         {
             let left = until.saturating_duration_since(Instant::now());
             match self.push.server.post(&body, left) {
-                Outcome::Later(..) => break,
+                Outcome::Later(_, after) => match after.unwrap_or_default().max(NAP) {
+                    pause if Instant::now() + pause < until => thread::sleep(pause),
+                    _ => break,
+                },
                 outcome => self.ended(&body, &outcome),
             }
         }
