@@ -188,7 +188,8 @@ fn read(
     let (source, shown, bytes) = match from {
         SecretFrom::Inline(secret) => ("", "(not shown)".to_owned(), Ok(secret.reveal().to_vec())),
         SecretFrom::File(path) => {
-            let bytes = read_secret(path).and_then(|bytes| match bytes.contains(&b'\n') {
+            let bytes = read_secret(path, SECRET_BYTES_MAX);
+            let bytes = bytes.and_then(|bytes| match bytes.contains(&b'\n') {
                 true => Err("more than one line".to_owned()),
                 false => Ok(bytes),
             });
@@ -201,7 +202,8 @@ fn read(
         }
     };
     let is_token = name == "token";
-    let checked = bytes.and_then(trimmed).and_then(|bytes| {
+    let bytes = bytes.and_then(|bytes| trimmed(bytes, SECRET_BYTES_MAX));
+    let checked = bytes.and_then(|bytes| {
         let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
         let problem = if is_token && bytes.len() < TOKEN_BYTES_MIN {
             "too short, it could be guessed"
@@ -221,23 +223,24 @@ fn read(
     })
 }
 
-/// Reads a secret from a file, without the line end.
+/// Reads a secret of at most `bytes_max` bytes from a file, without the line end.
 ///
 /// # Errors
 /// The reason why there is none.
-pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+pub fn read_secret(path: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
     // Room for a line end of two bytes, and for one byte that shows that the secret is too long.
-    read_file(path, SECRET_BYTES_MAX + 3, true).and_then(trimmed)
+    let bytes = read_file(path, bytes_max + 3, true);
+    bytes.and_then(|bytes| trimmed(bytes, bytes_max))
 }
 
-fn trimmed(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+fn trimmed(mut bytes: Vec<u8>, bytes_max: usize) -> Result<Vec<u8>, String> {
     while let Some(b'\n' | b'\r') = bytes.last() {
         bytes.pop();
     }
     match bytes.len() {
         0 => Err("empty".to_owned()),
-        1..=SECRET_BYTES_MAX => Ok(bytes),
-        _ => Err("too long".to_owned()),
+        length if length <= bytes_max => Ok(bytes),
+        _ => Err(format!("too long, more than {bytes_max} bytes")),
     }
 }
 

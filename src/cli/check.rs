@@ -13,13 +13,14 @@ use super::format::visible;
 use super::{Failure, doctor, print};
 use crate::alert::rule::Rule;
 use crate::config::units::{exact_duration, rounded_bytes};
-use crate::config::{Config, ConfigFlags};
+use crate::config::{Config, ConfigFlags, OtlpTraces};
 use crate::daemon;
 use crate::daemon::Misconfigured;
 use crate::daemon::disk_plan;
 use crate::daemon::memory_limit::{self, Limits, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::http::encode;
+use crate::metrics::otlp::urls;
 use crate::report::row_key::push_key;
 use crate::series::EVERYTHING;
 use crate::state::folder::{self, HISTORY};
@@ -136,7 +137,12 @@ pub(super) fn pushes(config: &Config) -> Option<String> {
     let (otlp, everything) = (&config.otlp, [EVERYTHING.to_owned()]);
     let reports = [&everything[..], &otlp.reports[..]].concat().join(", ");
     let period = exact_duration(otlp.period);
-    let pushes = format!("metrics of {reports} to {} every {period}", otlp.url);
+    let [metrics, traces] = urls(&otlp.url);
+    let traces = match otlp.traces {
+        OtlpTraces::None => String::new(),
+        OtlpTraces::Slow | OtlpTraces::Tail => format!(", traces to {traces}"),
+    };
+    let pushes = format!("metrics of {reports} to {metrics} every {period}{traces}");
     Some(pushes).filter(|_| !otlp.url.is_empty())
 }
 

@@ -15,6 +15,7 @@ use crate::config::ClickHouseConfig;
 use crate::config::secret::Secret;
 use crate::history::StoreError;
 use crate::instruments::Instrument;
+use crate::limits::SECRET_BYTES_MAX;
 use crate::shutdown::Shutdown;
 
 /// Waits for ClickHouse to store rows or execute a statement.
@@ -140,7 +141,7 @@ impl Server {
         let changed = file.metadata().and_then(|it| it.modified()).ok();
         let mut password = self.password.lock();
         if password.0.is_none() || changed != password.1 {
-            let read = read_secret(file).map_err(|problem| {
+            let read = read_secret(file, SECRET_BYTES_MAX).map_err(|problem| {
                 format!("clickhouse.password_file: {}: {problem}", file.display())
             })?;
             *password = (Some(Secret::new(read)), changed);

@@ -316,7 +316,8 @@ settings! {
     /// `[profile]`: samples of PHP's stat extension.
     profile: ProfileConfig {
         /// How many samples are kept, the oldest giving way: 10000 to 10000000. A PHP process that is always busy makes 1,000 a
-        /// second at stat.interval 1000, and 10,000 at the extension's default of 100.
+        /// second at stat.interval 1000, and 10,000 at the extension's default of 100. Samples give way 8,192 at a time, so up to
+        /// 8,191 fewer are there.
         /// Cost: up to 200 bytes each, twice while somebody reads slowly; only with a `[[stat]]`.
         pool_size: usize = "1000000", whole(10_000, 10_000_000), "each is kept as it is";
     }
@@ -501,7 +502,7 @@ settings! {
         /// Cost: a thread, and up to 105 MiB while the server is down.
         url: String = "\"\"", server_url("http://collector:4318");
 
-        /// A file with further headers, one a line ("Authorization: Bearer ..."), readable by the daemon alone; "" for none.
+        /// A file with further headers, one a line ("Authorization: Bearer ..."), up to 16 KiB, readable by the daemon alone; "" for none.
         headers_file: Option<PathBuf> = "\"\"", path("file");
 
         /// A PEM file with the certificate authorities to trust; "" for those of the system.

@@ -256,7 +256,7 @@ impl Daemon {
         let pusher = metrics.push().map(|push| {
             let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
             let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();
-            push.pusher(config, &clock, &live, Box::new(own_numbers))
+            push.pusher(config, &clock, &live, (Box::new(own_numbers), receivers.before))
         });
         let push_thread = pusher.map(|pusher| {
             let run = move |stop: &Shutdown| pusher.run(stop);

@@ -22,10 +22,11 @@ use crate::input::udp::kernel::KernelGauge;
 use crate::input::udp::receive;
 use crate::input::udp::senders::Senders;
 use crate::input::udp::socket::ReceiveSocket;
-use crate::query::status::SocketStatus;
+use crate::query::status::{SocketStatus, Status};
 use crate::ring::{Consumer, Producer, RingPlan, TempRing};
 use crate::shutdown::Shutdown;
 use crate::state::counters::SocketName;
+use crate::telemetry::reading::Group;
 use crate::telemetry::{Counters, SocketCounters};
 
 /// The receivers, and the data about them that other stages need.
@@ -37,6 +38,8 @@ pub(super) struct Receivers {
     pub(super) names: Vec<SocketName>,
     /// The sockets, as the status shows them.
     pub(super) statuses: Vec<SocketStatus>,
+    /// The counters before anything is received.
+    pub(super) before: Vec<Group>,
     /// Counts by sender, if enabled.
     pub(super) senders: Option<Arc<Senders>>,
     pub(super) rule_counters: Arc<RuleCounters>,
@@ -73,12 +76,14 @@ impl Receivers {
             gauge: socket.map(|it| KernelGauge::new(&it.socket, Arc::clone(counters))),
             handed_over: socket.is_some_and(|it| it.handed_over),
         });
+        let statuses: Vec<_> = statuses.collect();
         let watched = ingest.watches_sources();
         let mut receivers = Self {
             threads: Vec::with_capacity(sockets.len()),
             addresses,
             names: names(&sockets, &counters.otlps, &squids),
-            statuses: statuses.collect(),
+            before: Status::before_start(counters, &statuses),
+            statuses,
             senders: watched.then(|| Senders::new(&ingest.allow, ingest.source_rate_max)),
             rule_counters: Arc::new(RuleCounters::new(config.rewrites.len())),
             ring,

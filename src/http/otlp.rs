@@ -2,16 +2,16 @@
 //!
 //! Connections, TLS and logins are those of the HTTP side; every user may send. This module has the
 //! rules of the protocol: which requests are accepted, how bodies are compressed, and how answers
-//! are encoded. A web page of another site cannot send spans: browsers first ask whether they may
-//! send such a content type, and get no permission. The bodies being received are bounded in bytes
-//! and decoded on the two I/O threads.
+//! are encoded. A web page cannot send spans, whatever host it pretends to be: browsers add `Origin`
+//! to what pages post. `Host` may be any: containers are called by their names. The bodies being
+//! received are bounded in bytes and decoded on the two I/O threads.
 
 use std::io::Read as _;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use flate2::read::MultiGzDecoder;
@@ -32,6 +32,13 @@ const FORMS: [(&str, Form); 2] =
 /// Unit in which bodies being received are accounted, bytes.
 const PIECE_BYTES: usize = 4 << 10;
 
+/// Largest size of a small body, bytes.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// What a sender of other signals is told.
+const OTHER_SIGNALS: &str =
+    "only traces are taken here: set OTEL_METRICS_EXPORTER=none and OTEL_LOGS_EXPORTER=none";
+
 /// Longest description of what is wrong with a body, which may quote it, in characters.
 const PROBLEM_CHARS_MAX: usize = 200;
 
@@ -39,8 +46,9 @@ const PROBLEM_CHARS_MAX: usize = 200;
 struct Intake {
     source: Arc<Source>,
     settings: HttpSettings,
-    /// Units of bodies that may be received now.
-    pieces: Semaphore,
+    /// Units of bodies that may be received now: of small ones, and of others, which slow senders
+    /// hold up.
+    pieces: [Semaphore; 2],
 }
 
 /// Why a request is refused: what is counted, and what the sender is told.
@@ -48,7 +56,7 @@ type Refused = (BodyRefusal, Problem);
 
 /// Builds the router of an input.
 pub(super) fn router(source: Arc<Source>, settings: &HttpSettings) -> Router {
-    let pieces = Semaphore::new(BODIES_BYTES_MAX / PIECE_BYTES);
+    let pieces = [(); 2].map(|()| Semaphore::new(BODIES_BYTES_MAX / 2 / PIECE_BYTES));
     let intake = Intake { source, settings: settings.clone(), pieces };
     Router::new().fallback(answer).with_state(Arc::new(intake))
 }
@@ -78,6 +86,7 @@ async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response
 const fn code(status: StatusCode) -> i32 {
     match status {
         StatusCode::UNAUTHORIZED => 16,
+        StatusCode::FORBIDDEN => 7,
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => 12,
         StatusCode::PAYLOAD_TOO_LARGE => 8,
         StatusCode::SERVICE_UNAVAILABLE => 14,
@@ -94,15 +103,16 @@ impl Intake {
         let pass = auth::identify(&self.settings, &request);
         let pass = pass.map_err(|problem| (BodyRefusal::Unauthorized, problem))?;
         let (head, body) = request.into_parts();
-        let missing = match head.uri.path() {
-            "/v1/traces" => None,
-            "/v1/metrics" | "/v1/logs" => Some(
-                "only traces are taken here: set OTEL_METRICS_EXPORTER=none and OTEL_LOGS_EXPORTER=none"
-                    .to_owned(),
-            ),
-            path => Some(format!("there is nothing at {path:?}; accepted: /v1/traces")),
-        };
-        if let Some(why) = missing {
+        if head.headers.contains_key(ORIGIN) {
+            let why = "requests of web pages, with the header origin, are not accepted";
+            return Err((BodyRefusal::CrossOrigin, Problem::new(StatusCode::FORBIDDEN, why)));
+        }
+        let path = head.uri.path();
+        if path != "/v1/traces" {
+            let why = match path {
+                "/v1/metrics" | "/v1/logs" => OTHER_SIGNALS.to_owned(),
+                _ => format!("there is nothing at {path:?}; accepted: /v1/traces"),
+            };
             return Err((BodyRefusal::NotTraces, Problem::not_found(why)));
         }
         if head.method != Method::POST {
@@ -114,16 +124,18 @@ impl Intake {
             (BodyRefusal::MediaType, Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why))
         };
         let form = form.ok_or_else(|| media_type("the header content-type names another form"))?;
-        let is_packed = match header(&head.headers, CONTENT_ENCODING) {
-            None | Some("" | "identity") => false,
-            Some("gzip") => true,
-            Some(_) => return Err(media_type("the header content-encoding names another packing")),
+        let packing = header(&head.headers, CONTENT_ENCODING).unwrap_or_default();
+        let is_packed = match &*packing.to_ascii_lowercase() {
+            "" | "identity" => false,
+            "gzip" | "x-gzip" => true,
+            _ => return Err(media_type("the header content-encoding names another packing")),
         };
         // Waits for others to end if too many bytes are being received.
         let most = announced(&head.headers).unwrap_or(OTLP_BODY_BYTES_MAX).min(OTLP_BODY_BYTES_MAX);
         let patience = self.settings.body_max;
         let received = tokio::time::timeout(patience, async {
-            let pieces = self.pieces.acquire_many(most.div_ceil(PIECE_BYTES) as u32).await;
+            let pieces = &self.pieces[usize::from(most > SMALL_BYTES)];
+            let pieces = pieces.acquire_many(most.div_ceil(PIECE_BYTES) as u32).await;
             let bytes = receive(&head.headers, body, OTLP_BODY_BYTES_MAX, patience).await;
             (pieces, bytes)
         });

@@ -1,8 +1,37 @@
 //! Sums by thread and over all threads: both are derived from the same reading, so they agree.
 
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
 use super::registry::{Instrument, Kind, registry};
-use super::sums::{Totals, epochs};
+use super::sums::{self, Totals, epochs};
 use super::thread::{self, Thread};
+
+/// Sums that TRUNCATE took, by instrument: those since the start of the daemon only grow.
+static TAKEN: Mutex<BTreeMap<&str, Totals>> = Mutex::new(BTreeMap::new());
+
+/// Resets the sums of a kind, for every thread and so for all together.
+pub fn truncate(kind: Kind) {
+    let mut taken = TAKEN.lock();
+    for (instrument, totals) in Summary::read().global(kind) {
+        taken.entry(instrument.name).or_default().add(&totals);
+    }
+    sums::next_epoch(kind);
+}
+
+/// Returns the sums since the start of the daemon, of each instrument that has counted.
+#[must_use]
+pub fn since_start() -> Vec<(&'static Instrument, Totals)> {
+    let taken = TAKEN.lock();
+    let summary = Summary::read();
+    let all = Kind::ALL.into_iter().flat_map(|kind| summary.global(kind));
+    let all = all.map(|(instrument, mut totals)| {
+        totals.add(&taken.get(instrument.name).copied().unwrap_or_default());
+        (instrument, totals)
+    });
+    all.filter(|(_, totals)| totals.count > 0).collect()
+}
 
 /// Sums of all threads at one moment, as nearly as this is possible without stopping them.
 #[derive(Debug)]

@@ -116,7 +116,7 @@ pub(super) fn epochs() -> [u32; 3] {
     [0, 1, 2].map(|kind: usize| EPOCHS[kind].load(Ordering::Relaxed))
 }
 
-/// Resets the sums of a kind, for every thread and so for all together.
-pub fn truncate(kind: Kind) {
+/// Resets the sums of a kind on every thread.
+pub(super) fn next_epoch(kind: Kind) {
     EPOCHS[kind as usize].fetch_add(1, Ordering::Relaxed);
 }

@@ -4,19 +4,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::event_history::{Span, events};
 use super::registry::{CLASSES_SET, Kind, Settings, registry, start};
-use super::summary::Summary;
+use super::summary::{self, Summary};
 use super::sums;
 use super::{Foreground, Instrument, digests};
 
 static OUTER: Instrument = Instrument::new("stage/unit/outer");
 static INNER: Instrument = Instrument::wait("wait/io/file/unit/inner", "write");
+static TAKEN: Instrument = Instrument::wait("wait/io/file/unit/taken", "write");
 static BUSY: Instrument = Instrument::new("stage/unit/busy");
 static ASKED: Instrument = Instrument::new("statement/unit/asked");
 
 /// Starts the registry of this process: tests share it, and each switches only its own instruments.
 fn begin() {
     let settings = Settings { enabled: vec!["%".to_owned()], classes_max: [100; CLASSES_SET] };
-    start(&settings, &[&OUTER, &INNER, &BUSY, &ASKED]);
+    start(&settings, &[&OUTER, &INNER, &TAKEN, &BUSY, &ASKED]);
 }
 
 #[test]
@@ -97,6 +98,23 @@ fn sums_of_threads_are_those_over_all_whatever_is_switched() {
     let summary = Summary::read();
     let totals = over_all(&summary);
     assert!(totals.count >= totals.timed && totals.sum >= totals.max && totals.max >= totals.min);
+}
+
+/// As metrics, sums only grow.
+#[test]
+fn what_truncate_takes_stays_in_the_sums_since_the_start() {
+    begin();
+    drop(TAKEN.begin());
+    summary::truncate(Kind::Waits);
+    let counts = || {
+        let now = Summary::read();
+        let now = now.global(Kind::Waits).find(|(it, _)| it.name == TAKEN.name);
+        let ever = summary::since_start().into_iter().find(|(it, _)| it.name == TAKEN.name);
+        [now, ever].map(|it| it.unwrap().1.count)
+    };
+    assert_eq!(counts(), [0, 1]);
+    drop(TAKEN.begin());
+    assert_eq!(counts(), [1, 2]);
 }
 
 #[test]

@@ -4,19 +4,15 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::instruments::registry::{Instrument, Kind, registry};
-use crate::instruments::summary::Summary;
-use crate::instruments::sums::Totals;
+use crate::instruments::registry::registry;
+use crate::instruments::summary;
 
 /// Writes them.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
     let Some(registry) = registry() else {
         return Ok(());
     };
-    let summary = Summary::read();
-    let all = Kind::ALL.map(|kind| summary.global(kind).collect::<Vec<_>>());
-    let mut all: Vec<(&Instrument, Totals)> = all.concat();
-    all.retain(|(_, totals)| totals.count > 0);
+    let all = summary::since_start();
     let help = "Events of the daemon's own instruments";
     let kind = MetricType::Counter;
     let mut metric = encoder.encode_descriptor("pinbad_instrument_events", help, None, kind)?;

@@ -16,7 +16,7 @@ use prometheus_client::registry::Unit;
 use super::exemplars::{ByKey, Traced, by_key};
 use crate::delta::{RowDelta, RowReader};
 use crate::pool::strings::OTHER_TEXT;
-use crate::report::definition::Level;
+use crate::report::definition::{Definition, Level};
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::Measure;
 use crate::report::row_key::key_texts;
@@ -66,11 +66,11 @@ impl Row {
         Self { totals: Totals::ZERO, buckets: vec![0; bounds + 1].into() }
     }
 
-    fn add(&mut self, gained: &RowDelta<'_>, edges: &[u32]) {
+    fn add(&mut self, gained: &RowDelta<'_>, definition: &Definition, edges: &[u32]) {
         self.totals += &gained.totals;
-        for (bucket, count) in gained.times.iter().cloned().flatten() {
+        each_time(gained, definition, |bucket, count| {
             self.buckets[edges.partition_point(|&edge| edge <= bucket)] += count;
-        }
+        });
     }
 
     fn add_row(&mut self, other: &Self) {
@@ -78,6 +78,28 @@ impl Row {
         for (bucket, gained) in self.buckets.iter_mut().zip(&other.buckets) {
             *bucket += gained;
         }
+    }
+}
+
+/// Passes the times that a row gained to `add`, as bucket and count. Those whose bucket is unknown
+/// for lack of memory are counted at the average.
+pub(super) fn each_time(
+    gained: &RowDelta<'_>,
+    definition: &Definition,
+    mut add: impl FnMut(u32, u64),
+) {
+    let (totals, mut known) = (&gained.totals, 0);
+    for (bucket, count) in gained.times.iter().cloned().flatten() {
+        add(bucket, count);
+        known += count;
+    }
+    let events = match definition.level {
+        Level::Timer => u64::try_from(totals.hits).unwrap_or(u64::MAX),
+        Level::Packet | Level::Request => totals.requests,
+    };
+    if events > known {
+        let mean_us = u64::try_from(totals.time / u128::from(events)).unwrap_or(u64::MAX);
+        add(definition.buckets.bucket(mean_us), events - known);
     }
 }
 
@@ -118,14 +140,15 @@ impl ReportMetrics {
     /// without keys uses `other`: it exists from the start, so that rates include its first
     /// request.
     fn count(&mut self, gained: &RowDelta<'_>, new: &mut Vec<(Box<[u8]>, Row)>, room: usize) {
-        let Self { edges, rows, other, .. } = self;
+        let Self { report, edges, rows, other, .. } = self;
+        let definition = &report.definition;
         if let Some(row) = rows.get_mut(&*gained.key.bytes()).filter(|_| gained.id != OTHER_ID) {
-            row.add(gained, edges);
+            row.add(gained, definition, edges);
         } else if room == 0 || gained.id == OTHER_ID {
-            other.add(gained, edges);
+            other.add(gained, definition, edges);
         } else {
             let mut row = Row::new(edges.len());
-            row.add(gained, edges);
+            row.add(gained, definition, edges);
             new.push((gained.key.bytes().into(), row));
             if new.len() >= 2 * room {
                 heaviest(new, room, other);
@@ -375,16 +398,19 @@ fn labels(keys: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delta::RowKey;
     use crate::input::record::Hasher;
+    use crate::merger::Live;
     use crate::merger::test_harness::{self, Limits};
     use crate::report::WatchSettings;
     use crate::report::definition::Defaults;
     use crate::report::definition::native::ReportForm;
+    use crate::report::encoded_gain::EncodedGain;
     use crate::report::key_names;
+    use crate::report::totals::Extremes;
 
-    /// Requests that were folded stay counted when their report is dropped.
-    #[test]
-    fn what_was_folded_only_grows() {
+    /// The rows of `info` and of another report.
+    fn rows() -> (Live, Rows) {
         let limits = Limits::SMALL;
         let form = r#"{"level": "request", "keys": ["script_name"]}"#;
         let own = test_harness::with_own(&test_harness::defaults(limits.window), &[("own", form)]);
@@ -396,7 +422,34 @@ mod tests {
             ..WatchSettings::default()
         };
         let (watched, _) = live.watch(settings, 0, 0);
-        let mut rows = Rows::new(watched, [100_000].into(), 100);
+        (live, Rows::new(watched, [100_000].into(), 100))
+    }
+
+    /// Their count is the number of requests.
+    #[test]
+    fn times_without_a_distribution_count_at_their_average() {
+        let (_live, mut rows) = rows();
+        let at = rows.reports.iter().position(|it| it.report.definition.name == "info").unwrap();
+        let report = Arc::clone(&rows.reports[at].report);
+        for time in [150_000, 900_000] {
+            rows.begin(&report);
+            rows.row(&RowDelta {
+                id: 1,
+                key: RowKey::Bytes(&[]),
+                encoded: EncodedGain(&[]),
+                totals: Totals { requests: 3, time, ..Totals::ZERO },
+                times: None,
+                extremes: Extremes::NOTHING,
+            });
+            rows.end();
+        }
+        assert_eq!(*rows.reports[at].other.buckets, [3, 3]);
+    }
+
+    /// Requests that were folded stay counted when their report is dropped.
+    #[test]
+    fn what_was_folded_only_grows() {
+        let (mut live, mut rows) = rows();
         for report in &mut rows.reports {
             report.other.totals.requests = 7;
         }

@@ -1,8 +1,8 @@
 //! The daemon's own numbers as metrics: every [`Reading`] of `/api/v1/status`, with kind, help and
 //! unit.
 //!
-//! A unit that ends a name (`_us`, `_bytes`, `_seconds`) becomes the metric's unit. Counts by
-//! reason have the label `reason`; the objects of a list have the labels of their group.
+//! A unit that ends a name (`_us`, `_bytes`, `_seconds`) becomes the metric's unit. The objects of a
+//! list have the labels of their group; counts by reason have the label `reason` too.
 
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -71,12 +71,11 @@ pub(super) fn numbers(groups: &[Group]) -> impl Iterator<Item = Number<'_>> {
             let labels: Labels =
                 labels.map(|(name, is)| ((*name).to_owned(), is.clone())).collect();
             match &group.readings[at].value {
-                Json::Object(reasons) if labels.is_empty() => {
-                    let label = |reason: &String| vec![("reason".to_owned(), reason.clone())];
-                    let reasons = reasons.iter();
-                    reasons.map(|(reason, count)| (label(reason), count.clone())).collect()
+                Json::Object(reasons) => {
+                    let label = |reason: &String| [("reason".to_owned(), reason.clone())];
+                    let with = |reason| [&*labels, &label(reason)].concat();
+                    reasons.iter().map(|(reason, count)| (with(reason), count.clone())).collect()
                 }
-                Json::Object(_) => vec![(labels, group.readings[at].total().into())],
                 value => vec![(labels, value.clone())],
             }
         });

@@ -2,8 +2,10 @@
 //!
 //! Visits the sources in turn and takes queued chunks, one chunk under each hold of the pool's
 //! lock; sleeps briefly when nothing is queued. Whether a new connection reaches the same run of
-//! the extension is determined by its clock: if the clock went back, it is another run.
+//! the extension is determined by its clock: if the clock went back, or shows another start, it is
+//! another run.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -28,6 +30,10 @@ const CHUNKS: usize = 16;
 /// Distance by which a clock may go back within a run, because samples arrive slightly out of
 /// order.
 const DISORDER: u64 = UNITS / 100;
+
+/// How far starts of one run may seem to lie apart when a connection is made, microseconds: earlier
+/// when the samples before all arrived late, later when one waited for the connection.
+const STARTS_APART_US: RangeInclusive<i64> = -1_000_000..=10_000_000;
 
 /// State of the profile thread.
 #[derive(Debug)]
@@ -154,10 +160,13 @@ impl Feed {
         let counters = &self.source.counters;
         if std::mem::take(&mut self.fresh) {
             let went_back = line.elapsed.saturating_add(DISORDER) < self.newest;
-            if self.newest == 0 || went_back {
+            let apart_us = received_us.saturating_sub(self.run.time_us(line.elapsed));
+            let is_first = self.newest == 0;
+            let is_other = went_back || !STARTS_APART_US.contains(&apart_us);
+            if is_first || is_other {
                 counters.runs.add(1);
             }
-            if went_back {
+            if !is_first && is_other {
                 self.run = profile.next_run(&self.host);
                 self.newest = 0;
             }

@@ -134,6 +134,24 @@ fn a_backlog_lies_where_it_happened() {
     );
 }
 
+/// PHP was restarted, or it is another dump: the clock need not go back.
+#[test]
+fn a_connection_whose_clock_shows_another_start_is_another_run() {
+    let (profile, mut intake, clock) = profile();
+    clock.advance_ms(7_200_000);
+    // Idle until it was restarted; a dump of an hour; one that begins a little later.
+    for (connection, secs) in [(1, "2.0"), (2, "3.0"), (3, "3600.0"), (4, "3601.0")] {
+        feed(&profile, &mut intake, connection, sample(1, secs, "a").as_bytes());
+        clock.advance_ms(60_000);
+    }
+    let snapshot = profile.snapshot().unwrap();
+    let segment = &snapshot.segments[0];
+    let times = segment.samples.iter();
+    let times = times.map(|it| segment.request(it).run.time_us(it.elapsed) / 1_000_000);
+    assert_eq!(times.collect::<Vec<_>>(), [7_200, 7_260, 7_320, 7_380]);
+    assert_eq!(profile.sources[0].counters.runs.get(), 4);
+}
+
 #[test]
 fn every_line_is_a_sample_or_counted_as_bad() {
     let (profile, mut intake, _) = profile();

@@ -102,6 +102,18 @@ impl Status {
         }
     }
 
+    /// The counters alone, which a snapshot lets go on, as they are before anything is received.
+    #[must_use]
+    pub fn before_start(counters: &Counters, sockets: &[SocketStatus]) -> Vec<Group> {
+        let mut top = counters.total().readings();
+        top.extend(counters.merge.counts().readings());
+        top.extend(counters.logins.counts().readings());
+        top.extend(counters.mysql.counts().readings());
+        let groups = std::iter::once(Group::new(Place::Top, top));
+        let groups = groups.chain(socket_groups(counters, sockets));
+        groups.chain(otlp_groups(counters)).chain(squid_groups(counters)).collect()
+    }
+
     /// The numbers of `GET /api/v1/status`: the columns of Pinba's `status`, then the daemon's own.
     pub fn groups(&self, live: &SharedLive) -> Vec<Group> {
         // The ring is read before arrivals, so that nothing seems to be missing.
@@ -145,10 +157,10 @@ impl Status {
         all.extend(self.counters.logins.counts().readings());
         all.extend(self.counters.mysql.counts().readings());
         let mut groups = vec![Group::new(Place::Top, all)];
-        groups.extend(self.socket_groups());
+        groups.extend(socket_groups(&self.counters, &self.sockets));
         groups.extend(self.rule_groups());
-        groups.extend(self.otlp_groups());
-        groups.extend(self.squid_groups());
+        groups.extend(otlp_groups(&self.counters));
+        groups.extend(squid_groups(&self.counters));
         groups.extend(self.profile.iter().flat_map(|it| it.status()));
         for (list, is_empty) in [
             (SOCKETS, self.sockets.is_empty()),
@@ -169,16 +181,6 @@ impl Status {
         groups
     }
 
-    fn socket_groups(&self) -> impl Iterator<Item = Group> {
-        let sockets = self.sockets.iter().zip(&self.counters.sockets);
-        sockets.enumerate().map(|(at, (socket, counters))| {
-            let address = socket.address.clone();
-            let texts = json!({"address": address, "handed_over": socket.handed_over});
-            let readings = counters.counts().readings();
-            Group::listed(SOCKETS, at, ("address", address), readings).with_texts(texts)
-        })
-    }
-
     fn certificates(&self) -> &[Arc<Tls>] {
         self.certificates.get().map_or(&[], Vec::as_slice)
     }
@@ -191,39 +193,6 @@ impl Status {
             };
             let label = ("of", tls.section().to_owned());
             Group::listed(CERTIFICATES, at, label, readings).with_texts(texts)
-        })
-    }
-
-    fn otlp_groups(&self) -> impl Iterator<Item = Group> {
-        self.counters.otlps.iter().enumerate().map(|(at, input)| {
-            let listen = input.config.listen.to_string();
-            let readings = input.counters.counts().readings();
-            let group = Group::listed(OTLP_INPUTS, at, ("listen", listen.clone()), readings);
-            let texts = json!({
-                "listen": listen,
-                "name": input.config.name,
-                "place": input.config.location.to_string(),
-                "bodies_refused_by_reason": group.value("bodies_refused"),
-                "spans_left_out_by_reason": group.value("spans_left_out"),
-                "spans_refused_by_reason": group.value("spans_refused"),
-            });
-            group.with_texts(texts)
-        })
-    }
-
-    fn squid_groups(&self) -> impl Iterator<Item = Group> {
-        self.counters.squids.iter().enumerate().map(|(at, squid)| {
-            let from = squid.config.from.to_string();
-            let readings = squid.counters.counts().readings();
-            let group = Group::listed(SQUIDS, at, ("from", from.clone()), readings);
-            let texts = json!({
-                "from": from,
-                "name": squid.config.name,
-                "place": squid.config.location.to_string(),
-                "lines_invalid_by_reason": group.value("lines_invalid"),
-                "last_invalid": squid.example.lock().clone(),
-            });
-            group.with_texts(texts)
         })
     }
 
@@ -292,6 +261,49 @@ const OTLP_INPUTS: Place = Place::List("otlp_inputs", "otlp_input");
 const SQUIDS: Place = Place::List("squids", "squid");
 const REWRITES: Place = Place::List("rewrites", "rewrite");
 const CERTIFICATES: Place = Place::List("certificates", "certificate");
+
+fn socket_groups(counters: &Counters, sockets: &[SocketStatus]) -> impl Iterator<Item = Group> {
+    let sockets = sockets.iter().zip(&counters.sockets);
+    sockets.enumerate().map(|(at, (socket, counters))| {
+        let address = socket.address.clone();
+        let texts = json!({"address": address, "handed_over": socket.handed_over});
+        let readings = counters.counts().readings();
+        Group::listed(SOCKETS, at, ("address", address), readings).with_texts(texts)
+    })
+}
+
+fn otlp_groups(counters: &Counters) -> impl Iterator<Item = Group> {
+    counters.otlps.iter().enumerate().map(|(at, input)| {
+        let listen = input.config.listen.to_string();
+        let readings = input.counters.counts().readings();
+        let group = Group::listed(OTLP_INPUTS, at, ("listen", listen.clone()), readings);
+        let texts = json!({
+            "listen": listen,
+            "name": input.config.name,
+            "place": input.config.location.to_string(),
+            "bodies_refused_by_reason": group.value("bodies_refused"),
+            "spans_left_out_by_reason": group.value("spans_left_out"),
+            "spans_refused_by_reason": group.value("spans_refused"),
+        });
+        group.with_texts(texts)
+    })
+}
+
+fn squid_groups(counters: &Counters) -> impl Iterator<Item = Group> {
+    counters.squids.iter().enumerate().map(|(at, squid)| {
+        let from = squid.config.from.to_string();
+        let readings = squid.counters.counts().readings();
+        let group = Group::listed(SQUIDS, at, ("from", from.clone()), readings);
+        let texts = json!({
+            "from": from,
+            "name": squid.config.name,
+            "place": squid.config.location.to_string(),
+            "lines_invalid_by_reason": group.value("lines_invalid"),
+            "last_invalid": squid.example.lock().clone(),
+        });
+        group.with_texts(texts)
+    })
+}
 
 /// Current contents of pools and reports.
 fn kept(live: &Live) -> Vec<Reading> {

@@ -263,6 +263,10 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
     for (headers, body, status) in cases![
         &[("content-type", "text/plain")][..] => &b"{}"[..], 415;
         &[form, ("content-encoding", "br")] => b"{}", 415;
+        &[form, ("content-encoding", "GZIP")] => &gzip(b"{}"), 200;
+        &[form, ("content-encoding", "x-gzip")] => &gzip(b"{}"), 200;
+        &[form, ("origin", "http://evil.example")] => b"{}", 403;
+        &[("content-type", PROTOBUF), ("origin", "null")] => b"", 403;
         &[form, ("content-encoding", "gzip")] => b"{}", 400;
         &[form, ("content-encoding", "gzip")] => &bomb, 413;
         &[form] => b"{", 400;
@@ -294,6 +298,7 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
         ("not_traces", 3),
         ("method", 2),
         ("media_type", 2),
+        ("cross_origin", 2),
         ("bad_gzip", 1),
         ("too_large", 2),
         ("bad_json", 2),
@@ -303,9 +308,34 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
         let counted = input.reason("bodies_refused_by_reason", reason);
         assert_eq!(counted, count, "{reason}");
     }
-    assert_eq!(input.count("bodies_received"), 16);
+    assert_eq!(input.count("bodies_received"), 20);
     let metrics = here.site.get("/metrics").body;
-    assert_has!(metrics => "pinbad_otlp_input_bodies_refused_total{");
+    let refused = format!(
+        "pinbad_otlp_input_bodies_refused_total{{otlp_input=\"0\",listen=\"{}\"",
+        direct.http
+    );
+    assert_has!(metrics => &format!("{refused},reason=\"cross_origin\"}} 2\n"));
+}
+
+#[test]
+fn slow_senders_of_large_bodies_do_not_hold_up_small_ones() {
+    let (here, _clock) = Here::with_manual_clock(&[ONE]);
+    let direct = at_input(&here.site);
+    let slow = [(); 4].map(|()| {
+        let mut stream = TcpStream::connect(direct.http).unwrap();
+        let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 4194304\r\n\r\n{";
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    });
+    await_until("all are seen", || input(&here.site), |it| it.count("bodies_received") == 4);
+    let (reply, _) = send(&here.site, &[("content-type", "application/json")], b"{}");
+    assert_eq!(reply.status, 200);
+    // They have not been given up meanwhile.
+    for mut stream in slow {
+        stream.set_nonblocking(true).unwrap();
+        let waits = stream.read(&mut [0]).unwrap_err();
+        assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
+    }
 }
 
 #[test]

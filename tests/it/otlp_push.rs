@@ -200,9 +200,10 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
     let groups = here.site.rows("groups");
     send_ten(&mut sender, 7);
     let before = collector.points();
+    collector.answer(&["503 Busy\r\nretry-after: 0"]);
     here.stop();
     let points = collector.points();
-    // The last interval is pushed at the stop.
+    // The last interval is pushed at the stop, at the second attempt.
     let last: f64 = by_script(&points[before.len()..], "pinbad.request.duration", BY_SCRIPT)
         .values()
         .map(|it| it.0)
@@ -402,10 +403,12 @@ fn settings_that_cannot_be_used_are_refused() {
         let names_file = setting.starts_with("reports") || setting.starts_with("headers");
         assert!(names_file || said.err.contains(&format!("pinbad.toml:{line}")), "{said:?}");
     }
-    let said =
-        run(pinbad().args(["check", "--set", "data.dir=", "--set", "otlp.url=http://127.0.0.1:1"]));
-    let shown = "OTLP   metrics of info, report_by_script_name, report_by_status to http://127.0.0.1:1 every 10s";
-    assert_has!(said.out => shown, "otlp.url");
+    let check = ["check", "--set", "data.dir=", "--set", "otlp.url=http://127.0.0.1:1/v1/traces"];
+    let said = run(pinbad().args(check));
+    let shown = "OTLP   metrics of info, report_by_script_name, report_by_status to http://127.0.0.1:1/v1/metrics every 10s";
+    assert_has!(said.out => &format!("{shown}\n"), "otlp.url");
+    let said = run(pinbad().args(check).args(["--set", "otlp.traces=slow"]));
+    assert_has!(said.out => &format!("{shown}, traces to http://127.0.0.1:1/v1/traces\n"));
 }
 
 /// Sends a request of a script with this time in milliseconds.

@@ -10,6 +10,8 @@ counted! {
     BodyRefusal {
         /// Missing or wrong credentials.
         Unauthorized = "unauthorized",
+        /// Sent by a web page.
+        CrossOrigin = "cross_origin",
         /// Metrics, logs or an unknown path.
         NotTraces = "not_traces",
         /// A method other than POST.

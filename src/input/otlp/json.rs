@@ -113,7 +113,7 @@ impl<'de> DeserializeSeed<'de> for Member<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_any(self)
+        json.deserialize_option(self)
     }
 }
 
@@ -132,7 +132,20 @@ impl<'de> Visitor<'de> for Member<'_> {
         })
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
+    fn visit_none<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        match self.1 {
+            // SDKs cut texts within characters; these are repaired later, as those of protobuf are.
+            Kind::Text => json.deserialize_bytes(self),
+            _ => json.deserialize_any(self),
+        }
+    }
+
+    fn visit_bytes<E>(self, text: &[u8]) -> Result<(), E> {
+        self.bytes(text);
         Ok(())
     }
 
@@ -162,7 +175,6 @@ impl<'de> Visitor<'de> for Member<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.1 {
-            Kind::Text => self.bytes(text.as_bytes()),
             Kind::Id => match (id::<8>(text), id::<16>(text)) {
                 (Some(id), _) => self.bytes(&id),
                 (_, Some(id)) => self.bytes(&id),
@@ -172,7 +184,7 @@ impl<'de> Visitor<'de> for Member<'_> {
             },
             Kind::Time | Kind::Whole => return text.parse().map_or(Ok(()), |it| self.whole(it)),
             Kind::Float => return text.parse().map_or(Ok(()), |it| self.visit_f64(it)),
-            Kind::Enum | Kind::Flags | Kind::Truth | Kind::Message(_) => {
+            Kind::Text | Kind::Enum | Kind::Flags | Kind::Truth | Kind::Message(_) => {
                 return Err(E::invalid_type(Unexpected::Str(text), &self));
             }
         }

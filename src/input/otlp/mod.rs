@@ -186,7 +186,7 @@ pub const SOURCE_BYTES: usize = RecordWriter::BYTES
     + BODIES_BYTES_MAX
     + DECODED_AT_ONCE * (OTLP_UNPACKED_BYTES_MAX * 2 + 2 * BODY_SPANS_MAX * size_of::<Span>());
 
-const _: () = assert!(OTLP_BODY_BYTES_MAX <= BODIES_BYTES_MAX);
+const _: () = assert!(OTLP_BODY_BYTES_MAX <= BODIES_BYTES_MAX / 2);
 
 #[cfg(test)]
 mod tests;

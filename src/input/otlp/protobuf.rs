@@ -127,9 +127,14 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
     batch.facts.text(Key::Name, name);
     span.facts = batch.facts.take();
     span.parent = number(parent);
-    let is_sampled = state.windows(6).any(|it| it == b"ot=th:");
-    batch.add(span, !parent.is_empty(), is_sampled);
+    batch.add(span, !parent.is_empty(), is_sampled(state));
     Ok(())
+}
+
+/// Returns true if the state has the threshold of a sampler: `vendor=x,ot=rv:9;th:8`.
+fn is_sampled(state: &[u8]) -> bool {
+    let own = state.split(|it| *it == b',').filter_map(|it| it.trim_ascii().strip_prefix(b"ot="));
+    own.flat_map(|it| it.split(|it| *it == b';')).any(|it| it.starts_with(b"th:"))
 }
 
 /// Returns the id of a span as a number; 0 if it is none.

@@ -33,6 +33,7 @@ use self::body::{Bodies, Body, Signal};
 pub use self::counters::{GivenUp, PushCounters};
 use self::own::Own;
 use self::rows::{BYTES_MAX, Rows};
+pub use self::server::urls;
 use self::server::{ANSWER_MAX, Outcome, Server};
 use self::traces::Traces;
 use crate::backoff::BackOff;
@@ -140,19 +141,20 @@ impl Push {
         Group::new(Place::Object("otlp"), all).with_texts(texts)
     }
 
-    /// Creates the sending side.
+    /// Creates the sending side. Its own numbers count on from those before anything was received.
     pub(crate) fn pusher(
         &self,
         config: &Config,
         clock: &Arc<dyn Clock>,
         live: &SharedLive,
-        own_numbers: OwnNumbers,
+        (own_numbers, before): (OwnNumbers, Vec<Group>),
     ) -> Pusher {
+        let before = [own_numbers(), before].concat();
         let started_ms = self.rows.lock().open.start_ms;
         Pusher {
             push: self.clone(),
             clock: Arc::clone(clock),
-            own: Own::begin(&own_numbers(), (!is_delta(&config.otlp)).then_some(started_ms)),
+            own: Own::begin(&before, (!is_delta(&config.otlp)).then_some(started_ms)),
             own_numbers,
             exemplars: Exemplars::of(live, clock),
             traces: Traces::of(config, live, clock),
@@ -203,7 +205,10 @@ impl Pusher {
         {
             let left = until.saturating_duration_since(Instant::now());
             match self.push.server.post(&body, left) {
-                Outcome::Later(..) => break,
+                Outcome::Later(_, after) => match after.unwrap_or_default().max(NAP) {
+                    pause if Instant::now() + pause < until => thread::sleep(pause),
+                    _ => break,
+                },
                 outcome => self.ended(&body, &outcome),
             }
         }

@@ -24,7 +24,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Counts from these values on.
+    /// Counts from these values on, of each number from the last of them.
     pub(super) fn begin(groups: &[Group], started_ms: Option<u64>) -> Self {
         let mut told = HashMap::new();
         for number in numbers(groups).filter(|it| it.reading.kind == Kind::Counter) {
@@ -76,7 +76,7 @@ impl Own {
     }
 }
 
+/// Returns a count.
 fn whole(value: &Json) -> u64 {
-    let float = || value.as_f64().map(|it| it as u64);
-    value.as_u64().or_else(float).unwrap_or_default()
+    value.as_u64().unwrap_or_default()
 }

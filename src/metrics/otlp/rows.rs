@@ -21,7 +21,7 @@ use super::exponential::{Exponential, zero_threshold};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::otlp::messages::{Exemplar, HistogramPoint, KeyValue, NumberPoint};
 use crate::metrics::exemplars::{self, Traced};
-use crate::metrics::rows::{COUNTERS, DURATIONS, Measures};
+use crate::metrics::rows::{COUNTERS, DURATIONS, Measures, each_time};
 use crate::report::definition::{Definition, Field, KeySource, Level};
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
@@ -77,25 +77,10 @@ struct Row {
 
 impl Row {
     fn add(&mut self, gained: &RowDelta<'_>, definition: &Definition) {
-        let totals = &gained.totals;
         self.is_changed = true;
-        self.totals += totals;
-        let mut known = 0;
-        for (bucket, count) in gained.times.iter().cloned().flatten() {
-            self.times.add(&definition.buckets, bucket, count);
-            known += count;
-        }
-        // Times whose bucket is unknown for lack of memory are counted at the average.
-        let events = match definition.level {
-            Level::Timer => u64::try_from(totals.hits).unwrap_or(u64::MAX),
-            Level::Packet | Level::Request => totals.requests,
-        };
-        let unknown = events.saturating_sub(known);
-        if unknown > 0 {
-            let mean_us = u64::try_from(totals.time / u128::from(events)).unwrap_or(u64::MAX);
-            let bucket = definition.buckets.bucket(mean_us);
-            self.times.add(&definition.buckets, bucket, unknown);
-        }
+        self.totals += &gained.totals;
+        let buckets = &definition.buckets;
+        each_time(gained, definition, |bucket, count| self.times.add(buckets, bucket, count));
     }
 }
 

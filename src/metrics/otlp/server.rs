@@ -1,5 +1,6 @@
 //! The server that metrics and spans are pushed to, and its answers.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// Maximum number of bytes read of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Maximum size of the file with headers: tokens of some providers have several thousand bytes.
+const HEADERS_BYTES_MAX: usize = 16 << 10;
 /// Reserved headers, which are set with the body.
 const RESERVED: [&str; 4] = ["content-type", "content-encoding", "content-length", "host"];
 
@@ -53,13 +56,11 @@ impl Server {
         if config.url.is_empty() {
             return Ok(None);
         }
-        let url = config.url.trim_end_matches('/');
-        let base = url.strip_suffix(PATHS[0]).unwrap_or(url);
         let trusted = ("otlp.ca_file", config.ca_file.as_deref());
         let headers = config.headers_file.as_deref().map(read_headers).transpose()?;
         Ok(Some(Arc::new(Self {
-            agent: roots::agent(roots::settings(), url, trusted, None)?,
-            urls: PATHS.map(|path| format!("{base}{path}")),
+            agent: roots::agent(roots::settings(), &config.url, trusted, None)?,
+            urls: urls(&config.url),
             is_packed: config.gzip,
             headers_file: config.headers_file.clone(),
             headers: Mutex::new(headers.unwrap_or_default()),
@@ -93,11 +94,21 @@ impl Server {
 /// Paths defined by the protocol, by signal.
 const PATHS: [&str; 2] = ["/v1/metrics", "/v1/traces"];
 
+/// Returns where metrics and spans go with a configured URL, which may be that of either.
+#[must_use]
+pub fn urls(url: &str) -> [String; 2] {
+    let url = url.trim_end_matches('/');
+    let base = PATHS.iter().find_map(|path| url.strip_suffix(path)).unwrap_or(url);
+    PATHS.map(|path| format!("{base}{path}"))
+}
+
 fn outcome(answer: &mut Response<ureq::Body>) -> Outcome {
     let status = answer.status().as_u16();
     let after = answer.headers().get("retry-after").cloned();
-    let limited = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
-    let body = limited.read_to_vec().unwrap_or_default();
+    let mut body = Vec::new();
+    let mut limited = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).reader();
+    // What came says enough.
+    let _cut_off = limited.read_to_end(&mut body);
     let said = || {
         let said = Status::decode(&*body).map(|it| it.message);
         let said = said.ok().filter(|it| !it.is_empty());
@@ -138,7 +149,7 @@ fn read_headers(path: &Path) -> Result<HeaderMap, String> {
             RESERVED.join(", ")
         )
     };
-    let text = read_secret(path).map_err(|problem| failed(None, &problem))?;
+    let text = read_secret(path, HEADERS_BYTES_MAX).map_err(|problem| failed(None, &problem))?;
     let text = String::from_utf8(text).map_err(|_| failed(None, "not UTF-8"))?;
     let mut headers = HeaderMap::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -171,6 +182,22 @@ mod tests {
     }
 
     #[test]
+    fn a_url_is_that_of_the_server_or_of_either_signal() {
+        let expected = ["http://h:1/x/v1/metrics", "http://h:1/x/v1/traces"].map(str::to_owned);
+        for path in ["", "/", "/v1/metrics", "/v1/traces/"] {
+            assert_eq!(urls(&format!("http://h:1/x{path}")), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_long_refusal_is_shown() {
+        let page = format!("<html>no such tenant\n{}", "x".repeat(100_000));
+        let answer = Response::builder().status(400).body(ureq::Body::builder().data(page));
+        let refused = Outcome::Refused("it answered 400 <html>no such tenant".to_owned());
+        assert_eq!(outcome(&mut answer.unwrap()), refused);
+    }
+
+    #[test]
     fn headers_are_read_and_what_is_wrong_is_said_without_their_values() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("headers");
@@ -178,8 +205,12 @@ mod tests {
         let headers = read_headers(&file).unwrap();
         assert_eq!(headers["authorization"], "Bearer hunter2");
         assert_eq!(headers["x-scope-orgid"], "shop");
+        let token = "x".repeat(HEADERS_BYTES_MAX - "A: ".len());
+        std::fs::write(&file, format!("A: {token}\n")).unwrap();
+        assert_eq!(read_headers(&file).unwrap()["a"], *token);
         for (text, why) in cases![
             "" => "headers: empty";
+            &format!("AB: {token}") => "headers: too long, more than 16384 bytes";
             "X-A: 1\nhunter2" => "headers:2: no colon";
             "hunter 2: x" => "headers:1: not the name of a header";
             "Content-Type: hunter2" => "headers:1: content-type is not for you";

@@ -5,6 +5,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+use parking_lot::RwLock;
 use prost::Message as _;
 use serde_json::json;
 
@@ -13,7 +14,12 @@ use super::exponential::Exponential;
 use super::own::Own;
 use super::*;
 use crate::input::otlp::messages::{HistogramPoint, NumberPoint};
+use crate::input::record::{Hasher, RejectReason};
+use crate::merger::test_harness::{self, Limits};
+use crate::query::status::{SocketStatus, Status};
 use crate::report::histogram::BucketLayout;
+use crate::ring::{RingPlan, TempRing};
+use crate::telemetry::Counters;
 use crate::telemetry::reading::{Kind, Reading};
 
 const INTERVAL: Interval = Interval { start_ms: 1_000, end_ms: 11_000 };
@@ -167,5 +173,51 @@ fn own_counters_count_from_the_start_or_from_the_last_point() {
         assert_eq!(values(110, 3), numbers(10, 2));
         let empty = if started_ms.is_some() { 2 } else { 0 };
         assert_eq!(values(125, 3), numbers(second, empty));
+    }
+}
+
+/// Packets are received before the push begins, and counters go on from a snapshot.
+#[test]
+fn own_counters_count_from_before_anything_was_received() {
+    let limits = Limits::SMALL;
+    let reports = test_harness::with_own(&test_harness::defaults(limits.window), &[]);
+    let live = Arc::new(RwLock::new(limits.live(&Hasher::new(), reports)));
+    let counters = Counters::new(1);
+    let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
+    let mut status = Status::bare(counters.clone(), ring);
+    let address = "127.0.0.1:1".to_owned();
+    status.sockets = vec![SocketStatus { address, gauge: None, handed_over: false }];
+    let receive = || {
+        let mut invalid = [0; RejectReason::COUNT];
+        invalid[RejectReason::Empty as usize] = 1;
+        counters.sockets[0].datagrams_received.add(5);
+        counters.sockets[0].requests_invalid.add(&invalid);
+        counters.merge.requests_merged.add(5);
+    };
+    receive();
+    let before = Status::before_start(&counters, &status.sockets);
+    receive();
+    let mut own = Own::begin(&[status.groups(&live), before].concat(), None);
+    receive();
+    let mut bodies = bodies(true);
+    own.cut(&status.groups(&live), &INTERVAL, &mut bodies);
+    let decoded = decoded(&bodies.end());
+    let metrics = &decoded[0].resource_metrics[0].scope_metrics[0].metrics;
+    for (name, expected) in [
+        ("pinbad.datagrams_received", 10),
+        ("pinbad.socket_datagrams_received", 10),
+        ("pinbad.requests_invalid", 2),
+        ("pinbad.socket_requests_invalid", 2),
+        ("pinbad.requests_merged", 10),
+    ] {
+        let metric = metrics.iter().find(|it| it.name == name).unwrap();
+        let Some(Data::Sum(sum)) = &metric.data else {
+            panic!("{metric:?}");
+        };
+        let counts = sum.data_points.iter().map(|it| match it.value {
+            Some(Number::AsInt(count)) => count,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(counts.sum::<i64>(), expected, "{name}");
     }
 }

@@ -6,7 +6,7 @@ use crate::instruments::digests;
 use crate::instruments::event_history;
 use crate::instruments::memory;
 use crate::instruments::registry::{Registry, registry};
-use crate::instruments::sums;
+use crate::instruments::summary;
 use crate::sql::engine::Engine;
 use crate::sql::error::SqlError;
 use crate::sql::functions::value::Cells;
@@ -119,7 +119,7 @@ impl Engine {
         match (name, kind_of(name)) {
             ("events_statements_summary_by_digest", _) => digests::truncate(),
             ("memory_summary_global_by_event_name", _) => memory::truncate(),
-            (name, Some(kind)) if name.contains("_summary_") => sums::truncate(kind),
+            (name, Some(kind)) if name.contains("_summary_") => summary::truncate(kind),
             (name, Some(kind)) => event_history::truncate(kind, span_of(name)),
             (name, None) if name.starts_with("events_transactions") => {}
             _ => return Err(usage()),

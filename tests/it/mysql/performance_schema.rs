@@ -107,7 +107,15 @@ fn instruments_and_consumers_are_switched_events_and_sums_truncated() {
     assert_eq!(client.table(&mean), [["1", "1", "1"]]);
     // Off: nothing is added, and zeroes stay.
     client.assert_done("UPDATE setup_instruments SET enabled = 'NO' WHERE name LIKE 'stage/%'");
+    let counted = || {
+        let metrics = program.site.get("/metrics").body;
+        let decode = "pinbad_instrument_events_total{instrument=\"stage/receive/decode batch\"}";
+        metrics.lines().find(|it| it.starts_with(decode)).map(str::to_owned)
+    };
+    let before = counted();
+    assert!(before.is_some());
     client.assert_done("TRUNCATE TABLE events_stages_summary_global_by_event_name");
+    assert_eq!(counted(), before, "counters of metrics go on");
     client.assert_done("TRUNCATE events_stages_history_long");
     send(&program.site, 50);
     let zero = "SELECT count(*) > 5, sum(COUNT_STAR), sum(MAX_TIMER_WAIT) FROM events_stages_summary_global_by_event_name";

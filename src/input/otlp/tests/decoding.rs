@@ -206,6 +206,25 @@ fn what_the_reference_takes_is_taken_and_what_it_refuses_mostly_not() {
     assert!(taken > 100 && refused > 10_000, "{taken}, {refused}");
 }
 
+/// Node's SDK cuts texts by UTF-16 units, and sends the half of a character as an escape.
+#[test]
+fn texts_of_json_that_are_cut_within_a_character_cost_nothing_else() {
+    for cut in [&b"ab\\ud83d"[..], b"ab\\ud83dc", b"ab\xf0\x9f"] {
+        let sent = span(7, (1, 0), 2, (0, 10), json!({"http.route": "ROUTE", "x": "ROUTE"}));
+        let whole = body(json!({}), json!([sent]));
+        let mut sent = Vec::new();
+        for (nth, part) in whole.to_string().split("ROUTE").enumerate() {
+            sent.extend_from_slice(if nth > 0 { cut } else { b"" });
+            sent.extend_from_slice(part.as_bytes());
+        }
+        let mut world = World::new("");
+        assert_eq!(world.take_bytes(&sent), Ok(0));
+        world.finish();
+        let shown = world.requests();
+        assert!(shown.len() == 1 && shown[0].script.starts_with("ab"), "{shown:?}");
+    }
+}
+
 #[test]
 fn bad_json_is_described_with_its_place() {
     let keys = Keys::new(&[]);
@@ -276,6 +295,24 @@ fn what_is_too_much_is_counted() {
     assert_eq!(world.take_bytes(body.as_bytes()), Ok(BODY_SPANS_MAX as u64 + 3));
     assert_eq!(world.refused(SpanRefusal::TooMany), 3);
     assert_eq!(world.refused(SpanRefusal::TraceId), BODY_SPANS_MAX as u64);
+}
+
+#[test]
+fn what_a_sampler_left_out_is_told_by_its_threshold() {
+    for (state, sampled) in [
+        ("ot=th:8", 1),
+        ("vendor=x, ot=rv:6e6d1a75832a2f;th:8", 1),
+        ("foot=th:1", 0),
+        ("vendor=ot=th:1", 0),
+        ("ot=rv:6e6d1a75832a2f", 0),
+        ("", 0),
+    ] {
+        let mut sent = span(7, (1, 0), 2, (0, 10), json!({}));
+        sent["traceState"] = json!(state);
+        let mut world = World::new("");
+        world.take(json!({}), json!([sent]));
+        assert_eq!(world.counters.spans_sampled.get(), sampled, "{state}");
+    }
 }
 
 #[test]
