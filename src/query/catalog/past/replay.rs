@@ -107,17 +107,17 @@ impl Catalog {
 }
 
 impl Past for Catalog {
-    fn of(&self, objective: &Arc<Objective>) -> Option<Counts> {
+    fn of(&self, objective: &Arc<Objective>) -> Option<Option<Counts>> {
         // What it has is known once it is on.
         if self.status.history.as_ref().is_some_and(|it| it.why_off().is_some()) {
             return None;
         }
         let Ok(Kept { dataset, history, .. }) = self.kept(&objective.entry.report) else {
-            return Some(Box::new(|_| None));
+            return Some(None);
         };
         let (coverage, objective) = (Arc::new(Dataset::coverage()), Arc::clone(objective));
         let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
-        Some(Box::new(move |span| {
+        Some(Some(Box::new(move |span| {
             let plan = ReadPlan::new(&view.parts, &dataset, span.clone());
             let covered = Covered::read(&ran, &coverage, &dataset, span).own.secs;
             if plan.span != *span || covered == 0 {
@@ -126,7 +126,7 @@ impl Past for Catalog {
             let mut count = counted(&objective, &Sums::read(view.clone(), &dataset, &plan));
             count.covered_secs = covered.min(span.end - span.start);
             Some(count)
-        }))
+        })))
     }
 }
 
