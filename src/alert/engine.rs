@@ -122,35 +122,23 @@ impl Engine {
     }
 
     /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.
+    /// Rules are evaluated at its end, and at each second that was lost before it.
     pub fn take(&mut self, gain: &Gain, each: &mut Events<'_>) {
         let mut now = *self.now.get_or_insert(gain.unix);
         let Self { rules, windows, room, budgets, .. } = self;
         let end_of_lost = now + gain.lost_secs;
         let end = end_of_lost + gain.secs;
         while now < end {
-            // A gain of several seconds is booked in its first one; the others only advance the
-            // clock.
-            if now == end_of_lost {
-                for gained in &gain.reports {
-                    let of_report = windows.iter_mut().filter(|it| it.report == gained.report);
-                    of_report.for_each(|it| it.gain(gained, room));
-                }
-                for (objective, count) in &gain.counts {
-                    let mut budgets = budgets.iter_mut();
-                    let budget = budgets.find(|it| it.objective.counts_as(objective));
-                    budget.into_iter().for_each(|it| it.gain(count));
-                }
+            let (before, is_gain) = (now, now >= end_of_lost);
+            now = if is_gain { end } else { now + 1 };
+            for (objective, count) in gain.counts.iter().filter(|_| is_gain) {
+                let mut budgets = budgets.iter_mut();
+                let budget = budgets.find(|it| it.objective.counts_as(objective));
+                budget.into_iter().for_each(|it| it.gain(count));
             }
-            let passed = match gain.lost_secs {
-                0 if self.step_min > 1 => gain.secs,
-                _ => 1,
-            };
-            now += passed;
-            let covered_until = now.min(end_of_lost + gain.covered_secs);
-            let covered = covered_until.saturating_sub(end_of_lost.max(now - passed));
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
             for budget in budgets.iter_mut() {
-                (now - passed..now).for_each(|second| budget.pass(second + 1));
+                (before..now).for_each(|second| budget.pass(second + 1));
                 let burns = budget.burns();
                 let mut is_paged = false;
                 for state in rules.iter_mut().filter(|it| it.rule.is_of(&budget.objective)) {
@@ -159,17 +147,29 @@ impl Engine {
                         false => verdict(&burns, &state.rule.entry.severity),
                     };
                     is_paged |= judgement.is_some_and(|it| it.0);
-                    let time = Moment { unix, passed };
+                    let time = Moment { unix, passed: now - before };
                     state.evaluate(time, &Window::default(), &[(&[], judgement)], each);
                 }
             }
             for windows in windows.iter_mut() {
-                let is_watched = gain.reports.iter().any(|it| it.report == windows.report);
-                let covered = if is_watched { covered } else { 0 };
-                windows.running.covered_secs += covered;
-                if now.is_multiple_of(windows.step) {
-                    windows.end_step(room);
-                    windows.evaluate(rules, unix, each);
+                let of_report = gain.reports.iter().filter(|it| it.report == windows.report);
+                let gained: Vec<_> = of_report.filter(|_| is_gain).collect();
+                let covered = before + if gained.is_empty() { 0 } else { gain.covered_secs };
+                // Requests of the seconds in which none were merged come with the last one.
+                let step = windows.step;
+                let booked = (now - now % step).max(before + 1);
+                for second in before + 1..=now {
+                    if second == booked {
+                        gained.iter().for_each(|it| windows.gain(it, room));
+                    }
+                    windows.running.covered_secs += u64::from(second <= covered);
+                    if second.is_multiple_of(step) {
+                        windows.end_step(room);
+                    }
+                }
+                let passed = (now / step - before / step) * step;
+                if passed > 0 {
+                    windows.evaluate(rules, Moment { unix, passed }, each);
                 }
             }
         }

@@ -362,6 +362,30 @@ fn what_is_absent_fires_once_it_has_been_there() {
     }
 }
 
+/// Requests that waited while nothing was merged are in the last step that ends with their gain.
+#[test]
+fn what_waits_to_be_read_is_not_absent() {
+    for window in [20, 70] {
+        let text = format!(
+            "[[alert]]\nname = \"gone\"\nreport = \"{REPORT}\"\nabsent = true\nwindow = {window}\n\
+             [[alert]]\nname = \"few\"\nreport = \"{REPORT}\"\nwhen = \"req_count < 100\"\nwindow = {window}\n"
+        );
+        let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
+        let mut unix = 1_000;
+        let mut happened = Vec::new();
+        for secs in [1; 100].into_iter().chain([102, 1, 1, 32, 9, 9, 9]).chain([1; 100]) {
+            let gain = second(unix, &[("/a", (6 * secs, 0))]);
+            happened.extend(take(&mut engine, &Gain { secs, covered_secs: secs, ..gain }));
+            unix += secs;
+        }
+        assert!(happened.is_empty(), "window {window}: {happened:?}");
+        // The time of an evaluation after a stall is that of its end.
+        let fired = take(&mut engine, &Gain { secs: 100, covered_secs: 100, ..second(unix, &[]) });
+        let fired: Vec<_> = fired.into_iter().map(|it| (it.0 - unix, it.2)).collect();
+        assert_eq!(fired, [(100, Some(Phase::Firing))], "window {window}");
+    }
+}
+
 /// A part of the window tells of sums only what the rest cannot change.
 #[test]
 fn half_a_window_is_not_taken_for_a_whole_one() {

@@ -269,7 +269,7 @@ impl Windows {
     }
 
     /// Has each rule judge the rows it selects, and applies the judgements to its alerts.
-    pub fn evaluate(&self, states: &mut [RuleState], unix: u64, each: &mut Events<'_>) {
+    pub fn evaluate(&self, states: &mut [RuleState], now: Moment, each: &mut Events<'_>) {
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
         let rows = self.rows.values();
         for row in rows.filter(|row| row.totals.requests >= row.rules.min_requests) {
@@ -287,7 +287,6 @@ impl Windows {
             window.has_other |= step.has_other;
             window.grand += &step.grand;
         }
-        let now = Moment { unix, passed: self.step };
         for (at, rows) in self.rules.iter().zip(concerned) {
             let state = &mut states[*at];
             let judged = state.rule.judge(&window, &rows);

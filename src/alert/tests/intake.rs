@@ -54,3 +54,21 @@ fn the_first_second_follows_no_other() {
     let lost = |_| alerts.queue.lock().pop().map(|gain| gain.lost_secs);
     assert_eq!([0, 1, 2].map(lost), [Some(1), Some(0), Some(10)]);
 }
+
+/// A stall of the merger: what came meanwhile is counted after it.
+#[test]
+fn seconds_in_which_nothing_was_merged_go_to_the_next_one() {
+    let text =
+        format!("[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\n");
+    let alerts = Arc::new(Alerts::new(&config(""), rules(&text)));
+    let mut intake = Intake::new(Arc::clone(&alerts));
+    let mut second = Second::default();
+    for (unix, secs) in [(1_000, 1), (1_001, 32), (1_033, 1), (1_034, 1), (1_035, 0)] {
+        (second.unix_secs, second.secs) = (unix, secs);
+        intake.take_rows(&second, 0, |_| ());
+    }
+    let mut queue = alerts.queue.lock();
+    let queued = std::iter::from_fn(|| queue.pop());
+    let found: Vec<_> = queued.map(|it| (it.unix, it.secs, it.covered_secs)).collect();
+    assert_eq!(found, [(1_000, 1, 1), (1_001, 1, 1), (1_002, 32, 32), (1_034, 1, 1)]);
+}
