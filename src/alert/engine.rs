@@ -209,7 +209,9 @@ impl Engine {
     pub fn restore(&mut self, saved: Vec<SavedRule>, away: u64) {
         for SavedRule { name, identity, episodes, known } in saved {
             let mut rules = self.rules.iter_mut();
-            let Some(state) = rules.find(|it| it.rule.is_like(&name, &identity)) else {
+            // Files of older versions have identities without the keys.
+            let is_like = |it: &Rule| it.entry.name == name && it.identity().ends_with(&identity);
+            let Some(state) = rules.find(|it| is_like(&it.rule)) else {
                 continue;
             };
             let keys = state.rule.keys.len();

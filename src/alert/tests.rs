@@ -362,6 +362,42 @@ fn what_is_absent_fires_once_it_has_been_there() {
     }
 }
 
+#[test]
+fn rows_of_other_keys_are_forgotten() {
+    let text = "[[alert]]\nname = \"x\"\nreport = \"mine\"\nabsent = true\nwindow = 2\n";
+    let by = |key: &str| {
+        let defaults = Defaults::default();
+        let comment = format!("v2/request/60/{key}/no_percentiles/no_filters");
+        let report = ReportForm::of_comment("mine", &comment).definition(&defaults).unwrap();
+        Rule::all(&config(text), &[(report, DefinedBy::BuiltIn)], &defaults).unwrap()
+    };
+    let mut engine = Engine::new(&by("+a"), 1 << 20, 1);
+    for unix in 1..=3 {
+        let rows: &[(&str, Seen)] = if unix == 1 { &[("h", (1, 0))] } else { &[] };
+        let mut gain = second(unix, rows);
+        gain.reports[0].report = "mine".to_owned();
+        take(&mut engine, &gain);
+    }
+    let saved = serde_json::to_string(&engine.save()).unwrap();
+    let restored = |rules: &[Arc<Rule>], saved: &str| {
+        let mut engine = Engine::new(rules, 1 << 20, 1);
+        engine.restore(serde_json::from_str(saved).unwrap(), 0);
+        (engine.rules[0].known.len(), engine.rules[0].episodes.len())
+    };
+    assert_eq!(restored(&by("+a"), &saved), (1, 1));
+    assert_eq!(restored(&by("+b"), &saved), (0, 0));
+    let older = saved.replace("[\\\"+a\\\"] mine", "mine");
+    assert!(older.len() < saved.len(), "{saved}");
+    assert_eq!(restored(&by("+a"), &older), (1, 1));
+
+    let mut ended = Vec::new();
+    engine.replace(&by("+b"), 9, &mut |_, event| {
+        ended.push(event.episode.unwrap().reason.clone());
+    });
+    assert_eq!(ended, ["rule"]);
+    assert!(engine.rules[0].known.is_empty());
+}
+
 /// Requests that waited while nothing was merged are in the last step that ends with their gain.
 #[test]
 fn what_waits_to_be_read_is_not_absent() {
@@ -402,6 +438,12 @@ fn half_a_window_is_not_taken_for_a_whole_one() {
         ("15 >= req_count", 4),
         ("req_count / 2 == 4", 4),
         ("req_count != 15", 4),
+        ("100 - req_count > 50", 4),
+        ("10 / req_count > 0.2", 4),
+        ("req_count - 2 * errors >= 0", 4),
+        ("req_count * req_per_sec > 1", 4),
+        ("req_count * (1 - 3) < 0 - 6", 2),
+        ("0 - req_count < 0 - 3", 2),
         ("req_count > 3", 2),
         ("3 < req_count", 2),
         ("errors / req_count < 0.9", 2),
