@@ -88,7 +88,9 @@ impl Intake {
             ..Gain::default()
         };
         read(self);
-        if !self.rules.is_empty() && second.secs > 0 {
+        // Without rules, alerts of the last ones are still to be forgotten.
+        let is_idle = self.rules.is_empty() && self.alerts.view().alerts.is_empty();
+        if !is_idle && second.secs > 0 {
             self.alerts.queue.lock().push(std::mem::take(&mut self.gain));
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Condition, Rule};
+use crate::config::alert::OWN_LABELS;
 use crate::config::units::exact_duration;
 use crate::report::definition::Level;
 use crate::report::definition::comment::percentile_named;
@@ -29,6 +30,12 @@ impl Rule {
         // Alertmanager drops empty labels.
         labels.retain(|_, text| !text.is_empty());
         labels
+    }
+
+    /// Returns the names of the labels that its alerts may have.
+    pub fn label_names(&self) -> impl Iterator<Item = &str> {
+        let given = self.entry.labels.keys().chain(&self.labels);
+        OWN_LABELS.into_iter().chain(["row"]).chain(given.map(String::as_str))
     }
 
     /// Returns what its chart shows: a title, and the metrics that the rule watches.

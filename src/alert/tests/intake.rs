@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Alerts, REPORT, config, key, rules};
+use super::{Alerts, Phase, REPORT, config, key, receivers, rules};
+use crate::alert::View;
 use crate::alert::intake::Intake;
 use crate::alert::rule::Rule;
 use crate::alert::rule_index::RuleIndex;
@@ -76,4 +77,21 @@ fn seconds_in_which_nothing_was_merged_go_to_the_next_one() {
     let queued = std::iter::from_fn(|| queue.pop());
     let found: Vec<_> = queued.map(|it| (it.unix, it.secs, it.covered_secs)).collect();
     assert_eq!(found, [(1_000, 1, 1), (1_001, 1, 1), (1_002, 32, 32), (1_034, 1, 1)]);
+}
+
+/// Their time passes with the seconds.
+#[test]
+fn alerts_of_rules_that_are_gone_are_forgotten() {
+    let alerts = Arc::new(Alerts::new(&config(""), Vec::new()));
+    let mut intake = Intake::new(Arc::clone(&alerts));
+    let mut second = Second::default();
+    second.secs = 1;
+    let mut is_queued = || {
+        intake.take_rows(&second, 0, |_| ());
+        alerts.queue.lock().pop().is_some()
+    };
+    assert!(!is_queued());
+    let over = receivers::alert(Phase::Resolved, (100, 200), None);
+    *alerts.view.write() = Arc::new(View { alerts: vec![over], ..View::default() });
+    assert!(is_queued());
 }
