@@ -5,6 +5,7 @@
 //! the time that has passed since the wall-clock second at which the engine started, so setting the
 //! clock moves nothing. Pure: no clock, no thread.
 
+use std::iter;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,9 @@ pub struct SavedRule {
     /// By key texts; `null` stands for the rows without an alert of their own.
     episodes: Vec<(Option<Vec<String>>, Episode)>,
     known: Vec<Vec<String>>,
+    /// For how many seconds each of these has been away.
+    #[serde(default)]
+    away: Vec<u64>,
 }
 
 /// The active rules and their state.
@@ -200,14 +204,15 @@ impl Engine {
             name: it.rule.entry.name.clone(),
             identity: it.rule.identity(),
             episodes: it.alerts().map(|(key, it)| (key.map(texts), it.clone())).collect(),
-            known: it.known.iter().map(|key| texts(key)).collect(),
+            known: it.known.keys().map(|key| texts(key)).collect(),
+            away: it.known.values().copied().collect(),
         });
         saved.collect()
     }
 
-    /// Restores the state saved by a process that ended `away` seconds ago.
-    pub fn restore(&mut self, saved: Vec<SavedRule>, away: u64) {
-        for SavedRule { name, identity, episodes, known } in saved {
+    /// Restores the state saved by a process that ended `stopped` seconds ago.
+    pub fn restore(&mut self, saved: Vec<SavedRule>, stopped: u64) {
+        for SavedRule { name, identity, episodes, known, away } in saved {
             let mut rules = self.rules.iter_mut();
             // Files of older versions have identities without the keys.
             let is_like = |it: &Rule| it.entry.name == name && it.identity().ends_with(&identity);
@@ -221,7 +226,7 @@ impl Engine {
                 (texts.len() == keys).then(|| key.into())
             };
             for (texts, episode) in episodes {
-                if episode.phase == Phase::Pending && away > PENDING_AWAY_SECS {
+                if episode.phase == Phase::Pending && stopped > PENDING_AWAY_SECS {
                     continue;
                 }
                 match texts {
@@ -229,7 +234,9 @@ impl Engine {
                     None => state.shared = Some(episode),
                 }
             }
-            state.known = known.into_iter().filter_map(key).collect();
+            let known = known.into_iter().zip(away.into_iter().chain(iter::repeat(0)));
+            let known = known.filter_map(|(texts, away)| Some((key(texts)?, away)));
+            state.known = known.collect();
         }
     }
 }

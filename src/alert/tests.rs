@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::engine::{Engine, Gain};
 use super::receiver::Receiver;
-use super::rule::{Rule, RuleError};
-use super::state::{Event, Phase};
+use super::rule::{Rule, RuleError, Window};
+use super::state::{Event, Moment, Phase};
 use super::windows::{ReportGain, RowGain};
 use super::{Alert, Alerts};
 use crate::config::Config;
@@ -360,6 +360,35 @@ fn what_is_absent_fires_once_it_has_been_there() {
     for _ in 0..10 {
         assert!(take(&mut engine, &gain).is_empty());
     }
+}
+
+#[test]
+fn a_row_that_is_away_for_a_week_is_forgotten() {
+    const DAY: u64 = 86_400;
+    let text =
+        format!("[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nabsent = true\nwindow = 3\n");
+    let rules = rules(&text);
+    let window = Window { covered_secs: 3, ..Window::default() };
+    let evaluate = |engine: &mut Engine, is_there: bool, passed: u64| {
+        let key = key("/a");
+        let row = [(&*key, Some((false, None)))];
+        let rows = if is_there { &row[..] } else { &[] };
+        let state = &mut engine.rules[0];
+        state.evaluate(Moment { unix: 1, passed }, &window, rows, &mut |_, _| ());
+        let alert = state.alerts().next();
+        (state.known.len(), alert.map(|it| (it.1.phase, it.1.reason.clone())))
+    };
+    let mut engine = Engine::new(&rules, 1 << 20, 1);
+    assert_eq!(evaluate(&mut engine, true, 1), (1, None));
+    let firing = Some((Phase::Firing, String::new()));
+    for _ in 0..6 {
+        assert_eq!(evaluate(&mut engine, false, DAY), (1, firing.clone()));
+    }
+    let mut again = Engine::new(&rules, 1 << 20, 1);
+    again.restore(engine.save(), 0);
+    assert_eq!(evaluate(&mut again, false, DAY), (0, firing));
+    let over = Some((Phase::Resolved, "no data".to_owned()));
+    assert_eq!(evaluate(&mut again, false, DAY), (0, over));
 }
 
 #[test]

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::{Condition, Rule};
+use crate::alert::state::AWAY_SECS_MAX;
 use crate::config::alert::OWN_LABELS;
 use crate::config::units::exact_duration;
+use crate::limits::ALERT_KNOWN_ROWS_MAX;
 use crate::report::definition::Level;
 use crate::report::definition::comment::percentile_named;
 use crate::report::row_key::key_texts;
@@ -164,7 +166,13 @@ impl Rule {
             keep => format!("resolves once it has not held for {}", secs(keep)),
         };
         let (part, few) = match self.is_of_absence() {
-            true => ("all", String::new()),
+            true => {
+                let away = secs(AWAY_SECS_MAX);
+                let most = format!(
+                    "; it knows {ALERT_KNOWN_ROWS_MAX} rows, each until {away} after its last request"
+                );
+                ("all", most)
+            }
             false => ("half", format!(" or it has fewer than {} requests", self.min_requests)),
         };
         format!(
