@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Replaces the rules. Unchanged rules keep their alerts, unchanged objectives their budgets,
-    /// and windows whose rules are the same their contents. Passes each alert that ends with its
+    /// and windows over an unchanged report their contents. Passes each alert that ends with its
     /// rule to `each`.
     pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64, each: &mut Events<'_>) {
         let mut old = std::mem::take(&mut self.rules);
@@ -119,7 +119,10 @@ impl Engine {
         let windows = alike.map(|alike| {
             let new = Windows::new(step(alike[0]), alike, rules);
             let kept = old.extract_if(.., |it| it.is_like(&new)).next();
-            kept.map_or(new, |kept| kept.with_rules(alike))
+            match kept {
+                Some(kept) => kept.with_rules(new),
+                None => new,
+            }
         });
         self.windows = windows.collect();
         self.room.used = self.windows.iter().map(Windows::bytes).sum();

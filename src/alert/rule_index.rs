@@ -43,12 +43,17 @@ impl RuleIndex {
         self.rules.push(Arc::clone(rule));
     }
 
-    /// Returns whether the rules of another index judge the same rows.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        let what = |it: &Arc<Rule>| (it.identity(), it.min_requests);
-        let mut pairs = self.rules.iter().zip(&other.rules);
-        self.rules.len() == other.rules.len()
-            && pairs.all(|(a, b)| what(a) == what(b) && a.report == b.report)
+    /// Returns whether the rules of another index are over the same report.
+    pub(super) fn is_over_report_of(&self, other: &Self) -> bool {
+        self.rules.first().map(|it| &it.report) == other.rules.first().map(|it| &it.report)
+    }
+
+    /// Returns whether it has all rules of another index.
+    pub(super) fn has_all(&self, other: &Self) -> bool {
+        other.rules.iter().all(|rule| {
+            let identity = rule.identity();
+            self.rules.iter().any(|it| it.is_like(&rule.entry.name, &identity))
+        })
     }
 
     /// Returns whether there is no rule.

@@ -451,6 +451,38 @@ fn what_waits_to_be_read_is_not_absent() {
     }
 }
 
+/// Rows keep their gain while rules come and go; of rows that none selected, the gain is unknown.
+#[test]
+fn windows_outlive_a_reload() {
+    let rule = |name: &str, when: &str, script: &str| {
+        format!(
+            "[[alert]]\nname = \"{name}\"\nreport = \"{REPORT}\"\nwhen = \"{when}\"\n\
+             where = \"script_name={script}\"\nwindow = 4\nmin_requests = 0\n"
+        )
+    };
+    let busy = rule("busy", "req_count > 7", "/a");
+    let mut engine = Engine::new(&rules(&busy), 1 << 20, 1);
+    let both = [("/a", (2, 0)), ("/b", (2, 0))];
+    for unix in 1..=3 {
+        assert!(take(&mut engine, &second(unix, &both)).is_empty());
+    }
+    let few = rule("few", "req_count < 7", "/*");
+    engine.replace(&rules(&(few + &busy)), 4, &mut |_, _| ());
+    let fired = |unix, script: &str| vec![(unix, script.to_owned(), Some(Phase::Firing))];
+    assert_eq!(take(&mut engine, &second(4, &both)), fired(5, "/a"));
+    for unix in 5..=8 {
+        assert!(take(&mut engine, &second(unix, &both)).is_empty());
+    }
+    let less = [("/a", (2, 0)), ("/b", (1, 0))];
+    assert!(take(&mut engine, &second(9, &less)).is_empty());
+    assert_eq!(take(&mut engine, &second(10, &less)), fired(11, "/b"));
+    engine.replace(&rules(&busy), 11, &mut |_, _| ());
+    assert!(take(&mut engine, &second(11, &both)).is_empty());
+    let mut selected = [0];
+    engine.windows[0].count(&mut selected);
+    assert_eq!(selected, [1]);
+}
+
 /// A part of the window tells of sums only what the rest cannot change.
 #[test]
 fn half_a_window_is_not_taken_for_a_whole_one() {
