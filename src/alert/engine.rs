@@ -139,9 +139,8 @@ impl Engine {
             let (before, is_gain) = (now, now >= end_of_lost);
             now = if is_gain { end } else { now + 1 };
             for (objective, count) in gain.counts.iter().filter(|_| is_gain) {
-                let mut budgets = budgets.iter_mut();
-                let budget = budgets.find(|it| it.objective.counts_as(objective));
-                budget.into_iter().for_each(|it| it.gain(count));
+                let of = budgets.iter_mut().filter(|it| it.objective.counts_as(objective));
+                of.for_each(|it| it.gain(count));
             }
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
             for budget in budgets.iter_mut() {

@@ -75,6 +75,9 @@ const COMPARISONS: [Comparison; 6] = [
     ("<", f64::lt),
 ];
 
+/// Of each, the one that says the same when the sides are swapped.
+const MIRRORED: [usize; 6] = [1, 0, 2, 3, 5, 4];
+
 /// Units as they are written, with the base unit; a number of them is multiplied by the first
 /// factor and divided by the second, so that 700 ms are exactly 0.7 s.
 const UNITS: [(&str, Unit, f64, f64); 14] = [
@@ -112,11 +115,11 @@ impl Expression {
     /// # Errors
     /// A message that says what is wrong and what is accepted.
     pub fn parse(text: &str, report: &Definition, defaults: &Defaults) -> Result<Self, String> {
-        let comparison = COMPARISONS.into_iter().find(|it| text.contains(it.0));
+        let comparison = COMPARISONS.iter().position(|it| text.contains(it.0));
         let mut comparison = comparison.ok_or_else(|| {
             format!("no comparison; accepted: {}", COMPARISONS.map(|it| it.0).join(" "))
         })?;
-        let (left, right) = text.split_once(comparison.0).unwrap_or_default();
+        let (left, right) = text.split_once(COMPARISONS[comparison].0).unwrap_or_default();
         let (left, right) = (tokens(left)?, tokens(right)?);
         let percentiles = left.iter().chain(&right).filter_map(|token| match token {
             Token::Name(name) => percentile_named(known_as(name)),
@@ -130,16 +133,9 @@ impl Expression {
         // The value is what is compared with a number.
         if matches!(left.term, Term::Number(_)) {
             std::mem::swap(&mut left, &mut right);
-            let mirrored = match comparison.0 {
-                ">=" => "<=",
-                "<=" => ">=",
-                ">" => "<",
-                "<" => ">",
-                same => same,
-            };
-            let mirrored = COMPARISONS.into_iter().find(|it| it.0 == mirrored);
-            comparison = mirrored.unwrap_or(comparison);
+            comparison = MIRRORED[comparison];
         }
+        let comparison = COMPARISONS[comparison];
         let unit = match (&left.term, left.unit, &right.term) {
             (Term::Number(_), ..) => return Err("no column of the report in it".to_owned()),
             // A share as percent, any other quotient as a number: `p95 / p50 > 3`.
@@ -351,15 +347,12 @@ impl<'a> Reader<'a> {
             }
             let unit = all.unit_with(*sign, &next);
             let (of_all, of_next) = (all.moves, next.moves);
-            let turned = |[grows, falls]: Moves| [falls, grows];
             let moves = match (&all.term, *sign, &next.term) {
                 (.., '/', Term::Number(0.0)) => return Err("a division by 0".to_owned()),
-                (_, '+', _) => difference(of_all, turned(of_next)),
+                (_, '+', _) => difference(of_all, [of_next[1], of_next[0]]),
                 (_, '-', _) => difference(of_all, of_next),
                 (.., Term::Number(0.0..)) => of_all,
-                (.., Term::Number(_)) => turned(of_all),
                 (Term::Number(0.0..), '*', _) => of_next,
-                (Term::Number(_), '*', _) => turned(of_next),
                 // A quotient of sums, too, is that of what was counted.
                 (_, '/', _) if of_all == of_next && !of_all[1] => [false; 2],
                 _ => [[of_all, of_next] != [[false; 2]; 2]; 2],

@@ -21,7 +21,7 @@ type ByText = HashMap<String, Vec<u32>, RandomState>;
 /// Rules, and their numbers by what they ask for.
 #[derive(Debug, Default)]
 pub(super) struct RuleIndex {
-    rules: Vec<Arc<Rule>>,
+    pub(super) rules: Vec<Arc<Rule>>,
     /// Rules that ask for a text or its beginning: by position of the key and length of the text,
     /// then by text.
     by_text: HashMap<(usize, usize), ByText, RandomState>,
@@ -41,11 +41,6 @@ impl RuleIndex {
         };
         numbers.push(self.rules.len() as u32);
         self.rules.push(Arc::clone(rule));
-    }
-
-    /// Returns whether the rules of another index are over the same report.
-    pub(super) fn is_over_report_of(&self, other: &Self) -> bool {
-        self.rules.first().map(|it| &it.report) == other.rules.first().map(|it| &it.report)
     }
 
     /// Returns whether it has all rules of another index.

@@ -24,9 +24,8 @@ use crate::limits::{ALERT_KNOWN_ROWS_MAX, ALERT_ROWS_MAX};
 pub const RESOLVED_SECS: u64 = 15 * 60;
 /// Shortest time without data after which an alert is resolved, seconds.
 const NO_DATA_SECS: u64 = 10 * 60;
-
 /// Time after which a rule of absence forgets a row, seconds: it was taken down for good.
-pub const AWAY_SECS_MAX: u64 = 7 * 86_400;
+const AWAY_SECS_MAX: u64 = 7 * 86_400;
 
 /// A row's key, or `None` for all rows without an alert of their own.
 pub type RowKey = Option<Box<[u8]>>;

@@ -503,7 +503,7 @@ fn half_a_window_is_not_taken_for_a_whole_one() {
         ("10 / req_count > 0.2", 4),
         ("req_count - 2 * errors >= 0", 4),
         ("req_count * req_per_sec > 1", 4),
-        ("req_count * (1 - 3) < 0 - 6", 2),
+        ("req_count * (1 - 3) < 0 - 6", 4),
         ("0 - req_count < 0 - 3", 2),
         ("req_count > 3", 2),
         ("3 < req_count", 2),

@@ -158,9 +158,8 @@ impl Windows {
 
     /// Returns whether other windows are over the same report and as long.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.length == other.length
-            && self.step == other.step
-            && self.index.is_over_report_of(&other.index)
+        let [own, others] = [self, other].map(|it| &it.index.rules[0]);
+        own.report == others.report && own.entry.window == others.entry.window
     }
 
     /// Gives the rows to windows alike of other rules.

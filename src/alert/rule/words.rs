@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use super::{Condition, Rule};
-use crate::alert::state::AWAY_SECS_MAX;
 use crate::config::alert::OWN_LABELS;
 use crate::config::units::exact_duration;
 use crate::limits::ALERT_KNOWN_ROWS_MAX;
@@ -166,13 +165,7 @@ impl Rule {
             keep => format!("resolves once it has not held for {}", secs(keep)),
         };
         let (part, few) = match self.is_of_absence() {
-            true => {
-                let away = secs(AWAY_SECS_MAX);
-                let most = format!(
-                    "; it knows {ALERT_KNOWN_ROWS_MAX} rows, each until {away} after its last request"
-                );
-                ("all", most)
-            }
+            true => ("all", format!("; it knows up to {ALERT_KNOWN_ROWS_MAX} rows")),
             false => ("half", format!(" or it has fewer than {} requests", self.min_requests)),
         };
         format!(
