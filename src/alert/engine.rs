@@ -5,6 +5,7 @@
 //! the time that has passed since the wall-clock second at which the engine started, so setting the
 //! clock moves nothing. Pure: no clock, no thread.
 
+use std::iter;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,9 @@ pub struct SavedRule {
     /// By key texts; `null` stands for the rows without an alert of their own.
     episodes: Vec<(Option<Vec<String>>, Episode)>,
     known: Vec<Vec<String>>,
+    /// For how many seconds each of these has been away.
+    #[serde(default)]
+    away: Vec<u64>,
 }
 
 /// The active rules and their state.
@@ -84,7 +88,7 @@ impl Engine {
     }
 
     /// Replaces the rules. Unchanged rules keep their alerts, unchanged objectives their budgets,
-    /// and windows whose rules are the same their contents. Passes each alert that ends with its
+    /// and windows over an unchanged report their contents. Passes each alert that ends with its
     /// rule to `each`.
     pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64, each: &mut Events<'_>) {
         let mut old = std::mem::take(&mut self.rules);
@@ -115,42 +119,32 @@ impl Engine {
         let windows = alike.map(|alike| {
             let new = Windows::new(step(alike[0]), alike, rules);
             let kept = old.extract_if(.., |it| it.is_like(&new)).next();
-            kept.map_or(new, |kept| kept.with_rules(alike))
+            match kept {
+                Some(kept) => kept.with_rules(new),
+                None => new,
+            }
         });
         self.windows = windows.collect();
         self.room.used = self.windows.iter().map(Windows::bytes).sum();
     }
 
     /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.
+    /// Rules are evaluated at its end, and at each second that was lost before it.
     pub fn take(&mut self, gain: &Gain, each: &mut Events<'_>) {
         let mut now = *self.now.get_or_insert(gain.unix);
         let Self { rules, windows, room, budgets, .. } = self;
         let end_of_lost = now + gain.lost_secs;
         let end = end_of_lost + gain.secs;
         while now < end {
-            // A gain of several seconds is booked in its first one; the others only advance the
-            // clock.
-            if now == end_of_lost {
-                for gained in &gain.reports {
-                    let of_report = windows.iter_mut().filter(|it| it.report == gained.report);
-                    of_report.for_each(|it| it.gain(gained, room));
-                }
-                for (objective, count) in &gain.counts {
-                    let mut budgets = budgets.iter_mut();
-                    let budget = budgets.find(|it| it.objective.counts_as(objective));
-                    budget.into_iter().for_each(|it| it.gain(count));
-                }
+            let (before, is_gain) = (now, now >= end_of_lost);
+            now = if is_gain { end } else { now + 1 };
+            for (objective, count) in gain.counts.iter().filter(|_| is_gain) {
+                let of = budgets.iter_mut().filter(|it| it.objective.counts_as(objective));
+                of.for_each(|it| it.gain(count));
             }
-            let passed = match gain.lost_secs {
-                0 if self.step_min > 1 => gain.secs,
-                _ => 1,
-            };
-            now += passed;
-            let covered_until = now.min(end_of_lost + gain.covered_secs);
-            let covered = covered_until.saturating_sub(end_of_lost.max(now - passed));
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
             for budget in budgets.iter_mut() {
-                (now - passed..now).for_each(|second| budget.pass(second + 1));
+                (before..now).for_each(|second| budget.pass(second + 1));
                 let burns = budget.burns();
                 let mut is_paged = false;
                 for state in rules.iter_mut().filter(|it| it.rule.is_of(&budget.objective)) {
@@ -159,17 +153,29 @@ impl Engine {
                         false => verdict(&burns, &state.rule.entry.severity),
                     };
                     is_paged |= judgement.is_some_and(|it| it.0);
-                    let time = Moment { unix, passed };
+                    let time = Moment { unix, passed: now - before };
                     state.evaluate(time, &Window::default(), &[(&[], judgement)], each);
                 }
             }
             for windows in windows.iter_mut() {
-                let is_watched = gain.reports.iter().any(|it| it.report == windows.report);
-                let covered = if is_watched { covered } else { 0 };
-                windows.running.covered_secs += covered;
-                if now.is_multiple_of(windows.step) {
-                    windows.end_step(room);
-                    windows.evaluate(rules, unix, each);
+                let of_report = gain.reports.iter().filter(|it| it.report == windows.report);
+                let gained: Vec<_> = of_report.filter(|_| is_gain).collect();
+                let covered = before + if gained.is_empty() { 0 } else { gain.covered_secs };
+                // Requests of the seconds in which none were merged come with the last one.
+                let step = windows.step;
+                let booked = (now - now % step).max(before + 1);
+                for second in before + 1..=now {
+                    if second == booked {
+                        gained.iter().for_each(|it| windows.gain(it, room));
+                    }
+                    windows.running.covered_secs += u64::from(second <= covered);
+                    if second.is_multiple_of(step) {
+                        windows.end_step(room);
+                    }
+                }
+                let passed = (now / step - before / step) * step;
+                if passed > 0 {
+                    windows.evaluate(rules, Moment { unix, passed }, each);
                 }
             }
         }
@@ -200,16 +206,19 @@ impl Engine {
             name: it.rule.entry.name.clone(),
             identity: it.rule.identity(),
             episodes: it.alerts().map(|(key, it)| (key.map(texts), it.clone())).collect(),
-            known: it.known.iter().map(|key| texts(key)).collect(),
+            known: it.known.keys().map(|key| texts(key)).collect(),
+            away: it.known.values().copied().collect(),
         });
         saved.collect()
     }
 
-    /// Restores the state saved by a process that ended `away` seconds ago.
-    pub fn restore(&mut self, saved: Vec<SavedRule>, away: u64) {
-        for SavedRule { name, identity, episodes, known } in saved {
+    /// Restores the state saved by a process that ended `stopped` seconds ago.
+    pub fn restore(&mut self, saved: Vec<SavedRule>, stopped: u64) {
+        for SavedRule { name, identity, episodes, known, away } in saved {
             let mut rules = self.rules.iter_mut();
-            let Some(state) = rules.find(|it| it.rule.is_like(&name, &identity)) else {
+            // Files of older versions have identities without the keys.
+            let is_like = |it: &Rule| it.entry.name == name && it.identity().ends_with(&identity);
+            let Some(state) = rules.find(|it| is_like(&it.rule)) else {
                 continue;
             };
             let keys = state.rule.keys.len();
@@ -219,7 +228,7 @@ impl Engine {
                 (texts.len() == keys).then(|| key.into())
             };
             for (texts, episode) in episodes {
-                if episode.phase == Phase::Pending && away > PENDING_AWAY_SECS {
+                if episode.phase == Phase::Pending && stopped > PENDING_AWAY_SECS {
                     continue;
                 }
                 match texts {
@@ -227,7 +236,9 @@ impl Engine {
                     None => state.shared = Some(episode),
                 }
             }
-            state.known = known.into_iter().filter_map(key).collect();
+            let known = known.into_iter().zip(away.into_iter().chain(iter::repeat(0)));
+            let known = known.filter_map(|(texts, away)| Some((key(texts)?, away)));
+            state.known = known.collect();
         }
     }
 }

@@ -42,10 +42,16 @@ pub struct Expression {
 struct Sum {
     /// Its unit; none for numbers without one, and for what has no unit that we know.
     unit: Unit,
-    /// Whether it is the larger the more is counted, as sums are, and rates, quotients and
-    /// percentiles are not.
-    grows: bool,
+    moves: Moves,
     term: Term,
+}
+
+/// Whether a value can grow, and whether it can fall, as more is counted. Sums grow; rates, quotients
+/// of sums and percentiles are taken as they are.
+type Moves = [bool; 2];
+
+fn difference(left: Moves, right: Moves) -> Moves {
+    [left[0] || right[1], left[1] || right[0]]
 }
 
 /// A sum over numbers alone is a number.
@@ -68,6 +74,9 @@ const COMPARISONS: [Comparison; 6] = [
     (">", f64::gt),
     ("<", f64::lt),
 ];
+
+/// Of each, the one that says the same when the sides are swapped.
+const MIRRORED: [usize; 6] = [1, 0, 2, 3, 5, 4];
 
 /// Units as they are written, with the base unit; a number of them is multiplied by the first
 /// factor and divided by the second, so that 700 ms are exactly 0.7 s.
@@ -106,11 +115,11 @@ impl Expression {
     /// # Errors
     /// A message that says what is wrong and what is accepted.
     pub fn parse(text: &str, report: &Definition, defaults: &Defaults) -> Result<Self, String> {
-        let comparison = COMPARISONS.into_iter().find(|it| text.contains(it.0));
-        let comparison = comparison.ok_or_else(|| {
+        let comparison = COMPARISONS.iter().position(|it| text.contains(it.0));
+        let mut comparison = comparison.ok_or_else(|| {
             format!("no comparison; accepted: {}", COMPARISONS.map(|it| it.0).join(" "))
         })?;
-        let (left, right) = text.split_once(comparison.0).unwrap_or_default();
+        let (left, right) = text.split_once(COMPARISONS[comparison].0).unwrap_or_default();
         let (left, right) = (tokens(left)?, tokens(right)?);
         let percentiles = left.iter().chain(&right).filter_map(|token| match token {
             Token::Name(name) => percentile_named(known_as(name)),
@@ -119,17 +128,19 @@ impl Expression {
         let definition = report.read_as(&Columns::Extended(percentiles.collect()), defaults);
         let definition = definition.unwrap_or_else(|| report.clone());
         let mut reader = Reader { tokens: &[], definition: &definition, columns: Vec::new() };
-        let (left, right) = (reader.read(&left)?, reader.read(&right)?);
+        let (mut left, mut right) = (reader.read(&left)?, reader.read(&right)?);
         let columns = reader.columns;
-        let (shown, other) = match left.term {
-            Term::Number(_) => (&right, &left),
-            _ => (&left, &right),
-        };
-        let unit = match (&shown.term, shown.unit, &other.term) {
+        // The value is what is compared with a number.
+        if matches!(left.term, Term::Number(_)) {
+            std::mem::swap(&mut left, &mut right);
+            comparison = MIRRORED[comparison];
+        }
+        let comparison = COMPARISONS[comparison];
+        let unit = match (&left.term, left.unit, &right.term) {
             (Term::Number(_), ..) => return Err("no column of the report in it".to_owned()),
             // A share as percent, any other quotient as a number: `p95 / p50 > 3`.
             (_, Unit::Ratio, Term::Number(..=1.0)) => Unit::Ratio,
-            (_, Unit::Ratio, Term::Number(_)) if other.unit == Unit::Ratio => Unit::Ratio,
+            (_, Unit::Ratio, Term::Number(_)) if right.unit == Unit::Ratio => Unit::Ratio,
             (_, Unit::Ratio, _) => Unit::None,
             (_, unit, _) => unit,
         };
@@ -150,11 +161,10 @@ impl Expression {
 
     /// Returns whether this result stays, whatever else is counted in the window.
     pub fn is_final(&self, holds: bool) -> bool {
-        match (self.left.grows, self.comparison.0, self.right.grows) {
-            (false, _, false) => true,
-            (true, ">" | ">=", false) | (false, "<" | "<=", true) => holds,
-            (true, "<" | "<=", false) | (false, ">" | ">=", true) => !holds,
-            _ => false,
+        match (difference(self.left.moves, self.right.moves), self.comparison.0) {
+            ([grows, falls], ">" | ">=") => !(if holds { falls } else { grows }),
+            ([grows, falls], "<" | "<=") => !(if holds { grows } else { falls }),
+            (moves, _) => moves == [false; 2],
         }
     }
 
@@ -336,18 +346,24 @@ impl<'a> Reader<'a> {
                 (all, next) = (all.in_unit_of(units.1)?, next.in_unit_of(units.0)?);
             }
             let unit = all.unit_with(*sign, &next);
-            let (all_grows, next_grows) = (all.grows, next.grows);
+            let (of_all, of_next) = (all.moves, next.moves);
+            let moves = match (&all.term, *sign, &next.term) {
+                (.., '/', Term::Number(0.0)) => return Err("a division by 0".to_owned()),
+                (_, '+', _) => difference(of_all, [of_next[1], of_next[0]]),
+                (_, '-', _) => difference(of_all, of_next),
+                (.., Term::Number(0.0..)) => of_all,
+                (Term::Number(0.0..), '*', _) => of_next,
+                // A quotient of sums, too, is that of what was counted.
+                (_, '/', _) if of_all == of_next && !of_all[1] => [false; 2],
+                _ => [[of_all, of_next] != [[false; 2]; 2]; 2],
+            };
             let term = match (&all.term, &next.term) {
                 (Term::Number(left), Term::Number(right)) => {
                     Term::Number(operator.2(*left, *right))
                 }
                 _ => Term::Of(Box::new(all), *operator, Box::new(next)),
             };
-            let grows = match sign {
-                '/' => all_grows != next_grows,
-                _ => all_grows || next_grows,
-            };
-            all = Sum { unit, grows, term };
+            all = Sum { unit, moves, term };
         }
         Ok(all)
     }
@@ -359,7 +375,7 @@ impl<'a> Reader<'a> {
         self.tokens = rest;
         match first {
             Token::Number(number, unit) => {
-                Ok(Sum { unit: *unit, grows: false, term: Term::Number(*number) })
+                Ok(Sum { unit: *unit, moves: [false; 2], term: Term::Number(*number) })
             }
             Token::Name(name) => self.column(name),
             Token::Sign('(') => {
@@ -391,8 +407,8 @@ impl<'a> Reader<'a> {
             ));
         };
         self.columns.push((at, column.name.clone()));
-        let grows = matches!(cell, Cell::Sum(..) | Cell::TimeInterval);
-        Ok(Sum { unit: column.unit, grows, term: Term::Column(at, column.name.clone()) })
+        let moves = [matches!(cell, Cell::Sum(..) | Cell::TimeInterval), false];
+        Ok(Sum { unit: column.unit, moves, term: Term::Column(at, column.name.clone()) })
     }
 }
 
@@ -419,7 +435,9 @@ mod tests {
             "p90 > 700ms" => "p90 > 700 ms";
             "p50 > 35us" => "p50 > 35.0 \u{b5}s";
             "p50 > 2min" => "p50 > 120 s";
-            "0.5 >= req_time_median" => "500 ms >= req_time_median";
+            "0.5 >= req_time_median" => "req_time_median <= 500 ms";
+            "2 * 400ms < p95 + p50" => "p95 + p50 > 800 ms";
+            "5 != req_count" => "req_count != 5";
             "errors/req_count>5%" => "error_count / req_count > 5.0 %";
             "errors/req_count>0.5" => "error_count / req_count > 50.0 %";
             "req_per_sec > 800" => "req_per_sec > 800/s";
@@ -462,6 +480,7 @@ mod tests {
         assert_eq!(kib.holds(&|_| Some(2_049.0)), Some((true, 2_049.0)));
         let holds = |text: &str, number: f64| parse(text).unwrap().holds(&|_| Some(number));
         assert_eq!(holds("p95 > 800ms", 0.9), Some((true, 0.9)));
+        assert_eq!(holds("50ms < p95", 0.1), Some((true, 0.1)));
         assert_eq!(holds("2 * p95 + 1 < 3", 1.0), Some((false, 3.0)));
         assert_eq!(holds("errors / req_count > 0", 0.0), None, "of nothing");
     }
@@ -483,6 +502,8 @@ mod tests {
             "p95 > (1" => "a parenthesis is not closed";
             "p95 p50 > 1" => "an operator is missing";
             "p95 > * 2" => "'*' stands where a value should";
+            "p95 / 0 > 1" => "a division by 0";
+            "p95 > 1 / (2 - 2)" => "a division by 0";
             "p95 > 1.2.3" => "\"1.2.3\" is not a number";
             "p95 > €" => "is not understood";
             "p101 > 1" => "has no number";

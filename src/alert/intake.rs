@@ -53,6 +53,8 @@ pub struct Intake {
     gain: Gain,
     /// End of the last second taken, unix seconds.
     end: Option<u64>,
+    /// Seconds after it in which nothing was merged: requests of these come with the next one.
+    unmerged: u64,
 }
 
 impl Intake {
@@ -77,15 +79,18 @@ impl Intake {
         }
         let end = self.end.replace(second.unix_secs + second.secs);
         let lost = second.unix_secs.saturating_sub(end.unwrap_or(second.unix_secs));
+        let unmerged = std::mem::replace(&mut self.unmerged, second.secs.saturating_sub(1));
         self.gain = Gain {
-            unix: second.unix_secs,
-            secs: second.secs,
-            covered_secs: second.secs,
+            unix: second.unix_secs.saturating_sub(unmerged),
+            secs: unmerged + 1,
+            covered_secs: unmerged + 1,
             lost_secs: if missed > 0 { lost.clamp(1, LOST_SECS_MAX) } else { 0 },
             ..Gain::default()
         };
         read(self);
-        if !self.rules.is_empty() && second.secs > 0 {
+        // Without rules, alerts of the last ones are still to be forgotten.
+        let is_idle = self.rules.is_empty() && self.alerts.view().alerts.is_empty();
+        if !is_idle && second.secs > 0 {
             self.alerts.queue.lock().push(std::mem::take(&mut self.gain));
         }
     }

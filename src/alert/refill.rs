@@ -11,8 +11,9 @@ use super::objective::{Budget, Count, Objective};
 
 /// Source of an objective's past.
 pub trait Past: fmt::Debug + Send + Sync {
-    /// Returns everything counted up to this call, or `None` while that cannot be read.
-    fn of(&self, objective: &Arc<Objective>) -> Option<Counts>;
+    /// Returns everything counted up to this call, `None` while that cannot be read, or
+    /// `Some(None)` if no past is kept.
+    fn of(&self, objective: &Arc<Objective>) -> Option<Option<Counts>>;
 }
 
 /// Returns the count over a span of whole minutes, unix seconds, or `None` if exactly that span is

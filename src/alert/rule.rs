@@ -215,13 +215,14 @@ impl Rule {
 
     /// Returns the rule's identity; while a new configuration keeps it, alerts are kept too.
     pub(super) fn identity(&self) -> String {
-        let AlertEntry { report, conditions, when, window, .. } = &self.entry;
+        let AlertEntry { report, conditions, when, window, severity, .. } = &self.entry;
+        let keys: Vec<_> = self.report.keys.iter().map(|it| it.source.to_string()).collect();
+        let rows = format!("{keys:?} {report} {conditions:?}");
         match self.objective() {
-            None => format!("{report} {conditions:?} {when:?} {window}"),
+            None => format!("{rows} {when:?} {window}"),
             Some(it) => {
                 let SloEntry { good_us, budget, .. } = it.entry;
-                let severity = &self.entry.severity;
-                format!("{report} {conditions:?} {good_us:?} {budget} {severity}")
+                format!("{rows} {good_us:?} {budget} {severity}")
             }
         }
     }
@@ -366,7 +367,9 @@ fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
         [] => "none: this report has one row".to_owned(),
         _ => format!("KEY=text, KEY!=text or KEY=prefix*, where KEY is {}", keys.join(", ")),
     };
-    let (key, pattern) = Pattern::of_condition(text)
+    let trimmed: Vec<&str> = text.splitn(2, '=').map(str::trim).collect();
+    let trimmed = trimmed.join("=");
+    let (key, pattern) = Pattern::of_condition(&trimmed)
         .ok_or_else(|| format!("{text:?} is not a condition; accepted: {}", accepted()))?;
     let pattern =
         pattern.ok_or_else(|| format!("{text:?}: != takes no prefix; accepted: {}", accepted()))?;

@@ -21,7 +21,7 @@ type ByText = HashMap<String, Vec<u32>, RandomState>;
 /// Rules, and their numbers by what they ask for.
 #[derive(Debug, Default)]
 pub(super) struct RuleIndex {
-    rules: Vec<Arc<Rule>>,
+    pub(super) rules: Vec<Arc<Rule>>,
     /// Rules that ask for a text or its beginning: by position of the key and length of the text,
     /// then by text.
     by_text: HashMap<(usize, usize), ByText, RandomState>,
@@ -43,12 +43,12 @@ impl RuleIndex {
         self.rules.push(Arc::clone(rule));
     }
 
-    /// Returns whether the rules of another index judge the same rows.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        let what = |it: &Arc<Rule>| (it.identity(), it.min_requests);
-        let mut pairs = self.rules.iter().zip(&other.rules);
-        self.rules.len() == other.rules.len()
-            && pairs.all(|(a, b)| what(a) == what(b) && a.report == b.report)
+    /// Returns whether it has all rules of another index.
+    pub(super) fn has_all(&self, other: &Self) -> bool {
+        other.rules.iter().all(|rule| {
+            let identity = rule.identity();
+            self.rules.iter().any(|it| it.is_like(&rule.entry.name, &identity))
+        })
     }
 
     /// Returns whether there is no rule.

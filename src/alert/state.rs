@@ -12,7 +12,7 @@
 //! tests call it. Time is the time that passed in the stream of seconds; the wall clock is only
 //! recorded. Bounded by [`ALERT_ROWS_MAX`] rows per rule.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ use crate::limits::{ALERT_KNOWN_ROWS_MAX, ALERT_ROWS_MAX};
 pub const RESOLVED_SECS: u64 = 15 * 60;
 /// Shortest time without data after which an alert is resolved, seconds.
 const NO_DATA_SECS: u64 = 10 * 60;
+/// Time after which a rule of absence forgets a row, seconds: it was taken down for good.
+const AWAY_SECS_MAX: u64 = 7 * 86_400;
 
 /// A row's key, or `None` for all rows without an alert of their own.
 pub type RowKey = Option<Box<[u8]>>;
@@ -90,8 +92,8 @@ pub struct RuleState {
     pub shared: Option<Episode>,
     /// Rows whose condition holds but that have no alert of their own.
     pub more: usize,
-    /// Rows seen so far, for a rule of absence.
-    pub known: BTreeSet<Box<[u8]>>,
+    /// Rows that a rule of absence has seen, and for how many seconds each has been away.
+    pub known: BTreeMap<Box<[u8]>, u64>,
 }
 
 /// The time of an evaluation.
@@ -135,7 +137,7 @@ fn is_true(judgement: Judgement) -> bool {
 impl RuleState {
     /// Creates the state of a rule without alerts.
     pub(super) fn new(rule: Arc<Rule>) -> Self {
-        Self { rule, episodes: BTreeMap::new(), shared: None, more: 0, known: BTreeSet::new() }
+        Self { rule, episodes: BTreeMap::new(), shared: None, more: 0, known: BTreeMap::new() }
     }
 
     /// Returns the alerts, each with the row's key.
@@ -162,13 +164,21 @@ impl RuleState {
                 found.insert(key, judgement);
             }
             let has_room = self.known.len() < ALERT_KNOWN_ROWS_MAX;
-            if is_of_absence && has_room && !self.known.contains(key) {
-                self.known.insert(key.into());
+            if let Some(away) = self.known.get_mut(key) {
+                *away = 0;
+            } else if is_of_absence && has_room {
+                self.known.insert(key.into(), 0);
             }
         }
-        let expected: Vec<_> = self.known.iter().chain(self.episodes.keys()).cloned().collect();
+        self.known.retain(|_, away| {
+            *away += now.passed;
+            *away <= AWAY_SECS_MAX
+        });
+        let expected: Vec<_> = self.known.keys().chain(self.episodes.keys()).cloned().collect();
         for key in &expected {
-            found.entry(key).or_insert_with(|| self.rule.judge_missing(window, key));
+            let is_judged = !is_of_absence || self.known.contains_key(key);
+            let judge = || self.rule.judge_missing(window, key);
+            found.entry(key).or_insert_with(|| is_judged.then(judge).flatten());
         }
         // An alert that is over has no place; it needs one to begin again.
         let (new, old): (Vec<_>, Vec<_>) = found.into_iter().partition(|(key, judgement)| {

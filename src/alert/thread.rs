@@ -159,8 +159,12 @@ impl Evaluation {
     /// Begins with the first objective that lacks its past, if that can be read now.
     fn begin_refill(&mut self, clock: &dyn Clock) -> Option<Refill> {
         let mut lacking = self.engine.budgets.iter_mut().filter(|it| !it.has_past);
-        let (budget, counts) =
-            lacking.find_map(|it| self.past.of(&it.objective).map(|counts| (it, counts)))?;
+        let (budget, counts) = lacking.find_map(|it| {
+            let counts = self.past.of(&it.objective)?;
+            // What was counted live is all there is.
+            it.has_past = counts.is_none();
+            Some((it, counts?))
+        })?;
         // A second comes into history and into the queue at once. With nothing queued, history has
         // exactly the seconds that the engine has taken.
         if !self.alerts.queue.lock().gains.is_empty() {

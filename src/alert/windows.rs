@@ -134,6 +134,8 @@ pub struct Windows {
     pub(super) running: Window,
     /// Number of completed steps.
     over: u64,
+    /// The step until which rows that come are incomplete: rules before did not select them.
+    whole_from: u64,
 }
 
 impl Windows {
@@ -154,14 +156,29 @@ impl Windows {
         }
     }
 
-    /// Returns whether other windows have the same rows, for the same rules.
+    /// Returns whether other windows are over the same report and as long.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.index.is_like(&other.index)
+        let [own, others] = [self, other].map(|it| &it.index.rules[0]);
+        own.report == others.report && own.entry.window == others.entry.window
     }
 
-    /// Makes them those of the rules at `places`, which are the same.
-    pub(super) fn with_rules(self, places: &[usize]) -> Self {
-        Self { rules: places.to_vec(), ..self }
+    /// Gives the rows to windows alike of other rules.
+    pub(super) fn with_rules(mut self, mut new: Self) -> Self {
+        self.rows.retain(|_, row| {
+            let rules = new.index.of_row(&row.key);
+            let is_selected = !rules.is_empty();
+            if is_selected {
+                rules.each().for_each(|place| new.selected[place] += 1);
+                row.rules = Arc::clone(new.sets.get_or_insert(Arc::new(rules)));
+            }
+            is_selected
+        });
+        self.partial.retain(|id| self.rows.contains_key(id));
+        if !self.index.has_all(&new.index) {
+            self.whole_from = self.over + self.length + 1;
+        }
+        let Self { rules, index, sets, selected, .. } = new;
+        Self { rules, index, sets, selected, ..self }
     }
 
     /// Size of its rows, bytes.
@@ -193,7 +210,11 @@ impl Windows {
                     }
                     rules.each().for_each(|place| self.selected[place] += 1);
                     let rules = Arc::clone(self.sets.get_or_insert(Arc::new(rules)));
-                    place.insert(Row { key: key.into(), rules, ..Row::default() })
+                    let row = place.insert(Row { key: key.into(), rules, ..Row::default() });
+                    if self.over < self.whole_from {
+                        row.be_partial(self.whole_from - self.over, id, &mut self.partial);
+                    }
+                    row
                 }
             };
             match &mut row.running {
@@ -269,7 +290,7 @@ impl Windows {
     }
 
     /// Has each rule judge the rows it selects, and applies the judgements to its alerts.
-    pub fn evaluate(&self, states: &mut [RuleState], unix: u64, each: &mut Events<'_>) {
+    pub fn evaluate(&self, states: &mut [RuleState], now: Moment, each: &mut Events<'_>) {
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
         let rows = self.rows.values();
         for row in rows.filter(|row| row.totals.requests >= row.rules.min_requests) {
@@ -287,7 +308,6 @@ impl Windows {
             window.has_other |= step.has_other;
             window.grand += &step.grand;
         }
-        let now = Moment { unix, passed: self.step };
         for (at, rows) in self.rules.iter().zip(concerned) {
             let state = &mut states[*at];
             let judged = state.rule.judge(&window, &rows);

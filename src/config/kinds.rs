@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use ureq::http::Uri;
+use ureq::http::uri::Authority;
 
 use super::error::ConfigError;
 use super::raw_value::{Given, Value};
@@ -279,13 +281,18 @@ pub(super) fn server_url(example: &str) -> Kind<String> {
                 ..Problem::from("a user, a password or parameters in it")
             });
         }
-        let rest = ["http://", "https://"].iter().find_map(|it| text.strip_prefix(it));
+        let is_http = text.starts_with("http://") || text.starts_with("https://");
         let fits = |byte: u8| byte.is_ascii_graphic() && !b"#\"'<>\\".contains(&byte);
-        match rest {
-            _ if text.is_empty() => Ok(String::new()),
-            Some(rest) if !rest.is_empty() && !rest.starts_with('/') && rest.bytes().all(fits) => {
-                Ok(text.to_owned())
-            }
+        let is_hex = |it: &[u8]| it.iter().all(u8::is_ascii_hexdigit);
+        let is_escape = |it: &str| it.as_bytes().get(..2).is_some_and(is_hex);
+        let is_host = |it: &Authority| it.port_u16().is_some() || it.as_str() == it.host();
+        let is_url = is_http
+            && text.bytes().all(fits)
+            && text.split('%').skip(1).all(is_escape)
+            && text.parse::<Uri>().is_ok_and(|it| it.authority().is_some_and(is_host));
+        match text {
+            "" => Ok(String::new()),
+            _ if is_url => Ok(text.to_owned()),
             _ => Err("not a URL".into()),
         }
     })

@@ -381,10 +381,12 @@ fn tests(scripts: &[Script], method: Method, measure: &Measure) -> Vec<Tested> {
 
 /// Statuses that the new release has and the old one never had.
 fn statuses(script: &Script) -> impl Iterator<Item = Finding> + '_ {
+    // Statuses are of the whole life of a release.
+    let new_total: u64 = script.statuses.iter().map(|it| it.1).sum();
     script.statuses.iter().filter_map(move |&(status, new, old)| {
         let old_total = script.old_total.filter(|it| *it > 0)?;
         // Rule of three: the 95 % upper bound for a rate of which nothing was seen.
-        let expected = 3.0 * script.new.requests as f64 / old_total as f64;
+        let expected = 3.0 * new_total as f64 / old_total as f64;
         let p = poisson_tail(new, expected);
         let is_new = old == 0 && new >= ERRORS_MIN && p < STATUS_CHANCE;
         is_new.then(|| Finding {
@@ -465,10 +467,9 @@ pub(super) fn judge(
     let size = |it: &Finding| it.change().abs().min(f64::MAX);
     findings.sort_by(|a, b| rank(a).cmp(&rank(b)).then(size(b).total_cmp(&size(a))));
     findings.truncate(LISTED_MAX);
-    let result = match findings.first() {
-        Some(worst) => worst.result(error_status),
-        None if tests == 0 => NOT_ENOUGH,
-        None => NO_CHANGE,
+    let result = match findings.first().map_or(NO_CHANGE, |it| it.result(error_status)) {
+        NO_CHANGE if tests == 0 => NOT_ENOUGH,
+        result => result,
     };
     let pairs: Vec<(Cell, Cell)> = scripts.iter().map(|it| (it.before(method), it.new)).collect();
     let sum = |of: fn(&(Cell, Cell)) -> u64| pairs.iter().map(of).sum::<u64>() as f64;

@@ -318,6 +318,22 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
     assert_eq!(short.text, "not enough to judge: too young");
 }
 
+/// The last window has fewer requests than all that the new release had.
+#[test]
+fn a_new_status_is_held_against_all_requests_of_the_release() {
+    let of_statuses = |failed| Script {
+        name: "/s".to_owned(),
+        new: Cell { requests: 600, ..Cell::default() },
+        old_total: Some(3_000),
+        statuses: vec![(200, 3_000 - failed, 3_000), (500, failed, 0)],
+        ..Script::default()
+    };
+    let findings = |failed| judge(&[of_statuses(failed)], SHORT_WINDOWS, 500, None, 60).findings;
+    // Of three that may have been before, by chance.
+    assert_eq!(findings(5).len(), 0);
+    assert_eq!(findings(12).len(), 1);
+}
+
 #[test]
 fn a_rollback_is_told_and_a_roll_out_is_none() {
     let releases = Releases::new(1_800, 500);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::judge::{Cell, DAYS, Method, SHORT_WINDOWS, Script, judge};
 use super::running::Running;
-use super::verdict::{NOT_ENOUGH, Verdict};
+use super::verdict::Verdict;
 use crate::limits::{
     RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASE_TIMES_MAX, RELEASES_MAX,
 };
@@ -403,6 +403,7 @@ impl Tracker {
             let gone = self.releases.remove(at).id;
             for block in self.blocks.iter_mut().flat_map(|it| &mut it.list) {
                 block.cells.retain(|it, _| it.0 != gone);
+                block.times.retain(|it, _| it.0 != gone);
             }
         }
         self.next_id += 1;
@@ -457,7 +458,7 @@ impl Tracker {
     /// again if there was not enough to judge.
     fn judge(&mut self, at: usize) {
         let verdict = self.compared(&self.releases[at]);
-        let is_enough = verdict.as_ref().is_some_and(|it| it.result != NOT_ENOUGH);
+        let is_enough = verdict.as_ref().is_some_and(|it| it.tests > 0);
         let release = &mut self.releases[at];
         let (next, a_day) = (release.due + self.after, release.first_seen + DAY);
         let is_last = release.due == a_day;
@@ -539,6 +540,7 @@ impl Tracker {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::{ERRORS, NOT_ENOUGH, SLOWER};
     use super::*;
 
     #[test]
@@ -550,6 +552,55 @@ mod tests {
         assert_eq!((map.len(), map.get(&(most + 50))), (most, Some(&7)));
         assert!(!trim(&mut map, most, |it| *it));
         assert_eq!(map.len(), most);
+    }
+
+    #[test]
+    fn a_release_that_gives_way_leaves_nothing_in_blocks() {
+        let mut tracker = Tracker::default();
+        tracker.begin(1_800, 500);
+        let totals = Totals { requests: 1, ..Totals::ZERO };
+        for second in 0..20 {
+            tracker.begin_second(600_000 + second, 1);
+            for name in 0..RELEASES_MAX {
+                let name = format!("{second} {name}");
+                tracker.add([&name, "/", "200"], &totals, [(100, 1)].into_iter());
+            }
+        }
+        for blocks in &tracker.blocks {
+            let block = blocks.list.back().unwrap();
+            assert_eq!((block.cells.len(), block.times.len()), (RELEASES_MAX, RELEASES_MAX));
+        }
+    }
+
+    /// A new status alone is shown if it is of errors, but ends no tries and replaces no test.
+    #[test]
+    fn what_was_not_tested_is_no_verdict() {
+        let mut tracker = Tracker::default();
+        tracker.begin(1_800, 500);
+        let mut add = |unix, texts, requests| {
+            tracker.begin_second(unix, 1);
+            let totals = Totals { requests, ..Totals::ZERO };
+            tracker.add(texts, &totals, std::iter::empty());
+        };
+        let start = 604_800;
+        add(start, ["1", "/", "200"], 3_000);
+        add(start + 3_600, ["2", "/", "200"], 3_000);
+        add(start + 3_600, ["2", "/", "404"], 20);
+        let found = |tracker: &Tracker| {
+            let Counted { verdict, due, first_seen, .. } = &tracker.releases[1];
+            let verdict = verdict.clone().unwrap();
+            (verdict.result, verdict.findings.len(), due - first_seen)
+        };
+        tracker.judge(1);
+        assert_eq!(found(&tracker), (NOT_ENOUGH.to_owned(), 1, 3_600));
+        tracker.error_status = 404;
+        tracker.judge(1);
+        assert_eq!(found(&tracker), (ERRORS.to_owned(), 1, 5_400));
+        let slower = Verdict { result: SLOWER.to_owned(), tests: 1, ..Verdict::default() };
+        tracker.releases[1].verdict = Some(slower);
+        tracker.releases[1].due = start + 3_600 + DAY;
+        tracker.judge(1);
+        assert_eq!(found(&tracker).0, SLOWER);
     }
 
     #[test]

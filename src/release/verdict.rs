@@ -128,18 +128,18 @@ impl Verdict {
             0 | 1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
-        if let Some(worst) = self.findings.first() {
+        if self.result == NOT_ENOUGH {
+            let span = roughly(self.seconds as f64);
+            let few =
+                format!("no script has {REQUESTS_MIN} requests in {span} under both releases");
+            text += &format!(": {}", too_short.unwrap_or(&few));
+        } else if let Some(worst) = self.findings.first() {
             text += &format!(": {}{}", worst.text(), more(self.findings.len()));
         } else if let Some(seen) = self.smallest_seen {
             let (scripts, seen) = (counted(scripts as u64, "script"), percent(seen * 100.0));
             text += &format!(
                 " in {scripts}; in half of them a change of {seen} would have been noticed"
             );
-        } else if self.tests == 0 {
-            let span = roughly(self.seconds as f64);
-            let few =
-                format!("no script has {REQUESTS_MIN} requests in {span} under both releases");
-            text += &format!(": {}", too_short.unwrap_or(&few));
         }
         for (names, what) in [(&self.new, "new"), (&self.gone, "gone")] {
             if let Some(first) = names.first() {

@@ -185,9 +185,19 @@ fn silences_are_made_refused_and_ended() {
         .post(all, r#"{"matchers": {"script_name": "/busy*"}, "for": "1h", "reason": "quiet"}"#);
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(made.json()["persistent"], false);
-    // Nothing has that label now.
-    let remark = made.json()["remark"].clone();
-    assert!(remark.as_str().unwrap().contains("no alert could have the label"), "{remark}");
+    // There is no row yet.
+    let none = "no row that a rule judges has these labels now";
+    assert_eq!(made.json()["remark"], none);
+    for (name, remark) in [
+        ("alertname", none),
+        (
+            "hostname",
+            "no alert could have the label \"hostname\"; there are alertname, report, row, script_name, severity, team",
+        ),
+    ] {
+        let body = json!({"matchers": {name: "nosuch"}, "for": "1s", "reason": "x"});
+        assert_eq!(here.site.post(all, &body.to_string()).json()["remark"], remark);
+    }
     send_until(&here.site, "it fires", || states(&here.site) == ["firing"]);
     let row = &here.site.json("/api/v1/alerts")["rows"][0];
     assert_eq!(row["silenced_by"], 1);

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::{Condition, Rule};
+use crate::config::alert::OWN_LABELS;
 use crate::config::units::exact_duration;
+use crate::limits::ALERT_KNOWN_ROWS_MAX;
 use crate::report::definition::Level;
 use crate::report::definition::comment::percentile_named;
 use crate::report::row_key::key_texts;
@@ -29,6 +31,12 @@ impl Rule {
         // Alertmanager drops empty labels.
         labels.retain(|_, text| !text.is_empty());
         labels
+    }
+
+    /// Returns the names of the labels that its alerts may have.
+    pub fn label_names(&self) -> impl Iterator<Item = &str> {
+        let given = self.entry.labels.keys().chain(&self.labels);
+        OWN_LABELS.into_iter().chain(["row"]).chain(given.map(String::as_str))
     }
 
     /// Returns what its chart shows: a title, and the metrics that the rule watches.
@@ -157,7 +165,7 @@ impl Rule {
             keep => format!("resolves once it has not held for {}", secs(keep)),
         };
         let (part, few) = match self.is_of_absence() {
-            true => ("all", String::new()),
+            true => ("all", format!("; it knows up to {ALERT_KNOWN_ROWS_MAX} rows")),
             false => ("half", format!(" or it has fewer than {} requests", self.min_requests)),
         };
         format!(

@@ -3,7 +3,7 @@
 use super::*;
 
 /// An alert of one rule, as front ends show it.
-fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Option<u64>) -> Alert {
+pub(super) fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Option<u64>) -> Alert {
     let text = format!(
         "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 1\nmin_requests = 0\n"
     );

@@ -28,6 +28,8 @@ struct State {
     /// By second.
     history: BTreeMap<u64, Count>,
     is_off: bool,
+    /// Whether the report is one that history does not keep.
+    is_unkept: bool,
     /// Seconds that come during each read of history, and just before it is seen.
     come_meanwhile: u64,
     come_before: u64,
@@ -72,21 +74,24 @@ impl Site {
 struct Of(Arc<Site>);
 
 impl Past for Of {
-    fn of(&self, _: &Arc<Objective>) -> Option<Counts> {
+    fn of(&self, _: &Arc<Objective>) -> Option<Option<Counts>> {
         let site = Arc::clone(&self.0);
         if site.state.lock().is_off {
             return None;
         }
+        if site.state.lock().is_unkept {
+            return Some(None);
+        }
         let before = std::mem::take(&mut site.state.lock().come_before);
         site.seconds_come(before);
         let seen = site.state.lock().history.clone();
-        Some(Box::new(move |span| {
+        Some(Some(Box::new(move |span| {
             let meanwhile = site.state.lock().come_meanwhile;
             site.seconds_come(meanwhile);
             let mut count = Count::default();
             seen.range(span.clone()).for_each(|(_, it)| count += it);
             Some(count)
-        }))
+        })))
     }
 }
 
@@ -162,4 +167,21 @@ fn a_past_that_cannot_be_read_at_the_start_is_read_later() {
     assert_eq!(objective.count.covered_secs, 86_400 + 91);
     // The window of three days is longer than the period.
     assert!(objective.burns.iter().all(|it| it.holds.is_some()), "{:?}", objective.burns);
+}
+
+/// What was counted live is all there is of a report that history does not keep.
+#[test]
+fn without_a_past_what_was_counted_stays() {
+    let site = Site::new(&slo("a"), START..START);
+    site.state.lock().is_off = true;
+    site.state.lock().is_unkept = true;
+    let mut evaluation = site.evaluation();
+    site.seconds_come(60);
+    evaluation.turn(&site.clock);
+    site.state.lock().is_off = false;
+    for _ in 0..2 {
+        site.seconds_come(1);
+        evaluation.turn(&site.clock);
+    }
+    assert_eq!(site.total(0), 2 * 62);
 }

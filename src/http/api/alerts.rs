@@ -1,6 +1,7 @@
 //! `/api/v1/alerts` and `/api/v1/silences`: the alerts, and the silences that suppress their
 //! notifications.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -223,27 +224,31 @@ fn unmatched(
     if view.alerts.iter().any(|it| silence.fits(&it.labels)) {
         return Ok(None);
     }
-    let mut names = BTreeSet::new();
-    for rule in &*alerts.rules() {
-        for key in row_keys(source, rule)? {
-            let labels = rule.labels(Some(&key));
-            if silence.fits(&labels) {
-                return Ok(None);
-            }
-            names.extend(labels.into_keys());
+    let rules = alerts.rules();
+    // An objective has no keys.
+    let mut read: BTreeMap<(&str, &[String]), Vec<Vec<u8>>> = BTreeMap::new();
+    for rule in &*rules {
+        let keys = match read.entry((&*rule.entry.report, &*rule.keys)) {
+            Entry::Occupied(read) => read.into_mut(),
+            Entry::Vacant(place) => place.insert(row_keys(source, rule)?),
+        };
+        let mut keys = keys.iter().filter(|key| rule.concerns(key));
+        if keys.any(|key| silence.fits(&rule.labels(Some(key)))) {
+            return Ok(None);
         }
     }
-    let unknown = silence.matchers.keys().find(|it| !names.contains(*it));
-    let names: Vec<String> = names.into_iter().collect();
+    let names: BTreeSet<&str> = rules.iter().flat_map(|it| it.label_names()).collect();
+    let unknown = silence.matchers.keys().find(|it| !names.contains(it.as_str()));
+    let names: Vec<&str> = names.into_iter().collect();
     Ok(Some(match unknown {
         Some(name) => {
-            format!("no alert could have the label {name:?} now; there are {}", names.join(", "))
+            format!("no alert could have the label {name:?}; there are {}", names.join(", "))
         }
         None => "no row that a rule judges has these labels now".to_owned(),
     }))
 }
 
-/// Returns the keys of the rows that a rule judges now.
+/// Returns the keys of the rows of a rule's report.
 fn row_keys(source: &Catalog, rule: &Rule) -> Result<Vec<Vec<u8>>, QueryError> {
     if rule.keys.is_empty() {
         return Ok(vec![Vec::new()]);
@@ -263,8 +268,7 @@ fn row_keys(source: &Catalog, rule: &Rule) -> Result<Vec<Vec<u8>>, QueryError> {
         }
         key
     };
-    let keys = (0..table.len()).map(key);
-    Ok(keys.filter(|key| rule.concerns(key)).collect())
+    Ok((0..table.len()).map(key).collect())
 }
 
 /// `DELETE /api/v1/silences/{id}`

@@ -81,6 +81,17 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
     let other = "[[alert]]\nname = \"any\"\nreport = \"report_by_script_name\"\nwhen = \"errors > 0\"\nmin_requests = 1\n";
     let expected = "2024-02-28 22:04:00Z  for 4m  any  warning  script_name=/a\n";
     assert_eq!(given(other), (Some(0), expected.to_owned()));
+    // Of these nothing can be played.
+    let of_minutes = "history has minutes, and its window is no whole number of them)\n";
+    let (code, said) = given(&(other.to_owned() + "window = \"90s\"\n"));
+    assert_eq!((code, said), (Some(0), format!("No rule would have fired.\n(any: {of_minutes}")));
+    let unkept = other.replace("any", "more").replace("_script_name", "_script_and_status");
+    let (code, said) = given(&unkept);
+    assert_eq!(code, Some(1));
+    assert_has!(said => "the past of report \"report_by_script_and_status\" is not kept: ");
+    let (code, said) = given(&(unkept + other));
+    assert_eq!(code, Some(0));
+    assert_has!(said => expected, "the past of report \"report_by_script_and_status\" is not kept: ");
     let (code, said) = given(&other.replace("errors > 0", "bugs > 0"));
     assert_eq!(code, Some(1));
     assert_has!(said => "other.toml:4: alert.when: ", "has no number \"bugs\"; accepted: req_count, ");

@@ -28,7 +28,7 @@ use crate::query::error::QueryError;
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::Histogram;
 
-/// Smallest window for which minutes are meaningful, in seconds.
+/// Length of the steps of history that are played, seconds.
 const MINUTE: u64 = 60;
 
 impl Catalog {
@@ -43,23 +43,30 @@ impl Catalog {
         span: &Range<u64>,
         is_left: impl Fn() -> bool,
     ) -> Result<Json, QueryError> {
-        let (short, long): (Vec<_>, Vec<_>) =
-            rules.iter().cloned().partition(|it| it.entry.window < MINUTE);
-        let mut partial: Vec<String> = short
-            .iter()
-            .map(|it| format!("{}: history has minutes, and its window is shorter", it.entry.name))
-            .collect();
-        let mut reports: Vec<&str> = long.iter().map(|it| it.entry.report.as_str()).collect();
+        let (whole, others): (Vec<_>, Vec<_>) =
+            rules.iter().cloned().partition(|it| it.entry.window.is_multiple_of(MINUTE));
+        let why = "history has minutes, and its window is no whole number of them";
+        let mut partial: Vec<String> =
+            others.iter().map(|it| format!("{}: {why}", it.entry.name)).collect();
+        let mut reports: Vec<&str> = whole.iter().map(|it| it.entry.report.as_str()).collect();
         reports.sort_unstable();
         reports.dedup();
         let coverage = Arc::new(Dataset::coverage());
         let mut kept = Vec::new();
-        for report in reports {
-            let it = self.kept(report)?;
-            let [view, ran] = RowsSnapshot::of_each(it.history, [&it.dataset, &coverage]);
-            kept.push((report, it.dataset, view, ran));
+        for (at, report) in reports.iter().enumerate() {
+            match self.kept(report) {
+                Ok(it) => {
+                    let [view, ran] = RowsSnapshot::of_each(it.history, [&it.dataset, &coverage]);
+                    kept.push((*report, it.dataset, view, ran));
+                }
+                // The others are played: rules without gain are not judged.
+                Err(QueryError::NoHistory(why)) if !kept.is_empty() || at + 1 < reports.len() => {
+                    partial.push(why);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        let mut engine = Engine::new(&long, ALERT_REPLAY_BYTES_MAX, MINUTE);
+        let mut engine = Engine::new(&whole, ALERT_REPLAY_BYTES_MAX, MINUTE);
         let mut found = Found::default();
         let give_up = self.clock.mono_ms() + ALERT_REPLAY_MS_MAX;
         let mut timed_out = None;
@@ -88,8 +95,8 @@ impl Catalog {
                 gain.covered_secs = gain.covered_secs.max(covered.min(MINUTE));
                 if covered > 0 {
                     let sums = Sums::read(view.clone(), dataset, &plan);
-                    gain.reports.push(gained(report, &sums, &long, &mut partial));
-                    let objectives = Objective::each(&long).into_iter();
+                    gain.reports.push(gained(report, &sums, &whole, &mut partial));
+                    let objectives = Objective::each(&whole).into_iter();
                     for objective in objectives.filter(|it| it.entry.report == *report) {
                         let mut count = counted(objective, &sums);
                         count.covered_secs = covered.min(MINUTE);
@@ -107,17 +114,17 @@ impl Catalog {
 }
 
 impl Past for Catalog {
-    fn of(&self, objective: &Arc<Objective>) -> Option<Counts> {
+    fn of(&self, objective: &Arc<Objective>) -> Option<Option<Counts>> {
         // What it has is known once it is on.
         if self.status.history.as_ref().is_some_and(|it| it.why_off().is_some()) {
             return None;
         }
         let Ok(Kept { dataset, history, .. }) = self.kept(&objective.entry.report) else {
-            return Some(Box::new(|_| None));
+            return Some(None);
         };
         let (coverage, objective) = (Arc::new(Dataset::coverage()), Arc::clone(objective));
         let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
-        Some(Box::new(move |span| {
+        Some(Some(Box::new(move |span| {
             let plan = ReadPlan::new(&view.parts, &dataset, span.clone());
             let covered = Covered::read(&ran, &coverage, &dataset, span).own.secs;
             if plan.span != *span || covered == 0 {
@@ -126,7 +133,7 @@ impl Past for Catalog {
             let mut count = counted(&objective, &Sums::read(view.clone(), &dataset, &plan));
             count.covered_secs = covered.min(span.end - span.start);
             Some(count)
-        }))
+        })))
     }
 }
 
