@@ -202,10 +202,12 @@ impl Manifest {
         for entry in commit.add {
             self.left.remove(&entry.path);
             let (path, part) = self.part(entry)?;
+            self.missing.remove(&path);
             self.parts.insert(path, part);
         }
         for entry in commit.missing {
             let (path, part) = self.part(entry)?;
+            self.parts.remove(&path);
             self.missing.insert(path, part);
         }
         self.files.extend(commit.files);

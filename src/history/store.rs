@@ -126,9 +126,10 @@ impl Store {
         }
         let aged = manifest.aged.unwrap_or_default();
         let expired = |part: &Part| retention.is_too_old(part, aged);
-        let [missing, returned] = manifest.begin_run(expired);
+        let changed = manifest.begin_run(expired);
+        let [missing, returned] = &changed;
         missing.iter().for_each(|part| say_missing(part));
-        for part in &returned {
+        for part in returned {
             warn!(file = %part.path.display(), rows = part.rows(), "A file of history that was missing is back; its rows, of all reports, count again.");
         }
         // Uncounted files are removed first, to make room.
@@ -144,7 +145,8 @@ impl Store {
         // The first change: anything written later has this run's number. On a full disk it may
         // still find room after the manifest, so that old files can be removed.
         let written = manifest.rewrite(&disk);
-        let commits = written.or_else(|error| manifest.append_run(&disk).map_err(|_| error))?;
+        let commits =
+            written.or_else(|error| manifest.append_run(&disk, &changed).map_err(|_| error))?;
         // In either case: if its name were not durable, a power cut would restore an older one.
         disk.sync_folder(dir)?;
         let pending = dir.join(PENDING);

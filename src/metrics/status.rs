@@ -71,6 +71,10 @@ pub(super) fn numbers(groups: &[Group]) -> impl Iterator<Item = Number<'_>> {
             let labels: Labels =
                 labels.map(|(name, is)| ((*name).to_owned(), is.clone())).collect();
             match &group.readings[at].value {
+                // Of sockets there are many, and their reasons are among those of all.
+                Json::Object(_) if matches!(group.place, Place::List(_, "socket")) => {
+                    vec![(labels, group.readings[at].total().into())]
+                }
                 Json::Object(reasons) => {
                     let label = |reason: &String| [("reason".to_owned(), reason.clone())];
                     let with = |reason| [&*labels, &label(reason)].concat();

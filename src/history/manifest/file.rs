@@ -3,12 +3,14 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 
 use super::{Commit, Manifest, line};
 use crate::history::disk::{Disk, StoreError, damaged, failed};
 use crate::history::file_names::files_of;
+use crate::history::part::Part;
 
 /// Bytes of commits after which the manifest is rewritten.
 pub(in crate::history) const COMMITS_BYTES_MAX: u64 = 256 << 10;
@@ -37,12 +39,28 @@ impl Manifest {
         Ok(file)
     }
 
-    /// Appends the beginning of a run; returns it open for appending.
-    pub(in crate::history) fn append_run(&mut self, disk: &Disk) -> Result<File, StoreError> {
+    /// Appends the beginning of a run, with the parts that are missing or back since the last one;
+    /// returns it open for appending.
+    pub(in crate::history) fn append_run(
+        &mut self,
+        disk: &Disk,
+        [missing, returned]: &[Vec<Arc<Part>>; 2],
+    ) -> Result<File, StoreError> {
         let path = Self::path(&self.dir);
         let file = File::options().append(true).open(&path);
         let mut file = file.map_err(failed("open", &path))?;
-        let run = Commit { next: self.next, run: Some(self.head.run), ..Commit::default() };
+        // All of them are known.
+        let mut datasets = self.datasets.clone();
+        let mut entries = |parts: &[Arc<Part>]| {
+            parts.iter().map(|part| self.entry(part, &mut datasets)).collect()
+        };
+        let run = Commit {
+            next: self.next,
+            run: Some(self.head.run),
+            add: entries(returned),
+            missing: entries(missing),
+            ..Commit::default()
+        };
         let line = line(&run);
         if self.torn > 0 {
             self.cut(disk, &mut file)?;

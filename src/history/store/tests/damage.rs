@@ -110,6 +110,29 @@ fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
     assert_eq!((verified.problems.len(), verified.missing.len()), (0, 0));
 }
 
+/// Where there is no room to rewrite the manifest at a start, what is back is appended to it.
+#[test]
+fn what_is_back_can_be_published_although_the_manifest_was_not_rewritten() {
+    let (dir, faults, mut store) = with_faults();
+    let gained = gained(&[NOON], 1);
+    store.flush(&gained.batch, NOON, || ()).unwrap();
+    drop(store);
+    let (pending, away) = (dir.path().join(PENDING), dir.path().join("away"));
+    fs::rename(&pending, &away).unwrap();
+    drop(open_on(&faults, dir.path()).unwrap());
+    fs::remove_dir(&pending).unwrap();
+    fs::rename(&away, &pending).unwrap();
+    // Manifest and folder are synced before.
+    faults.fail_at(3);
+    let mut store = open_on(&faults, dir.path()).unwrap();
+    assert!(faults.was_reached());
+    assert_eq!(store.counters.files_returned.get(), 1);
+    publish_all(&mut store, NOON + 2 * HOUR).unwrap();
+    drop(store);
+    let store = open_on(&faults, dir.path()).unwrap();
+    check(&store, &gained.rows, Resolution::Minute);
+}
+
 /// Like a file system that is unmounted for a while beneath a running daemon.
 #[test]
 fn a_folder_that_vanishes_while_its_hour_is_published_counts_again_at_the_next_start() {
