@@ -589,7 +589,7 @@ mod tests {
         let found = |tracker: &Tracker| {
             let Counted { verdict, due, first_seen, .. } = &tracker.releases[1];
             let verdict = verdict.clone().unwrap();
-            (verdict.result, verdict.findings.len(), due - first_seen)
+            (verdict.result, verdict.findings.len(), due.saturating_sub(*first_seen))
         };
         tracker.judge(1);
         assert_eq!(found(&tracker), (NOT_ENOUGH.to_owned(), 1, 3_600));
