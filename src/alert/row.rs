@@ -89,8 +89,8 @@ pub(super) struct Row {
     pub(super) frames: VecDeque<Frame>,
     /// Sums of the frames.
     pub(super) totals: Totals,
-    /// Gain of the running step.
-    pub(super) running: Option<Running>,
+    /// The place of its gain among those of the running step, from 1; 0 if there is none.
+    pub(super) running: u32,
     /// Steps for which the row is still incomplete, because some of its gain did not fit.
     pub(super) partial_steps: u64,
 }

@@ -124,8 +124,8 @@ pub struct Windows {
     /// Number of rows that each rule selects.
     selected: Vec<usize>,
     rows: HashMap<u64, Row, ahash::RandomState>,
-    /// Rows with a gain: of the running step, and of each completed one in the window.
-    touched: Vec<u64>,
+    /// Gains of the running step, and the rows with one in each completed step of the window.
+    touched: Vec<(u64, Running)>,
     gained: VecDeque<Vec<u64>>,
     /// Rows that are incomplete.
     partial: Vec<u64>,
@@ -217,14 +217,14 @@ impl Windows {
                     row
                 }
             };
-            match &mut row.running {
-                Some(running) => running.add(packed, &extremes),
+            match self.touched.get_mut(row.running.wrapping_sub(1) as usize) {
+                Some((_, running)) => running.add(packed, &extremes),
                 None if room.used >= room.max => {
                     row.be_partial(self.length + 1, id, &mut self.partial);
                 }
-                none => {
-                    *none = Some(Running::Second(packed.into(), extremes));
-                    self.touched.push(id);
+                None => {
+                    self.touched.push((id, Running::Second(packed.into(), extremes)));
+                    row.running = self.touched.len() as u32;
                 }
             }
         }
@@ -246,21 +246,21 @@ impl Windows {
             })
         };
         let mut losing: Vec<u64> = partial.extract_if(.., is_whole_again).collect();
-        let mut gained = std::mem::take(&mut self.touched);
-        gained.retain(|id| {
-            let Some(row) = rows.get_mut(id) else { return false };
-            let Some(running) = row.running.take() else { return false };
+        let touched = std::mem::take(&mut self.touched).into_iter();
+        let gained = touched.filter_map(|(id, running)| {
+            let row = rows.get_mut(&id)?;
+            row.running = 0;
             let frame = running.frame(over);
             let fits = room.take(FRAME_BYTES + frame.packed.len());
             if fits {
                 row.totals += &EncodedGain(&frame.packed).read().0;
                 row.frames.push_back(frame);
             } else {
-                row.be_partial(length, *id, partial);
+                row.be_partial(length, id, partial);
             }
-            fits
+            fits.then_some(id)
         });
-        self.gained.push_back(gained);
+        self.gained.push_back(gained.collect());
         if self.gained.len() as u64 > length {
             losing.extend(self.gained.pop_front().into_iter().flatten());
         }
