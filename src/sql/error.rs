@@ -154,6 +154,13 @@ impl From<DataFusionError> for SqlError {
                 other => Self::parse(other.to_string()),
             },
             DataFusionError::NotImplemented(what)
+                if what.contains("does not support logical expression AggregateFunction") =>
+            {
+                Self::not_supported(
+                    "an aggregate in GROUP BY, nor an alias inside an expression there; write what the alias stands for",
+                )
+            }
+            DataFusionError::NotImplemented(what)
                 if what.starts_with("Physical plan does not support") =>
             {
                 Self::not_supported(
@@ -167,6 +174,10 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::NotImplemented(what) => Self::unsupported(what.clone()),
             DataFusionError::Execution(what) if what.contains("returned more than one row") => {
                 Self::several_rows("Subquery returns more than 1 row")
+            }
+            // `id.id`: DataFusion looks into the column `id`.
+            DataFusionError::Execution(what) if what.starts_with("Cannot access field") => {
+                Self::no_such_column("Unknown column: before the '.' is a column, not a table")
             }
             DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
             DataFusionError::Plan(what) => Self::plan(what),

@@ -22,7 +22,7 @@ use super::dialect::rewrite::{
 use super::dialect::tokens::Items;
 use super::digest;
 use super::engine::{Engine, Prepared};
-use super::error::SqlError;
+use super::error::{NO_DATABASE, SqlError};
 use super::functions::value::{Cells, Value};
 use super::information_schema::layout::list;
 use super::limits::plan_size;
@@ -175,6 +175,9 @@ impl Engine {
     /// # Errors
     /// Fails if there is no database of that name; the error lists those that exist.
     pub fn database(&self, name: &str) -> Result<String, SqlError> {
+        if name.is_empty() {
+            return Err(SqlError::no_database(NO_DATABASE));
+        }
         let mut all = tables::database_names(&self.0.catalog);
         let known = all.find(|known| known.eq_ignore_ascii_case(name));
         known.map(str::to_owned).ok_or_else(|| {

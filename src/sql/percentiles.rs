@@ -11,9 +11,9 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions,
-    visit_expressions,
+    ExceptSelectItem, Expr, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitMut,
+    VisitorMut, WildcardAdditionalOptions, visit_expressions,
 };
 
 use super::dialect::rewrite::ident;
@@ -74,6 +74,16 @@ pub(super) fn write_out(query: &mut Query, catalog: &Catalog, database: Option<&
     let _done: ControlFlow<Infallible> = VisitMut::visit(query, &mut stars);
 }
 
+/// A table of a SELECT.
+struct Table {
+    /// The statement's name for it.
+    name: String,
+    /// Its columns, if they have to be expanded.
+    columns: Option<Vec<String>>,
+    /// Columns that USING or NATURAL makes one with those of a table before: `*` has them once.
+    common: Vec<String>,
+}
+
 struct Stars<'a> {
     catalog: &'a Catalog,
     database: Option<&'a str>,
@@ -92,19 +102,15 @@ impl VisitorMut for Stars<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
-        let tables = select.from.iter().flat_map(|from| {
-            let joins = from.joins.iter().map(|join| &join.relation);
-            std::iter::once(&from.relation).chain(joins)
-        });
-        let tables: Option<Vec<(String, Option<Vec<String>>)>> =
-            tables.map(|table| self.columns(table)).collect();
-        let Some(tables) = tables else {
+        let Some(tables) = self.tables(&select.from) else {
             return ControlFlow::Continue(());
         };
         let mut items = Vec::with_capacity(select.projection.len());
         for item in std::mem::take(&mut select.projection) {
             match &item {
-                SelectItem::Wildcard(_) => tables.iter().for_each(|table| all(table, &mut items)),
+                SelectItem::Wildcard(_) => {
+                    tables.iter().for_each(|table| all(table, &table.common, &mut items));
+                }
                 SelectItem::QualifiedWildcard(
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     _,
@@ -112,8 +118,8 @@ impl VisitorMut for Stars<'_> {
                     let last = name.0.last().and_then(ObjectNamePart::as_ident);
                     let last = last.map(|last| last.value.to_lowercase());
                     let mut named = tables.iter();
-                    match named.find(|(name, _)| Some(name) == last.as_ref()) {
-                        Some(table) => all(table, &mut items),
+                    match named.find(|table| Some(&table.name) == last.as_ref()) {
+                        Some(table) => all(table, &[], &mut items),
                         None => items.push(item),
                     }
                 }
@@ -126,10 +132,23 @@ impl VisitorMut for Stars<'_> {
 }
 
 impl Stars<'_> {
-    /// The statement's name for a table, and its columns if they have to be expanded; `None` for a
-    /// join in parentheses.
-    fn columns(&self, table: &TableFactor) -> Option<(String, Option<Vec<String>>)> {
-        match table {
+    /// The tables of a FROM; `None` if there is a join in parentheses.
+    fn tables(&self, from: &[TableWithJoins]) -> Option<Vec<Table>> {
+        let mut all = Vec::new();
+        for TableWithJoins { relation, joins } in from {
+            let first = all.len();
+            all.push(self.table(relation)?);
+            for join in joins {
+                let mut table = self.table(&join.relation)?;
+                table.common = common(&join.join_operator, &all[first..], &table);
+                all.push(table);
+            }
+        }
+        Some(all)
+    }
+
+    fn table(&self, table: &TableFactor) -> Option<Table> {
+        let (name, columns) = match table {
             TableFactor::Table { name, alias, .. } => {
                 let mut parts = name.0.iter().rev().filter_map(ObjectNamePart::as_ident);
                 let own = parts.next()?.value.as_str();
@@ -144,29 +163,59 @@ impl Stars<'_> {
                     Some(columns.into_iter().map(|column| column.name).collect())
                 };
                 let columns = (is_ours && !is_local).then(columns).flatten();
-                Some((called.to_lowercase(), columns))
+                (called, columns)
             }
-            TableFactor::Derived { alias, .. } => {
-                Some((alias.as_ref()?.name.value.to_lowercase(), None))
-            }
-            _ => None,
-        }
+            TableFactor::Derived { alias, .. } => (alias.as_ref()?.name.value.as_str(), None),
+            _ => return None,
+        };
+        Some(Table { name: name.to_lowercase(), columns, common: Vec::new() })
     }
 }
 
-/// Adds all columns of a table to the items of a SELECT.
-fn all((table, columns): &(String, Option<Vec<String>>), items: &mut Vec<SelectItem>) {
-    let table = ident(table.as_str());
-    match columns {
-        Some(columns) => items.extend(columns.iter().map(|column| {
-            let parts: Vec<Ident> = vec![table.clone(), ident(column.as_str())];
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts))
-        })),
+/// Columns of a joined table that are one with those of the tables before it.
+fn common(join: &JoinOperator, before: &[Table], table: &Table) -> Vec<String> {
+    let (JoinOperator::Join(constraint)
+    | JoinOperator::Inner(constraint)
+    | JoinOperator::Left(constraint)
+    | JoinOperator::LeftOuter(constraint)
+    | JoinOperator::Right(constraint)
+    | JoinOperator::RightOuter(constraint)
+    | JoinOperator::CrossJoin(constraint)) = join
+    else {
+        return Vec::new();
+    };
+    match constraint {
+        JoinConstraint::Using(columns) => {
+            let names = columns.iter().filter_map(|column| column.0.last()?.as_ident());
+            names.map(|name| name.value.to_lowercase()).collect()
+        }
+        JoinConstraint::Natural => {
+            let known = before.iter().flat_map(|table| &table.columns).flatten();
+            let own = table.columns.iter().flatten();
+            own.filter(|name| known.clone().any(|it| it == *name)).cloned().collect()
+        }
+        JoinConstraint::On(_) | JoinConstraint::None => Vec::new(),
+    }
+}
+
+/// Adds the columns of a table, without some of them, to the items of a SELECT.
+fn all(table: &Table, without: &[String], items: &mut Vec<SelectItem>) {
+    let name = ident(table.name.as_str());
+    match &table.columns {
+        Some(columns) => {
+            for column in columns.iter().filter(|it| !without.contains(it)) {
+                let parts = vec![name.clone(), ident(column.as_str())];
+                items.push(SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)));
+            }
+        }
         None => {
-            let name = ObjectName::from(vec![table]);
+            let opt_except = without.split_first().map(|(first, more)| ExceptSelectItem {
+                first_element: ident(first.as_str()),
+                additional_elements: more.iter().map(|it| ident(it.as_str())).collect(),
+            });
             items.push(SelectItem::QualifiedWildcard(
-                SelectItemQualifiedWildcardKind::ObjectName(name),
-                WildcardAdditionalOptions::default(),
+                SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![name])),
+                WildcardAdditionalOptions { opt_except, ..WildcardAdditionalOptions::default() },
             ));
         }
     }

@@ -171,14 +171,18 @@ impl Reader<'_> {
                 "The pinbad server has no temporary tables; a report is made by CREATE TABLE ... ENGINE=PINBA COMMENT='...'",
             )),
             "CREATE" if self.words("TABLE") => self.create(),
-            "DROP" if self.words("TABLE") || self.words("TEMPORARY TABLE") => {
-                let if_exists = self.words("IF EXISTS");
-                let mut tables = vec![self.table()?];
-                while self.parser.consume_token(&Token::Comma) {
-                    tables.push(self.table()?);
+            "DROP" if self.words("TABLE") => Ok(Statement::Drop(self.drop_tables()?)),
+            // A report is none: clients say TEMPORARY so that nothing else is dropped.
+            "DROP" if self.words("TEMPORARY TABLE") => {
+                let Drop { tables, if_exists } = self.drop_tables()?;
+                let names: Vec<_> = tables.iter().map(|(_, name)| format!("'{name}'")).collect();
+                match if_exists {
+                    true => Ok(Statement::Nothing),
+                    false => Err(SqlError::unknown_table(format!(
+                        "Unknown table {}; there are no temporary tables",
+                        names.join(",")
+                    ))),
                 }
-                let _ = self.words("CASCADE") || self.words("RESTRICT");
-                Ok(Statement::Drop(Drop { tables, if_exists }))
             }
             "ANALYZE" | "CHECK" | "CHECKSUM" => Err(SqlError::not_supported(&word)),
             "KILL" => Err(SqlError::not_supported("KILL but on MySQL connections")),
@@ -260,6 +264,17 @@ impl Reader<'_> {
             SqlError::wrong_arguments("a report needs its definition: COMMENT='...'")
         })?;
         Ok(Statement::Create(Create { database, name, if_not_exists, comment, columns }))
+    }
+
+    /// Reads after DROP TABLE.
+    fn drop_tables(&mut self) -> Result<Drop, SqlError> {
+        let if_exists = self.words("IF EXISTS");
+        let mut tables = vec![self.table()?];
+        while self.parser.consume_token(&Token::Comma) {
+            tables.push(self.table()?);
+        }
+        let _ = self.words("CASCADE") || self.words("RESTRICT");
+        Ok(Drop { tables, if_exists })
     }
 
     /// Reads after UPDATE, in full if the table can be updated.

@@ -266,6 +266,15 @@ SELECT DISTINCT LEFT(hostname, 3) FROM request ORDER BY LEFT(hostname, 3)
 SELECT id AS status, status AS id FROM request ORDER BY id, status LIMIT 5
 SELECT SUM(CASE hit_count WHEN 1 THEN 1 ELSE 0 END), SUM(CASE value WHEN 1 THEN 1 ELSE 0 END) FROM timer
 SELECT SEC_TO_TIME(ROUND(SUM(req_time))) FROM request
+SELECT id, 1 AS weight FROM request ORDER BY 1 DESC LIMIT 2
+SELECT script_name, COUNT(*), 2 AS z FROM request GROUP BY script_name ORDER BY 2 DESC, 1 LIMIT 3
+SELECT DISTINCT status, 1 AS one FROM request ORDER BY 1 DESC
+SELECT id, name FROM tag ORDER BY id DESC
+SELECT 2026 AS y, COUNT(*) FROM tag GROUP BY y
+SELECT -1 AS g, COUNT(*) FROM tag GROUP BY g
+~SELECT hostname, 1 AS one, COUNT(*) FROM request WHERE hostname = 'web1' GROUP BY one
+~SELECT script_name, 3 AS x, COUNT(*) AS c FROM request GROUP BY script_name, x
+SET @x = 7; SELECT id FROM request WHERE id<@x ORDER BY id
 # --- totals come after their groups
 SELECT hostname, COUNT(*) FROM request GROUP BY 1 WITH ROLLUP
 SELECT hostname, status, COUNT(*) FROM request GROUP BY hostname, status WITH ROLLUP

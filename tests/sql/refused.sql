@@ -22,6 +22,7 @@ ANY, SOME and ALL: SELECT id FROM request WHERE id > ANY (SELECT 1)
 rows IN: SELECT id FROM request WHERE (id, status) IN (SELECT id, status FROM request)
 IN and EXISTS: SELECT EXISTS (SELECT 1) FROM request
 ORDER BY: SELECT id FROM request r ORDER BY (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id)
+alias inside an expression: SELECT hostname AS h, COUNT(*) FROM request GROUP BY LOWER(h)
 GROUP_CONCATs: SELECT GROUP_CONCAT(id ORDER BY id), GROUP_CONCAT(id ORDER BY req_time) FROM request
 GROUP_CONCATs: SELECT GROUP_CONCAT(DISTINCT id ORDER BY id), GROUP_CONCAT(id ORDER BY id DESC) FROM request
 PREPARE: PREPARE s FROM 'SELECT 1'

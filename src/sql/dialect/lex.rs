@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use super::grammar::Grammar;
 use crate::sql::error::SqlError;
@@ -195,10 +195,29 @@ pub(crate) fn tokens(text: &str, mode: Mode) -> Result<Vec<TokenWithSpan>, SqlEr
         }
         Location::new(1, bytes + 1)
     };
-    for token in &mut tokens {
-        token.span = Span::new(bytes_to(token.span.start), bytes_to(token.span.end));
+    let mut split = Vec::with_capacity(tokens.len());
+    for TokenWithSpan { token, span } in tokens {
+        let (start, end) = (bytes_to(span.start), bytes_to(span.end));
+        // Operators of other databases: each sign is a token of its own.
+        let signs = match token {
+            Token::ArrowAt => vec![Token::Lt, Token::AtSign],
+            Token::CaretAt => vec![Token::Caret, Token::AtSign],
+            Token::DoubleTilde => vec![Token::Tilde; 2],
+            Token::DoubleExclamationMark => vec![Token::ExclamationMark; 2],
+            Token::ExclamationMarkTilde => vec![Token::ExclamationMark, Token::Tilde],
+            Token::ExclamationMarkDoubleTilde => {
+                vec![Token::ExclamationMark, Token::Tilde, Token::Tilde]
+            }
+            other => {
+                split.push(TokenWithSpan::at(other, start, end));
+                continue;
+            }
+        };
+        for (sign, at) in signs.into_iter().zip(start.column..) {
+            split.push(TokenWithSpan::at(sign, Location::new(1, at), Location::new(1, at + 1)));
+        }
     }
-    Ok(tokens)
+    Ok(split)
 }
 
 /// The range of a token in the text.
@@ -269,6 +288,7 @@ mod tests {
             written("@@session.sql_mode @x @`a b` :=?"),
             ["@@session", ".", "sql_mode", "@x", "@", "`a b`", ":=", "?"]
         );
+        assert_eq!(written("é<@x !!~~1"), ["é", "<", "@", "x", "!", "!", "~", "~", "1"]);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl<'a> Tokens<'a> {
             Token::Word(word) if word.quote_style.is_none() => {
                 if word.value.starts_with('@') {
                     let name = word.value.clone();
-                    return self.variable(at, name);
+                    return self.variable(at, at + 1, name);
                 } else if at > 0 && self.tokens[at - 1].token == Token::Period {
                     // A keyword may be a name there.
                     let name = Token::make_word(&word.value, Some('`'));
@@ -85,7 +85,7 @@ impl<'a> Tokens<'a> {
                     self.word(at);
                 }
             }
-            // @'name', @`name`
+            // @'name', @`name`, and the rest of `<@name`
             Token::AtSign => {
                 let name = match self.tokens.get(at + 1).map(|next| &next.token) {
                     Some(Token::Word(word)) => word.value.clone(),
@@ -95,7 +95,7 @@ impl<'a> Tokens<'a> {
                     _ => return Ok(()),
                 };
                 self.blank(at + 1);
-                self.set(at, Token::Placeholder(format!("@{}", name.to_lowercase())));
+                return self.variable(at, at + 2, format!("@{name}"));
             }
             Token::Placeholder(_) => {
                 self.set(at, Token::Placeholder(format!("?{}", self.parameters)));
@@ -117,12 +117,11 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// `@name`, `@@name`, `@@session.name`: one placeholder.
-    fn variable(&mut self, at: usize, mut name: String) -> Result<(), SqlError> {
+    /// `@name`, `@@name`, `@@session.name`: one placeholder. `next` is what follows the name.
+    fn variable(&mut self, at: usize, mut next: usize, mut name: String) -> Result<(), SqlError> {
         if self.is(at.wrapping_sub(1), "INTO") {
             return Err(SqlError::not_supported("SELECT ... INTO"));
         }
-        let mut next = at + 1;
         while let [point, part, ..] = &self.tokens[next.min(self.tokens.len())..]
             && let (Token::Period, Token::Word(word)) = (&point.token, &part.token)
         {

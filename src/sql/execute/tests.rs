@@ -110,6 +110,26 @@ async fn scripts_answer_as_they_say() {
     assert_eq!(results.map(String::as_str), Some("utf8mb4"));
 }
 
+/// What a join has in common is a column of `*`, also where a percentile is selected beside it.
+#[tokio::test]
+async fn common_columns_of_a_join_are_shown_once() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", true);
+    for join in [
+        "JOIN report_by_status b USING (STATUS)",
+        "LEFT JOIN report_by_status b USING (status, req_count)",
+        "JOIN (SELECT status, 7 AS seven FROM report_by_status) b USING (status)",
+        "NATURAL JOIN report_by_status b",
+        "JOIN report_by_status b ON a.status = b.status",
+    ] {
+        let from = format!("FROM report_by_status a {join}");
+        let all = ask(&engine, &mut session, &format!("SELECT * {from}")).await.expect(join);
+        let more = format!("SELECT *, a.p95 {from}");
+        let more = ask(&engine, &mut session, &more).await.expect(join);
+        assert_eq!(more, [format!("{}|p95", all[0])], "{join}");
+    }
+}
+
 /// The values of a percentile count as memory of queries, in groups and in windows.
 #[tokio::test]
 async fn percentiles_take_no_more_than_they_may() {

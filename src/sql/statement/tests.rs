@@ -137,6 +137,8 @@ fn reports_are_made_and_dropped() {
             if_exists: true,
         })
     );
+    assert_eq!(is("DROP TEMPORARY TABLE IF EXISTS a, pinba.b"), Statement::Nothing);
+    assert_eq!(read("DROP TEMPORARY TABLE a").expect_err("no such table").code, 1051);
     for text in [
         "CREATE TABLE x (a int)",
         "CREATE TABLE x ENGINE=InnoDB",

@@ -191,7 +191,12 @@ impl Reader {
         let sets = match self.table {
             FixedTable::Tag => {
                 let names = ids.clone().filter_map(|id| u32::try_from(id).ok());
-                for name in names.filter(|&id| pool.strings.is_timer_tag(id)) {
+                let names = names.filter(|&id| pool.strings.is_timer_tag(id));
+                let mut names: Vec<u32> = names.collect();
+                if self.scan.reverse {
+                    names.reverse();
+                }
+                for name in names {
                     self.pairs.push(name.into(), name, name);
                 }
                 return Ok(ids);

@@ -53,6 +53,16 @@ impl Asked {
         pretty_format_batches(&rows).unwrap().to_string()
     }
 
+    /// The first column of the answer.
+    fn ids(&self, text: &str) -> Vec<i64> {
+        let rows = self.try_rows(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let ids = rows.iter().flat_map(|batch| {
+            let ids = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap();
+            ids.values().to_vec()
+        });
+        ids.collect()
+    }
+
     /// The lines of the answer, sorted.
     fn lines(&self, text: &str) -> Vec<String> {
         let shown = self.shown(text);
@@ -348,6 +358,29 @@ fn columns_are_what_they_were_declared_as() {
     assert_eq!(shown[0].table.as_deref(), Some("r"));
 }
 
+/// Every raw table is read from either end.
+#[test]
+fn descending_orders_are_the_reverse() {
+    let mut pools = Pools::new(1_000, 3_000);
+    pools.fill(&traffic(), 2_000);
+    let asked = Asked::new(&pools, 2);
+    for (table, key) in [
+        ("request", "id"),
+        ("timer", "id"),
+        ("timertag", "timer_id"),
+        ("tag", "id"),
+        ("request_tag", "request_id"),
+    ] {
+        let select = format!("SELECT {key} FROM {table} ORDER BY {key}");
+        let all = asked.ids(&select);
+        let mut reverse = asked.ids(&format!("{select} DESC"));
+        assert!(reverse.len() > 1 && reverse[0] > reverse[reverse.len() - 1], "{table}");
+        assert_eq!(asked.ids(&format!("{select} DESC LIMIT 1")), reverse[..1], "{table}");
+        reverse.reverse();
+        assert_eq!(all, reverse, "{table}");
+    }
+}
+
 /// An order by id or timestamp is correct in either direction, with conditions and limits, in one
 /// partition or more.
 #[test]
@@ -369,14 +402,7 @@ fn orders_are_right() {
             "SELECT x.id FROM (SELECT id FROM request ORDER BY id DESC LIMIT 20) x ORDER BY x.id LIMIT 5" =>
                 1981, 1985;
         ] {
-            let rows = asked.try_rows(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            let ids: Vec<i64> = rows
-                .iter()
-                .flat_map(|batch| {
-                    let ids = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap();
-                    ids.values().to_vec()
-                })
-                .collect();
+            let ids = asked.ids(text);
             assert_eq!((ids[0], ids[ids.len() - 1]), (first, last), "{text}");
             assert!(ids.is_sorted() || ids.iter().rev().is_sorted(), "{text}");
         }

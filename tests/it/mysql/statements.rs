@@ -382,6 +382,9 @@ fn reports_are_made_and_dropped() {
     let (code, message) = client.refused(wrong);
     assert_ne!(code, 1290);
     assert!(message.contains("report99"), "{code} {message}");
+    client.assert_done("DROP TEMPORARY TABLE IF EXISTS slow_tags");
+    assert_eq!(client.refused("DROP TEMPORARY TABLE slow_tags").0, 1051);
+    assert_eq!(client.value(made), "2");
     client.assert_done("DROP TABLE slow_tags");
     client.assert_done("DROP TABLE IF EXISTS slow_tags");
     assert_eq!(client.refused("DROP TABLE slow_tags").0, 1051);

@@ -91,6 +91,8 @@ fn every_command_is_answered() {
     }
     client.command(2, b"nowhere");
     assert!(matches!(client.answer(), Answer::Err { code: 1049, .. }));
+    client.command(2, b"");
+    assert!(matches!(client.answer(), Answer::Err { code: 1046, .. }));
     client.command(2, b"pinba");
     client.answer();
     // Fields of a table: definitions with a default each, then an end that is one.

@@ -293,10 +293,10 @@ fn rewrite_in(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
 }
 
 /// Whether it is a number literal.
-fn is_number(expr: &Expr) -> bool {
+pub(super) fn is_number(expr: &Expr) -> bool {
     match expr {
         Expr::Value(literal) => matches!(literal.value, Value::Number(..)),
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => is_number(expr),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } | Expr::Nested(expr) => is_number(expr),
         _ => false,
     }
 }

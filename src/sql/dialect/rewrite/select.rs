@@ -19,6 +19,7 @@ use super::aggregates::{
 };
 use super::build::{binary, call, null, take};
 use super::conditions::as_condition;
+use super::expressions::is_number;
 use super::{READ_ONLY, group_expressions, lower, lower_join};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
@@ -108,6 +109,10 @@ fn one(
         return Err(misplaced());
     }
     by_name(orders, &select.projection);
+    let grouped = !group_expressions(&select.group_by).is_empty();
+    if grouped {
+        hide_numbers(&mut select.projection);
+    }
     let totals = roll_up(&mut select.group_by, &select.projection)?;
     if orders.is_empty() && select.distinct.is_none() {
         orders.extend(totals);
@@ -117,7 +122,6 @@ fn one(
         named(condition, &using(&select.from), context)?;
         as_condition(condition);
     }
-    let grouped = !group_expressions(&select.group_by).is_empty();
     if grouped || is_aggregate(select, orders) {
         loosen(select, orders, context)?;
         if let Some(condition) = &mut select.having {
@@ -153,7 +157,9 @@ fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
             |it| matches!(it, SelectItem::ExprWithAlias { alias, .. } if alias.value == name.value),
         )
     };
-    for order in orders.iter_mut().filter(|it| !is_alias(&it.expr)) {
+    // A number is a position, even if a column shows that number.
+    let stays = |expr: &Expr| position(expr).is_some() || is_alias(expr);
+    for order in orders.iter_mut().filter(|it| !stays(&it.expr)) {
         let shown = columns.iter().find_map(|item| match item {
             SelectItem::ExprWithAlias { expr, alias } if *expr == order.expr => Some(alias),
             _ => None,
@@ -164,12 +170,28 @@ fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
     }
 }
 
+/// Wraps the numbers that a SELECT shows: in GROUP BY, the alias of one would be a position.
+fn hide_numbers(columns: &mut [SelectItem]) {
+    for item in columns {
+        if let SelectItem::ExprWithAlias { expr, .. } = item
+            && is_number(expr)
+        {
+            *expr = call("__number", vec![take(expr)]);
+        }
+    }
+}
+
+/// The position of a column, counted from 1, that a number in GROUP BY or ORDER BY is.
+fn position(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) => place.parse().ok(),
+        _ => None,
+    }
+}
+
 /// Returns the column of a SELECT that a number in GROUP BY stands for.
 fn numbered<'s>(expr: &Expr, columns: &'s [SelectItem]) -> Option<&'s Expr> {
-    let Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) = expr else {
-        return None;
-    };
-    let at = place.parse::<usize>().ok()?.checked_sub(1)?;
+    let at = position(expr)?.checked_sub(1)?;
     item_expr(columns.get(at)?)
 }
 

@@ -53,6 +53,10 @@ fn forms() {
             "SELECT first_value(h) AS h, s AS s, count(*) AS c FROM def.pinba.t AS t GROUP BY s ORDER BY h, c";
         "SELECT h AS x, s FROM t GROUP BY s" =>
             "SELECT first_value(h) AS x, s AS s FROM def.pinba.t AS t GROUP BY s";
+        "SELECT s, 1 AS n FROM t ORDER BY 1" => "SELECT s AS s, 1 AS n FROM def.pinba.t AS t ORDER BY 1";
+        "SELECT *, 2 AS n FROM t ORDER BY 2" => "SELECT *, 2 AS n FROM def.pinba.t AS t ORDER BY 2";
+        "SELECT 7 AS n, -1 AS m, count(*) AS c FROM t GROUP BY n, m" =>
+            "SELECT __number(7) AS n, __number(-1) AS m, count(*) AS c FROM def.pinba.t AS t GROUP BY n, m";
         "SELECT group_concat(DISTINCT a ORDER BY a DESC SEPARATOR '-') AS g FROM t" =>
             "SELECT string_agg(DISTINCT __text(a), '-' ORDER BY __text(a) DESC) AS g FROM def.pinba.t AS t";
         "SELECT a FROM t WHERE b BETWEEN 1 AND 2 LIMIT 5, 10" =>
@@ -72,6 +76,7 @@ fn what_cannot_be_done_is_named() {
         "SELECT a FROM t LIMIT 1.5" => 1210, "a whole number from 0 on, not 1.5";
         "SELECT a FROM t LIMIT '2'" => 1064, "LIMIT takes a number, not the text '2'";
         "SELECT * FROM f(1)" => 1235, "functions";
+        "SELECT __case(1, 2, 3)" => 1305, "__case";
     ] {
         let error = made(given).expect_err(given);
         assert_eq!(error.code, code, "{given}: {error}");

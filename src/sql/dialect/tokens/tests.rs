@@ -25,6 +25,8 @@ fn what_means_nothing_here_is_left_out() {
         "SELECT t.left FROM t" => "SELECT t . `left` FROM t";
         "SELECT ?, @X, @@session.`sql_mode`, @'a b', ?" =>
             "SELECT ?0 , @x , @@session.sql_mode , @a b , ?1";
+        "SELECT a<@X, 3^@@session.sql_mode, a<@'a b', !!1, ~~1, !~1" =>
+            "SELECT a < @x , 3 ^ @@session.sql_mode , a < @a b , ! ! 1 , ~ ~ 1 , ! ~ 1";
     ] {
         assert_eq!(left(given), wanted, "{given}");
     }
