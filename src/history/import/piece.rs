@@ -115,19 +115,11 @@ impl Piece {
     }
 }
 
-/// When the first request of these lines ended.
-pub(super) fn first_secs(lines: &[u8]) -> Option<u64> {
-    ended(lines.split(|byte| matches!(byte, b'\n' | 0)))
-}
-
-/// When the last one did.
-pub(super) fn last_secs(lines: &[u8]) -> Option<u64> {
-    ended(lines.rsplit(|byte| matches!(byte, b'\n' | 0)))
-}
-
-fn ended<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
-    lines.find_map(|line| match line::parse(line, false) {
-        Ok(Line::Request(request)) => Some(request.ended_secs().into()),
+/// When the requests of these lines ended.
+pub(super) fn ended(lines: &[u8]) -> impl DoubleEndedIterator<Item = u64> {
+    let lines = lines.split(|byte| matches!(byte, b'\n' | 0));
+    lines.filter_map(|line| match line::parse(line, false) {
+        Ok(Line::Request(request)) => Some(u64::from(request.ended_secs())),
         Ok(Line::Swap(_)) | Err(_) => None,
     })
 }
