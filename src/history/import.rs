@@ -28,7 +28,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -159,15 +158,12 @@ impl Importer {
         let counters = Arc::clone(&self.rule_counters);
         let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
         let now = self.clock.unix_ms() / 1000;
-        let history = &self.config.history;
-        let kept = [history.retention_minute, history.retention_hour].into_iter();
-        let kept = kept.fold(history.retention_day, Duration::max);
         let piece = Piece::decode(
             lines,
             &source,
             reports.len(),
             (limits, counting.hasher.clone(), rules),
-            (now.saturating_sub(kept.as_secs()), now),
+            (now.saturating_sub(self.config.history.retention_day.as_secs()), now),
             covered_to,
         );
         *taken += piece.requests;
