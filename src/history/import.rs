@@ -38,6 +38,7 @@ use super::dataset::{COVERAGE, Coverage, digest};
 use super::read_plan::ReadPlan;
 use super::read_unit::{ReadUnit, RowsSnapshot};
 use super::requests::Kept;
+use super::resolution::hull;
 use super::row::StoredRow;
 use super::{Dataset, History, Resolution, UnflushedRows, Writer};
 use crate::clock::Clock;
@@ -250,8 +251,7 @@ impl Importer {
     /// Returns how many bytes of these lines were imported before.
     fn known(&self, lines: &[u8]) -> Result<Option<usize>, ImportError> {
         let ended = piece::ended(lines).take(LINES_MAX).map(|secs| secs..secs + 1);
-        let span = ended.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
-        let Some(span) = span else {
+        let Some(span) = ended.reduce(hull) else {
             return Ok(None);
         };
         let head = head(lines);
