@@ -149,7 +149,7 @@ impl Importer {
             source: Arc::clone(&source),
         };
         if let Some(bytes) = self.known(lines)? {
-            let covered_to = piece::ended(&lines[..bytes]).next_back().or(covered_to);
+            let covered_to = piece::ended(&lines[..bytes]).pop().or(covered_to);
             return Ok(result(Piece { bytes, covered_to, ..Piece::default() }, true));
         }
         let ingest = &self.config.ingest;
@@ -250,7 +250,7 @@ impl Importer {
 
     /// Returns how many bytes of these lines were imported before.
     fn known(&self, lines: &[u8]) -> Result<Option<usize>, ImportError> {
-        let ended = piece::ended(lines).take(LINES_MAX).map(|secs| secs..secs + 1);
+        let ended = piece::ended(lines).into_iter().take(LINES_MAX).map(|secs| secs..secs + 1);
         let Some(span) = ended.reduce(hull) else {
             return Ok(None);
         };

@@ -238,6 +238,14 @@ fn what_begins_with_lines_that_are_left_out_is_counted_once() {
         pass(&here.site, &clock, 3 * 3_600_000);
         imported(&here.site, &[log], " s: 0 requests, 31 imported before");
     }
+    // One that Squid cut counts, with what it has.
+    let cut = lines(START_SECS - 1_200, 1, 0);
+    let line = text(&cut).replace("?q", &"q".repeat(9_000));
+    let whole = lines(START_SECS + 1_200, 30, 1_000);
+    fs::write(log, format!("{}\n{}", &line[..8_191], text(&whole))).unwrap();
+    logged.extend(cut.into_iter().chain(whole));
+    imported(&here.site, &[log], " s: 31 requests");
+    imported(&here.site, &[log], " s: 0 requests, 31 imported before");
     check(&here.site, &logged);
     here.stop();
 }
