@@ -49,6 +49,7 @@ pub(super) fn check(raw: &mut RawConfig) -> Config {
     raw.check_exposure(&mysql, with_password);
     raw.check_ports(&config);
     raw.check_folders(&config);
+    raw.check_retention(&config);
     raw.check_shipping(&config);
     config
 }
@@ -243,6 +244,28 @@ impl RawConfig {
             );
             let location = self.location_of_either("history.dir", "state.dir");
             self.errors.push(ConfigError::new(location, problem));
+        }
+    }
+
+    /// Checks that no rows go before the finer ones that they were made of: SQL would miss some.
+    fn check_retention(&mut self, config: &Config) {
+        let history = &config.history;
+        let kept = [
+            ("history.retention_minute", history.retention_minute),
+            ("history.retention_hour", history.retention_hour),
+            ("history.retention_day", history.retention_day),
+        ];
+        for ((fine, fine_kept), (coarse, coarse_kept)) in
+            kept.into_iter().zip(kept.into_iter().skip(1))
+        {
+            if fine_kept > coarse_kept {
+                let [shown, least] = [coarse, fine].map(|name| self.location(name).given());
+                let problem = format!(
+                    "{fine} = {least} is longer than {coarse} = {shown}; accepted: {coarse} of at least {least}"
+                );
+                let location = self.location_of_either(fine, coarse);
+                self.errors.push(ConfigError::new(location, problem));
+            }
         }
     }
 

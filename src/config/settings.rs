@@ -389,12 +389,12 @@ settings! {
             span(Duration::from_hours(2 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
             "in whole seconds; hours are made of minutes, so these are kept until then";
 
-        /// How long rows by the hour are kept: as above.
+        /// How long rows by the hour are kept: as above, and at least retention_minute.
         retention_hour: Duration = "\"400d\"",
             span(Duration::from_hours(2 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
             "in whole seconds; days are made of hours, so these are kept until then";
 
-        /// How long rows by the day are kept: "62d" and more.
+        /// How long rows by the day are kept: "62d" and more, and at least retention_hour.
         retention_day: Duration = "\"1825d\"",
             span(Duration::from_hours(62 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
             "in whole seconds; the days of a month are put into one file when it is over";

@@ -13,9 +13,10 @@
 //!
 //! **Repeats.** Each piece has a row of coverage, under no report's name, that identifies it: a
 //! digest of its first line, its length, a digest of all of it. It stands at the minute of the
-//! first request, so it is kept as long as the rows are. If a piece begins with a known one, only
-//! that part is taken and not counted: so a log can be imported again, even if it has grown, or if
-//! the last import was broken off.
+//! first request that counted, so it is kept as long as the rows are; it is looked for in all
+//! minutes of the lines, as it also depended on the clock which line that was. If a piece begins
+//! with a known one, only that part is taken and not counted: so a log can be imported again, even
+//! if it has grown, or if the last import was broken off.
 //!
 //! **Coverage.** A log covers the time from each line to the next, unless that is more than an
 //! hour. In a minute that was covered before, by the daemon or another log, only the seconds
@@ -27,17 +28,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use self::counting::Counting;
-use self::piece::Piece;
+use self::piece::{LINES_MAX, Piece};
 use super::columns::Want;
 use super::dataset::{COVERAGE, Coverage, digest};
 use super::read_plan::ReadPlan;
 use super::read_unit::{ReadUnit, RowsSnapshot};
 use super::requests::Kept;
+use super::resolution::hull;
 use super::row::StoredRow;
 use super::{Dataset, History, Resolution, UnflushedRows, Writer};
 use crate::clock::Clock;
@@ -147,10 +148,8 @@ impl Importer {
             is_known,
             source: Arc::clone(&source),
         };
-        if let Some(first) = piece::first_secs(lines)
-            && let Some(bytes) = self.known(lines, first)?
-        {
-            let covered_to = piece::last_secs(&lines[..bytes]).or(covered_to);
+        if let Some(bytes) = self.known(lines)? {
+            let covered_to = piece::ended(&lines[..bytes]).pop().or(covered_to);
             return Ok(result(Piece { bytes, covered_to, ..Piece::default() }, true));
         }
         let ingest = &self.config.ingest;
@@ -160,15 +159,12 @@ impl Importer {
         let counters = Arc::clone(&self.rule_counters);
         let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
         let now = self.clock.unix_ms() / 1000;
-        let history = &self.config.history;
-        let kept = [history.retention_minute, history.retention_hour].into_iter();
-        let kept = kept.fold(history.retention_day, Duration::max);
         let piece = Piece::decode(
             lines,
             &source,
             reports.len(),
             (limits, counting.hasher.clone(), rules),
-            (now.saturating_sub(kept.as_secs()), now),
+            (now.saturating_sub(self.config.history.retention_day.as_secs()), now),
             covered_to,
         );
         *taken += piece.requests;
@@ -252,10 +248,12 @@ impl Importer {
         lacking.map_err(ImportError::Unreadable)
     }
 
-    /// Returns how many bytes of these lines, whose first request ended at `first`, were imported
-    /// before.
-    fn known(&self, lines: &[u8], first: u64) -> Result<Option<usize>, ImportError> {
-        let minute = Resolution::Minute.begin(first);
+    /// Returns how many bytes of these lines were imported before.
+    fn known(&self, lines: &[u8]) -> Result<Option<usize>, ImportError> {
+        let ended = piece::ended(lines).into_iter().take(LINES_MAX).map(|secs| secs..secs + 1);
+        let Some(span) = ended.reduce(hull) else {
+            return Ok(None);
+        };
         let head = head(lines);
         let bytes_of = |row: &StoredRow<'_>| {
             let mut texts = key_texts(row.key);
@@ -266,9 +264,7 @@ impl Importer {
             (named(lines.get(..bytes)?) == name).then_some(bytes)
         };
         let mut known = None;
-        self.each_coverage(minute..minute + Resolution::Minute.secs(), &mut |_, row| {
-            known = known.max(bytes_of(row));
-        })?;
+        self.each_coverage(span, &mut |_, row| known = known.max(bytes_of(row)))?;
         Ok(known)
     }
 

@@ -20,6 +20,11 @@ pub enum Resolution {
     Day,
 }
 
+/// The shortest span that contains both.
+pub(super) fn hull(one: Range<u64>, other: Range<u64>) -> Range<u64> {
+    one.start.min(other.start)..one.end.max(other.end)
+}
+
 impl Resolution {
     /// All resolutions, finest first.
     pub const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];

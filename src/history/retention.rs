@@ -43,7 +43,8 @@ impl Retention {
 
 /// The clock for ages. It moves towards the wall clock, but at most [`PACE`] times as fast as the
 /// monotonic one, also over restarts: if the wall clock is wrong for an hour, only that many hours
-/// of rows expire early. Downtime is made up for in the same way.
+/// of rows expire early. Downtime is made up for in the same way. Until a store has its first file,
+/// after an hour, it follows freely: the clock of a new machine is often set right by then.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AgeClock {
     /// Unix milliseconds; `None` if never set.
@@ -72,6 +73,9 @@ impl AgeClock {
 impl Store {
     /// Lets data age by the clock; call it repeatedly.
     pub fn advance_age(&mut self, clock: &dyn Clock) {
+        if !self.manifest.parts().any(|part| part.is_published()) {
+            self.age.unix_ms = None;
+        }
         self.age.advance(clock.unix_ms(), clock.mono_ms());
         self.manifest.aged = self.age.unix_ms.map(|ms| ms / 1_000);
     }

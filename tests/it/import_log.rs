@@ -215,6 +215,41 @@ fn what_is_imported_is_counted_when_it_was_and_once() {
     here.stop();
 }
 
+/// Pieces whose first line does not count, so that their mark is at another minute than that.
+#[test]
+fn what_begins_with_lines_that_are_left_out_is_counted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new((START_SECS + 3_600) * 1000));
+    let here = start(&dir.path().join("history"), &clock);
+    let log = dir.path().join("access.log");
+    let log = log.to_str().unwrap();
+    let ahead = text(&lines(START_SECS + 3 * 3_600, 1, 0));
+    let long = text(&lines(START_SECS - 600, 1, 0)).replace("?q", &"q".repeat(70_000));
+    let mut logged = Vec::new();
+    for (at, first, told) in [(0, ahead, "1 later than now"), (600, long, "1 not taken: too_long")]
+    {
+        let counted = lines(START_SECS + at, 30, 1_000);
+        fs::write(log, first + &text(&counted)).unwrap();
+        logged.extend(counted);
+        imported(&here.site, &[log], &format!(" s: 30 requests, {told}"));
+        imported(&here.site, &[log], " s: 0 requests, 31 imported before");
+        check(&here.site, &logged);
+        // Also when the first line is not later than now any more.
+        pass(&here.site, &clock, 3 * 3_600_000);
+        imported(&here.site, &[log], " s: 0 requests, 31 imported before");
+    }
+    // One that Squid cut counts, with what it has.
+    let cut = lines(START_SECS - 1_200, 1, 0);
+    let line = text(&cut).replace("?q", &"q".repeat(9_000));
+    let whole = lines(START_SECS + 1_200, 30, 1_000);
+    fs::write(log, format!("{}\n{}", &line[..8_191], text(&whole))).unwrap();
+    logged.extend(cut.into_iter().chain(whole));
+    imported(&here.site, &[log], " s: 31 requests");
+    imported(&here.site, &[log], " s: 0 requests, 31 imported before");
+    check(&here.site, &logged);
+    here.stop();
+}
+
 #[test]
 fn what_is_older_than_minutes_are_kept_is_counted_by_the_hour_and_once() {
     let dir = tempfile::tempdir().unwrap();

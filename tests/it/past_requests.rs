@@ -302,6 +302,26 @@ fn every_request_is_found_once_at_any_moment() {
     here.stop();
 }
 
+/// Their seconds never run backwards, so a span does not have them.
+#[test]
+fn after_a_clock_that_was_ahead_answers_name_the_second_of_requests() {
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &settings("history.requests=all"));
+    let url = format!("/api/v1/requests?from={START_SECS}&to={}", START_SECS + 20);
+    let mut sent = Vec::new();
+    send(&here, &clock, 1, 1, &mut sent);
+    let answer = here.site.json(&url);
+    assert_eq!(scripts(&answer), [0]);
+    assert_lacks!(answer["partial"].to_string() => "ahead");
+    clock.set_unix_ms((START_SECS + 40 * 86_400) * 1_000);
+    send(&here, &clock, 1, 1, &mut sent);
+    clock.set_unix_ms((START_SECS + 10) * 1_000);
+    send(&here, &clock, 1, 1, &mut sent);
+    let answer = here.site.json(&url);
+    assert_eq!(scripts(&answer), [0]);
+    assert_has!(answer["partial"].to_string() => "the clock was ahead", "2024-04-08T22:50:00Z");
+    here.stop();
+}
+
 #[test]
 fn weights_of_a_sample_say_how_many_there_were() {
     let (here, clock, _dir) =

@@ -7,7 +7,7 @@ use crate::history::Resolution;
 use crate::input::record::{Hasher, Record, TextLimits};
 use crate::input::rewrite::Rewrite;
 use crate::input::squid::line::{self, Line};
-use crate::input::squid::{Decoder, Lines, Source};
+use crate::input::squid::{Decoder, Ending, Lines, Source};
 
 /// Lines processed at once.
 pub(super) const LINES_MAX: usize = 16_384;
@@ -115,21 +115,17 @@ impl Piece {
     }
 }
 
-/// When the first request of these lines ended.
-pub(super) fn first_secs(lines: &[u8]) -> Option<u64> {
-    ended(lines.split(|byte| matches!(byte, b'\n' | 0)))
-}
-
-/// When the last one did.
-pub(super) fn last_secs(lines: &[u8]) -> Option<u64> {
-    ended(lines.rsplit(|byte| matches!(byte, b'\n' | 0)))
-}
-
-fn ended<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
-    lines.find_map(|line| match line::parse(line, false) {
-        Ok(Line::Request(request)) => Some(request.ended_secs().into()),
-        Ok(Line::Swap(_)) | Err(_) => None,
-    })
+/// When the requests of these lines ended, also of those that do not count.
+pub(super) fn ended(lines: &[u8]) -> Vec<u64> {
+    let (mut split, mut ended) = (Lines::default(), Vec::new());
+    let mut take = |line: &[u8], ending| {
+        if let Ok(Line::Request(request)) = line::parse(line, ending == Ending::Cut) {
+            ended.push(u64::from(request.ended_secs()));
+        }
+    };
+    split.feed(lines, &mut take);
+    split.end(Ending::Whole, &mut take);
+    ended
 }
 
 #[cfg(test)]

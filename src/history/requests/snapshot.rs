@@ -1,10 +1,12 @@
 //! Raw requests of the past at one moment: on disk and in memory.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::unpublished::{Unpublished, packed_in};
 use crate::history::read_unit::ReadUnit;
+use crate::history::resolution::hull;
 use crate::history::scan::{Source, SourceRows};
 use crate::history::{Dataset, Part, Resolution};
 
@@ -25,11 +27,11 @@ impl RequestsSnapshot {
         Self { parts, unpublished }
     }
 
-    /// When the oldest was received, in unix seconds.
-    pub(crate) fn kept_from(&self) -> Option<u64> {
-        let memory = self.unpublished.iter().filter_map(Unpublished::kept_from);
-        let parts = self.parts.iter().map(|part| part.span.start);
-        memory.chain(parts).min()
+    /// From when to when they were received, in unix seconds.
+    pub(crate) fn received(&self) -> Option<Range<u64>> {
+        let memory = self.unpublished.iter().filter_map(Unpublished::received);
+        let parts = self.parts.iter().map(|part| part.span.clone());
+        memory.chain(parts).reduce(hull)
     }
 
     /// The rows of a table: those in memory, then the newest.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::packed::{Kept, REQUEST, REQUEST_TAG, TIMER, unpack};
 use crate::history::columns::{BatchBuilder, Batches};
 use crate::history::parquet::BATCH_ROWS;
+use crate::history::resolution::hull;
 use crate::history::{Dataset, Resolution};
 use crate::merger::{SharedLive, answering};
 
@@ -34,12 +35,15 @@ pub(crate) struct Unpublished {
 }
 
 impl Unpublished {
-    /// When the oldest was received, in unix seconds.
-    pub(super) fn kept_from(&self) -> Option<u64> {
+    /// From when to when they were received, in unix seconds.
+    pub(super) fn received(&self) -> Option<Range<u64>> {
         let collected = self.kept.iter().map(|(_, kept)| kept.received);
-        let pooled = answering(&self.live).pool.requests.held(self.ids.start);
-        let pooled = pooled.map(|row| row.timestamp);
-        collected.chain(pooled).min().map(u64::from)
+        let live = answering(&self.live);
+        let ends = [self.ids.start, self.ids.end.saturating_sub(1)].into_iter();
+        let pooled = ends.filter(|id| self.ids.contains(id));
+        let pooled = pooled.filter_map(|id| live.pool.requests.held(id)).map(|row| row.timestamp);
+        let all = collected.chain(pooled).map(u64::from);
+        all.map(|secs| secs..secs + 1).reduce(hull)
     }
 
     /// These columns of the rows of a table, of some requests at a time.

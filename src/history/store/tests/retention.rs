@@ -101,6 +101,32 @@ fn a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more() {
     assert_eq!(retain(&mut store), NOON + 37 * HOUR);
 }
 
+/// As on a machine whose clock is years behind until it has a network.
+#[test]
+fn a_clock_that_is_set_right_in_the_first_hour_is_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let keep = Retention { secs: [2 * DAY, 40 * DAY, 4_000 * DAY], ..FOR_EVER };
+    let clock = ManualClock::new((NOON - 2_000 * DAY) * 1_000);
+    for time in [NOON - 2_000 * DAY, NOON] {
+        clock.set_unix_ms(time * 1_000);
+        let mut store = Store::open(dir.path(), keep).unwrap();
+        store.advance_age(&clock);
+        store.flush(&gained(&[time], 1).batch, time, || ()).unwrap();
+    }
+    let mut store = Store::open(dir.path(), keep).unwrap();
+    store.advance_age(&clock);
+    publish_all(&mut store, NOON + 2 * HOUR).unwrap();
+    let minutes = |store: &Store| {
+        let files = files(store).0.into_iter();
+        files.filter(|it| it.0 == Resolution::Minute).map(|it| it.1).collect::<Vec<_>>()
+    };
+    assert!(minutes(&store).contains(&NOON));
+    clock.advance_ms(3 * DAY * 1_000);
+    store.advance_age(&clock);
+    store.expire(NOON + 3 * DAY).unwrap();
+    assert!(minutes(&store).is_empty());
+}
+
 #[test]
 fn the_oldest_and_finest_make_room() {
     let dir = tempfile::tempdir().unwrap();

@@ -53,6 +53,10 @@ const TIME: &str = "req_time_us";
 pub(super) const TAGS: &str = "tags";
 pub(super) const TAGS_EXACT: &str = "tags_exact";
 
+/// More than this from now, a request was received while the clock was ahead; logs that are imported
+/// may be ahead too, by less.
+const AHEAD_SECS: u64 = 600;
+
 /// A request as shown.
 type Shown = Vec<Value<'static>>;
 
@@ -108,7 +112,7 @@ impl Catalog {
         let history = self.kept_history()?;
         let at = history.requests();
         let mut lacking = Vec::new();
-        match (at.kept_from(), &at.unpublished) {
+        match (at.received(), &at.unpublished) {
             (None, None) => {
                 let why = "no raw requests are kept: history.requests is \"none\", or pool.request_pool_size 0; \
                     those in memory are found without from and to";
@@ -116,9 +120,16 @@ impl Catalog {
             }
             (None, Some(_)) => lacking.push("no requests are kept yet".to_owned()),
             (Some(kept), now) => {
-                if kept > span.start {
-                    let kept = rfc3339(kept);
+                if kept.start > span.start {
+                    let kept = rfc3339(kept.start);
                     lacking.push(format!("no requests are kept from before {kept}"));
+                }
+                // Their seconds never run backwards.
+                if kept.end > self.clock.unix_ms() / 1_000 + AHEAD_SECS {
+                    let latest = rfc3339(kept.end - 1);
+                    lacking.push(format!(
+                        "the clock was ahead: requests received since then may stand at {latest}"
+                    ));
                 }
                 if now.is_none() {
                     let why = "requests are not kept any more (history.requests)";
