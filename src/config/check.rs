@@ -247,25 +247,16 @@ impl RawConfig {
         }
     }
 
-    /// Checks that no rows go before the finer ones that they were made of: SQL would miss some.
+    /// Checks that hours are kept as long as their minutes: SQL would miss what only they have.
     fn check_retention(&mut self, config: &Config) {
-        let history = &config.history;
-        let kept = [
-            ("history.retention_minute", history.retention_minute),
-            ("history.retention_hour", history.retention_hour),
-            ("history.retention_day", history.retention_day),
-        ];
-        for ((fine, fine_kept), (coarse, coarse_kept)) in
-            kept.into_iter().zip(kept.into_iter().skip(1))
-        {
-            if fine_kept > coarse_kept {
-                let [shown, least] = [coarse, fine].map(|name| self.location(name).given());
-                let problem = format!(
-                    "{fine} = {least} is longer than {coarse} = {shown}; accepted: {coarse} of at least {least}"
-                );
-                let location = self.location_of_either(fine, coarse);
-                self.errors.push(ConfigError::new(location, problem));
-            }
+        let (minute, hour) = ("history.retention_minute", "history.retention_hour");
+        if config.history.retention_minute > config.history.retention_hour {
+            let [least, shown] = [minute, hour].map(|name| self.location(name).given());
+            let problem = format!(
+                "{minute} = {least} is longer than {hour} = {shown}; accepted: {hour} of at least {least}"
+            );
+            let location = self.location_of_either(minute, hour);
+            self.errors.push(ConfigError::new(location, problem));
         }
     }
 

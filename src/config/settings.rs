@@ -394,7 +394,7 @@ settings! {
             span(Duration::from_hours(2 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
             "in whole seconds; days are made of hours, so these are kept until then";
 
-        /// How long rows by the day are kept: "62d" and more, and at least retention_hour.
+        /// How long rows by the day are kept: "62d" and more.
         retention_day: Duration = "\"1825d\"",
             span(Duration::from_hours(62 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
             "in whole seconds; the days of a month are put into one file when it is over";

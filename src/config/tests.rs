@@ -368,23 +368,16 @@ fn settings_that_do_not_go_together_are_refused() {
         errors_of("[data]\ndir = \"/d\"\n[history]\ndir = \"/d/state/\"\n"),
         ["pinbad.toml:4: history.dir = /d/state/ is state.dir too; accepted: a folder for each"]
     );
-    for (kept, problem) in [
-        (
-            "retention_minute = \"5d\"\nretention_hour = \"3d\"",
-            "history.retention_minute = \"5d\" is longer than history.retention_hour = \"3d\"; \
-             accepted: history.retention_hour of at least \"5d\"",
-        ),
-        (
-            "retention_day = \"62d\"",
-            "history.retention_hour = \"400d\" is longer than history.retention_day = \"62d\"; \
-             accepted: history.retention_day of at least \"400d\"",
-        ),
-    ] {
-        let errors = errors_of(&format!("[history]\n{kept}\n"));
-        assert_eq!(errors, [format!("pinbad.toml:2: {problem}")]);
-    }
-    let same = "retention_minute = \"62d\"\nretention_hour = \"62d\"\nretention_day = \"62d\"\n";
-    assert!(Config::from_toml(FILE, &format!("[history]\n{same}")).is_ok());
+    assert_eq!(
+        errors_of("[history]\nretention_minute = \"5d\"\nretention_hour = \"3d\"\n"),
+        [
+            "pinbad.toml:2: history.retention_minute = \"5d\" is longer than history.retention_hour = \"3d\"; \
+             accepted: history.retention_hour of at least \"5d\""
+        ]
+    );
+    let short =
+        "[history]\nretention_minute = \"3d\"\nretention_hour = \"3d\"\nretention_day = \"62d\"\n";
+    assert!(Config::from_toml(FILE, short).is_ok());
     assert_has!(errors_of("[ingest]\nlisten = \"239.7.7.7:5\"\n")[0] => "a multicast address");
     assert!(
         Config::from_toml(

@@ -159,12 +159,13 @@ impl Importer {
         let counters = Arc::clone(&self.rule_counters);
         let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
         let now = self.clock.unix_ms() / 1000;
+        let kept = self.config.history.retention_day.max(self.config.history.retention_hour);
         let piece = Piece::decode(
             lines,
             &source,
             reports.len(),
             (limits, counting.hasher.clone(), rules),
-            (now.saturating_sub(self.config.history.retention_day.as_secs()), now),
+            (now.saturating_sub(kept.as_secs()), now),
             covered_to,
         );
         *taken += piece.requests;
