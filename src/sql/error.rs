@@ -187,6 +187,11 @@ impl SqlError {
         Self::unsupported(format!("pinbad does not support {what}"))
     }
 
+    /// The error of a decimal that 128 bits have no room for.
+    pub(super) fn too_many_digits() -> Self {
+        Self::out_of_range("DECIMAL value of more than 38 digits is out of range")
+    }
+
     /// The error of a statement that would write.
     pub(super) fn writes(statement: &str) -> Self {
         Self::read_only(format!(

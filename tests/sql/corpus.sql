@@ -253,6 +253,8 @@ SELECT 3/100000*100, ROUND(17/1900, 6), 1/3*3, 100*(1/3), -(1/3)*3, 2+1/3, 1/3+1
 SELECT SUM(status >= 500)/COUNT(*)*100, AVG(status >= 500)*100, ROUND(AVG(id), 3), ROUND(100*SUM(status >= 500)/COUNT(*), 2) FROM request
 SELECT hostname, SUM(status >= 500)/COUNT(*)/1000 FROM request GROUP BY hostname HAVING SUM(status >= 500)/COUNT(*)/100000 > 0.0000039 ORDER BY 1
 SELECT id, ROUND(100 * id / SUM(id) OVER (), 3), id/3*3 = id, id/3 = 0.3333, id/300000 > 0.0000001, CAST(id/3 AS DECIMAL(10,8)) FROM request ORDER BY id
+SELECT 200000000000/(0.1/2.675), 2000000000000/(1.5/7.5), 150000000.0/((0.5/2.25)/1.000), 1/7/7/7*1000000, 1/3/3/3/3
+SELECT LEAST(12345678901, 0.000000000000000000000000000001), 12345678901 % 0.000000000000000000000000000001, ROUND(9.99, id) FROM request WHERE id = 1
 # --- names of columns in HAVING and ORDER BY
 SELECT hostname, SUM(req_count) AS req_count FROM report_by_hostname_and_server GROUP BY hostname HAVING req_count > 4 ORDER BY 1
 SELECT hostname, COUNT(*) AS id FROM request GROUP BY hostname HAVING id > 7 ORDER BY hostname

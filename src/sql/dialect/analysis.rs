@@ -34,7 +34,7 @@ use self::quotients::{calculated, is_rounded, shown, unrounded};
 use self::subqueries::{beside_aggregates, one_row, or_null, unknown_rows};
 use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
 use crate::sql::cancellation;
-use crate::sql::functions::{self, BETWEEN, CASE, branch_type};
+use crate::sql::functions::{self, BETWEEN, CASE, INNER_SCALE_MAX, branch_type};
 
 impl MysqlOperators {
     /// Applies the corrections.
@@ -120,7 +120,7 @@ impl MysqlOperators {
                 if call.name() == "__div" && call.args.iter().any(|it| is_rounded(it, schema)) =>
             {
                 let call_type = Expr::ScalarFunction(call.clone()).get_type(schema)?;
-                let DataType::Decimal128(_, scale) = call_type else {
+                let DataType::Decimal128(_, scale @ ..=INNER_SCALE_MAX) = call_type else {
                     return Ok(Transformed::no(Expr::ScalarFunction(call)));
                 };
                 let sides = call.args.drain(..).map(|it| unrounded(it, schema)).collect();

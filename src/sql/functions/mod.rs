@@ -32,7 +32,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use self::memory::Room;
-pub(crate) use self::number::literal_number;
+pub(crate) use self::number::{INNER_SCALE_MAX, literal_number};
 pub(crate) use self::percentile::aggregates;
 pub(crate) use self::result_type::branch_type;
 use self::value::{Builder, Cells, Value};
@@ -142,7 +142,7 @@ struct FunctionDef {
     columns: Option<ColumnKernel>,
     /// Whether the function returns its first argument unchanged if that has this type.
     identity: fn(&DataType) -> bool,
-    /// Whether a result that its integer type has no room for is an error.
+    /// Whether a result that its type has no room for is an error.
     is_checked: bool,
 }
 
@@ -424,7 +424,11 @@ fn rows_of(
         match (def.row)(&values) {
             Value::Text(text) if text.len() > TEXT_MAX => builder.push(&Value::Null),
             value if def.is_checked && !value.has_room(data_type) => {
-                return Err(out_of_range(*data_type == DataType::UInt64).into());
+                return Err(match data_type {
+                    DataType::Decimal128(..) => SqlError::too_many_digits(),
+                    whole => out_of_range(*whole == DataType::UInt64),
+                }
+                .into());
             }
             value => {
                 if let Value::Text(text) = &value

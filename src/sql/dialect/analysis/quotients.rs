@@ -5,13 +5,10 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable as _, Operator, lit};
 
-use crate::sql::functions;
+use crate::sql::functions::{self, INNER_SCALE_MAX};
 
 /// Rounds a decimal to the digits that MySQL shows.
 const SHOWN: &str = "__shown";
-
-/// Most digits after the point of a decimal that is calculated with: those before it need room too.
-const SCALE_MAX: i8 = 20;
 
 /// Whether it is a decimal that was rounded to the digits that MySQL shows, but does not calculate
 /// with.
@@ -19,7 +16,9 @@ pub(super) fn is_rounded(expr: &Expr, schema: &DFSchema) -> bool {
     let Expr::ScalarFunction(call) = expr else { return false };
     match call.name() {
         "__neg" => is_rounded(&call.args[0], schema),
-        "__div" | SHOWN => expr.get_type(schema).is_ok_and(|given| given.is_decimal()),
+        "__div" | SHOWN => {
+            matches!(expr.get_type(schema), Ok(DataType::Decimal128(_, ..=INNER_SCALE_MAX)))
+        }
         _ => false,
     }
 }
@@ -61,7 +60,7 @@ pub(super) fn calculated(sides: BinaryExpr, schema: &DFSchema) -> Result<Transfo
     let inner = BinaryExpr::new(side(&sides.left), sides.op, side(&sides.right));
     let inner = Expr::BinaryExpr(inner);
     Ok(match inner.get_type(schema)? {
-        DataType::Decimal128(_, scale) if scale <= SCALE_MAX => {
+        DataType::Decimal128(_, scale) if scale <= INNER_SCALE_MAX => {
             Transformed::yes(shown(inner, wanted))
         }
         // There is no room for all digits.
