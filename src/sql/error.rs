@@ -3,6 +3,7 @@
 //! The MySQL wire sends number, state and text as they are; HTTP turns them into a problem document
 //! (`status` says which kind).
 
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 
 use crate::config::suggest;
@@ -171,6 +172,7 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
             DataFusionError::Plan(what) => Self::plan(what),
             DataFusionError::Internal(what) => Self::internal(what.clone()),
+            DataFusionError::ArrowError(error, _) if is_too_long(error) => Self::too_many_digits(),
             DataFusionError::IoError(error) => Self::unreadable(error.to_string()),
             DataFusionError::External(other) => match other.downcast_ref::<Self>() {
                 Some(ours) => ours.clone(),
@@ -238,6 +240,16 @@ impl SqlError {
             return Self::no_such_function(what);
         }
         Self::parse(what)
+    }
+}
+
+/// Whether Arrow had no room for a decimal.
+fn is_too_long(error: &ArrowError) -> bool {
+    match error {
+        ArrowError::ArithmeticOverflow(_) => true,
+        ArrowError::CastError(what) => what.contains("verflow"),
+        ArrowError::InvalidArgumentError(what) => what.contains("to store in a Decimal"),
+        _ => false,
     }
 }
 
