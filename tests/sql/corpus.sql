@@ -184,6 +184,8 @@ SELECT ASCII('a'), ASCII(''), ORD('é'), CHAR(65, 66), FIELD('b', 'a', 'b'), FIE
 SELECT REGEXP_REPLACE('abcabc', 'b(c)', '[\\1]'), REGEXP_INSTR('abc', 'c'), REGEXP_SUBSTR('abc123', '[0-9]+')
 SELECT HEX(CONCAT(script_name)), LENGTH(script_name), UPPER(hostname) FROM request WHERE id = 1
 
+SELECT 'a|' LIKE 'a|' ESCAPE '|', 'a\\' LIKE 'a|' ESCAPE '|', 'a' LIKE 'a|' ESCAPE '|', 'a|' LIKE 'a||' ESCAPE '|', 'a%' LIKE 'a|%' ESCAPE '|', '|' LIKE '|' ESCAPE '|'
+
 # --- precedence, zeros and types of choices
 SELECT -3 ^ 2, ~0 / 2, ~1 & 7, -2 * -3, - -1, 7 - -3, BINARY 'a' = 'a', -(2 + 3)
 SELECT COUNT(*), SUM(doc_size * -0e0 IN (0, 1)), SUM(doc_size * -0e0 = 0) FROM request WHERE doc_size * -0e0 IN (0, 7)
