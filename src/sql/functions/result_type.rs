@@ -111,6 +111,9 @@ pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
         [] => return DataType::Null,
         _ if !arithmetic && all(&is_text) => return DataType::Utf8View,
         [time] if !arithmetic && is_time(time) => return DataType::clone(time),
+        _ if !arithmetic && all(&|given| *given == DataType::Date32 || is_text(given)) => {
+            return DataType::Date32;
+        }
         _ if !arithmetic && all(&|given| is_time(given) || is_text(given)) => return SECONDS,
         [DataType::UInt64] => return DataType::UInt64,
         // Of signed and unsigned values only a decimal holds each.
