@@ -2,8 +2,8 @@
 //!
 //! A function is one [`FunctionDef`] in the list of its module: names, number of arguments, result
 //! type, and a kernel over one row of [`Value`]s. Functions are pure: the session's time, zone and
-//! user are already literals in the statement. They never fail on values, and a text beyond 16 MB
-//! is NULL, as in MySQL. A call fails if its texts exceed the memory of queries, or if the
+//! user are already literals in the statement. A text beyond 16 MB is NULL, as in MySQL. A call
+//! fails if its type has no room for a number, if its texts exceed the memory of queries, or if the
 //! statement should end ([`cancellation`]).
 
 mod conditions;

@@ -1,6 +1,6 @@
 //! Numeric functions: arithmetic, rounding, bits, and mathematics.
 //!
-//! Integers and decimals are exact up to 38 digits, doubles beyond; a division adds four digits
+//! Integers and decimals are exact up to 38 digits, an error beyond; a division adds four digits
 //! after the point. Division by zero and results that are not finite are NULL.
 
 mod arithmetic;
