@@ -3,6 +3,7 @@
 //! The MySQL wire sends number, state and text as they are; HTTP turns them into a problem document
 //! (`status` says which kind).
 
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 
 use crate::config::suggest;
@@ -182,6 +183,7 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
             DataFusionError::Plan(what) => Self::plan(what),
             DataFusionError::Internal(what) => Self::internal(what.clone()),
+            DataFusionError::ArrowError(error, _) if is_too_long(error) => Self::too_many_digits(),
             DataFusionError::IoError(error) => Self::unreadable(error.to_string()),
             DataFusionError::External(other) => match other.downcast_ref::<Self>() {
                 Some(ours) => ours.clone(),
@@ -196,6 +198,11 @@ impl SqlError {
     /// The error of valid SQL that is not supported: a noun, and what can be used instead.
     pub(super) fn not_supported(what: impl std::fmt::Display) -> Self {
         Self::unsupported(format!("pinbad does not support {what}"))
+    }
+
+    /// The error of a decimal that 128 bits have no room for.
+    pub(super) fn too_many_digits() -> Self {
+        Self::out_of_range("DECIMAL value of more than 38 digits is out of range")
     }
 
     /// The error of a statement that would write.
@@ -244,6 +251,16 @@ impl SqlError {
             return Self::no_such_function(what);
         }
         Self::parse(what)
+    }
+}
+
+/// Whether Arrow had no room for a decimal.
+fn is_too_long(error: &ArrowError) -> bool {
+    match error {
+        ArrowError::ArithmeticOverflow(_) => true,
+        ArrowError::CastError(what) => what.contains("verflow"),
+        ArrowError::InvalidArgumentError(what) => what.contains("to store in a Decimal"),
+        _ => false,
     }
 }
 

@@ -30,7 +30,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 
-use self::quotients::{calculated, is_rounded, shown, unrounded};
+use self::quotients::{calculated, called, is_rounded, unrounded};
 use self::subqueries::{beside_aggregates, one_row, or_null, unknown_rows};
 use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
 use crate::sql::cancellation;
@@ -109,34 +109,30 @@ impl MysqlOperators {
             {
                 calculated(sides, schema)
             }
-            Expr::ScalarFunction(mut call)
-                if matches!(call.name(), "round" | "truncate" | "format" | "__decimal")
-                    && is_rounded(&call.args[0], schema) =>
+            // In a double all digits count.
+            Expr::Cast(mut cast)
+                if *cast.field.data_type() == DataType::Float64
+                    && is_rounded(&cast.expr, schema) =>
             {
-                call.args[0] = unrounded(std::mem::take(&mut call.args[0]), schema);
-                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+                *cast.expr = unrounded(std::mem::take(&mut *cast.expr), schema)?;
+                Ok(Transformed::yes(Expr::Cast(cast)))
             }
-            Expr::ScalarFunction(mut call)
-                if call.name() == "__div" && call.args.iter().any(|it| is_rounded(it, schema)) =>
-            {
-                let call_type = Expr::ScalarFunction(call.clone()).get_type(schema)?;
-                let DataType::Decimal128(_, scale) = call_type else {
-                    return Ok(Transformed::no(Expr::ScalarFunction(call)));
-                };
-                let sides = call.args.drain(..).map(|it| unrounded(it, schema)).collect();
-                let inner = functions::call("__div_inner", sides);
-                Ok(Transformed::yes(shown(inner, scale)))
+            Expr::ScalarFunction(call) if call.name() == CASE => {
+                chosen(call.args, schema).map(Transformed::yes)
             }
-            Expr::ScalarFunction(call) if call.name() == CASE => chosen(call, schema),
             Expr::ScalarFunction(call) if call.name() == BETWEEN => self.between(call, schema),
             Expr::ScalarFunction(all) if self.case_insensitive && is_extreme(&all, schema) => {
                 let folded = format!("__{}_folded", all.name());
                 Ok(Transformed::yes(functions::call(&folded, all.args)))
             }
-            Expr::ScalarFunction(mut call) if call.name() == "coalesce" => {
-                let wanted = branch_type_of(call.args.iter(), schema)?;
-                let each = call.args.drain(..).map(|argument| branch(argument, &wanted, schema));
-                Ok(Transformed::yes(coalesce(each.collect::<Result<_>>()?)))
+            Expr::ScalarFunction(call) if call.name() == "coalesce" => {
+                first_known(call.args, schema).map(Transformed::yes)
+            }
+            Expr::ScalarFunction(call)
+                if call.name() != "__value"
+                    && call.args.iter().any(|it| is_rounded(it, schema)) =>
+            {
+                called(call, schema)
             }
             // Already a condition, or a value.
             Expr::ScalarFunction(mut call) if matches!(call.name(), "__truth" | "__value") => {
@@ -343,21 +339,29 @@ fn branch(expr: Expr, wanted: &DataType, schema: &DFSchema) -> Result<Expr> {
         other if class(wanted) == Class::Text && class(&given) != Class::Text => {
             call("__text", other)
         }
+        real if *wanted == DataType::Float64 => cast(unrounded(real, schema)?, wanted.clone()),
         other => cast(other, wanted.clone()),
     })
 }
 
+/// COALESCE as DataFusion has it, with values of one type.
+fn first_known(values: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
+    let wanted = branch_type_of(values.iter(), schema)?;
+    let each = values.into_iter().map(|value| branch(value, &wanted, schema));
+    Ok(coalesce(each.collect::<Result<_>>()?))
+}
+
 /// A CASE as DataFusion has it, with results of one type.
-fn chosen(mut parts: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let wanted = branch_type_of(parts.args.chunks(2).filter_map(<[_]>::last), schema)?;
-    let otherwise = if parts.args.len() % 2 == 1 { parts.args.pop() } else { None };
+fn chosen(mut parts: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
+    let wanted = branch_type_of(parts.chunks(2).filter_map(<[_]>::last), schema)?;
+    let otherwise = if parts.len() % 2 == 1 { parts.pop() } else { None };
     let otherwise = otherwise.map(|otherwise| branch(otherwise, &wanted, schema)).transpose()?;
-    let mut parts = parts.args.into_iter();
+    let mut parts = parts.into_iter();
     let mut when_then = Vec::new();
     while let (Some(when), Some(then)) = (parts.next(), parts.next()) {
         when_then.push((Box::new(when), Box::new(branch(then, &wanted, schema)?)));
     }
-    Ok(Transformed::yes(Expr::Case(Case::new(None, when_then, otherwise.map(Box::new)))))
+    Ok(Expr::Case(Case::new(None, when_then, otherwise.map(Box::new))))
 }
 
 /// Converts the rows that IN looks for a value in.

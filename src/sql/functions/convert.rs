@@ -44,7 +44,7 @@ fn moment(names: &'static str, returns: Returns) -> FunctionDef {
 }
 
 /// The integer that a text begins with.
-fn text_prefix(text: &str) -> i64 {
+pub(super) fn text_prefix(text: &str) -> i64 {
     let whole = Prefix::of(text).whole;
     match whole.parse() {
         Ok(whole) => whole,

@@ -2,8 +2,8 @@
 //!
 //! A function is one [`FunctionDef`] in the list of its module: names, number of arguments, result
 //! type, and a kernel over one row of [`Value`]s. Functions are pure: the session's time, zone and
-//! user are already literals in the statement. They never fail on values, and a text beyond 16 MB
-//! is NULL, as in MySQL. A call fails if its texts exceed the memory of queries, or if the
+//! user are already literals in the statement. A text beyond 16 MB is NULL, as in MySQL. A call
+//! fails if its type has no room for a number, if its texts exceed the memory of queries, or if the
 //! statement should end ([`cancellation`]).
 
 mod conditions;
@@ -32,7 +32,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use self::memory::Room;
-pub(crate) use self::number::literal_number;
+pub(crate) use self::number::{INNER_SCALE_MAX, literal_number};
 pub(crate) use self::percentile::aggregates;
 pub(crate) use self::result_type::branch_type;
 use self::value::{Builder, Cells, Value};
@@ -142,7 +142,7 @@ struct FunctionDef {
     columns: Option<ColumnKernel>,
     /// Whether the function returns its first argument unchanged if that has this type.
     identity: fn(&DataType) -> bool,
-    /// Whether a result that its integer type has no room for is an error.
+    /// Whether a result that its type has no room for is an error.
     is_checked: bool,
 }
 
@@ -424,7 +424,11 @@ fn rows_of(
         match (def.row)(&values) {
             Value::Text(text) if text.len() > TEXT_MAX => builder.push(&Value::Null),
             value if def.is_checked && !value.has_room(data_type) => {
-                return Err(out_of_range(*data_type == DataType::UInt64).into());
+                return Err(match data_type {
+                    DataType::Decimal128(..) => SqlError::too_many_digits(),
+                    whole => out_of_range(*whole == DataType::UInt64),
+                }
+                .into());
             }
             value => {
                 if let Value::Text(text) = &value

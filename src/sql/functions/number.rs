@@ -1,13 +1,12 @@
 //! Numeric functions: arithmetic, rounding, bits, and mathematics.
 //!
-//! Integers and decimals are exact up to 38 digits, doubles beyond; a division adds four digits
+//! Integers and decimals are exact up to 38 digits, an error beyond; a division adds four digits
 //! after the point. Division by zero and results that are not finite are NULL.
 
 mod arithmetic;
 mod bits;
 mod rounding;
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray};
@@ -17,6 +16,7 @@ use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Ty
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 
+pub(crate) use self::arithmetic::INNER_SCALE_MAX;
 use self::arithmetic::{
     checked, divide, divide_reals, divide_whole, division_type, inner_divide, inner_division_type,
     negate, remainder,
@@ -28,13 +28,13 @@ use super::result_type::{
     summand_type, whole_type,
 };
 use super::text::fold;
-use super::value::{Prefix, Value, aligned};
+use super::value::{Prefix, Value, aligned, aligned_wide};
 use super::{Answer, ColumnKernel, FunctionDef, MANY, nullable, of_text, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
-        typed("__div", (2, 2), division_type, divide).with_columns(divide_reals),
-        typed("__div_inner", (2, 2), inner_division_type, inner_divide),
+        typed("__div", (2, 2), division_type, divide).with_columns(divide_reals).checked(),
+        typed("__div_inner", (2, 2), inner_division_type, inner_divide).checked(),
         typed("__shown", (2, 2), shown_type, |a| cut(a, Rounding::Nearest)),
         integers("__plus", |a| checked(a, numeric::add)),
         integers("__minus", |a| checked(a, numeric::sub)),
@@ -70,8 +70,8 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         })
         .checked(),
         nullable("format", (2, 3), format),
-        typed("greatest", (2, MANY), common_type, |a| extreme(a, true, false)),
-        typed("least", (2, MANY), common_type, |a| extreme(a, false, false)),
+        typed("greatest", (2, MANY), common_type, |a| extreme(a, true, false)).checked(),
+        typed("least", (2, MANY), common_type, |a| extreme(a, false, false)).checked(),
         typed("__greatest_folded", (2, MANY), common_type, |a| extreme(a, true, true)),
         typed("__least_folded", (2, MANY), common_type, |a| extreme(a, false, true)),
         reals("pow power", f64::powf),
@@ -151,9 +151,13 @@ fn extreme<'a>(a: &'a [Value<'a>], greatest: bool, folded: bool) -> Option<Value
         _ if texts && folded => fold(&left.to_text()).cmp(&fold(&right.to_text())),
         _ if texts => left.to_text().cmp(&right.to_text()),
         _ if times => left.micros().cmp(&right.micros()),
-        Some((left, right)) => {
-            aligned(left, right).map_or(Ordering::Equal, |(left, right, _)| left.cmp(&right))
-        }
+        Some((left, right)) => match aligned(left, right) {
+            Some((left, right, _)) => left.cmp(&right),
+            None => {
+                let (left, right) = aligned_wide(left, right);
+                left.cmp(&right)
+            }
+        },
         None => left.real().total_cmp(&right.real()),
     };
     let best = a.iter().reduce(|best, other| {

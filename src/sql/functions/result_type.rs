@@ -96,10 +96,7 @@ pub(crate) fn branch_type(types: &[DataType]) -> DataType {
         _ if !known.iter().all(|given| given.is_numeric() || **given == DataType::Boolean) => {
             DataType::Utf8View
         }
-        _ => match common(types, true) {
-            DataType::Int64 if known.contains(&&DataType::UInt64) => DataType::Decimal128(20, 0),
-            other => other,
-        },
+        _ => common(types, false),
     }
 }
 
@@ -114,9 +111,15 @@ pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
         [] => return DataType::Null,
         _ if !arithmetic && all(&is_text) => return DataType::Utf8View,
         [time] if !arithmetic && is_time(time) => return DataType::clone(time),
+        _ if !arithmetic && all(&|given| *given == DataType::Date32 || is_text(given)) => {
+            return DataType::Date32;
+        }
         _ if !arithmetic && all(&|given| is_time(given) || is_text(given)) => return SECONDS,
         [DataType::UInt64] => return DataType::UInt64,
-        _ if all(&is_whole) => return DataType::Int64,
+        // Of signed and unsigned values only a decimal holds each.
+        _ if all(&is_whole) && (arithmetic || !known.contains(&&DataType::UInt64)) => {
+            return DataType::Int64;
+        }
         _ => {}
     }
     let digits: Option<Vec<(u8, i8)>> = known.iter().map(|given| digits(given)).collect();

@@ -146,7 +146,8 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             while let Some(sign) = signs.next() {
                 if escape.starts_with(sign) {
                     made.push('\\');
-                    made.extend(signs.next());
+                    // At the end it stands for itself.
+                    made.push(signs.next().unwrap_or(sign));
                 } else if sign == '\\' {
                     made.push_str("\\\\");
                 } else {

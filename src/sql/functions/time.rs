@@ -91,9 +91,10 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             difference(&a[0].to_text(), a[1].date_time()?, a[2].date_time()?)
         }),
         typed("timestampadd", (3, 3), seconds_type, |a| {
-            added(&a[2], &a[1].to_text(), &a[0].to_text())
+            added(&a[2], &a[1], &a[0].to_text(), false)
         }),
-        typed("__date_add", (3, 3), added_type, |a| added(&a[0], &a[1].to_text(), &a[2].to_text())),
+        typed("__date_add", (3, 3), added_type, |a| added(&a[0], &a[1], &a[2].to_text(), false)),
+        typed("__date_sub", (3, 3), added_type, |a| added(&a[0], &a[1], &a[2].to_text(), true)),
         strict("time_to_sec", (1, 1), |a| Some(time_of(&a[0])? / SECOND)),
         strict("sec_to_time", (1, 1), |a| {
             let (micros, digits) = match a[0].decimal() {

@@ -17,7 +17,7 @@ pub(crate) use self::cells::{Builder, Cells};
 use self::datetimes::parse_datetime_number;
 pub(crate) use self::datetimes::{date_time, parse_datetime};
 use self::numbers::text_of;
-pub(crate) use self::numbers::{Prefix, aligned, rescale};
+pub(crate) use self::numbers::{Prefix, aligned, aligned_wide, rescale};
 use self::numbers::{put_double, put_float};
 use crate::value::digits::{self, Sink};
 
@@ -120,11 +120,26 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether a type has room for it, if that is one of integers and it is a decimal.
+    /// A number as a decimal of this scale; the greatest or least of 128 bits if it has no room.
+    fn at_scale(&self, scale: i8) -> i128 {
+        match self.decimal() {
+            Some((value, from)) => {
+                rescale(value, from, scale).unwrap_or(if value < 0 { i128::MIN } else { i128::MAX })
+            }
+            None => (self.real() * 10_f64.powi(i32::from(scale))).round() as i128,
+        }
+    }
+
+    /// Whether a type has room for it, if that is one of decimals, or one of integers and it is a
+    /// decimal.
     pub(super) fn has_room(&self, data_type: &DataType) -> bool {
-        match (data_type, self.whole()) {
-            (DataType::Int64, Some(whole)) => i64::try_from(whole).is_ok(),
-            (DataType::UInt64, Some(whole)) => u64::try_from(whole).is_ok(),
+        match data_type {
+            DataType::Decimal128(digits, scale) => {
+                let most = decimal_max(*digits);
+                (-most..=most).contains(&self.at_scale(*scale))
+            }
+            DataType::Int64 => self.whole().is_none_or(|whole| i64::try_from(whole).is_ok()),
+            DataType::UInt64 => self.whole().is_none_or(|whole| u64::try_from(whole).is_ok()),
             _ => true,
         }
     }
@@ -213,6 +228,11 @@ impl<'a> Value<'a> {
             Value::Null | Value::Double(_) | Value::Float(_) | Value::Text(_) => None,
         }
     }
+}
+
+/// The greatest number of so many digits.
+fn decimal_max(digits: u8) -> i128 {
+    10_i128.pow(u32::from(digits).min(38)) - 1
 }
 
 fn clamp(value: i128) -> i64 {

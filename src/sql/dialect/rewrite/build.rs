@@ -13,7 +13,7 @@ use crate::sql::functions::{BITS, CASE};
 /// Functions of numbers: a hexadecimal literal is one there.
 const NUMERIC: &str = "__div __div_int __mod mod __neg __number __summand abs sign round truncate floor ceil ceiling \
     __bitand __bitor __bitxor __shl __shr __bitnot bit_count __truth __signed __unsigned __decimal __real \
-    __date_add";
+    __date_add __date_sub";
 
 fn bits_as_number(expr: &mut Expr) {
     if let Expr::Function(Function { name, args: FunctionArguments::List(both), .. }) = expr

@@ -44,11 +44,8 @@ pub(super) fn cast(inner: Expr, data_type: &str) -> Result<Expr, SqlError> {
 
 /// Adds or subtracts an amount of a unit to a date or datetime.
 pub(super) fn moved(to: Expr, by: Expr, unit: &str, back: bool) -> Expr {
-    let by = match back {
-        true => call("__neg", vec![call("__real", vec![by])]),
-        false => by,
-    };
-    call("__date_add", vec![to, by, text(unit)])
+    let name = if back { "__date_sub" } else { "__date_add" };
+    call(name, vec![to, by, text(unit)])
 }
 
 /// Adds or subtracts an INTERVAL.

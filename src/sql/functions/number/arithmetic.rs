@@ -1,17 +1,17 @@
 //! Division with MySQL's digits, remainders, and integer arithmetic that detects overflow.
 //!
-//! Decimals have 128 bits; a division that needs more continues in doubles, an overflowing BIGINT
-//! is an error as in MySQL.
+//! Decimals have 128 bits; a result that needs more is an error, as an overflowing BIGINT is in
+//! MySQL.
 
 use datafusion::arrow::array::{ArrayRef, Datum, Float64Array};
 use datafusion::arrow::compute::kernels::{self, numeric};
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, nullif};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, i256};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 
 use crate::sql::functions::result_type::digits;
-use crate::sql::functions::value::{Value, aligned};
+use crate::sql::functions::value::{Value, aligned, aligned_wide};
 use crate::sql::functions::{ArgumentInfo, out_of_range};
 
 /// Digits that a division adds: `div_precision_increment`.
@@ -19,6 +19,9 @@ const DIVISION_DIGITS: i8 = 4;
 
 /// Most digits after the point.
 const SCALE_MAX: i8 = 30;
+
+/// Most digits after the point of a decimal that is calculated with: those before it need room too.
+pub(crate) const INNER_SCALE_MAX: i8 = 20;
 
 /// Four digits more than the dividend, as MySQL shows a quotient.
 fn shown_scale(after: i8, _: i8) -> i8 {
@@ -30,7 +33,7 @@ fn inner_scale(after: i8, more: i8) -> i8 {
     let groups = |digits: i8| (digits + 8) / 9 * 9;
     let (left, right) = (groups(after), groups(more));
     let missing = (DIVISION_DIGITS - (left - after) - (right - more)).max(0);
-    groups(left + right + missing).min(SCALE_MAX)
+    groups(left + right + missing).min(INNER_SCALE_MAX)
 }
 
 fn quotient_type(known: &ArgumentInfo<'_>, scale: fn(i8, i8) -> i8) -> DataType {
@@ -68,22 +71,33 @@ pub(super) fn inner_divide<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
 }
 
 fn quotient<'a>(a: &'a [Value<'a>], scale: fn(i8, i8) -> i8, rounds: bool) -> Option<Value<'a>> {
-    let reals = || {
-        let right = a[1].real();
-        (right != 0.0).then(|| Value::Double(a[0].real() / right))
-    };
     let Some(((left, after), (right, more))) = a[0].decimal().zip(a[1].decimal()) else {
-        return reals();
+        let right = a[1].real();
+        return (right != 0.0).then(|| Value::Double(a[0].real() / right));
     };
     let scale = scale(after, more);
-    let by = 10_i128.checked_pow(u32::from((scale - after + more).unsigned_abs()));
-    let Some(left) = by.and_then(|by| left.checked_mul(by)) else {
-        return reals();
-    };
-    let (whole, rest) = (left.checked_div(right)?, left.checked_rem(right)?);
+    let (whole, rest) = divided(left, u32::from((scale - after + more).unsigned_abs()), right)?;
     let up = rounds && rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
     let away = if (left < 0) == (right < 0) { 1 } else { -1 };
-    Some(Value::Decimal(whole + if up { away } else { 0 }, scale))
+    Some(Value::Decimal(whole.saturating_add(if up { away } else { 0 }), scale))
+}
+
+/// `left * 10^digits / right`, the greatest number if there is no room, and the rest; `None` if it
+/// is divided by 0.
+fn divided(left: i128, digits: u32, right: i128) -> Option<(i128, i128)> {
+    if right == 0 {
+        return None;
+    }
+    if let Some(left) = 10_i128.checked_pow(digits).and_then(|by| left.checked_mul(by)) {
+        return Some((left.checked_div(right)?, left.checked_rem(right)?));
+    }
+    let by = i256::from_i128(10).checked_pow(digits);
+    let Some(left) = by.and_then(|by| i256::from_i128(left).checked_mul(by)) else {
+        return Some((i128::MAX, 0));
+    };
+    let right = i256::from_i128(right);
+    let (whole, rest) = (left.checked_div(right)?, left.checked_rem(right)?);
+    Some((whole.to_i128().unwrap_or(i128::MAX), rest.to_i128()?))
 }
 
 /// Divides doubles, a column at a time.
@@ -126,10 +140,16 @@ pub(super) fn divide_whole<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
         (_, divisor) if !divisor.is_true() => None,
         (Value::UInt(left), Value::UInt(right)) => Some(Value::UInt(left / right)),
         (left, right) => match left.decimal().zip(right.decimal()) {
-            Some((left, right)) => {
-                let (left, right, _) = aligned(left, right)?;
-                Some(Value::Decimal(left / right, 0))
-            }
+            Some((left, right)) => Some(Value::Decimal(
+                match aligned(left, right) {
+                    Some((left, right, _)) => left / right,
+                    None => {
+                        let (left, right) = aligned_wide(left, right);
+                        left.checked_div(right)?.to_i128().unwrap_or(i128::MAX)
+                    }
+                },
+                0,
+            )),
             None => Some(Value::Double((left.real() / right.real()).trunc())),
         },
     }
@@ -138,10 +158,13 @@ pub(super) fn divide_whole<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
 /// `%` and MOD
 pub(super) fn remainder<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     match a[0].decimal().zip(a[1].decimal()) {
-        Some((left, right)) => {
-            let (left, right, scale) = aligned(left, right)?;
-            Some(Value::Decimal(left.checked_rem(right)?, scale))
-        }
+        Some((left, right)) => match aligned(left, right) {
+            Some((left, right, scale)) => Some(Value::Decimal(left.checked_rem(right)?, scale)),
+            None => {
+                let (wide, by) = aligned_wide(left, right);
+                Some(Value::Decimal(wide.checked_rem(by)?.to_i128()?, left.1.max(right.1)))
+            }
+        },
         None if !a[1].is_true() => None,
         None => Some(Value::Double(a[0].real() % a[1].real())),
     }

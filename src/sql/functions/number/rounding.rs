@@ -22,11 +22,8 @@ pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
         return common(&known.types[..1], true);
     };
     let wanted = match known.types.len() {
-        1 => Some(0),
-        _ => known.int(1),
-    };
-    let Some(wanted) = wanted else {
-        return known.types[0].clone();
+        1 => 0,
+        _ => known.int(1).unwrap_or(i64::from(scale)),
     };
     let wanted = i8::try_from(wanted.clamp(0, i64::from(scale))).unwrap_or(scale);
     let all = i16::from(all) - i16::from(scale) + i16::from(wanted) + 1;

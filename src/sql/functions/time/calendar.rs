@@ -6,7 +6,8 @@
 use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 
 use super::SECOND;
-use crate::sql::functions::value::{Prefix, Value};
+use crate::sql::functions::convert::text_prefix;
+use crate::sql::functions::value::Value;
 
 /// MySQL's week numbers in their eight modes: bit 0 Monday first, bit 1 no week 0, bit 2 the first
 /// full week is the first.
@@ -81,24 +82,32 @@ fn unit_of(name: &str) -> Option<Span> {
     })
 }
 
-/// A number of units; only seconds may have a fraction.
-fn span(amount: &str, unit: &str) -> Option<Span> {
-    let number = Prefix::of(amount).real();
-    let whole = || match amount.trim().parse::<i64>() {
-        Ok(whole) => whole,
-        Err(_) => number.round() as i64,
+/// A number of units, perhaps backwards; only seconds may have a fraction.
+fn span(amount: &Value<'_>, unit: &str, back: bool) -> Option<Span> {
+    let sign = if back { -1 } else { 1 };
+    let whole = || match amount {
+        // The integer that it begins with; numbers are rounded.
+        Value::Text(text) => text_prefix(text),
+        number => number.int(),
     };
     Some(match unit_of(unit)? {
-        Span::Micros(SECOND) => Span::Micros((number * 1e6).round() as i64),
-        Span::Micros(micros) => Span::Micros(whole().checked_mul(micros)?),
-        Span::Months(months) => Span::Months((number.round() as i64).checked_mul(months)?),
+        Span::Micros(SECOND) => {
+            Span::Micros((amount.real() * 1e6 * f64::from(sign)).round() as i64)
+        }
+        Span::Micros(micros) => Span::Micros(whole().checked_mul(micros * i64::from(sign))?),
+        Span::Months(months) => Span::Months(whole().checked_mul(months * i64::from(sign))?),
     })
 }
 
-/// Adds an amount of a unit; `None` outside MySQL's range of years.
-pub(super) fn added<'a>(to: &Value<'a>, amount: &str, unit: &str) -> Option<Value<'a>> {
+/// Adds an amount of a unit, or subtracts it; `None` outside MySQL's range of years.
+pub(super) fn added<'a>(
+    to: &Value<'a>,
+    amount: &Value<'_>,
+    unit: &str,
+    back: bool,
+) -> Option<Value<'a>> {
     let at = to.date_time()?;
-    let micros = match span(amount, unit)? {
+    let micros = match span(amount, unit, back)? {
         Span::Micros(micros) => at.and_utc().timestamp_micros().checked_add(micros)?,
         Span::Months(months) => {
             let by = Months::new(u32::try_from(months.unsigned_abs()).ok()?);

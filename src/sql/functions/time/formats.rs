@@ -1,5 +1,7 @@
 //! DATE_FORMAT and STR_TO_DATE, with chrono's formats.
 
+use std::iter;
+
 use chrono::format::{Parsed, StrftimeItems, parse_and_remainder};
 use chrono::{Datelike, NaiveDate, NaiveDateTime};
 
@@ -81,7 +83,7 @@ pub(super) fn is_clock(format: &str) -> bool {
 }
 
 /// STR_TO_DATE with the usual specifiers: a datetime, or the text of a time. Text after the last
-/// one is ignored.
+/// one is ignored; it may end before the format.
 pub(super) fn read(text: &str, written: &str) -> Option<Value<'static>> {
     let format = translated(written, |sign, known| match sign {
         'X' => Some("%Y".to_owned()),
@@ -94,7 +96,13 @@ pub(super) fn read(text: &str, written: &str) -> Option<Value<'static>> {
     // A fraction may have any number of digits.
     let format = format.replace(".%6f", "%.f");
     let mut parsed = Parsed::new();
-    parse_and_remainder(&mut parsed, text.trim_start(), StrftimeItems::new(&format)).ok()?;
+    let mut rest = text.trim_start();
+    for item in StrftimeItems::new(&format) {
+        if rest.is_empty() {
+            break;
+        }
+        rest = parse_and_remainder(&mut parsed, rest, iter::once(item)).ok()?;
+    }
     let date = match is_clock(written) {
         true => NaiveDate::default(),
         false => parsed.to_naive_date().ok()?,

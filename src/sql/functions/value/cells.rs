@@ -16,7 +16,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::Result;
 
-use super::{Value, rescale};
+use super::{Value, decimal_max};
 use crate::sql::error::SqlError;
 
 /// A column, ready to be read row by row.
@@ -65,9 +65,7 @@ impl Cells {
                 // More digits are an error, not NULL.
                 let options = CastOptions { safe: false, ..CastOptions::default() };
                 let decimal = cast_with_options(array, &DataType::Decimal128(38, *scale), &options);
-                let decimal = decimal.map_err(|_| {
-                    SqlError::out_of_range("DECIMAL value of more than 38 digits is out of range")
-                })?;
+                let decimal = decimal.map_err(|_| SqlError::too_many_digits())?;
                 Self::Decimal(decimal.as_primitive().clone(), *scale)
             }
             _ => Self::Text(as_type(&DataType::Utf8View)?.as_string_view().clone()),
@@ -141,14 +139,9 @@ impl Builder {
                 self.number::<Float64Type>(real.map(|real| real + 0.0));
             }
             DataType::Decimal128(digits, scale) => {
-                let most = 10_i128.pow(u32::from(digits).min(38)) - 1;
-                self.number::<Decimal128Type>(known.map(|value| {
-                    let exact = match value.decimal() {
-                        Some((value, from)) => rescale(value, from, scale).unwrap_or(most),
-                        None => (value.real() * 10_f64.powi(i32::from(scale))).round() as i128,
-                    };
-                    exact.clamp(-most, most)
-                }));
+                let most = decimal_max(digits);
+                let exact = known.map(|value| value.at_scale(scale).clamp(-most, most));
+                self.number::<Decimal128Type>(exact);
             }
             DataType::Timestamp(TimeUnit::Second, _) => {
                 let seconds = value.micros().map(|micros| micros.div_euclid(1_000_000));

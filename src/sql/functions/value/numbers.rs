@@ -1,5 +1,7 @@
 //! Numbers as texts, texts as the numbers they begin with, and changes of a decimal's scale.
 
+use datafusion::arrow::datatypes::i256;
+
 use crate::value::digits::{self, Sink};
 
 /// Changes the scale, rounding half away from zero; `None` beyond 38 digits.
@@ -20,6 +22,16 @@ pub(crate) fn aligned(left: (i128, i8), right: (i128, i8)) -> Option<(i128, i128
     let scale = left.1.max(right.1);
     let left = rescale(left.0, left.1, scale)?;
     Some((left, rescale(right.0, right.1, scale)?, scale))
+}
+
+/// Brings any two decimals to the same scale.
+pub(crate) fn aligned_wide(left: (i128, i8), right: (i128, i8)) -> (i256, i256) {
+    let scale = left.1.max(right.1);
+    let wide = |(value, from): (i128, i8)| {
+        let by = i256::from_i128(10).wrapping_pow(u32::from(scale.abs_diff(from)));
+        i256::from_i128(value).wrapping_mul(by)
+    };
+    (wide(left), wide(right))
 }
 
 /// Appends a double: the fewest digits that restore it, with an exponent from 1e15 on and below
