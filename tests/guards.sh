@@ -119,7 +119,7 @@ sql-constants|src/sql/cancellation.rs|match all <= CONSTANTS_MAX {|match out! \|
 sql-time-of-functions|src/sql/cancellation.rs|if self.left.load(Ordering::Relaxed) \|\| now >= self.until {|if !out! && (self.left.load(Ordering::Relaxed) \|\| now >= self.until) {|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
 sql-turns|src/sql/cancellation.rs|if now - TURN_BEGAN.get() > TURN {|if now - TURN_BEGAN.get() > TURN && !out! {|sql::tables::tests::a_join_without_matches_leaves_the_thread_to_others
 sql-place-of-planning|src/sql/execute.rs|let _place = engine.place().await?;|let _place = if out! { None } else { Some(engine.place().await?) };|sql::execute::tests::planning_takes_a_place
-sql-functions|src/sql/dialect/rewrite/calls.rs|(known, _) if functions::is_known(known)|(known, _) if out! \|\| functions::is_known(known)|sql::execute::tests::functions_of_nobody_are_not_there
+sql-functions|src/sql/dialect/rewrite/calls.rs|&& (functions::is_known(known) \|\| |&& (out! \|\| functions::is_known(known) \|\| |sql::execute::tests::functions_of_nobody_are_not_there
 sql-no-change-by-get|src/http/api/sql.rs|&text, &[], format, false)|&text, &[], format, out!)|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 readings-kept|src/query/catalog/readings.rs|kept + bytes > READINGS_BYTES_MAX {|(kept + bytes > READINGS_BYTES_MAX && !out!) {|query::catalog::readings::tests
 readings-stale|src/query/catalog/readings.rs|\|kept\| !is_current(kept)|\|kept\| !is_current(kept) && !out!|query::catalog::readings::tests
