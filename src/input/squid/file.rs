@@ -3,8 +3,9 @@
 //! One thread reads to the end and looks again ten times a second. A file that was moved away is
 //! read until the one that replaced it has had something for two seconds, then that; one that became
 //! shorter is read from its start. The position survives a restart (with `history.dir` or
-//! `state.dir`); the next process also finds a renamed file in its folder. With `history.dir` the position is written in the same commit as
-//! the data, so that each line counts once; until history is open nothing is read.
+//! `state.dir`); the next process also finds a renamed file in its folder. With `history.dir` the
+//! position is written in the same commit as the data, so that each line counts once; until history
+//! is open nothing is read.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -52,8 +53,8 @@ struct Log {
     /// Bytes read of it.
     read_bytes: u64,
     lines: Lines,
-    /// Since when another one, with something in it, has been in its place.
-    moved: Option<Instant>,
+    /// The one, with something in it, that was in its place after it, and since when.
+    next: Option<(Instant, Box<Self>)>,
 }
 
 impl Log {
@@ -67,7 +68,7 @@ impl Log {
             file,
             read_bytes: 0,
             lines: Lines::default(),
-            moved: None,
+            next: None,
         })
     }
 
@@ -112,16 +113,18 @@ impl Log {
             self.go_to(0)?;
             return Ok(Next::Anew);
         }
-        let Ok(in_place) = fs::metadata(path) else {
-            return Ok(Next::Wait);
-        };
-        // The writer of an empty one may not know of it yet.
-        if identity(&in_place) == self.is || in_place.len() == 0 {
-            self.moved = None;
-            return Ok(Next::Wait);
+        match fs::metadata(path) {
+            Ok(in_place) if identity(&in_place) == self.is => self.next = None,
+            // The writer of an empty one may not know of it yet.
+            Ok(in_place) if in_place.len() > 0 && self.next.is_none() => {
+                let next = Self::open(path)?;
+                self.next = (next.is != self.is).then(|| (Instant::now(), Box::new(next)));
+            }
+            // That one may be moved away too.
+            _ => {}
         }
-        let since = *self.moved.get_or_insert_with(Instant::now);
-        Ok(if since.elapsed() > SETTLED { Next::Other } else { Next::Wait })
+        let is_settled = self.next.as_ref().is_some_and(|(since, _)| since.elapsed() > SETTLED);
+        Ok(if is_settled { Next::Other } else { Next::Wait })
     }
 }
 
@@ -177,15 +180,16 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
                 Ok(Next::Wait) => Ok(false),
                 Ok(Next::Anew) => Ok(true),
                 Ok(Next::Other) => {
-                    log = None;
+                    log = open.next.take().map(|(_, next)| *next);
+                    intake.decoder.start_over(true);
+                    log.iter().for_each(|next| begin(next, path, &mut intake, shutdown));
                     Ok(true)
                 }
                 Err(error) => Err(error),
             },
-            None => open(path, known, &mut intake, shutdown).map(|opened| {
+            None => open(path, known, &mut intake).map(|opened| {
                 known = None;
-                info!(path = %path.display(), offset = opened.read_bytes, "Following a log of Squid's.");
-                intake.decoder.source.counters.files_opened.add(1);
+                begin(&opened, path, &mut intake, shutdown);
                 log = Some(opened);
                 true
             }),
@@ -208,7 +212,6 @@ fn open<R: Rewrite>(
     path: &Path,
     known: Option<Position>,
     intake: &mut Intake<R>,
-    shutdown: &Shutdown,
 ) -> io::Result<Log> {
     let mut log = Log::open(path)?;
     match known.and_then(|known| Log::find(path, known)) {
@@ -223,9 +226,15 @@ fn open<R: Rewrite>(
             intake.decoder.start_over(known.is_none());
         }
     }
+    Ok(log)
+}
+
+/// Begins with an opened log.
+fn begin<R: Rewrite>(log: &Log, path: &Path, intake: &mut Intake<R>, shutdown: &Shutdown) {
     // The position until something is merged.
     intake.publish(log.position().ok(), shutdown);
-    Ok(log)
+    info!(path = %path.display(), offset = log.read_bytes, "Following a log of Squid's.");
+    intake.decoder.source.counters.files_opened.add(1);
 }
 
 /// Reads a chunk, or finds out how to go on at the end.
@@ -268,20 +277,24 @@ mod tests {
         let path = dir.path().join("access.log");
         fs::write(&path, "").unwrap();
         let mut log = Log::open(&path).unwrap();
-        let mut look = |moved: Option<Instant>| {
-            log.moved = moved.or(log.moved);
+        let mut look = |is_long_ago: bool| {
+            if let Some((since, _)) = log.next.as_mut().filter(|_| is_long_ago) {
+                *since = since.checked_sub(Duration::from_secs(11)).unwrap();
+            }
             let next = log.look(&path).unwrap();
-            (next == Next::Wait, next == Next::Other, log.moved.is_some())
+            let bytes = log.next.as_ref().map(|(_, next)| next.file.metadata().unwrap().len());
+            (next == Next::Wait, next == Next::Other, bytes)
         };
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(11));
-        assert!(long_ago.is_some());
-        assert_eq!(look(None), (true, false, false));
+        assert_eq!(look(false), (true, false, None));
         fs::rename(&path, dir.path().join("access.log.1")).unwrap();
-        assert_eq!(look(long_ago), (true, false, true), "nothing replaces it");
+        assert_eq!(look(true), (true, false, None), "nothing replaces it");
         fs::write(&path, "").unwrap();
-        assert_eq!(look(long_ago), (true, false, false), "its replacement is empty");
+        assert_eq!(look(true), (true, false, None), "its replacement is empty");
         fs::write(&path, "line").unwrap();
-        assert_eq!(look(None), (true, false, true), "others may still write to the first");
-        assert_eq!(look(long_ago), (false, true, true));
+        assert_eq!(look(false), (true, false, Some(4)), "others may still write to the first");
+        fs::rename(&path, dir.path().join("access.log.2")).unwrap();
+        fs::write(&path, "third file").unwrap();
+        assert_eq!(look(false), (true, false, Some(4)), "the second may be moved away too");
+        assert_eq!(look(true), (false, true, Some(4)));
     }
 }

@@ -114,9 +114,20 @@ pub(super) fn calculated(sides: BinaryExpr, schema: &DFSchema) -> Result<Transfo
         // Compared is what is shown.
         _ => return Ok(Transformed::no(Expr::BinaryExpr(sides))),
     };
-    let side = |side: &Expr| unrounded(side.clone(), schema).map(Box::new);
-    let inner = BinaryExpr::new(side(&sides.left)?, sides.op, side(&sides.right)?);
-    let inner = Expr::BinaryExpr(inner);
+    let [left, right] = [&sides.left, &sides.right].map(|side| unrounded((**side).clone(), schema));
+    let (mut left, mut right) = (left?, right?);
+    let (in_left, in_right) = (scale(&left), scale(&right));
+    if sides.op == Operator::Multiply && in_left.saturating_add(in_right) > INNER_SCALE_MAX {
+        // Each quotient has what the other side leaves of that, at least half.
+        let cut = |whole: Expr, side: &Expr, of_other: i8| {
+            let most = (INNER_SCALE_MAX - of_other).max(INNER_SCALE_MAX / 2);
+            let is_cut = scale(&whole) > most && is_rounded(side, schema);
+            if is_cut { shown(whole, most) } else { whole }
+        };
+        left = cut(left, &sides.left, in_right);
+        right = cut(right, &sides.right, in_left);
+    }
+    let inner = Expr::BinaryExpr(BinaryExpr::new(left.into(), sides.op, right.into()));
     Ok(match inner.get_type(schema)? {
         DataType::Decimal128(_, scale) if scale <= INNER_SCALE_MAX => {
             Transformed::yes(shown(inner, wanted))

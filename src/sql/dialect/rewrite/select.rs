@@ -185,6 +185,7 @@ fn hide_numbers(columns: &mut [SelectItem]) {
 fn position(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) => place.parse().ok(),
+        Expr::Nested(inner) => position(inner),
         _ => None,
     }
 }
@@ -313,7 +314,9 @@ fn loosen(
     });
     for expr in each {
         match expr {
-            Expr::Value(_) => grouped.extend(numbered(expr, &select.projection).cloned()),
+            it if matches!(it, Expr::Value(_)) || position(it).is_some() => {
+                grouped.extend(numbered(it, &select.projection).cloned());
+            }
             Expr::Identifier(name) => {
                 grouped.extend(aliases.get(&name.value).cloned());
                 grouped.push(expr.clone());
