@@ -246,6 +246,8 @@ fn after_a_kill_history_refills_live_reports() {
     let settings = [&*dir, "history.flush_period=1s", "state.snapshot_period=0"];
     let report = "/api/v1/reports/report_by_script_name?percentiles=95";
     let count = |program: &Program| program.site.json("/api/v1/info")["req_count"].as_u64();
+    let begun = std::time::Instant::now();
+    let covered = |program: &Program| program.site.json(report)["covered_seconds"].as_u64();
     let is_warned = |log: &[Json]| {
         let warned = log.iter().filter(|line| {
             line["message"].as_str().unwrap_or_default().starts_with("The last end was not clean")
@@ -289,6 +291,9 @@ fn after_a_kill_history_refills_live_reports() {
     assert_eq!(rows(&after), rows(&before));
     let info = program.site.json("/api/v1/info");
     assert_eq!((&info["req_count"], &info["refilled"]), (&json!(90), refilled));
+    // Without requests too, time goes on.
+    let first = covered(&program).unwrap();
+    await_until("time goes on", || covered(&program), |it| *it >= Some(first + 2));
     // History has nothing of a report that is made only now.
     let late = r#"{"name": "late", "level": "request", "keys": ["schema"]}"#;
     assert_eq!(program.site.post("/api/v1/reports", late).status, 201);
@@ -331,6 +336,7 @@ fn after_a_kill_history_refills_live_reports() {
         let mut program = Program::serve(&settings);
         assert_eq!(is_warned(&program.log()), 1);
         assert_eq!(count(&program), Some(107));
+        assert!(covered(&program) <= Some(begun.elapsed().as_secs() + 1), "no second counts twice");
         program.signal("KILL");
         program.wait();
     }

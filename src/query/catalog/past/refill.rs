@@ -209,13 +209,17 @@ impl Refill {
                 rows.entry(row.key.to_vec()).or_insert_with(|| (row.is_other, Gain::default()));
             gain.add(&row.gain);
         });
-        let mut covered = live.covered_secs;
+        let mut first = now;
         let own = dataset.coverage_key();
         self.rows.rows(&Dataset::coverage(), span, |row| {
             if *row.key == *own {
-                covered += Coverage::of(&row.gain.sum.totals).secs;
+                let end = (row.time + Resolution::Minute.secs()).min(self.filled.end);
+                let secs = Coverage::of(&row.gain.sum.totals).secs;
+                first = first.min(end.saturating_sub(secs));
             }
         });
+        // Of what came back from a snapshot, live data has it all.
+        let covered = live.covered_secs.max(now.saturating_sub(first));
         let sums = rows
             .iter()
             .map(|(key, (is_other, gain))| (&**key, *is_other, gain.sum.totals, gain.extremes));
