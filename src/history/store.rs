@@ -252,9 +252,9 @@ impl Store {
         self.manifest.head.run
     }
 
-    /// The positions of followed files on disk.
+    /// The positions of followed files on disk, in the log of seconds too.
     pub(crate) fn files(&self) -> &Positions {
-        &self.manifest.files
+        &self.manifest.files_in_log
     }
 
     /// Runs an action that changes the disk, after clearing up earlier failures.
