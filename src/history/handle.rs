@@ -193,7 +193,7 @@ impl History {
             let unknown = store.seconds.take_unknown();
             unknown.iter().for_each(|file| store.orphan(file));
         }
-        let (log, files) = (&mut store.seconds, &mut store.manifest.files_in_log);
+        let (log, files) = (&mut store.seconds, &mut store.manifest.files);
         let (mut rows, mut added) = (UnflushedRows::default(), 0_u32);
         let (restored, torn) = log.replay(follows, files, &mut |dataset, time, key, gained| {
             rows.add_encoded(dataset, time, key, gained);

@@ -130,10 +130,10 @@ pub(super) struct Manifest {
     left: BTreeSet<String>,
     /// Positions in followed files up to which everything is included, also of those not followed
     /// now.
-    files: Positions,
+    flushed_files: Positions,
     /// The same with lines that only the log of seconds has: those of the next flush. Until then a
     /// log that gets lost is made good by reading the files again.
-    pub(super) files_in_log: Positions,
+    pub(super) files: Positions,
     /// The last file of the log of seconds that is included.
     pub(super) log: Option<u64>,
     /// Bytes of its file when that last agreed with this.
@@ -213,8 +213,8 @@ impl Manifest {
             self.parts.remove(&path);
             self.missing.insert(path, part);
         }
-        self.files_in_log.extend(commit.files.clone());
-        self.files.extend(commit.files);
+        self.files.extend(commit.files.clone());
+        self.flushed_files.extend(commit.files);
         self.log = self.log.max(commit.log);
         Ok(())
     }
@@ -273,7 +273,7 @@ impl Manifest {
         commit.datasets = cloned(&datasets[self.datasets.len()..]);
         if let Some(UpTo { files, log }) = up_to {
             // What the log had of others goes with it.
-            commit.files.clone_from(&self.files_in_log);
+            commit.files.clone_from(&self.files);
             commit.files.extend(files.cloned().unwrap_or_default());
             commit.log = Some(log);
             commit.left = logs.iter().map(|path| self.name(path)).collect();
@@ -304,7 +304,7 @@ impl Manifest {
             add,
             missing,
             left: self.left.iter().cloned().collect(),
-            files: self.files.clone(),
+            files: self.flushed_files.clone(),
             log: self.log,
             ..Commit::default()
         };

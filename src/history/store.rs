@@ -254,7 +254,7 @@ impl Store {
 
     /// The positions of followed files on disk, in the log of seconds too.
     pub(crate) fn files(&self) -> &Positions {
-        &self.manifest.files_in_log
+        &self.manifest.files
     }
 
     /// Runs an action that changes the disk, after clearing up earlier failures.
