@@ -22,7 +22,8 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-use super::tracker::{COARSE, Times, quantile};
+use super::blocks::{Times, quantile};
+use super::tracker::COARSE;
 use super::verdict::{
     ERRORS, FASTER, FEWER, Finding, MORE, NO_CHANGE, NOT_ENOUGH, SLOWER, STATUS, Verdict,
 };

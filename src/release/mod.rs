@@ -11,6 +11,7 @@
 //! a [`Releases`]. `judge` has the method, `tracker` what is kept and its limits, `running` which
 //! of them is running.
 
+mod blocks;
 mod judge;
 mod running;
 mod tracker;

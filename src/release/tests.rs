@@ -5,11 +5,12 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, Normal, Poisson};
 
 use super::Releases;
+use super::blocks::Times;
 use super::judge::{
     Cell, DAYS, Method, SHORT_WINDOWS, Script, Trial, accepted, judge, poisson_tail, same_mix,
     same_mix_quantiles, t_tail,
 };
-use super::tracker::{COARSE, Times};
+use super::tracker::COARSE;
 use super::verdict::{ERRORS, NO_CHANGE, NOT_ENOUGH, Verdict};
 use crate::cli::load::demo::{self, Shop};
 use crate::input::record::micros;
