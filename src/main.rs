@@ -20,7 +20,15 @@ use pinbad::daemon::malloc;
 
 fn main() -> ExitCode {
     malloc::set_up();
-    match run(Args::parse().into_command()) {
+    let done = match Args::try_parse() {
+        Ok(args) => run(args.into_command()),
+        // Wrong usage, or help, which was asked for.
+        Err(text) => text.print().map_err(Failure::write).and_then(|()| match text.exit_code() {
+            0 => Ok(()),
+            _ => Err(Failure { code: 2, problems: Vec::new() }),
+        }),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.problems.iter().for_each(complain);

@@ -88,6 +88,17 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
+    /// The text by which it can be searched for; empty for no value.
+    pub(crate) fn plain(&self) -> String {
+        match self {
+            Self::Null => String::new(),
+            Self::Text(text) => text.clone().into_owned(),
+            Self::Int(number) => number.to_string(),
+            Self::Micros(us) => (*us as f64 / 1e6).to_string(),
+            Self::Float(float) => float.to_string(),
+        }
+    }
+
     /// The same value, borrowing its text.
     #[must_use]
     pub fn borrowed(&self) -> Value<'_> {

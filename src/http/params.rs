@@ -207,17 +207,6 @@ impl Params {
         self.parsed(name, "seconds from 0 on, such as 0.25", read)
     }
 
-    /// A time as integer unix seconds, given as such (decimals are rounded in the given direction)
-    /// or as RFC 3339.
-    pub(super) fn moment(
-        &mut self,
-        name: &'static str,
-        rounding: Rounding,
-    ) -> Result<Option<u64>, Problem> {
-        let accepted = "unix seconds such as 1700000000, or RFC 3339 such as 2023-11-14T22:13:20Z";
-        self.parsed(name, accepted, |text| moment(text, rounding))
-    }
-
     /// All parameters whose names start with a prefix, without it, in the order given. `shown` is
     /// the notation of the documentation: `tag.NAME`.
     pub(super) fn prefixed(&mut self, shown: &'static str) -> Vec<(String, String)> {
@@ -305,7 +294,8 @@ pub(super) enum Rounding {
     Up,
 }
 
-/// Parses a time as [`Params::moment`] accepts it.
+/// Parses integer unix seconds, given as such (decimals are rounded in the given direction) or as
+/// RFC 3339.
 pub(super) fn moment(text: &str, rounding: Rounding) -> Option<u64> {
     decimal(text, 0, rounding).or_else(|| unix_secs(text, rounding))
 }

@@ -14,8 +14,8 @@ use axum::routing::{delete, get, post};
 use tokio::sync::watch;
 
 use super::api::{
-    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, releases, reports,
-    requests, series, sources, sql, stream, test_packet,
+    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, profile, releases,
+    reports, requests, series, sources, sql, stream, test_packet,
 };
 use super::app::{App, Endpoint};
 use super::auth::{ANNOTATIONS, REPLAY, SILENCES};
@@ -44,12 +44,14 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/annotations/{id}", delete(annotations::remove)),
         ("/api/v1/alerts", get(alerts::list)),
         ("/api/v1/slos", get(alerts::slos)),
+        ("/api/v1/slo", get(alerts::slos)),
         (REPLAY, get(alerts::replay).post(alerts::replay_given)),
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),
         ("/api/v1/changes", get(changes::read)),
         ("/api/v1/releases", get(releases::list)),
         ("/api/v1/sources", get(sources::list)),
+        ("/api/v1/profile", get(profile::read)),
         ("/api/v1/requests", get(requests::list)),
         ("/api/v1/requests/{id}", get(requests::read)),
         ("/api/v1/sql", sql),

@@ -195,6 +195,18 @@ fn zone(name: &str) -> Option<Tz> {
     Tz::from_str(name).ok()
 }
 
+/// Takes one time, relative to `now_ms` of the wall clock, in the zone of `tz`.
+pub(super) fn take_moment(
+    params: &mut Params,
+    name: &'static str,
+    now_ms: u64,
+    rounding: Rounding,
+) -> Result<Option<u64>, Problem> {
+    let tz = params.get("tz").map(str::to_owned);
+    let (now, tz) = Span { tz, ..Span::default() }.here(now_ms)?;
+    params.parsed(name, MOMENTS, |text| read_moment(text, now, tz, rounding))
+}
+
 /// Parses a time to unix seconds; `None` if it is invalid, or out of range.
 fn read_moment(text: &str, now: i64, tz: Tz, rounding: Rounding) -> Option<u64> {
     let found = moment(text, rounding);

@@ -172,6 +172,9 @@ fn usage_errors_end_with_2_and_help_with_0() {
         assert_eq!(said.code, Some(0), "{said:?}");
         assert!(said.out.contains("Usage: pinbad") && said.err.is_empty(), "{said:?}");
     }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = pinbad().arg("help").stdout(full).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(1), "help that could not be written");
     let said = run(pinbad().arg("--version"));
     assert_eq!(said.out.trim(), concat!("pinbad ", env!("CARGO_PKG_VERSION")));
 }

@@ -179,6 +179,25 @@ fn every_line_of_the_captures_is_a_sample_with_all_that_it_says() {
         for (row, expected) in rows.iter().zip(&expected) {
             assert_eq!(row, expected);
         }
+        let profile = here.site.json("/api/v1/profile?limit=0");
+        let counted = |member: &str| profile[member].as_u64().unwrap();
+        assert_eq!(counted("samples") + counted("idle"), rows.len() as u64);
+        let stacks = profile["stacks"].as_array().unwrap().iter();
+        let mut stacks: Vec<_> = stacks
+            .map(|stack| {
+                let frames = stack["frames"].as_array().unwrap().iter();
+                let frames: Vec<_> = frames.map(|it| it.as_str().unwrap()).collect();
+                format!("{} {}", frames.join(";"), stack["samples"])
+            })
+            .collect();
+        stacks.sort_unstable();
+        let folded = here.site.get("/profile?format=folded").body;
+        let mut folded: Vec<_> = folded.lines().collect();
+        folded.sort_unstable();
+        assert_eq!(stacks, folded);
+        assert_eq!(counted("total_stacks"), folded.len() as u64);
+        let few = here.site.json("/api/v1/profile?limit=2")["stacks"].clone();
+        assert_eq!(few.as_array().unwrap(), &profile["stacks"].as_array().unwrap()[..2]);
     }
 }
 

@@ -9,6 +9,7 @@ pub(super) mod heatmap;
 pub(super) mod imports;
 pub(super) mod metrics;
 pub(super) mod openapi;
+pub(super) mod profile;
 pub(super) mod releases;
 pub(super) mod reports;
 pub(super) mod requests;

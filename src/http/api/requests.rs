@@ -41,8 +41,8 @@ pub(in crate::http) async fn list(
     params: Params,
     headers: HeaderMap,
 ) -> Answer {
-    let Query { past, search, format } = parse(params, &headers)?;
     app.read_rows(false, move |source| {
+        let Query { past, search, format } = parse(params, &headers, source.unix_ms())?;
         let (when, slowest, before) = match past {
             None => (When::Now, None, None),
             Some((span, slowest, before)) => {
@@ -81,7 +81,11 @@ fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>
     }
 }
 
-pub(in crate::http) fn parse(mut params: Params, headers: &HeaderMap) -> Result<Query, Problem> {
+pub(in crate::http) fn parse(
+    mut params: Params,
+    headers: &HeaderMap,
+    now_ms: u64,
+) -> Result<Query, Problem> {
     let limit = params.count("limit", LIMIT_DEFAULT)?;
     let timers = with_timers(&mut params)?;
     let (limit_max, with) = match timers {
@@ -94,7 +98,7 @@ pub(in crate::http) fn parse(mut params: Params, headers: &HeaderMap) -> Result<
         let why = format!("{limit} is too many{with}; accepted: {accepted}");
         return Err(Problem::parameter("limit", why));
     }
-    let mut search = range(&mut params)?;
+    let mut search = range(&mut params, now_ms)?;
     search.limit = if limit == 0 { limit_max } else { limit };
     search.timers = timers;
     conditions(&mut params, &mut search)?;

@@ -5,6 +5,7 @@
 use crate::config::rewrite::TEXT_FIELDS;
 use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
+use crate::http::time_range::take_moment;
 use crate::profile::definition::{SampleKey, Wanted};
 use crate::query::question::{NUMBER_FIELDS, RequestSearch};
 
@@ -13,12 +14,12 @@ pub(in crate::http) fn with_timers(params: &mut Params) -> Result<bool, Problem>
     Ok(params.word("timers", &["0", "1"])? == "1")
 }
 
-/// Parses the range of requests: before an id, between two times.
-pub(in crate::http) fn range(params: &mut Params) -> Result<RequestSearch, Problem> {
+/// Parses the range of requests: before an id, between two times. `now_ms` is the wall clock.
+pub(in crate::http) fn range(params: &mut Params, now_ms: u64) -> Result<RequestSearch, Problem> {
     Ok(RequestSearch {
         before_id: params.number("before_id")?,
-        since: params.moment("since", Rounding::Up)?,
-        until: params.moment("until", Rounding::Down)?,
+        since: take_moment(params, "since", now_ms, Rounding::Up)?,
+        until: take_moment(params, "until", now_ms, Rounding::Down)?,
         ..RequestSearch::default()
     })
 }

@@ -140,17 +140,6 @@ pub(super) fn pairs(text: &str, count: usize) -> Markup {
     }
 }
 
-/// The text by which a value can be searched for.
-pub(super) fn plain(value: &Value<'_>) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::Text(text) => text.clone().into_owned(),
-        Value::Int(number) => number.to_string(),
-        Value::Micros(us) => (*us as f64 / 1e6).to_string(),
-        Value::Float(float) => float.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,6 @@
 //! zoom and search need no script. `format=folded` returns the same for tools that draw flame
 //! graphs: frames separated by semicolons, and the number of samples.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Map, Value as Json};
 
@@ -15,12 +13,12 @@ use super::formatting::{self, visible};
 use super::ranking::Ranking;
 use super::render::View;
 use super::table::{conditions, table};
+use crate::http::api::profile::{Node, STACK_KEYS, Tree, shown};
 use crate::http::api::search::sample_conditions;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::definition::{SampleKey, Wanted};
 use crate::query::answer::ReportAnswer;
-use crate::value::Value;
 
 /// Rows of a table.
 const ROWS: usize = 25;
@@ -35,17 +33,6 @@ const NAMED: f64 = 24.0;
 
 /// Width of a character.
 const CHARACTER: f64 = 6.6;
-
-/// The keys of boxes.
-const BOXES: [SampleKey; 7] = [
-    SampleKey::Type,
-    SampleKey::Script,
-    SampleKey::Scope,
-    SampleKey::Function,
-    SampleKey::File,
-    SampleKey::Line,
-    SampleKey::Caller,
-];
 
 /// The first fields of the form; the other keys are below.
 const ASKED: [SampleKey; 3] = [SampleKey::Script, SampleKey::Scope, SampleKey::Function];
@@ -89,7 +76,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let search = params.text("q");
     let filters = sample_conditions(&mut params);
     params.finish()?;
-    let Some(boxes) = view.source.samples(&BOXES, &filters)? else {
+    let Some(boxes) = view.source.samples(&STACK_KEYS, &filters)? else {
         let main = html! {
             h1 { "Profile" }
             p.note { "There is no " code { "[[stat]]" } " in the configuration, so no samples are taken. With PHP's stat extension they \
@@ -127,7 +114,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
                 " in the " (super::frame::span_of(boxes.covered_seconds, boxes.window_seconds)) }
-            div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (tree.drawn(&params, search.as_deref())) }
+            div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (drawn(&tree, &params, search.as_deref())) }
             p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
                       A sample has no deeper stack than that. With the JIT a line may be an older one." }
             @for listed in TABLES {
@@ -212,92 +199,13 @@ fn rows(
     Ok(table(listed.title, caption, heads, cells, "No samples."))
 }
 
-fn integer(value: &Value<'_>) -> u64 {
-    match value {
-        Value::Int(number) => u64::try_from(*number).unwrap_or(0),
-        _ => 0,
-    }
-}
-
-/// The samples as a tree of three layers.
-#[derive(Debug, Default)]
-struct Tree {
-    root: Node,
-    /// Samples with nothing running, which are left out.
-    idle: u64,
-}
-
-#[derive(Debug, Default)]
-struct Node {
-    samples: u64,
-    /// Children by name, and whether it is a built-in function.
-    below: BTreeMap<(String, bool), Node>,
-    /// The conditions for this node.
-    keys: Vec<(&'static str, String)>,
-}
-
-impl Tree {
-    fn of(answer: &ReportAnswer) -> Self {
-        let mut tree = Self::default();
-        let rows = &*answer.table;
-        for row in 0..rows.len() {
-            let text = |at: usize| formatting::plain(&rows.value(row, at));
-            let samples = integer(&rows.value(row, BOXES.len()));
-            let [kind, script, scope, function, file, line, caller] =
-                [0, 1, 2, 3, 4, 5, 6].map(text);
-            let script_key = ("script", script.clone());
-            let own_keys = vec![
-                ("scope", scope.clone()),
-                ("function", function.clone()),
-                ("file", file.clone()),
-            ];
-            let name = match (scope.as_str(), function.as_str()) {
-                ("", "{main}") => format!("{{main}} {file}"),
-                ("", "") => "(unknown)".to_owned(),
-                ("", function) => function.to_owned(),
-                (scope, function) => format!("{scope}::{function}"),
-            };
-            let path = match kind.as_str() {
-                "memory" => {
-                    tree.idle += samples;
-                    continue;
-                }
-                "internal" => {
-                    let shown = if caller.is_empty() { "(unknown caller)" } else { &caller };
-                    [
-                        (shown.to_owned(), false, vec![("caller", caller.clone())]),
-                        (name, true, vec![("function", function)]),
-                    ]
-                }
-                _ => {
-                    let line_keys = vec![("line", line.clone())];
-                    [(name, false, own_keys), (format!("line {line}"), false, line_keys)]
-                }
-            };
-            tree.root.samples += samples;
-            let mut node = tree.root.child(&script, false, vec![script_key], samples);
-            for (name, own, keys) in path {
-                node = node.child(&name, own, keys, samples);
-            }
-        }
-        tree
-    }
-
-    /// A line per path: frames separated by semicolons, and the number of samples.
-    fn folded(&self) -> String {
-        let mut out = String::new();
-        self.root.fold(&mut Vec::new(), &mut out);
-        out
-    }
-
-    /// Draws the tree for the page; boxes whose names contain `search` are marked.
-    fn drawn(&self, params: &Params, search: Option<&str>) -> Markup {
-        let all = self.root.samples.max(1) as f64;
-        let lower = search.map(str::to_lowercase);
-        html! {
-            svg.icicle viewBox={ "0 0 " (WIDTH) " " (3.0 * LAYER) } role="group" aria-label="Samples by script, function and line" {
-                (self.root.draw((0.0, 0.0), all, params, lower.as_deref()))
-            }
+/// Draws the tree; boxes whose names contain `search` are marked.
+fn drawn(tree: &Tree, params: &Params, search: Option<&str>) -> Markup {
+    let all = tree.root.samples.max(1) as f64;
+    let lower = search.map(str::to_lowercase);
+    html! {
+        svg.icicle viewBox={ "0 0 " (WIDTH) " " (3.0 * LAYER) } role="group" aria-label="Samples by script, function and line" {
+            (draw(&tree.root, (0.0, 0.0), all, params, lower.as_deref()))
         }
     }
 }
@@ -311,68 +219,37 @@ fn short(name: &str, width: f64) -> String {
     }
 }
 
-impl Node {
-    fn child(
-        &mut self,
-        name: &str,
-        own: bool,
-        keys: Vec<(&'static str, String)>,
-        samples: u64,
-    ) -> &mut Self {
-        let child = self.below.entry((name.to_owned(), own)).or_default();
-        child.samples += samples;
-        child.keys = keys;
-        child
-    }
-
-    fn fold(&self, path: &mut Vec<String>, out: &mut String) {
-        if self.below.is_empty() && !path.is_empty() {
-            *out += &format!("{} {}\n", path.join(";"), self.samples);
-        }
-        for ((name, _), child) in &self.below {
-            path.push(shown(name).replace([';', '\n', '\r'], ","));
-            child.fold(path, out);
-            path.pop();
-        }
-    }
-
-    /// Draws the nodes below this one from (`x`, `y`) on, each with those below it. `all`: samples
-    /// in the tree.
-    fn draw(
-        &self,
-        (mut x, y): (f64, f64),
-        all: f64,
-        params: &Params,
-        search: Option<&str>,
-    ) -> Markup {
-        let mut below: Vec<_> = self.below.iter().collect();
-        below.sort_by_key(|(_, child)| std::cmp::Reverse(child.samples));
-        let boxes = below.into_iter().map(|((name, own), child)| {
-            let (start, width) = (x, child.samples as f64 * (WIDTH / all));
-            x += width;
-            (start, width, shown(name), own, child)
-        });
-        let is_marked = |name: &str| search.is_some_and(|it| name.to_lowercase().contains(it));
-        html! {
-            @for (x, width, name, own, child) in boxes.filter(|(_, width, ..)| *width >= NARROW) {
-                @let params = params.changed(&conditions_of(&child.keys));
-                a href=(params.link("/profile", &[])) class=[is_marked(name).then_some("marked")] {
-                    rect class=(if *own { "own" } else { "code" }) x=(x) y=(y) width=(width) height=(LAYER - 1.0) {}
-                    @if width >= NAMED {
-                        text x=(x + 3.0) y=(y + 15.0) { (short(&visible(name), width)) }
-                    }
-                    title { (visible(name)) ": " (formatting::count(child.samples)) " samples, "
-                        (format!("{:.1}", 100.0 * child.samples as f64 / all)) " %" }
+/// Draws the nodes below one from (`x`, `y`) on, each with those below it. `all`: samples in the
+/// tree.
+fn draw(
+    node: &Node,
+    (mut x, y): (f64, f64),
+    all: f64,
+    params: &Params,
+    search: Option<&str>,
+) -> Markup {
+    let mut below: Vec<_> = node.below.iter().collect();
+    below.sort_by_key(|(_, child)| std::cmp::Reverse(child.samples));
+    let boxes = below.into_iter().map(|((name, own), child)| {
+        let (start, width) = (x, child.samples as f64 * (WIDTH / all));
+        x += width;
+        (start, width, shown(name), own, child)
+    });
+    let is_marked = |name: &str| search.is_some_and(|it| name.to_lowercase().contains(it));
+    html! {
+        @for (x, width, name, own, child) in boxes.filter(|(_, width, ..)| *width >= NARROW) {
+            @let params = params.changed(&conditions_of(&child.keys));
+            a href=(params.link("/profile", &[])) class=[is_marked(name).then_some("marked")] {
+                rect class=(if *own { "own" } else { "code" }) x=(x) y=(y) width=(width) height=(LAYER - 1.0) {}
+                @if width >= NAMED {
+                    text x=(x + 3.0) y=(y + 15.0) { (short(&visible(name), width)) }
                 }
-                (child.draw((x, y + LAYER), all, &params, search))
+                title { (visible(name)) ": " (formatting::count(child.samples)) " samples, "
+                    (format!("{:.1}", 100.0 * child.samples as f64 / all)) " %" }
             }
+            (draw(child, (x, y + LAYER), all, &params, search))
         }
     }
-}
-
-/// The name of a node for people.
-fn shown(name: &str) -> &str {
-    if name.is_empty() { "(no script)" } else { name }
 }
 
 /// Conditions as changes of parameters; an empty one is none.

@@ -302,7 +302,7 @@ impl Ranking {
     pub(super) fn row_keys(&self, row: usize) -> Vec<(String, String)> {
         let keys = self.answer.keys().into_iter().zip(&self.answer.key_columns);
         let keys = keys.filter(|(name, _)| *name != INDEX_VALUE);
-        let value = |key: &usize| formatting::plain(&self.table().value(row, *key));
+        let value = |key: &usize| self.table().value(row, *key).plain();
         keys.map(|(name, key)| (name.to_owned(), value(key))).collect()
     }
 
@@ -314,7 +314,7 @@ impl Ranking {
     /// A value of the only row, by column name, as the text by which it can be searched for.
     pub(super) fn plain(&self, column: &str) -> String {
         let at = self.table().column(column);
-        at.map_or_else(String::new, |at| formatting::plain(&self.table().value(0, at)))
+        at.map_or_else(String::new, |at| self.table().value(0, at).plain())
     }
 
     /// A key of a row as text.
@@ -324,7 +324,7 @@ impl Ranking {
             (Value::Null, None) if is_function() => html! { "(unknown)" },
             (Value::Null, Some(missing)) => html! { (missing) },
             (value @ (Value::Null | Value::Text(_)), _) => formatting::value(&value),
-            (other, _) => html! { (formatting::plain(&other)) },
+            (other, _) => html! { (other.plain()) },
         }
     }
 
@@ -430,7 +430,7 @@ impl Ranking {
         match (column.show, self.number(&column.name, row)) {
             (Show::Tags, _) => {
                 let count = self.number("tags_cnt", row).unwrap_or(0.0);
-                formatting::pairs(&formatting::plain(&value), count as usize)
+                formatting::pairs(&value.plain(), count as usize)
             }
             (Show::Moment, Some(number)) => self.page_time.moment(number as u64),
             (Show::Any | Show::Text | Show::Prose, _) | (_, None) => formatting::value(&value),

@@ -7,7 +7,7 @@
 use axum::http::StatusCode;
 use maud::{Markup, html};
 
-use super::formatting::{self, visible};
+use super::formatting::visible;
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
@@ -111,7 +111,7 @@ fn keep<'a>(
     let equal = params.keys(&answer.keys(), answer.table.columns())?;
     let keys = answer.key_columns.clone();
     Ok(move |table: &dyn Table, row: usize| {
-        let text = |key: usize| formatting::plain(&table.value(row, key));
+        let text = |key: usize| table.value(row, key).plain();
         equal.iter().all(|(key, wanted)| text(keys[*key]) == *wanted)
             && part
                 .as_ref()

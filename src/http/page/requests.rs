@@ -110,7 +110,7 @@ impl Found {
 
 /// The search for requests, by the parameters and the page's time.
 pub(super) fn search_of(view: &View<'_>, params: &mut Params) -> Result<RequestSearch, Problem> {
-    let mut search = search::range(params)?;
+    let mut search = search::range(params, view.source.unix_ms())?;
     view.time.narrow(&mut search);
     read_conditions(params, &mut search)?;
     Ok(search)
@@ -197,7 +197,7 @@ fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> M
     let mut heads = vec![Head::text("Received").class("when").hint(&hint)];
     heads.extend(ranking.heads(&ranking.columns, None));
     let cells = |row| {
-        let plain = |column| formatting::plain(&ranking.table().value(row, column));
+        let plain = |column| ranking.table().value(row, column).plain();
         let at = ranking.table().value(row, timestamp).number();
         let at = at.unwrap_or(0.0) as u64;
         html! {

@@ -106,9 +106,7 @@ impl Row {
         let table = ranking.table();
         let is_it = |row: &usize| {
             let mut wanted = ranking.answer.key_columns.iter().zip(&keys);
-            wanted.all(|(column, (_, wanted))| {
-                formatting::plain(&table.value(*row, *column)) == *wanted
-            })
+            wanted.all(|(column, (_, wanted))| table.value(*row, *column).plain() == *wanted)
         };
         let at = (0..table.len()).find(is_it);
         ranking.load(at.as_slice())?;
@@ -184,7 +182,7 @@ impl Row {
         let (Some(value), Some(at)) = (of_row, at) else {
             return Ok(html! {});
         };
-        let is_it = |table: &dyn Table, row| formatting::plain(&table.value(row, at)) == value;
+        let is_it = |table: &dyn Table, row| table.value(row, at).plain() == value;
         let sort = Sort::largest("req_time_total");
         let (rows, total) = ranking.choose(&is_it, &sort, (0, OTHERS_MAX))?;
         let links: HashMap<usize, String> =

@@ -73,7 +73,7 @@ fn timers_of_few_requests_are_not_sampled_with_all() {
 fn every_parameter_is_a_condition_of_the_search() {
     let search = |query: &str| {
         let params = Params::parse(Some(query)).unwrap();
-        parse(params, &HeaderMap::new()).unwrap().search
+        parse(params, &HeaderMap::new(), 1_700_000_100_000).unwrap().search
     };
     let plain = RequestSearch { limit: 100, ..RequestSearch::default() };
     assert_eq!(search(""), plain);
@@ -86,6 +86,8 @@ fn every_parameter_is_a_condition_of_the_search() {
     assert_eq!(search("until=1700000000.9").until, Some(1_700_000_000));
     assert_eq!(search("until=2023-11-14T22:13:20Z").until, Some(1_700_000_000));
     assert_eq!(search("since=2023-11-15T00:13:20+02:00").since, Some(1_700_000_000));
+    assert_eq!(search("since=-100s&until=now").since, Some(1_700_000_000));
+    assert_eq!(search("until=2023-11-14T23:13:20&tz=Europe/Berlin").until, Some(1_700_000_000));
     assert_eq!(search("min_time=0.1").min_time_us, Some(100_000));
     assert_eq!(search("max_time=0.1&min_time=0").max_time_us, Some(100_000));
     assert_eq!(search("max_time=2").max_time_us, Some(2_000_000));
