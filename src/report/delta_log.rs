@@ -10,6 +10,7 @@
 
 use super::directory::{Directory, DirectoryChanges, KnownGroups, OTHER_GROUP};
 use super::encoded_gain::{EncodedGain, encode};
+use super::groups::cut_second::GroupGain;
 use super::histogram::Histogram;
 use super::key_table::KeyTable;
 use super::totals::{Extremes, Totals};
@@ -122,19 +123,19 @@ impl DeltaLogWriter {
         self.bytes_max = self.directory.bytes() + more;
     }
 
-    /// Writes the gain of a group, whose key has these strings.
+    /// Writes the gain of a group; `keys` and `strings` have its key.
     pub(super) fn write(
         &mut self,
-        (group, key): (u32, impl Iterator<Item = u32>),
+        gain: &GroupGain<'_>,
+        keys: &KeyTable,
         strings: &StringInterner,
-        extremes: Option<&Extremes>,
-        (totals, pairs): (&Totals, &[(u32, u64)]),
     ) {
+        let GroupGain { group, totals, extremes, pairs } = gain;
+        let pairs = pairs.iter().copied();
         let logged = self.log.gains.len() + self.log.groups.len() * 8;
         if logged + self.directory.bytes() < self.bytes_max {
-            let number = self.directory.number(group, key, strings);
-            let pairs = pairs.iter().copied();
-            self.log.push(number, extremes, totals, pairs);
+            let number = self.directory.number(*group, keys.key(*group), strings);
+            self.log.push(number, *extremes, totals, pairs);
             return;
         }
         self.log.folded += 1;
@@ -143,9 +144,7 @@ impl DeltaLogWriter {
         if let Some(extremes) = extremes {
             other.1.get_or_insert_default().widen(extremes);
         }
-        for &(bucket, count) in pairs {
-            other.2.add(bucket, count);
-        }
+        pairs.for_each(|(bucket, count)| other.2.add(bucket, count));
     }
 
     /// The log, for groups with these keys; the next one has room for as much. `is_over`: the

@@ -89,7 +89,7 @@ struct Text {
 }
 
 /// The writer's end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Directory {
     /// Numbers of groups, by their number in the aggregate.
     number_of: Vec<u32>,
@@ -109,17 +109,7 @@ pub(super) struct Directory {
 impl Directory {
     /// A directory with [`OTHER_GROUP`] alone; groups have `keys` keys.
     pub(super) fn new(keys: usize, strings: &StringInterner) -> Self {
-        let mut new = Self {
-            number_of: Vec::new(),
-            numbers: NumberPool::default(),
-            known: Vec::new(),
-            text_of: HashMap::default(),
-            text_numbers: NumberPool::default(),
-            texts: Vec::new(),
-            text_bytes: 0,
-            group_bytes: 0,
-            changes: DirectoryChanges::default(),
-        };
+        let mut new = Self::default();
         new.push(NOTHING, std::iter::repeat_n(OTHER, keys), strings);
         new
     }

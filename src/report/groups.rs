@@ -26,7 +26,7 @@ use super::histogram::{BucketLayout, Histogram, grown};
 use super::key_table::KeyTable;
 use super::totals::{Extremes, NarrowTotals, Totals};
 
-mod cut_second;
+pub(super) mod cut_second;
 mod extremes;
 mod give_back;
 pub(super) mod move_slots;
@@ -321,10 +321,7 @@ impl Groups {
     /// The destination of samples that leave the front of slot `at` before the second is cut.
     fn settled_samples(&mut self, at: usize) -> &mut Histogram {
         let slot = &mut self.slots[at];
-        match self.is_watched {
-            true => &mut slot.second,
-            false => &mut slot.histogram,
-        }
+        if self.is_watched { &mut slot.second } else { &mut slot.histogram }
     }
 
     /// Makes room for samples in front `at`; returns false if its sums, or those of the slot, are

@@ -124,7 +124,7 @@ impl BucketLayout {
     #[must_use]
     pub fn bucket(&self, us: u64) -> u32 {
         match self {
-            Self::LogLinear => log_linear_bucket(us),
+            Self::LogLinear => octave_bucket(us.min(TIME_US_MAX), LOG_LINEAR_BITS),
             Self::Linear { max_us, size } => linear_bucket(us, *max_us, *size),
             Self::V2(v2) => v2.bucket(us),
         }
@@ -144,7 +144,8 @@ impl BucketLayout {
         I: IntoIterator<Item = (u32, u64)>,
     {
         let start = out.len();
-        let unreached = if total == 0 { self.low() } else { self.high() };
+        let (low, high) = self.range();
+        let unreached = if total == 0 { low } else { high };
         out.resize(start + ranks.len(), unreached);
         if total == 0 {
             return;
@@ -269,20 +270,12 @@ impl BucketLayout {
         }
     }
 
-    /// The quantile of no data, in seconds.
-    fn low(&self) -> f64 {
+    /// The lower end, which is the quantile of no data, and the upper end, in seconds.
+    fn range(&self) -> (f64, f64) {
         match self {
-            Self::LogLinear | Self::Linear { .. } => 0.0,
-            Self::V2(v2) => f64::from(v2.min_ms) / 1e3,
-        }
-    }
-
-    /// The upper end, in seconds.
-    fn high(&self) -> f64 {
-        match self {
-            Self::LogLinear => seconds(TIME_US_MAX),
-            Self::Linear { max_us, .. } => seconds(*max_us),
-            Self::V2(v2) => f64::from(v2.max_ms) / 1e3,
+            Self::LogLinear => (0.0, seconds(TIME_US_MAX)),
+            Self::Linear { max_us, .. } => (0.0, seconds(*max_us)),
+            Self::V2(v2) => v2.range(),
         }
     }
 }
@@ -315,12 +308,6 @@ pub(crate) fn octave_bucket(value: u64, bits: u32) -> u32 {
 pub(crate) fn octave_bounds(bucket: u32, bits: u32) -> (u64, u64) {
     let shift = (bucket >> bits).saturating_sub(1);
     (u64::from(bucket - (shift << bits)) << shift, 1 << shift)
-}
-
-/// At most 2943.
-#[inline]
-fn log_linear_bucket(us: u64) -> u32 {
-    octave_bucket(us.min(TIME_US_MAX), LOG_LINEAR_BITS)
 }
 
 /// Lowest time and number of times (whole microseconds) of a log-linear bucket.
@@ -405,10 +392,15 @@ impl V2Buckets {
         }
     }
 
+    /// Minimum and maximum, in seconds.
+    fn range(&self) -> (f64, f64) {
+        (f64::from(self.min_ms) / 1e3, f64::from(self.max_ms) / 1e3)
+    }
+
     fn inside(&self, bucket: u32, has: u64, needed: u64) -> f64 {
         match bucket {
-            V2_MIN => f64::from(self.min_ms) / 1e3,
-            V2_MAX => f64::from(self.max_ms) / 1e3,
+            V2_MIN => self.range().0,
+            V2_MAX => self.range().1,
             // Unit k is (w x (k - 1), w x k], counted from 0: the minimum is already included.
             bucket => {
                 let (low, shared_by) = octave_bounds(bucket, V2_BITS);
@@ -440,25 +432,19 @@ impl V2Buckets {
         // Writing to a String cannot fail.
         let _ = write!(text, "hv={}:{}:{};values=[", self.min_ms, self.max_ms, self.buckets);
         let mut separator = "";
-        let mut low = None;
-        let mut high = None;
-        for &(bucket, count) in histogram.iter().filter(|(_, count)| *count > 0) {
-            match bucket {
-                V2_MIN => low = Some(count),
-                V2_MAX => high = Some(count),
-                bucket => {
-                    let (id, _) = octave_bounds(bucket, V2_BITS);
-                    let _ = write!(text, "{separator}{id}{gap}{count}");
-                    separator = ", ";
-                }
-            }
-        }
+        let counted = || histogram.iter().filter(|(_, count)| *count > 0);
         // The sentinels come last.
-        for (name, count) in [("min", low), ("max", high)] {
-            if let Some(count) = count {
-                let _ = write!(text, "{separator}{name}{gap}{count}");
-                separator = ", ";
+        let is_inside = |(bucket, _): &&(u32, u64)| !matches!(*bucket, V2_MIN | V2_MAX);
+        let sentinels = counted().filter(|it| !is_inside(it));
+        for (bucket, count) in counted().filter(is_inside).chain(sentinels) {
+            text.push_str(separator);
+            match *bucket {
+                V2_MIN => text.push_str("min"),
+                V2_MAX => text.push_str("max"),
+                inside => drop(write!(text, "{}", octave_bounds(inside, V2_BITS).0)),
             }
+            let _ = write!(text, "{gap}{count}");
+            separator = ", ";
         }
         text.push(']');
         text

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::aggregate::overflow::relieve;
-use super::aggregate::{Aggregate, Flow, Memory, all_fields};
+use super::aggregate::{Aggregate, Flow, Memory, all_fields, put};
 use super::arrivals::{Arrivals, RecordDeltas};
 use super::budget::{Budget, MemoryUse};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
@@ -173,7 +173,7 @@ impl Reports {
             let from_ms = start_ms.unwrap_or(self.now_ms);
             let mut aggregate = Box::new(Aggregate::new(scope, from_ms));
             aggregate.is_filling = start_ms.is_some() || oldest > 1;
-            self.keep(aggregate)
+            put(&mut self.aggregates, aggregate)
         });
         let found = self.aggregates[aggregate].as_mut();
         let found = found.expect("it serves the report");
@@ -190,17 +190,6 @@ impl Reports {
         self.entries.push(entry);
         self.update_watched(pool);
         None
-    }
-
-    /// Adds an aggregate and returns its number.
-    fn keep(&mut self, aggregate: Box<Aggregate>) -> usize {
-        let free = self.aggregates.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.aggregates.len());
-        if at == self.aggregates.len() {
-            self.aggregates.push(None);
-        }
-        self.aggregates[at] = Some(aggregate);
-        at
     }
 
     /// Whether a report goes into the aggregate with all five request fields: the base reports, and
@@ -292,9 +281,7 @@ impl Reports {
 
     /// Counts requests in all reports.
     pub fn add(&mut self, arrivals: &Arrivals, pool: &mut Pool) {
-        let mut levels = self.live().map(|aggregate| aggregate.scope.level);
-        let with_timers = levels.any(|level| level == Level::Timer);
-        drop(levels);
+        let with_timers = self.live().any(|aggregate| aggregate.scope.level == Level::Timer);
         self.deltas.work_out(arrivals, &pool.origins, self.error_status, with_timers);
         for at in 0..self.aggregates.len() {
             let aggregate = self.aggregates[at].as_ref();

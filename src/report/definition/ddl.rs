@@ -56,7 +56,7 @@ pub fn report(definition: &Definition) -> CreateTable {
     let keys: Vec<(&str, &str)> = name.map(|name| ("MUL", name)).into_iter().collect();
     let comment = definition.comment.clone();
     CreateTable {
-        comment: comment.unwrap_or_else(|| json_form(definition)),
+        comment: comment.unwrap_or_else(|| form_text(&ReportForm::from(definition))),
         ..plain(&definition.name, columns, &keys)
     }
 }
@@ -193,11 +193,6 @@ impl CreateTable {
             value.replace('\\', "\\\\").replace('\'', "''")
         )
     }
-}
-
-/// A native definition as JSON without its name.
-fn json_form(definition: &Definition) -> String {
-    form_text(&ReportForm::from(definition))
 }
 
 /// A form as JSON, without its name.

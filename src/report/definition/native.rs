@@ -101,7 +101,7 @@ impl From<Level> for FormLevel {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormError {
     /// It is the COMMENT of a fixed table.
-    #[error("comment '{}': the table {} is always there and is not a report", .0.comment(), .0.table())]
+    #[error("comment '{}': the table {} is always there and is not a report", .0.comment(), .0.name())]
     Fixed(FixedTable),
     /// It is a report over samples, not requests.
     #[error("level: a report over samples is none over requests")]
@@ -211,17 +211,8 @@ impl ReportForm {
         name: &str,
         mut members: serde_json::Map<String, serde_json::Value>,
     ) -> Result<Self, FormError> {
-        let known = [
-            "comment",
-            "level",
-            "keys",
-            "filters",
-            "percentiles",
-            "window",
-            "histogram",
-            "history",
-            "name",
-        ];
+        let known = "comment level keys filters percentiles window histogram history name";
+        let known: Vec<&str> = known.split(' ').collect();
         if let Some(member) = members.keys().find(|it| !known.contains(&it.as_str())) {
             let problem = format!("is unknown{}", accepting(member, &known));
             return Err(FormError::part(member, problem));
@@ -455,39 +446,20 @@ pub fn check_name(name: &str) -> Result<(), FormError> {
 }
 
 fn read_layout(text: &str, defaults: &Defaults) -> Result<BucketLayout, String> {
-    let linear = |max: &str, size: Option<&str>| {
-        let size = size.map_or(Some(defaults.histogram_size), |size| size.parse().ok())?;
-        Some(BucketLayout::linear(max.parse().ok()?, size))
-    };
     if text == "log-linear" {
-        Ok(BucketLayout::LogLinear)
-    } else if let Some(hv) = text.strip_prefix("hv=") {
-        read_hv(hv)
-    } else {
-        text.strip_prefix("linear=")
-            .and_then(|range| match range.split_once(':') {
-                Some((max, size)) => linear(max, Some(size)),
-                None => linear(range, None),
-            })
-            .ok_or_else(|| {
-                "must be log-linear, linear=<seconds>:<buckets> or hv=<min ms>:<max ms>:<buckets>"
-                    .to_owned()
-            })?
+        return Ok(BucketLayout::LogLinear);
     }
-}
-
-/// An integer number of seconds in the largest unit that fits.
-fn window_text(window: Duration) -> String {
-    let secs = window.as_secs();
-    if window.subsec_nanos() > 0 {
-        let us = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        return format!("{}s", number::seconds_text(us));
+    if let Some(hv) = text.strip_prefix("hv=") {
+        return read_hv(hv);
     }
-    let mut units = [("d", 86_400), ("h", 3600), ("m", 60)].iter();
-    match units.find(|(_, unit)| secs >= *unit && secs.is_multiple_of(*unit)) {
-        Some((name, unit)) => format!("{}{name}", secs / unit),
-        None => format!("{secs}s"),
-    }
+    let usual = defaults.histogram_size.to_string();
+    let range = text.strip_prefix("linear=");
+    let range = range.map(|range| range.split_once(':').unwrap_or((range, &usual)));
+    let read = range.and_then(|(max, size)| Some((max.parse().ok()?, size.parse().ok()?)));
+    let (max, size) = read.ok_or(
+        "must be log-linear, linear=<seconds>:<buckets> or hv=<min ms>:<max ms>:<buckets>",
+    )?;
+    BucketLayout::linear(max, size)
 }
 
 #[cfg(test)]

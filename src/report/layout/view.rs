@@ -4,7 +4,7 @@
 //! has segments, including empty ones. It needs a reading made with `Want::histograms`. Works on
 //! the reader's thread.
 
-use super::{ColumnLayout, IndexPart, Measure, key_text, number, whole};
+use super::{ColumnLayout, IndexPart, Measure, number, whole};
 use crate::report::histogram::{BucketLayout, linear_width};
 use crate::report::read::reading::Reading;
 use crate::value::Value;
@@ -77,9 +77,6 @@ impl ColumnLayout {
 
 /// Whether a row's `index_value` is this text; builds none, since all rows are checked.
 fn is(text: &str, parts: &[IndexPart], reading: &Reading, row: usize) -> bool {
-    let rest = parts.iter().try_fold(text, |rest, part| match part {
-        IndexPart::Text(separator) => rest.strip_prefix(separator),
-        IndexPart::Key(key) => rest.strip_prefix(&*key_text(reading.key(row, *key))),
-    });
-    rest == Some("")
+    let mut parts = parts.iter();
+    parts.try_fold(text, |rest, part| rest.strip_prefix(&*part.text(reading, row))) == Some("")
 }

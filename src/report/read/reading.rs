@@ -93,21 +93,15 @@ impl Reading {
         self.totals.is_empty()
     }
 
-    /// Clears it, keeps the memory.
-    pub(in crate::report) fn emptied(mut self) -> Self {
+    /// Removes all rows, keeps the memory.
+    pub(in crate::report) fn clear(&mut self) {
+        self.grand = Totals::ZERO;
         self.totals.clear();
         self.extremes.clear();
         self.key_cells.clear();
         self.text.clear();
         self.quantiles.clear();
-        Self {
-            totals: self.totals,
-            extremes: self.extremes,
-            key_cells: self.key_cells,
-            text: self.text,
-            quantiles: self.quantiles,
-            ..Self::default()
-        }
+        self.histograms = Vec::new();
     }
 
     /// These rows alone, in this order.
@@ -216,7 +210,8 @@ impl Reading {
                 reading.extremes.push(extremes);
             }
             for (key, text) in definition.keys.iter().zip(key_texts(key)) {
-                reading.push_key(&key.source, is_other, text);
+                let cell = if is_other { KeyCell::Other } else { reading.cell(&key.source, text) };
+                reading.key_cells.push(cell);
             }
         }
         reading.quantiles = vec![f64::NAN; reading.len() * reading.ranks];
@@ -246,14 +241,6 @@ impl Reading {
         for (place, quantile) in places.zip(quantiles) {
             *place = quantile;
         }
-    }
-
-    fn push_key(&mut self, source: &KeySource, is_other: bool, text: &str) {
-        let cell = match is_other {
-            true => KeyCell::Other,
-            false => self.cell(source, text),
-        };
-        self.key_cells.push(cell);
     }
 
     /// Stores the text of a key and returns its cell.

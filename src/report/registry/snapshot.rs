@@ -8,10 +8,10 @@
 use super::{Entry, Reports};
 use crate::pool::Pool;
 use crate::pool::snapshot::Damage;
-use crate::report::aggregate::Memory;
 use crate::report::aggregate::snapshot::{
     AggregateCut, AggregateRestore, SavedAggregate, SavedPart, Wanted,
 };
+use crate::report::aggregate::{Memory, put};
 use crate::report::definition::{DefinedBy, Definition};
 
 /// Raw rows added to a new report at once, at start.
@@ -202,7 +202,7 @@ impl ReportsRestore {
             return;
         };
         let (aggregate, joined) = found.finish(reports.rows_max, &mut pool.strings);
-        let at = reports.keep(aggregate);
+        let at = put(&mut reports.aggregates, aggregate);
         let entries = joined.into_iter().enumerate().map(|(report, it)| Entry {
             definition: it.definition.into(),
             defined_by: it.defined_by,

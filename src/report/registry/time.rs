@@ -48,16 +48,14 @@ impl Reports {
     pub fn advance_some(&mut self, now_ms: u64, pool: &mut Pool, holds: &LockCounters) -> bool {
         let begun = Instant::now();
         self.now_ms = now_ms;
-        let mut live = self.live();
-        if let Some(leaving) = live.find(|it| it.is_due(now_ms) && it.can_retire(now_ms)) {
+        let leaving = self.live().find(|it| it.is_due(now_ms) && it.can_retire(now_ms));
+        if let Some(leaving) = leaving {
             let _stage = EXPIRE_GROUPS.begin();
             leaving.retire_some(now_ms, &mut pool.strings);
-            drop(live);
             self.measure();
             holds.lock_hold_leaving_us.raise_to_us_since(begun);
             return true;
         }
-        drop(live);
         let due = self.live().filter(|it| it.is_due(now_ms)).count();
         if due == 0 {
             return false;

@@ -17,7 +17,7 @@ use crate::report::definition::{DefinedBy, Definition};
 use crate::report::delta_log::{DeltaLog, DeltaLogWriter};
 use crate::report::directory::KnownGroups;
 use crate::report::layout::Cell;
-use crate::report::row_key::{RowKeys, RowOf};
+use crate::report::row_key::RowKeys;
 
 /// Bytes of a group in the delta log, generously.
 const LOGGED_BYTES: usize = 128;
@@ -121,11 +121,8 @@ impl Watched {
 
     /// The id of the row of a group, if it has one; the row's key is written to `key`.
     pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> Option<u64> {
-        match self.keys.row_of(groups, group, key) {
-            RowOf::None => None,
-            RowOf::Other => Some(OTHER_ID),
-            RowOf::Own => Some(self.row_id(key)),
-        }
+        let is_other = self.keys.row_of(groups, group, key)?;
+        Some(if is_other { OTHER_ID } else { self.row_id(key) })
     }
 }
 
@@ -304,7 +301,7 @@ impl Reports {
                     is_pushed: uses.is_pushed,
                     is_kept: uses.is_kept,
                     aggregate: entry.aggregate,
-                    keys: self.aggregate(entry).row_map(entry.report).keys(),
+                    keys: self.aggregate(entry).row_map(entry.report).keys.clone(),
                     ids: RandomState::default(),
                 }));
             }

@@ -42,7 +42,7 @@ pub(super) fn parse<'a>(
     let view = full_kind.strip_prefix("hv.");
     let Some((kind, _)) = V1Kind::named(view.unwrap_or(full_kind)) else {
         let kinds = KINDS.iter().map(|kind| kind.name);
-        let tables = FixedTable::ALL.into_iter().map(FixedTable::comment);
+        let tables = FixedTable::PINBA.into_iter().map(FixedTable::comment);
         let question = suggest::question(view.unwrap_or(full_kind), kinds.chain(tables));
         let mark = if question.is_empty() { ";" } else { "" };
         let problem = format!(
