@@ -100,8 +100,7 @@ impl Aggregate {
     /// Adds a report; returns its number in this aggregate.
     pub(super) fn join(&mut self, definition: &Definition, rows_max: usize) -> usize {
         let mut row_map = RowMap::new(definition, &self.scope.group_keys, rows_max);
-        let all = self.groups.used().map(|id| (NO_ROW, id));
-        row_map.add_groups(all.collect(), &self.groups);
+        row_map.add_groups(self.groups.used().map(|id| (NO_ROW, id)).collect(), &self.groups);
         put(&mut self.row_maps, row_map)
     }
 
@@ -231,8 +230,7 @@ impl Aggregate {
             if *key_id == NONE && is_status(group_key) {
                 *key_id = *status.get_or_insert_with(|| {
                     let status = pool.origins.get(record.origin).status;
-                    let mut text = itoa::Buffer::new();
-                    pool.strings.intern(text.format(status).as_bytes())
+                    pool.strings.intern(itoa::Buffer::new().format(status).as_bytes())
                 });
             }
         }
@@ -302,8 +300,7 @@ impl Aggregate {
     /// The ticks in the window, oldest first, the running one last; a tick may have several
     /// entries.
     fn ticks(&self) -> impl DoubleEndedIterator<Item = &TickHead> {
-        let closed = self.tick_logs.closed.iter().map(|it| &it.head);
-        closed.chain([&self.tick])
+        self.tick_logs.closed.iter().map(|it| &it.head).chain([&self.tick])
     }
 
     /// Whole seconds from the oldest data in the window to `now_ms`, at least 1 and at most the
@@ -395,8 +392,7 @@ impl Aggregate {
     }
 
     fn row_map_bytes(&self) -> usize {
-        let row_maps = self.row_maps.iter().flatten();
-        row_maps.map(RowMap::heap_bytes).sum()
+        self.row_maps.iter().flatten().map(RowMap::heap_bytes).sum()
     }
 }
 
@@ -412,6 +408,5 @@ pub(super) fn put<T>(places: &mut Vec<Option<T>>, new: T) -> usize {
 
 /// Keys of an aggregate that serves every report over request fields alone.
 pub(super) fn all_fields() -> Vec<Key> {
-    let all = Field::ALL.map(|field| Key::of(KeySource::Field(field)));
-    all.into()
+    Field::ALL.map(|field| Key::of(KeySource::Field(field))).into()
 }

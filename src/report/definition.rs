@@ -104,8 +104,7 @@ impl Definition {
         let rounding = self.kind.rounding();
         let own = std::iter::once(50.0).chain(self.percentiles.iter().copied());
         let own = own.filter_map(|percent| Rank::percent(percent, rounding));
-        let added = self.added.iter();
-        let added = added.filter_map(|percent| Rank::percent(*percent, Rounding::Up));
+        let added = self.added.iter().filter_map(|percent| Rank::percent(*percent, Rounding::Up));
         Ranks::new(own.chain(added).collect())
     }
 
@@ -127,8 +126,7 @@ impl Definition {
             Columns::Native(percentiles) => Some(self.in_native_columns(percentiles, defaults)),
             Columns::With(percentiles) | Columns::Extended(percentiles) => {
                 let native = self.in_native_columns(percentiles, defaults);
-                let is_extended = matches!(columns, Columns::Extended(_));
-                Some(self.with_columns_of(&native, is_extended))
+                Some(self.with_columns_of(&native, matches!(columns, Columns::Extended(_))))
             }
         }
     }
@@ -143,8 +141,7 @@ impl Definition {
     fn with_columns_of(&self, other: &Self, all: bool) -> Self {
         let mut extended = self.clone();
         for column in other.layout.columns() {
-            let name = &column.column.name;
-            if extended.layout.position(name).is_some() {
+            if extended.layout.position(&column.column.name).is_some() {
                 continue;
             }
             let mut column = column.clone();
@@ -307,8 +304,7 @@ impl Field {
             Self::Hostname => "host",
             Self::ServerName => "server",
             Self::ScriptName => "script",
-            Self::Schema => "schema",
-            Self::Status => "status",
+            Self::Schema | Self::Status => self.name(),
         }
     }
 

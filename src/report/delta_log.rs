@@ -30,7 +30,7 @@ pub struct DeltaLog {
     ends: Vec<u32>,
     gains: Vec<u8>,
     /// Records counted for the group `(other)` for lack of memory.
-    pub folded: u64,
+    pub overflowed: u64,
 }
 
 impl DeltaLog {
@@ -52,8 +52,7 @@ impl DeltaLog {
     pub fn record(&self, at: usize) -> (Extremes, EncodedGain<'_>) {
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         let gain = &self.gains[begin as usize..self.ends[at] as usize];
-        let extremes = self.extremes.get(at).copied();
-        (extremes.unwrap_or_default(), EncodedGain(gain))
+        (self.extremes.get(at).copied().unwrap_or_default(), EncodedGain(gain))
     }
 
     /// Prefetches record `at`.
@@ -138,7 +137,7 @@ impl DeltaLogWriter {
             self.log.push(number, *extremes, totals, pairs);
             return;
         }
-        self.log.folded += 1;
+        self.log.overflowed += 1;
         let other = self.other.get_or_insert_default();
         other.0 += totals;
         if let Some(extremes) = extremes {
@@ -151,8 +150,7 @@ impl DeltaLogWriter {
     /// second has ended.
     pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> DeltaLog {
         if let Some((totals, extremes, histogram)) = self.other.take() {
-            let pairs = histogram.iter();
-            self.log.push(OTHER_GROUP, extremes.as_ref(), &totals, pairs);
+            self.log.push(OTHER_GROUP, extremes.as_ref(), &totals, histogram.iter());
         }
         let is_scarce = self.directory.bytes() > self.bytes_max / 2;
         self.log.changes = match is_over {

@@ -57,12 +57,9 @@ impl<'a> EncodedGain<'a> {
     /// The sums, and the histogram that follows; `None` if it was left out.
     #[must_use]
     pub fn read(self) -> (Totals, Option<Pairs<'a>>) {
-        let Some((&flags, mut rest)) = self.0.split_first() else {
-            return (Totals::ZERO, None);
-        };
+        let Some((&flags, mut rest)) = self.0.split_first() else { return (Totals::ZERO, None) };
         let totals = Totals::take(&mut rest, flags & UNMEASURED != 0);
-        let pairs = (flags & HISTOGRAM != 0).then(|| Pairs::of(rest));
-        (totals, pairs)
+        (totals, (flags & HISTOGRAM != 0).then(|| Pairs::of(rest)))
     }
 }
 

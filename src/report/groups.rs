@@ -231,8 +231,7 @@ impl Groups {
 
     /// Makes the numbers of removed groups available.
     pub(super) fn free_gone(&mut self) {
-        let gone = std::mem::take(&mut self.gone);
-        gone.into_iter().for_each(|id| self.keys.free(id));
+        std::mem::take(&mut self.gone).into_iter().for_each(|id| self.keys.free(id));
     }
 
     /// Prefetches what [`count`](Self::count) will touch for these groups: the reads of one group
@@ -436,8 +435,7 @@ impl Groups {
         let group = &mut self.groups[id as usize];
         self.histogram_bytes -= group.histogram.heap_bytes();
         // Counts that are short in a file may be long in memory.
-        let mut pairs = pairs.iter();
-        let is_too_large = pairs.any(|&(bucket, count)| {
+        let is_too_large = pairs.iter().any(|&(bucket, count)| {
             group.histogram.add(bucket, count);
             group.histogram.heap_bytes() > bytes_max
         });

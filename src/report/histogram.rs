@@ -103,8 +103,7 @@ impl BucketLayout {
             return Err(format!("the longest time must be from 1 to {most} seconds"));
         }
         if size == 0 || size > LINEAR_SIZE_MAX {
-            let problem = format!("the number of buckets must be from 1 to {LINEAR_SIZE_MAX}");
-            return Err(problem);
+            return Err(format!("the number of buckets must be from 1 to {LINEAR_SIZE_MAX}"));
         }
         Ok(Self::Linear { max_us: max_secs * 1_000_000, size })
     }
@@ -115,7 +114,23 @@ impl BucketLayout {
     /// As in pinba2: fails if max is not above min, or there are no buckets, too many, or too few
     /// to distinguish anything.
     pub fn v2(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, String> {
-        V2Buckets::new(min_ms, max_ms, buckets).map(Self::V2)
+        if max_ms <= min_ms {
+            return Err("the maximum must be greater than the minimum".to_owned());
+        }
+        if buckets == 0 || buckets > V2_BUCKETS_MAX {
+            return Err(format!("the number of buckets must be from 1 to {V2_BUCKETS_MAX}"));
+        }
+        let ns = |ms: u32| u64::from(ms) * 1_000_000;
+        let width_ns = ns(max_ms - min_ms) / u64::from(buckets);
+        let [unit_min, unit_max] = [min_ms, max_ms].map(|ms| ns(ms).checked_div(width_ns));
+        let units = unit_min.map(|min| min.max(1)).zip(unit_max);
+        let units = units.filter(|(min, max)| 2 * min <= *max && *max < V2_UNITS_MAX - 1);
+        let (unit_min, unit_max) = units.ok_or(
+            "these buckets leave too little between minimum and maximum: with w = (max - min) / buckets, \
+             2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
+             and max at least twice min)",
+        )?;
+        Ok(Self::V2(V2Buckets { min_ms, max_ms, buckets, width_ns, unit_min, unit_max }))
     }
 
     /// The bucket of a time in microseconds. Never fails: times out of range go to the first or
@@ -145,15 +160,12 @@ impl BucketLayout {
     {
         let start = out.len();
         let (low, high) = self.range();
-        let unreached = if total == 0 { low } else { high };
-        out.resize(start + ranks.len(), unreached);
+        out.resize(start + ranks.len(), if total == 0 { low } else { high });
         if total == 0 {
             return;
         }
         ranks.targets(total, |waiting| {
-            let Some((mut place, mut target)) = waiting.next() else {
-                return;
-            };
+            let Some((mut place, mut target)) = waiting.next() else { return };
             let mut seen = 0_u64;
             for (bucket, count) in buckets {
                 seen += count;
@@ -354,27 +366,6 @@ fn seconds(us: u64) -> f64 {
 }
 
 impl V2Buckets {
-    fn new(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, String> {
-        if max_ms <= min_ms {
-            return Err("the maximum must be greater than the minimum".to_owned());
-        }
-        if buckets == 0 || buckets > V2_BUCKETS_MAX {
-            let problem = format!("the number of buckets must be from 1 to {V2_BUCKETS_MAX}");
-            return Err(problem);
-        }
-        let ns = |ms: u32| u64::from(ms) * 1_000_000;
-        let width_ns = ns(max_ms - min_ms) / u64::from(buckets);
-        let [unit_min, unit_max] = [min_ms, max_ms].map(|ms| ns(ms).checked_div(width_ns));
-        let units = unit_min.map(|min| min.max(1)).zip(unit_max);
-        let units = units.filter(|(min, max)| 2 * min <= *max && *max < V2_UNITS_MAX - 1);
-        let (unit_min, unit_max) = units.ok_or(
-            "these buckets leave too little between minimum and maximum: with w = (max - min) / buckets, \
-             2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
-             and max at least twice min)",
-        )?;
-        Ok(Self { min_ms, max_ms, buckets, width_ns, unit_min, unit_max })
-    }
-
     /// Whether a bucket is that of all times above the maximum.
     pub(crate) const fn is_above(&self, bucket: u32) -> bool {
         bucket == V2_MAX

@@ -228,8 +228,7 @@ impl ColumnLayout {
             }
             cell @ (Cell::Sum(_, Unit::Kib) | Cell::PerSec(..) | Cell::Percent(..)) => {
                 let quotient = cell.quotient(reading).map(|it| it.of(totals));
-                let value = quotient.filter(|value| !value.is_nan());
-                value.map_or(Value::Null, Value::Float)
+                quotient.filter(|value| !value.is_nan()).map_or(Value::Null, Value::Float)
             }
             Cell::Sum(measure, _) => whole(measure.of(totals)),
             Cell::Quantile(rank) => reading.quantile(row, *rank).map_or(Value::Null, Value::Float),

@@ -88,8 +88,7 @@ pub struct Selected {
 
 /// Reads a report. `None`: some report was dropped meanwhile, perhaps this one.
 pub fn read(held: &mut impl ReadLock, entry: &Entry, want: Want, as_of_ms: u64) -> Option<Reading> {
-    let memory = Reading::default();
-    let read = read_into(memory, held, entry, want, None, as_of_ms);
+    let read = read_into(Reading::default(), held, entry, want, None, as_of_ms);
     read.map(|read| read.reading)
 }
 
@@ -109,8 +108,7 @@ pub fn read_into(
     let removals = held.live().0.removals();
     for attempt in 0..=ATTEMPTS {
         wait_while_leaving(held, entry, removals)?;
-        let memory = std::mem::take(&mut memory);
-        let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
+        let reader = Reader::new(std::mem::take(&mut memory), held.live().0, entry, as_of_ms);
         let read = match attempt {
             ATTEMPTS => reader.read(&mut held.live(), want, selection),
             _ => reader.read(held, want, selection),
@@ -314,8 +312,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if let Some(place) = self.place(row_map.row_of(*group)) {
-                let is_new = !of_timers || requests.insert((*group, delta.request));
-                let totals = delta.totals(is_new);
+                let totals = delta.totals(!of_timers || requests.insert((*group, delta.request)));
                 self.reading.totals[place] += &totals;
                 self.reading.grand += &totals;
                 if let Some(seen) = self.reading.extremes.get_mut(place) {
@@ -489,8 +486,7 @@ impl<'a> Reader<'a> {
             let row = quantiles.len();
             buckets.quantiles(ranks, total, pairs.clone(), quantiles);
             let time = reading.totals[place].time;
-            let quantiles = &mut quantiles[row..];
-            bound(definition, quantiles, time, pairs.clone(), |it| buckets.ends(it));
+            bound(definition, &mut quantiles[row..], time, pairs.clone(), |it| buckets.ends(it));
         }
         if want.histograms {
             reading.histograms.push(pairs.collect());

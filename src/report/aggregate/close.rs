@@ -137,8 +137,7 @@ impl Aggregate {
     /// The ticks in the window, and the bytes freed when they leave, without histograms and
     /// extremes.
     pub(in crate::report) fn leaving(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        let tick_logs = self.tick_logs.closed.iter();
-        tick_logs.map(|it| (it.head.tick, it.entries.len()))
+        self.tick_logs.closed.iter().map(|it| (it.head.tick, it.entries.len()))
     }
 
     /// Whether a tick is outside the window at `now_ms`.
@@ -162,8 +161,7 @@ impl Aggregate {
         strings: &mut StringInterner,
     ) -> bool {
         if self.has_left(now_ms) {
-            let tick_log = self.tick_logs.pop();
-            tick_log.into_iter().for_each(|it| self.retire_tick(&it, strings));
+            self.tick_logs.pop().into_iter().for_each(|it| self.retire_tick(&it, strings));
         } else if self.groups.has_gone() {
             self.purge_cache(PLACES_AT_ONCE);
         } else {
@@ -231,9 +229,7 @@ impl Aggregate {
     /// Closes up to `slots` settled slots; returns false if there is none left.
     fn close_slots(&mut self, slots: usize) -> bool {
         for _ in 0..slots {
-            let Some(last) = self.groups.slots_used().checked_sub(1) else {
-                break;
-            };
+            let Some(last) = self.groups.slots_used().checked_sub(1) else { break };
             self.close_slot(last, true);
         }
         self.groups.slots_used() > 0

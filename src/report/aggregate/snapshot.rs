@@ -197,8 +197,7 @@ impl Aggregate {
                 return (SavedPart::Groups(texts, groups), Some(id + 1));
             }
         }
-        let next = (until < end).then_some(until);
-        (SavedPart::Groups(texts, groups), next)
+        (SavedPart::Groups(texts, groups), (until < end).then_some(until))
     }
 }
 
@@ -222,8 +221,7 @@ impl AggregateCut {
         let gone = ticks.last_gone(ticks.at(now_ms));
         let closed = self.closed.iter();
         let closed = closed.filter_map(|(head, entries)| Some((*head, entries.upgrade()?)));
-        let running = self.running.iter();
-        let running = running.map(|it| (it.head, Arc::clone(&it.entries)));
+        let running = self.running.iter().map(|it| (it.head, Arc::clone(&it.entries)));
         for (head, entries) in closed.chain(running) {
             let has_data = head.seen.is_some() || !entries.is_empty();
             if gone.is_none_or(|gone| head.tick > gone) && has_data {
@@ -285,8 +283,7 @@ impl AggregateRestore {
         memory_bytes: usize,
     ) -> Result<Self, Damage> {
         let SavedAggregate { scope, tick, .. } = saved;
-        let fits = scope.group_keys.len() <= DEFINITION_KEYS_MAX;
-        check(fits, "a report has too many keys")?;
+        check(scope.group_keys.len() <= DEFINITION_KEYS_MAX, "a report has too many keys")?;
         check(tick <= scope.ticks.at(now_ms), "a tick lies in the future")?;
         let mut aggregate = Box::new(Aggregate::new(scope, now_ms));
         aggregate.tick.tick = tick;
@@ -353,20 +350,14 @@ impl AggregateRestore {
             let before = std::mem::replace(&mut self.groups[at], id);
             check(before == NO_GROUP, "a group comes twice")?;
             for report in &mut self.wanted {
-                let row = saved.rows[report.place];
-                report.rows.push((row.wrapping_sub(1), id));
+                report.rows.push((saved.rows[report.place].wrapping_sub(1), id));
             }
-            self.restore_extremes(id, &saved.extremes)?;
-        }
-        Ok(())
-    }
-
-    fn restore_extremes(&mut self, id: u32, saved: &[(u64, Extremes)]) -> Result<(), Damage> {
-        let ticks = self.aggregate.scope.ticks.count + 1;
-        check(saved.len() as u64 <= ticks, "a group has too many ticks")?;
-        for &(tick, seen) in saved {
-            check(tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
-            self.aggregate.groups.extremes.restore(id, tick, &seen);
+            let ticks = self.aggregate.scope.ticks.count + 1;
+            check(saved.extremes.len() as u64 <= ticks, "a group has too many ticks")?;
+            for (tick, seen) in &saved.extremes {
+                check(*tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
+                self.aggregate.groups.extremes.restore(id, *tick, seen);
+            }
         }
         Ok(())
     }
@@ -374,8 +365,7 @@ impl AggregateRestore {
     fn restore_tick(&mut self, head: TickHead, mut entries: &[u8]) -> Result<(), Damage> {
         check(head.tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
         let last = self.aggregate.tick_logs.closed.back();
-        let in_order = last.is_none_or(|last| last.head.tick <= head.tick);
-        check(in_order, "ticks are out of order")?;
+        check(last.is_none_or(|last| last.head.tick <= head.tick), "ticks are out of order")?;
         let tick_at = |ms| self.aggregate.scope.ticks.at(ms);
         let fits = |(first, last)| {
             first <= last && tick_at(first) == head.tick && tick_at(last) == head.tick
@@ -409,8 +399,7 @@ impl AggregateRestore {
         check(sound, "a histogram has samples of no request")?;
         let is_ascending = pairs.is_sorted_by_key(|&(bucket, _)| bucket);
         let last = pairs.last().map_or(0, |&(bucket, _)| bucket);
-        let cannot_be = "a histogram has a bucket that cannot be";
-        check(is_ascending && last <= BUCKET_MAX, cannot_be)?;
+        check(is_ascending && last <= BUCKET_MAX, "a histogram has a bucket that cannot be")?;
         for &(_, count) in pairs {
             check(count > 0, "a histogram has an empty bucket")?;
             self.samples = self.samples.saturating_add(count);

@@ -156,8 +156,7 @@ impl Key {
 
     fn line(&self) -> String {
         let column = &self.column;
-        let part = self.part.map(|part| format!("({part})"));
-        let part = part.unwrap_or_default();
+        let part = self.part.map(|part| format!("({part})")).unwrap_or_default();
         match self.kind {
             "PRI" => format!("PRIMARY KEY (`{column}`{part})"),
             "UNI" => format!("UNIQUE KEY `{column}` (`{column}`{part})"),

@@ -87,16 +87,6 @@ pub enum FormLevel {
     Sample,
 }
 
-impl From<Level> for FormLevel {
-    fn from(level: Level) -> Self {
-        match level {
-            Level::Packet => Self::Packet,
-            Level::Request => Self::Request,
-            Level::Timer => Self::Timer,
-        }
-    }
-}
-
 /// The reason why a form does not define a report.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormError {
@@ -106,10 +96,8 @@ pub enum FormError {
     /// It is a report over samples, not requests.
     #[error("level: a report over samples is none over requests")]
     Samples(SampleReport),
-    /// It contains two definitions.
-    #[error(
-        "comment: cannot be given together with {0}; give either a comment or level, keys, ..."
-    )]
+    /// It contains two definitions: a COMMENT, and this.
+    #[error("comment: {}", mixed(.0))]
     Mixed(&'static str),
     /// The name, the COMMENT or (`""`) the form as a whole, and the problem.
     #[error("{1}")]
@@ -135,12 +123,7 @@ impl FormError {
         match self {
             Self::Part { part, problem } => (part, problem.clone()),
             Self::Whole(part, problem) => (part, problem.clone()),
-            Self::Mixed(other) => (
-                "comment",
-                format!(
-                    "cannot be given together with {other}; give either a comment or level, keys, ..."
-                ),
-            ),
+            Self::Mixed(other) => ("comment", mixed(other)),
             Self::Fixed(_) => ("comment", self.to_string()),
             Self::Samples(_) => ("level", self.to_string()),
         }
@@ -157,6 +140,10 @@ fn each<T, U>(
         read(item).map_err(|problem| FormError::part(format!("{list}[{place}]"), problem))
     };
     items.iter().enumerate().map(read).collect()
+}
+
+fn mixed(other: &str) -> String {
+    format!("cannot be given together with {other}; give either a comment or level, keys, ...")
 }
 
 fn in_comment(error: impl ToString) -> FormError {
@@ -244,9 +231,7 @@ impl ReportForm {
     /// Fails if any part is invalid; the error names it.
     pub fn definition(&self, defaults: &Defaults) -> Result<Definition, FormError> {
         check_name(&self.name)?;
-        let Some(comment) = &self.comment else {
-            return self.native(defaults);
-        };
+        let Some(comment) = &self.comment else { return self.native(defaults) };
         let others = [
             ("level", self.level.is_some()),
             ("keys", !self.keys.is_empty()),
@@ -267,8 +252,7 @@ impl ReportForm {
     fn native(&self, defaults: &Defaults) -> Result<Definition, FormError> {
         let nothing =
             "give either comment, or level (packet, request, timer or sample) with keys, ...";
-        let level = self.level.ok_or(FormError::Whole("", nothing.to_owned()))?;
-        let level = match level {
+        let level = match self.level.ok_or(FormError::Whole("", nothing.to_owned()))? {
             FormLevel::Packet => Level::Packet,
             FormLevel::Request => Level::Request,
             FormLevel::Timer => Level::Timer,
@@ -339,8 +323,7 @@ impl ReportForm {
     fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {
         let (given, most) = (self.keys.len(), DEFINITION_KEYS_MAX);
         if level == Level::Packet && given > 0 {
-            let problem = "a report of level packet has no keys";
-            return Err(FormError::part("keys", problem));
+            return Err(FormError::part("keys", "a report of level packet has no keys"));
         }
         if level != Level::Packet && !(1..=most).contains(&given) {
             let problem =
@@ -360,8 +343,7 @@ impl ReportForm {
 
     fn read_filters(&self, level: Level, defaults: &Defaults) -> Result<Vec<Filter>, FormError> {
         if self.filters.len() > FILTERS_MAX {
-            let problem = format!("there may be at most {FILTERS_MAX}");
-            return Err(FormError::part("filters", problem));
+            return Err(FormError::part("filters", format!("there may be at most {FILTERS_MAX}")));
         }
         let filters = each("filters", &self.filters, |form| form.read(level, defaults))?;
         let (mut min, mut below) = (None, None);
@@ -375,8 +357,7 @@ impl ReportForm {
         // If they are equal nothing is between them, but pinba2 accepts such a COMMENT, so its form
         // is accepted too.
         if min.zip(below).is_some_and(|(min, below)| min > below) {
-            let problem = "min_time is greater than max_time";
-            return Err(FormError::part("filters", problem));
+            return Err(FormError::part("filters", "min_time is greater than max_time"));
         }
         Ok(filters)
     }
@@ -389,7 +370,11 @@ impl From<&Definition> for ReportForm {
         Self {
             name: definition.name.clone(),
             comment: None,
-            level: Some(definition.level.into()),
+            level: Some(match definition.level {
+                Level::Packet => FormLevel::Packet,
+                Level::Request => FormLevel::Request,
+                Level::Timer => FormLevel::Timer,
+            }),
             keys: definition.keys.iter().map(KeyForm::from).collect(),
             filters: definition.filters.iter().map(FilterForm::of).collect(),
             percentiles: percentiles.map(PercentForm).collect(),

@@ -40,10 +40,8 @@ pub(in crate::report) struct V1Kind {
 const FIRST_NUMBER: usize = 8;
 
 /// All kinds.
-pub(in crate::report) static KINDS: LazyLock<Vec<V1Kind>> = LazyLock::new(|| {
-    let lines = include_str!("v1_kinds.txt").lines();
-    lines.filter_map(V1Kind::of_line).collect()
-});
+pub(in crate::report) static KINDS: LazyLock<Vec<V1Kind>> =
+    LazyLock::new(|| include_str!("v1_kinds.txt").lines().filter_map(V1Kind::of_line).collect());
 
 impl V1Kind {
     fn of_line(line: &'static str) -> Option<Self> {
@@ -51,8 +49,7 @@ impl V1Kind {
         let mut words = line.split(' ').filter(|_| !line.starts_with('#')).map(given);
         let mut word = || words.next().flatten();
         let fields = |names: Option<&str>| {
-            let names = names.into_iter().flat_map(|names| names.split(','));
-            names.filter_map(Field::named).collect()
+            names.into_iter().flat_map(|names| names.split(',')).filter_map(Field::named).collect()
         };
         Some(Self {
             name: word()?,
@@ -76,8 +73,7 @@ impl V1Kind {
 
     /// The kind of this name and its type number.
     pub(in crate::report) fn named(name: &str) -> Option<(&'static Self, usize)> {
-        let mut numbered = KINDS.iter().zip(FIRST_NUMBER..);
-        numbered.find(|(kind, _)| kind.name == name)
+        KINDS.iter().zip(FIRST_NUMBER..).find(|(kind, _)| kind.name == name)
     }
 
     /// The family of its tables.

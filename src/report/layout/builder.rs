@@ -50,8 +50,7 @@ impl LayoutBuilder<'_> {
     }
 
     fn is_v2(&self) -> bool {
-        let kind = self.definition.kind;
-        matches!(kind, Kind::V2Packet | Kind::V2Request | Kind::V2Timer)
+        matches!(self.definition.kind, Kind::V2Packet | Kind::V2Request | Kind::V2Timer)
     }
 
     fn columns(&self, table: &str) -> Vec<LayoutColumn> {

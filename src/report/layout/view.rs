@@ -32,12 +32,8 @@ impl ColumnLayout {
     /// view, no row was selected, or there is none of that `index_value`.
     #[must_use]
     pub fn segments(&self, reading: &Reading, chosen: Option<&str>) -> Vec<Vec<Value<'static>>> {
-        let Some(view) = &self.view else {
-            return Vec::new();
-        };
-        let BucketLayout::Linear { max_us, size } = view.buckets else {
-            return Vec::new();
-        };
+        let Some(view) = &self.view else { return Vec::new() };
+        let BucketLayout::Linear { max_us, size } = view.buckets else { return Vec::new() };
         let is_chosen = |&row: &usize| chosen.is_some_and(|it| is(it, &view.parts, reading, row));
         let (row, index) = match view.parts.is_empty() {
             true => (Some(0), Value::Null),

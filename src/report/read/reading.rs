@@ -108,8 +108,7 @@ impl Reading {
     pub(in crate::report) fn only(&self, rows: &[usize]) -> Self {
         fn of<T: Clone>(items: &[T], each: usize, rows: &[usize]) -> Vec<T> {
             let rows = rows.iter().filter(|_| !items.is_empty());
-            let rows = rows.flat_map(|row| &items[row * each..][..each]);
-            rows.cloned().collect()
+            rows.flat_map(|row| &items[row * each..][..each]).cloned().collect()
         }
         Self {
             totals: of(&self.totals, 1, rows),
@@ -186,8 +185,7 @@ pub(in crate::report) fn bound(
         return;
     }
     if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
-        let bounded = bounded.iter_mut();
-        bounded.for_each(|quantile| *quantile = quantile.min(longest));
+        bounded.iter_mut().for_each(|quantile| *quantile = quantile.min(longest));
     }
 }
 
@@ -232,11 +230,9 @@ impl Reading {
         let buckets = &definition.buckets;
         buckets.quantiles(&definition.ranks(), total, histogram.iter(), &mut quantiles);
         if total > 0 {
-            let quantiles = quantiles.iter_mut();
-            quantiles.for_each(|quantile| *quantile = settle(*quantile));
+            quantiles.iter_mut().for_each(|quantile| *quantile = settle(*quantile));
         }
-        let time = self.totals[row].time;
-        bound(definition, &mut quantiles, time, histogram.iter(), ends);
+        bound(definition, &mut quantiles, self.totals[row].time, histogram.iter(), ends);
         let places = self.quantiles[row * self.ranks..].iter_mut();
         for (place, quantile) in places.zip(quantiles) {
             *place = quantile;

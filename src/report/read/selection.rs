@@ -88,9 +88,7 @@ fn sorted<'t>(
     order: &[(usize, bool)],
     top: usize,
 ) -> Vec<usize> {
-    let Some((&(column, descending), others)) = order.split_first() else {
-        return rows.collect();
-    };
+    let Some((&(column, descending), others)) = order.split_first() else { return rows.collect() };
     let order = |a: &(Value<'_>, usize), b: &(Value<'_>, usize)| {
         compare(&a.0, &b.0, descending).then(a.1.cmp(&b.1))
     };
@@ -119,8 +117,7 @@ fn sorted<'t>(
             [(_, row)] => sorted.push(*row),
             same => {
                 let rows: Vec<usize> = same.iter().map(|(_, row)| *row).collect();
-                let rows = rows.into_iter();
-                sorted.extend(self::sorted(value, rows, others, top - sorted.len()));
+                sorted.extend(self::sorted(value, rows.into_iter(), others, top - sorted.len()));
             }
         }
     }

@@ -71,9 +71,7 @@ impl Reports {
     /// Settles, measures or closes some slots of the first of `due` aggregates, or all slots of all
     /// of them if it needs more than its share of the room. Returns the number of ticks that ended.
     fn close_some(&mut self, now_ms: u64, due: usize, pool: &mut Pool) -> usize {
-        let Some(first) = self.live().find(|it| it.is_due(now_ms)) else {
-            return 0;
-        };
+        let Some(first) = self.live().find(|it| it.is_due(now_ms)) else { return 0 };
         match first.close_some(SLOTS_AT_ONCE, &pool.strings) {
             Closing::Settling | Closing::Measuring(..) | Closing::Writing => 0,
             Closing::Measured(bytes) => {
@@ -162,8 +160,7 @@ fn allowance<'a>(
     let half = budget.closed_wanted() / 2;
     let part = |of: &Ticks| half / windows.len() / of.count as usize;
     for (of, taken) in &windows {
-        let beyond = taken.values().map(|bytes| bytes.saturating_sub(part(of)));
-        open += beyond.sum::<usize>();
+        open += taken.values().map(|bytes| bytes.saturating_sub(part(of))).sum::<usize>();
     }
     let open = half.saturating_sub(open);
     let part = part(&ticks);

@@ -190,8 +190,7 @@ impl SecondPart {
     pub fn of(&self, report: &Watched) -> Option<&DeltaLog> {
         let is_watched = self.reports.iter().any(|it| it.number == report.number);
         let mut logs = self.logs.iter().filter(|_| is_watched);
-        let found = logs.find(|(aggregate, _)| *aggregate == report.aggregate);
-        found.map(|(_, log)| log)
+        logs.find(|(aggregate, _)| *aggregate == report.aggregate).map(|(_, log)| log)
     }
 
     /// The logs of all aggregates.
@@ -207,8 +206,7 @@ impl SecondPart {
     /// Bytes on the heap.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let logs = self.logs().map(|it| size_of::<DeltaLog>() + it.bytes());
-        size_of::<Self>() + logs.sum::<usize>()
+        size_of::<Self>() + self.logs().map(|it| size_of::<DeltaLog>() + it.bytes()).sum::<usize>()
     }
 }
 
@@ -317,10 +315,8 @@ impl Reports {
     }
 
     fn take_part(&mut self, is_over: bool, pool: &Pool) -> SecondPart {
-        let aggregates = self.aggregates.iter_mut().enumerate();
-        let logs = aggregates.filter_map(|(at, aggregate)| {
-            let aggregate = aggregate.as_mut()?;
-            Some((at, aggregate.take_delta_log(is_over, &pool.strings)?))
+        let logs = self.aggregates.iter_mut().enumerate().filter_map(|(at, aggregate)| {
+            Some((at, aggregate.as_mut()?.take_delta_log(is_over, &pool.strings)?))
         });
         SecondPart { reports: self.watch.list.now(), logs: logs.collect() }
     }

@@ -39,8 +39,7 @@ impl Comment {
         match params {
             [] => Ok(Self::Fixed(table)),
             [first, ..] => {
-                let name = table.comment();
-                wrong(first, format!("the table {name} takes no parameters"))
+                wrong(first, format!("the table {} takes no parameters", table.comment()))
             }
         }
     }

@@ -90,8 +90,7 @@ pub(super) fn parse<'a>(
         (None, None) => BucketLayout::LogLinear,
         (max_secs, _) => {
             let max_secs = max_secs.unwrap_or(defaults.histogram_max_secs);
-            let buckets = BucketLayout::linear(max_secs, defaults.histogram_size);
-            checked(full_kind, buckets)?
+            checked(full_kind, BucketLayout::linear(max_secs, defaults.histogram_size))?
         }
     };
     if view.is_some() {
@@ -132,8 +131,7 @@ fn keys(kind: &V1Kind, tags: &[String]) -> Vec<Key> {
         })
     };
     let before = kind.before.iter().map(field);
-    let after = kind.after.iter().map(field);
-    before.chain(tags.iter().map(tag)).chain(after).collect()
+    before.chain(tags.iter().map(tag)).chain(kind.after.iter().map(field)).collect()
 }
 
 fn tag_names<'a>(
@@ -150,8 +148,7 @@ fn tag_names<'a>(
     let takes = format!("{} takes {accepted}", kind.name);
     let params = match params {
         None => {
-            let end = whole.split_at(whole.len()).1;
-            return wrong(end, format!("{takes}: {}:<tag>", kind.name));
+            return wrong(whole.split_at(whole.len()).1, format!("{takes}: {}:<tag>", kind.name));
         }
         Some(empty @ "") => return wrong(empty, takes),
         Some(params) => params,
@@ -192,13 +189,9 @@ fn read_conditions<'a>(
             Some(tag @ "") => wrong(tag, "tag.<name>=<value>: the name is missing"),
             Some(tag) => {
                 let name = checked(tag, tag_name(tag, defaults))?;
-                let pattern = Pattern::Equals(value.to_owned());
-                Ok(Some(Filter::RequestTag(name, pattern)))
+                Ok(Some(Filter::RequestTag(name, Pattern::Equals(value.to_owned()))))
             }
-            None => {
-                let problem = format!("no such condition; the conditions are {CONDITIONS}");
-                wrong(name, problem)
-            }
+            None => wrong(name, format!("no such condition; the conditions are {CONDITIONS}")),
         }
     };
     // Both bounds are inclusive.

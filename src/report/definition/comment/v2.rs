@@ -47,8 +47,7 @@ pub(super) fn parse<'a>(
     };
     let [window, keys, histogram, filters] = *rest else {
         let problem = format!("there must be six parts, not {}: {GRAMMAR}", sections.len());
-        let end = whole.split_at(whole.len()).1;
-        return wrong(rest.get(4).copied().unwrap_or(end), problem);
+        return wrong(rest.get(4).copied().unwrap_or(whole.split_at(whole.len()).1), problem);
     };
     let window = self::window(window, defaults)?;
     let keys = self::keys(keys, level, defaults)?;
@@ -137,8 +136,7 @@ fn key<'a>(text: &'a str, level: Level, defaults: &Defaults) -> Result<Key, Wron
             Level::Timer => Missing::Skip,
             _ => Missing::Empty,
         };
-        let source = KeySource::Field(field(name)?);
-        return Ok(Key { missing, ..Key::of(source) });
+        return Ok(Key { missing, ..Key::of(KeySource::Field(field(name)?)) });
     }
     let tag = |name| checked(name, tag_name(name, defaults));
     let source = match text.strip_prefix('+') {

@@ -101,8 +101,7 @@ impl FilterForm {
 fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, String> {
     for (name, or_equal, strict) in [("min_time", ">=", ">"), ("max_time", "<=", "<")] {
         let Some(bound) = text.strip_prefix(name) else { continue };
-        let operators = [(or_equal, false), ("=", false), (strict, true)];
-        let mut operators = operators.into_iter();
+        let mut operators = [(or_equal, false), ("=", false), (strict, true)].into_iter();
         let read = operators.find_map(|(it, exclusive)| Some((bound.strip_prefix(it)?, exclusive)));
         let (value, exclusive) = read.ok_or_else(|| {
             format!("'{text}': {name} takes =, {or_equal} or {strict}, then seconds")
