@@ -98,6 +98,26 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// A report with neither keys nor columns yet.
+    pub(super) fn new(name: &str, kind: Kind, level: Level, window: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            comment: None,
+            kind,
+            level,
+            keys: Vec::new(),
+            filters: Vec::new(),
+            percentiles: Vec::new(),
+            added: Vec::new(),
+            window,
+            buckets: BucketLayout::LogLinear,
+            extremes: kind == Kind::Native,
+            history: None,
+            has_rusage: true,
+            layout: ColumnLayout::default(),
+        }
+    }
+
     /// The ranks of a row's quantiles: the median, the percentiles, and added ones.
     #[must_use]
     pub fn ranks(&self) -> Ranks {
@@ -111,10 +131,7 @@ impl Definition {
     /// Index of the first quantile that is limited to the longest time: those of the native form,
     /// and added ones.
     pub(super) fn bounded_from(&self) -> usize {
-        match self.kind {
-            Kind::Native => 0,
-            _ => 1 + self.percentiles.len(),
-        }
+        if self.kind == Kind::Native { 0 } else { 1 + self.percentiles.len() }
     }
 
     /// The same report in other columns: its records, window and keys stay the same, so it can be

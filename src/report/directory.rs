@@ -148,10 +148,7 @@ impl Directory {
         strings: &StringInterner,
     ) -> u32 {
         for string in key {
-            let text = match string {
-                NONE => NOTHING,
-                string => self.text(string, strings),
-            };
+            let text = if string == NONE { NOTHING } else { self.text(string, strings) };
             self.changes.values.push(text);
         }
         let number = self.numbers.take();

@@ -108,10 +108,7 @@ impl Scope {
 
 /// A packet report is a request report without keys.
 fn counted(level: Level) -> Level {
-    match level {
-        Level::Packet => Level::Request,
-        level => level,
-    }
+    if level == Level::Packet { Level::Request } else { level }
 }
 
 /// The part that a filter depends on; `None` for filters on time.

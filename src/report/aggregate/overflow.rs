@@ -163,10 +163,7 @@ impl Aggregate {
     pub(super) fn other_group(&mut self, memory: &mut Memory<'_>) -> u32 {
         let mut other = [NONE; DEFINITION_KEYS_MAX];
         other[..self.scope.group_keys.len()].fill(OTHER);
-        match self.groups.keys.find(&other) {
-            Some(id) => id,
-            None => self.make_group(&other, memory),
-        }
+        self.groups.keys.find(&other).unwrap_or_else(|| self.make_group(&other, memory))
     }
 
     /// Moves slot `at` to its overflow group if that exists, or to the all-`(other)` group, always

@@ -148,10 +148,7 @@ impl Key {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        match self.kind {
-            "PRI" => "PRIMARY",
-            _ => &self.column,
-        }
+        if self.kind == "PRI" { "PRIMARY" } else { &self.column }
     }
 
     fn line(&self) -> String {

@@ -29,7 +29,6 @@ use super::{
 use crate::config::suggest;
 use crate::profile::definition::{SampleReport, Wanted};
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::ColumnLayout;
 
 mod filter;
 mod key;
@@ -270,20 +269,12 @@ impl ReportForm {
                 .map_err(|problem| FormError::part("histogram", problem))?,
         };
         let mut definition = Definition {
-            name: self.name.clone(),
-            comment: None,
-            kind: Kind::Native,
-            level,
             keys,
             filters,
             percentiles,
-            added: Vec::new(),
-            window,
             buckets,
-            extremes: true,
             history: self.history,
-            has_rusage: true,
-            layout: ColumnLayout::default(),
+            ..Definition::new(&self.name, Kind::Native, level, window)
         };
         definition.layout = definition.columns(None, defaults).layout();
         Ok(definition)

@@ -87,10 +87,8 @@ impl V1Kind {
 
     /// Which of several tags with the same name counts.
     pub(in crate::report) fn occurrence(&self) -> Occurrence {
-        match (self.level, self.tags) {
-            (Level::Timer, Tags::Two) => Occurrence::Last,
-            _ => Occurrence::First,
-        }
+        let is_tag2 = (self.level, self.tags) == (Level::Timer, Tags::Two);
+        if is_tag2 { Occurrence::Last } else { Occurrence::First }
     }
 
     /// The `index_value` for this many tags: timer-tag reports name script, host and server before
@@ -101,11 +99,8 @@ impl V1Kind {
             return parts.map(|it| it.parse().map_or(Text(it), Key)).collect();
         }
         let (first_tag, end) = (self.before.len(), self.before.len() + tags);
-        let fields = match self.level {
-            Level::Timer => (0..first_tag).chain(end..end + self.after.len()),
-            _ => (0..0).chain(0..0),
-        };
-        let keys = fields.chain(first_tag..end);
+        let fields = (0..first_tag).chain(end..end + self.after.len());
+        let keys = fields.filter(|_| self.level == Level::Timer).chain(first_tag..end);
         let mut index: Vec<IndexPart> = keys.flat_map(|key| [Key(key), Text("|")]).collect();
         if self.tags != Tags::Many {
             index.pop();

@@ -62,10 +62,7 @@ impl Cell {
                 (measure, 1.0, secs * size(unit), f64::NAN)
             }
             Self::Percent(measure, basis) => {
-                let of_nothing = match basis {
-                    Basis::Covered => 0.0,
-                    Basis::Window => f64::NAN,
-                };
+                let of_nothing = if basis == Basis::Covered { 0.0 } else { f64::NAN };
                 (measure, 100.0, number(measure.of(&reading.grand)), of_nothing)
             }
             _ => return None,

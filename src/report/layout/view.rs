@@ -56,10 +56,7 @@ impl ColumnLayout {
         let is_known = total == 0 || !histogram.is_empty();
         let width = linear_width(max_us, size);
         let segment = |(segment, &count): (usize, &u64)| {
-            let percent = match total {
-                0 => 0.0,
-                _ => 100.0 * count as f64 / number(total),
-            };
+            let percent = if total == 0 { 0.0 } else { 100.0 * count as f64 / number(total) };
             let [count, percent] = match is_known {
                 true => [whole(count.into()), Value::Float(percent)],
                 false => [Value::Null, Value::Null],

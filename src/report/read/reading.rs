@@ -168,28 +168,7 @@ impl Reading {
         let longest = self.extremes.get(row).and_then(Extremes::longest_secs);
         (!value.is_nan()).then(|| longest.map_or(value, |longest| value.min(longest)))
     }
-}
 
-/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept,
-/// [`Reading::quantile`] does so.
-pub(in crate::report) fn bound(
-    definition: &Definition,
-    quantiles: &mut [f64],
-    time_us: u128,
-    pairs: impl IntoIterator<Item = (u32, u64)>,
-    ends: impl Fn(u32) -> (u64, u64),
-) {
-    let from = definition.bounded_from().min(quantiles.len());
-    let bounded = &mut quantiles[from..];
-    if definition.extremes || bounded.is_empty() {
-        return;
-    }
-    if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
-        bounded.iter_mut().for_each(|quantile| *quantile = quantile.min(longest));
-    }
-}
-
-impl Reading {
     /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others,
     /// sums and extremes. No histogram is known yet.
     pub(crate) fn of_rows<'a>(
@@ -247,6 +226,25 @@ impl Reading {
         let at = self.text.len() as u32;
         self.text.push_str(text);
         KeyCell::Text { at, len: text.len() as u32 }
+    }
+}
+
+/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept,
+/// [`Reading::quantile`] does so.
+pub(in crate::report) fn bound(
+    definition: &Definition,
+    quantiles: &mut [f64],
+    time_us: u128,
+    pairs: impl IntoIterator<Item = (u32, u64)>,
+    ends: impl Fn(u32) -> (u64, u64),
+) {
+    let from = definition.bounded_from().min(quantiles.len());
+    let bounded = &mut quantiles[from..];
+    if definition.extremes || bounded.is_empty() {
+        return;
+    }
+    if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
+        bounded.iter_mut().for_each(|quantile| *quantile = quantile.min(longest));
     }
 }
 

@@ -71,10 +71,7 @@ pub fn select<'t>(
 ) -> (Vec<usize>, usize) {
     let mut total = 0;
     let kept = (0..len).filter(|row| keep(*row)).inspect(|_| total += 1);
-    let end = match limit {
-        0 => usize::MAX,
-        limit => offset.saturating_add(limit),
-    };
+    let end = if limit == 0 { usize::MAX } else { offset.saturating_add(limit) };
     let mut rows = sorted(value, kept, order, end);
     rows.truncate(end);
     rows.drain(..offset.min(rows.len()));

@@ -20,7 +20,6 @@ use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Level, Pattern,
 };
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::ColumnLayout;
 
 const ACCEPTED_KINDS: &str = "info, report1 to report18, tag_info, tag2_info, tagN_info, tag_report, tag2_report, \
     tagN_report, tag_report2, tag2_report2, tagN_report2, rtag_info, rtag2_info, rtagN_info, rtag_report, \
@@ -98,26 +97,15 @@ pub(super) fn parse<'a>(
         percentiles.clear();
     }
     let mut definition = Box::new(Definition {
-        name: name.to_owned(),
         comment: Some(whole.to_owned()),
-        kind: kind.kind(),
-        level: kind.level,
         keys: keys(kind, &tags),
         filters,
         percentiles,
-        added: Vec::new(),
-        window: defaults.raw_window,
         buckets,
-        extremes: false,
-        history: None,
-        has_rusage: true,
-        layout: ColumnLayout::default(),
+        ..Definition::new(name, kind.kind(), kind.level, defaults.raw_window)
     });
     let columns = definition.columns(Some(kind), defaults);
-    definition.layout = match view {
-        Some(_) => columns.histogram_view(),
-        None => columns.layout(),
-    };
+    definition.layout = if view.is_some() { columns.histogram_view() } else { columns.layout() };
     Ok(Comment::Report(definition))
 }
 
