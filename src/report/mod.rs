@@ -46,7 +46,7 @@
 //! | record | a request or a timer that is counted |
 //! | delta | what one record adds |
 //! | gain | totals, extremes and histogram of a group or row over some time |
-//! | aggregate | the groups that reports on the same records share; its *scope* says which records |
+//! | aggregate | the groups that reports on the same records share; its *scope* says which |
 //! | group | the records with equal values of all group keys: the finest row |
 //! | slot, front | the gain of a group in the running tick; its part that records write to |
 //! | tick, tick log | a slice of the window; the gains in it, until they are subtracted |
