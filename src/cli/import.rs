@@ -269,7 +269,7 @@ impl Importer {
             ));
         }
         if let (FormTarget::Table(fixed), Some(stands_for)) = (&target, StatusTable::aliased(name))
-            && fixed.table() == stands_for
+            && fixed.name() == stands_for
         {
             return Ok(Outcome::AlreadyThere(format!("as {stands_for}")));
         }
@@ -316,12 +316,12 @@ fn listed(report: &Json) -> ReportForm {
 
 /// A table of raw data: it exists under its own name and cannot be created under another.
 fn raw(name: &str, table: FixedTable) -> Result<Outcome, String> {
-    if name == table.table() {
+    if name == table.name() {
         Ok(Outcome::AlreadyThere(String::new()))
     } else {
         Err(format!(
             "COMMENT '{0}': raw data is always there as `{0}` and cannot have another name",
-            table.table()
+            table.name()
         ))
     }
 }

@@ -100,7 +100,7 @@ impl Second {
     /// Records of such groups that found no room.
     #[must_use]
     pub fn folded(&self, report: &Watched) -> u64 {
-        self.logs(report).iter().map(|it| it.folded).sum()
+        self.logs(report).iter().map(|it| it.overflowed).sum()
     }
 
     /// Bytes on the heap.

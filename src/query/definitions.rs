@@ -178,7 +178,7 @@ impl Definitions {
     /// Adds those of these tables whose names are free.
     fn add_tables(&mut self, tables: impl IntoIterator<Item = FixedTable>) {
         for table in tables {
-            if self.defined(table.table()).is_none() {
+            if self.defined(table.name()).is_none() {
                 self.tables.push(StatusTable::of(table));
             }
         }
@@ -190,7 +190,7 @@ impl Definitions {
     /// tables there, preceded by its preamble.
     #[must_use]
     pub fn statements(&self, defaults: &Defaults, server: Option<&str>) -> String {
-        let fixed = FixedTable::ALL.map(|table| ddl::fixed(table.table(), table, defaults));
+        let fixed = FixedTable::PINBA.map(|table| ddl::fixed(table.name(), table, defaults));
         let reports = self.reports.iter().map(|(it, _)| ddl::report(it));
         let tables = self.tables.iter();
         let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);

@@ -129,7 +129,7 @@ impl StatusTable {
 
     /// A table under its own name.
     pub(super) fn of(table: FixedTable) -> Self {
-        let form = ReportForm::of_comment(table.table(), table.comment());
+        let form = ReportForm::of_comment(table.name(), table.comment());
         Self::new(&form, table, DefinedBy::BuiltIn)
     }
 
@@ -166,7 +166,7 @@ impl StatusTable {
     #[must_use]
     pub fn aliased(name: &str) -> Option<&'static str> {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
-        alias.map(|(_, table)| table.table())
+        alias.map(|(_, table)| table.name())
     }
 
     /// The numbers of the columns by which rows can be selected.

@@ -20,7 +20,7 @@ use super::groups::Groups;
 use super::histogram::grown;
 use super::read::counted_meanwhile::CountedMeanwhile;
 use super::row_map::{NO_ROW, RowMap};
-use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogs};
+use super::tick_log::{TickHead, TickLog, TickLogs, take_entry};
 use crate::pool::Pool;
 use crate::pool::strings::{NONE, StringInterner};
 
@@ -100,16 +100,8 @@ impl Aggregate {
     /// Adds a report; returns its number in this aggregate.
     pub(super) fn join(&mut self, definition: &Definition, rows_max: usize) -> usize {
         let mut row_map = RowMap::new(definition, &self.scope.group_keys, rows_max);
-        let all = self.groups.used().map(|id| (NO_ROW, id));
-        row_map.add_groups(all.collect(), &self.groups);
-        // Numbers of dropped reports are reused: each new group visits all of them.
-        let free = self.row_maps.iter().position(Option::is_none);
-        let report = free.unwrap_or(self.row_maps.len());
-        match self.row_maps.get_mut(report) {
-            Some(free) => *free = Some(row_map),
-            None => self.row_maps.push(Some(row_map)),
-        }
-        report
+        row_map.add_groups(self.groups.used().map(|id| (NO_ROW, id)).collect(), &self.groups);
+        put(&mut self.row_maps, row_map)
     }
 
     /// Removes a report; returns whether it was the last.
@@ -211,11 +203,9 @@ impl Aggregate {
     /// Likewise for up to `slots` further slots; returns false when none is left.
     pub(super) fn cut_some(&mut self, slots: usize, strings: &StringInterner) -> bool {
         let Self { groups, delta_log, .. } = self;
-        groups.cut_some(slots, |keys, gained| {
+        groups.cut_some(slots, |keys, gain| {
             if let Some(log) = delta_log {
-                let group = (gained.group, keys.key(gained.group));
-                let gain = (&gained.totals, gained.pairs);
-                log.write(group, strings, gained.extremes, gain);
+                log.write(gain, keys, strings);
             }
         })
     }
@@ -240,8 +230,7 @@ impl Aggregate {
             if *key_id == NONE && is_status(group_key) {
                 *key_id = *status.get_or_insert_with(|| {
                     let status = pool.origins.get(record.origin).status;
-                    let mut text = itoa::Buffer::new();
-                    pool.strings.intern(text.format(status).as_bytes())
+                    pool.strings.intern(itoa::Buffer::new().format(status).as_bytes())
                 });
             }
         }
@@ -311,8 +300,7 @@ impl Aggregate {
     /// The ticks in the window, oldest first, the running one last; a tick may have several
     /// entries.
     fn ticks(&self) -> impl DoubleEndedIterator<Item = &TickHead> {
-        let closed = self.tick_logs.closed.iter().map(|it| &it.head);
-        closed.chain([&self.tick])
+        self.tick_logs.closed.iter().map(|it| &it.head).chain([&self.tick])
     }
 
     /// Whole seconds from the oldest data in the window to `now_ms`, at least 1 and at most the
@@ -339,8 +327,8 @@ impl Aggregate {
         self.meanwhile.moved();
         self.version += 1;
         let mut pairs = Vec::new();
-        let mut reader = TickLogReader::new(&tick_log.entries);
-        while let Some((id, gain)) = reader.next(&mut pairs) {
+        let mut entries = &tick_log.entries[..];
+        while let Some((id, gain)) = take_entry(&mut entries, &mut pairs) {
             if self.groups.expire(id, tick_log.head.tick, &gain, &pairs) {
                 self.remove_group(id, strings);
             }
@@ -404,13 +392,21 @@ impl Aggregate {
     }
 
     fn row_map_bytes(&self) -> usize {
-        let row_maps = self.row_maps.iter().flatten();
-        row_maps.map(RowMap::heap_bytes).sum()
+        self.row_maps.iter().flatten().map(RowMap::heap_bytes).sum()
     }
+}
+
+/// Puts something into the first free place, as all places are visited often; returns its number.
+pub(super) fn put<T>(places: &mut Vec<Option<T>>, new: T) -> usize {
+    let at = places.iter().position(Option::is_none).unwrap_or(places.len());
+    if at == places.len() {
+        places.push(None);
+    }
+    places[at] = Some(new);
+    at
 }
 
 /// Keys of an aggregate that serves every report over request fields alone.
 pub(super) fn all_fields() -> Vec<Key> {
-    let all = Field::ALL.map(|field| Key::of(KeySource::Field(field)));
-    all.into()
+    Field::ALL.map(|field| Key::of(KeySource::Field(field))).into()
 }

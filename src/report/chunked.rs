@@ -34,16 +34,6 @@ impl<T: Default> Chunked<T> {
         self[at] = item;
     }
 
-    /// Appends copies of an item up to this length.
-    pub(super) fn extend_to(&mut self, len: usize, item: T)
-    where
-        T: Copy,
-    {
-        while self.len < len {
-            self.push(item);
-        }
-    }
-
     /// Removes all items from this length on.
     pub(super) fn truncate(&mut self, len: usize) {
         let len = len.min(self.len);
@@ -57,10 +47,7 @@ impl<T: Default> Chunked<T> {
 
     /// Bytes by which the next item makes it grow.
     pub(super) fn next_bytes(&self) -> usize {
-        match self.len.is_multiple_of(CHUNK) {
-            true => CHUNK * size_of::<T>(),
-            false => 0,
-        }
+        if self.len.is_multiple_of(CHUNK) { CHUNK * size_of::<T>() } else { 0 }
     }
 
     /// Bytes on the heap, without those of the items.

@@ -12,8 +12,7 @@ static COLUMNS: &str = include_str!("columns.txt");
 pub(super) fn lines(table: &str) -> impl Iterator<Item = Line> + use<> {
     let head = format!("[{table}]");
     let all = COLUMNS.lines().skip_while(move |line| *line != head);
-    let of_table = all.skip(1).take_while(|line| !line.starts_with('['));
-    of_table.filter_map(Line::read)
+    all.skip(1).take_while(|line| !line.starts_with('[')).filter_map(Line::read)
 }
 
 /// The columns of a fixed table. Ids are 64-bit and declared lengths follow the limits of texts.

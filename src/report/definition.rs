@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::input::record::counted;
+
 use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use super::layout::{Cell, ColumnLayout, LayoutBuilder};
 
@@ -96,24 +98,40 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// A report with neither keys nor columns yet.
+    pub(super) fn new(name: &str, kind: Kind, level: Level, window: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            comment: None,
+            kind,
+            level,
+            keys: Vec::new(),
+            filters: Vec::new(),
+            percentiles: Vec::new(),
+            added: Vec::new(),
+            window,
+            buckets: BucketLayout::LogLinear,
+            extremes: kind == Kind::Native,
+            history: None,
+            has_rusage: true,
+            layout: ColumnLayout::default(),
+        }
+    }
+
     /// The ranks of a row's quantiles: the median, the percentiles, and added ones.
     #[must_use]
     pub fn ranks(&self) -> Ranks {
         let rounding = self.kind.rounding();
         let own = std::iter::once(50.0).chain(self.percentiles.iter().copied());
         let own = own.filter_map(|percent| Rank::percent(percent, rounding));
-        let added = self.added.iter();
-        let added = added.filter_map(|percent| Rank::percent(*percent, Rounding::Up));
+        let added = self.added.iter().filter_map(|percent| Rank::percent(*percent, Rounding::Up));
         Ranks::new(own.chain(added).collect())
     }
 
     /// Index of the first quantile that is limited to the longest time: those of the native form,
     /// and added ones.
     pub(super) fn bounded_from(&self) -> usize {
-        match self.kind {
-            Kind::Native => 0,
-            _ => 1 + self.percentiles.len(),
-        }
+        if self.kind == Kind::Native { 0 } else { 1 + self.percentiles.len() }
     }
 
     /// The same report in other columns: its records, window and keys stay the same, so it can be
@@ -125,8 +143,7 @@ impl Definition {
             Columns::Native(percentiles) => Some(self.in_native_columns(percentiles, defaults)),
             Columns::With(percentiles) | Columns::Extended(percentiles) => {
                 let native = self.in_native_columns(percentiles, defaults);
-                let is_extended = matches!(columns, Columns::Extended(_));
-                Some(self.with_columns_of(&native, is_extended))
+                Some(self.with_columns_of(&native, matches!(columns, Columns::Extended(_))))
             }
         }
     }
@@ -141,8 +158,7 @@ impl Definition {
     fn with_columns_of(&self, other: &Self, all: bool) -> Self {
         let mut extended = self.clone();
         for column in other.layout.columns() {
-            let name = &column.column.name;
-            if extended.layout.position(name).is_some() {
+            if extended.layout.position(&column.column.name).is_some() {
                 continue;
             }
             let mut column = column.clone();
@@ -236,40 +252,27 @@ impl DefinedBy {
     }
 }
 
-/// The family of column layouts that a report belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// `info` and `report1` to `report18`.
-    Base,
-    /// Timer-tag reports of Pinba.
-    Tag,
-    /// Request-tag reports of Pinba.
-    RequestTag,
-    /// `v2/packet` of pinba2.
-    V2Packet,
-    /// `v2/request` of pinba2.
-    V2Request,
-    /// `v2/timer` of pinba2.
-    V2Timer,
-    /// The daemon's own form.
-    Native,
+counted! {
+    /// The family of column layouts that a report belongs to.
+    Kind {
+        /// `info` and `report1` to `report18`.
+        Base = "base",
+        /// Timer-tag reports of Pinba.
+        Tag = "tag",
+        /// Request-tag reports of Pinba.
+        RequestTag = "rtag",
+        /// `v2/packet` of pinba2.
+        V2Packet = "v2/packet",
+        /// `v2/request` of pinba2.
+        V2Request = "v2/request",
+        /// `v2/timer` of pinba2.
+        V2Timer = "v2/timer",
+        /// The daemon's own form.
+        Native = "native",
+    }
 }
 
 impl Kind {
-    /// The kind's name in `GET /api/v1/reports` and `active_reports`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Base => "base",
-            Self::Tag => "tag",
-            Self::RequestTag => "rtag",
-            Self::V2Packet => "v2/packet",
-            Self::V2Request => "v2/request",
-            Self::V2Timer => "v2/timer",
-            Self::Native => "native",
-        }
-    }
-
     /// Rounding of a percentile between two samples.
     #[must_use]
     pub const fn rounding(self) -> Rounding {
@@ -293,38 +296,24 @@ pub enum Level {
     Timer,
 }
 
-/// A field of a request that can be a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Field {
-    /// `hostname`
-    Hostname,
-    /// `server_name`
-    ServerName,
-    /// `script_name`
-    ScriptName,
-    /// `schema`; an absent one is the empty text here.
-    Schema,
-    /// `status`, the only number.
-    Status,
+counted! {
+    /// A field of a request that can be a key.
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
+    Field {
+        /// `hostname`
+        Hostname = "hostname",
+        /// `server_name`
+        ServerName = "server_name",
+        /// `script_name`
+        ScriptName = "script_name",
+        /// `schema`; an absent one is the empty text here.
+        Schema = "schema",
+        /// `status`, the only number.
+        Status = "status",
+    }
 }
 
 impl Field {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Hostname, Self::ServerName, Self::ScriptName, Self::Schema, Self::Status];
-
-    /// Its column name in Pinba's tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hostname => "hostname",
-            Self::ServerName => "server_name",
-            Self::ScriptName => "script_name",
-            Self::Schema => "schema",
-            Self::Status => "status",
-        }
-    }
-
     /// Its name in pinba2, without the `~`.
     #[must_use]
     pub const fn v2_name(self) -> &'static str {
@@ -332,8 +321,7 @@ impl Field {
             Self::Hostname => "host",
             Self::ServerName => "server",
             Self::ScriptName => "script",
-            Self::Schema => "schema",
-            Self::Status => "status",
+            Self::Schema | Self::Status => self.name(),
         }
     }
 
@@ -375,20 +363,6 @@ impl KeySource {
     }
 }
 
-impl Key {
-    /// The key with the defaults of its source: the first of several tags counts. A field always
-    /// has a value, if only an empty text, and so has a tag with a fallback field; records without
-    /// another tag are skipped.
-    #[must_use]
-    pub const fn of(source: KeySource) -> Self {
-        let missing = match source {
-            KeySource::Field(_) | KeySource::TimerTagOrField(..) => Missing::Empty,
-            KeySource::RequestTag(_) | KeySource::TimerTag(_) => Missing::Skip,
-        };
-        Self { source, occurrence: Occurrence::First, missing }
-    }
-}
-
 /// As written in the native form: `script_name`, `+request_tag`, `@timer_tag`.
 impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -423,8 +397,8 @@ pub enum Missing {
     Empty,
 }
 
-/// One key of a report.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// One key of a report, or of the groups of an aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// The source of the value.
     pub source: KeySource,
@@ -432,6 +406,40 @@ pub struct Key {
     pub occurrence: Occurrence,
     /// The treatment of records without it.
     pub missing: Missing,
+}
+
+impl Key {
+    /// The key with the defaults of its source: the first of several tags counts. A field always
+    /// has a value, if only an empty text, and so has a tag with a fallback field; records without
+    /// another tag are skipped.
+    #[must_use]
+    pub const fn of(source: KeySource) -> Self {
+        let missing = match source {
+            KeySource::Field(_) | KeySource::TimerTagOrField(..) => Missing::Empty,
+            KeySource::RequestTag(_) | KeySource::TimerTag(_) => Missing::Skip,
+        };
+        Self { source, occurrence: Occurrence::First, missing }
+    }
+
+    /// Whether groups with this key serve a report with `key`.
+    ///
+    /// A group key that distinguishes missing from empty serves keys that skip either or both. Not
+    /// so with timers: two timers of one request, one of them without the tag, may be in one row,
+    /// and then must be in one group.
+    pub(super) fn serves(&self, key: &Self) -> bool {
+        self.source == key.source
+            && (self.occurrence == key.occurrence || matches!(self.source, KeySource::Field(_)))
+            && (self.missing == key.missing
+                || self.missing == Missing::Empty && !self.source.is_of_timer())
+    }
+
+    /// Whether a flood of different values is likely here.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(
+            self.source,
+            KeySource::Field(Field::Status | Field::Schema | Field::Hostname | Field::ServerName)
+        )
+    }
 }
 
 /// How to match a text.
@@ -456,6 +464,16 @@ impl Pattern {
             (Some(key), None) => (key, Some(Self::Differs(value.to_owned()))),
             (Some(key), Some(_)) => (key, None),
         })
+    }
+
+    /// Whether `text` matches.
+    #[must_use]
+    pub fn matches(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Equals(value) => text == value.as_bytes(),
+            Self::Differs(value) => text != value.as_bytes(),
+            Self::StartsWith(prefix) => text.starts_with(prefix.as_bytes()),
+        }
     }
 }
 

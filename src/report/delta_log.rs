@@ -10,6 +10,7 @@
 
 use super::directory::{Directory, DirectoryChanges, KnownGroups, OTHER_GROUP};
 use super::encoded_gain::{EncodedGain, encode};
+use super::groups::cut_second::GroupGain;
 use super::histogram::Histogram;
 use super::key_table::KeyTable;
 use super::totals::{Extremes, Totals};
@@ -29,7 +30,7 @@ pub struct DeltaLog {
     ends: Vec<u32>,
     gains: Vec<u8>,
     /// Records counted for the group `(other)` for lack of memory.
-    pub folded: u64,
+    pub overflowed: u64,
 }
 
 impl DeltaLog {
@@ -51,8 +52,7 @@ impl DeltaLog {
     pub fn record(&self, at: usize) -> (Extremes, EncodedGain<'_>) {
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         let gain = &self.gains[begin as usize..self.ends[at] as usize];
-        let extremes = self.extremes.get(at).copied();
-        (extremes.unwrap_or_default(), EncodedGain(gain))
+        (self.extremes.get(at).copied().unwrap_or_default(), EncodedGain(gain))
     }
 
     /// Prefetches record `at`.
@@ -122,38 +122,35 @@ impl DeltaLogWriter {
         self.bytes_max = self.directory.bytes() + more;
     }
 
-    /// Writes the gain of a group, whose key has these strings.
+    /// Writes the gain of a group; `keys` and `strings` have its key.
     pub(super) fn write(
         &mut self,
-        (group, key): (u32, impl Iterator<Item = u32>),
+        gain: &GroupGain<'_>,
+        keys: &KeyTable,
         strings: &StringInterner,
-        extremes: Option<&Extremes>,
-        (totals, pairs): (&Totals, &[(u32, u64)]),
     ) {
+        let GroupGain { group, totals, extremes, pairs } = gain;
+        let pairs = pairs.iter().copied();
         let logged = self.log.gains.len() + self.log.groups.len() * 8;
         if logged + self.directory.bytes() < self.bytes_max {
-            let number = self.directory.number(group, key, strings);
-            let pairs = pairs.iter().copied();
-            self.log.push(number, extremes, totals, pairs);
+            let number = self.directory.number(*group, keys.key(*group), strings);
+            self.log.push(number, *extremes, totals, pairs);
             return;
         }
-        self.log.folded += 1;
+        self.log.overflowed += 1;
         let other = self.other.get_or_insert_default();
         other.0 += totals;
         if let Some(extremes) = extremes {
             other.1.get_or_insert_default().widen(extremes);
         }
-        for &(bucket, count) in pairs {
-            other.2.add(bucket, count);
-        }
+        pairs.for_each(|(bucket, count)| other.2.add(bucket, count));
     }
 
     /// The log, for groups with these keys; the next one has room for as much. `is_over`: the
     /// second has ended.
     pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> DeltaLog {
         if let Some((totals, extremes, histogram)) = self.other.take() {
-            let pairs = histogram.iter();
-            self.log.push(OTHER_GROUP, extremes.as_ref(), &totals, pairs);
+            self.log.push(OTHER_GROUP, extremes.as_ref(), &totals, histogram.iter());
         }
         let is_scarce = self.directory.bytes() > self.bytes_max / 2;
         self.log.changes = match is_over {

@@ -89,7 +89,7 @@ struct Text {
 }
 
 /// The writer's end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Directory {
     /// Numbers of groups, by their number in the aggregate.
     number_of: Vec<u32>,
@@ -109,17 +109,7 @@ pub(super) struct Directory {
 impl Directory {
     /// A directory with [`OTHER_GROUP`] alone; groups have `keys` keys.
     pub(super) fn new(keys: usize, strings: &StringInterner) -> Self {
-        let mut new = Self {
-            number_of: Vec::new(),
-            numbers: NumberPool::default(),
-            known: Vec::new(),
-            text_of: HashMap::default(),
-            text_numbers: NumberPool::default(),
-            texts: Vec::new(),
-            text_bytes: 0,
-            group_bytes: 0,
-            changes: DirectoryChanges::default(),
-        };
+        let mut new = Self::default();
         new.push(NOTHING, std::iter::repeat_n(OTHER, keys), strings);
         new
     }
@@ -144,8 +134,7 @@ impl Directory {
                 known
             }
             _ => {
-                let len = self.number_of.len().max(at + 1);
-                self.number_of.resize(len, NOTHING);
+                self.number_of.resize(self.number_of.len().max(at + 1), NOTHING);
                 self.number_of[at] = self.push(group, key, strings);
                 self.number_of[at]
             }
@@ -159,16 +148,12 @@ impl Directory {
         strings: &StringInterner,
     ) -> u32 {
         for string in key {
-            let text = match string {
-                NONE => NOTHING,
-                string => self.text(string, strings),
-            };
+            let text = if string == NONE { NOTHING } else { self.text(string, strings) };
             self.changes.values.push(text);
         }
         let number = self.numbers.take();
         self.changes.groups.push(number);
-        let len = self.known.len().max(number as usize + 1);
-        self.known.resize(len, (NOTHING, false));
+        self.known.resize(self.known.len().max(number as usize + 1), (NOTHING, false));
         self.known[number as usize] = (group, true);
         number
     }
@@ -192,18 +177,14 @@ impl Directory {
 
     /// Removes a group whose key has these strings.
     pub(super) fn forget(&mut self, group: u32, key: impl Iterator<Item = u32>) {
-        let Some(number) = self.number_of.get_mut(group as usize) else {
-            return;
-        };
+        let Some(number) = self.number_of.get_mut(group as usize) else { return };
         let number = std::mem::replace(number, NOTHING);
         if number == NOTHING {
             return;
         }
         self.numbers.gone.push(number);
         for string in key {
-            let Some(&number) = self.text_of.get(&string) else {
-                continue;
-            };
+            let Some(&number) = self.text_of.get(&string) else { continue };
             let text = &mut self.texts[number as usize];
             text.uses -= 1;
             if text.uses == 0 {
@@ -272,8 +253,7 @@ impl KnownGroups {
         let mut begin = 0;
         for &(number, end) in &changes.texts {
             let (number, end) = (number as usize, end as usize);
-            let len = self.texts.len().max(number + 1);
-            self.texts.resize_with(len, Box::default);
+            self.texts.resize_with(self.texts.len().max(number + 1), Box::default);
             self.texts[number] = changes.bytes[begin..end].into();
             begin = end;
         }

@@ -57,12 +57,9 @@ impl<'a> EncodedGain<'a> {
     /// The sums, and the histogram that follows; `None` if it was left out.
     #[must_use]
     pub fn read(self) -> (Totals, Option<Pairs<'a>>) {
-        let Some((&flags, mut rest)) = self.0.split_first() else {
-            return (Totals::ZERO, None);
-        };
+        let Some((&flags, mut rest)) = self.0.split_first() else { return (Totals::ZERO, None) };
         let totals = Totals::take(&mut rest, flags & UNMEASURED != 0);
-        let pairs = (flags & HISTOGRAM != 0).then(|| Pairs::of(rest));
-        (totals, pairs)
+        (totals, (flags & HISTOGRAM != 0).then(|| Pairs::of(rest)))
     }
 }
 
@@ -116,7 +113,7 @@ pub(crate) struct PairSums {
     counts: Vec<u64>,
     used: Vec<u64>,
     /// Whether anything was added since it was drained.
-    has_any: bool,
+    pub(super) has_any: bool,
 }
 
 impl PairSums {
@@ -134,25 +131,20 @@ impl PairSums {
         });
     }
 
-    /// Sums the pairs from `first` on, which are in any order, and what was added before: buckets
-    /// are ascending and distinct then.
-    pub(crate) fn combine(&mut self, pairs: &mut Vec<(u32, u64)>, first: usize) {
-        if self.has_any || pairs.len() - first > SORTED_MAX {
-            self.add(pairs.drain(first..));
+    /// Sums pairs, which are in any order, and what was added before: buckets are ascending and
+    /// distinct then.
+    pub(crate) fn combine(&mut self, pairs: &mut Vec<(u32, u64)>) {
+        if self.has_any || pairs.len() > SORTED_MAX {
+            self.add(pairs.drain(..));
             pairs.extend(self.drain());
             return;
         }
-        pairs[first..].sort_unstable_by_key(|it| it.0);
-        let mut end = first;
-        for at in first..pairs.len() {
-            if end > first && pairs[end - 1].0 == pairs[at].0 {
-                pairs[end - 1].1 += pairs[at].1;
-            } else {
-                pairs[end] = pairs[at];
-                end += 1;
-            }
-        }
-        pairs.truncate(end);
+        pairs.sort_unstable_by_key(|it| it.0);
+        pairs.dedup_by(|next, sum| {
+            let is_same = next.0 == sum.0;
+            sum.1 += if is_same { next.1 } else { 0 };
+            is_same
+        });
     }
 
     /// Drains the sums, buckets ascending.
@@ -249,7 +241,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::report::tick_log::{TickLogReader, TickLogWriter};
+    use crate::report::tick_log::{TickLogWriter, take_entry};
 
     /// Numbers below a random power of two, up to 2^`bits`.
     fn random(seed: &mut u128, bits: u32) -> u128 {
@@ -300,8 +292,8 @@ mod tests {
             assert_eq!(sums.drain().collect::<Vec<_>>(), counts);
             let (mut logged, mut in_log, mut pairs) =
                 (Totals::ZERO, PairSums::default(), Vec::new());
-            let mut reader = TickLogReader::new(log.unfinished());
-            while let Some((_, totals)) = reader.next(&mut pairs) {
+            let mut entries = log.unfinished();
+            while let Some((_, totals)) = take_entry(&mut entries, &mut pairs) {
                 logged += &totals;
                 in_log.add(pairs.iter().copied());
             }

@@ -151,10 +151,7 @@ impl GroupCache {
 
     /// The pair for an id of the only part.
     fn pair_of(&self, part: RecordPart, number: u32) -> (u32, u32) {
-        match part {
-            RecordPart::TimerTags => (0, number),
-            _ => (number, 0),
-        }
+        if part == RecordPart::TimerTags { (0, number) } else { (number, 0) }
     }
 
     /// Whether one more could need more than `room` bytes.

@@ -22,46 +22,6 @@ use crate::pool::{Freed, Pool};
 /// One value of each group key.
 pub(super) type KeyIds = [u32; DEFINITION_KEYS_MAX];
 
-/// One group key of an aggregate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct GroupKey {
-    pub(super) source: KeySource,
-    pub(super) occurrence: Occurrence,
-    /// `Skip` or `SkipEmpty`: records without a value are not in the aggregate at all.
-    pub(super) missing: Missing,
-}
-
-impl GroupKey {
-    /// The group key that a key needs.
-    pub(super) fn of(key: &Key) -> Self {
-        let occurrence = match key.source {
-            KeySource::Field(_) => Occurrence::First,
-            _ => key.occurrence,
-        };
-        Self { source: key.source.clone(), occurrence, missing: key.missing }
-    }
-
-    /// Whether a key can use this group key.
-    ///
-    /// A group key that distinguishes missing from empty serves keys that skip either or both. Not
-    /// so with timers: two timers of one request, one of them without the tag, may be in one row,
-    /// and then must be in one group.
-    pub(super) fn serves(&self, key: &Key) -> bool {
-        self.source == key.source
-            && (self.occurrence == key.occurrence || matches!(self.source, KeySource::Field(_)))
-            && (self.missing == key.missing
-                || self.missing == Missing::Empty && !self.source.is_of_timer())
-    }
-
-    /// Whether a flood of different values is likely here.
-    pub(super) fn is_open(&self) -> bool {
-        !matches!(
-            self.source,
-            KeySource::Field(Field::Status | Field::Schema | Field::Hostname | Field::ServerName)
-        )
-    }
-}
-
 /// A part of a record that has an id in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordPart {
@@ -84,16 +44,17 @@ pub(super) struct Scope {
     pub(super) buckets: BucketLayout,
     pub(super) extremes: bool,
     pub(super) filters: Vec<Filter>,
-    pub(super) group_keys: Vec<GroupKey>,
+    /// Records without a value of one that is skipped when missing are not in the aggregate at all.
+    pub(super) group_keys: Vec<Key>,
 }
 
 impl Scope {
     /// The scope for the records of a report, with group keys that serve `keys`.
     pub(super) fn new(definition: &Definition, keys: &[Key]) -> Self {
-        let mut group_keys: Vec<GroupKey> = Vec::new();
+        let mut group_keys: Vec<Key> = Vec::new();
         for key in keys {
             if !group_keys.iter().any(|group_key| group_key.serves(key)) {
-                group_keys.push(GroupKey::of(key));
+                group_keys.push(key.clone());
             }
         }
         Self {
@@ -113,7 +74,7 @@ impl Scope {
         // The report must leave out whatever the aggregate leaves out, and a request with several
         // timers in a row must be in one group of that row: at timer level the group keys have to
         // be the same.
-        let fits = |group_key: &GroupKey| {
+        let fits = |group_key: &Key| {
             keys.iter().any(|key| group_key.serves(key))
                 || group_key.missing == Missing::Empty
                     && !(self.level == Level::Timer && group_key.source.is_of_timer())
@@ -147,10 +108,7 @@ impl Scope {
 
 /// A packet report is a request report without keys.
 fn counted(level: Level) -> Level {
-    match level {
-        Level::Packet => Level::Request,
-        level => level,
-    }
+    if level == Level::Packet { Level::Request } else { level }
 }
 
 /// The part that a filter depends on; `None` for filters on time.
@@ -236,17 +194,13 @@ impl RecordIds {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
         for (key_id, group_key) in key_ids.iter_mut().zip(&scope.group_keys) {
             let value = |part| self.key_id(group_key, part, pool);
-            *key_id = match group_key.source {
-                KeySource::Field(_) => value(RecordPart::Origin),
-                KeySource::RequestTag(_) => value(RecordPart::RequestTags),
-                KeySource::TimerTag(_) => value(RecordPart::TimerTags),
-                KeySource::TimerTagOrField(..) => match value(RecordPart::TimerTags) {
+            let mut tags = [RecordPart::TimerTags, RecordPart::RequestTags].into_iter().map(value);
+            *key_id =
+                tags.find(|tag| *tag != NONE).unwrap_or_else(|| match value(RecordPart::Origin) {
                     // An empty field is no fallback.
-                    NONE if value(RecordPart::Origin) == EMPTY => NONE,
-                    NONE => value(RecordPart::Origin),
-                    tag => tag,
-                },
-            };
+                    EMPTY if group_key.source.is_of_timer() => NONE,
+                    field => field,
+                });
             if *key_id == NONE {
                 if is_status(group_key) {
                     continue;
@@ -281,7 +235,7 @@ impl RecordIds {
 
     /// The value of a group key in one part of the record; [`NONE`] if it has none there, and for a
     /// status.
-    fn key_id(self, group_key: &GroupKey, part: RecordPart, pool: &Pool) -> u32 {
+    fn key_id(self, group_key: &Key, part: RecordPart, pool: &Pool) -> u32 {
         let occurrence = group_key.occurrence;
         match (&group_key.source, part) {
             (
@@ -320,7 +274,7 @@ fn find_tag(pool: &Pool, set: u32, name: &str, occurrence: Occurrence) -> u32 {
 }
 
 /// Whether a group key may show the status, whose string is only created when a group needs it.
-pub(super) fn is_status(group_key: &GroupKey) -> bool {
+pub(super) fn is_status(group_key: &Key) -> bool {
     matches!(
         group_key.source,
         KeySource::Field(Field::Status) | KeySource::TimerTagOrField(_, Field::Status)
@@ -344,17 +298,5 @@ pub(crate) fn field_string(origin: &Origin, field: Field) -> Option<u32> {
         Field::ScriptName => Some(origin.script_name),
         Field::Schema => Some(origin.schema),
         Field::Status => None,
-    }
-}
-
-impl Pattern {
-    /// Whether `text` matches.
-    #[must_use]
-    pub fn matches(&self, text: &[u8]) -> bool {
-        match self {
-            Self::Equals(value) => text == value.as_bytes(),
-            Self::Differs(value) => text != value.as_bytes(),
-            Self::StartsWith(prefix) => text.starts_with(prefix.as_bytes()),
-        }
     }
 }

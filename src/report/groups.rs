@@ -26,7 +26,7 @@ use super::histogram::{BucketLayout, Histogram, grown};
 use super::key_table::KeyTable;
 use super::totals::{Extremes, NarrowTotals, Totals};
 
-mod cut_second;
+pub(super) mod cut_second;
 mod extremes;
 mod give_back;
 pub(super) mod move_slots;
@@ -231,8 +231,7 @@ impl Groups {
 
     /// Makes the numbers of removed groups available.
     pub(super) fn free_gone(&mut self) {
-        let gone = std::mem::take(&mut self.gone);
-        gone.into_iter().for_each(|id| self.keys.free(id));
+        std::mem::take(&mut self.gone).into_iter().for_each(|id| self.keys.free(id));
     }
 
     /// Prefetches what [`count`](Self::count) will touch for these groups: the reads of one group
@@ -321,10 +320,7 @@ impl Groups {
     /// The destination of samples that leave the front of slot `at` before the second is cut.
     fn settled_samples(&mut self, at: usize) -> &mut Histogram {
         let slot = &mut self.slots[at];
-        match self.is_watched {
-            true => &mut slot.second,
-            false => &mut slot.histogram,
-        }
+        if self.is_watched { &mut slot.second } else { &mut slot.histogram }
     }
 
     /// Makes room for samples in front `at`; returns false if its sums, or those of the slot, are
@@ -439,8 +435,7 @@ impl Groups {
         let group = &mut self.groups[id as usize];
         self.histogram_bytes -= group.histogram.heap_bytes();
         // Counts that are short in a file may be long in memory.
-        let mut pairs = pairs.iter();
-        let is_too_large = pairs.any(|&(bucket, count)| {
+        let is_too_large = pairs.iter().any(|&(bucket, count)| {
             group.histogram.add(bucket, count);
             group.histogram.heap_bytes() > bytes_max
         });

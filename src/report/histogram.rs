@@ -103,8 +103,7 @@ impl BucketLayout {
             return Err(format!("the longest time must be from 1 to {most} seconds"));
         }
         if size == 0 || size > LINEAR_SIZE_MAX {
-            let problem = format!("the number of buckets must be from 1 to {LINEAR_SIZE_MAX}");
-            return Err(problem);
+            return Err(format!("the number of buckets must be from 1 to {LINEAR_SIZE_MAX}"));
         }
         Ok(Self::Linear { max_us: max_secs * 1_000_000, size })
     }
@@ -115,7 +114,23 @@ impl BucketLayout {
     /// As in pinba2: fails if max is not above min, or there are no buckets, too many, or too few
     /// to distinguish anything.
     pub fn v2(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, String> {
-        V2Buckets::new(min_ms, max_ms, buckets).map(Self::V2)
+        if max_ms <= min_ms {
+            return Err("the maximum must be greater than the minimum".to_owned());
+        }
+        if buckets == 0 || buckets > V2_BUCKETS_MAX {
+            return Err(format!("the number of buckets must be from 1 to {V2_BUCKETS_MAX}"));
+        }
+        let ns = |ms: u32| u64::from(ms) * 1_000_000;
+        let width_ns = ns(max_ms - min_ms) / u64::from(buckets);
+        let [unit_min, unit_max] = [min_ms, max_ms].map(|ms| ns(ms).checked_div(width_ns));
+        let units = unit_min.map(|min| min.max(1)).zip(unit_max);
+        let units = units.filter(|(min, max)| 2 * min <= *max && *max < V2_UNITS_MAX - 1);
+        let (unit_min, unit_max) = units.ok_or(
+            "these buckets leave too little between minimum and maximum: with w = (max - min) / buckets, \
+             2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
+             and max at least twice min)",
+        )?;
+        Ok(Self::V2(V2Buckets { min_ms, max_ms, buckets, width_ns, unit_min, unit_max }))
     }
 
     /// The bucket of a time in microseconds. Never fails: times out of range go to the first or
@@ -124,7 +139,7 @@ impl BucketLayout {
     #[must_use]
     pub fn bucket(&self, us: u64) -> u32 {
         match self {
-            Self::LogLinear => log_linear_bucket(us),
+            Self::LogLinear => octave_bucket(us.min(TIME_US_MAX), LOG_LINEAR_BITS),
             Self::Linear { max_us, size } => linear_bucket(us, *max_us, *size),
             Self::V2(v2) => v2.bucket(us),
         }
@@ -144,15 +159,13 @@ impl BucketLayout {
         I: IntoIterator<Item = (u32, u64)>,
     {
         let start = out.len();
-        let unreached = if total == 0 { self.low() } else { self.high() };
-        out.resize(start + ranks.len(), unreached);
+        let (low, high) = self.range();
+        out.resize(start + ranks.len(), if total == 0 { low } else { high });
         if total == 0 {
             return;
         }
         ranks.targets(total, |waiting| {
-            let Some((mut place, mut target)) = waiting.next() else {
-                return;
-            };
+            let Some((mut place, mut target)) = waiting.next() else { return };
             let mut seen = 0_u64;
             for (bucket, count) in buckets {
                 seen += count;
@@ -269,20 +282,12 @@ impl BucketLayout {
         }
     }
 
-    /// The quantile of no data, in seconds.
-    fn low(&self) -> f64 {
+    /// The lower end, which is the quantile of no data, and the upper end, in seconds.
+    fn range(&self) -> (f64, f64) {
         match self {
-            Self::LogLinear | Self::Linear { .. } => 0.0,
-            Self::V2(v2) => f64::from(v2.min_ms) / 1e3,
-        }
-    }
-
-    /// The upper end, in seconds.
-    fn high(&self) -> f64 {
-        match self {
-            Self::LogLinear => seconds(TIME_US_MAX),
-            Self::Linear { max_us, .. } => seconds(*max_us),
-            Self::V2(v2) => f64::from(v2.max_ms) / 1e3,
+            Self::LogLinear => (0.0, seconds(TIME_US_MAX)),
+            Self::Linear { max_us, .. } => (0.0, seconds(*max_us)),
+            Self::V2(v2) => v2.range(),
         }
     }
 }
@@ -315,12 +320,6 @@ pub(crate) fn octave_bucket(value: u64, bits: u32) -> u32 {
 pub(crate) fn octave_bounds(bucket: u32, bits: u32) -> (u64, u64) {
     let shift = (bucket >> bits).saturating_sub(1);
     (u64::from(bucket - (shift << bits)) << shift, 1 << shift)
-}
-
-/// At most 2943.
-#[inline]
-fn log_linear_bucket(us: u64) -> u32 {
-    octave_bucket(us.min(TIME_US_MAX), LOG_LINEAR_BITS)
 }
 
 /// Lowest time and number of times (whole microseconds) of a log-linear bucket.
@@ -367,27 +366,6 @@ fn seconds(us: u64) -> f64 {
 }
 
 impl V2Buckets {
-    fn new(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, String> {
-        if max_ms <= min_ms {
-            return Err("the maximum must be greater than the minimum".to_owned());
-        }
-        if buckets == 0 || buckets > V2_BUCKETS_MAX {
-            let problem = format!("the number of buckets must be from 1 to {V2_BUCKETS_MAX}");
-            return Err(problem);
-        }
-        let ns = |ms: u32| u64::from(ms) * 1_000_000;
-        let width_ns = ns(max_ms - min_ms) / u64::from(buckets);
-        let [unit_min, unit_max] = [min_ms, max_ms].map(|ms| ns(ms).checked_div(width_ns));
-        let units = unit_min.map(|min| min.max(1)).zip(unit_max);
-        let units = units.filter(|(min, max)| 2 * min <= *max && *max < V2_UNITS_MAX - 1);
-        let (unit_min, unit_max) = units.ok_or(
-            "these buckets leave too little between minimum and maximum: with w = (max - min) / buckets, \
-             2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
-             and max at least twice min)",
-        )?;
-        Ok(Self { min_ms, max_ms, buckets, width_ns, unit_min, unit_max })
-    }
-
     /// Whether a bucket is that of all times above the maximum.
     pub(crate) const fn is_above(&self, bucket: u32) -> bool {
         bucket == V2_MAX
@@ -405,10 +383,15 @@ impl V2Buckets {
         }
     }
 
+    /// Minimum and maximum, in seconds.
+    fn range(&self) -> (f64, f64) {
+        (f64::from(self.min_ms) / 1e3, f64::from(self.max_ms) / 1e3)
+    }
+
     fn inside(&self, bucket: u32, has: u64, needed: u64) -> f64 {
         match bucket {
-            V2_MIN => f64::from(self.min_ms) / 1e3,
-            V2_MAX => f64::from(self.max_ms) / 1e3,
+            V2_MIN => self.range().0,
+            V2_MAX => self.range().1,
             // Unit k is (w x (k - 1), w x k], counted from 0: the minimum is already included.
             bucket => {
                 let (low, shared_by) = octave_bounds(bucket, V2_BITS);
@@ -440,25 +423,19 @@ impl V2Buckets {
         // Writing to a String cannot fail.
         let _ = write!(text, "hv={}:{}:{};values=[", self.min_ms, self.max_ms, self.buckets);
         let mut separator = "";
-        let mut low = None;
-        let mut high = None;
-        for &(bucket, count) in histogram.iter().filter(|(_, count)| *count > 0) {
-            match bucket {
-                V2_MIN => low = Some(count),
-                V2_MAX => high = Some(count),
-                bucket => {
-                    let (id, _) = octave_bounds(bucket, V2_BITS);
-                    let _ = write!(text, "{separator}{id}{gap}{count}");
-                    separator = ", ";
-                }
-            }
-        }
+        let counted = || histogram.iter().filter(|(_, count)| *count > 0);
         // The sentinels come last.
-        for (name, count) in [("min", low), ("max", high)] {
-            if let Some(count) = count {
-                let _ = write!(text, "{separator}{name}{gap}{count}");
-                separator = ", ";
+        let is_inside = |(bucket, _): &&(u32, u64)| !matches!(*bucket, V2_MIN | V2_MAX);
+        let sentinels = counted().filter(|it| !is_inside(it));
+        for (bucket, count) in counted().filter(is_inside).chain(sentinels) {
+            text.push_str(separator);
+            match *bucket {
+                V2_MIN => text.push_str("min"),
+                V2_MAX => text.push_str("max"),
+                inside => drop(write!(text, "{}", octave_bounds(inside, V2_BITS).0)),
             }
+            let _ = write!(text, "{gap}{count}");
+            separator = ", ";
         }
         text.push(']');
         text

@@ -69,8 +69,7 @@ impl KeyTable {
 
     /// The number of a combination.
     pub(super) fn find(&self, key_ids: &KeyIds) -> Option<u32> {
-        let hash = self.hash(key_ids);
-        self.by_key.find(hash, |&id| self.is(id, key_ids)).copied()
+        self.by_key.find(self.hash(key_ids), |&id| self.is(id, key_ids)).copied()
     }
 
     /// Adds a new combination and returns its number.

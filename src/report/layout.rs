@@ -32,7 +32,6 @@
 //! ends show the columns that are declared is what `tests/it/mysql/columns.rs` is for.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use super::histogram::V2Buckets;
 use super::read::reading::{KeyValue, Reading, Want};
@@ -49,6 +48,9 @@ use view::HistogramView;
 
 /// The text shown for a key of the overflow row.
 pub const OTHER: &str = "(other)";
+
+/// Bytes reserved for an `index_value`: most are shorter.
+const INDEX_BYTES: usize = 64;
 
 /// A report's columns.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -83,6 +85,16 @@ pub enum IndexPart {
     Key(usize),
     /// A separator.
     Text(&'static str),
+}
+
+impl IndexPart {
+    /// Its text in a row.
+    fn text<'a>(&self, reading: &'a Reading, row: usize) -> Cow<'a, str> {
+        match self {
+            Self::Key(key) => key_text(reading.key(row, *key)),
+            Self::Text(separator) => Cow::Borrowed(separator),
+        }
+    }
 }
 
 /// How a column is computed from a row.
@@ -216,8 +228,7 @@ impl ColumnLayout {
             }
             cell @ (Cell::Sum(_, Unit::Kib) | Cell::PerSec(..) | Cell::Percent(..)) => {
                 let quotient = cell.quotient(reading).map(|it| it.of(totals));
-                let value = quotient.filter(|value| !value.is_nan());
-                value.map_or(Value::Null, Value::Float)
+                quotient.filter(|value| !value.is_nan()).map_or(Value::Null, Value::Float)
             }
             Cell::Sum(measure, _) => whole(measure.of(totals)),
             Cell::Quantile(rank) => reading.quantile(row, *rank).map_or(Value::Null, Value::Float),
@@ -265,28 +276,11 @@ fn key_text(key: KeyValue<'_>) -> Cow<'_, str> {
 
 /// The `index_value` of a row: borrowed if it is one key's text.
 fn index_value<'a>(parts: &[IndexPart], reading: &'a Reading, row: usize) -> Cow<'a, str> {
-    if let [IndexPart::Key(key)] = parts {
-        return key_text(reading.key(row, *key));
+    if let [part] = parts {
+        return part.text(reading, row);
     }
-    let length = parts.iter().map(|part| match part {
-        IndexPart::Text(text) => text.len(),
-        IndexPart::Key(key) => match reading.key(row, *key) {
-            KeyValue::Text(text) => text.len(),
-            KeyValue::Status(_) | KeyValue::Other => 10,
-        },
-    });
-    let mut text = String::with_capacity(length.sum());
-    for part in parts {
-        match part {
-            IndexPart::Text(separator) => text.push_str(separator),
-            IndexPart::Key(key) => match reading.key(row, *key) {
-                KeyValue::Text(value) => text.push_str(value),
-                // Writing to a String cannot fail.
-                KeyValue::Status(status) => drop(write!(text, "{status}")),
-                KeyValue::Other => text.push_str(OTHER),
-            },
-        }
-    }
+    let mut text = String::with_capacity(INDEX_BYTES);
+    parts.iter().for_each(|part| text.push_str(&part.text(reading, row)));
     Cow::Owned(text)
 }
 

@@ -39,6 +39,22 @@
 //! ([`Live`](crate::merger::Live)). Memory is bounded by `[reports] memory` and `rows_max`: past
 //! them new keys overflow into `(other)`.
 //!
+//! Its words, each for one thing:
+//!
+//! | word | means |
+//! |---|---|
+//! | record | a request or a timer that is counted |
+//! | delta | what one record adds |
+//! | gain | totals, extremes and histogram of a group or row over some time |
+//! | aggregate | the groups that reports on the same records share; its *scope* says which |
+//! | group | the records with equal values of all group keys: the finest row |
+//! | slot, front | the gain of a group in the running tick; its part that records write to |
+//! | tick, tick log | a slice of the window; the gains in it, until they are subtracted |
+//! | delta log | the gains of an aggregate in a second, for charts, metrics and history |
+//! | row | the groups that a report shows as one; the *overflow row* is `(other)` |
+//! | definition, layout | what a report counts; its columns |
+//! | reading | a report at one moment |
+//!
 //! | part | files |
 //! |---|---|
 //! | definitions | `definition`: `comment` (both COMMENT grammars), `v1_kinds`, `native` (TOML and JSON), `builtin`, `ddl` |

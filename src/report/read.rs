@@ -88,8 +88,7 @@ pub struct Selected {
 
 /// Reads a report. `None`: some report was dropped meanwhile, perhaps this one.
 pub fn read(held: &mut impl ReadLock, entry: &Entry, want: Want, as_of_ms: u64) -> Option<Reading> {
-    let memory = Reading::default();
-    let read = read_into(memory, held, entry, want, None, as_of_ms);
+    let read = read_into(Reading::default(), held, entry, want, None, as_of_ms);
     read.map(|read| read.reading)
 }
 
@@ -107,18 +106,18 @@ pub fn read_into(
     let selection = selection.map(|selection| (layout.want(selection.chosen_by()), selection));
     let selection = selection.filter(|(by, _)| !by.has_histograms());
     let removals = held.live().0.removals();
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..=ATTEMPTS {
         wait_while_leaving(held, entry, removals)?;
-        let memory = std::mem::take(&mut memory);
-        let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
-        let read = reader.read(held, want, selection);
+        let reader = Reader::new(std::mem::take(&mut memory), held.live().0, entry, as_of_ms);
+        let read = match attempt {
+            ATTEMPTS => reader.read(&mut held.live(), want, selection),
+            _ => reader.read(held, want, selection),
+        };
         if read.is_some() || held.live().0.removals() != removals {
             return read;
         }
     }
-    wait_while_leaving(held, entry, removals)?;
-    let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
-    reader.read(&mut held.live(), want, selection)
+    None
 }
 
 /// Waits while a tick leaves the window, which the merger does piece by piece: in between, rows are
@@ -159,47 +158,11 @@ struct Reader<'a> {
     reading: Reading,
 }
 
-/// The histogram of a row, from those of its groups.
-#[derive(Default)]
-struct RowHistogram {
-    /// (bucket, count) of the last parts.
-    pairs: Vec<(u32, u64)>,
-    /// Whether it has other than one sorted part.
-    is_mixed: bool,
-    /// The other parts.
-    sums: PairSums,
-}
-
-impl RowHistogram {
-    /// Adds a part; `is_sorted`: buckets are ascending and distinct.
-    fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>, is_sorted: bool) {
-        let before = self.pairs.len();
-        self.pairs.extend(pairs);
-        self.is_mixed |= !is_sorted || before > 0;
-        if self.is_mixed && self.pairs.len() > MIXED_MAX {
-            self.sums.add(self.pairs.drain(..));
-        }
-    }
-
-    /// Whether no part was added.
-    fn is_empty(&self) -> bool {
-        self.pairs.is_empty() && !self.is_mixed
-    }
-
-    /// All of it, buckets ascending.
-    fn combined(&mut self) -> &mut Vec<(u32, u64)> {
-        if std::mem::take(&mut self.is_mixed) {
-            self.sums.combine(&mut self.pairs, 0);
-        }
-        &mut self.pairs
-    }
-}
-
 impl<'a> Reader<'a> {
-    fn new(memory: Reading, reports: &Reports, entry: &'a Entry, as_of_ms: u64) -> Self {
+    fn new(mut reading: Reading, reports: &Reports, entry: &'a Entry, as_of_ms: u64) -> Self {
         let aggregate = reports.aggregate(entry);
         let row_map = aggregate.row_map(entry.report);
-        let mut reading = memory.emptied();
+        reading.clear();
         reading.totals.reserve_exact(row_map.len() + 1);
         let mut reader = Self {
             removals: reports.removals(),
@@ -349,8 +312,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if let Some(place) = self.place(row_map.row_of(*group)) {
-                let is_new = !of_timers || requests.insert((*group, delta.request));
-                let totals = delta.totals(is_new);
+                let totals = delta.totals(!of_timers || requests.insert((*group, delta.request)));
                 self.reading.totals[place] += &totals;
                 self.reading.grand += &totals;
                 if let Some(seen) = self.reading.extremes.get_mut(place) {
@@ -460,7 +422,9 @@ impl<'a> Reader<'a> {
         let ranks = self.entry.definition.ranks();
         let quantiles = self.rows.len() * ranks.len();
         self.reading.quantiles.reserve_exact(quantiles);
-        let (mut row, mut finished) = (RowHistogram::default(), 0);
+        // Of a row: (bucket, count) of its last groups, and the sums of those before.
+        let (mut pairs, mut sums) = (Vec::new(), PairSums::default());
+        let mut finished = 0;
         for first in (0..groups.len()).step_by(AT_ONCE) {
             if held.is_over() {
                 held.unlocked(|| ());
@@ -473,18 +437,20 @@ impl<'a> Reader<'a> {
                 let running = aggregate.groups.running(id);
                 let is_last = groups.get(at + 1).is_none_or(|next| next.0 as usize != place);
                 finished += usize::from(is_last);
-                if is_last && running.is_none() && row.is_empty() {
+                if is_last && running.is_none() && pairs.is_empty() && !sums.has_any {
                     self.finish_row(place, &ranks, want, histogram.iter());
                     continue;
                 }
-                row.add(histogram.iter(), true);
+                pairs.extend(histogram.iter());
                 if let Some(at) = running {
-                    row.add(aggregate.groups.running_samples(at), false);
+                    pairs.extend(aggregate.groups.running_samples(at));
                 }
                 if is_last {
-                    let pairs = row.combined();
+                    sums.combine(&mut pairs);
                     self.finish_row(place, &ranks, want, pairs.iter().copied());
                     pairs.clear();
+                } else if pairs.len() > MIXED_MAX {
+                    sums.add(pairs.drain(..));
                 }
             }
         }
@@ -520,8 +486,7 @@ impl<'a> Reader<'a> {
             let row = quantiles.len();
             buckets.quantiles(ranks, total, pairs.clone(), quantiles);
             let time = reading.totals[place].time;
-            let quantiles = &mut quantiles[row..];
-            bound(definition, quantiles, time, pairs.clone(), |it| buckets.ends(it));
+            bound(definition, &mut quantiles[row..], time, pairs.clone(), |it| buckets.ends(it));
         }
         if want.histograms {
             reading.histograms.push(pairs.collect());

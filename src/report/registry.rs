@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::aggregate::overflow::relieve;
-use super::aggregate::{Aggregate, Flow, Memory, all_fields};
+use super::aggregate::{Aggregate, Flow, Memory, all_fields, put};
 use super::arrivals::{Arrivals, RecordDeltas};
 use super::budget::{Budget, MemoryUse};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
@@ -145,8 +145,7 @@ impl Reports {
     /// Puts the reports into this order.
     fn list_as(&mut self, names: &[String]) {
         self.entries.sort_by_key(|entry| {
-            let place = names.iter().position(|name| *name == entry.definition.name);
-            place.unwrap_or(usize::MAX)
+            names.iter().position(|name| *name == entry.definition.name).unwrap_or(usize::MAX)
         });
     }
 
@@ -159,24 +158,20 @@ impl Reports {
         pool: &Pool,
     ) -> Option<Filling> {
         let serves = |it: &Aggregate| !it.is_filling && it.scope.serves(&definition);
-        let mut all = self.aggregates.iter();
-        let serving = all.position(|it| it.as_deref().is_some_and(serves));
+        let serving = self.aggregates.iter().position(|it| it.as_deref().is_some_and(serves));
         let oldest = pool.requests.oldest_id();
         let aggregate = serving.unwrap_or_else(|| {
             let keys = match self.shares_all_fields(&definition) {
                 true => all_fields(),
                 false => definition.keys.clone(),
             };
-            let first = pool.requests.get(oldest);
-            let start_ms = first.map(|row| row.merged_at(self.now_ms));
+            let start_ms = pool.requests.get(oldest).map(|row| row.merged_at(self.now_ms));
             let scope = Scope::new(&definition, &keys);
-            let from_ms = start_ms.unwrap_or(self.now_ms);
-            let mut aggregate = Box::new(Aggregate::new(scope, from_ms));
+            let mut aggregate = Box::new(Aggregate::new(scope, start_ms.unwrap_or(self.now_ms)));
             aggregate.is_filling = start_ms.is_some() || oldest > 1;
-            self.keep(aggregate)
+            put(&mut self.aggregates, aggregate)
         });
-        let found = self.aggregates[aggregate].as_mut();
-        let found = found.expect("it serves the report");
+        let found = self.aggregates[aggregate].as_mut().expect("it serves the report");
         let entry = Entry {
             report: found.join(&definition, self.rows_max),
             definition,
@@ -190,17 +185,6 @@ impl Reports {
         self.entries.push(entry);
         self.update_watched(pool);
         None
-    }
-
-    /// Adds an aggregate and returns its number.
-    fn keep(&mut self, aggregate: Box<Aggregate>) -> usize {
-        let free = self.aggregates.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.aggregates.len());
-        if at == self.aggregates.len() {
-            self.aggregates.push(None);
-        }
-        self.aggregates[at] = Some(aggregate);
-        at
     }
 
     /// Whether a report goes into the aggregate with all five request fields: the base reports, and
@@ -226,9 +210,7 @@ impl Reports {
         let mut next = filling.next.max(pool.requests.oldest_id());
         let mut arrivals = Arrivals::default();
         for _ in 0..requests {
-            let Some(row) = pool.requests.get(next) else {
-                break;
-            };
+            let Some(row) = pool.requests.get(next) else { break };
             arrivals.clear();
             let timers = pool.timers_of(&row).map(|(_, timer)| timer);
             arrivals.timers().extend(timers);
@@ -258,8 +240,7 @@ impl Reports {
 
     /// Advances time for an aggregate that is being filled.
     fn pass_of_filling(&mut self, filling: usize, now_ms: u64, pool: &mut Pool) {
-        let aggregate = self.aggregates[filling].as_ref();
-        if aggregate.is_some_and(|it| it.is_due(now_ms)) {
+        if self.aggregates[filling].as_ref().is_some_and(|it| it.is_due(now_ms)) {
             self.end_ticks(now_ms, pool, |at, _| at == filling);
         }
     }
@@ -284,21 +265,17 @@ impl Reports {
 
     /// Updates the source of a report's definition, if it exists.
     pub fn set_defined_by(&mut self, name: &str, by: DefinedBy) {
-        let mut entries = self.entries.iter_mut();
-        if let Some(entry) = entries.find(|entry| entry.definition.name == name) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.definition.name == name) {
             entry.defined_by = by;
         }
     }
 
     /// Counts requests in all reports.
     pub fn add(&mut self, arrivals: &Arrivals, pool: &mut Pool) {
-        let mut levels = self.live().map(|aggregate| aggregate.scope.level);
-        let with_timers = levels.any(|level| level == Level::Timer);
-        drop(levels);
+        let with_timers = self.live().any(|aggregate| aggregate.scope.level == Level::Timer);
         self.deltas.work_out(arrivals, &pool.origins, self.error_status, with_timers);
         for at in 0..self.aggregates.len() {
-            let aggregate = self.aggregates[at].as_ref();
-            if aggregate.is_some_and(|it| !it.is_filling) {
+            if self.aggregates[at].as_ref().is_some_and(|it| !it.is_filling) {
                 self.count(at, arrivals, pool);
             }
         }
@@ -307,9 +284,7 @@ impl Reports {
     /// Counts requests in one aggregate, after their deltas were computed.
     fn count(&mut self, at: usize, arrivals: &Arrivals, pool: &mut Pool) {
         let Self { aggregates, budget, deltas, assignments, .. } = self;
-        let Some(aggregate) = &mut aggregates[at] else {
-            return;
-        };
+        let Some(aggregate) = &mut aggregates[at] else { return };
         let memory = &mut Memory { pool, budget };
         let deltas = aggregate.assign(arrivals, deltas, assignments, memory);
         for assignments in assignments.chunks(RECORDS_AT_ONCE) {
@@ -365,8 +340,7 @@ impl Reports {
     }
 
     fn measure(&mut self) {
-        let taken = self.taken();
-        if self.budget.measure(taken) {
+        if self.budget.measure(self.taken()) {
             // Overflowed keys may have groups of their own again.
             for aggregate in self.aggregates.iter_mut().flatten() {
                 aggregate.reset_cache();
@@ -377,8 +351,7 @@ impl Reports {
     /// The report called `name`.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Entry> {
-        let mut entries = self.entries.iter();
-        entries.find(|entry| entry.definition.name == name)
+        self.entries.iter().find(|entry| entry.definition.name == name)
     }
 
     /// All reports, in the order in which they went live.
@@ -405,15 +378,13 @@ impl Reports {
     #[must_use]
     pub fn version(&self, entry: &Entry) -> Version {
         let aggregate = self.aggregate(entry);
-        let covered_secs = self.covered_secs(entry);
-        (entry.aggregate, aggregate.version, covered_secs)
+        (entry.aggregate, aggregate.version, self.covered_secs(entry))
     }
 
     /// Whole seconds that a report's answer covers, now.
     pub(super) fn covered_secs(&self, entry: &Entry) -> u64 {
         let window_ms = entry.definition.window.as_millis() as u64;
-        let aggregate = self.aggregate(entry);
-        aggregate.covered_secs(window_ms, self.now_ms)
+        self.aggregate(entry).covered_secs(window_ms, self.now_ms)
     }
 
     /// Memory and counts of a report.
@@ -440,8 +411,7 @@ impl Reports {
     /// Number of aggregates: the cost of a packet grows with it.
     #[must_use]
     pub fn aggregates(&self) -> usize {
-        let aggregates = self.aggregates.iter().flatten();
-        aggregates.filter(|it| !it.is_filling).count()
+        self.aggregates.iter().flatten().filter(|it| !it.is_filling).count()
     }
 
     /// Reads the whole report, including keys.

@@ -17,22 +17,12 @@ use crate::pool::strings::{EMPTY, NONE, OTHER, OTHER_TEXT};
 #[derive(Debug, Clone)]
 pub struct RowKeys(pub(super) Vec<(usize, Key)>);
 
-/// The row of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowOf {
-    /// The report does not count it.
-    None,
-    /// `(other)`.
-    Other,
-    /// The row of the key that was written.
-    Own,
-}
-
 impl RowKeys {
-    /// Writes the key of a group's row, as [`push_key`] does.
-    pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> RowOf {
+    /// Writes the key of a group's row, as [`push_key`] does, and returns whether the row is
+    /// `(other)`; `None` if the report does not count the group.
+    pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> Option<bool> {
         key.clear();
-        let mut row = RowOf::Own;
+        let mut is_other = false;
         let mut is_named_other = !self.0.is_empty();
         for (at, of_row) in &self.0 {
             let value = groups.value(group, *at);
@@ -42,15 +32,13 @@ impl RowKeys {
                 Some(_) => OTHER,
             };
             if lacks(&of_row.source, of_row.missing, key_id) {
-                return RowOf::None;
+                return None;
             }
-            if groups.is_other(group, *at) {
-                row = RowOf::Other;
-            }
+            is_other |= groups.is_other(group, *at);
             is_named_other &= value == Some(OTHER_TEXT.as_bytes());
             push_bytes(key, value.unwrap_or_default());
         }
-        if is_named_other { RowOf::Other } else { row }
+        Some(is_other || is_named_other)
     }
 }
 

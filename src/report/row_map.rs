@@ -6,7 +6,7 @@
 
 use super::chunked::Chunked;
 use super::definition::{DEFINITION_KEYS_MAX, Definition, Key};
-use super::group_key::{GroupKey, KeyIds, lacks};
+use super::group_key::{KeyIds, lacks};
 use super::groups::Groups;
 use super::key_table::KeyTable;
 use super::row_key::RowKeys;
@@ -21,8 +21,8 @@ pub(super) const NO_ROW: u32 = u32::MAX;
 /// Rows of one report by group.
 #[derive(Debug)]
 pub(super) struct RowMap {
-    /// The group key that each key uses, and the key.
-    keys: Vec<(usize, Key)>,
+    /// The position of its keys in those of a group.
+    pub(super) keys: RowKeys,
     /// Row of each group, by group number.
     row_of: Chunked<u32>,
     /// Number of groups in each row.
@@ -36,21 +36,19 @@ pub(super) struct RowMap {
 
 impl RowMap {
     /// The row map of `definition` over `group_keys`, which serve all its keys.
-    pub(super) fn new(definition: &Definition, group_keys: &[GroupKey], rows_max: usize) -> Self {
+    pub(super) fn new(definition: &Definition, group_keys: &[Key], rows_max: usize) -> Self {
         let mapped = |key: &Key| {
             let group_key = group_keys.iter().position(|it| it.serves(key))?;
             Some((group_key, key.clone()))
         };
         let keys: Vec<_> = definition.keys.iter().filter_map(mapped).collect();
-        debug_assert_eq!(
-            keys.len(),
-            definition.keys.len(),
-            "the aggregate does not serve this report"
-        );
+        let is_served = keys.len() == definition.keys.len();
+        debug_assert!(is_served, "the aggregate does not serve this report");
         let mut rows = KeyTable::new(keys.len());
         rows.push(&[OTHER; DEFINITION_KEYS_MAX]);
         let mut groups_in = Chunked::default();
         groups_in.push(0);
+        let keys = RowKeys(keys);
         Self { row_of: Chunked::default(), groups_in, keys, rows, rows_max, overflowed: 0 }
     }
 
@@ -79,7 +77,9 @@ impl RowMap {
                 OTHER_ROW
             }),
         };
-        self.row_of.extend_to(id as usize + 1, NO_ROW);
+        while self.row_of.len() <= id as usize {
+            self.row_of.push(NO_ROW);
+        }
         self.row_of[id as usize] = row;
         if row != NO_ROW {
             self.groups_in[row as usize] += 1;
@@ -98,11 +98,6 @@ impl RowMap {
         } else if self.groups_in[row as usize] == 0 {
             self.rows.remove(row);
         }
-    }
-
-    /// The position of a row's keys in those of a group.
-    pub(super) fn keys(&self) -> RowKeys {
-        RowKeys(self.keys.clone())
     }
 
     /// Whether [`promote`](Self::promote) could do something.
@@ -152,10 +147,7 @@ impl RowMap {
 
     /// Row of group `id`.
     pub(super) fn row_of(&self, id: u32) -> u32 {
-        match (id as usize) < self.row_of.len() {
-            true => self.row_of[id as usize],
-            false => NO_ROW,
-        }
+        if (id as usize) < self.row_of.len() { self.row_of[id as usize] } else { NO_ROW }
     }
 
     /// The key ids of a row, one after the other.
@@ -188,7 +180,7 @@ impl RowMap {
     /// The report's key for a group's key ids; `None` if it does not count the group.
     fn key_of(&self, key_ids: &KeyIds) -> Option<KeyIds> {
         let mut key = [NONE; DEFINITION_KEYS_MAX];
-        for (key_id, (group_key, key)) in key.iter_mut().zip(&self.keys) {
+        for (key_id, (group_key, key)) in key.iter_mut().zip(&self.keys.0) {
             let value = key_ids[*group_key];
             if lacks(&key.source, key.missing, value) {
                 return None;

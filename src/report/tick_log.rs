@@ -137,33 +137,20 @@ impl TickLogWriter {
     }
 }
 
-/// Reads entries in the order in which they were written.
-#[derive(Debug)]
-pub(super) struct TickLogReader<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> TickLogReader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes }
+/// Takes the next entry off the front: returns its group and sums; its histogram goes to `pairs`.
+/// Bytes that are not entries give numbers of any size, and buckets in any order.
+pub(super) fn take_entry(from: &mut &[u8], pairs: &mut Vec<(u32, u64)>) -> Option<(u32, Totals)> {
+    if from.is_empty() {
+        return None;
     }
-
-    /// The next entry's group and sums; its histogram pairs go to `pairs`. Bytes that are not
-    /// entries give numbers of any size, and buckets in any order.
-    pub(super) fn next(&mut self, pairs: &mut Vec<(u32, u64)>) -> Option<(u32, Totals)> {
-        if self.bytes.is_empty() {
-            return None;
-        }
-        let from = &mut self.bytes;
-        let group = varint::take(from);
-        let totals = Totals::take(from, group & UNMEASURED != 0);
-        pairs.clear();
-        let len = varint::take(from) as usize;
-        let mut packed = Pairs::of(from);
-        pairs.extend(packed.by_ref().take(len));
-        *from = packed.bytes;
-        Some((group as u32, totals))
-    }
+    let group = varint::take(from);
+    let totals = Totals::take(from, group & UNMEASURED != 0);
+    pairs.clear();
+    let len = varint::take(from) as usize;
+    let mut encoded = Pairs::of(from);
+    pairs.extend(encoded.by_ref().take(len));
+    *from = encoded.bytes;
+    Some((group as u32, totals))
 }
 
 #[cfg(test)]
@@ -192,12 +179,12 @@ mod tests {
         let head = TickHead::new(1);
         let log = writer.finish(head);
         assert_eq!(log.head, head);
-        let mut reader = TickLogReader::new(&log.entries);
+        let mut entries = &log.entries[..];
         let mut pairs = Vec::new();
-        assert_eq!(reader.next(&mut pairs), Some((9, large)));
+        assert_eq!(take_entry(&mut entries, &mut pairs), Some((9, large)));
         assert_eq!(pairs, histogram.iter().collect::<Vec<_>>());
-        assert_eq!(reader.next(&mut pairs), Some((u32::MAX - 9, Totals::ZERO)));
+        assert_eq!(take_entry(&mut entries, &mut pairs), Some((u32::MAX - 9, Totals::ZERO)));
         assert!(pairs.is_empty());
-        assert_eq!(reader.next(&mut pairs), None);
+        assert_eq!(take_entry(&mut entries, &mut pairs), None);
     }
 }

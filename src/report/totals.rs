@@ -157,10 +157,7 @@ impl Totals {
     /// Decodes sums written by [`push`](Self::push) off the front.
     pub(crate) fn take(from: &mut &[u8], has_unmeasured: bool) -> Self {
         let len = Self::USUAL + usize::from(has_unmeasured);
-        Self::of(std::array::from_fn(|at| match at < len {
-            true => varint::take(from),
-            false => 0,
-        }))
+        Self::of(std::array::from_fn(|at| if at < len { varint::take(from) } else { 0 }))
     }
 
     /// Requests, or at timer level hits, with CPU times and memory: what these are averaged over.

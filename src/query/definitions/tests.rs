@@ -17,7 +17,7 @@ fn configured(text: &str) -> Result<Definitions, String> {
 
 #[test]
 fn the_names_of_raw_tables_and_of_coverage_are_taken() {
-    for name in FixedTable::RAW.map(FixedTable::table).into_iter().chain(["coverage", "Coverage"]) {
+    for name in FixedTable::RAW.map(FixedTable::name).into_iter().chain(["coverage", "Coverage"]) {
         let error = configured(&format!("[[report]]\nname = '{name}'\ncomment = 'report1'\n"));
         assert_has!(error.unwrap_err() => "pinbad.toml:2: report.name: there is a built-in report");
     }

@@ -81,12 +81,13 @@ pub(in crate::report) fn close_together(
     for aggregate in &mut *aggregates {
         aggregate.settle(memory);
     }
-    let most = || aggregates.iter().map(|it| it.closing_bytes()).sum();
+    let costs: Vec<_> = aggregates.iter().map(|it| it.costs(Groups::closing_bytes)).collect();
+    let most = || costs.iter().flatten().sum();
     if !allowance.has(most()) {
         // The overflow targets need entries too.
         let kept = allowance.share(1, 4);
         allowance.take(kept.all, kept.histograms);
-        let mut rest = close_within(aggregates, allowance, memory);
+        let mut rest = close_within(aggregates, &costs, allowance, memory);
         rest.all += kept.all;
         rest.histograms += kept.histograms;
         for aggregate in &mut *aggregates {
@@ -100,18 +101,17 @@ pub(in crate::report) fn close_together(
     }
 }
 
-/// Closes or overflows all slots except overflow targets, from the highest level down; returns the
-/// rest of the allowance.
+/// Closes or overflows all slots except overflow targets, which have these costs, from the highest
+/// level down; returns the rest of the allowance.
 fn close_within(
     aggregates: &mut [&mut Aggregate],
+    costs: &[[usize; LEVELS]],
     mut allowance: Allowance,
     memory: &mut Memory<'_>,
 ) -> Allowance {
-    let costs = |it: &&mut Aggregate| it.costs(Groups::closing_bytes);
-    let costs: Vec<_> = aggregates.iter().map(costs).collect();
     for level in (0..LEVELS).rev() {
         let mut whole: usize = costs.iter().map(|costs| costs[level]).sum();
-        for (aggregate, costs) in aggregates.iter_mut().zip(&costs) {
+        for (aggregate, costs) in aggregates.iter_mut().zip(costs) {
             if costs[level] == 0 {
                 continue;
             }
@@ -137,8 +137,7 @@ impl Aggregate {
     /// The ticks in the window, and the bytes freed when they leave, without histograms and
     /// extremes.
     pub(in crate::report) fn leaving(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        let tick_logs = self.tick_logs.closed.iter();
-        tick_logs.map(|it| (it.head.tick, it.entries.len()))
+        self.tick_logs.closed.iter().map(|it| (it.head.tick, it.entries.len()))
     }
 
     /// Whether a tick is outside the window at `now_ms`.
@@ -162,8 +161,7 @@ impl Aggregate {
         strings: &mut StringInterner,
     ) -> bool {
         if self.has_left(now_ms) {
-            let tick_log = self.tick_logs.pop();
-            tick_log.into_iter().for_each(|it| self.retire_tick(&it, strings));
+            self.tick_logs.pop().into_iter().for_each(|it| self.retire_tick(&it, strings));
         } else if self.groups.has_gone() {
             self.purge_cache(PLACES_AT_ONCE);
         } else {
@@ -231,9 +229,7 @@ impl Aggregate {
     /// Closes up to `slots` settled slots; returns false if there is none left.
     fn close_slots(&mut self, slots: usize) -> bool {
         for _ in 0..slots {
-            let Some(last) = self.groups.slots_used().checked_sub(1) else {
-                break;
-            };
+            let Some(last) = self.groups.slots_used().checked_sub(1) else { break };
             self.close_slot(last, true);
         }
         self.groups.slots_used() > 0
@@ -274,12 +270,6 @@ impl Aggregate {
         if self.tick_logs.writer.is_full() {
             self.tick_logs.finish(self.tick);
         }
-    }
-
-    /// Upper bound of the memory for closing the running tick.
-    fn closing_bytes(&self) -> usize {
-        let slots = 0..self.groups.slots_used();
-        slots.map(|at| self.groups.closing_bytes(at)).sum()
     }
 
     /// Costs of slots, by level.

@@ -47,9 +47,7 @@ impl Overflow {
 /// groups with few requests, which overflow until enough is free.
 #[cold]
 pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut Memory<'_>) {
-    let Some(wanted) = memory.budget.excess() else {
-        return;
-    };
+    let Some(wanted) = memory.budget.excess() else { return };
     shrink_caches(aggregates, wanted, memory.budget);
     if memory.budget.excess().is_none() {
         return;
@@ -58,9 +56,7 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
         aggregate.settle(memory);
     }
     // What was settled may take more than before, in all slots at once.
-    let Some(mut wanted) = memory.budget.excess() else {
-        return;
-    };
+    let Some(mut wanted) = memory.budget.excess() else { return };
     memory.budget.exceeded();
     let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
@@ -106,9 +102,7 @@ impl Aggregate {
     pub(super) fn spill(&mut self, group: u32, memory: &mut Memory<'_>) {
         self.end_piece();
         self.settle(memory);
-        let Some(at) = self.groups.running(group) else {
-            return;
-        };
+        let Some(at) = self.groups.running(group) else { return };
         let bytes = self.groups.closing_bytes(at);
         if bytes <= memory.budget.free_for_closed() {
             self.log_slot(at, true);
@@ -169,10 +163,7 @@ impl Aggregate {
     pub(super) fn other_group(&mut self, memory: &mut Memory<'_>) -> u32 {
         let mut other = [NONE; DEFINITION_KEYS_MAX];
         other[..self.scope.group_keys.len()].fill(OTHER);
-        match self.groups.keys.find(&other) {
-            Some(id) => id,
-            None => self.make_group(&other, memory),
-        }
+        self.groups.keys.find(&other).unwrap_or_else(|| self.make_group(&other, memory))
     }
 
     /// Moves slot `at` to its overflow group if that exists, or to the all-`(other)` group, always
@@ -224,13 +215,11 @@ impl Aggregate {
 
     /// Whether slot `at` belongs to an overflow target.
     pub(super) fn is_target(&self, at: usize) -> bool {
-        let mut key = self.groups.keys.key(self.groups.slot(at).group);
-        key.any(|key_id| key_id == OTHER)
+        self.groups.keys.key(self.groups.slot(at).group).any(|key_id| key_id == OTHER)
     }
 
     /// Whether slot `at` belongs to the all-`(other)` group.
     pub(super) fn is_other(&self, at: usize) -> bool {
-        let mut key = self.groups.keys.key(self.groups.slot(at).group);
-        key.all(|key_id| key_id == OTHER)
+        self.groups.keys.key(self.groups.slot(at).group).all(|key_id| key_id == OTHER)
     }
 }

@@ -27,7 +27,7 @@ use crate::report::encoded_gain::PairSums;
 use crate::report::group_key::Scope;
 use crate::report::histogram::BUCKET_MAX;
 use crate::report::row_map::{NO_ROW, RowMap};
-use crate::report::tick_log::{TickHead, TickLog, TickLogReader};
+use crate::report::tick_log::{TickHead, TickLog, take_entry};
 use crate::report::totals::{Extremes, Totals};
 
 /// Groups copied under one hold of the lock.
@@ -121,7 +121,7 @@ impl Aggregate {
             let group = self.groups.slot(at).group;
             pairs.clear();
             pairs.extend(self.groups.running_samples(at));
-            sums.combine(&mut pairs, 0);
+            sums.combine(&mut pairs);
             let (totals, each) = (self.groups.running_totals(at), pairs.iter().copied());
             writer.pairs(group, &totals, pairs.len(), each);
             extremes.extend(self.groups.running_extremes(at).map(|seen| (group, *seen)));
@@ -178,19 +178,13 @@ impl Aggregate {
             if !gone && (id >= self.groups.end() || !self.groups.is_used(id)) {
                 continue;
             }
-            let key_id = |at| match gone {
-                true => OTHER,
-                false => self.groups.keys.key_id(id, at),
-            };
+            let key_id = |at| if gone { OTHER } else { self.groups.keys.key_id(id, at) };
             // Counted from 1: no row becomes 0.
             let row = |&report: &usize| match self.row_maps.get(report) {
                 Some(Some(row_map)) if !gone => row_map.row_of(id).wrapping_add(1),
                 _ => NO_ROW.wrapping_add(1),
             };
-            let closed = match gone {
-                true => &[],
-                false => self.groups.extremes.of(id),
-            };
+            let closed = if gone { &[] } else { self.groups.extremes.of(id) };
             let key: Vec<u32> = (0..self.scope.group_keys.len()).map(key_id).collect();
             bytes += key.iter().map(|&it| 8 + texts.add(it, strings)).sum::<usize>();
             groups.push(SavedGroup {
@@ -203,8 +197,7 @@ impl Aggregate {
                 return (SavedPart::Groups(texts, groups), Some(id + 1));
             }
         }
-        let next = (until < end).then_some(until);
-        (SavedPart::Groups(texts, groups), next)
+        (SavedPart::Groups(texts, groups), (until < end).then_some(until))
     }
 }
 
@@ -228,8 +221,7 @@ impl AggregateCut {
         let gone = ticks.last_gone(ticks.at(now_ms));
         let closed = self.closed.iter();
         let closed = closed.filter_map(|(head, entries)| Some((*head, entries.upgrade()?)));
-        let running = self.running.iter();
-        let running = running.map(|it| (it.head, Arc::clone(&it.entries)));
+        let running = self.running.iter().map(|it| (it.head, Arc::clone(&it.entries)));
         for (head, entries) in closed.chain(running) {
             let has_data = head.seen.is_some() || !entries.is_empty();
             if gone.is_none_or(|gone| head.tick > gone) && has_data {
@@ -291,8 +283,7 @@ impl AggregateRestore {
         memory_bytes: usize,
     ) -> Result<Self, Damage> {
         let SavedAggregate { scope, tick, .. } = saved;
-        let fits = scope.group_keys.len() <= DEFINITION_KEYS_MAX;
-        check(fits, "a report has too many keys")?;
+        check(scope.group_keys.len() <= DEFINITION_KEYS_MAX, "a report has too many keys")?;
         check(tick <= scope.ticks.at(now_ms), "a tick lies in the future")?;
         let mut aggregate = Box::new(Aggregate::new(scope, now_ms));
         aggregate.tick.tick = tick;
@@ -359,40 +350,31 @@ impl AggregateRestore {
             let before = std::mem::replace(&mut self.groups[at], id);
             check(before == NO_GROUP, "a group comes twice")?;
             for report in &mut self.wanted {
-                let row = saved.rows[report.place];
-                report.rows.push((row.wrapping_sub(1), id));
+                report.rows.push((saved.rows[report.place].wrapping_sub(1), id));
             }
-            self.restore_extremes(id, &saved.extremes)?;
+            let ticks = self.aggregate.scope.ticks.count + 1;
+            check(saved.extremes.len() as u64 <= ticks, "a group has too many ticks")?;
+            for (tick, seen) in &saved.extremes {
+                check(*tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
+                self.aggregate.groups.extremes.restore(id, *tick, seen);
+            }
         }
         Ok(())
     }
 
-    fn restore_extremes(&mut self, id: u32, saved: &[(u64, Extremes)]) -> Result<(), Damage> {
-        let ticks = self.aggregate.scope.ticks.count + 1;
-        check(saved.len() as u64 <= ticks, "a group has too many ticks")?;
-        for &(tick, seen) in saved {
-            let is_past = tick <= self.aggregate.tick.tick;
-            check(is_past, "a tick lies in the future")?;
-            self.aggregate.groups.extremes.restore(id, tick, &seen);
-        }
-        Ok(())
-    }
-
-    fn restore_tick(&mut self, head: TickHead, entries: &[u8]) -> Result<(), Damage> {
-        let is_past = head.tick <= self.aggregate.tick.tick;
-        check(is_past, "a tick lies in the future")?;
+    fn restore_tick(&mut self, head: TickHead, mut entries: &[u8]) -> Result<(), Damage> {
+        check(head.tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
         let last = self.aggregate.tick_logs.closed.back();
-        let in_order = last.is_none_or(|last| last.head.tick <= head.tick);
-        check(in_order, "ticks are out of order")?;
+        check(last.is_none_or(|last| last.head.tick <= head.tick), "ticks are out of order")?;
         let tick_at = |ms| self.aggregate.scope.ticks.at(ms);
         let fits = |(first, last)| {
             first <= last && tick_at(first) == head.tick && tick_at(last) == head.tick
         };
-        let came_then = head.seen.is_none_or(fits);
-        check(came_then, "data came in at a time that cannot be")?;
-        let mut reader = TickLogReader::new(entries);
+        check(head.seen.is_none_or(fits), "data came in at a time that cannot be")?;
         let mut pairs = Vec::new();
-        while let Some((group, totals)) = reader.next(&mut pairs).filter(|_| !self.is_too_large) {
+        while !self.is_too_large
+            && let Some((group, totals)) = take_entry(&mut entries, &mut pairs)
+        {
             self.restore_entry(group, &totals, &pairs)?;
         }
         self.aggregate.tick_logs.finish(head);
@@ -405,10 +387,8 @@ impl AggregateRestore {
         totals: &Totals,
         pairs: &[(u32, u64)],
     ) -> Result<(), Damage> {
-        let known = self.groups.get(group as usize).copied();
-        let id = known
-            .filter(|&id| id != NO_GROUP)
-            .ok_or(Damage("a tick refers to an unknown group"))?;
+        let known = self.groups.get(group as usize).copied().filter(|&id| id != NO_GROUP);
+        let id = known.ok_or(Damage("a tick refers to an unknown group"))?;
         let [requests, sums @ .., errors, unmeasured] = totals.sums();
         let in_range = requests.max(errors) <= u32::MAX.into()
             && sums.iter().all(|&sum| sum < SUM_END)
@@ -419,8 +399,7 @@ impl AggregateRestore {
         check(sound, "a histogram has samples of no request")?;
         let is_ascending = pairs.is_sorted_by_key(|&(bucket, _)| bucket);
         let last = pairs.last().map_or(0, |&(bucket, _)| bucket);
-        let cannot_be = "a histogram has a bucket that cannot be";
-        check(is_ascending && last <= BUCKET_MAX, cannot_be)?;
+        check(is_ascending && last <= BUCKET_MAX, "a histogram has a bucket that cannot be")?;
         for &(_, count) in pairs {
             check(count > 0, "a histogram has an empty bucket")?;
             self.samples = self.samples.saturating_add(count);

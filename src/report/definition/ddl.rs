@@ -56,7 +56,7 @@ pub fn report(definition: &Definition) -> CreateTable {
     let keys: Vec<(&str, &str)> = name.map(|name| ("MUL", name)).into_iter().collect();
     let comment = definition.comment.clone();
     CreateTable {
-        comment: comment.unwrap_or_else(|| json_form(definition)),
+        comment: comment.unwrap_or_else(|| form_text(&ReportForm::from(definition))),
         ..plain(&definition.name, columns, &keys)
     }
 }
@@ -148,16 +148,12 @@ impl Key {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        match self.kind {
-            "PRI" => "PRIMARY",
-            _ => &self.column,
-        }
+        if self.kind == "PRI" { "PRIMARY" } else { &self.column }
     }
 
     fn line(&self) -> String {
         let column = &self.column;
-        let part = self.part.map(|part| format!("({part})"));
-        let part = part.unwrap_or_default();
+        let part = self.part.map(|part| format!("({part})")).unwrap_or_default();
         match self.kind {
             "PRI" => format!("PRIMARY KEY (`{column}`{part})"),
             "UNI" => format!("UNIQUE KEY `{column}` (`{column}`{part})"),
@@ -193,11 +189,6 @@ impl CreateTable {
             value.replace('\\', "\\\\").replace('\'', "''")
         )
     }
-}
-
-/// A native definition as JSON without its name.
-fn json_form(definition: &Definition) -> String {
-    form_text(&ReportForm::from(definition))
 }
 
 /// A form as JSON, without its name.

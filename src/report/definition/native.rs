@@ -29,7 +29,6 @@ use super::{
 use crate::config::suggest;
 use crate::profile::definition::{SampleReport, Wanted};
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::ColumnLayout;
 
 mod filter;
 mod key;
@@ -87,29 +86,17 @@ pub enum FormLevel {
     Sample,
 }
 
-impl From<Level> for FormLevel {
-    fn from(level: Level) -> Self {
-        match level {
-            Level::Packet => Self::Packet,
-            Level::Request => Self::Request,
-            Level::Timer => Self::Timer,
-        }
-    }
-}
-
 /// The reason why a form does not define a report.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormError {
     /// It is the COMMENT of a fixed table.
-    #[error("comment '{}': the table {} is always there and is not a report", .0.comment(), .0.table())]
+    #[error("comment '{}': the table {} is always there and is not a report", .0.comment(), .0.name())]
     Fixed(FixedTable),
     /// It is a report over samples, not requests.
     #[error("level: a report over samples is none over requests")]
     Samples(SampleReport),
-    /// It contains two definitions.
-    #[error(
-        "comment: cannot be given together with {0}; give either a comment or level, keys, ..."
-    )]
+    /// It contains two definitions: a COMMENT, and this.
+    #[error("comment: {}", mixed(.0))]
     Mixed(&'static str),
     /// The name, the COMMENT or (`""`) the form as a whole, and the problem.
     #[error("{1}")]
@@ -135,12 +122,7 @@ impl FormError {
         match self {
             Self::Part { part, problem } => (part, problem.clone()),
             Self::Whole(part, problem) => (part, problem.clone()),
-            Self::Mixed(other) => (
-                "comment",
-                format!(
-                    "cannot be given together with {other}; give either a comment or level, keys, ..."
-                ),
-            ),
+            Self::Mixed(other) => ("comment", mixed(other)),
             Self::Fixed(_) => ("comment", self.to_string()),
             Self::Samples(_) => ("level", self.to_string()),
         }
@@ -157,6 +139,10 @@ fn each<T, U>(
         read(item).map_err(|problem| FormError::part(format!("{list}[{place}]"), problem))
     };
     items.iter().enumerate().map(read).collect()
+}
+
+fn mixed(other: &str) -> String {
+    format!("cannot be given together with {other}; give either a comment or level, keys, ...")
 }
 
 fn in_comment(error: impl ToString) -> FormError {
@@ -211,17 +197,8 @@ impl ReportForm {
         name: &str,
         mut members: serde_json::Map<String, serde_json::Value>,
     ) -> Result<Self, FormError> {
-        let known = [
-            "comment",
-            "level",
-            "keys",
-            "filters",
-            "percentiles",
-            "window",
-            "histogram",
-            "history",
-            "name",
-        ];
+        let known = "comment level keys filters percentiles window histogram history name";
+        let known: Vec<&str> = known.split(' ').collect();
         if let Some(member) = members.keys().find(|it| !known.contains(&it.as_str())) {
             let problem = format!("is unknown{}", accepting(member, &known));
             return Err(FormError::part(member, problem));
@@ -253,9 +230,7 @@ impl ReportForm {
     /// Fails if any part is invalid; the error names it.
     pub fn definition(&self, defaults: &Defaults) -> Result<Definition, FormError> {
         check_name(&self.name)?;
-        let Some(comment) = &self.comment else {
-            return self.native(defaults);
-        };
+        let Some(comment) = &self.comment else { return self.native(defaults) };
         let others = [
             ("level", self.level.is_some()),
             ("keys", !self.keys.is_empty()),
@@ -276,8 +251,7 @@ impl ReportForm {
     fn native(&self, defaults: &Defaults) -> Result<Definition, FormError> {
         let nothing =
             "give either comment, or level (packet, request, timer or sample) with keys, ...";
-        let level = self.level.ok_or(FormError::Whole("", nothing.to_owned()))?;
-        let level = match level {
+        let level = match self.level.ok_or(FormError::Whole("", nothing.to_owned()))? {
             FormLevel::Packet => Level::Packet,
             FormLevel::Request => Level::Request,
             FormLevel::Timer => Level::Timer,
@@ -295,20 +269,12 @@ impl ReportForm {
                 .map_err(|problem| FormError::part("histogram", problem))?,
         };
         let mut definition = Definition {
-            name: self.name.clone(),
-            comment: None,
-            kind: Kind::Native,
-            level,
             keys,
             filters,
             percentiles,
-            added: Vec::new(),
-            window,
             buckets,
-            extremes: true,
             history: self.history,
-            has_rusage: true,
-            layout: ColumnLayout::default(),
+            ..Definition::new(&self.name, Kind::Native, level, window)
         };
         definition.layout = definition.columns(None, defaults).layout();
         Ok(definition)
@@ -348,8 +314,7 @@ impl ReportForm {
     fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {
         let (given, most) = (self.keys.len(), DEFINITION_KEYS_MAX);
         if level == Level::Packet && given > 0 {
-            let problem = "a report of level packet has no keys";
-            return Err(FormError::part("keys", problem));
+            return Err(FormError::part("keys", "a report of level packet has no keys"));
         }
         if level != Level::Packet && !(1..=most).contains(&given) {
             let problem =
@@ -369,8 +334,7 @@ impl ReportForm {
 
     fn read_filters(&self, level: Level, defaults: &Defaults) -> Result<Vec<Filter>, FormError> {
         if self.filters.len() > FILTERS_MAX {
-            let problem = format!("there may be at most {FILTERS_MAX}");
-            return Err(FormError::part("filters", problem));
+            return Err(FormError::part("filters", format!("there may be at most {FILTERS_MAX}")));
         }
         let filters = each("filters", &self.filters, |form| form.read(level, defaults))?;
         let (mut min, mut below) = (None, None);
@@ -384,8 +348,7 @@ impl ReportForm {
         // If they are equal nothing is between them, but pinba2 accepts such a COMMENT, so its form
         // is accepted too.
         if min.zip(below).is_some_and(|(min, below)| min > below) {
-            let problem = "min_time is greater than max_time";
-            return Err(FormError::part("filters", problem));
+            return Err(FormError::part("filters", "min_time is greater than max_time"));
         }
         Ok(filters)
     }
@@ -398,7 +361,11 @@ impl From<&Definition> for ReportForm {
         Self {
             name: definition.name.clone(),
             comment: None,
-            level: Some(definition.level.into()),
+            level: Some(match definition.level {
+                Level::Packet => FormLevel::Packet,
+                Level::Request => FormLevel::Request,
+                Level::Timer => FormLevel::Timer,
+            }),
             keys: definition.keys.iter().map(KeyForm::from).collect(),
             filters: definition.filters.iter().map(FilterForm::of).collect(),
             percentiles: percentiles.map(PercentForm).collect(),
@@ -455,39 +422,20 @@ pub fn check_name(name: &str) -> Result<(), FormError> {
 }
 
 fn read_layout(text: &str, defaults: &Defaults) -> Result<BucketLayout, String> {
-    let linear = |max: &str, size: Option<&str>| {
-        let size = size.map_or(Some(defaults.histogram_size), |size| size.parse().ok())?;
-        Some(BucketLayout::linear(max.parse().ok()?, size))
-    };
     if text == "log-linear" {
-        Ok(BucketLayout::LogLinear)
-    } else if let Some(hv) = text.strip_prefix("hv=") {
-        read_hv(hv)
-    } else {
-        text.strip_prefix("linear=")
-            .and_then(|range| match range.split_once(':') {
-                Some((max, size)) => linear(max, Some(size)),
-                None => linear(range, None),
-            })
-            .ok_or_else(|| {
-                "must be log-linear, linear=<seconds>:<buckets> or hv=<min ms>:<max ms>:<buckets>"
-                    .to_owned()
-            })?
+        return Ok(BucketLayout::LogLinear);
     }
-}
-
-/// An integer number of seconds in the largest unit that fits.
-fn window_text(window: Duration) -> String {
-    let secs = window.as_secs();
-    if window.subsec_nanos() > 0 {
-        let us = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        return format!("{}s", number::seconds_text(us));
+    if let Some(hv) = text.strip_prefix("hv=") {
+        return read_hv(hv);
     }
-    let mut units = [("d", 86_400), ("h", 3600), ("m", 60)].iter();
-    match units.find(|(_, unit)| secs >= *unit && secs.is_multiple_of(*unit)) {
-        Some((name, unit)) => format!("{}{name}", secs / unit),
-        None => format!("{secs}s"),
-    }
+    let usual = defaults.histogram_size.to_string();
+    let range = text.strip_prefix("linear=");
+    let range = range.map(|range| range.split_once(':').unwrap_or((range, &usual)));
+    let read = range.and_then(|(max, size)| Some((max.parse().ok()?, size.parse().ok()?)));
+    let (max, size) = read.ok_or(
+        "must be log-linear, linear=<seconds>:<buckets> or hv=<min ms>:<max ms>:<buckets>",
+    )?;
+    BucketLayout::linear(max, size)
 }
 
 #[cfg(test)]

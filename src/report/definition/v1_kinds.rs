@@ -40,10 +40,8 @@ pub(in crate::report) struct V1Kind {
 const FIRST_NUMBER: usize = 8;
 
 /// All kinds.
-pub(in crate::report) static KINDS: LazyLock<Vec<V1Kind>> = LazyLock::new(|| {
-    let lines = include_str!("v1_kinds.txt").lines();
-    lines.filter_map(V1Kind::of_line).collect()
-});
+pub(in crate::report) static KINDS: LazyLock<Vec<V1Kind>> =
+    LazyLock::new(|| include_str!("v1_kinds.txt").lines().filter_map(V1Kind::of_line).collect());
 
 impl V1Kind {
     fn of_line(line: &'static str) -> Option<Self> {
@@ -51,8 +49,7 @@ impl V1Kind {
         let mut words = line.split(' ').filter(|_| !line.starts_with('#')).map(given);
         let mut word = || words.next().flatten();
         let fields = |names: Option<&str>| {
-            let names = names.into_iter().flat_map(|names| names.split(','));
-            names.filter_map(Field::named).collect()
+            names.into_iter().flat_map(|names| names.split(',')).filter_map(Field::named).collect()
         };
         Some(Self {
             name: word()?,
@@ -76,8 +73,7 @@ impl V1Kind {
 
     /// The kind of this name and its type number.
     pub(in crate::report) fn named(name: &str) -> Option<(&'static Self, usize)> {
-        let mut numbered = KINDS.iter().zip(FIRST_NUMBER..);
-        numbered.find(|(kind, _)| kind.name == name)
+        KINDS.iter().zip(FIRST_NUMBER..).find(|(kind, _)| kind.name == name)
     }
 
     /// The family of its tables.
@@ -91,10 +87,8 @@ impl V1Kind {
 
     /// Which of several tags with the same name counts.
     pub(in crate::report) fn occurrence(&self) -> Occurrence {
-        match (self.level, self.tags) {
-            (Level::Timer, Tags::Two) => Occurrence::Last,
-            _ => Occurrence::First,
-        }
+        let is_tag2 = (self.level, self.tags) == (Level::Timer, Tags::Two);
+        if is_tag2 { Occurrence::Last } else { Occurrence::First }
     }
 
     /// The `index_value` for this many tags: timer-tag reports name script, host and server before
@@ -105,11 +99,8 @@ impl V1Kind {
             return parts.map(|it| it.parse().map_or(Text(it), Key)).collect();
         }
         let (first_tag, end) = (self.before.len(), self.before.len() + tags);
-        let fields = match self.level {
-            Level::Timer => (0..first_tag).chain(end..end + self.after.len()),
-            _ => (0..0).chain(0..0),
-        };
-        let keys = fields.chain(first_tag..end);
+        let fields = (0..first_tag).chain(end..end + self.after.len());
+        let keys = fields.filter(|_| self.level == Level::Timer).chain(first_tag..end);
         let mut index: Vec<IndexPart> = keys.flat_map(|key| [Key(key), Text("|")]).collect();
         if self.tags != Tags::Many {
             index.pop();

@@ -57,9 +57,7 @@ impl GroupExtremes {
 
     /// Moves the extremes of slot `at` to its group.
     pub(super) fn close(&mut self, at: usize, id: u32, tick: u64) {
-        let Some(of_group) = self.closed.get_mut(id as usize) else {
-            return;
-        };
+        let Some(of_group) = self.closed.get_mut(id as usize) else { return };
         let (seen, _) = self.running[at];
         self.count -= of_group.len();
         match of_group.last_mut() {
@@ -79,9 +77,7 @@ impl GroupExtremes {
 
     /// Adds the extremes of a group in a tick, which may have some already.
     pub(in crate::report) fn restore(&mut self, id: u32, tick: u64, seen: &Extremes) {
-        let Some(of_group) = self.closed.get_mut(id as usize) else {
-            return;
-        };
+        let Some(of_group) = self.closed.get_mut(id as usize) else { return };
         match of_group.binary_search_by_key(&tick, |&(tick, _)| tick) {
             Ok(known) => of_group[known].1.widen(seen),
             Err(place) => {

@@ -18,10 +18,7 @@ impl Groups {
 
     /// Likewise for up to `most` slots; returns false when no more are left to free.
     pub(in crate::report) fn free_some_slots(&mut self, most: usize) -> bool {
-        let keep = match self.slots_peak {
-            0 => 0,
-            used => (used * 2).max(CHUNK),
-        };
+        let keep = if self.slots_peak == 0 { 0 } else { (self.slots_peak * 2).max(CHUNK) };
         self.keep_slots(keep.max(self.slots.len().saturating_sub(most)));
         self.slots.len() > keep
     }

@@ -191,9 +191,7 @@ impl Histogram {
     fn merge(&mut self, pairs: &[(u32, u64)]) -> bool {
         const SUM_MAX: u64 = COUNT_MAX / 2;
         let before = self.heap_bytes();
-        let Self::Sorted(entries) = self else {
-            return false;
-        };
+        let Self::Sorted(entries) = self else { return false };
         let few = |entry: &u32| u64::from(*entry) & COUNT_MAX <= SUM_MAX;
         if !(pairs.iter().all(|it| it.1 <= SUM_MAX) && entries.iter().all(few)) {
             return false;

@@ -68,15 +68,8 @@ impl Ranks {
     }
 
     /// Number of ranks.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ascending.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ascending.is_empty()
     }
 
     /// Calls `walk` with (index in column order, position among `total` samples), earliest sample

@@ -50,8 +50,7 @@ impl LayoutBuilder<'_> {
     }
 
     fn is_v2(&self) -> bool {
-        let kind = self.definition.kind;
-        matches!(kind, Kind::V2Packet | Kind::V2Request | Kind::V2Timer)
+        matches!(self.definition.kind, Kind::V2Packet | Kind::V2Request | Kind::V2Timer)
     }
 
     fn columns(&self, table: &str) -> Vec<LayoutColumn> {
@@ -63,19 +62,14 @@ impl LayoutBuilder<'_> {
                 ("keys", _) => key_places.push(columns.len()),
                 ("percentiles", Some(column_type)) => {
                     // `p50`, `p99_9`, ...
-                    columns.extend(self.definition.percentiles.iter().zip(1..).map(
-                        |(percentile, rank)| {
-                            let name = format!("p{percentile}").replace('.', "_");
-                            column(name, column_type, Cell::Quantile(rank))
-                        },
-                    ));
+                    for (percentile, rank) in self.definition.percentiles.iter().zip(1..) {
+                        let name = format!("p{percentile}").replace('.', "_");
+                        columns.push(column(name, column_type, Cell::Quantile(rank)));
+                    }
                 }
                 ("histogram", _) => {
                     // Separator between a bucket's number and its count.
-                    let gap = match self.definition.kind {
-                        Kind::V2Packet => ": ",
-                        _ => ":",
-                    };
+                    let gap = if self.definition.kind == Kind::V2Packet { ": " } else { ":" };
                     if let BucketLayout::V2(buckets) = self.definition.buckets {
                         let cell = Cell::HistogramText(buckets, gap);
                         columns.push(column("histogram_data", Text, cell));
@@ -132,10 +126,7 @@ impl LayoutBuilder<'_> {
                 KeySource::Field(Field::Status) => (Int, Cell::Key(at)),
                 _ => (Varchar(length), Cell::Key(at)),
             };
-            let place = match at + behind < keys.len() {
-                true => places.first(),
-                false => places.last(),
-            };
+            let place = if at + behind < keys.len() { places.first() } else { places.last() };
             // Every key shifts the columns after it; a view has none.
             if let Some(place) = place {
                 columns.insert(place + at, column(name, column_type, cell));
@@ -166,10 +157,7 @@ impl LayoutBuilder<'_> {
 
     /// The source of a column's values; `None` if its line is unknown.
     fn cell(&self, line: Line) -> Option<Cell> {
-        let basis = match self.is_v2() {
-            true => Basis::Window,
-            false => Basis::Covered,
-        };
+        let basis = if self.is_v2() { Basis::Window } else { Basis::Covered };
         Some(match line.source {
             "median" => Cell::Quantile(0),
             "covered" => Cell::TimeInterval,

@@ -62,12 +62,8 @@ impl Cell {
                 (measure, 1.0, secs * size(unit), f64::NAN)
             }
             Self::Percent(measure, basis) => {
-                let of_nothing = match basis {
-                    Basis::Covered => 0.0,
-                    Basis::Window => f64::NAN,
-                };
-                let all = number(measure.of(&reading.grand));
-                (measure, 100.0, all, of_nothing)
+                let of_nothing = if basis == Basis::Covered { 0.0 } else { f64::NAN };
+                (measure, 100.0, number(measure.of(&reading.grand)), of_nothing)
             }
             _ => return None,
         };
@@ -101,13 +97,11 @@ impl ColumnLayout {
             }
             Cell::Quantile(rank) => {
                 let quantile = |&row| reading.quantile(row, *rank).unwrap_or(f64::NAN);
-                let quantiles = rows.iter().map(quantile);
-                Some(Numbers::Floats(quantiles.collect()))
+                Some(Numbers::Floats(rows.iter().map(quantile).collect()))
             }
             cell => {
                 let quotient = cell.quotient(reading)?;
-                let shown = totals.map(|totals| quotient.of(totals));
-                Some(Numbers::Floats(shown.collect()))
+                Some(Numbers::Floats(totals.map(|totals| quotient.of(totals)).collect()))
             }
         }
     }

@@ -4,7 +4,7 @@
 //! has segments, including empty ones. It needs a reading made with `Want::histograms`. Works on
 //! the reader's thread.
 
-use super::{ColumnLayout, IndexPart, Measure, key_text, number, whole};
+use super::{ColumnLayout, IndexPart, Measure, number, whole};
 use crate::report::histogram::{BucketLayout, linear_width};
 use crate::report::read::reading::Reading;
 use crate::value::Value;
@@ -32,12 +32,8 @@ impl ColumnLayout {
     /// view, no row was selected, or there is none of that `index_value`.
     #[must_use]
     pub fn segments(&self, reading: &Reading, chosen: Option<&str>) -> Vec<Vec<Value<'static>>> {
-        let Some(view) = &self.view else {
-            return Vec::new();
-        };
-        let BucketLayout::Linear { max_us, size } = view.buckets else {
-            return Vec::new();
-        };
+        let Some(view) = &self.view else { return Vec::new() };
+        let BucketLayout::Linear { max_us, size } = view.buckets else { return Vec::new() };
         let is_chosen = |&row: &usize| chosen.is_some_and(|it| is(it, &view.parts, reading, row));
         let (row, index) = match view.parts.is_empty() {
             true => (Some(0), Value::Null),
@@ -60,10 +56,7 @@ impl ColumnLayout {
         let is_known = total == 0 || !histogram.is_empty();
         let width = linear_width(max_us, size);
         let segment = |(segment, &count): (usize, &u64)| {
-            let percent = match total {
-                0 => 0.0,
-                _ => 100.0 * count as f64 / number(total),
-            };
+            let percent = if total == 0 { 0.0 } else { 100.0 * count as f64 / number(total) };
             let [count, percent] = match is_known {
                 true => [whole(count.into()), Value::Float(percent)],
                 false => [Value::Null, Value::Null],
@@ -77,9 +70,6 @@ impl ColumnLayout {
 
 /// Whether a row's `index_value` is this text; builds none, since all rows are checked.
 fn is(text: &str, parts: &[IndexPart], reading: &Reading, row: usize) -> bool {
-    let rest = parts.iter().try_fold(text, |rest, part| match part {
-        IndexPart::Text(separator) => rest.strip_prefix(separator),
-        IndexPart::Key(key) => rest.strip_prefix(&*key_text(reading.key(row, *key))),
-    });
-    rest == Some("")
+    let mut parts = parts.iter();
+    parts.try_fold(text, |rest, part| rest.strip_prefix(&*part.text(reading, row))) == Some("")
 }

@@ -36,8 +36,7 @@ impl CountedMeanwhile {
             self.moved();
         } else {
             let records = assignments.iter();
-            let records = records.map(|&(group, at)| (group, deltas[at as usize]));
-            self.counted.extend(records);
+            self.counted.extend(records.map(|&(group, at)| (group, deltas[at as usize])));
         }
     }
 

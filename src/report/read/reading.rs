@@ -93,29 +93,22 @@ impl Reading {
         self.totals.is_empty()
     }
 
-    /// Clears it, keeps the memory.
-    pub(in crate::report) fn emptied(mut self) -> Self {
+    /// Removes all rows, keeps the memory.
+    pub(in crate::report) fn clear(&mut self) {
+        self.grand = Totals::ZERO;
         self.totals.clear();
         self.extremes.clear();
         self.key_cells.clear();
         self.text.clear();
         self.quantiles.clear();
-        Self {
-            totals: self.totals,
-            extremes: self.extremes,
-            key_cells: self.key_cells,
-            text: self.text,
-            quantiles: self.quantiles,
-            ..Self::default()
-        }
+        self.histograms = Vec::new();
     }
 
     /// These rows alone, in this order.
     pub(in crate::report) fn only(&self, rows: &[usize]) -> Self {
         fn of<T: Clone>(items: &[T], each: usize, rows: &[usize]) -> Vec<T> {
             let rows = rows.iter().filter(|_| !items.is_empty());
-            let rows = rows.flat_map(|row| &items[row * each..][..each]);
-            rows.cloned().collect()
+            rows.flat_map(|row| &items[row * each..][..each]).cloned().collect()
         }
         Self {
             totals: of(&self.totals, 1, rows),
@@ -175,29 +168,7 @@ impl Reading {
         let longest = self.extremes.get(row).and_then(Extremes::longest_secs);
         (!value.is_nan()).then(|| longest.map_or(value, |longest| value.min(longest)))
     }
-}
 
-/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept,
-/// [`Reading::quantile`] does so.
-pub(in crate::report) fn bound(
-    definition: &Definition,
-    quantiles: &mut [f64],
-    time_us: u128,
-    pairs: impl IntoIterator<Item = (u32, u64)>,
-    ends: impl Fn(u32) -> (u64, u64),
-) {
-    let from = definition.bounded_from().min(quantiles.len());
-    let bounded = &mut quantiles[from..];
-    if definition.extremes || bounded.is_empty() {
-        return;
-    }
-    if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
-        let bounded = bounded.iter_mut();
-        bounded.for_each(|quantile| *quantile = quantile.min(longest));
-    }
-}
-
-impl Reading {
     /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others,
     /// sums and extremes. No histogram is known yet.
     pub(crate) fn of_rows<'a>(
@@ -216,7 +187,8 @@ impl Reading {
                 reading.extremes.push(extremes);
             }
             for (key, text) in definition.keys.iter().zip(key_texts(key)) {
-                reading.push_key(&key.source, is_other, text);
+                let cell = if is_other { KeyCell::Other } else { reading.cell(&key.source, text) };
+                reading.key_cells.push(cell);
             }
         }
         reading.quantiles = vec![f64::NAN; reading.len() * reading.ranks];
@@ -237,23 +209,13 @@ impl Reading {
         let buckets = &definition.buckets;
         buckets.quantiles(&definition.ranks(), total, histogram.iter(), &mut quantiles);
         if total > 0 {
-            let quantiles = quantiles.iter_mut();
-            quantiles.for_each(|quantile| *quantile = settle(*quantile));
+            quantiles.iter_mut().for_each(|quantile| *quantile = settle(*quantile));
         }
-        let time = self.totals[row].time;
-        bound(definition, &mut quantiles, time, histogram.iter(), ends);
+        bound(definition, &mut quantiles, self.totals[row].time, histogram.iter(), ends);
         let places = self.quantiles[row * self.ranks..].iter_mut();
         for (place, quantile) in places.zip(quantiles) {
             *place = quantile;
         }
-    }
-
-    fn push_key(&mut self, source: &KeySource, is_other: bool, text: &str) {
-        let cell = match is_other {
-            true => KeyCell::Other,
-            false => self.cell(source, text),
-        };
-        self.key_cells.push(cell);
     }
 
     /// Stores the text of a key and returns its cell.
@@ -264,6 +226,25 @@ impl Reading {
         let at = self.text.len() as u32;
         self.text.push_str(text);
         KeyCell::Text { at, len: text.len() as u32 }
+    }
+}
+
+/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept,
+/// [`Reading::quantile`] does so.
+pub(in crate::report) fn bound(
+    definition: &Definition,
+    quantiles: &mut [f64],
+    time_us: u128,
+    pairs: impl IntoIterator<Item = (u32, u64)>,
+    ends: impl Fn(u32) -> (u64, u64),
+) {
+    let from = definition.bounded_from().min(quantiles.len());
+    let bounded = &mut quantiles[from..];
+    if definition.extremes || bounded.is_empty() {
+        return;
+    }
+    if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
+        bounded.iter_mut().for_each(|quantile| *quantile = quantile.min(longest));
     }
 }
 

@@ -71,10 +71,7 @@ pub fn select<'t>(
 ) -> (Vec<usize>, usize) {
     let mut total = 0;
     let kept = (0..len).filter(|row| keep(*row)).inspect(|_| total += 1);
-    let end = match limit {
-        0 => usize::MAX,
-        limit => offset.saturating_add(limit),
-    };
+    let end = if limit == 0 { usize::MAX } else { offset.saturating_add(limit) };
     let mut rows = sorted(value, kept, order, end);
     rows.truncate(end);
     rows.drain(..offset.min(rows.len()));
@@ -88,9 +85,7 @@ fn sorted<'t>(
     order: &[(usize, bool)],
     top: usize,
 ) -> Vec<usize> {
-    let Some((&(column, descending), others)) = order.split_first() else {
-        return rows.collect();
-    };
+    let Some((&(column, descending), others)) = order.split_first() else { return rows.collect() };
     let order = |a: &(Value<'_>, usize), b: &(Value<'_>, usize)| {
         compare(&a.0, &b.0, descending).then(a.1.cmp(&b.1))
     };
@@ -119,8 +114,7 @@ fn sorted<'t>(
             [(_, row)] => sorted.push(*row),
             same => {
                 let rows: Vec<usize> = same.iter().map(|(_, row)| *row).collect();
-                let rows = rows.into_iter();
-                sorted.extend(self::sorted(value, rows, others, top - sorted.len()));
+                sorted.extend(self::sorted(value, rows.into_iter(), others, top - sorted.len()));
             }
         }
     }

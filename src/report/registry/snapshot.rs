@@ -8,10 +8,10 @@
 use super::{Entry, Reports};
 use crate::pool::Pool;
 use crate::pool::snapshot::Damage;
-use crate::report::aggregate::Memory;
 use crate::report::aggregate::snapshot::{
     AggregateCut, AggregateRestore, SavedAggregate, SavedPart, Wanted,
 };
+use crate::report::aggregate::{Memory, put};
 use crate::report::definition::{DefinedBy, Definition};
 
 /// Raw rows added to a new report at once, at start.
@@ -35,8 +35,7 @@ impl Reports {
     /// gain in the running tick.
     #[must_use]
     pub fn cut(&self) -> ReportsCut {
-        let aggregates = self.aggregates.iter().enumerate();
-        let aggregates = aggregates.filter_map(|(at, aggregate)| {
+        let aggregates = self.aggregates.iter().enumerate().filter_map(|(at, aggregate)| {
             let aggregate = aggregate.as_ref().filter(|it| !it.is_filling)?;
             let of_aggregate = self.entries.iter().filter(|entry| entry.aggregate == at);
             let reports: Vec<_> =
@@ -65,8 +64,7 @@ impl Reports {
         from: u32,
         pool: &Pool,
     ) -> Option<(SavedPart, Option<u32>)> {
-        let aggregate = self.aggregates.get(cut.at)?.as_ref()?;
-        Some(aggregate.save_groups(cut, from, &pool.strings))
+        Some(self.aggregates.get(cut.at)?.as_ref()?.save_groups(cut, from, &pool.strings))
     }
 
     /// Up to when the merger advanced time, in monotonic milliseconds.
@@ -155,8 +153,7 @@ impl ReportsRestore {
             self.not_restored.push(NotRestored { report: name.clone(), reason });
         }
         if !wanted.is_empty() {
-            let limit = reports.budget.limit;
-            let begun = AggregateRestore::begin(saved, wanted, self.now_ms, limit)?;
+            let begun = AggregateRestore::begin(saved, wanted, self.now_ms, reports.budget.limit)?;
             self.current = Some(begun);
         }
         Ok(())
@@ -172,9 +169,7 @@ impl ReportsRestore {
         reports: &mut Reports,
         pool: &mut Pool,
     ) -> Result<(), Damage> {
-        let Some(current) = &mut self.current else {
-            return Ok(());
-        };
+        let Some(current) = &mut self.current else { return Ok(()) };
         let budget = &mut reports.budget;
         current.take(part, &mut Memory { pool, budget })?;
         let taken = reports.taken() + current.taken();
@@ -198,11 +193,9 @@ impl ReportsRestore {
 
     /// Makes the current aggregate live, with its reports.
     fn end_aggregate(&mut self, reports: &mut Reports, pool: &mut Pool) {
-        let Some(found) = self.current.take() else {
-            return;
-        };
+        let Some(found) = self.current.take() else { return };
         let (aggregate, joined) = found.finish(reports.rows_max, &mut pool.strings);
-        let at = reports.keep(aggregate);
+        let at = put(&mut reports.aggregates, aggregate);
         let entries = joined.into_iter().enumerate().map(|(report, it)| Entry {
             definition: it.definition.into(),
             defined_by: it.defined_by,

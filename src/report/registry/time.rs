@@ -48,16 +48,14 @@ impl Reports {
     pub fn advance_some(&mut self, now_ms: u64, pool: &mut Pool, holds: &LockCounters) -> bool {
         let begun = Instant::now();
         self.now_ms = now_ms;
-        let mut live = self.live();
-        if let Some(leaving) = live.find(|it| it.is_due(now_ms) && it.can_retire(now_ms)) {
+        let leaving = self.live().find(|it| it.is_due(now_ms) && it.can_retire(now_ms));
+        if let Some(leaving) = leaving {
             let _stage = EXPIRE_GROUPS.begin();
             leaving.retire_some(now_ms, &mut pool.strings);
-            drop(live);
             self.measure();
             holds.lock_hold_leaving_us.raise_to_us_since(begun);
             return true;
         }
-        drop(live);
         let due = self.live().filter(|it| it.is_due(now_ms)).count();
         if due == 0 {
             return false;
@@ -73,9 +71,7 @@ impl Reports {
     /// Settles, measures or closes some slots of the first of `due` aggregates, or all slots of all
     /// of them if it needs more than its share of the room. Returns the number of ticks that ended.
     fn close_some(&mut self, now_ms: u64, due: usize, pool: &mut Pool) -> usize {
-        let Some(first) = self.live().find(|it| it.is_due(now_ms)) else {
-            return 0;
-        };
+        let Some(first) = self.live().find(|it| it.is_due(now_ms)) else { return 0 };
         match first.close_some(SLOTS_AT_ONCE, &pool.strings) {
             Closing::Settling | Closing::Measuring(..) | Closing::Writing => 0,
             Closing::Measured(bytes) => {
@@ -164,8 +160,7 @@ fn allowance<'a>(
     let half = budget.closed_wanted() / 2;
     let part = |of: &Ticks| half / windows.len() / of.count as usize;
     for (of, taken) in &windows {
-        let beyond = taken.values().map(|bytes| bytes.saturating_sub(part(of)));
-        open += beyond.sum::<usize>();
+        open += taken.values().map(|bytes| bytes.saturating_sub(part(of))).sum::<usize>();
     }
     let open = half.saturating_sub(open);
     let part = part(&ticks);

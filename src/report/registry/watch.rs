@@ -17,7 +17,7 @@ use crate::report::definition::{DefinedBy, Definition};
 use crate::report::delta_log::{DeltaLog, DeltaLogWriter};
 use crate::report::directory::KnownGroups;
 use crate::report::layout::Cell;
-use crate::report::row_key::{RowKeys, RowOf};
+use crate::report::row_key::RowKeys;
 
 /// Bytes of a group in the delta log, generously.
 const LOGGED_BYTES: usize = 128;
@@ -121,11 +121,8 @@ impl Watched {
 
     /// The id of the row of a group, if it has one; the row's key is written to `key`.
     pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> Option<u64> {
-        match self.keys.row_of(groups, group, key) {
-            RowOf::None => None,
-            RowOf::Other => Some(OTHER_ID),
-            RowOf::Own => Some(self.row_id(key)),
-        }
+        let is_other = self.keys.row_of(groups, group, key)?;
+        Some(if is_other { OTHER_ID } else { self.row_id(key) })
     }
 }
 
@@ -193,8 +190,7 @@ impl SecondPart {
     pub fn of(&self, report: &Watched) -> Option<&DeltaLog> {
         let is_watched = self.reports.iter().any(|it| it.number == report.number);
         let mut logs = self.logs.iter().filter(|_| is_watched);
-        let found = logs.find(|(aggregate, _)| *aggregate == report.aggregate);
-        found.map(|(_, log)| log)
+        logs.find(|(aggregate, _)| *aggregate == report.aggregate).map(|(_, log)| log)
     }
 
     /// The logs of all aggregates.
@@ -210,8 +206,7 @@ impl SecondPart {
     /// Bytes on the heap.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let logs = self.logs().map(|it| size_of::<DeltaLog>() + it.bytes());
-        size_of::<Self>() + logs.sum::<usize>()
+        size_of::<Self>() + self.logs().map(|it| size_of::<DeltaLog>() + it.bytes()).sum::<usize>()
     }
 }
 
@@ -304,7 +299,7 @@ impl Reports {
                     is_pushed: uses.is_pushed,
                     is_kept: uses.is_kept,
                     aggregate: entry.aggregate,
-                    keys: self.aggregate(entry).row_map(entry.report).keys(),
+                    keys: self.aggregate(entry).row_map(entry.report).keys.clone(),
                     ids: RandomState::default(),
                 }));
             }
@@ -320,10 +315,8 @@ impl Reports {
     }
 
     fn take_part(&mut self, is_over: bool, pool: &Pool) -> SecondPart {
-        let aggregates = self.aggregates.iter_mut().enumerate();
-        let logs = aggregates.filter_map(|(at, aggregate)| {
-            let aggregate = aggregate.as_mut()?;
-            Some((at, aggregate.take_delta_log(is_over, &pool.strings)?))
+        let logs = self.aggregates.iter_mut().enumerate().filter_map(|(at, aggregate)| {
+            Some((at, aggregate.as_mut()?.take_delta_log(is_over, &pool.strings)?))
         });
         SecondPart { reports: self.watch.list.now(), logs: logs.collect() }
     }

@@ -114,7 +114,7 @@ pub(super) fn names(catalog: &Catalog, database: &str) -> Vec<String> {
         history::DATABASE => history::names(catalog),
         _ => {
             let reports = catalog.reports().into_iter().map(|report| report.name);
-            let raw = FixedTable::RAW.map(FixedTable::table).into_iter();
+            let raw = FixedTable::RAW.map(FixedTable::name).into_iter();
             let raw = raw.filter(|name| catalog.columns_of(name).is_some());
             let mut names: Vec<String> = raw.map(str::to_owned).chain(reports).collect();
             names.sort();

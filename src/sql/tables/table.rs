@@ -83,7 +83,7 @@ impl Table {
 
     pub(super) fn name(&self) -> &str {
         match &self.rows_of {
-            RowsOf::Pool(table) => table.table(),
+            RowsOf::Pool(table) => table.name(),
             RowsOf::Report(report) => &report.name,
             RowsOf::Past(view, _) => &view.dataset.report,
         }

@@ -58,13 +58,10 @@ fn id(definition: &Definition) -> String {
     }
     let mut sections = comment.strip_prefix("hv.").unwrap_or(comment).split(':');
     let kind = sections.next().and_then(V1Kind::named);
-    let Some((kind, number)) = kind else {
-        return comment.to_owned();
-    };
+    let Some((kind, number)) = kind else { return comment.to_owned() };
     // Base reports ignore their params.
     let params = sections.next().filter(|_| kind.tags != Tags::None);
-    let parts = params.into_iter().chain(sections.next());
-    let parts = parts.filter(|section| !section.is_empty());
+    let parts = params.into_iter().chain(sections.next()).filter(|section| !section.is_empty());
     let parts = parts.flat_map(|section| section.split(','));
     parts.fold(number.to_string(), |id, part| id + "|" + part)
 }

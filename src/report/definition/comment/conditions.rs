@@ -16,9 +16,7 @@ pub(super) fn parse<'a>(
     let (mut min, mut max) = (None, None);
     let mut others = Vec::new();
     for part in section.split(',') {
-        let Some((name, value)) = part.split_once('=') else {
-            return wrong(part, accepted);
-        };
+        let Some((name, value)) = part.split_once('=') else { return wrong(part, accepted) };
         match name {
             "min_time" => once(&mut min, name, checked(value, Seconds::parse(value))?)?,
             "max_time" => once(&mut max, name, checked(value, Seconds::parse(value))?)?,
@@ -34,8 +32,7 @@ pub(super) fn parse<'a>(
     let max = max.map(|max| Filter::TimeBelow(below(max)));
     let all: Vec<Filter> = min.into_iter().chain(max).chain(others).collect();
     if all.len() > FILTERS_MAX {
-        let problem = format!("there may be at most {FILTERS_MAX} conditions");
-        return wrong(section, problem);
+        return wrong(section, format!("there may be at most {FILTERS_MAX} conditions"));
     }
     Ok(all)
 }

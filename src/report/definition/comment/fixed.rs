@@ -4,56 +4,58 @@
 //! does), and `pinbad tables` prints them. Their rows are built elsewhere; their columns are in
 //! `columns.txt`.
 
+use crate::input::record::counted;
 use crate::report::columns;
 use crate::report::definition::Defaults;
 use crate::value::Column;
 
-/// A table that is not a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FixedTable {
-    /// Raw requests.
-    Request,
-    /// Raw timers.
-    Timer,
-    /// Tags of raw timers.
-    TimerTag,
-    /// Names of timer tags.
-    Tag,
-    /// Tags of raw requests, which Pinba only has as a column.
-    RequestTag,
-    /// Activities of raw requests from Squid. Only exists if there is such a source.
-    SquidActivity,
-    /// Pinba's own counters.
-    Status,
-    /// The live reports, Pinba's columns.
-    ActiveReports,
-    /// pinba2's counters.
-    V2Stats,
-    /// The live reports, pinba2's columns.
-    V2Active,
-    /// Objects that Squid moved to and from its disk.
-    SquidSwap,
-    /// Savings of Squid from revalidation.
-    SquidSavings,
-    /// Annotations of events. Not in Pinba.
-    Annotation,
-    /// Scripts by the hits of their timers in a request, from the raw rows.
-    ManyCalls,
-    /// Releases, and what they changed.
-    Releases,
-    /// Alerts, where there is an `[[alert]]` or `[[slo]]`.
-    Alerts,
-    /// Objectives, where there is an `[[slo]]`.
-    Slo,
-    /// Samples of PHP's functions, where there is a `[[stat]]`.
-    Sample,
-    /// Requests of samples.
-    StatRequest,
+counted! {
+    /// A table that is not a report, with its name.
+    FixedTable {
+        /// Raw requests.
+        Request = "request",
+        /// Raw timers.
+        Timer = "timer",
+        /// Tags of raw timers.
+        TimerTag = "timertag",
+        /// Names of timer tags.
+        Tag = "tag",
+        /// Tags of raw requests, which Pinba only has as a column.
+        RequestTag = "request_tag",
+        /// Activities of raw requests from Squid. Only exists if there is such a source.
+        SquidActivity = "squid_activity",
+        /// Pinba's own counters.
+        Status = "status",
+        /// The live reports, Pinba's columns.
+        ActiveReports = "active_reports",
+        /// pinba2's counters.
+        V2Stats = "v2_stats",
+        /// The live reports, pinba2's columns.
+        V2Active = "v2_active",
+        /// Objects that Squid moved to and from its disk.
+        SquidSwap = "squid_swap",
+        /// Savings of Squid from revalidation.
+        SquidSavings = "squid_savings",
+        /// Annotations of events. Not in Pinba.
+        Annotation = "annotation",
+        /// Scripts by the hits of their timers in a request, from the raw rows.
+        ManyCalls = "many_calls",
+        /// Releases, and what they changed.
+        Releases = "releases",
+        /// Alerts, where there is an `[[alert]]` or `[[slo]]`.
+        Alerts = "alerts",
+        /// Objectives, where there is an `[[slo]]`.
+        Slo = "slo",
+        /// Samples of PHP's functions, where there is a `[[stat]]`.
+        Sample = "sample",
+        /// Requests of samples.
+        StatRequest = "stat_request",
+    }
 }
 
 impl FixedTable {
     /// The tables that Pinba has.
-    pub const ALL: [Self; 8] = [
+    pub const PINBA: [Self; 8] = [
         Self::Request,
         Self::Timer,
         Self::TimerTag,
@@ -80,33 +82,7 @@ impl FixedTable {
     /// The table of raw data with this name.
     #[must_use]
     pub fn raw(name: &str) -> Option<Self> {
-        Self::RAW.into_iter().find(|table| table.table() == name)
-    }
-
-    /// The table's name.
-    #[must_use]
-    pub const fn table(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Timer => "timer",
-            Self::TimerTag => "timertag",
-            Self::Tag => "tag",
-            Self::RequestTag => "request_tag",
-            Self::SquidActivity => "squid_activity",
-            Self::Status => "status",
-            Self::ActiveReports => "active_reports",
-            Self::V2Stats => "v2_stats",
-            Self::V2Active => "v2_active",
-            Self::Annotation => "annotation",
-            Self::ManyCalls => "many_calls",
-            Self::Releases => "releases",
-            Self::Alerts => "alerts",
-            Self::Slo => "slo",
-            Self::Sample => "sample",
-            Self::StatRequest => "stat_request",
-            Self::SquidSwap => "squid_swap",
-            Self::SquidSavings => "squid_savings",
-        }
+        Self::RAW.into_iter().find(|table| table.name() == name)
     }
 
     /// The COMMENT that names it; `active_reports` is also called `active`.
@@ -115,7 +91,7 @@ impl FixedTable {
         match self {
             Self::V2Stats => "v2/stats",
             Self::V2Active => "v2/active",
-            other => other.table(),
+            other => other.name(),
         }
     }
 
@@ -124,14 +100,14 @@ impl FixedTable {
         if kind == "active" {
             return Some(Self::ActiveReports);
         }
-        let all = Self::ALL.into_iter().chain(Self::SQUID);
+        let all = Self::PINBA.into_iter().chain(Self::SQUID);
         all.into_iter().find(|table| table.comment() == kind)
     }
 
     /// Its columns in order.
     #[must_use]
     pub fn columns(self, defaults: &Defaults) -> Vec<Column> {
-        columns::table(self.table(), defaults)
+        columns::table(self.name(), defaults)
     }
 
     /// Its keys of one column: `PRI`, `UNI` or `MUL`, as in information_schema, and the column.

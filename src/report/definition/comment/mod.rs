@@ -4,7 +4,7 @@
 //! `v2/type/window/keys/histogram/filters`; both end in the same [`Definition`], so the engine
 //! never learns which it was. Called at start for the built-in and the configured reports and on a
 //! front end's thread for those created later; pure, bounded by [`COMMENT_BYTES_MAX`]. Every error
-//! is a [`CommentError`] that points at the part and says what is accepted there.
+//! points at the part and says what is accepted there.
 
 use super::{Defaults, Definition};
 
@@ -17,8 +17,7 @@ mod v1;
 mod v2;
 
 pub use active::ActiveText;
-pub use error::CommentError;
-use error::{Wrong, wrong};
+use error::{Wrong, message, wrong};
 pub use fixed::FixedTable;
 pub(super) use v2::{is_status, read_hv};
 
@@ -40,8 +39,7 @@ impl Comment {
         match params {
             [] => Ok(Self::Fixed(table)),
             [first, ..] => {
-                let name = table.comment();
-                wrong(first, format!("the table {name} takes no parameters"))
+                wrong(first, format!("the table {} takes no parameters", table.comment()))
             }
         }
     }
@@ -51,20 +49,17 @@ impl Comment {
 ///
 /// # Errors
 /// Fails if the COMMENT is in neither grammar, or asks for something impossible.
-pub fn parse(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, CommentError> {
+pub fn parse(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, String> {
     if comment.len() > COMMENT_BYTES_MAX {
-        return Err(CommentError {
-            comment: comment.chars().take(40).collect(),
-            at: 0,
-            part: String::new(),
-            problem: format!("is longer than {COMMENT_BYTES_MAX} bytes"),
-        });
+        let start: String = comment.chars().take(40).collect();
+        let problem = format!("is longer than {COMMENT_BYTES_MAX} bytes");
+        return Err(message(&start, (start.split_at(0).0, problem)));
     }
     let read = match comment.starts_with("v2/") {
         true => v2::parse(name, comment, defaults),
         false => v1::parse(name, comment, defaults),
     };
-    read.map_err(|wrong| CommentError::of(comment, wrong))
+    read.map_err(|wrong| message(comment, wrong))
 }
 
 /// Parses percentiles separated by commas: `95,99.9`.

@@ -6,7 +6,7 @@
 use crate::report::definition::{Defaults, PERCENTILES_MAX};
 
 /// Longest time in a definition, in seconds: no packet contains a longer one.
-const SECONDS_MAX: u128 = 1 << 31;
+const SECONDS_MAX: u64 = 1 << 31;
 
 /// A time given in decimal seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,25 +31,11 @@ impl Seconds {
         if whole.len() + fraction.len() == 0 || !digits(whole) || !digits(fraction) {
             return None;
         }
-        let whole = whole.trim_start_matches('0');
-        if whole.len() > 10 {
-            return None;
-        }
-        let secs: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-        let mut us = secs * 1_000_000;
-        let mut unit = 100_000;
-        let mut inexact = false;
-        for digit in fraction.bytes().map(|byte| u128::from(byte - b'0')) {
-            us += digit * unit;
-            // Past the sixth decimal there is no unit left to count in.
-            inexact |= unit == 0 && digit != 0;
-            unit /= 10;
-        }
-        if us > SECONDS_MAX * 1_000_000 {
-            return None;
-        }
-        let us_floor = u64::try_from(us).ok()?;
-        Some(Self { us_floor, us_ceil: us_floor + u64::from(inexact) })
+        let (micros, rest) = fraction.split_at(fraction.len().min(6));
+        let us_floor: u64 = format!("{whole}{micros:0<6}").parse().ok()?;
+        let inexact = rest.bytes().any(|digit| digit != b'0');
+        (us_floor <= SECONDS_MAX * 1_000_000)
+            .then_some(Self { us_floor, us_ceil: us_floor + u64::from(inexact) })
     }
 }
 

@@ -20,7 +20,6 @@ use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Level, Pattern,
 };
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::ColumnLayout;
 
 const ACCEPTED_KINDS: &str = "info, report1 to report18, tag_info, tag2_info, tagN_info, tag_report, tag2_report, \
     tagN_report, tag_report2, tag2_report2, tagN_report2, rtag_info, rtag2_info, rtagN_info, rtag_report, \
@@ -42,7 +41,7 @@ pub(super) fn parse<'a>(
     let view = full_kind.strip_prefix("hv.");
     let Some((kind, _)) = V1Kind::named(view.unwrap_or(full_kind)) else {
         let kinds = KINDS.iter().map(|kind| kind.name);
-        let tables = FixedTable::ALL.into_iter().map(FixedTable::comment);
+        let tables = FixedTable::PINBA.into_iter().map(FixedTable::comment);
         let question = suggest::question(view.unwrap_or(full_kind), kinds.chain(tables));
         let mark = if question.is_empty() { ";" } else { "" };
         let problem = format!(
@@ -90,8 +89,7 @@ pub(super) fn parse<'a>(
         (None, None) => BucketLayout::LogLinear,
         (max_secs, _) => {
             let max_secs = max_secs.unwrap_or(defaults.histogram_max_secs);
-            let buckets = BucketLayout::linear(max_secs, defaults.histogram_size);
-            checked(full_kind, buckets)?
+            checked(full_kind, BucketLayout::linear(max_secs, defaults.histogram_size))?
         }
     };
     if view.is_some() {
@@ -99,26 +97,15 @@ pub(super) fn parse<'a>(
         percentiles.clear();
     }
     let mut definition = Box::new(Definition {
-        name: name.to_owned(),
         comment: Some(whole.to_owned()),
-        kind: kind.kind(),
-        level: kind.level,
         keys: keys(kind, &tags),
         filters,
         percentiles,
-        added: Vec::new(),
-        window: defaults.raw_window,
         buckets,
-        extremes: false,
-        history: None,
-        has_rusage: true,
-        layout: ColumnLayout::default(),
+        ..Definition::new(name, kind.kind(), kind.level, defaults.raw_window)
     });
     let columns = definition.columns(Some(kind), defaults);
-    definition.layout = match view {
-        Some(_) => columns.histogram_view(),
-        None => columns.layout(),
-    };
+    definition.layout = if view.is_some() { columns.histogram_view() } else { columns.layout() };
     Ok(Comment::Report(definition))
 }
 
@@ -132,8 +119,7 @@ fn keys(kind: &V1Kind, tags: &[String]) -> Vec<Key> {
         })
     };
     let before = kind.before.iter().map(field);
-    let after = kind.after.iter().map(field);
-    before.chain(tags.iter().map(tag)).chain(after).collect()
+    before.chain(tags.iter().map(tag)).chain(kind.after.iter().map(field)).collect()
 }
 
 fn tag_names<'a>(
@@ -150,8 +136,7 @@ fn tag_names<'a>(
     let takes = format!("{} takes {accepted}", kind.name);
     let params = match params {
         None => {
-            let end = whole.split_at(whole.len()).1;
-            return wrong(end, format!("{takes}: {}:<tag>", kind.name));
+            return wrong(whole.split_at(whole.len()).1, format!("{takes}: {}:<tag>", kind.name));
         }
         Some(empty @ "") => return wrong(empty, takes),
         Some(params) => params,
@@ -192,13 +177,9 @@ fn read_conditions<'a>(
             Some(tag @ "") => wrong(tag, "tag.<name>=<value>: the name is missing"),
             Some(tag) => {
                 let name = checked(tag, tag_name(tag, defaults))?;
-                let pattern = Pattern::Equals(value.to_owned());
-                Ok(Some(Filter::RequestTag(name, pattern)))
+                Ok(Some(Filter::RequestTag(name, Pattern::Equals(value.to_owned()))))
             }
-            None => {
-                let problem = format!("no such condition; the conditions are {CONDITIONS}");
-                wrong(name, problem)
-            }
+            None => wrong(name, format!("no such condition; the conditions are {CONDITIONS}")),
         }
     };
     // Both bounds are inclusive.

@@ -21,7 +21,6 @@ use crate::report::definition::{
     WINDOW_SECS_MAX,
 };
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::ColumnLayout;
 
 const GRAMMAR: &str = "v2/<type>/<window>/<keys>/<histogram>/<filters>, \
     such as v2/request/60/~host/no_percentiles/no_filters";
@@ -47,28 +46,19 @@ pub(super) fn parse<'a>(
     };
     let [window, keys, histogram, filters] = *rest else {
         let problem = format!("there must be six parts, not {}: {GRAMMAR}", sections.len());
-        let end = whole.split_at(whole.len()).1;
-        return wrong(rest.get(4).copied().unwrap_or(end), problem);
+        return wrong(rest.get(4).copied().unwrap_or(whole.split_at(whole.len()).1), problem);
     };
     let window = self::window(window, defaults)?;
     let keys = self::keys(keys, level, defaults)?;
     let (percentiles, buckets) = self::histogram(histogram)?;
     let filters = self::filters(filters, level, defaults)?;
     let mut definition = Box::new(Definition {
-        name: name.to_owned(),
         comment: Some(whole.to_owned()),
-        kind,
-        level,
         keys,
         filters,
         percentiles,
-        added: Vec::new(),
-        window,
         buckets,
-        extremes: false,
-        history: None,
-        has_rusage: true,
-        layout: ColumnLayout::default(),
+        ..Definition::new(name, kind, level, window)
     });
     definition.layout = definition.columns(None, defaults).layout();
     Ok(Comment::Report(definition))
@@ -133,12 +123,8 @@ fn key<'a>(text: &'a str, level: Level, defaults: &Defaults) -> Result<Key, Wron
     if let Some(name) = text.strip_prefix('~') {
         // A timer report leaves out requests without the field, a request report has a row for
         // them.
-        let missing = match level {
-            Level::Timer => Missing::Skip,
-            _ => Missing::Empty,
-        };
-        let source = KeySource::Field(field(name)?);
-        return Ok(Key { missing, ..Key::of(source) });
+        let missing = if level == Level::Timer { Missing::Skip } else { Missing::Empty };
+        return Ok(Key { missing, ..Key::of(KeySource::Field(field(name)?)) });
     }
     let tag = |name| checked(name, tag_name(name, defaults));
     let source = match text.strip_prefix('+') {
@@ -207,10 +193,7 @@ fn filters<'a>(
     if section == "no_filters" {
         return Ok(Vec::new());
     }
-    let timer = match level {
-        Level::Timer => ", @<timer tag>=<value>",
-        _ => "",
-    };
+    let timer = if level == Level::Timer { ", @<timer tag>=<value>" } else { "" };
     let accepted = format!(
         "must be no_filters, or min_time=<seconds>, max_time=<seconds>, \
          ~<field>=<value> ({FIELDS}), +<request tag>=<value>{timer}"

@@ -99,15 +99,14 @@ impl FilterForm {
 }
 
 fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, String> {
-    if let Some(bound) = text.strip_prefix("min_time") {
-        let (value, exclusive) = bound_of(bound, [">=", "=", ">"])
-            .ok_or_else(|| format!("'{text}': min_time takes =, >= or >, then seconds"))?;
-        return min_time(value, exclusive);
-    }
-    if let Some(bound) = text.strip_prefix("max_time") {
-        let (value, exclusive) = bound_of(bound, ["<=", "=", "<"])
-            .ok_or_else(|| format!("'{text}': max_time takes =, <= or <, then seconds"))?;
-        return max_time(value, exclusive);
+    for (name, or_equal, strict) in [("min_time", ">=", ">"), ("max_time", "<=", "<")] {
+        let Some(bound) = text.strip_prefix(name) else { continue };
+        let mut operators = [(or_equal, false), ("=", false), (strict, true)].into_iter();
+        let read = operators.find_map(|(it, exclusive)| Some((bound.strip_prefix(it)?, exclusive)));
+        let (value, exclusive) = read.ok_or_else(|| {
+            format!("'{text}': {name} takes =, {or_equal} or {strict}, then seconds")
+        })?;
+        return on_time(name == "min_time", value, exclusive);
     }
     let (key, pattern) =
         Pattern::of_condition(text).ok_or_else(|| format!("'{text}': {FILTERS}"))?;
@@ -131,14 +130,6 @@ fn below(us: u64) -> String {
     }
 }
 
-/// The value after an operator, and whether it was the last (the exclusive) one.
-fn bound_of<'a>(text: &'a str, operators: [&str; 3]) -> Option<(&'a str, bool)> {
-    operators
-        .iter()
-        .zip([false, false, true])
-        .find_map(|(operator, exclusive)| Some((text.strip_prefix(operator)?, exclusive)))
-}
-
 fn read_table(table: &FilterTable, level: Level, defaults: &Defaults) -> Result<Filter, String> {
     let exclusive = table.exclusive.unwrap_or(false);
     let patterns = [
@@ -148,8 +139,8 @@ fn read_table(table: &FilterTable, level: Level, defaults: &Defaults) -> Result<
     ];
     let mut patterns = patterns.into_iter().flatten();
     match (table.min_time, table.max_time, &table.key, patterns.next(), patterns.next()) {
-        (Some(secs), None, None, None, _) => min_time(&secs.to_string(), exclusive),
-        (None, Some(secs), None, None, _) => max_time(&secs.to_string(), exclusive),
+        (Some(secs), None, None, None, _) => on_time(true, &secs.to_string(), exclusive),
+        (None, Some(secs), None, None, _) => on_time(false, &secs.to_string(), exclusive),
         (None, None, Some(key), Some(pattern), None) if table.exclusive.is_none() => {
             on_key(read_source(key, "", level, defaults)?, pattern)
         }
@@ -161,18 +152,12 @@ fn read_table(table: &FilterTable, level: Level, defaults: &Defaults) -> Result<
     }
 }
 
-fn min_time(text: &str, exclusive: bool) -> Result<Filter, String> {
-    let seconds = seconds(text)?;
-    Ok(Filter::MinTime(if exclusive { seconds.us_floor + 1 } else { seconds.us_ceil }))
-}
-
-fn max_time(text: &str, exclusive: bool) -> Result<Filter, String> {
-    let seconds = seconds(text)?;
-    Ok(Filter::TimeBelow(if exclusive { seconds.us_ceil } else { seconds.us_floor + 1 }))
-}
-
-fn seconds(text: &str) -> Result<Seconds, String> {
-    Seconds::parse(text).map_err(|problem| format!("'{text}': {problem}"))
+/// A lower or an upper bound of the request time.
+fn on_time(is_lower: bool, text: &str, exclusive: bool) -> Result<Filter, String> {
+    let bound = Seconds::parse(text).map_err(|problem| format!("'{text}': {problem}"))?;
+    // The first microsecond that passes, or the first that does not.
+    let first = if is_lower == exclusive { bound.us_floor + 1 } else { bound.us_ceil };
+    Ok(if is_lower { Filter::MinTime(first) } else { Filter::TimeBelow(first) })
 }
 
 fn on_key(source: KeySource, pattern: Pattern) -> Result<Filter, String> {

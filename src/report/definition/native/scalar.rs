@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_untagged::UntaggedEnumVisitor;
 
-use super::window_text;
+use super::number::seconds_text;
 use crate::config::units::parse_duration;
 use crate::report::definition::WINDOW_SECS_MAX;
 
@@ -91,9 +91,19 @@ impl WindowForm {
     }
 }
 
+/// An integer number of seconds in the largest unit that fits.
 impl From<Duration> for WindowForm {
     fn from(window: Duration) -> Self {
-        Self(window_text(window))
+        let secs = window.as_secs();
+        if window.subsec_nanos() > 0 {
+            let us = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
+            return Self(format!("{}s", seconds_text(us)));
+        }
+        let mut units = [("d", 86_400), ("h", 3600), ("m", 60)].iter();
+        Self(match units.find(|(_, unit)| secs >= *unit && secs.is_multiple_of(*unit)) {
+            Some((name, unit)) => format!("{}{name}", secs / unit),
+            None => format!("{secs}s"),
+        })
     }
 }
 
