@@ -18,10 +18,10 @@ use super::server::Server;
 use super::tables::{COVERAGE, ROLLUP, quoted};
 use crate::config::ClickHouseConfig;
 use crate::history::histogram::of_counts;
-use crate::history::sums::{Histograms, Rows, Sums};
+use crate::history::sums::{Histograms, Rows, Sums, TakeCounts};
 use crate::history::{Coverage, Dataset};
 use crate::report::encoded_gain::Sum;
-use crate::report::histogram::Histogram;
+use crate::report::histogram::{Histogram, LOG_LINEAR_BITS};
 use crate::report::layout::Measure;
 use crate::report::row_key::{key_texts, push_key};
 use crate::report::totals::{Extremes, Totals};
@@ -222,7 +222,7 @@ impl FleetRows {
             rows.add(row, &found.totals(), &found.extremes());
             Ok(())
         })?;
-        Ok(Sums::of(&self.dataset, rows, Box::new(self.clone())))
+        Ok(Sums::of(&self.dataset, rows, Box::new(self.clone()), LOG_LINEAR_BITS, Vec::new()))
     }
 
     /// The gain of one row, or of the total, in each step.
@@ -302,12 +302,7 @@ impl FleetRows {
 }
 
 impl Histograms for FleetRows {
-    fn read(
-        &self,
-        from: &Rows,
-        wanted: &[usize],
-        each: &mut dyn FnMut(usize, Option<&Histogram>),
-    ) -> Result<(), String> {
+    fn read(&self, from: &Rows, wanted: &[usize], each: &mut TakeCounts<'_>) -> Result<(), String> {
         if wanted.is_empty() {
             return Ok(());
         }
@@ -318,16 +313,17 @@ impl Histograms for FleetRows {
             && !(from.is_full && wanted.iter().any(|row| is_other(*row)))
             && !self.dataset.keys.is_empty()
         {
-            let keys = wanted.iter().map(|row| array(key_texts(&from.all[*row].key)));
+            let keys =
+                wanted.iter().filter_map(|row| Some(array(key_texts(from.all.get_index(*row)?.0))));
             of_keys = format!(" AND key IN ({})", keys.collect::<Vec<_>>().join(", "));
         }
         let query = self.rollup(&format!("key, {HISTOGRAM}"), &of_keys, "key");
         let mut is_wanted = vec![false; from.all.len()];
         wanted.iter().for_each(|row| is_wanted[*row] = true);
-        let other = from.all.iter().position(|row| row.is_other);
+        let other = from.all.values().position(|row| row.is_other);
         let mut folded = Sum::default();
         self.select(&query, &mut |found: Found| {
-            let row = from.find(&self.key(&found.key)?);
+            let row = from.all.get_index_of(&*self.key(&found.key)?);
             let histogram = found.histogram(&self.dataset);
             match row.or(other.filter(|_| from.is_full)) {
                 Some(row) if Some(row) == other => {
