@@ -66,8 +66,6 @@ struct Shared {
     status: Mutex<Status>,
     /// Raw requests, if they are kept.
     requests: OnceLock<Requests>,
-    /// Locked after `memory`.
-    seal: Mutex<Seal>,
     /// Bytes that may wait for the log of seconds, 0 for none, and the followed files.
     log: OnceLock<(usize, Vec<String>)>,
 }
@@ -84,6 +82,7 @@ struct Memory {
     flushed_to: u64,
     /// Requests before this id are to be flushed as soon as possible.
     wanted_to: u64,
+    seal: Seal,
 }
 
 /// Rows being written.
@@ -168,7 +167,6 @@ impl History {
             counters: HistoryCounters::default(),
             status: Mutex::new(status),
             requests: OnceLock::new(),
-            seal: Mutex::default(),
             log: OnceLock::new(),
         }))
     }
@@ -380,7 +378,7 @@ impl History {
         let second = reached.second;
         self.update(|memory| {
             // If that one never came.
-            self.seal_rows(memory, |behind| behind < second);
+            memory.seal_rows(|behind| behind < second);
             add(&mut memory.running);
             if let Some(now) = &reached.files {
                 let before = memory.reached.files.as_deref().unwrap_or(&NOWHERE);
@@ -388,7 +386,7 @@ impl History {
                 fresh.take_if(|fresh| !fresh.reached(before, now));
             }
             memory.reached = reached;
-            self.seal_rows(memory, |behind| behind <= second);
+            memory.seal_rows(|behind| behind <= second);
             self.0.counters.requests_missed.add(missed);
             self.0.counters.keys_folded.add(folded);
         });
@@ -432,7 +430,7 @@ impl History {
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let parts = self.0.parts.read();
         let mut memory = MEMORY.lock(&self.0.memory);
-        self.end_seal(&parts, &memory);
+        memory.end_seal(&parts);
         memory.begin_flush();
         memory.flushing.clone()
     }
