@@ -382,12 +382,8 @@ static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
 });
 
 /// The percentiles of a row with this histogram; none if it is empty.
-pub(super) fn quantiles(
-    histogram: &[u8],
-    extremes: &Extremes,
-    buckets: &BucketLayout,
-) -> Quantiles {
-    let pairs = encoded_pairs(histogram, buckets, LOG_LINEAR_BITS);
+pub(super) fn quantiles(encoded: &[u8], extremes: &Extremes, buckets: &BucketLayout) -> Quantiles {
+    let pairs = encoded_pairs(encoded, buckets, LOG_LINEAR_BITS);
     let counts: Vec<(u32, u64)> = pairs.into_iter().flatten().flatten().collect();
     let total = counts.iter().map(|(_, count)| count).sum();
     if total == 0 {
@@ -396,7 +392,7 @@ pub(super) fn quantiles(
     let mut found = Vec::with_capacity(PERCENTILES.len());
     buckets.quantiles(&RANKS, total, counts, &mut found);
     let longest = extremes.longest_secs().unwrap_or(f64::INFINITY);
-    let settled = |secs| settle(buckets, secs, histogram[0].into()).min(longest);
+    let settled = |secs| settle(buckets, secs, encoded[0].into()).min(longest);
     std::array::from_fn(|at| found.get(at).copied().map(settled))
 }
 

@@ -2,7 +2,7 @@
 //! tests can stop a store after any of them.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -85,13 +85,15 @@ pub(super) fn damaged(path: &Path, reason: String) -> StoreError {
     StoreError::Damaged { path, reason }
 }
 
-/// Opens a file, if there is one.
-pub(super) fn open_existing(path: &Path) -> Result<Option<File>, StoreError> {
+/// Reads a file, if there is one.
+pub(super) fn read_existing(path: &Path) -> Done<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
     match files::open(path).map_err(failed("read", path))? {
-        Opened::Nothing => Ok(None),
-        Opened::File(file) => Ok(Some(file)),
-        Opened::Other(reason) => Err(damaged(path, reason)),
-    }
+        Opened::Nothing => return Ok(None),
+        Opened::File(mut file) => file.read_to_end(&mut bytes).map_err(failed("read", path))?,
+        Opened::Other(reason) => return Err(damaged(path, reason)),
+    };
+    Ok(Some(bytes))
 }
 
 /// Wraps the error of an action on a file.
@@ -120,7 +122,7 @@ impl Tries {
     ///
     /// # Errors
     /// The error, if it is to be tried again.
-    pub(super) fn given_up(&mut self, error: StoreError) -> Result<(PathBuf, String), StoreError> {
+    pub(super) fn given_up(&mut self, error: StoreError) -> Done<(PathBuf, String)> {
         match error {
             StoreError::Damaged { path, reason } => Ok((path, reason)),
             StoreError::Unreadable { path, source } if self.count(&path) >= READ_TRIES => {
@@ -173,7 +175,8 @@ pub(super) struct Disk {
     pub(super) faults: crate::state::faults::Faults,
 }
 
-type Done<T = ()> = Result<T, StoreError>;
+/// The result of an action on the store.
+pub(super) type Done<T = ()> = Result<T, StoreError>;
 
 impl Disk {
     /// Called before each change.
@@ -213,13 +216,18 @@ impl Disk {
 
     /// Syncs a file.
     pub(super) fn sync(&self, file: &File, path: &Path) -> Done {
-        self.step("sync", path)?;
-        #[cfg(test)]
-        self.faults.synced(path);
         self.sync_opened(path, || file.sync_all())
     }
 
+    /// Syncs a folder.
+    pub(super) fn sync_folder(&self, path: &Path) -> Done {
+        self.sync_opened(path, || File::open(path)?.sync_all())
+    }
+
     fn sync_opened(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> Done {
+        self.step("sync", path)?;
+        #[cfg(test)]
+        self.faults.synced(path);
         // In tests the simulated failures decide what survives a power cut.
         if cfg!(test) {
             return self.made("sync", path);
@@ -310,14 +318,6 @@ impl Disk {
         };
         copy().map_err(failed("copy", to))?;
         self.rename(&new, to)
-    }
-
-    /// Syncs a folder.
-    pub(super) fn sync_folder(&self, path: &Path) -> Done {
-        self.step("sync", path)?;
-        #[cfg(test)]
-        self.faults.folder_synced(path);
-        self.sync_opened(path, || File::open(path)?.sync_all())
     }
 
     /// Creates a folder and missing parents.

@@ -26,7 +26,7 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::disk::{StoreError, damaged, failed, open_existing};
+use super::disk::{Done, StoreError, damaged, read_existing};
 use super::log_of_seconds::LOG;
 use super::part::{Part, Section, number_of};
 use super::{Dataset, Resolution};
@@ -153,14 +153,12 @@ impl Manifest {
     }
 
     /// Reads the manifest of a folder, if it has one.
-    pub(super) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
+    pub(super) fn read(dir: &Path) -> Done<Option<Self>> {
         let path = Self::path(dir);
         let damaged = |reason| damaged(&path, reason);
-        let Some(mut file) = open_existing(&path)? else {
+        let Some(text) = read_existing(&path)? else {
             return Ok(None);
         };
-        let mut text = Vec::new();
-        io::Read::read_to_end(&mut file, &mut text).map_err(failed("read", &path))?;
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
         let first = lines.next().unwrap_or_default();
         let head = checked(first).ok_or_else(|| damaged("its first line".to_owned()))?;

@@ -57,7 +57,9 @@ impl MinuteRollup {
             }
             for report in second.reports() {
                 if let Some(dataset) = datasets.get(&report.number) {
-                    cover(running, dataset, second, [missed, second.folded(report)]);
+                    let keys_folded = second.folded(report);
+                    let lost = Coverage { missed, keys_folded, ..Coverage::default() };
+                    cover(running, dataset, second, lost);
                 }
             }
         });
@@ -74,15 +76,10 @@ impl MinuteRollup {
     }
 }
 
-/// Records that a report existed for some seconds, which may span several minutes.
-fn cover(
-    running: &mut UnflushedRows,
-    dataset: &Dataset,
-    second: &Second,
-    [missed, keys_folded]: [u64; 2],
-) {
+/// Records that a report existed for some seconds, which may span several minutes, and what was
+/// lost before.
+fn cover(running: &mut UnflushedRows, dataset: &Dataset, second: &Second, mut lost: Coverage) {
     let (key, from) = (dataset.coverage_key(), second.unix_secs);
-    let mut lost = Coverage { missed, keys_folded, ..Coverage::default() };
     for (minute, secs) in Resolution::Minute.split(from..from + second.secs.min(SECS_MAX)) {
         running.cover(&key, minute, Coverage { secs, ..std::mem::take(&mut lost) });
     }

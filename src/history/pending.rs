@@ -26,9 +26,10 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
 use super::columns::{BatchBuilder, Batches, RowReader, columns};
-use super::disk::{HISTORY_WRITE, StoreError, failed};
+use super::disk::{Done, HISTORY_WRITE, failed, unreadable};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
+use super::resolution::hull;
 use super::{Dataset, Resolution, Row};
 use crate::instruments::MeasuredWrite;
 
@@ -82,10 +83,7 @@ pub(super) struct PendingWriter {
 }
 
 impl PendingWriter {
-    pub(super) fn new(
-        (path, file): (PathBuf, File),
-        resolution: Resolution,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn new((path, file): (PathBuf, File), resolution: Resolution) -> Done<Self> {
         let mut to = BufWriter::new(MeasuredWrite::new(file, &HISTORY_WRITE));
         to.write_all(&MAGIC).map_err(failed("write", &path))?;
         Ok(Self {
@@ -100,7 +98,7 @@ impl PendingWriter {
     }
 
     /// Starts the rows of this dataset, in order.
-    pub(super) fn begin(&mut self, dataset: &Dataset) -> Result<(), StoreError> {
+    pub(super) fn begin(&mut self, dataset: &Dataset) -> Done {
         self.end_sum()?;
         self.end_block()?;
         self.block = Some(BatchBuilder::pending(dataset, self.footer.resolution));
@@ -116,14 +114,13 @@ impl PendingWriter {
         rows: u64,
         span: Range<u64>,
         push: impl FnOnce(&mut BatchBuilder),
-    ) -> Result<(), StoreError> {
+    ) -> Done {
         let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
             return Ok(());
         };
         push(block);
         place.rows += rows;
-        self.span.start = self.span.start.min(span.start);
-        self.span.end = self.span.end.max(span.end);
+        self.span = hull(self.span.clone(), span);
         match block.bytes {
             BLOCK_BYTES.. => self.end_block(),
             _ => Ok(()),
@@ -131,7 +128,7 @@ impl PendingWriter {
     }
 
     /// Adds the next row in order, of a finer resolution: those of one key and time are summed.
-    pub(super) fn add(&mut self, row: &Row) -> Result<(), StoreError> {
+    pub(super) fn add(&mut self, row: &Row) -> Done {
         let time = self.footer.resolution.begin(row.time);
         match &mut self.sum {
             Some(sum) if (sum.time, &sum.key, sum.is_other) == (time, &row.key, row.is_other) => {
@@ -145,7 +142,7 @@ impl PendingWriter {
         Ok(())
     }
 
-    fn end_sum(&mut self) -> Result<(), StoreError> {
+    fn end_sum(&mut self) -> Done {
         let Some(row) = self.sum.take() else {
             return Ok(());
         };
@@ -153,7 +150,7 @@ impl PendingWriter {
         self.push(1, span, |to| to.push(&row))
     }
 
-    fn end_block(&mut self) -> Result<(), StoreError> {
+    fn end_block(&mut self) -> Done {
         let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
             return Ok(());
         };
@@ -171,7 +168,7 @@ impl PendingWriter {
     }
 
     /// Finishes it, without syncing; returns the piece that it is to be.
-    pub(super) fn finish(mut self) -> Result<(File, Part), StoreError> {
+    pub(super) fn finish(mut self) -> Done<(File, Part)> {
         self.end_sum()?;
         self.end_block()?;
         self.footer.sections.retain(|place| place.rows > 0);
@@ -346,8 +343,9 @@ impl PackedRows {
     }
 
     /// The rows of a table in a piece.
-    pub(super) fn open(piece: &Part, table: &str) -> io::Result<Self> {
-        let (file, dataset) = (PendingFile::open(File::open(&piece.path)?)?, Dataset::raw(table));
+    pub(super) fn open(piece: &Part, table: &str) -> Done<Self> {
+        let file = File::open(&piece.path).and_then(PendingFile::open);
+        let (file, dataset) = (file.map_err(unreadable(&piece.path))?, Dataset::raw(table));
         Ok(Self::new(file.blocks(&dataset, file.all(&dataset))))
     }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::disk::{StoreError, damaged, unreadable};
+use super::disk::{Done, StoreError, damaged, unreadable};
 use super::file_names::{ROLLUP, checksum};
 use super::merged::Merged;
 use super::parquet::FileWriter;
@@ -59,7 +59,7 @@ const NAME: AsciiSet = {
 
 /// Called repeatedly while files are written, which may take long: it may flush to the store. An
 /// error ends the work.
-pub(super) type Meanwhile<'m> = dyn FnMut(&mut Store) -> Result<(), StoreError> + 'm;
+pub(super) type Meanwhile<'m> = dyn FnMut(&mut Store) -> Done + 'm;
 
 impl Store {
     /// Publishes one completed hour, day or month, if there is one; returns whether there was.
@@ -67,11 +67,7 @@ impl Store {
     /// # Errors
     /// Fails if it cannot be written, or `meanwhile` fails; then nothing is published, and it can
     /// be tried again.
-    pub fn publish_due(
-        &mut self,
-        now: u64,
-        meanwhile: &mut Meanwhile<'_>,
-    ) -> Result<bool, StoreError> {
+    pub fn publish_due(&mut self, now: u64, meanwhile: &mut Meanwhile<'_>) -> Done<bool> {
         let is_suspect =
             |part: &&Arc<Part>| !part.is_published() && part.suspect.load(Ordering::Relaxed);
         let suspect = self.manifest.parts().find(is_suspect).cloned();
@@ -105,14 +101,14 @@ impl Store {
     }
 
     /// Sets the piece aside for which reading has failed, if it is damaged or given up.
-    fn without_damaged(&mut self, read: Result<(), StoreError>) -> Result<(), StoreError> {
+    fn without_damaged(&mut self, read: Done) -> Done {
         let Err(error) = read else { return Ok(()) };
         let (path, reason) = self.unread.given_up(error)?;
         self.set_aside(&path, &reason)
     }
 
     /// Lets `meanwhile` commit during an attempt that has files of its own.
-    pub(super) fn pause(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<(), StoreError> {
+    pub(super) fn pause(&mut self, meanwhile: &mut Meanwhile<'_>) -> Done {
         let written = std::mem::take(&mut self.leftover);
         let done = meanwhile(self);
         self.leftover.extend(written);
@@ -173,14 +169,14 @@ impl Store {
         pieces: Vec<Arc<Part>>,
         now: u64,
         meanwhile: &mut Meanwhile<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Done {
         let mut stage = PUBLISH.begin();
         stage.work(0, pieces.iter().map(|part| part.rows()).sum());
         let opened = pieces.iter().map(|part| {
             let file = self.disk.open(&part.path).and_then(PendingFile::open);
             Ok((&*part.path, file.map_err(unreadable(&part.path))?))
         });
-        let opened = opened.collect::<Result<Vec<_>, StoreError>>()?;
+        let opened = opened.collect::<Done<Vec<_>>>()?;
         let datasets = datasets(pieces.iter());
         let begins = pieces.iter().map(|part| resolution.file_span(part.span.start).start);
         let span = begins.min().unwrap_or(now)..now;
@@ -226,7 +222,7 @@ impl Store {
         resolution: Resolution,
         span: Range<u64>,
         now: u64,
-    ) -> Result<Option<Part>, StoreError> {
+    ) -> Done<Option<Part>> {
         let ((path, file), section) = file.finish()?;
         if section.rows == 0 {
             self.disk.remove(&path)?;
@@ -239,7 +235,7 @@ impl Store {
 }
 
 /// Compares a piece that a reader could not read with its checksum.
-fn check(piece: &Part) -> Result<(), StoreError> {
+fn check(piece: &Part) -> Done {
     let found = checksum(&piece.path).map_err(unreadable(&piece.path))?;
     if found != (piece.bytes, piece.crc) {
         return Err(damaged(&piece.path, "a checksum is wrong".to_owned()));

@@ -111,11 +111,14 @@ impl Faults {
         state.unsynced.entry(path.to_owned()).or_insert(safe);
     }
 
+    /// Records that a file, or a folder, is synced.
     pub(crate) fn synced(&self, path: &Path) {
         if self.lies() {
             return;
         }
-        self.0.lock().unsynced.remove(path);
+        let mut state = self.0.lock();
+        state.unsynced.remove(path);
+        state.unnamed.retain(|(_, to, _)| to.parent() != Some(path));
     }
 
     /// Called before a rename.
@@ -128,14 +131,6 @@ impl Faults {
         }
         let before = (from.to_owned(), to.to_owned(), fs::read(to).ok());
         state.unnamed.push(before);
-    }
-
-    pub(crate) fn folder_synced(&self, folder: &Path) {
-        if self.lies() {
-            return;
-        }
-        let mut state = self.0.lock();
-        state.unnamed.retain(|(_, to, _)| to.parent() != Some(folder));
     }
 
     /// Removes everything that would not survive a power cut.

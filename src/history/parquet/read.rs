@@ -162,10 +162,7 @@ impl Opened {
     }
 
     /// A selection of columns.
-    pub(in crate::history) fn mask<'c>(
-        &self,
-        columns: impl Iterator<Item = &'c str>,
-    ) -> ProjectionMask {
+    pub(crate) fn mask<'c>(&self, columns: impl Iterator<Item = &'c str>) -> ProjectionMask {
         ProjectionMask::columns(self.metadata.parquet_schema(), columns)
     }
 }
