@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ahash::RandomState;
 use datafusion::arrow::array::RecordBatch;
 
-use self::rows::{ROW_BYTES, Rows};
-pub(super) use self::rows::{Scratch, Stored};
+pub(super) use self::rows::Scratch;
+use self::rows::{KeptRow, ROW_BYTES, Rows};
 use super::Resolution;
 use super::columns::BatchBuilder;
 use super::dataset::{COVERAGE, Coverage, Dataset};
@@ -55,19 +55,12 @@ struct Part {
 }
 
 impl UnflushedRows {
-    /// Adds to the row of a key.
-    pub fn add(
-        &mut self,
-        dataset: &Arc<Dataset>,
-        time: u64,
-        key: &[u8],
-        is_other: bool,
-        gain: &Gain,
-    ) {
+    /// Adds to the row of a key in a dataset.
+    pub fn add(&mut self, of: &Arc<Dataset>, time: u64, key: &[u8], is_other: bool, gain: &Gain) {
         let mut packed = Vec::new();
         gain.sum.encode(&mut packed, true);
         let gained = (EncodedGain(&packed), gain.extremes);
-        self.add_encoded(dataset, time, (key, is_other), gained);
+        self.add_encoded(of, time, (key, is_other), gained);
     }
 
     /// The same of a gain that is encoded.
@@ -139,8 +132,9 @@ impl UnflushedRows {
     /// Passes the rows of a dataset within a span of time to `each`, by time.
     pub fn rows(&self, dataset: &Dataset, span: Range<u64>, mut each: impl FnMut(&Row)) {
         let (buckets, mut scratch) = (&dataset.buckets, Scratch::default());
-        let rows = self.stored(dataset, span);
-        rows.for_each(|row| each(&row.encoded(buckets, &mut scratch).decoded(buckets)));
+        for (of, row) in self.stored(dataset, span) {
+            each(&row.encoded(of, buckets, &mut scratch).decoded(buckets));
+        }
     }
 
     /// The rows of a dataset in stored form, in no particular order.
@@ -148,8 +142,8 @@ impl UnflushedRows {
         let mut to = BatchBuilder::pending(dataset, Resolution::Minute);
         let mut scratch = Scratch::default();
         let mut batches = Vec::new();
-        for row in self.stored(dataset, 0..u64::MAX) {
-            to.push_stored(&row.encoded(&dataset.buckets, &mut scratch));
+        for (of, row) in self.stored(dataset, 0..u64::MAX) {
+            to.push_stored(&row.encoded(of, &dataset.buckets, &mut scratch));
             if to.rows == BATCH_ROWS {
                 batches.push(to.finish());
             }
@@ -160,17 +154,17 @@ impl UnflushedRows {
         batches
     }
 
-    /// Likewise, in memory form.
+    /// Likewise, in memory form: each with its time, and whether it is the overflow row.
     pub(super) fn stored(
         &self,
         dataset: &Dataset,
         span: Range<u64>,
-    ) -> impl Iterator<Item = Stored<'_>> {
+    ) -> impl Iterator<Item = ((u64, bool), &KeptRow)> {
         let part = self.parts.iter().find(|it| *it.dataset == *dataset);
         let part = part.filter(|_| !span.is_empty());
         let moments = part.map(|part| part.moments.range(span));
         moments.into_iter().flatten().flat_map(|(&time, rows)| {
-            rows.rows().map(move |(is_other, kept)| Stored { time, is_other, kept })
+            rows.rows().map(move |(is_other, row)| ((time, is_other), row))
         })
     }
 
