@@ -53,6 +53,9 @@ pub(super) enum Failure {
     Unreadable { path: PathBuf, reason: String },
 }
 
+/// The result of a request.
+pub(super) type Sent<T = ()> = Result<T, Failure>;
+
 impl Failure {
     /// The failure of a request to the server at this address.
     fn at(url: &str, problem: impl std::fmt::Display) -> Self {
@@ -108,7 +111,7 @@ impl Server {
     }
 
     /// Runs a statement without rows, and without a database in case it creates one.
-    pub(super) fn execute(&self, statement: &str, stop: &Shutdown) -> Result<(), Failure> {
+    pub(super) fn execute(&self, statement: &str, stop: &Shutdown) -> Sent {
         self.post(&[], statement.as_bytes().to_vec(), false, stop)
     }
 
@@ -119,7 +122,7 @@ impl Server {
         token: &str,
         rows: Vec<u8>,
         stop: &Shutdown,
-    ) -> Result<(), Failure> {
+    ) -> Sent {
         let parameters = [
             ("database", self.database.as_str()),
             ("query", statement),
@@ -157,7 +160,7 @@ impl Server {
         query: &str,
         patience: Duration,
         each: &mut dyn FnMut(&[u8]) -> Result<(), String>,
-    ) -> Result<(), Failure> {
+    ) -> Sent {
         let failed = |problem: String| Failure::at(&self.url, problem);
         if patience.is_zero() {
             return Err(failed("it took too long".to_owned()));
@@ -219,7 +222,7 @@ impl Server {
         body: Vec<u8>,
         is_packed: bool,
         stop: &Shutdown,
-    ) -> Result<(), Failure> {
+    ) -> Sent {
         let mut request = self.request(parameters);
         if is_packed {
             request = request.header("content-encoding", "lz4");
@@ -233,7 +236,7 @@ impl Server {
     }
 }
 
-fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Result<(), Failure> {
+fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
     let later = |problem: String| Failure::at(url, problem);
     let mut answer = request.send(body).map_err(|error| later(roots::problem(&error)))?;
     // An error after the head of the answer is in its body, so rows are stored only when the body
