@@ -201,7 +201,8 @@ impl FleetRows {
         value: impl Fn(&Found) -> T,
     ) -> Result<Vec<T>, String> {
         let query = query(&format!("intDiv(toUnixTimestamp(t) - {from}, {step}) AS point"));
-        let steps = (self.span.end - from).div_ceil(step);
+        // No row is later than the end of the span, but a question may be.
+        let steps = self.span.end.saturating_sub(from).div_ceil(step);
         let mut values: Vec<T> = (0..steps).map(|_| T::default()).collect();
         self.select(&query, &mut |found: Found| {
             if let Some(at) = values.get_mut(found.point as usize) {
@@ -374,6 +375,19 @@ fn array<'t>(texts: impl Iterator<Item = &'t str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+
+    /// As `from=2200-01-01&to=2200-01-02`: times of rows end in 2106.
+    #[test]
+    fn a_line_may_begin_after_all_times_of_rows() {
+        let url = "http://127.0.0.1:1".to_owned();
+        let config = ClickHouseConfig { url, ..Config::default().clickhouse };
+        let span = 7_258_118_400..7_258_204_800;
+        let dataset = Arc::new(Dataset::coverage());
+        let rows = Fleet::of(&config).unwrap().rows(&dataset, &span, &[], &[]);
+        let line = rows.line(None, (span.start, 60), true);
+        assert!(line.is_err_and(|error| error.contains("127.0.0.1:1")));
+    }
 
     #[test]
     fn texts_stay_texts() {
