@@ -132,9 +132,9 @@ pub(super) fn on_cluster(cluster: Option<&str>) -> String {
     cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)))
 }
 
-/// A name in a statement.
+/// A name in a statement: those of keys may have any character.
 pub(super) fn identifier(name: &str) -> String {
-    format!("`{name}`")
+    format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
 }
 
 /// A text in a statement.
