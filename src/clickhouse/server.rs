@@ -172,6 +172,8 @@ impl Server {
             ("output_format_json_quote_64bit_integers", "0"),
             ("output_format_json_validate_utf8", "1"),
             ("max_execution_time", secs.as_str()),
+            // It may name the keys of many rows: by default a quarter of a megabyte is read.
+            ("max_query_size", "16777216"),
             ("cancel_http_readonly_queries_on_client_close", "1"),
             ("wait_end_of_query", "1"),
         ];
@@ -325,6 +327,25 @@ mod tests {
         assert_eq!(sent(), "old");
         write("new\n", 3);
         assert_eq!(sent(), "new");
+    }
+
+    #[test]
+    fn a_query_may_be_as_long_as_the_keys_of_many_rows() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        });
+        let config = ClickHouseConfig { url, ..Config::default().clickhouse };
+        let server = Server::of(&config).unwrap();
+        let answered = server.select("SELECT", Duration::from_secs(60), &mut |_| Ok(()));
+        let request = thread.join().unwrap();
+        assert_eq!(answered, Ok(()));
+        assert!(request.contains("max_query_size=16777216"), "{request}");
     }
 
     /// The limit for the end of an answer to an insert is none for that to a query.
