@@ -307,11 +307,10 @@ impl Histograms for FleetRows {
         if wanted.is_empty() {
             return Ok(());
         }
-        let is_other = |row: usize| from.all[row].is_other;
         let mut of_keys = String::new();
         // Keys in (other) for lack of memory here have rows of their own there.
         if wanted.len() <= KEYS_ASKED_MAX
-            && !(from.is_full && wanted.iter().any(|row| is_other(*row)))
+            && !(from.is_full && wanted.iter().any(|row| from.all[*row].is_other))
             && !self.dataset.keys.is_empty()
         {
             let keys =

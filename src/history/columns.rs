@@ -321,10 +321,7 @@ impl BatchBuilder {
             || histogram.map(|it| quantiles(it, extremes, &self.buckets)).unwrap_or_default();
         let mut exact = Vec::new();
         let mut texts = key_texts(row.key);
-        let mut text = || match row.is_other {
-            true => OTHER,
-            false => texts.next().unwrap_or_default(),
-        };
+        let mut text = || if row.is_other { OTHER } else { texts.next().unwrap_or_default() };
         let Extremes { time_min, time_max, memory_peak_max } = *extremes;
         let seen = [time_min, time_max, memory_peak_max.into()];
         let has_seen = time_min <= time_max;

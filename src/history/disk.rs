@@ -72,10 +72,7 @@ pub enum StoreError {
 impl StoreError {
     /// Returns [`Stopped`](Self::Stopped) if a stop is requested.
     pub(super) fn unless_stopped(stop: &Shutdown) -> Result<(), Self> {
-        match stop.requested() {
-            true => Err(Self::Stopped),
-            false => Ok(()),
-        }
+        if stop.requested() { Err(Self::Stopped) } else { Ok(()) }
     }
 }
 
@@ -182,7 +179,7 @@ impl Disk {
     /// Called before each change.
     fn step(&self, what: &'static str, path: &Path) -> Done {
         #[cfg(test)]
-        self.faults.step().map_err(failed(what, path))?;
+        self.faults.change(what, path).map_err(failed(what, path))?;
         let _ = (what, path);
         Ok(())
     }
@@ -205,8 +202,6 @@ impl Disk {
     /// Creates a file readable by its owner.
     pub(super) fn create(&self, path: &Path) -> Done<File> {
         self.step("make", path)?;
-        #[cfg(test)]
-        self.faults.written(path, 0);
         let file = files::create(path).map_err(failed("make", path))?;
         // Creating a name still works on a full disk.
         #[cfg(test)]
@@ -226,8 +221,6 @@ impl Disk {
 
     fn sync_opened(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> Done {
         self.step("sync", path)?;
-        #[cfg(test)]
-        self.faults.synced(path);
         // In tests the simulated failures decide what survives a power cut.
         if cfg!(test) {
             return self.made("sync", path);
@@ -249,8 +242,6 @@ impl Disk {
             let _torn = file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default());
             return Err(error);
         }
-        #[cfg(test)]
-        self.faults.written(path, fs::metadata(path).unwrap().len());
         let mut to = MeasuredWrite::new(&mut *file, &HISTORY_WRITE);
         to.write_all(bytes).map_err(failed("write", path))?;
         self.made("write", path)

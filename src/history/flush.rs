@@ -51,8 +51,7 @@ impl Store {
 
     /// Writes unflushed rows as pieces, one per hour, which do not count yet.
     fn stage_rows(&mut self, rows: &UnflushedRows, now: u64) -> Done<Vec<Part>> {
-        let hours = rows.times().map(|time| Resolution::Hour.begin(time));
-        let hours: BTreeSet<u64> = hours.collect();
+        let hours: BTreeSet<u64> = rows.times().map(|time| Resolution::Hour.begin(time)).collect();
         let (mut staged, mut scratch) = (Vec::with_capacity(hours.len()), Scratch::default());
         for hour in hours {
             let hour = Resolution::Minute.file_span(hour);

@@ -55,8 +55,7 @@ pub fn list(dir: &Path) -> Done<Vec<HeldRows>> {
                 report: report.clone(),
                 definition: hash.clone(),
                 resolution: part.resolution,
-                from: part.span.start,
-                to: part.span.end,
+                from: u64::MAX,
                 ..HeldRows::default()
             });
             held.from = held.from.min(part.span.start);

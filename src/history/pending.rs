@@ -236,10 +236,7 @@ fn read_checked(file: &File, lead: u64, at: u64) -> io::Result<Vec<u8>> {
     }
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, at)?;
-    match crc32fast::hash(&bytes) == crc {
-        true => Ok(bytes),
-        false => Err(damaged("a checksum is wrong")),
-    }
+    if crc32fast::hash(&bytes) == crc { Ok(bytes) } else { Err(damaged("a checksum is wrong")) }
 }
 
 fn read_u64(file: &File, at: u64) -> io::Result<u64> {

@@ -113,10 +113,7 @@ impl Store {
         let done = meanwhile(self);
         self.leftover.extend(written);
         // Any next step makes the manifest consistent first.
-        match self.is_unsure {
-            true => done.and(Err(StoreError::Stopped)),
-            false => done,
-        }
+        if self.is_unsure { done.and(Err(StoreError::Stopped)) } else { done }
     }
 
     /// The finest and oldest pieces to publish: of an hour's minutes, a day's hours, a month's

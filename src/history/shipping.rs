@@ -169,10 +169,7 @@ impl Shipping {
                 inner.kept.push(Arc::new(second));
             }
         }
-        match needed.is_empty() {
-            true => Ok(()),
-            false => disk.sync_folder(&inner.folder),
-        }
+        if needed.is_empty() { Ok(()) } else { disk.sync_folder(&inner.folder) }
     }
 
     /// Waits for a part whose file is missing from now on.

@@ -72,10 +72,7 @@ impl UnflushedRows {
         (encoded, extremes): (EncodedGain<'_>, Extremes),
     ) {
         let (totals, times) = encoded.read();
-        let id = match is_other {
-            true => OTHER_ID,
-            false => self.hasher.hash_one(key).max(FIRST_ID),
-        };
+        let id = if is_other { OTHER_ID } else { self.hasher.hash_one(key).max(FIRST_ID) };
         let row = RowDelta { id, key: RowKey::Bytes(key), encoded, totals, times, extremes };
         self.add_row(dataset, time, &row);
     }

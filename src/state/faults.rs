@@ -79,6 +79,18 @@ impl Faults {
         }
     }
 
+    /// Called before a change of a file or folder; records what a power cut would undo.
+    pub(crate) fn change(&self, what: &str, path: &Path) -> io::Result<()> {
+        self.step()?;
+        match what {
+            "make" => self.written(path, 0),
+            "write" => self.written(path, fs::metadata(path)?.len()),
+            "sync" => self.synced(path),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Makes a change fail at random after or just before it is made, for lack of luck or room.
     pub(crate) fn late(&self) -> io::Result<()> {
         let weather = &mut self.0.lock().weather;
