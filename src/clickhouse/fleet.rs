@@ -215,8 +215,7 @@ impl FleetRows {
 
     /// Sums by key; their histograms are requested on demand.
     pub(crate) fn sums(&self) -> Result<Sums, String> {
-        let columns = format!("key, max(other) AS other, {}, {SEEN}", *SUMS);
-        let query = self.rollup(&columns, "", "key");
+        let query = self.rollup(&format!("key, max(other) AS other, {}, {SEEN}", *SUMS), "", "key");
         let mut rows = Rows::new(&self.dataset);
         self.select(&query, &mut |found: Found| {
             let row = rows.of(&self.key(&found.key)?, found.other);

@@ -138,9 +138,7 @@ impl Server {
 
     /// Reads the password again if its file has been changed.
     fn read_password(&self) -> Result<(), String> {
-        let Some(file) = &self.password_file else {
-            return Ok(());
-        };
+        let Some(file) = &self.password_file else { return Ok(()) };
         let changed = file.metadata().and_then(|it| it.modified()).ok();
         let mut password = self.password.lock();
         if password.0.is_none() || changed != password.1 {
@@ -180,8 +178,7 @@ impl Server {
         // All of it, instead of the limits of its steps.
         let request = self.request(&parameters).config().timeout_global(Some(patience));
         let request = request.timeout_recv_response(None).timeout_recv_body(None).build();
-        let answer = request.send(query);
-        let mut answer = answer.map_err(|error| failed(roots::problem(&error)))?;
+        let mut answer = request.send(query).map_err(|error| failed(roots::problem(&error)))?;
         let status = answer.status().as_u16();
         if status != 200 {
             let (said, _) = said(&mut answer);

@@ -70,8 +70,7 @@ impl ShipStatus {
     /// Publishes the rows that wait.
     fn show(&self) {
         if let Some(from) = self.from.get() {
-            let waiting = from.waiting();
-            self.now.lock().waiting = waiting;
+            self.now.lock().waiting = from.waiting();
         }
     }
 
@@ -188,8 +187,7 @@ impl ShippingThread {
     /// Ships the next shipment; returns whether there was one.
     fn ship(&mut self, from: &Shipping, stop: &Shutdown) -> Sent<bool> {
         self.make(stop)?;
-        let next = self.again(stop, |it| Ok(from.next(it.now())?))?;
-        if let Some(mut shipment) = next {
+        if let Some(mut shipment) = self.again(stop, |it| Ok(from.next(it.now())?))? {
             self.view(&shipment, &from.parts);
             self.make(stop)?;
             let names = self.again(stop, |it| Ok(from.begin(&shipment, &it.names)?))?;
@@ -203,8 +201,7 @@ impl ShippingThread {
             for (before, mut shipment) in from.refused() {
                 let names = before.identity.as_ref().unwrap_or(&self.names).clone();
                 let origin = Origin::new(&from.store, names, shipment.units);
-                let refused = self.send(&mut shipment, &origin, Some(&before.table), stop)?;
-                if refused.is_empty() {
+                if self.send(&mut shipment, &origin, Some(&before.table), stop)?.is_empty() {
                     self.again(stop, |_| Ok(from.end_refused(&before)?))?;
                 }
             }

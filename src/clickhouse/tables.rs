@@ -75,8 +75,7 @@ impl Table {
     pub(super) fn sent(&self) -> impl Iterator<Item = (&'static str, String)> {
         (self.columns)().into_iter().map(|(name, type_name)| {
             let plain = type_name.split(" CODEC").next().unwrap_or_default();
-            let plain = plain.replace("LowCardinality(String)", "String");
-            (name, plain.replace("('UTC')", ""))
+            (name, plain.replace("LowCardinality(String)", "String").replace("('UTC')", ""))
         })
     }
 

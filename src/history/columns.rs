@@ -215,8 +215,7 @@ impl Column {
     }
 
     fn of<B: ArrayBuilder>(&mut self) -> &mut B {
-        let builder = self.0.as_any_mut().downcast_mut();
-        builder.expect("cells have the type of their column")
+        self.0.as_any_mut().downcast_mut().expect("cells have the type of their column")
     }
 
     /// Adds a cell; returns the approximate number of bytes.

@@ -268,8 +268,7 @@ impl Disk {
     /// Truncates a file to an earlier length, and continues writing there.
     pub(super) fn cut(&self, file: &mut File, path: &Path, bytes: u64) -> Done {
         self.step("cut", path)?;
-        let cut = file.set_len(bytes);
-        let cut = cut.and_then(|()| file.seek(SeekFrom::Start(bytes)));
+        let cut = file.set_len(bytes).and_then(|()| file.seek(SeekFrom::Start(bytes)));
         cut.map_err(failed("cut", path))?;
         self.sync(file, path)
     }

@@ -188,8 +188,7 @@ impl History {
         let follows = self.follows_files();
         if follows {
             // Their lines were read again for the last ones.
-            let unknown = store.seconds.take_unknown();
-            unknown.iter().for_each(|file| store.orphan(file));
+            store.seconds.take_unknown().iter().for_each(|file| store.orphan(file));
         }
         let (log, files) = (&mut store.seconds, &mut store.manifest.files);
         let (mut rows, mut added) = (UnflushedRows::default(), 0_u32);
@@ -284,8 +283,7 @@ impl History {
             ("history is not written", &status.error),
             ("history has no log of seconds", &status.log),
         ];
-        let mut failures = failures.into_iter();
-        failures.find_map(|(what, why)| Some(format!("{what}: {}", why.as_ref()?)))
+        failures.into_iter().find_map(|(what, why)| Some(format!("{what}: {}", why.as_ref()?)))
     }
 
     /// The pieces that were set aside, if there are any.
@@ -350,8 +348,7 @@ impl History {
         let unflushed = flushing.filter(|it| it.is_restored).map(|it| it.rows);
         let (next, status) = (next_number(&parts), self.0.status.lock());
         let (store, parts) = (status.store, Arc::clone(&parts));
-        let earlier = Earlier { store, parts, unflushed, next };
-        status.off.is_none().then_some(earlier)
+        status.off.is_none().then_some(Earlier { store, parts, unflushed, next })
     }
 
     /// A consistent view of raw requests.

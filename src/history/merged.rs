@@ -59,8 +59,7 @@ impl<'p> Merged<'p> {
             Ok(true) => {
                 let row = |at: usize| self.cursors[at].rows.key_and_time();
                 let is_behind = |other: &usize| order(row(*other), row(at)).is_gt();
-                let place = self.order.partition_point(is_behind);
-                self.order.insert(place, at);
+                self.order.insert(self.order.partition_point(is_behind), at);
             }
             Ok(false) => {}
             Err(StoreError::Damaged { reason, .. }) if self.ends.is_some() => {

@@ -68,8 +68,7 @@ impl MinuteRollup {
     /// Updates the datasets of the reports that are kept.
     fn follow(&mut self, second: &Second) {
         let mut known = std::mem::take(&mut self.datasets);
-        let kept = second.reports().filter(|it| it.is_kept);
-        self.datasets.extend(kept.map(|report| {
+        self.datasets.extend(second.reports().filter(|it| it.is_kept).map(|report| {
             let of = || Arc::new(Dataset::of(&report.definition, self.error_status));
             (report.number, known.remove(&report.number).unwrap_or_else(of))
         }));

@@ -106,8 +106,7 @@ impl FileWriter {
             // It would declare texts as dictionaries, and other readers would show them so.
             .with_skip_arrow_metadata(true);
         let to = MeasuredWrite::new(self.file.try_clone()?, &HISTORY_WRITE);
-        let schema = Arc::clone(&self.rows.schema);
-        Ok(ArrowWriter::try_new_with_options(to, schema, options)?)
+        Ok(ArrowWriter::try_new_with_options(to, Arc::clone(&self.rows.schema), options)?)
     }
 
     /// Ends the file; returns it with the number of its rows.

@@ -106,8 +106,7 @@ pub(super) fn datasets<'p>(parts: impl Iterator<Item = &'p Arc<Part>>) -> Vec<Ar
 
 /// Returns the number in the name of one of our files.
 pub(super) fn number_of(path: &Path) -> u64 {
-    let stem = path.file_stem().and_then(|it| it.to_str());
-    let stem = stem.unwrap_or_default();
+    let stem = path.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
     let number = if is_published(path) { stem.rsplit('-').next() } else { stem.split('-').next() };
     number.and_then(|it| it.parse().ok()).unwrap_or(0)
 }

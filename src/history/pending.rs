@@ -103,8 +103,7 @@ impl PendingWriter {
         self.end_block()?;
         self.block = Some(BatchBuilder::pending(dataset, self.footer.resolution));
         let (dataset, at) = (dataset.clone(), self.at);
-        let place = Place { dataset, rows: 0, begins: vec![at], end: at };
-        self.footer.sections.push(place);
+        self.footer.sections.push(Place { dataset, rows: 0, begins: vec![at], end: at });
         Ok(())
     }
 
@@ -143,9 +142,7 @@ impl PendingWriter {
     }
 
     fn end_sum(&mut self) -> Done {
-        let Some(row) = self.sum.take() else {
-            return Ok(());
-        };
+        let Some(row) = self.sum.take() else { return Ok(()) };
         let span = row.time..row.time + self.footer.resolution.secs();
         self.push(1, span, |to| to.push(&row))
     }
@@ -268,10 +265,8 @@ pub(super) struct PendingFile {
 impl PendingFile {
     pub(super) fn open(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
-        let before = |end: u64, bytes: u64| {
-            let at = end.checked_sub(bytes);
-            at.ok_or_else(|| damaged("it is too short"))
-        };
+        let before =
+            |end: u64, bytes: u64| end.checked_sub(bytes).ok_or_else(|| damaged("it is too short"));
         let lead_at = before(size, LEAD_BYTES + MAGIC.len() as u64)?;
         let magic = read_u64(&file, lead_at + LEAD_BYTES)?.to_le_bytes();
         let is_first_format = magic == first_format::MAGIC;
@@ -286,12 +281,9 @@ impl PendingFile {
     /// The position of a dataset's rows: shares for several threads.
     pub(super) fn shares(&self, dataset: &Dataset) -> Vec<Range<u64>> {
         let mut places = self.footer.sections.iter();
-        let Some(place) = places.find(|place| place.dataset == *dataset) else {
-            return Vec::new();
-        };
+        let Some(place) = places.find(|place| place.dataset == *dataset) else { return Vec::new() };
         let ends = place.begins.iter().skip(1).chain([&place.end]);
-        let shares = place.begins.iter().zip(ends);
-        shares.map(|(begin, end)| *begin..*end).collect()
+        place.begins.iter().zip(ends).map(|(begin, end)| *begin..*end).collect()
     }
 
     /// The rows in a share, in order, with one block in memory at a time.
@@ -301,9 +293,7 @@ impl PendingFile {
         let read = move |rest: &mut Range<u64>| {
             let (block, end) = read_compressed(&file, rest.start)?;
             rest.start = end;
-            let Some(dataset) = &of_first_format else {
-                return decode(block);
-            };
+            let Some(dataset) = &of_first_format else { return decode(block) };
             let (histograms, end) = read_compressed(&file, end)?;
             rest.start = end;
             let batch = first_format::batch(dataset, resolution, &block, &histograms);
@@ -314,8 +304,7 @@ impl PendingFile {
 
     /// The rows of a report's dataset, in order.
     pub(super) fn rows(&self, dataset: &Dataset) -> RowReader {
-        let blocks = self.blocks(dataset, self.all(dataset));
-        RowReader::new(blocks, columns(dataset), 0..u64::MAX)
+        RowReader::new(self.blocks(dataset, self.all(dataset)), columns(dataset), 0..u64::MAX)
     }
 
     /// The position of all rows of a dataset.
@@ -356,9 +345,7 @@ impl PackedRows {
     /// Likewise, without consuming it.
     pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
         while self.rows.len() <= self.at {
-            let Some(batch) = self.batches.next().transpose()? else {
-                return Ok(None);
-            };
+            let Some(batch) = self.batches.next().transpose()? else { return Ok(None) };
             let rows = batch.columns().first();
             let rows = rows.and_then(|rows| rows.as_binary_opt());
             let rows: &BinaryArray = rows.ok_or_else(|| damaged("its rows are not packed"))?;

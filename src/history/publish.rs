@@ -81,9 +81,7 @@ impl Store {
             return Ok(true);
         }
         let due = self.due(now, false).or_else(|| self.due(now, true));
-        let Some((resolution, pieces)) = due else {
-            return Ok(false);
-        };
+        let Some((resolution, pieces)) = due else { return Ok(false) };
         let is_raw = pieces.first().is_some_and(|part| part.is_raw());
         self.attempt(|store| {
             // Retention makes room for it; if it removes nothing there may still be some.
@@ -156,8 +154,7 @@ impl Store {
                     && !(resolution == Resolution::Minute && (is_needed(&span) || is_cut(pieces)))
         };
         let (&(resolution, _), pieces) = waiting.iter().find(is_due)?;
-        let pieces = pieces.iter().take(PIECES_MAX);
-        Some((resolution, pieces.map(|part| Arc::clone(part)).collect()))
+        Some((resolution, pieces.iter().take(PIECES_MAX).map(|part| Arc::clone(part)).collect()))
     }
 
     fn publish(
@@ -177,8 +174,7 @@ impl Store {
         let datasets = datasets(pieces.iter());
         let begins = pieces.iter().map(|part| resolution.file_span(part.span.start).start);
         let span = begins.min().unwrap_or(now)..now;
-        let sums = resolution.coarser();
-        let sums = sums.map(|coarser| PendingWriter::new(self.create()?, coarser));
+        let sums = resolution.coarser().map(|coarser| PendingWriter::new(self.create()?, coarser));
         let mut sums = sums.transpose()?;
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in &datasets {

@@ -165,8 +165,7 @@ impl Shipping {
             let path = inner.folder.join(name);
             disk.link(&part.path, &path)?;
             if !inner.kept.iter().any(|it| it.path == path) {
-                let second = Part { path, ..Part::clone(part) };
-                inner.kept.push(Arc::new(second));
+                inner.kept.push(Arc::new(Part { path, ..Part::clone(part) }));
             }
         }
         if needed.is_empty() { Ok(()) } else { disk.sync_folder(&inner.folder) }
@@ -206,9 +205,7 @@ impl Shipping {
         let mut inner = LOCK.lock(&self.inner);
         inner.open_kept()?;
         while let Some(shipment) = inner.planned(&parts, now) {
-            let Err(error) = inner.check(&shipment) else {
-                return Ok(Some(shipment));
-            };
+            let Err(error) = inner.check(&shipment) else { return Ok(Some(shipment)) };
             let (path, reason) = inner.tries.given_up(error)?;
             inner.give_up(&shipment, &path, &reason)?;
         }
@@ -395,8 +392,7 @@ impl Inner {
     /// neither are shipped.
     fn pieces(&self, parts: &[Arc<Part>]) -> ByNumber {
         let pieces = parts.iter().chain(&self.missing).filter(|part| !part.is_published());
-        let all = self.kept.iter().chain(pieces);
-        let all = all.filter(|part| self.cursor.ships(part));
+        let all = self.kept.iter().chain(pieces).filter(|part| self.cursor.ships(part));
         all.map(|part| (part.number(), Arc::clone(part))).collect()
     }
 
@@ -404,8 +400,7 @@ impl Inner {
     fn write(&mut self, change: impl FnOnce(&mut Cursor)) -> Done {
         let mut cursor = self.cursor.clone();
         change(&mut cursor);
-        let path = self.folder.join(CURSOR);
-        self.disk.replace(&path, &manifest::line(&cursor))?;
+        self.disk.replace(&self.folder.join(CURSOR), &manifest::line(&cursor))?;
         self.disk.sync_folder(&self.folder)?;
         self.cursor = cursor;
         self.release(|cursor, part| !cursor.needs(part));
@@ -436,8 +431,7 @@ fn next_position(done: &ShipPosition, pieces: &ByNumber, now: u64) -> Option<Shi
     }
     // Written in the future, by a clock that was set back since.
     let is_old = |part: &Part| part.written + WHOLE_SECS <= now || part.written > now + FINAL_SECS;
-    let begun = pieces.range(done.whole..to.below);
-    let old = begun.take_while(|(_, part)| is_old(part)).last();
+    let old = pieces.range(done.whole..to.below).take_while(|(_, part)| is_old(part)).last();
     to.whole = old.map_or(done.whole, |(number, _)| number + 1);
     let is_due = to.minute > done.minute || to.whole > done.whole || more;
     let units = ShipmentRows::Pieces(*done, to);

@@ -172,8 +172,7 @@ impl Sums {
             let read = units[unit].rows(dataset, Want::SUMS, &mut |number, row| {
                 let last = runs.last().map(|run| run.to);
                 let has_key = |to: &u32| {
-                    let known = rows.all.get_index(*to as usize);
-                    known.is_some_and(|(key, _)| **key == *row.key)
+                    rows.all.get_index(*to as usize).is_some_and(|(key, _)| **key == *row.key)
                 };
                 let to = last.filter(has_key).unwrap_or_else(|| rows.of(row.key, row.is_other));
                 Run::note(&mut runs, to, number);

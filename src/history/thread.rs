@@ -222,9 +222,7 @@ impl Writer {
 
     /// Writes a piece of a log if there is one, or waits a little.
     fn import_or_nap(&mut self) {
-        let Ok(mut import) = self.imports.1.recv_timeout(NAP_MAX) else {
-            return;
-        };
+        let Ok(mut import) = self.imports.1.recv_timeout(NAP_MAX) else { return };
         let mut stage = IMPORT.begin();
         stage.worked(import.requests.len() as u64);
         let written = match &mut self.store {
@@ -249,9 +247,7 @@ impl Writer {
             if self.work.clock.mono_ms() >= self.open_ms {
                 self.open();
             }
-            let Self { store: Some(store), work, .. } = &mut self else {
-                continue;
-            };
+            let Self { store: Some(store), work, .. } = &mut self else { continue };
             store.advance_age(&*work.clock);
             work.flush_due(store);
             if work.clock.mono_ms() >= work.maintenance.next_ms {
@@ -313,9 +309,7 @@ impl Work {
 
     /// Appends additions to the log of seconds; after a failure there is none until the next flush.
     fn write_log(&mut self, store: &mut Store) {
-        let Some(fresh) = self.history.take_fresh() else {
-            return;
-        };
+        let Some(fresh) = self.history.take_fresh() else { return };
         let mut stage = LOG.begin();
         stage.worked(fresh.rows);
         let too_much = "more came at once than there is room for: make history.memory larger";

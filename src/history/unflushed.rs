@@ -59,8 +59,7 @@ impl UnflushedRows {
     pub fn add(&mut self, of: &Arc<Dataset>, time: u64, key: &[u8], is_other: bool, gain: &Gain) {
         let mut packed = Vec::new();
         gain.sum.encode(&mut packed, true);
-        let gained = (EncodedGain(&packed), gain.extremes);
-        self.add_encoded(of, time, (key, is_other), gained);
+        self.add_encoded(of, time, (key, is_other), (EncodedGain(&packed), gain.extremes));
     }
 
     /// The same of a gain that is encoded.
@@ -96,9 +95,7 @@ impl UnflushedRows {
 
     /// Starts to copy additions to the log, which does not have the keys added before.
     pub(super) fn begin_log(&mut self, fresh: Fresh) {
-        let parts = self.parts.iter_mut();
-        let rows = parts.flat_map(|it| it.moments.values_mut());
-        rows.for_each(Rows::forget_logged);
+        self.parts.iter_mut().flat_map(|it| it.moments.values_mut()).for_each(Rows::forget_logged);
         self.fresh = Some(fresh);
     }
 
@@ -159,8 +156,7 @@ impl UnflushedRows {
     ) -> impl Iterator<Item = ((u64, bool), &KeptRow)> {
         let part = self.parts.iter().find(|it| *it.dataset == *dataset);
         let part = part.filter(|_| !span.is_empty());
-        let moments = part.map(|part| part.moments.range(span));
-        moments.into_iter().flatten().flat_map(|(&time, rows)| {
+        part.map(|part| part.moments.range(span)).into_iter().flatten().flat_map(|(&time, rows)| {
             rows.rows().map(move |(is_other, row)| ((time, is_other), row))
         })
     }
@@ -246,14 +242,10 @@ impl UnflushedRows {
         let mut lost = 0;
         while self.bytes() > bytes_max {
             let start = self.span().start;
-            let Some(next) = self.times().filter(|time| *time > start).min() else {
-                break;
-            };
+            let Some(next) = self.times().filter(|time| *time > start).min() else { break };
             let mut covers = Vec::new();
             for part in &mut self.parts {
-                let Some(rows) = part.moments.remove(&start) else {
-                    continue;
-                };
+                let Some(rows) = part.moments.remove(&start) else { continue };
                 let rows_lost = rows.len() as u64;
                 lost += rows_lost;
                 if part.dataset.is_coverage() {

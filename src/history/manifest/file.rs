@@ -47,8 +47,7 @@ impl Manifest {
         [missing, returned]: &[Vec<Arc<Part>>; 2],
     ) -> Done<File> {
         let path = Self::path(&self.dir);
-        let file = File::options().append(true).open(&path);
-        let mut file = file.map_err(failed("open", &path))?;
+        let mut file = File::options().append(true).open(&path).map_err(failed("open", &path))?;
         // All of them are known.
         let mut datasets = self.datasets.clone();
         let mut entries = |parts: &[Arc<Part>]| {

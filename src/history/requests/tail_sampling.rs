@@ -264,8 +264,7 @@ impl Tail {
     }
 
     fn candidates_mut(&mut self) -> impl Iterator<Item = &mut Candidate> {
-        let all = self.slowest.iter_mut().chain(&mut self.samples);
-        all.flat_map(|it| it.kept.values_mut())
+        self.slowest.iter_mut().chain(&mut self.samples).flat_map(|it| it.kept.values_mut())
     }
 
     /// Copies those with ids below `before`, some at a time.

@@ -135,9 +135,7 @@ impl Cursor {
 
 /// Reads the file, if there is one: a line as the manifest has them, of older versions the JSON alone.
 pub(super) fn read(path: &Path) -> Done<Option<Cursor>> {
-    let Some(text) = read_existing(path)? else {
-        return Ok(None);
-    };
+    let Some(text) = read_existing(path)? else { return Ok(None) };
     let json = if text.starts_with(b"{") { Some(&*text) } else { manifest::checked(&text) };
     let json = json.ok_or_else(|| damaged(path, "its checksum is wrong".to_owned()))?;
     let bad = |error: serde_json::Error| damaged(path, error.to_string());

@@ -141,8 +141,7 @@ impl Shipment {
             Ok((&*part.path, rows.map_err(unreadable(&part.path))?))
         });
         let opened = opened.collect::<Done<Vec<_>>>()?.into_iter();
-        let ends = Some(&*self.ends);
-        let mut rows = Merged::new(opened, dataset, Resolution::Minute, ends)?;
+        let mut rows = Merged::new(opened, dataset, Resolution::Minute, Some(&*self.ends))?;
         while let Some(row) = rows.next()? {
             StoreError::unless_stopped(stop)?;
             each(&row)?;

@@ -93,8 +93,7 @@ impl Rows {
         let place = self.place(id, key);
         if !self.ahead.contains(&place) {
             self.ahead = place..place + AHEAD;
-            let coming = self.rows[place..].iter().take(AHEAD);
-            coming.for_each(|row| {
+            self.rows[place..].iter().take(AHEAD).for_each(|row| {
                 black_box((row.sums.requests, row.bytes.last().copied()));
             });
         }
@@ -112,11 +111,9 @@ impl Rows {
 
     /// The index of a row, created if missing.
     fn place(&mut self, id: u64, key: &RowKey<'_>) -> usize {
-        let mut near = self.ids[self.next..].iter().take(NEAR);
-        let near = near.position(|&it| it == id);
+        let near = self.ids[self.next..].iter().take(NEAR).position(|&it| it == id);
         let place = near.map(|near| self.next + near).or_else(|| {
-            let found = self.index.find(id, |&at| self.ids[at as usize] == id);
-            found.map(|&at| at as usize)
+            self.index.find(id, |&at| self.ids[at as usize] == id).map(|&at| at as usize)
         });
         let place = place.unwrap_or_else(|| self.push(id, KeptRow::new(&key.bytes())));
         self.next = place + 1;
