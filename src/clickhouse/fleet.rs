@@ -18,10 +18,10 @@ use super::server::Server;
 use super::tables::{COVERAGE, ROLLUP, quoted};
 use crate::config::ClickHouseConfig;
 use crate::history::histogram::of_counts;
-use crate::history::sums::{Histograms, Rows, Sums};
+use crate::history::sums::{Histograms, Rows, Sums, TakeCounts};
 use crate::history::{Coverage, Dataset};
 use crate::report::encoded_gain::Sum;
-use crate::report::histogram::Histogram;
+use crate::report::histogram::{Histogram, LOG_LINEAR_BITS};
 use crate::report::layout::Measure;
 use crate::report::row_key::{key_texts, push_key};
 use crate::report::totals::{Extremes, Totals};
@@ -201,7 +201,8 @@ impl FleetRows {
         value: impl Fn(&Found) -> T,
     ) -> Result<Vec<T>, String> {
         let query = query(&format!("intDiv(toUnixTimestamp(t) - {from}, {step}) AS point"));
-        let steps = (self.span.end - from).div_ceil(step);
+        // No row is later than the end of the span, but a question may be.
+        let steps = self.span.end.saturating_sub(from).div_ceil(step);
         let mut values: Vec<T> = (0..steps).map(|_| T::default()).collect();
         self.select(&query, &mut |found: Found| {
             if let Some(at) = values.get_mut(found.point as usize) {
@@ -214,15 +215,14 @@ impl FleetRows {
 
     /// Sums by key; their histograms are requested on demand.
     pub(crate) fn sums(&self) -> Result<Sums, String> {
-        let columns = format!("key, max(other) AS other, {}, {SEEN}", *SUMS);
-        let query = self.rollup(&columns, "", "key");
+        let query = self.rollup(&format!("key, max(other) AS other, {}, {SEEN}", *SUMS), "", "key");
         let mut rows = Rows::new(&self.dataset);
         self.select(&query, &mut |found: Found| {
             let row = rows.of(&self.key(&found.key)?, found.other);
             rows.add(row, &found.totals(), &found.extremes());
             Ok(())
         })?;
-        Ok(Sums::of(&self.dataset, rows, Box::new(self.clone())))
+        Ok(Sums::of(&self.dataset, rows, Box::new(self.clone()), LOG_LINEAR_BITS, Vec::new()))
     }
 
     /// The gain of one row, or of the total, in each step.
@@ -302,32 +302,27 @@ impl FleetRows {
 }
 
 impl Histograms for FleetRows {
-    fn read(
-        &self,
-        from: &Rows,
-        wanted: &[usize],
-        each: &mut dyn FnMut(usize, Option<&Histogram>),
-    ) -> Result<(), String> {
+    fn read(&self, from: &Rows, wanted: &[usize], each: &mut TakeCounts<'_>) -> Result<(), String> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let is_other = |row: usize| from.all[row].is_other;
         let mut of_keys = String::new();
         // Keys in (other) for lack of memory here have rows of their own there.
         if wanted.len() <= KEYS_ASKED_MAX
-            && !(from.is_full && wanted.iter().any(|row| is_other(*row)))
+            && !(from.is_full && wanted.iter().any(|row| from.all[*row].is_other))
             && !self.dataset.keys.is_empty()
         {
-            let keys = wanted.iter().map(|row| array(key_texts(&from.all[*row].key)));
+            let keys =
+                wanted.iter().filter_map(|row| Some(array(key_texts(from.all.get_index(*row)?.0))));
             of_keys = format!(" AND key IN ({})", keys.collect::<Vec<_>>().join(", "));
         }
         let query = self.rollup(&format!("key, {HISTOGRAM}"), &of_keys, "key");
         let mut is_wanted = vec![false; from.all.len()];
         wanted.iter().for_each(|row| is_wanted[*row] = true);
-        let other = from.all.iter().position(|row| row.is_other);
+        let other = from.all.values().position(|row| row.is_other);
         let mut folded = Sum::default();
         self.select(&query, &mut |found: Found| {
-            let row = from.find(&self.key(&found.key)?);
+            let row = from.all.get_index_of(&*self.key(&found.key)?);
             let histogram = found.histogram(&self.dataset);
             match row.or(other.filter(|_| from.is_full)) {
                 Some(row) if Some(row) == other => {
@@ -378,6 +373,19 @@ fn array<'t>(texts: impl Iterator<Item = &'t str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+
+    /// As `from=2200-01-01&to=2200-01-02`: times of rows end in 2106.
+    #[test]
+    fn a_line_may_begin_after_all_times_of_rows() {
+        let url = "http://127.0.0.1:1".to_owned();
+        let config = ClickHouseConfig { url, ..Config::default().clickhouse };
+        let span = 7_258_118_400..7_258_204_800;
+        let dataset = Arc::new(Dataset::coverage());
+        let rows = Fleet::of(&config).unwrap().rows(&dataset, &span, &[], &[]);
+        let line = rows.line(None, (span.start, 60), true);
+        assert!(line.is_err_and(|error| error.contains("127.0.0.1:1")));
+    }
 
     #[test]
     fn texts_stay_texts() {

@@ -32,8 +32,7 @@ pub(crate) static INSTRUMENTS: [&Instrument; 2] = [&shipper::SHIP, &server::ANSW
 /// The reason why it cannot.
 pub fn check(config: &ClickHouseConfig) -> Result<(), String> {
     let is_configured = !config.url.is_empty();
-    let server = is_configured.then(|| server::Server::of(config));
-    server.transpose().map(drop)
+    is_configured.then(|| server::Server::of(config)).transpose().map(drop)
 }
 
 pub use self::fleet::Fleet;

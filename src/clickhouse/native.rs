@@ -49,8 +49,7 @@ impl Block {
 
     /// Bytes so far, uncompressed.
     pub(super) fn bytes(&self) -> usize {
-        let streams = self.columns.iter().flat_map(|column| &column.streams);
-        streams.map(Vec::len).sum()
+        self.columns.iter().flat_map(|column| &column.streams).map(Vec::len).sum()
     }
 
     /// The block as sent: an LZ4 frame.

@@ -53,6 +53,9 @@ pub(super) enum Failure {
     Unreadable { path: PathBuf, reason: String },
 }
 
+/// The result of a request.
+pub(super) type Sent<T = ()> = Result<T, Failure>;
+
 impl Failure {
     /// The failure of a request to the server at this address.
     fn at(url: &str, problem: impl std::fmt::Display) -> Self {
@@ -108,7 +111,7 @@ impl Server {
     }
 
     /// Runs a statement without rows, and without a database in case it creates one.
-    pub(super) fn execute(&self, statement: &str, stop: &Shutdown) -> Result<(), Failure> {
+    pub(super) fn execute(&self, statement: &str, stop: &Shutdown) -> Sent {
         self.post(&[], statement.as_bytes().to_vec(), false, stop)
     }
 
@@ -119,7 +122,7 @@ impl Server {
         token: &str,
         rows: Vec<u8>,
         stop: &Shutdown,
-    ) -> Result<(), Failure> {
+    ) -> Sent {
         let parameters = [
             ("database", self.database.as_str()),
             ("query", statement),
@@ -135,9 +138,7 @@ impl Server {
 
     /// Reads the password again if its file has been changed.
     fn read_password(&self) -> Result<(), String> {
-        let Some(file) = &self.password_file else {
-            return Ok(());
-        };
+        let Some(file) = &self.password_file else { return Ok(()) };
         let changed = file.metadata().and_then(|it| it.modified()).ok();
         let mut password = self.password.lock();
         if password.0.is_none() || changed != password.1 {
@@ -157,7 +158,7 @@ impl Server {
         query: &str,
         patience: Duration,
         each: &mut dyn FnMut(&[u8]) -> Result<(), String>,
-    ) -> Result<(), Failure> {
+    ) -> Sent {
         let failed = |problem: String| Failure::at(&self.url, problem);
         if patience.is_zero() {
             return Err(failed("it took too long".to_owned()));
@@ -169,14 +170,15 @@ impl Server {
             ("output_format_json_quote_64bit_integers", "0"),
             ("output_format_json_validate_utf8", "1"),
             ("max_execution_time", secs.as_str()),
+            // It may name the keys of many rows: by default a quarter of a megabyte is read.
+            ("max_query_size", "16777216"),
             ("cancel_http_readonly_queries_on_client_close", "1"),
             ("wait_end_of_query", "1"),
         ];
         // All of it, instead of the limits of its steps.
         let request = self.request(&parameters).config().timeout_global(Some(patience));
         let request = request.timeout_recv_response(None).timeout_recv_body(None).build();
-        let answer = request.send(query);
-        let mut answer = answer.map_err(|error| failed(roots::problem(&error)))?;
+        let mut answer = request.send(query).map_err(|error| failed(roots::problem(&error)))?;
         let status = answer.status().as_u16();
         if status != 200 {
             let (said, _) = said(&mut answer);
@@ -219,7 +221,7 @@ impl Server {
         body: Vec<u8>,
         is_packed: bool,
         stop: &Shutdown,
-    ) -> Result<(), Failure> {
+    ) -> Sent {
         let mut request = self.request(parameters);
         if is_packed {
             request = request.header("content-encoding", "lz4");
@@ -233,7 +235,7 @@ impl Server {
     }
 }
 
-fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Result<(), Failure> {
+fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
     let later = |problem: String| Failure::at(url, problem);
     let mut answer = request.send(body).map_err(|error| later(roots::problem(&error)))?;
     // An error after the head of the answer is in its body, so rows are stored only when the body
@@ -322,6 +324,25 @@ mod tests {
         assert_eq!(sent(), "old");
         write("new\n", 3);
         assert_eq!(sent(), "new");
+    }
+
+    #[test]
+    fn a_query_may_be_as_long_as_the_keys_of_many_rows() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        });
+        let config = ClickHouseConfig { url, ..Config::default().clickhouse };
+        let server = Server::of(&config).unwrap();
+        let answered = server.select("SELECT", Duration::from_secs(60), &mut |_| Ok(()));
+        let request = thread.join().unwrap();
+        assert_eq!(answered, Ok(()));
+        assert!(request.contains("max_query_size=16777216"), "{request}");
     }
 
     /// The limit for the end of an answer to an insert is none for that to a query.

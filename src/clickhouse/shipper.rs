@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::native::Block;
 use super::rows::{self, Origin, ReportRow, RequestRow};
-use super::server::{Failure, Server};
+use super::server::{Failure, Sent, Server};
 use super::tables::{self, TABLES, Table};
 use super::views;
 use crate::backoff::BackOff;
@@ -70,8 +70,7 @@ impl ShipStatus {
     /// Publishes the rows that wait.
     fn show(&self) {
         if let Some(from) = self.from.get() {
-            let waiting = from.waiting();
-            self.now.lock().waiting = waiting;
+            self.now.lock().waiting = from.waiting();
         }
     }
 
@@ -186,10 +185,9 @@ impl ShippingThread {
     }
 
     /// Ships the next shipment; returns whether there was one.
-    fn ship(&mut self, from: &Shipping, stop: &Shutdown) -> Result<bool, Failure> {
+    fn ship(&mut self, from: &Shipping, stop: &Shutdown) -> Sent<bool> {
         self.make(stop)?;
-        let next = self.again(stop, |it| Ok(from.next(it.now())?))?;
-        if let Some(mut shipment) = next {
+        if let Some(mut shipment) = self.again(stop, |it| Ok(from.next(it.now())?))? {
             self.view(&shipment, &from.parts);
             self.make(stop)?;
             let names = self.again(stop, |it| Ok(from.begin(&shipment, &it.names)?))?;
@@ -203,8 +201,7 @@ impl ShippingThread {
             for (before, mut shipment) in from.refused() {
                 let names = before.identity.as_ref().unwrap_or(&self.names).clone();
                 let origin = Origin::new(&from.store, names, shipment.units);
-                let refused = self.send(&mut shipment, &origin, Some(&before.table), stop)?;
-                if refused.is_empty() {
+                if self.send(&mut shipment, &origin, Some(&before.table), stop)?.is_empty() {
                     self.again(stop, |_| Ok(from.end_refused(&before)?))?;
                 }
             }
@@ -213,7 +210,7 @@ impl ShippingThread {
     }
 
     /// Runs the statements.
-    fn make(&mut self, stop: &Shutdown) -> Result<(), Failure> {
+    fn make(&mut self, stop: &Shutdown) -> Sent {
         while let Some(together) = self.statements.front().cloned() {
             for statement in together {
                 match self.again(stop, |it| it.server.execute(&statement, stop)) {
@@ -262,7 +259,7 @@ impl ShippingThread {
         origin: &Origin,
         only: Option<&str>,
         stop: &Shutdown,
-    ) -> Result<Vec<Refused>, Failure> {
+    ) -> Sent<Vec<Refused>> {
         loop {
             let mut unread = Vec::new();
             match self.send_rows(shipment, origin, only, &mut unread, stop) {
@@ -309,7 +306,7 @@ impl ShippingThread {
         only: Option<&str>,
         unread: &mut Vec<Unread>,
         stop: &Shutdown,
-    ) -> Result<Vec<Refused>, Failure> {
+    ) -> Sent<Vec<Refused>> {
         let mut stage = SHIP.begin();
         stage.work(0, shipment.rows_max());
         let mut refused = Vec::new();
@@ -338,7 +335,7 @@ impl ShippingThread {
         Ok(refused)
     }
 
-    fn send_if_full(&mut self, sending: &mut Sending<'_>, stop: &Shutdown) -> Result<(), Failure> {
+    fn send_if_full(&mut self, sending: &mut Sending<'_>, stop: &Shutdown) -> Sent {
         match sending.block.rows >= BLOCK_ROWS || sending.block.bytes() >= BLOCK_BYTES {
             true => self.send_block(sending, stop),
             false => Ok(()),
@@ -346,7 +343,7 @@ impl ShippingThread {
     }
 
     /// Sends the block, until it is accepted or refused.
-    fn send_block(&mut self, sending: &mut Sending<'_>, stop: &Shutdown) -> Result<(), Failure> {
+    fn send_block(&mut self, sending: &mut Sending<'_>, stop: &Shutdown) -> Sent {
         let table = sending.table;
         let block = std::mem::replace(&mut sending.block, Block::new(table));
         let rows = block.rows;
@@ -381,11 +378,7 @@ impl ShippingThread {
     }
 
     /// Retries an action until it is done, refused, or a stop is requested.
-    fn again<T>(
-        &mut self,
-        stop: &Shutdown,
-        work: impl Fn(&Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    fn again<T>(&mut self, stop: &Shutdown, work: impl Fn(&Self) -> Sent<T>) -> Sent<T> {
         loop {
             match work(self) {
                 Err(error @ (Failure::Later(_) | Failure::Unreadable { .. })) => {
@@ -404,7 +397,7 @@ impl ShippingThread {
     }
 
     /// Waits after a failure, ever longer.
-    fn pause(&mut self, error: &str, stop: &Shutdown) -> Result<(), Failure> {
+    fn pause(&mut self, error: &str, stop: &Shutdown) -> Sent {
         self.status.counters.failures.add(1);
         let before = self.status.now.lock().error.replace(error.to_owned());
         if before.as_deref() != Some(error) {

@@ -13,7 +13,7 @@ pub(super) struct Table {
     pub(super) name: &'static str,
     about: &'static str,
     /// Name and type there, including the codec.
-    columns: &'static [(&'static str, &'static str)],
+    columns: fn() -> Vec<(&'static str, &'static str)>,
     partition: &'static str,
     order: &'static str,
     /// Retention and settings.
@@ -26,7 +26,7 @@ pub(super) struct Table {
 pub(super) const ROLLUP: Table = Table {
     name: "rollup",
     about: "What keys of reports gained, by the minute",
-    columns: &names_and_types(&rows::ROLLUP),
+    columns: || names_and_types(&rows::ROLLUP),
     partition: "toYYYYMM(t)",
     order: "report, definition, t, dc, collector, store, part, other, key",
     more: "SETTINGS non_replicated_deduplication_window = 1000",
@@ -37,7 +37,7 @@ pub(super) const ROLLUP: Table = Table {
 pub(super) const COVERAGE: Table = Table {
     name: "coverage",
     about: "In how many seconds of a minute which reports were counted, busy or idle, and what was missed",
-    columns: &names_and_types(&rows::COVERAGE),
+    columns: || names_and_types(&rows::COVERAGE),
     order: "report, definition, t, dc, collector, store, part",
     ..ROLLUP
 };
@@ -46,22 +46,15 @@ pub(super) const COVERAGE: Table = Table {
 pub(super) const REQUEST: Table = Table {
     name: "request",
     about: "Raw requests as history keeps them, each with its timers; it stands for `weight` of them",
-    columns: &names_and_types(&rows::REQUEST),
+    columns: || names_and_types(&rows::REQUEST),
     partition: "toDate(ts)",
     order: "server_name, script_name, toStartOfFiveMinutes(ts), hostname, store, run, id",
     more: "TTL toDate(ts) + 30\nSETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000",
     shard: "cityHash64(store, run, id)",
 };
 
-const fn names_and_types<V, const N: usize>(
-    of: &[Column<V>; N],
-) -> [(&'static str, &'static str); N] {
-    let (mut columns, mut at) = ([("", ""); N], 0);
-    while at < N {
-        columns[at] = (of[at].0, of[at].1);
-        at += 1;
-    }
-    columns
+fn names_and_types<V>(of: &[Column<V>]) -> Vec<(&'static str, &'static str)> {
+    of.iter().map(|column| (column.0, column.1)).collect()
 }
 
 /// All.
@@ -80,16 +73,15 @@ impl Table {
 
     /// Names and types to send: plain ones, which the server converts.
     pub(super) fn sent(&self) -> impl Iterator<Item = (&'static str, String)> {
-        self.columns.iter().map(|(name, type_name)| {
+        (self.columns)().into_iter().map(|(name, type_name)| {
             let plain = type_name.split(" CODEC").next().unwrap_or_default();
-            let plain = plain.replace("LowCardinality(String)", "String");
-            (*name, plain.replace("('UTC')", ""))
+            (name, plain.replace("LowCardinality(String)", "String").replace("('UTC')", ""))
         })
     }
 
     /// The statement before the rows.
     pub(super) fn insert(&self) -> String {
-        let names: Vec<_> = self.columns.iter().map(|(name, _)| identifier(name)).collect();
+        let names: Vec<_> = self.sent().map(|(name, _)| identifier(name)).collect();
         format!("INSERT INTO {} ({}) FORMAT Native", self.name, names.join(", "))
     }
 }
@@ -109,6 +101,7 @@ pub(crate) fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
             ),
         };
         let column = |(name, kind): &(&str, &str)| format!("{} {kind}", identifier(name));
+        let columns = columns();
         let made: Vec<_> = columns.iter().map(column).collect();
         all.push(format!(
             "CREATE TABLE IF NOT EXISTS {local}{on}\n(\n    {}\n)\nENGINE = {engine}\n\
@@ -138,9 +131,9 @@ pub(super) fn on_cluster(cluster: Option<&str>) -> String {
     cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)))
 }
 
-/// A name in a statement.
+/// A name in a statement: those of keys may have any character.
 pub(super) fn identifier(name: &str) -> String {
-    format!("`{name}`")
+    format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
 }
 
 /// A text in a statement.

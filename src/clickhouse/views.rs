@@ -129,6 +129,16 @@ fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
 mod tests {
     use super::*;
 
+    /// As of a report over tags with odd names, which anybody may create who may create reports.
+    #[test]
+    fn names_of_keys_stay_names() {
+        let keys = ["a`, (SELECT 1) AS `b", "c\\"].map(str::to_owned).into();
+        let dataset = Dataset { report: "odd".to_owned(), keys, ..Dataset::coverage() };
+        let [_, create] = views("pinba", None, &dataset, |_| false).swap_remove(0);
+        assert!(create.contains(r"key[1] AS `a\`, (SELECT 1) AS \`b`,"), "{create}");
+        assert!(create.contains(r"key[2] AS `c\\`,"), "{create}");
+    }
+
     #[test]
     fn a_report_has_the_view_of_its_name() {
         let reports = ["a", "a_hour", "a_hour_day"];

@@ -64,8 +64,7 @@ pub(crate) fn read(
         lacking.extend(unread);
     }
     if let Some(bits) = asked.histogram_bits.filter(|_| dataset.is_log_linear()) {
-        let points = line.iter_mut().flatten();
-        points.for_each(|sum| unfold(sum, bits));
+        line.iter_mut().flatten().for_each(|sum| unfold(sum, bits));
     }
     (line, lacking)
 }

@@ -215,8 +215,7 @@ impl Column {
     }
 
     fn of<B: ArrayBuilder>(&mut self) -> &mut B {
-        let builder = self.0.as_any_mut().downcast_mut();
-        builder.expect("cells have the type of their column")
+        self.0.as_any_mut().downcast_mut().expect("cells have the type of their column")
     }
 
     /// Adds a cell; returns the approximate number of bytes.
@@ -321,10 +320,7 @@ impl BatchBuilder {
             || histogram.map(|it| quantiles(it, extremes, &self.buckets)).unwrap_or_default();
         let mut exact = Vec::new();
         let mut texts = key_texts(row.key);
-        let mut text = || match row.is_other {
-            true => OTHER,
-            false => texts.next().unwrap_or_default(),
-        };
+        let mut text = || if row.is_other { OTHER } else { texts.next().unwrap_or_default() };
         let Extremes { time_min, time_max, memory_peak_max } = *extremes;
         let seen = [time_min, time_max, memory_peak_max.into()];
         let has_seen = time_min <= time_max;
@@ -382,12 +378,8 @@ static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
 });
 
 /// The percentiles of a row with this histogram; none if it is empty.
-pub(super) fn quantiles(
-    histogram: &[u8],
-    extremes: &Extremes,
-    buckets: &BucketLayout,
-) -> Quantiles {
-    let pairs = encoded_pairs(histogram, buckets, LOG_LINEAR_BITS);
+pub(super) fn quantiles(encoded: &[u8], extremes: &Extremes, buckets: &BucketLayout) -> Quantiles {
+    let pairs = encoded_pairs(encoded, buckets, LOG_LINEAR_BITS);
     let counts: Vec<(u32, u64)> = pairs.into_iter().flatten().flatten().collect();
     let total = counts.iter().map(|(_, count)| count).sum();
     if total == 0 {
@@ -396,7 +388,7 @@ pub(super) fn quantiles(
     let mut found = Vec::with_capacity(PERCENTILES.len());
     buckets.quantiles(&RANKS, total, counts, &mut found);
     let longest = extremes.longest_secs().unwrap_or(f64::INFINITY);
-    let settled = |secs| settle(buckets, secs, histogram[0].into()).min(longest);
+    let settled = |secs| settle(buckets, secs, encoded[0].into()).min(longest);
     std::array::from_fn(|at| found.get(at).copied().map(settled))
 }
 

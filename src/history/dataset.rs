@@ -195,6 +195,5 @@ impl Dataset {
 /// The first bytes of a digest, in hexadecimal digits.
 pub(crate) fn digest(of: &[u8], bytes: usize) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, of);
-    let digest = digest.as_ref().iter().take(bytes);
-    digest.map(|byte| format!("{byte:02x}")).collect()
+    digest.as_ref().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,7 +2,7 @@
 //! tests can stop a store after any of them.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -72,10 +72,7 @@ pub enum StoreError {
 impl StoreError {
     /// Returns [`Stopped`](Self::Stopped) if a stop is requested.
     pub(super) fn unless_stopped(stop: &Shutdown) -> Result<(), Self> {
-        match stop.requested() {
-            true => Err(Self::Stopped),
-            false => Ok(()),
-        }
+        if stop.requested() { Err(Self::Stopped) } else { Ok(()) }
     }
 }
 
@@ -85,13 +82,15 @@ pub(super) fn damaged(path: &Path, reason: String) -> StoreError {
     StoreError::Damaged { path, reason }
 }
 
-/// Opens a file, if there is one.
-pub(super) fn open_existing(path: &Path) -> Result<Option<File>, StoreError> {
+/// Reads a file, if there is one.
+pub(super) fn read_existing(path: &Path) -> Done<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
     match files::open(path).map_err(failed("read", path))? {
-        Opened::Nothing => Ok(None),
-        Opened::File(file) => Ok(Some(file)),
-        Opened::Other(reason) => Err(damaged(path, reason)),
-    }
+        Opened::Nothing => return Ok(None),
+        Opened::File(mut file) => file.read_to_end(&mut bytes).map_err(failed("read", path))?,
+        Opened::Other(reason) => return Err(damaged(path, reason)),
+    };
+    Ok(Some(bytes))
 }
 
 /// Wraps the error of an action on a file.
@@ -120,7 +119,7 @@ impl Tries {
     ///
     /// # Errors
     /// The error, if it is to be tried again.
-    pub(super) fn given_up(&mut self, error: StoreError) -> Result<(PathBuf, String), StoreError> {
+    pub(super) fn given_up(&mut self, error: StoreError) -> Done<(PathBuf, String)> {
         match error {
             StoreError::Damaged { path, reason } => Ok((path, reason)),
             StoreError::Unreadable { path, source } if self.count(&path) >= READ_TRIES => {
@@ -173,13 +172,14 @@ pub(super) struct Disk {
     pub(super) faults: crate::state::faults::Faults,
 }
 
-type Done<T = ()> = Result<T, StoreError>;
+/// The result of an action on the store.
+pub(super) type Done<T = ()> = Result<T, StoreError>;
 
 impl Disk {
     /// Called before each change.
     fn step(&self, what: &'static str, path: &Path) -> Done {
         #[cfg(test)]
-        self.faults.step().map_err(failed(what, path))?;
+        self.faults.change(what, path).map_err(failed(what, path))?;
         let _ = (what, path);
         Ok(())
     }
@@ -202,8 +202,6 @@ impl Disk {
     /// Creates a file readable by its owner.
     pub(super) fn create(&self, path: &Path) -> Done<File> {
         self.step("make", path)?;
-        #[cfg(test)]
-        self.faults.written(path, 0);
         let file = files::create(path).map_err(failed("make", path))?;
         // Creating a name still works on a full disk.
         #[cfg(test)]
@@ -213,13 +211,16 @@ impl Disk {
 
     /// Syncs a file.
     pub(super) fn sync(&self, file: &File, path: &Path) -> Done {
-        self.step("sync", path)?;
-        #[cfg(test)]
-        self.faults.synced(path);
         self.sync_opened(path, || file.sync_all())
     }
 
+    /// Syncs a folder.
+    pub(super) fn sync_folder(&self, path: &Path) -> Done {
+        self.sync_opened(path, || File::open(path)?.sync_all())
+    }
+
     fn sync_opened(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> Done {
+        self.step("sync", path)?;
         // In tests the simulated failures decide what survives a power cut.
         if cfg!(test) {
             return self.made("sync", path);
@@ -241,8 +242,6 @@ impl Disk {
             let _torn = file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default());
             return Err(error);
         }
-        #[cfg(test)]
-        self.faults.written(path, fs::metadata(path).unwrap().len());
         let mut to = MeasuredWrite::new(&mut *file, &HISTORY_WRITE);
         to.write_all(bytes).map_err(failed("write", path))?;
         self.made("write", path)
@@ -269,8 +268,7 @@ impl Disk {
     /// Truncates a file to an earlier length, and continues writing there.
     pub(super) fn cut(&self, file: &mut File, path: &Path, bytes: u64) -> Done {
         self.step("cut", path)?;
-        let cut = file.set_len(bytes);
-        let cut = cut.and_then(|()| file.seek(SeekFrom::Start(bytes)));
+        let cut = file.set_len(bytes).and_then(|()| file.seek(SeekFrom::Start(bytes)));
         cut.map_err(failed("cut", path))?;
         self.sync(file, path)
     }
@@ -310,14 +308,6 @@ impl Disk {
         };
         copy().map_err(failed("copy", to))?;
         self.rename(&new, to)
-    }
-
-    /// Syncs a folder.
-    pub(super) fn sync_folder(&self, path: &Path) -> Done {
-        self.step("sync", path)?;
-        #[cfg(test)]
-        self.faults.folder_synced(path);
-        self.sync_opened(path, || File::open(path)?.sync_all())
     }
 
     /// Creates a folder and missing parents.

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::disk::{StoreError, failed};
+use super::disk::{Done, failed};
 use super::manifest::Manifest;
 use super::requests::packed::TABLES;
 
@@ -23,19 +23,19 @@ pub(super) const ROLLUP: &str = "rollup";
 const COVERAGE: &str = "coverage";
 
 /// All files in a folder of history with names like ours.
-pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub(super) fn files_of(dir: &Path) -> Done<Vec<PathBuf>> {
     let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
     folders.extend(TABLES);
     files_in(folders.into_iter().map(|name| dir.join(name)).collect(), is_ours)
 }
 
 /// The pieces kept for ClickHouse.
-pub(super) fn unshipped_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub(super) fn unshipped_in(dir: &Path) -> Done<Vec<PathBuf>> {
     files_in(vec![dir.join(UNSHIPPED)], is_ours)
 }
 
 /// The orphans.
-pub(super) fn orphans_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub(super) fn orphans_in(dir: &Path) -> Done<Vec<PathBuf>> {
     files_in(vec![dir.join(ORPHANS)], is_ours)
 }
 
@@ -43,7 +43,7 @@ pub(super) fn orphans_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 pub(super) fn files_in(
     mut folders: Vec<PathBuf>,
     is_wanted: impl Fn(&Path) -> bool,
-) -> Result<Vec<PathBuf>, StoreError> {
+) -> Done<Vec<PathBuf>> {
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(&folder) {
@@ -66,10 +66,7 @@ pub(super) fn files_in(
 }
 
 /// The files that a manifest does not count: those that may be deleted, and those it does not know.
-pub(super) fn uncounted(
-    dir: &Path,
-    manifest: &Manifest,
-) -> Result<(Vec<PathBuf>, Vec<PathBuf>), StoreError> {
+pub(super) fn uncounted(dir: &Path, manifest: &Manifest) -> Done<(Vec<PathBuf>, Vec<PathBuf>)> {
     let known: HashSet<&Path> = manifest.parts().map(|part| &*part.path).collect();
     let mut files = files_of(dir)?;
     files.retain(|file| !known.contains(&**file) && !manifest.is_log(file));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::disk::StoreError;
+use super::disk::Done;
 use super::manifest::UpTo;
 use super::parquet::order;
 use super::pending::PendingWriter;
@@ -20,12 +20,7 @@ impl Store {
     /// # Errors
     /// When they cannot be written, or less than `history.free_min` is free; then none of them
     /// counts.
-    pub fn flush(
-        &mut self,
-        rows: &UnflushedRows,
-        now: u64,
-        then: impl FnOnce(),
-    ) -> Result<(), StoreError> {
+    pub fn flush(&mut self, rows: &UnflushedRows, now: u64, then: impl FnOnce()) -> Done {
         self.write((Some(rows), &mut []), None, now, then)
     }
 
@@ -37,7 +32,7 @@ impl Store {
         up_to: Option<UpTo<'_>>,
         now: u64,
         then: impl FnOnce(),
-    ) -> Result<(), StoreError> {
+    ) -> Done {
         self.attempt(|store| {
             store.make_room(now)?;
             let staged = rows.map(|rows| store.stage_rows(rows, now));
@@ -55,21 +50,21 @@ impl Store {
     }
 
     /// Writes unflushed rows as pieces, one per hour, which do not count yet.
-    fn stage_rows(&mut self, rows: &UnflushedRows, now: u64) -> Result<Vec<Part>, StoreError> {
-        let hours = rows.times().map(|time| Resolution::Hour.begin(time));
-        let hours: BTreeSet<u64> = hours.collect();
+    fn stage_rows(&mut self, rows: &UnflushedRows, now: u64) -> Done<Vec<Part>> {
+        let hours: BTreeSet<u64> = rows.times().map(|time| Resolution::Hour.begin(time)).collect();
         let (mut staged, mut scratch) = (Vec::with_capacity(hours.len()), Scratch::default());
         for hour in hours {
             let hour = Resolution::Minute.file_span(hour);
             let mut piece = PendingWriter::new(self.create()?, Resolution::Minute)?;
             for dataset in rows.datasets() {
                 let mut of_hour: Vec<_> = rows.stored(dataset, hour.clone()).collect();
-                of_hour
-                    .sort_unstable_by(|a, b| order((a.kept.key(), a.time), (b.kept.key(), b.time)));
+                of_hour.sort_unstable_by(|((a, _), one), ((b, _), other)| {
+                    order((one.key(), *a), (other.key(), *b))
+                });
                 piece.begin(dataset)?;
-                for row in of_hour {
-                    let span = row.time..row.time + Resolution::Minute.secs();
-                    let row = row.encoded(&dataset.buckets, &mut scratch);
+                for (of @ (time, _), row) in of_hour {
+                    let span = time..time + Resolution::Minute.secs();
+                    let row = row.encoded(of, &dataset.buckets, &mut scratch);
                     piece.push(1, span, |to| to.push_stored(&row))?;
                 }
             }

@@ -66,8 +66,6 @@ struct Shared {
     status: Mutex<Status>,
     /// Raw requests, if they are kept.
     requests: OnceLock<Requests>,
-    /// Locked after `memory`.
-    seal: Mutex<Seal>,
     /// Bytes that may wait for the log of seconds, 0 for none, and the followed files.
     log: OnceLock<(usize, Vec<String>)>,
 }
@@ -84,6 +82,7 @@ struct Memory {
     flushed_to: u64,
     /// Requests before this id are to be flushed as soon as possible.
     wanted_to: u64,
+    seal: Seal,
 }
 
 /// Rows being written.
@@ -168,7 +167,6 @@ impl History {
             counters: HistoryCounters::default(),
             status: Mutex::new(status),
             requests: OnceLock::new(),
-            seal: Mutex::default(),
             log: OnceLock::new(),
         }))
     }
@@ -190,8 +188,7 @@ impl History {
         let follows = self.follows_files();
         if follows {
             // Their lines were read again for the last ones.
-            let unknown = store.seconds.take_unknown();
-            unknown.iter().for_each(|file| store.orphan(file));
+            store.seconds.take_unknown().iter().for_each(|file| store.orphan(file));
         }
         let (log, files) = (&mut store.seconds, &mut store.manifest.files);
         let (mut rows, mut added) = (UnflushedRows::default(), 0_u32);
@@ -286,8 +283,7 @@ impl History {
             ("history is not written", &status.error),
             ("history has no log of seconds", &status.log),
         ];
-        let mut failures = failures.into_iter();
-        failures.find_map(|(what, why)| Some(format!("{what}: {}", why.as_ref()?)))
+        failures.into_iter().find_map(|(what, why)| Some(format!("{what}: {}", why.as_ref()?)))
     }
 
     /// The pieces that were set aside, if there are any.
@@ -352,8 +348,7 @@ impl History {
         let unflushed = flushing.filter(|it| it.is_restored).map(|it| it.rows);
         let (next, status) = (next_number(&parts), self.0.status.lock());
         let (store, parts) = (status.store, Arc::clone(&parts));
-        let earlier = Earlier { store, parts, unflushed, next };
-        status.off.is_none().then_some(earlier)
+        status.off.is_none().then_some(Earlier { store, parts, unflushed, next })
     }
 
     /// A consistent view of raw requests.
@@ -380,7 +375,7 @@ impl History {
         let second = reached.second;
         self.update(|memory| {
             // If that one never came.
-            self.seal_rows(memory, |behind| behind < second);
+            memory.seal_rows(|behind| behind < second);
             add(&mut memory.running);
             if let Some(now) = &reached.files {
                 let before = memory.reached.files.as_deref().unwrap_or(&NOWHERE);
@@ -388,7 +383,7 @@ impl History {
                 fresh.take_if(|fresh| !fresh.reached(before, now));
             }
             memory.reached = reached;
-            self.seal_rows(memory, |behind| behind <= second);
+            memory.seal_rows(|behind| behind <= second);
             self.0.counters.requests_missed.add(missed);
             self.0.counters.keys_folded.add(folded);
         });
@@ -432,7 +427,7 @@ impl History {
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let parts = self.0.parts.read();
         let mut memory = MEMORY.lock(&self.0.memory);
-        self.end_seal(&parts, &memory);
+        memory.end_seal(&parts);
         memory.begin_flush();
         memory.flushing.clone()
     }

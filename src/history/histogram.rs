@@ -130,8 +130,7 @@ pub(crate) fn encoded_quantile(
     rank: Rank,
 ) -> Option<Option<f64>> {
     let pairs = encoded_pairs(bytes, layout, LOG_LINEAR_BITS)?;
-    let mut counts = pairs.clone();
-    let total = counts.try_fold(0_u64, |sum, pair| sum.checked_add(pair?.1))?;
+    let total = pairs.clone().try_fold(0_u64, |sum, pair| sum.checked_add(pair?.1))?;
     let secs = || layout.quantile(rank, total, pairs.flatten());
     Some((total > 0).then(|| settle(layout, secs(), bytes[0].into())))
 }

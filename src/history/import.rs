@@ -245,22 +245,17 @@ impl Importer {
         let read = units.iter().try_for_each(|unit| {
             unit.rows(&COVERAGE, Want::SUMS, &mut |_, row| each(unit.resolution(), row))
         });
-        let lacking = lacking.into_iter().next().map_or(read, Err);
-        lacking.map_err(ImportError::Unreadable)
+        lacking.into_iter().next().map_or(read, Err).map_err(ImportError::Unreadable)
     }
 
     /// Returns how many bytes of these lines were imported before.
     fn known(&self, lines: &[u8]) -> Result<Option<usize>, ImportError> {
         let ended = piece::ended(lines).into_iter().take(LINES_MAX).map(|secs| secs..secs + 1);
-        let Some(span) = ended.reduce(hull) else {
-            return Ok(None);
-        };
+        let Some(span) = ended.reduce(hull) else { return Ok(None) };
         let head = head(lines);
         let bytes_of = |row: &StoredRow<'_>| {
             let mut texts = key_texts(row.key);
-            let (NO_REPORT, name) = (texts.next()?, texts.next()?) else {
-                return None;
-            };
+            let (NO_REPORT, name) = (texts.next()?, texts.next()?) else { return None };
             let bytes: usize = name.strip_prefix(&head)?.split('-').nth(1)?.parse().ok()?;
             (named(lines.get(..bytes)?) == name).then_some(bytes)
         };
@@ -272,14 +267,10 @@ impl Importer {
     /// Passes it to the writer, and waits.
     fn write(&self, counting: Counting) -> Result<(), ImportError> {
         let (rows, requests) = counting.end();
-        let Some(rows) = rows else {
-            return Ok(());
-        };
+        let Some(rows) = rows else { return Ok(()) };
         let (done, is_done) = mpsc::sync_channel(1);
-        let import = Import { rows, requests, done };
-        self.inbox.send(import).map_err(|_| ImportError::Stopping)?;
-        let written = is_done.recv().map_err(|_| ImportError::Stopping)?;
-        written.map_err(ImportError::NotWritten)
+        self.inbox.send(Import { rows, requests, done }).map_err(|_| ImportError::Stopping)?;
+        is_done.recv().map_err(|_| ImportError::Stopping)?.map_err(ImportError::NotWritten)
     }
 }
 

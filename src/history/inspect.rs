@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::columns::Want;
-use super::disk::{StoreError, failed};
+use super::disk::{Done, failed};
 pub(crate) use super::file_names::set_aside;
 use super::file_names::{checksum, files_of, orphans_in};
 use super::manifest::Manifest;
@@ -44,7 +44,7 @@ pub struct HeldRows {
 ///
 /// # Errors
 /// Fails if there is no manifest, or it cannot be read.
-pub fn list(dir: &Path) -> Result<Vec<HeldRows>, StoreError> {
+pub fn list(dir: &Path) -> Done<Vec<HeldRows>> {
     let manifest = read(dir)?;
     let mut held: BTreeMap<(&str, &str, Resolution), HeldRows> = BTreeMap::new();
     for part in manifest.parts() {
@@ -55,8 +55,7 @@ pub fn list(dir: &Path) -> Result<Vec<HeldRows>, StoreError> {
                 report: report.clone(),
                 definition: hash.clone(),
                 resolution: part.resolution,
-                from: part.span.start,
-                to: part.span.end,
+                from: u64::MAX,
                 ..HeldRows::default()
             });
             held.from = held.from.min(part.span.start);
@@ -100,7 +99,7 @@ pub struct Verified {
 ///
 /// # Errors
 /// Fails if there is no manifest, or it or the folder cannot be read.
-pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
+pub fn verify(dir: &Path) -> Done<Verified> {
     let manifest = read(dir)?;
     let on_disk = files_of(dir)?;
     let mut verified = Verified::default();
@@ -136,11 +135,11 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
 ///
 /// # Errors
 /// The reason why history would be off.
-pub fn check(dir: &Path) -> Result<(), StoreError> {
+pub fn check(dir: &Path) -> Done {
     Manifest::open(dir).map(drop)
 }
 
-fn read(dir: &Path) -> Result<Manifest, StoreError> {
+fn read(dir: &Path) -> Done<Manifest> {
     Manifest::read(dir)?.ok_or_else(|| {
         let missing = "it is missing; is this the folder of history.dir?";
         failed("read", &Manifest::path(dir))(io::Error::new(io::ErrorKind::NotFound, missing))

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::Dataset;
-use super::disk::{Disk, StoreError, failed};
+use super::disk::{Disk, Done, failed};
 use super::file_names::files_in;
 use super::part::number_of;
 use super::pending::{LEAD_BYTES, damaged, framed, read_leading};
@@ -73,90 +73,34 @@ enum Entry<'r> {
 pub(super) struct Fresh {
     /// The file for additions.
     pub(super) file: u64,
-    records: Vec<FreshRecord>,
+    /// A record that grows for each file: there are one or two.
+    records: BTreeMap<u64, Vec<u8>>,
+    /// Whose rows were added last, in which file.
+    section: Option<(u64, Arc<Dataset>, u64)>,
+    /// Number of rows.
+    pub(super) rows: u64,
     bytes_max: usize,
-}
-
-/// A record that grows, for one file.
-#[derive(Debug)]
-struct FreshRecord {
-    file: u64,
-    rows: u64,
-    /// Whose rows were added last.
-    section: Option<(Arc<Dataset>, u64)>,
-    bytes: Vec<u8>,
 }
 
 impl Fresh {
     pub(super) fn new(file: u64, bytes_max: usize) -> Self {
-        Self { file, records: Vec::new(), bytes_max }
+        Self { file, records: BTreeMap::new(), section: None, rows: 0, bytes_max }
     }
 
-    /// Adds what a row gained; `is_known`: its key was added for this file before.
-    pub(super) fn add(
-        &mut self,
-        dataset: &Arc<Dataset>,
-        time: u64,
-        row: &RowDelta<'_>,
-        is_known: bool,
-    ) {
+    /// Adds what a row of a dataset gained; `is_known`: its key was added for this file before.
+    pub(super) fn add(&mut self, of: &Arc<Dataset>, time: u64, row: &RowDelta<'_>, is_known: bool) {
         if self.is_full() {
             return;
         }
         let file = self.file;
-        if self.records.last().is_none_or(|last| last.file != file) {
-            self.records.push(FreshRecord { file, rows: 0, section: None, bytes: MAGIC.to_vec() });
-        }
-        if let Some(record) = self.records.last_mut() {
-            record.add(dataset, time, row, is_known);
-        }
-    }
-
-    /// Records which lines of followed files the rows added last have. Returns false if that
-    /// cannot be said because another file was begun: the next process could not tell.
-    #[must_use]
-    pub(super) fn reached(&mut self, before: &Positions, now: &Positions) -> bool {
-        let mut record = self.records.last_mut().filter(|it| it.file == self.file);
-        for (from, reading) in now {
-            let before = before.get(from).cloned().unwrap_or_default();
-            if before.progress.file.is_none() && reading.progress.file.is_some() {
-                return false;
-            }
-            let requests = [before.requests.lines, reading.requests.lines];
-            let swaps = [before.swaps.lines, reading.swaps.lines];
-            let has_any = [requests, swaps].iter().any(|[begin, end]| begin < end);
-            if let Some(record) = record.as_mut().filter(|_| has_any) {
-                record.push(&Entry::Lines(from, requests, swaps), from.len());
-            }
-        }
-        true
-    }
-
-    /// Number of rows.
-    pub(super) fn len(&self) -> u64 {
-        self.records.iter().map(|it| it.rows).sum()
-    }
-
-    /// Whether more came than there is memory for, so that some are missing.
-    pub(super) fn is_full(&self) -> bool {
-        // There are one or two.
-        self.records.iter().map(|it| it.bytes.len()).sum::<usize>() > self.bytes_max
-    }
-
-    /// Takes the additions, if any; later ones go to the same file.
-    pub(super) fn take(&mut self) -> Option<Self> {
-        let rest = Self::new(self.file, self.bytes_max);
-        (!self.records.is_empty()).then(|| std::mem::replace(self, rest))
-    }
-}
-
-impl FreshRecord {
-    fn add(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>, is_known: bool) {
-        let is_it = |(of, at): &(Arc<Dataset>, u64)| Arc::ptr_eq(of, dataset) && *at == time;
+        let record = self.records.entry(file).or_insert_with(|| MAGIC.to_vec());
+        let is_it = |(in_file, dataset, at): &(u64, Arc<Dataset>, u64)| {
+            *in_file == file && Arc::ptr_eq(dataset, of) && *at == time
+        };
         if !self.section.as_ref().is_some_and(is_it) {
-            let json = serde_json::to_string(&**dataset).unwrap_or_default();
-            self.push(&Entry::Section(&json, time), json.len());
-            self.section = Some((Arc::clone(dataset), time));
+            let json = serde_json::to_string(&**of).unwrap_or_default();
+            push(record, &Entry::Section(&json, time), json.len());
+            self.section = Some((file, Arc::clone(of), time));
         }
         let is_other = row.id == OTHER_ID;
         let key = match is_other {
@@ -167,20 +111,54 @@ impl FreshRecord {
         let gain = row.encoded.0;
         let len = gain.len() + key.as_ref().map_or(0, |key| key.len());
         let extremes = (row.extremes != Extremes::NOTHING).then_some(row.extremes);
-        self.push(&Entry::Row { id: row.id, is_other, key: key.as_deref(), gain, extremes }, len);
+        push(
+            record,
+            &Entry::Row { id: row.id, is_other, key: key.as_deref(), gain, extremes },
+            len,
+        );
         self.rows += 1;
     }
 
-    /// Appends an entry that has texts of so many bytes.
-    fn push(&mut self, entry: &Entry<'_>, len: usize) {
-        let bytes = &mut self.bytes;
-        if bytes.capacity() - bytes.len() < ROW_BYTES_MAX + len {
-            // No more than a quarter of the memory stays empty.
-            bytes.reserve_exact(bytes.len() / 4 + ROW_BYTES_MAX + len);
+    /// Records which lines of followed files the rows added last have. Returns false if that
+    /// cannot be said because another file was begun: the next process could not tell.
+    #[must_use]
+    pub(super) fn reached(&mut self, before: &Positions, now: &Positions) -> bool {
+        let mut record = self.records.get_mut(&self.file);
+        for (from, reading) in now {
+            let before = before.get(from).cloned().unwrap_or_default();
+            if before.progress.file.is_none() && reading.progress.file.is_some() {
+                return false;
+            }
+            let requests = [before.requests.lines, reading.requests.lines];
+            let swaps = [before.swaps.lines, reading.swaps.lines];
+            let has_any = [requests, swaps].iter().any(|[begin, end]| begin < end);
+            if let Some(record) = record.as_mut().filter(|_| has_any) {
+                push(record, &Entry::Lines(from, requests, swaps), from.len());
+            }
         }
-        // Numbers and texts, into memory: this cannot fail.
-        let _written = postcard::to_io(entry, bytes);
+        true
     }
+
+    /// Whether more came than there is memory for, so that some are missing.
+    pub(super) fn is_full(&self) -> bool {
+        self.records.values().map(Vec::len).sum::<usize>() > self.bytes_max
+    }
+
+    /// Takes the additions, if any; later ones go to the same file.
+    pub(super) fn take(&mut self) -> Option<Self> {
+        let rest = Self::new(self.file, self.bytes_max);
+        (!self.records.is_empty()).then(|| std::mem::replace(self, rest))
+    }
+}
+
+/// Appends an entry that has texts of so many bytes.
+fn push(record: &mut Vec<u8>, entry: &Entry<'_>, len: usize) {
+    if record.capacity() - record.len() < ROW_BYTES_MAX + len {
+        // No more than a quarter of the memory stays empty.
+        record.reserve_exact(record.len() / 4 + ROW_BYTES_MAX + len);
+    }
+    // Numbers and texts, into memory: this cannot fail.
+    let _written = postcard::to_io(entry, record);
 }
 
 /// The keys of a file's rows, by id.
@@ -246,7 +224,7 @@ impl Log {
     ///
     /// # Errors
     /// When one of them cannot be opened: nothing was changed, and it can be tried again.
-    pub(super) fn find(disk: &Disk, folder: PathBuf, flushed_to: u64) -> Result<Self, StoreError> {
+    pub(super) fn find(disk: &Disk, folder: PathBuf, flushed_to: u64) -> Done<Self> {
         let is_log =
             |path: &Path| number_of(path) > flushed_to && path_of(&folder, number_of(path)) == path;
         let found = files_in(vec![folder.clone()], is_log)?;
@@ -332,8 +310,8 @@ impl Log {
     ///
     /// # Errors
     /// When that cannot be done: nothing may be appended to that file any more.
-    pub(super) fn append(&mut self, fresh: Fresh) -> Result<(), StoreError> {
-        for FreshRecord { file: number, bytes, .. } in fresh.records {
+    pub(super) fn append(&mut self, fresh: Fresh) -> Done {
+        for (number, bytes) in fresh.records {
             if number <= self.flushed_to {
                 continue;
             }

@@ -26,7 +26,7 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::disk::{StoreError, damaged, failed, open_existing};
+use super::disk::{Done, StoreError, damaged, read_existing};
 use super::log_of_seconds::LOG;
 use super::part::{Part, Section, number_of};
 use super::{Dataset, Resolution};
@@ -153,14 +153,10 @@ impl Manifest {
     }
 
     /// Reads the manifest of a folder, if it has one.
-    pub(super) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
+    pub(super) fn read(dir: &Path) -> Done<Option<Self>> {
         let path = Self::path(dir);
         let damaged = |reason| damaged(&path, reason);
-        let Some(mut file) = open_existing(&path)? else {
-            return Ok(None);
-        };
-        let mut text = Vec::new();
-        io::Read::read_to_end(&mut file, &mut text).map_err(failed("read", &path))?;
+        let Some(text) = read_existing(&path)? else { return Ok(None) };
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
         let first = lines.next().unwrap_or_default();
         let head = checked(first).ok_or_else(|| damaged("its first line".to_owned()))?;
@@ -176,8 +172,7 @@ impl Manifest {
                 manifest.apply(serde_json::from_slice(commit).map_err(bad)?).map_err(damaged)?;
                 manifest.bytes += line.len() as u64;
             } else if lines.any(|line| checked(line).is_some()) {
-                let reason = "a line that others follow has a wrong checksum";
-                return Err(damaged(reason.to_owned()));
+                return Err(damaged("a line that others follow has a wrong checksum".to_owned()));
             }
         }
         manifest.torn = text.len() as u64 - manifest.bytes;
@@ -315,8 +310,7 @@ impl Manifest {
 
     /// A file's path in the folder.
     fn name(&self, path: &Path) -> String {
-        let path = path.strip_prefix(&self.dir).unwrap_or(path);
-        path.to_string_lossy().into_owned()
+        path.strip_prefix(&self.dir).unwrap_or(path).to_string_lossy().into_owned()
     }
 
     /// All parts that count.
@@ -391,8 +385,7 @@ pub(super) fn line(what: &impl Serialize) -> Vec<u8> {
 
 /// The JSON of a line, if it is whole.
 pub(super) fn checked(line: &[u8]) -> Option<&[u8]> {
-    let line = line.strip_suffix(b"\n")?;
-    let (crc, json) = line.split_at_checked(9)?;
+    let (crc, json) = line.strip_suffix(b"\n")?.split_at_checked(9)?;
     let crc = std::str::from_utf8(crc).ok()?.strip_suffix(' ')?;
     let is_whole = u32::from_str_radix(crc, 16) == Ok(crc32fast::hash(json));
     is_whole.then_some(json)

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::columns::RowReader;
-use super::disk::{StoreError, unreadable};
+use super::disk::{Done, StoreError, unreadable};
 use super::parquet::order;
+use super::resolution::hull;
 use super::{Dataset, Resolution, Row};
 use crate::report::histogram::BucketLayout;
 
@@ -37,7 +38,7 @@ impl<'p> Merged<'p> {
         dataset: &Dataset,
         resolution: Resolution,
         ends: Option<&'p [PathBuf]>,
-    ) -> Result<Self, StoreError> {
+    ) -> Done<Self> {
         let cursors = parts.map(|(path, rows)| Cursor { path, rows, damage: None });
         let mut merged = Self {
             cursors: cursors.collect(),
@@ -52,14 +53,13 @@ impl<'p> Merged<'p> {
     }
 
     /// Goes to the next row of a part, and puts the part where that belongs.
-    fn advance(&mut self, at: usize) -> Result<(), StoreError> {
+    fn advance(&mut self, at: usize) -> Done {
         let Cursor { path, rows, damage } = &mut self.cursors[at];
         match rows.advance().map_err(unreadable(path)) {
             Ok(true) => {
                 let row = |at: usize| self.cursors[at].rows.key_and_time();
                 let is_behind = |other: &usize| order(row(*other), row(at)).is_gt();
-                let place = self.order.partition_point(is_behind);
-                self.order.insert(place, at);
+                self.order.insert(self.order.partition_point(is_behind), at);
             }
             Ok(false) => {}
             Err(StoreError::Damaged { reason, .. }) if self.ends.is_some() => {
@@ -74,7 +74,7 @@ impl<'p> Merged<'p> {
     }
 
     /// The next row, if there is one.
-    pub(super) fn next(&mut self) -> Result<Option<Row>, StoreError> {
+    pub(super) fn next(&mut self) -> Done<Option<Row>> {
         let mut merged: Option<Row> = None;
         while let Some(&at) = self.order.last() {
             let row = self.cursors[at].rows.row();
@@ -87,8 +87,7 @@ impl<'p> Merged<'p> {
             self.advance(at)?;
         }
         if let Some(row) = &merged {
-            self.span.start = self.span.start.min(row.time);
-            self.span.end = self.span.end.max(row.time + self.secs);
+            self.span = hull(self.span.clone(), row.time..row.time + self.secs);
         }
         Ok(merged)
     }

@@ -57,7 +57,9 @@ impl MinuteRollup {
             }
             for report in second.reports() {
                 if let Some(dataset) = datasets.get(&report.number) {
-                    cover(running, dataset, second, [missed, second.folded(report)]);
+                    let keys_folded = second.folded(report);
+                    let lost = Coverage { missed, keys_folded, ..Coverage::default() };
+                    cover(running, dataset, second, lost);
                 }
             }
         });
@@ -66,23 +68,17 @@ impl MinuteRollup {
     /// Updates the datasets of the reports that are kept.
     fn follow(&mut self, second: &Second) {
         let mut known = std::mem::take(&mut self.datasets);
-        let kept = second.reports().filter(|it| it.is_kept);
-        self.datasets.extend(kept.map(|report| {
+        self.datasets.extend(second.reports().filter(|it| it.is_kept).map(|report| {
             let of = || Arc::new(Dataset::of(&report.definition, self.error_status));
             (report.number, known.remove(&report.number).unwrap_or_else(of))
         }));
     }
 }
 
-/// Records that a report existed for some seconds, which may span several minutes.
-fn cover(
-    running: &mut UnflushedRows,
-    dataset: &Dataset,
-    second: &Second,
-    [missed, keys_folded]: [u64; 2],
-) {
+/// Records that a report existed for some seconds, which may span several minutes, and what was
+/// lost before.
+fn cover(running: &mut UnflushedRows, dataset: &Dataset, second: &Second, mut lost: Coverage) {
     let (key, from) = (dataset.coverage_key(), second.unix_secs);
-    let mut lost = Coverage { missed, keys_folded, ..Coverage::default() };
     for (minute, secs) in Resolution::Minute.split(from..from + second.secs.min(SECS_MAX)) {
         running.cover(&key, minute, Coverage { secs, ..std::mem::take(&mut lost) });
     }

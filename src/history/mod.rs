@@ -75,5 +75,5 @@ pub use self::retention::Retention;
 pub use self::row::{Gain, Row};
 pub use self::shipping::{Identity, Refused, Shipment, ShipmentRows, Shipping, Unread, Waiting};
 pub use self::store::Store;
-pub use self::thread::{OnRestored, OpenStore, Writer};
+pub(crate) use self::thread::Writer;
 pub use self::unflushed::UnflushedRows;

@@ -17,7 +17,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
 use super::columns::{BatchBuilder, Content, columns};
-use super::disk::{HISTORY_WRITE, StoreError, failed};
+use super::disk::{Done, HISTORY_WRITE, failed};
 use super::part::Section;
 use super::requests::files;
 use super::{Dataset, Resolution};
@@ -76,7 +76,7 @@ impl FileWriter {
     }
 
     /// Adds rows.
-    pub(super) fn add(&mut self, push: impl FnOnce(&mut BatchBuilder)) -> Result<(), StoreError> {
+    pub(super) fn add(&mut self, push: impl FnOnce(&mut BatchBuilder)) -> Done {
         push(&mut self.rows);
         let is_long = self.section.dataset.is_raw() && self.rows.bytes >= RAW_BATCH_BYTES;
         match self.rows.rows >= BATCH_ROWS || is_long {
@@ -106,12 +106,11 @@ impl FileWriter {
             // It would declare texts as dictionaries, and other readers would show them so.
             .with_skip_arrow_metadata(true);
         let to = MeasuredWrite::new(self.file.try_clone()?, &HISTORY_WRITE);
-        let schema = Arc::clone(&self.rows.schema);
-        Ok(ArrowWriter::try_new_with_options(to, schema, options)?)
+        Ok(ArrowWriter::try_new_with_options(to, Arc::clone(&self.rows.schema), options)?)
     }
 
     /// Ends the file; returns it with the number of its rows.
-    pub(super) fn finish(mut self) -> Result<((PathBuf, File), Section), StoreError> {
+    pub(super) fn finish(mut self) -> Done<((PathBuf, File), Section)> {
         let ended = self.end_batch().and_then(|()| {
             self.writer.map(ArrowWriter::close).transpose()?;
             Ok(())

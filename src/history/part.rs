@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use indexmap::IndexSet;
 use parking_lot::RwLock;
 
 use super::{Dataset, Resolution};
@@ -99,23 +100,14 @@ impl Part {
 
 /// The datasets whose rows some parts have.
 pub(super) fn datasets<'p>(parts: impl Iterator<Item = &'p Arc<Part>>) -> Vec<Arc<Dataset>> {
-    let mut datasets = Vec::new();
-    for Section { dataset, .. } in parts.flat_map(|part| &part.sections) {
-        if !datasets.contains(dataset) {
-            datasets.push(Arc::clone(dataset));
-        }
-    }
-    datasets
+    let all = parts.flat_map(|part| &part.sections).map(|section| Arc::clone(&section.dataset));
+    all.collect::<IndexSet<_>>().into_iter().collect()
 }
 
 /// Returns the number in the name of one of our files.
 pub(super) fn number_of(path: &Path) -> u64 {
-    let stem = path.file_stem().and_then(|it| it.to_str());
-    let stem = stem.unwrap_or_default();
-    let number = match is_published(path) {
-        true => stem.rsplit('-').next(),
-        false => stem.split('-').next(),
-    };
+    let stem = path.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
+    let number = if is_published(path) { stem.rsplit('-').next() } else { stem.split('-').next() };
     number.and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 

@@ -26,9 +26,10 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
 use super::columns::{BatchBuilder, Batches, RowReader, columns};
-use super::disk::{HISTORY_WRITE, StoreError, failed};
+use super::disk::{Done, HISTORY_WRITE, failed, unreadable};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
+use super::resolution::hull;
 use super::{Dataset, Resolution, Row};
 use crate::instruments::MeasuredWrite;
 
@@ -82,10 +83,7 @@ pub(super) struct PendingWriter {
 }
 
 impl PendingWriter {
-    pub(super) fn new(
-        (path, file): (PathBuf, File),
-        resolution: Resolution,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn new((path, file): (PathBuf, File), resolution: Resolution) -> Done<Self> {
         let mut to = BufWriter::new(MeasuredWrite::new(file, &HISTORY_WRITE));
         to.write_all(&MAGIC).map_err(failed("write", &path))?;
         Ok(Self {
@@ -100,13 +98,12 @@ impl PendingWriter {
     }
 
     /// Starts the rows of this dataset, in order.
-    pub(super) fn begin(&mut self, dataset: &Dataset) -> Result<(), StoreError> {
+    pub(super) fn begin(&mut self, dataset: &Dataset) -> Done {
         self.end_sum()?;
         self.end_block()?;
         self.block = Some(BatchBuilder::pending(dataset, self.footer.resolution));
         let (dataset, at) = (dataset.clone(), self.at);
-        let place = Place { dataset, rows: 0, begins: vec![at], end: at };
-        self.footer.sections.push(place);
+        self.footer.sections.push(Place { dataset, rows: 0, begins: vec![at], end: at });
         Ok(())
     }
 
@@ -116,14 +113,13 @@ impl PendingWriter {
         rows: u64,
         span: Range<u64>,
         push: impl FnOnce(&mut BatchBuilder),
-    ) -> Result<(), StoreError> {
+    ) -> Done {
         let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
             return Ok(());
         };
         push(block);
         place.rows += rows;
-        self.span.start = self.span.start.min(span.start);
-        self.span.end = self.span.end.max(span.end);
+        self.span = hull(self.span.clone(), span);
         match block.bytes {
             BLOCK_BYTES.. => self.end_block(),
             _ => Ok(()),
@@ -131,7 +127,7 @@ impl PendingWriter {
     }
 
     /// Adds the next row in order, of a finer resolution: those of one key and time are summed.
-    pub(super) fn add(&mut self, row: &Row) -> Result<(), StoreError> {
+    pub(super) fn add(&mut self, row: &Row) -> Done {
         let time = self.footer.resolution.begin(row.time);
         match &mut self.sum {
             Some(sum) if (sum.time, &sum.key, sum.is_other) == (time, &row.key, row.is_other) => {
@@ -145,15 +141,13 @@ impl PendingWriter {
         Ok(())
     }
 
-    fn end_sum(&mut self) -> Result<(), StoreError> {
-        let Some(row) = self.sum.take() else {
-            return Ok(());
-        };
+    fn end_sum(&mut self) -> Done {
+        let Some(row) = self.sum.take() else { return Ok(()) };
         let span = row.time..row.time + self.footer.resolution.secs();
         self.push(1, span, |to| to.push(&row))
     }
 
-    fn end_block(&mut self) -> Result<(), StoreError> {
+    fn end_block(&mut self) -> Done {
         let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
             return Ok(());
         };
@@ -171,7 +165,7 @@ impl PendingWriter {
     }
 
     /// Finishes it, without syncing; returns the piece that it is to be.
-    pub(super) fn finish(mut self) -> Result<(File, Part), StoreError> {
+    pub(super) fn finish(mut self) -> Done<(File, Part)> {
         self.end_sum()?;
         self.end_block()?;
         self.footer.sections.retain(|place| place.rows > 0);
@@ -239,10 +233,7 @@ fn read_checked(file: &File, lead: u64, at: u64) -> io::Result<Vec<u8>> {
     }
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, at)?;
-    match crc32fast::hash(&bytes) == crc {
-        true => Ok(bytes),
-        false => Err(damaged("a checksum is wrong")),
-    }
+    if crc32fast::hash(&bytes) == crc { Ok(bytes) } else { Err(damaged("a checksum is wrong")) }
 }
 
 fn read_u64(file: &File, at: u64) -> io::Result<u64> {
@@ -274,10 +265,8 @@ pub(super) struct PendingFile {
 impl PendingFile {
     pub(super) fn open(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
-        let before = |end: u64, bytes: u64| {
-            let at = end.checked_sub(bytes);
-            at.ok_or_else(|| damaged("it is too short"))
-        };
+        let before =
+            |end: u64, bytes: u64| end.checked_sub(bytes).ok_or_else(|| damaged("it is too short"));
         let lead_at = before(size, LEAD_BYTES + MAGIC.len() as u64)?;
         let magic = read_u64(&file, lead_at + LEAD_BYTES)?.to_le_bytes();
         let is_first_format = magic == first_format::MAGIC;
@@ -292,12 +281,9 @@ impl PendingFile {
     /// The position of a dataset's rows: shares for several threads.
     pub(super) fn shares(&self, dataset: &Dataset) -> Vec<Range<u64>> {
         let mut places = self.footer.sections.iter();
-        let Some(place) = places.find(|place| place.dataset == *dataset) else {
-            return Vec::new();
-        };
+        let Some(place) = places.find(|place| place.dataset == *dataset) else { return Vec::new() };
         let ends = place.begins.iter().skip(1).chain([&place.end]);
-        let shares = place.begins.iter().zip(ends);
-        shares.map(|(begin, end)| *begin..*end).collect()
+        place.begins.iter().zip(ends).map(|(begin, end)| *begin..*end).collect()
     }
 
     /// The rows in a share, in order, with one block in memory at a time.
@@ -307,9 +293,7 @@ impl PendingFile {
         let read = move |rest: &mut Range<u64>| {
             let (block, end) = read_compressed(&file, rest.start)?;
             rest.start = end;
-            let Some(dataset) = &of_first_format else {
-                return decode(block);
-            };
+            let Some(dataset) = &of_first_format else { return decode(block) };
             let (histograms, end) = read_compressed(&file, end)?;
             rest.start = end;
             let batch = first_format::batch(dataset, resolution, &block, &histograms);
@@ -320,8 +304,7 @@ impl PendingFile {
 
     /// The rows of a report's dataset, in order.
     pub(super) fn rows(&self, dataset: &Dataset) -> RowReader {
-        let blocks = self.blocks(dataset, self.all(dataset));
-        RowReader::new(blocks, columns(dataset), 0..u64::MAX)
+        RowReader::new(self.blocks(dataset, self.all(dataset)), columns(dataset), 0..u64::MAX)
     }
 
     /// The position of all rows of a dataset.
@@ -346,8 +329,9 @@ impl PackedRows {
     }
 
     /// The rows of a table in a piece.
-    pub(super) fn open(piece: &Part, table: &str) -> io::Result<Self> {
-        let (file, dataset) = (PendingFile::open(File::open(&piece.path)?)?, Dataset::raw(table));
+    pub(super) fn open(piece: &Part, table: &str) -> Done<Self> {
+        let file = File::open(&piece.path).and_then(PendingFile::open);
+        let (file, dataset) = (file.map_err(unreadable(&piece.path))?, Dataset::raw(table));
         Ok(Self::new(file.blocks(&dataset, file.all(&dataset))))
     }
 
@@ -361,9 +345,7 @@ impl PackedRows {
     /// Likewise, without consuming it.
     pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
         while self.rows.len() <= self.at {
-            let Some(batch) = self.batches.next().transpose()? else {
-                return Ok(None);
-            };
+            let Some(batch) = self.batches.next().transpose()? else { return Ok(None) };
             let rows = batch.columns().first();
             let rows = rows.and_then(|rows| rows.as_binary_opt());
             let rows: &BinaryArray = rows.ok_or_else(|| damaged("its rows are not packed"))?;

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::disk::{StoreError, damaged, unreadable};
+use super::disk::{Done, StoreError, damaged, unreadable};
 use super::file_names::{ROLLUP, checksum};
 use super::merged::Merged;
 use super::parquet::FileWriter;
@@ -59,7 +59,7 @@ const NAME: AsciiSet = {
 
 /// Called repeatedly while files are written, which may take long: it may flush to the store. An
 /// error ends the work.
-pub(super) type Meanwhile<'m> = dyn FnMut(&mut Store) -> Result<(), StoreError> + 'm;
+pub(super) type Meanwhile<'m> = dyn FnMut(&mut Store) -> Done + 'm;
 
 impl Store {
     /// Publishes one completed hour, day or month, if there is one; returns whether there was.
@@ -67,11 +67,7 @@ impl Store {
     /// # Errors
     /// Fails if it cannot be written, or `meanwhile` fails; then nothing is published, and it can
     /// be tried again.
-    pub fn publish_due(
-        &mut self,
-        now: u64,
-        meanwhile: &mut Meanwhile<'_>,
-    ) -> Result<bool, StoreError> {
+    pub fn publish_due(&mut self, now: u64, meanwhile: &mut Meanwhile<'_>) -> Done<bool> {
         let is_suspect =
             |part: &&Arc<Part>| !part.is_published() && part.suspect.load(Ordering::Relaxed);
         let suspect = self.manifest.parts().find(is_suspect).cloned();
@@ -85,9 +81,7 @@ impl Store {
             return Ok(true);
         }
         let due = self.due(now, false).or_else(|| self.due(now, true));
-        let Some((resolution, pieces)) = due else {
-            return Ok(false);
-        };
+        let Some((resolution, pieces)) = due else { return Ok(false) };
         let is_raw = pieces.first().is_some_and(|part| part.is_raw());
         self.attempt(|store| {
             // Retention makes room for it; if it removes nothing there may still be some.
@@ -105,22 +99,19 @@ impl Store {
     }
 
     /// Sets the piece aside for which reading has failed, if it is damaged or given up.
-    fn without_damaged(&mut self, read: Result<(), StoreError>) -> Result<(), StoreError> {
+    fn without_damaged(&mut self, read: Done) -> Done {
         let Err(error) = read else { return Ok(()) };
         let (path, reason) = self.unread.given_up(error)?;
         self.set_aside(&path, &reason)
     }
 
     /// Lets `meanwhile` commit during an attempt that has files of its own.
-    pub(super) fn pause(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<(), StoreError> {
+    pub(super) fn pause(&mut self, meanwhile: &mut Meanwhile<'_>) -> Done {
         let written = std::mem::take(&mut self.leftover);
         let done = meanwhile(self);
         self.leftover.extend(written);
         // Any next step makes the manifest consistent first.
-        match self.is_unsure {
-            true => done.and(Err(StoreError::Stopped)),
-            false => done,
-        }
+        if self.is_unsure { done.and(Err(StoreError::Stopped)) } else { done }
     }
 
     /// The finest and oldest pieces to publish: of an hour's minutes, a day's hours, a month's
@@ -163,8 +154,7 @@ impl Store {
                     && !(resolution == Resolution::Minute && (is_needed(&span) || is_cut(pieces)))
         };
         let (&(resolution, _), pieces) = waiting.iter().find(is_due)?;
-        let pieces = pieces.iter().take(PIECES_MAX);
-        Some((resolution, pieces.map(|part| Arc::clone(part)).collect()))
+        Some((resolution, pieces.iter().take(PIECES_MAX).map(|part| Arc::clone(part)).collect()))
     }
 
     fn publish(
@@ -173,19 +163,18 @@ impl Store {
         pieces: Vec<Arc<Part>>,
         now: u64,
         meanwhile: &mut Meanwhile<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Done {
         let mut stage = PUBLISH.begin();
         stage.work(0, pieces.iter().map(|part| part.rows()).sum());
         let opened = pieces.iter().map(|part| {
             let file = self.disk.open(&part.path).and_then(PendingFile::open);
             Ok((&*part.path, file.map_err(unreadable(&part.path))?))
         });
-        let opened = opened.collect::<Result<Vec<_>, StoreError>>()?;
+        let opened = opened.collect::<Done<Vec<_>>>()?;
         let datasets = datasets(pieces.iter());
         let begins = pieces.iter().map(|part| resolution.file_span(part.span.start).start);
         let span = begins.min().unwrap_or(now)..now;
-        let sums = resolution.coarser();
-        let sums = sums.map(|coarser| PendingWriter::new(self.create()?, coarser));
+        let sums = resolution.coarser().map(|coarser| PendingWriter::new(self.create()?, coarser));
         let mut sums = sums.transpose()?;
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in &datasets {
@@ -226,7 +215,7 @@ impl Store {
         resolution: Resolution,
         span: Range<u64>,
         now: u64,
-    ) -> Result<Option<Part>, StoreError> {
+    ) -> Done<Option<Part>> {
         let ((path, file), section) = file.finish()?;
         if section.rows == 0 {
             self.disk.remove(&path)?;
@@ -239,7 +228,7 @@ impl Store {
 }
 
 /// Compares a piece that a reader could not read with its checksum.
-fn check(piece: &Part) -> Result<(), StoreError> {
+fn check(piece: &Part) -> Done {
     let found = checksum(&piece.path).map_err(unreadable(&piece.path))?;
     if found != (piece.bytes, piece.crc) {
         return Err(damaged(&piece.path, "a checksum is wrong".to_owned()));

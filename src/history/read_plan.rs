@@ -80,8 +80,7 @@ fn outwards(span: &Range<u64>, resolution: Resolution) -> Range<u64> {
 
 /// The smallest multiple not below.
 fn ceiling(unix_secs: u64, resolution: Resolution) -> u64 {
-    let more = unix_secs.saturating_add(resolution.secs() - 1);
-    resolution.begin(more)
+    resolution.begin(unix_secs.saturating_add(resolution.secs() - 1))
 }
 
 /// Whether rows of a resolution are kept from the start of a span on, which reaches to now.
@@ -92,8 +91,7 @@ pub(super) fn is_kept_from<'p>(
     span: &Range<u64>,
 ) -> bool {
     let parts: Vec<_> = parts.filter(|part| part.has(dataset)).collect();
-    let coarser = resolution.coarser();
-    !coarser.is_some_and(|coarse| is_gone(&parts, resolution, coarse, span))
+    !resolution.coarser().is_some_and(|coarse| is_gone(&parts, resolution, coarse, span))
 }
 
 /// Whether hours or days in a span only have coarse rows left. Fine ones are removed oldest first:

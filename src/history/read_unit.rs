@@ -52,8 +52,7 @@ impl RowsSnapshot {
         let mut running = running.into_iter();
         datasets.map(|dataset| {
             let mut memory = running.next().unwrap_or_default();
-            let flushing = view.flushing.iter();
-            memory.extend(flushing.flat_map(|rows| rows.batches(dataset)));
+            memory.extend(view.flushing.iter().flat_map(|rows| rows.batches(dataset)));
             Self { parts: Arc::clone(&view.parts), memory: memory.into() }
         })
     }
@@ -72,8 +71,7 @@ impl RowsSnapshot {
             let rows = StoredRows::new(&columns, batch);
             (0..rows.len).map(move |row| rows.time(row)).min()
         });
-        let unstored = in_memory.min();
-        Resolution::ALL.into_iter().fold(unstored, |finer, resolution| {
+        Resolution::ALL.into_iter().fold(in_memory.min(), |finer, resolution| {
             let parts =
                 self.parts.iter().filter(|part| part.resolution == resolution && part.has(dataset));
             let coarser = parts.map(|part| part.span.start).min();

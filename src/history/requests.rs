@@ -38,7 +38,7 @@ pub(crate) use self::snapshot::RequestsSnapshot;
 use self::tail_sampling::Tail;
 pub(crate) use self::unpublished::Unpublished;
 use super::columns::Cell;
-use super::disk::StoreError;
+use super::disk::Done;
 use super::pending::PendingWriter;
 use super::store::Store;
 use super::{Dataset, Part, Resolution};
@@ -257,11 +257,7 @@ fn hour((_, kept): &(f64, Kept)) -> u64 {
 
 impl Store {
     /// Writes rows as pieces, one for each hour, which do not count yet.
-    pub(super) fn stage_requests(
-        &mut self,
-        rows: &mut [(f64, Kept)],
-        now: u64,
-    ) -> Result<Vec<Part>, StoreError> {
+    pub(super) fn stage_requests(&mut self, rows: &mut [(f64, Kept)], now: u64) -> Done<Vec<Part>> {
         rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
         let mut staged = Vec::new();
         for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
@@ -274,7 +270,7 @@ impl Store {
 }
 
 /// Writes the rows of an hour, which are sorted by time; then the timers, by request.
-fn write_piece(piece: &mut PendingWriter, rows: &mut [(f64, Kept)]) -> Result<(), StoreError> {
+fn write_piece(piece: &mut PendingWriter, rows: &mut [(f64, Kept)]) -> Done {
     let mut packed = Vec::new();
     for table in [REQUEST, TIMER] {
         piece.begin(&Dataset::raw(table))?;

@@ -93,8 +93,7 @@ impl Resolution {
 /// Returns the UTC day of a unix second.
 pub(super) fn date(unix_secs: u64) -> NaiveDate {
     let days = Days::new(unix_secs / 86_400);
-    let epoch = DateTime::UNIX_EPOCH.date_naive();
-    epoch.checked_add_days(days).unwrap_or(NaiveDate::MAX)
+    DateTime::UNIX_EPOCH.date_naive().checked_add_days(days).unwrap_or(NaiveDate::MAX)
 }
 
 /// Returns the unix second at which a UTC day begins.

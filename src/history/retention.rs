@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tracing::info;
 
-use super::disk::StoreError;
+use super::disk::{Done, StoreError};
 use super::part::Part;
 use super::shipping::Shipping;
 use super::store::Store;
@@ -84,12 +84,12 @@ impl Store {
     ///
     /// # Errors
     /// Fails if that cannot be committed; then everything stays.
-    pub fn expire(&mut self, now: u64) -> Result<(), StoreError> {
+    pub fn expire(&mut self, now: u64) -> Done {
         self.attempt(|store| store.remove_what_goes(now))
     }
 
     /// Makes room before something is written.
-    pub(super) fn make_room(&mut self, now: u64) -> Result<(), StoreError> {
+    pub(super) fn make_room(&mut self, now: u64) -> Done {
         match self.has_room() {
             Err(StoreError::NoSpace { .. }) => {
                 self.remove_what_goes(now)?;
@@ -100,7 +100,7 @@ impl Store {
     }
 
     /// Fails if less than `history.free_min` is free.
-    pub(super) fn has_room(&self) -> Result<(), StoreError> {
+    pub(super) fn has_room(&self) -> Done {
         let (path, min) = (self.folder.path.clone(), self.retention.free_min);
         match self.free()? {
             free if free < min => Err(StoreError::NoSpace { path, free, min }),
@@ -112,16 +112,16 @@ impl Store {
     ///
     /// # Errors
     /// Fails if less than `history.free_min` is free, or that cannot be read.
-    pub fn check_room(&mut self, now: u64) -> Result<(), StoreError> {
+    pub fn check_room(&mut self, now: u64) -> Done {
         self.attempt(|store| store.make_room(now))
     }
 
     /// Free bytes on that disk.
-    pub(super) fn free(&self) -> Result<u64, StoreError> {
+    pub(super) fn free(&self) -> Done<u64> {
         self.disk.free(&self.folder.path)
     }
 
-    fn remove_what_goes(&mut self, now: u64) -> Result<(), StoreError> {
+    fn remove_what_goes(&mut self, now: u64) -> Done {
         let kept = self.shipping.as_ref().map(Shipping::kept).unwrap_or_default();
         // And whether it is only kept for ClickHouse: such a piece goes after the files that have its
         // rows.

@@ -116,8 +116,7 @@ impl Scan {
 
     /// The end of the hour of the next rows, in unix seconds: later ones are not newer.
     pub(crate) fn reached(&self) -> Option<u64> {
-        let reading = self.reading.as_ref().map(|reading| &reading.source);
-        match reading.or(self.sources.front()) {
+        match self.reading.as_ref().map(|reading| &reading.source).or(self.sources.front()) {
             Some(Source { rows: SourceRows::OnDisk(part, _), .. }) => Some(part.span.end),
             _ => None,
         }
@@ -128,9 +127,7 @@ impl Scan {
     pub(crate) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
         self.refresh()?;
         let Some(mut reading) = self.reading.take() else {
-            let Some(source) = self.sources.pop_front() else {
-                return Ok(None);
-            };
+            let Some(source) = self.sources.pop_front() else { return Ok(None) };
             let units = self.units_of(&source)?;
             let batches: Batches = Box::new(iter::empty());
             self.reading = Some(Reading { source, units, batches, is_tested: false });
@@ -178,8 +175,7 @@ impl Scan {
         // are read faster than texts.
         self.tests.reverse();
         self.tests.sort_by_key(|test| test.has_texts());
-        let schema = Arc::clone(&view.schema);
-        let pruning = PruningPredicateBuilder::new().with_file_schema(schema);
+        let pruning = PruningPredicateBuilder::new().with_file_schema(Arc::clone(&view.schema));
         self.pruning = pruning.try_build(conjunction(current)).ok();
         self.generation = Some(generation);
         Ok(())
@@ -239,9 +235,7 @@ impl Scan {
             };
             return view.batch(shown, schema, &rows, source.by).map(Some);
         }
-        let Some(unit) = units.pop_front() else {
-            return Ok(None);
-        };
+        let Some(unit) = units.pop_front() else { return Ok(None) };
         if self.may_have(source, |column| unit.bounds(column)) {
             self.looked_at += unit.rows_of_file().unwrap_or_default();
             *is_tested = unit.rows_of_file().is_some();
@@ -295,9 +289,7 @@ const REQUEST_TIME: &str = "req_time_us";
 fn within(rows: RecordBatch, times: &Range<u64>) -> io::Result<RecordBatch> {
     let begins = rows.column_by_name(TIME);
     let begins = begins.and_then(|it| it.as_primitive_opt::<TimestampMillisecondType>());
-    let Some(begins) = begins else {
-        return Ok(rows);
-    };
+    let Some(begins) = begins else { return Ok(rows) };
     let is_within = |ms: i64| times.contains(&(u64::try_from(ms).unwrap_or_default() / 1_000));
     let is_within = BooleanArray::from_unary(begins, is_within);
     filter_record_batch(&rows, &is_within).map_err(io::Error::other)
@@ -311,8 +303,7 @@ fn passes(
     by: Resolution,
 ) -> io::Result<BooleanArray> {
     let columns = test.columns.iter().map(|column| view.array(*column, stored, by));
-    let columns = columns.collect::<io::Result<_>>()?;
-    Ok(test.passes(columns, stored.num_rows())?)
+    Ok(test.passes(columns.collect::<io::Result<_>>()?, stored.num_rows())?)
 }
 
 #[cfg(test)]

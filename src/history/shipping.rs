@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use tracing::{error, warn};
 
 use super::Resolution;
-use super::disk::{Disk, StoreError, Tries, damaged, unreadable};
+use super::disk::{Disk, Done, Tries, damaged, unreadable};
 use super::file_names::{DAMAGED, UNSHIPPED, unshipped_in};
 use super::manifest;
 use super::parquet::{Opened, ReadAs};
@@ -88,6 +88,9 @@ struct Inner {
     unopened: Vec<(PathBuf, Tries)>,
 }
 
+/// Parts by number.
+type ByNumber = BTreeMap<u64, Arc<Part>>;
+
 /// Rows waiting to be shipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waiting {
@@ -111,7 +114,7 @@ impl Shipping {
     }
 
     /// Opens the state of a store; `None`: what was shipped last.
-    pub(super) fn open(store: &Store, what: Option<&[ShippedRows]>) -> Result<Self, StoreError> {
+    pub(super) fn open(store: &Store, what: Option<&[ShippedRows]>) -> Done<Self> {
         let (folder, disk) = (store.dir().join(UNSHIPPED), store.disk.clone());
         let next_number = store.manifest.next;
         disk.make_folder(&folder, files::FOLDER_MODE)?;
@@ -152,7 +155,7 @@ impl Shipping {
     }
 
     /// Links pieces that are about to be removed and not shipped yet.
-    pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Result<(), StoreError> {
+    pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Done {
         let mut inner = LOCK.lock(&self.inner);
         let pieces = removed.iter().filter(|part| !part.is_published());
         let needed: Vec<_> = pieces.filter(|part| inner.cursor.needs(part)).collect();
@@ -162,14 +165,10 @@ impl Shipping {
             let path = inner.folder.join(name);
             disk.link(&part.path, &path)?;
             if !inner.kept.iter().any(|it| it.path == path) {
-                let second = Part { path, ..Part::clone(part) };
-                inner.kept.push(Arc::new(second));
+                inner.kept.push(Arc::new(Part { path, ..Part::clone(part) }));
             }
         }
-        match needed.is_empty() {
-            true => Ok(()),
-            false => disk.sync_folder(&inner.folder),
-        }
+        if needed.is_empty() { Ok(()) } else { disk.sync_folder(&inner.folder) }
     }
 
     /// Waits for a part whose file is missing from now on.
@@ -201,14 +200,12 @@ impl Shipping {
     /// Fails if a file that it needs cannot be opened: later ones wait. After some tries it is given
     /// up: a shipment that has begun as a whole, since ClickHouse may have more of it and would
     /// replace that.
-    pub fn next(&self, now: u64) -> Result<Option<Shipment>, StoreError> {
+    pub fn next(&self, now: u64) -> Done<Option<Shipment>> {
         let parts = Arc::clone(&self.parts.read());
         let mut inner = LOCK.lock(&self.inner);
         inner.open_kept()?;
         while let Some(shipment) = inner.planned(&parts, now) {
-            let Err(error) = inner.check(&shipment) else {
-                return Ok(Some(shipment));
-            };
+            let Err(error) = inner.check(&shipment) else { return Ok(Some(shipment)) };
             let (path, reason) = inner.tries.given_up(error)?;
             inner.give_up(&shipment, &path, &reason)?;
         }
@@ -233,7 +230,7 @@ impl Shipping {
     ///
     /// # Errors
     /// Fails if it cannot be written; then it does not start.
-    pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Result<Identity, StoreError> {
+    pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Done<Identity> {
         let parts = Arc::clone(&self.parts.read());
         let mut inner = LOCK.lock(&self.inner);
         let cursor = &inner.cursor;
@@ -264,7 +261,7 @@ impl Shipping {
     ///
     /// # Errors
     /// Fails if it cannot be written; then it is shipped again.
-    pub fn end(&self, shipment: &Shipment, refused: Vec<Refused>) -> Result<(), StoreError> {
+    pub fn end(&self, shipment: &Shipment, refused: Vec<Refused>) -> Done {
         LOCK.lock(&self.inner).write(|cursor| {
             match shipment.units {
                 ShipmentRows::Pieces(_, to) => cursor.end(to),
@@ -281,7 +278,7 @@ impl Shipping {
     ///
     /// # Errors
     /// Fails if it cannot be written; then it is tried again.
-    pub fn end_refused(&self, taken: &Refused) -> Result<(), StoreError> {
+    pub fn end_refused(&self, taken: &Refused) -> Done {
         LOCK.lock(&self.inner).write(|cursor| cursor.refused.retain(|it| it != taken))
     }
 
@@ -318,7 +315,7 @@ impl Inner {
     }
 
     /// Fails if a shipment cannot be read.
-    fn check(&self, shipment: &Shipment) -> Result<(), StoreError> {
+    fn check(&self, shipment: &Shipment) -> Done {
         let has = |number: &u64| shipment.parts.iter().any(|part| part.number() == *number);
         if !self.cursor.of.iter().all(has) {
             let reason = "pieces of what is being shipped are gone";
@@ -327,7 +324,7 @@ impl Inner {
         shipment.parts.iter().try_for_each(|part| self.open(part))
     }
 
-    fn open(&self, part: &Part) -> Result<(), StoreError> {
+    fn open(&self, part: &Part) -> Done {
         let opened = self.disk.open(&part.path).and_then(|file| match part.is_published() {
             true => Opened::new(&part.path, &ReadAs::default()).map(drop),
             false => PendingFile::open(file).map(drop),
@@ -336,12 +333,7 @@ impl Inner {
     }
 
     /// Counts a file that cannot be read as lost; if its shipment has begun, all of that.
-    fn give_up(
-        &mut self,
-        shipment: &Shipment,
-        path: &Path,
-        reason: &str,
-    ) -> Result<(), StoreError> {
+    fn give_up(&mut self, shipment: &Shipment, path: &Path, reason: &str) -> Done {
         let begun = self.cursor.sending;
         // Minutes of a piece may be shipped one after the other: it is counted with the last of them.
         let ends = |part: &Part| shipment.units.times(part).end >= part.span.end;
@@ -375,7 +367,7 @@ impl Inner {
 
     /// Opens the pieces kept by earlier processes. Persistently unreadable or damaged ones are set
     /// aside.
-    fn open_kept(&mut self) -> Result<(), StoreError> {
+    fn open_kept(&mut self) -> Done {
         let mut opened = Ok(());
         for (path, mut tries) in std::mem::take(&mut self.unopened) {
             let found = kept_piece(&path).map_err(unreadable(&path));
@@ -398,19 +390,17 @@ impl Inner {
 
     /// The pieces of minutes, by number. Those in `parts` are older than the kept ones: pieces in
     /// neither are shipped.
-    fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
+    fn pieces(&self, parts: &[Arc<Part>]) -> ByNumber {
         let pieces = parts.iter().chain(&self.missing).filter(|part| !part.is_published());
-        let all = self.kept.iter().chain(pieces);
-        let all = all.filter(|part| self.cursor.ships(part));
+        let all = self.kept.iter().chain(pieces).filter(|part| self.cursor.ships(part));
         all.map(|part| (part.number(), Arc::clone(part))).collect()
     }
 
     /// Changes the cursor, on disk first.
-    fn write(&mut self, change: impl FnOnce(&mut Cursor)) -> Result<(), StoreError> {
+    fn write(&mut self, change: impl FnOnce(&mut Cursor)) -> Done {
         let mut cursor = self.cursor.clone();
         change(&mut cursor);
-        let path = self.folder.join(CURSOR);
-        self.disk.replace(&path, &manifest::line(&cursor))?;
+        self.disk.replace(&self.folder.join(CURSOR), &manifest::line(&cursor))?;
         self.disk.sync_folder(&self.folder)?;
         self.cursor = cursor;
         self.release(|cursor, part| !cursor.needs(part));
@@ -427,11 +417,7 @@ impl Inner {
 }
 
 /// The next position beyond `done`, if there is anything to ship.
-fn next_position(
-    done: &ShipPosition,
-    pieces: &BTreeMap<u64, Arc<Part>>,
-    now: u64,
-) -> Option<ShipPosition> {
+fn next_position(done: &ShipPosition, pieces: &ByNumber, now: u64) -> Option<ShipPosition> {
     let over = Resolution::Minute.begin(now.saturating_sub(FINAL_SECS));
     let mut to = ShipPosition { number: done.number + 1, minute: over.max(done.minute), ..*done };
     let (mut bytes, mut more) = (0, false);
@@ -445,8 +431,7 @@ fn next_position(
     }
     // Written in the future, by a clock that was set back since.
     let is_old = |part: &Part| part.written + WHOLE_SECS <= now || part.written > now + FINAL_SECS;
-    let begun = pieces.range(done.whole..to.below);
-    let old = begun.take_while(|(_, part)| is_old(part)).last();
+    let old = pieces.range(done.whole..to.below).take_while(|(_, part)| is_old(part)).last();
     to.whole = old.map_or(done.whole, |(number, _)| number + 1);
     let is_due = to.minute > done.minute || to.whole > done.whole || more;
     let units = ShipmentRows::Pieces(*done, to);

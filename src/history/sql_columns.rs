@@ -70,8 +70,7 @@ impl View {
                 name.insert_str(0, "key_");
                 own = 0;
             }
-            let field = content.shown_field(&name, form);
-            ((stored, content, form), field)
+            ((stored, content, form), content.shown_field(&name, form))
         });
         Self::of(Arc::clone(dataset), shown)
     }
@@ -94,8 +93,7 @@ impl View {
             let found = find(table, field.name());
             all.extend(found.map(|(shown, _)| (shown, field.as_ref().clone().with_nullable(true))));
         }
-        let stored = files::columns(table).into_iter();
-        let stored = stored.map(|(name, content)| content.shown(name).0);
+        let stored = files::columns(table).into_iter().map(|(name, content)| content.shown(name).0);
         for name in ["run", "weight", "time"].into_iter().chain(stored) {
             let is_hidden = matches!(name, "received" | "tags_exact");
             let is_shown = is_hidden || all.iter().any(|(_, field)| field.name() == name);
@@ -175,8 +173,7 @@ impl View {
         let mut statistics = Statistics::new_unknown(&self.schema);
         for &at in columns {
             let shown = |bound: ArrayRef| {
-                let shown = self.converted(at, &bound, by).ok()?;
-                ScalarValue::try_from_array(&shown, 0).ok()
+                ScalarValue::try_from_array(&self.converted(at, &bound, by).ok()?, 0).ok()
             };
             let [min, max] = bounds(self.stored_name(at))
                 .map(|bound| bound.and_then(shown).map_or(Precision::Absent, Precision::Exact));

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
-use super::disk::{Disk, StoreError, Tries, failed};
+use super::disk::{Disk, Done, StoreError, Tries, failed};
 use super::file_names::{
     DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted, unshipped_in,
 };
@@ -98,15 +98,11 @@ impl Store {
     /// # Errors
     /// Fails if the folder is not one or in use, the manifest is damaged, missing or of a newer
     /// program, or nothing can be written. Nothing is changed then.
-    pub fn open(dir: &Path, retention: Retention) -> Result<Self, StoreError> {
+    pub fn open(dir: &Path, retention: Retention) -> Done<Self> {
         Self::open_on(Disk::default(), dir, retention)
     }
 
-    pub(super) fn open_on(
-        disk: Disk,
-        dir: &Path,
-        retention: Retention,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn open_on(disk: Disk, dir: &Path, retention: Retention) -> Done<Self> {
         let folder = LockedFolder::open(HISTORY, dir)?;
         let path = Manifest::path(dir);
         let mut manifest = match Manifest::open(dir)? {
@@ -206,7 +202,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
-    pub fn ship(&mut self, what: &[ShippedRows]) -> Result<Shipping, StoreError> {
+    pub fn ship(&mut self, what: &[ShippedRows]) -> Done<Shipping> {
         let shipping = Shipping::open(self, Some(what))?;
         Ok(self.shipping.insert(shipping).clone())
     }
@@ -216,7 +212,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`ship`](Self::ship).
-    pub fn keep_unshipped(&mut self) -> Result<(), StoreError> {
+    pub fn keep_unshipped(&mut self) -> Done {
         if Shipping::has_begun(self.dir()) {
             self.shipping = Some(Shipping::open(self, None)?);
             info!(
@@ -258,10 +254,7 @@ impl Store {
     }
 
     /// Runs an action that changes the disk, after clearing up earlier failures.
-    pub(super) fn attempt<T>(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub(super) fn attempt<T>(&mut self, work: impl FnOnce(&mut Self) -> Done<T>) -> Done<T> {
         self.repair_manifest()?;
         let done = work(self);
         if done.is_err() {
@@ -275,7 +268,7 @@ impl Store {
 
     /// Makes manifest and files agree with memory. Needs no room: on a full disk, the manifest is
     /// truncated to its former length.
-    fn repair_manifest(&mut self) -> Result<(), StoreError> {
+    fn repair_manifest(&mut self) -> Done {
         // Temporary files never counted, whatever the manifest says, and may be all the room there
         // is.
         self.clear_up(is_temporary)?;
@@ -302,19 +295,12 @@ impl Store {
     }
 
     /// Deletes files that do not count.
-    fn clear_up(&mut self, which: impl Fn(&Path) -> bool) -> Result<(), StoreError> {
-        let mut cleared = Ok(());
-        self.leftover.retain(|file| {
-            if cleared.is_ok() && which(file) {
-                cleared = self.disk.remove(file);
-                if cleared.is_ok() {
-                    self.manifest.forget(file);
-                    return false;
-                }
-            }
-            true
-        });
-        cleared
+    fn clear_up(&mut self, which: impl Fn(&Path) -> bool) -> Done {
+        while let Some(at) = self.leftover.iter().position(|file| which(file)) {
+            self.disk.remove(&self.leftover[at])?;
+            self.manifest.forget(&self.leftover.remove(at));
+        }
+        Ok(())
     }
 
     /// The temporary name of the file with this number.
@@ -323,7 +309,7 @@ impl Store {
     }
 
     /// A new file with a temporary name.
-    pub(super) fn create(&mut self) -> Result<(PathBuf, File), StoreError> {
+    pub(super) fn create(&mut self) -> Done<(PathBuf, File)> {
         let path = self.unfinished(self.manifest.next);
         self.manifest.next += 1;
         self.leftover.push(path.clone());
@@ -332,7 +318,7 @@ impl Store {
     }
 
     /// Syncs the file of a part, which still has its temporary name.
-    pub(super) fn stage(&self, file: &File, part: Part, now: u64) -> Result<Part, StoreError> {
+    pub(super) fn stage(&self, file: &File, part: Part, now: u64) -> Done<Part> {
         let path = self.unfinished(part.number());
         self.disk.sync(file, &path)?;
         let (bytes, crc) = checksum(&path).map_err(failed("read", &path))?;
@@ -340,7 +326,7 @@ impl Store {
     }
 
     /// Finishes and syncs a piece.
-    pub(super) fn stage_piece(&self, piece: PendingWriter, now: u64) -> Result<Part, StoreError> {
+    pub(super) fn stage_piece(&self, piece: PendingWriter, now: u64) -> Done<Part> {
         let (file, part) = piece.finish()?;
         self.stage(&file, part, now)
     }
@@ -354,7 +340,7 @@ impl Store {
         remove: Vec<Arc<Part>>,
         up_to: Option<UpTo<'_>>,
         then: impl FnOnce(),
-    ) -> Result<(), StoreError> {
+    ) -> Done {
         if !remove.iter().all(|part| self.manifest.has(&part.path)) {
             return Err(StoreError::Stopped);
         }
@@ -427,7 +413,7 @@ impl Store {
 
     /// Sets a damaged or unreadable piece aside: its rows are lost, all others are not. One that is
     /// gone counts again when a start finds it.
-    pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Result<(), StoreError> {
+    pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Done {
         self.repair_manifest()?;
         let Some(part) = self.manifest.parts().find(|part| part.path == path).cloned() else {
             return Ok(());

@@ -12,7 +12,7 @@ use ahash::RandomState;
 use datafusion::execution::memory_pool::{
     GreedyMemoryPool, MemoryConsumer, MemoryPool, MemoryReservation,
 };
-use hashbrown::HashTable;
+use indexmap::IndexMap;
 
 use super::Dataset;
 use super::columns::Want;
@@ -30,7 +30,7 @@ pub(crate) const KEYS_MAX: usize = 250_000;
 /// Rows that do not count against the memory of all answers, for small answers and coverage.
 const KEYS_FREE: usize = 1_000;
 /// Bytes of a row in addition to its key, with its slot in a table and its display.
-const ROW_BYTES: usize = 2 * size_of::<SumRow>() + 48;
+const ROW_BYTES: usize = 2 * size_of::<(u64, Box<[u8]>, SumRow)>() + 64;
 /// Rows whose histograms are in memory at a time, with 64 buckets per doubling; with fewer,
 /// proportionally more rows.
 const ROWS_AT_ONCE: usize = 4_096;
@@ -52,16 +52,14 @@ pub(crate) struct Sums {
     pub(crate) lacking: Vec<String>,
 }
 
+/// Takes the histogram of a row; `None` if unknown.
+pub(crate) type TakeCounts<'t> = dyn FnMut(usize, Option<&Histogram>) + 't;
+
 /// The source of histograms, read on demand.
 pub(crate) trait Histograms: fmt::Debug + Send + Sync {
-    /// Sums the histograms of some of the rows, and passes each to `each`; `None` if unknown.
-    /// Returns an error message on failure.
-    fn read(
-        &self,
-        from: &Rows,
-        wanted: &[usize],
-        each: &mut dyn FnMut(usize, Option<&Histogram>),
-    ) -> Result<(), String>;
+    /// Sums the histograms of some of the rows, and passes each to `each`. Returns an error message
+    /// on failure.
+    fn read(&self, from: &Rows, wanted: &[usize], each: &mut TakeCounts<'_>) -> Result<(), String>;
 }
 
 /// Histograms of this machine.
@@ -77,10 +75,8 @@ struct LocalHistograms {
 /// Rows by key.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    hasher: RandomState,
-    index: HashTable<u32>,
     /// By key once they are summed, so that pages of an answer fit together.
-    pub(crate) all: Vec<SumRow>,
+    pub(crate) all: IndexMap<Box<[u8]>, SumRow, RandomState>,
     /// The key of the overflow row.
     other_key: Vec<u8>,
     memory: MemoryReservation,
@@ -91,8 +87,9 @@ pub(crate) struct Rows {
 /// A row.
 #[derive(Debug)]
 pub(crate) struct SumRow {
-    pub(crate) key: Box<[u8]>,
     pub(crate) is_other: bool,
+    /// Its place before all were sorted.
+    place: u32,
     pub(crate) totals: Totals,
     pub(crate) extremes: Extremes,
 }
@@ -106,9 +103,7 @@ impl Rows {
     fn within(memory: &Arc<dyn MemoryPool>, dataset: &Dataset) -> Self {
         Self {
             other_key: dataset.other_key(),
-            hasher: RandomState::default(),
-            index: HashTable::new(),
-            all: Vec::new(),
+            all: IndexMap::default(),
             memory: MemoryConsumer::new("answer over the past").register(memory),
             is_full: false,
         }
@@ -116,9 +111,8 @@ impl Rows {
 
     /// The row of a key, created if missing.
     pub(crate) fn of(&mut self, key: &[u8], is_other: bool) -> u32 {
-        let hash = self.hasher.hash_one(key);
-        if let Some(found) = self.find_hashed(hash, key) {
-            return found;
+        if let Some(found) = self.all.get_index_of(key) {
+            return found as u32;
         }
         let has_room = |bytes: usize| match self.all.len() {
             ..KEYS_FREE => true,
@@ -129,26 +123,10 @@ impl Rows {
             self.is_full = true;
             return self.of(&self.other_key.clone(), true);
         }
-        let row = self.all.len() as u32;
-        self.all.push(SumRow {
-            key: key.into(),
-            is_other,
-            totals: Totals::ZERO,
-            extremes: Extremes::NOTHING,
-        });
-        let Self { hasher, index, all, .. } = self;
-        index.insert_unique(hash, row, |row| hasher.hash_one(&*all[*row as usize].key));
-        row
-    }
-
-    fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let is_it = |row: &u32| *self.all[*row as usize].key == *key;
-        self.index.find(hash, is_it).copied()
-    }
-
-    pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
-        let found = self.find_hashed(self.hasher.hash_one(key), key);
-        found.map(|row| row as usize)
+        let place = self.all.len() as u32;
+        let (totals, extremes) = (Totals::ZERO, Extremes::NOTHING);
+        self.all.insert(key.into(), SumRow { is_other, place, totals, extremes });
+        place
     }
 
     /// Adds to a row.
@@ -165,8 +143,8 @@ impl Rows {
             return (0..self.all.len() as u32).collect();
         }
         self.is_full |= rows.is_full;
-        let moved = rows.all.iter().map(|row| {
-            let to = self.of(&row.key, row.is_other);
+        let moved = rows.all.iter().map(|(key, row)| {
+            let to = self.of(key, row.is_other);
             self.add(to, &row.totals, &row.extremes);
             to
         });
@@ -175,14 +153,11 @@ impl Rows {
 
     /// Sorts the rows by key; returns the new place of each.
     fn sort(&mut self) -> Vec<u32> {
-        let mut rows: Vec<(u32, SumRow)> = (0..).zip(std::mem::take(&mut self.all)).collect();
-        rows.sort_unstable_by(|a, b| a.1.key.cmp(&b.1.key));
-        let mut places = vec![NONE; rows.len()];
-        for (place, (row, _)) in (0..).zip(&rows) {
-            places[*row as usize] = place;
+        self.all.sort_unstable_keys();
+        let mut places = vec![NONE; self.all.len()];
+        for (place, row) in (0..).zip(self.all.values()) {
+            places[row.place as usize] = place;
         }
-        self.all = rows.into_iter().map(|(_, row)| row).collect();
-        self.index.iter_mut().for_each(|row| *row = places[*row as usize]);
         places
     }
 }
@@ -196,8 +171,10 @@ impl Sums {
             let mut runs: Vec<Run> = Vec::new();
             let read = units[unit].rows(dataset, Want::SUMS, &mut |number, row| {
                 let last = runs.last().map(|run| run.to);
-                let last = last.filter(|last| *rows.all[*last as usize].key == *row.key);
-                let to = last.unwrap_or_else(|| rows.of(row.key, row.is_other));
+                let has_key = |to: &u32| {
+                    rows.all.get_index(*to as usize).is_some_and(|(key, _)| **key == *row.key)
+                };
+                let to = last.filter(has_key).unwrap_or_else(|| rows.of(row.key, row.is_other));
                 Run::note(&mut runs, to, number);
                 rows.add(to, &row.totals, &row.extremes);
             });
@@ -221,18 +198,21 @@ impl Sums {
             false => LOG_LINEAR_BITS,
         };
         let local = LocalHistograms { dataset: Arc::clone(dataset), units, bits };
-        let mut sums = Self::of(dataset, all, Box::new(local));
-        lacking.append(&mut sums.lacking);
-        Self { lacking, bits, ..sums }
+        Self::of(dataset, all, Box::new(local), bits, lacking)
     }
 
     /// From rows summed elsewhere.
-    pub(crate) fn of(dataset: &Dataset, mut rows: Rows, histograms: Box<dyn Histograms>) -> Self {
+    pub(crate) fn of(
+        dataset: &Dataset,
+        mut rows: Rows,
+        histograms: Box<dyn Histograms>,
+        bits: u32,
+        mut lacking: Vec<String>,
+    ) -> Self {
         if dataset.keys.is_empty() {
             // It has its one row even if nothing was counted.
             rows.of(&[], false);
         }
-        let mut lacking = Vec::new();
         if rows.is_full {
             let keys = rows.all.len().saturating_sub(1);
             lacking.push(format!(
@@ -241,26 +221,21 @@ impl Sums {
                 exact_bytes(PAST_ANSWERS_BYTES_MAX as u64)
             ));
         }
-        Self { rows, histograms, bits: LOG_LINEAR_BITS, lacking }
+        Self { rows, histograms, bits, lacking }
     }
 
-    /// Passes the histograms of these rows to `each`; `None` if unknown.
+    /// Passes the histograms of these rows to `each`.
     pub(crate) fn histograms(
         &self,
         rows: &[usize],
-        each: &mut dyn FnMut(usize, Option<&Histogram>),
+        each: &mut TakeCounts<'_>,
     ) -> Result<(), String> {
         self.histograms.read(&self.rows, rows, each)
     }
 }
 
 impl Histograms for LocalHistograms {
-    fn read(
-        &self,
-        from: &Rows,
-        wanted: &[usize],
-        each: &mut dyn FnMut(usize, Option<&Histogram>),
-    ) -> Result<(), String> {
+    fn read(&self, from: &Rows, wanted: &[usize], each: &mut TakeCounts<'_>) -> Result<(), String> {
         for rows in wanted.chunks(ROWS_AT_ONCE << (LOG_LINEAR_BITS - self.bits)) {
             let mut place_of = vec![NONE; from.all.len()];
             for (place, row) in rows.iter().enumerate() {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
-use super::disk::StoreError;
+use super::disk::{Done, StoreError};
 use super::file_names::set_aside;
 use super::import::Import;
 use super::manifest::UpTo;
@@ -62,14 +62,14 @@ pub(super) static IMPORT: Instrument = Instrument::new("stage/history/import");
 pub(super) static RETAIN: Instrument = Instrument::new("stage/history/retain");
 
 /// Opens the store, and restores what its log of seconds has.
-pub type OpenStore = Box<dyn FnMut() -> Result<Store, StoreError> + Send>;
+pub(super) type OpenStore = Box<dyn FnMut() -> Done<Store> + Send>;
 
 /// Called when data of earlier processes becomes readable only after the start, and once all of it
 /// is in files, before later data is.
-pub type OnRestored = Box<dyn Fn() + Send>;
+pub(super) type OnRestored = Box<dyn Fn() + Send>;
 
 /// Writes history.
-pub struct Writer {
+pub(crate) struct Writer {
     /// `None` while history is off.
     store: Option<Store>,
     open: OpenStore,
@@ -78,12 +78,6 @@ pub struct Writer {
     work: Work,
     /// Pieces of logs.
     imports: (SyncSender<Import>, Receiver<Import>),
-}
-
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").finish_non_exhaustive()
-    }
 }
 
 /// The data to write, and when.
@@ -118,7 +112,7 @@ struct Attempts {
 
 impl Attempts {
     /// Records the result of an attempt, and logs it unless it `is_last`.
-    fn has_ended(&mut self, ended: &Result<(), StoreError>, now_ms: u64, is_last: bool) {
+    fn has_ended(&mut self, ended: &Done, now_ms: u64, is_last: bool) {
         let error = ended.as_ref().err().map(StoreError::to_string);
         self.pause_ms = match &error {
             None => 0,
@@ -199,7 +193,7 @@ impl Writer {
     }
 
     /// Writes the rows that were restored from the log of seconds.
-    pub fn write_restored(&mut self) {
+    pub(crate) fn write_restored(&mut self) {
         if let Some(store) = &mut self.store {
             // A failed flush is tried again by the thread.
             self.work.flush(store, true);
@@ -207,12 +201,12 @@ impl Writer {
     }
 
     /// Sets what is to be called.
-    pub fn on_restored(&mut self, call: OnRestored) {
+    pub(crate) fn on_restored(&mut self, call: OnRestored) {
         self.work.on_restored = Some(call);
     }
 
     /// Also keeps raw requests from now on; returns them, if any are to be kept, for their thread.
-    pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
+    pub(crate) fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
         let (run, follows_files) = (self.work.history.run(), config.follows_files());
@@ -228,9 +222,7 @@ impl Writer {
 
     /// Writes a piece of a log if there is one, or waits a little.
     fn import_or_nap(&mut self) {
-        let Ok(mut import) = self.imports.1.recv_timeout(NAP_MAX) else {
-            return;
-        };
+        let Ok(mut import) = self.imports.1.recv_timeout(NAP_MAX) else { return };
         let mut stage = IMPORT.begin();
         stage.worked(import.requests.len() as u64);
         let written = match &mut self.store {
@@ -249,15 +241,13 @@ impl Writer {
 
     /// Writes until a stop is requested, and then the rest: code that adds rows has to have ended
     /// before.
-    pub fn run(mut self, stop: &Shutdown) {
+    pub(crate) fn run(mut self, stop: &Shutdown) {
         while !stop.requested() {
             self.import_or_nap();
             if self.work.clock.mono_ms() >= self.open_ms {
                 self.open();
             }
-            let Self { store: Some(store), work, .. } = &mut self else {
-                continue;
-            };
+            let Self { store: Some(store), work, .. } = &mut self else { continue };
             store.advance_age(&*work.clock);
             work.flush_due(store);
             if work.clock.mono_ms() >= work.maintenance.next_ms {
@@ -319,11 +309,9 @@ impl Work {
 
     /// Appends additions to the log of seconds; after a failure there is none until the next flush.
     fn write_log(&mut self, store: &mut Store) {
-        let Some(fresh) = self.history.take_fresh() else {
-            return;
-        };
+        let Some(fresh) = self.history.take_fresh() else { return };
         let mut stage = LOG.begin();
-        stage.worked(fresh.len());
+        stage.worked(fresh.rows);
         let too_much = "more came at once than there is room for: make history.memory larger";
         let written = match fresh.is_full() {
             true => Err(too_much.to_owned()),
@@ -393,7 +381,7 @@ impl Work {
         is_written
     }
 
-    fn has_written(&mut self, store: &Store, written: &Result<(), StoreError>) {
+    fn has_written(&mut self, store: &Store, written: &Done) {
         self.writing.has_ended(written, self.clock.mono_ms(), self.is_stopping);
         self.record_attempt(store, written);
     }
@@ -498,7 +486,7 @@ impl Work {
     }
 
     /// Publishes the result of an attempt, and the data on disk.
-    fn record_attempt(&self, store: &Store, ended: &Result<(), StoreError>) {
+    fn record_attempt(&self, store: &Store, ended: &Done) {
         if ended.is_err() {
             self.history.count_failure();
         }

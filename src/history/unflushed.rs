@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ahash::RandomState;
 use datafusion::arrow::array::RecordBatch;
 
-use self::rows::{ROW_BYTES, Rows};
-pub(super) use self::rows::{Scratch, Stored};
+pub(super) use self::rows::Scratch;
+use self::rows::{KeptRow, ROW_BYTES, Rows};
 use super::Resolution;
 use super::columns::BatchBuilder;
 use super::dataset::{COVERAGE, Coverage, Dataset};
@@ -55,19 +55,11 @@ struct Part {
 }
 
 impl UnflushedRows {
-    /// Adds to the row of a key.
-    pub fn add(
-        &mut self,
-        dataset: &Arc<Dataset>,
-        time: u64,
-        key: &[u8],
-        is_other: bool,
-        gain: &Gain,
-    ) {
+    /// Adds to the row of a key in a dataset.
+    pub fn add(&mut self, of: &Arc<Dataset>, time: u64, key: &[u8], is_other: bool, gain: &Gain) {
         let mut packed = Vec::new();
         gain.sum.encode(&mut packed, true);
-        let gained = (EncodedGain(&packed), gain.extremes);
-        self.add_encoded(dataset, time, (key, is_other), gained);
+        self.add_encoded(of, time, (key, is_other), (EncodedGain(&packed), gain.extremes));
     }
 
     /// The same of a gain that is encoded.
@@ -79,10 +71,7 @@ impl UnflushedRows {
         (encoded, extremes): (EncodedGain<'_>, Extremes),
     ) {
         let (totals, times) = encoded.read();
-        let id = match is_other {
-            true => OTHER_ID,
-            false => self.hasher.hash_one(key).max(FIRST_ID),
-        };
+        let id = if is_other { OTHER_ID } else { self.hasher.hash_one(key).max(FIRST_ID) };
         let row = RowDelta { id, key: RowKey::Bytes(key), encoded, totals, times, extremes };
         self.add_row(dataset, time, &row);
     }
@@ -106,9 +95,7 @@ impl UnflushedRows {
 
     /// Starts to copy additions to the log, which does not have the keys added before.
     pub(super) fn begin_log(&mut self, fresh: Fresh) {
-        let parts = self.parts.iter_mut();
-        let rows = parts.flat_map(|it| it.moments.values_mut());
-        rows.for_each(Rows::forget_logged);
+        self.parts.iter_mut().flat_map(|it| it.moments.values_mut()).for_each(Rows::forget_logged);
         self.fresh = Some(fresh);
     }
 
@@ -139,8 +126,9 @@ impl UnflushedRows {
     /// Passes the rows of a dataset within a span of time to `each`, by time.
     pub fn rows(&self, dataset: &Dataset, span: Range<u64>, mut each: impl FnMut(&Row)) {
         let (buckets, mut scratch) = (&dataset.buckets, Scratch::default());
-        let rows = self.stored(dataset, span);
-        rows.for_each(|row| each(&row.encoded(buckets, &mut scratch).decoded(buckets)));
+        for (of, row) in self.stored(dataset, span) {
+            each(&row.encoded(of, buckets, &mut scratch).decoded(buckets));
+        }
     }
 
     /// The rows of a dataset in stored form, in no particular order.
@@ -148,8 +136,8 @@ impl UnflushedRows {
         let mut to = BatchBuilder::pending(dataset, Resolution::Minute);
         let mut scratch = Scratch::default();
         let mut batches = Vec::new();
-        for row in self.stored(dataset, 0..u64::MAX) {
-            to.push_stored(&row.encoded(&dataset.buckets, &mut scratch));
+        for (of, row) in self.stored(dataset, 0..u64::MAX) {
+            to.push_stored(&row.encoded(of, &dataset.buckets, &mut scratch));
             if to.rows == BATCH_ROWS {
                 batches.push(to.finish());
             }
@@ -160,17 +148,16 @@ impl UnflushedRows {
         batches
     }
 
-    /// Likewise, in memory form.
+    /// Likewise, in memory form: each with its time, and whether it is the overflow row.
     pub(super) fn stored(
         &self,
         dataset: &Dataset,
         span: Range<u64>,
-    ) -> impl Iterator<Item = Stored<'_>> {
+    ) -> impl Iterator<Item = ((u64, bool), &KeptRow)> {
         let part = self.parts.iter().find(|it| *it.dataset == *dataset);
         let part = part.filter(|_| !span.is_empty());
-        let moments = part.map(|part| part.moments.range(span));
-        moments.into_iter().flatten().flat_map(|(&time, rows)| {
-            rows.rows().map(move |(is_other, kept)| Stored { time, is_other, kept })
+        part.map(|part| part.moments.range(span)).into_iter().flatten().flat_map(|(&time, rows)| {
+            rows.rows().map(move |(is_other, row)| ((time, is_other), row))
         })
     }
 
@@ -255,14 +242,10 @@ impl UnflushedRows {
         let mut lost = 0;
         while self.bytes() > bytes_max {
             let start = self.span().start;
-            let Some(next) = self.times().filter(|time| *time > start).min() else {
-                break;
-            };
+            let Some(next) = self.times().filter(|time| *time > start).min() else { break };
             let mut covers = Vec::new();
             for part in &mut self.parts {
-                let Some(rows) = part.moments.remove(&start) else {
-                    continue;
-                };
+                let Some(rows) = part.moments.remove(&start) else { continue };
                 let rows_lost = rows.len() as u64;
                 lost += rows_lost;
                 if part.dataset.is_coverage() {

@@ -79,6 +79,18 @@ impl Faults {
         }
     }
 
+    /// Called before a change of a file or folder; records what a power cut would undo.
+    pub(crate) fn change(&self, what: &str, path: &Path) -> io::Result<()> {
+        self.step()?;
+        match what {
+            "make" => self.written(path, 0),
+            "write" => self.written(path, fs::metadata(path)?.len()),
+            "sync" => self.synced(path),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Makes a change fail at random after or just before it is made, for lack of luck or room.
     pub(crate) fn late(&self) -> io::Result<()> {
         let weather = &mut self.0.lock().weather;
@@ -111,11 +123,14 @@ impl Faults {
         state.unsynced.entry(path.to_owned()).or_insert(safe);
     }
 
+    /// Records that a file, or a folder, is synced.
     pub(crate) fn synced(&self, path: &Path) {
         if self.lies() {
             return;
         }
-        self.0.lock().unsynced.remove(path);
+        let mut state = self.0.lock();
+        state.unsynced.remove(path);
+        state.unnamed.retain(|(_, to, _)| to.parent() != Some(path));
     }
 
     /// Called before a rename.
@@ -128,14 +143,6 @@ impl Faults {
         }
         let before = (from.to_owned(), to.to_owned(), fs::read(to).ok());
         state.unnamed.push(before);
-    }
-
-    pub(crate) fn folder_synced(&self, folder: &Path) {
-        if self.lies() {
-            return;
-        }
-        let mut state = self.0.lock();
-        state.unnamed.retain(|(_, to, _)| to.parent() != Some(folder));
     }
 
     /// Removes everything that would not survive a power cut.

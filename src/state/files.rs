@@ -130,7 +130,7 @@ pub(crate) fn replace<T, E: From<io::Error>>(
     let folder = path.parent().unwrap_or(Path::new("."));
     let sync_folder = || {
         #[cfg(test)]
-        step(|faults| faults.folder_synced(folder))?;
+        step(|faults| faults.synced(folder))?;
         sync(&File::open(folder)?)
     };
     if let Err(error) = sync_folder() {

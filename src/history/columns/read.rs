@@ -55,9 +55,7 @@ impl RowReader {
                     return Ok(true);
                 }
             }
-            let Some(batch) = self.batches.next().transpose()? else {
-                return Ok(false);
-            };
+            let Some(batch) = self.batches.next().transpose()? else { return Ok(false) };
             self.before = self.read();
             self.rows = StoredRows::new(&self.columns, &batch);
             self.next = 0;
@@ -118,9 +116,7 @@ impl StoredRows {
     pub(in crate::history) fn new(columns: &Columns, batch: &RecordBatch) -> Self {
         let mut rows = Self { len: batch.num_rows(), ..Self::default() };
         for (name, content) in columns {
-            let Some(array) = batch.column_by_name(name) else {
-                continue;
-            };
+            let Some(array) = batch.column_by_name(name) else { continue };
             let numbers = || array.as_primitive_opt::<Int64Type>().cloned();
             match content {
                 Content::Time => rows.times = array.as_primitive_opt().cloned(),
@@ -189,8 +185,7 @@ impl StoredRows {
 
     pub(in crate::history) fn extremes(&self, row: usize) -> Extremes {
         let value = |numbers: &Option<Int64Array>| {
-            let numbers = numbers.as_ref().filter(|numbers| numbers.is_valid(row))?;
-            u64::try_from(numbers.value(row)).ok()
+            u64::try_from(numbers.as_ref().filter(|numbers| numbers.is_valid(row))?.value(row)).ok()
         };
         let [time_min, time_max, peak] = self.extremes.each_ref().map(value);
         let memory_peak_max = u32::try_from(peak.unwrap_or_default()).unwrap_or(u32::MAX);
@@ -207,6 +202,5 @@ impl StoredRows {
 }
 
 fn value(bytes: Option<&BinaryArray>, row: usize) -> Option<&[u8]> {
-    let bytes = bytes.filter(|bytes| bytes.is_valid(row))?;
-    Some(bytes.value(row))
+    Some(bytes.filter(|bytes| bytes.is_valid(row))?.value(row))
 }

@@ -22,33 +22,28 @@ pub(super) enum Seal {
     Failed,
 }
 
-impl History {
+impl Memory {
     /// Ends the rows to be written next, if that is due behind this second.
-    pub(super) fn seal_rows(&self, memory: &mut Memory, is_due: impl Fn(u64) -> bool) {
-        let mut seal = self.0.seal.lock();
-        if !matches!(*seal, Seal::Behind(second) if is_due(second)) {
-            return;
+    pub(super) fn seal_rows(&mut self, is_due: impl Fn(u64) -> bool) {
+        if matches!(self.seal, Seal::Behind(second) if is_due(second)) {
+            self.seal = if self.flushing.is_some() { Seal::Failed } else { Seal::Begun };
+            self.begin_flush();
         }
-        if memory.flushing.is_some() {
-            *seal = Seal::Failed;
-            return;
-        }
-        memory.begin_flush();
-        *seal = Seal::Begun;
     }
 
     /// Once what came before is written, later rows are in later files.
-    pub(super) fn end_seal(&self, parts: &[Arc<Part>], memory: &Memory) {
-        let mut seal = self.0.seal.lock();
-        if matches!(*seal, Seal::Begun) && memory.flushing.is_none() {
-            *seal = Seal::Done(next_number(parts));
+    pub(super) fn end_seal(&mut self, parts: &[Arc<Part>]) {
+        if matches!(self.seal, Seal::Begun) && self.flushing.is_none() {
+            self.seal = Seal::Done(next_number(parts));
         }
     }
+}
 
+impl History {
     /// Whether there are sealed rows to write.
     pub(in crate::history) fn has_sealed(&self) -> bool {
         let memory = MEMORY.lock(&self.0.memory);
-        matches!(*self.0.seal.lock(), Seal::Begun) && memory.flushing.is_some()
+        matches!(memory.seal, Seal::Begun) && memory.flushing.is_some()
     }
 }
 
@@ -65,15 +60,15 @@ impl CutHistory for History {
     }
 
     fn seal(&self, second: u64) {
-        *self.0.seal.lock() = Seal::Behind(second);
+        MEMORY.lock(&self.0.memory).seal = Seal::Behind(second);
     }
 
     fn sealed(&self) -> Sealed {
         let parts = self.0.parts.read();
-        let memory = MEMORY.lock(&self.0.memory);
-        self.end_seal(&parts, &memory);
+        let mut memory = MEMORY.lock(&self.0.memory);
+        memory.end_seal(&parts);
         let is_failing = self.0.status.lock().is_failing();
-        match *self.0.seal.lock() {
+        match memory.seal {
             Seal::Done(file) => Sealed::Before(file),
             _ if is_failing => Sealed::Never,
             Seal::Nowhere | Seal::Behind(_) | Seal::Begun => Sealed::NotYet,

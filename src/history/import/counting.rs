@@ -140,8 +140,7 @@ impl Counting {
                 }
             });
         }
-        let taken = self.requests.as_ref().map(Requests::take);
-        self.kept.extend(taken.into_iter().flatten());
+        self.kept.extend(self.requests.as_ref().map(Requests::take).into_iter().flatten());
     }
 
     /// Adds coverage under a key, in seconds by minute.

@@ -55,8 +55,7 @@ impl Piece {
         (oldest, now): (u64, u64),
         covered_to: Option<u64>,
     ) -> Self {
-        let decoder = Decoder::new(Arc::clone(source), limits, hasher, rules);
-        let mut decoder = decoder.of_the_past();
+        let mut decoder = Decoder::new(Arc::clone(source), limits, hasher, rules).of_the_past();
         let mut piece = Self { covered_to, ..Self::default() };
         let (mut hours, mut split, mut record) = (BTreeSet::new(), Lines::default(), Vec::new());
         let latest = now + AHEAD_SECS;
@@ -65,9 +64,7 @@ impl Piece {
             let mut take = |line: &[u8], ending| {
                 record.clear();
                 decoder.take(line, ending, 0, &mut record);
-                let Some(read) = Record::next(&mut &record[..]) else {
-                    return;
-                };
+                let Some(read) = Record::next(&mut &record[..]) else { return };
                 let secs = u64::from(read.received_secs());
                 if secs > latest {
                     piece.in_future += 1;
@@ -79,8 +76,7 @@ impl Piece {
                 piece.cover(secs);
                 hours.insert(Resolution::Hour.begin(secs));
                 let minute = Resolution::Minute.begin(secs);
-                let records = piece.minutes.entry(minute).or_default();
-                records.extend_from_slice(&record);
+                piece.minutes.entry(minute).or_default().extend_from_slice(&record);
             };
             split.feed(line, &mut take);
             if !line.ends_with(b"\n") {
@@ -103,8 +99,7 @@ impl Piece {
     /// Adds the time up to a line of this second.
     fn cover(&mut self, secs: u64) {
         // Otherwise the log has a gap, or goes back.
-        let continued = self.covered_to.filter(|to| to.abs_diff(secs) <= GAP_SECS);
-        let from = continued.unwrap_or(secs);
+        let from = self.covered_to.filter(|to| to.abs_diff(secs) <= GAP_SECS).unwrap_or(secs);
         let to = secs + 1;
         if from < to {
             self.covered_to = Some(to);

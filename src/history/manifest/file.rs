@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 
 use super::{Commit, Manifest, line};
-use crate::history::disk::{Disk, StoreError, damaged, failed};
+use crate::history::disk::{Disk, Done, damaged, failed};
 use crate::history::file_names::files_of;
 use crate::history::part::Part;
 
@@ -17,7 +17,7 @@ pub(in crate::history) const COMMITS_BYTES_MAX: u64 = 256 << 10;
 
 impl Manifest {
     /// Reads the manifest of a folder; `None` if the folder is new.
-    pub(in crate::history) fn open(dir: &Path) -> Result<Option<Self>, StoreError> {
+    pub(in crate::history) fn open(dir: &Path) -> Done<Option<Self>> {
         let manifest = Self::read(dir)?;
         if manifest.is_none()
             && let Some(file) = files_of(dir)?.first()
@@ -30,7 +30,7 @@ impl Manifest {
     }
 
     /// Rewrites it; returns it open for appending. Its name is not synced yet.
-    pub(in crate::history) fn rewrite(&mut self, disk: &Disk) -> Result<File, StoreError> {
+    pub(in crate::history) fn rewrite(&mut self, disk: &Disk) -> Done<File> {
         let path = Self::path(&self.dir);
         let (text, datasets) = self.compact();
         let file = disk.replace(&path, &text)?;
@@ -45,10 +45,9 @@ impl Manifest {
         &mut self,
         disk: &Disk,
         [missing, returned]: &[Vec<Arc<Part>>; 2],
-    ) -> Result<File, StoreError> {
+    ) -> Done<File> {
         let path = Self::path(&self.dir);
-        let file = File::options().append(true).open(&path);
-        let mut file = file.map_err(failed("open", &path))?;
+        let mut file = File::options().append(true).open(&path).map_err(failed("open", &path))?;
         // All of them are known.
         let mut datasets = self.datasets.clone();
         let mut entries = |parts: &[Arc<Part>]| {
@@ -71,7 +70,7 @@ impl Manifest {
     }
 
     /// Cuts off appended bytes that may be incomplete.
-    pub(in crate::history) fn cut(&self, disk: &Disk, file: &mut File) -> Result<(), StoreError> {
+    pub(in crate::history) fn cut(&self, disk: &Disk, file: &mut File) -> Done {
         disk.cut(file, &Self::path(&self.dir), self.bytes)?;
         self.reserve(file);
         Ok(())

@@ -107,9 +107,7 @@ impl Opened {
         let metadata = self.metadata.metadata();
         let (column, _) = self.metadata.schema().column_with_name(column)?;
         let seen = metadata.column_index()?.get(group)?.get(column)?;
-        let ColumnIndexMetaData::BYTE_ARRAY(seen) = seen else {
-            return None;
-        };
+        let ColumnIndexMetaData::BYTE_ARRAY(seen) = seen else { return None };
         let pages = metadata.offset_index()?.get(group)?.get(column)?.page_locations();
         let rows = self.all(group).row_count();
         let begins = pages.iter().map(|page| page.first_row_index);
@@ -156,16 +154,12 @@ impl Opened {
             Ok(reader.build()?)
         })?;
         Ok(Box::new(std::iter::from_fn(move || {
-            let next = unpanicked(|| batches.next().transpose().map_err(io::Error::other));
-            next.transpose()
+            unpanicked(|| batches.next().transpose().map_err(io::Error::other)).transpose()
         })))
     }
 
     /// A selection of columns.
-    pub(in crate::history) fn mask<'c>(
-        &self,
-        columns: impl Iterator<Item = &'c str>,
-    ) -> ProjectionMask {
+    pub(crate) fn mask<'c>(&self, columns: impl Iterator<Item = &'c str>) -> ProjectionMask {
         ProjectionMask::columns(self.metadata.parquet_schema(), columns)
     }
 }

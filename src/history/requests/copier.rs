@@ -74,9 +74,7 @@ impl Copier {
     /// Copies the selected rows before this one.
     pub(super) fn copy_out(&mut self, live: &SharedLive, before: u64) {
         self.copied_to = before.min(self.next);
-        let Some(tail) = &mut self.tail else {
-            return;
-        };
+        let Some(tail) = &mut self.tail else { return };
         let (run, missed, scratch) = (self.run, &mut self.missed, &mut self.scratch);
         tail.copy_out(before, |candidates| {
             let pool = &answering(live).pool;
@@ -106,9 +104,7 @@ impl Copier {
         self.missed += held.saturating_sub(self.next);
         self.next = self.next.max(held);
         let end = end.min(self.next + CHUNK);
-        let Some(rows) = pool.requests.slices(self.next..end) else {
-            return;
-        };
+        let Some(rows) = pool.requests.slices(self.next..end) else { return };
         let columns = rows.iter().flat_map(|it| it.origin.iter().zip(it.request_time));
         let mut copied = 0;
         for (id, (&number, &time)) in (self.next..end).zip(columns) {

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::history::Part;
+use crate::history::disk::{Done, unreadable};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::{Request, Timer};
@@ -106,6 +108,14 @@ impl Kept {
 /// Decodes a row: a [`Request`] and its weight, [`Timers`], or what either begins with.
 pub(in crate::history) fn unpack<'a, T: Deserialize<'a>>(packed: &'a [u8]) -> io::Result<T> {
     postcard::from_bytes(packed).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Decodes a row of a piece, if there is one.
+pub(in crate::history) fn decoded<'r, T: Deserialize<'r>>(
+    row: io::Result<Option<&'r [u8]>>,
+    piece: &Part,
+) -> Done<Option<T>> {
+    row.and_then(|row| row.map(unpack).transpose()).map_err(unreadable(&piece.path))
 }
 
 /// Length of the first of some encoded rows of a table.

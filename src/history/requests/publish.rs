@@ -3,17 +3,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io;
 use std::sync::Arc;
 
-use serde::Deserialize;
-
-use super::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, unpack};
-use crate::history::disk::{StoreError, unreadable};
+use super::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, decoded};
+use crate::history::disk::{Done, StoreError};
 use crate::history::parquet::FileWriter;
 use crate::history::part::Part;
 use crate::history::pending::PackedRows;
 use crate::history::publish::Meanwhile;
+use crate::history::resolution::hull;
 use crate::history::store::Store;
 use crate::history::{Dataset, Resolution};
 use crate::instruments::Instrument;
@@ -29,12 +27,10 @@ impl Store {
         pieces: Vec<Arc<Part>>,
         now: u64,
         meanwhile: &mut Meanwhile<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Done {
         let mut stage = PUBLISH_REQUESTS.begin();
         stage.work(0, pieces.iter().map(|part| part.rows()).sum());
-        let begin = pieces.iter().map(|part| part.span.start).min();
-        let end = pieces.iter().map(|part| part.span.end).max();
-        let span = begin.unwrap_or_default()..end.unwrap_or_default();
+        let span = pieces.iter().map(|part| part.span.clone()).reduce(hull).unwrap_or_default();
         let mut create = |table| {
             let dataset = Arc::new(Dataset::raw(table));
             Ok::<_, StoreError>(FileWriter::new(self.create()?, &dataset, Resolution::Minute))
@@ -48,7 +44,7 @@ impl Store {
         write_requests(&mut requests, &mut tags, &pieces, &mut after_row)?;
         // Piece by piece: each has those of later requests than the one before it.
         for part in &pieces {
-            let mut source = PackedRows::open(part, TIMER).map_err(unreadable(&part.path))?;
+            let mut source = PackedRows::open(part, TIMER)?;
             while let Some(of_request) = decoded(source.next(), part)? {
                 timers.add(|rows| rows.push_timers(&of_request))?;
                 after_row()?;
@@ -67,13 +63,13 @@ fn write_requests(
     requests: &mut FileWriter,
     tags: &mut FileWriter,
     pieces: &[Arc<Part>],
-    after_row: &mut dyn FnMut() -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+    after_row: &mut dyn FnMut() -> Done,
+) -> Done {
     let mut sources = Vec::with_capacity(pieces.len());
     // The time of the next request of each piece; among equals, the first piece.
     let mut longest: BinaryHeap<(u64, _)> = BinaryHeap::with_capacity(pieces.len());
     for (at, part) in pieces.iter().enumerate() {
-        let mut source = PackedRows::open(part, REQUEST).map_err(unreadable(&part.path))?;
+        let mut source = PackedRows::open(part, REQUEST)?;
         longest.extend(decoded(source.peek(), part)?.map(|time_us| (time_us, Reverse(at))));
         sources.push(source);
     }
@@ -87,12 +83,4 @@ fn write_requests(
         longest.extend(decoded(source.peek(), part)?.map(|time_us| (time_us, Reverse(at))));
     }
     Ok(())
-}
-
-/// A row of a piece, or what it begins with.
-fn decoded<'r, T: Deserialize<'r>>(
-    row: io::Result<Option<&'r [u8]>>,
-    piece: &Part,
-) -> Result<Option<T>, StoreError> {
-    row.and_then(|row| row.map(unpack).transpose()).map_err(unreadable(&piece.path))
 }

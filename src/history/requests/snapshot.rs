@@ -30,8 +30,7 @@ impl RequestsSnapshot {
     /// From when to when they were received, in unix seconds.
     pub(crate) fn received(&self) -> Option<Range<u64>> {
         let memory = self.unpublished.iter().filter_map(Unpublished::received);
-        let parts = self.parts.iter().map(|part| part.span.clone());
-        memory.chain(parts).reduce(hull)
+        memory.chain(self.parts.iter().map(|part| part.span.clone())).reduce(hull)
     }
 
     /// The rows of a table: those in memory, then the newest.

@@ -36,7 +36,7 @@ const ERRORS_MAX: usize = 1_024;
 /// Sample of those that are neither errors nor among the slowest.
 const OTHERS_MAX: usize = 2_048;
 /// Bytes of a script in addition to its name and requests.
-const SCRIPT_BYTES: usize = 128 + SLOWEST * size_of::<Candidate>();
+const SCRIPT_BYTES: usize = 128 + (SLOWEST + 2) * size_of::<((u64, u64), Candidate)>();
 /// One part in this many of the memory is for data on origins.
 const ORIGINS_SHARE: usize = 8;
 /// The number of all scripts without slowest requests of their own.
@@ -102,22 +102,23 @@ pub(super) struct Tail {
     error_status: u32,
     /// Indexed by the lowest bits of an origin's id.
     origins: Box<[Known]>,
-    /// By number of the script, slowest first; empty for the first, which stands for all others.
-    slowest: Vec<Vec<Candidate>>,
+    /// By number of the script; empty for the first, which stands for all others.
+    slowest: Vec<Lowest>,
     /// By number of the script: the least time of its slowest requests, in microseconds. Nearly all
     /// requests are decided by this alone, so it is small.
     slow_from: Vec<u64>,
     /// Errors, and others.
-    samples: [Sample; 2],
+    samples: [Lowest; 2],
     random: StdRng,
     /// Rows given up for lack of memory, since start.
     pub(super) given_up: u64,
 }
 
-/// A sample that contains each candidate with the same probability: each draws a number, and those
-/// with the smallest are kept.
+/// The candidates with the smallest numbers: those of the slowest follow from their times; in a
+/// sample each draws one, so each is kept with the same probability.
 #[derive(Debug, Default)]
-struct Sample {
+struct Lowest {
+    /// How many drew a number.
     seen: u64,
     /// By number, and id.
     kept: BTreeMap<(u64, u64), Candidate>,
@@ -125,48 +126,20 @@ struct Sample {
     bound: Option<u64>,
 }
 
-impl Sample {
-    /// Offers a candidate for one of `max` places; if it is kept, returns the bytes added and
-    /// removed.
-    #[inline]
-    fn offer(
-        &mut self,
-        candidate: Candidate,
-        max: usize,
-        random: &mut StdRng,
-    ) -> Option<(usize, usize)> {
-        self.seen += 1;
-        let number = random.random();
-        self.bound.is_none_or(|bound| number < bound).then(|| self.put(number, candidate, max))
-    }
-
-    #[cold]
-    fn put(&mut self, number: u64, candidate: Candidate, max: usize) -> (usize, usize) {
-        let more = candidate.bytes();
-        self.kept.insert((number, candidate.id), candidate);
-        (more, self.cut(max))
-    }
-
-    /// Keeps `max` of them at most; returns the bytes of the others.
-    fn cut(&mut self, max: usize) -> usize {
-        let mut bytes = 0;
-        while self.kept.len() > max
-            && let Some((_, gone)) = self.kept.pop_last()
-        {
-            bytes += gone.bytes();
+impl Lowest {
+    /// Takes out the last one if there are more than `max`.
+    fn pop_beyond(&mut self, max: usize) -> Option<Candidate> {
+        let popped = (self.kept.len() > max).then(|| self.kept.pop_last()).flatten();
+        if self.kept.len() == max {
+            self.bound = self.kept.last_key_value().map(|((number, _), _)| *number);
         }
-        if let Some((last, _)) = self.kept.last_key_value()
-            && self.kept.len() == max
-        {
-            self.bound = Some(last.0);
-        }
-        bytes
+        popped.map(|(_, candidate)| candidate)
     }
 
-    /// The copied ones, with their weights.
-    fn rows(&self) -> impl Iterator<Item = (f64, &Kept)> {
+    /// The copied ones, each of which stands for `weight` of them, or for its part of all.
+    fn rows(&self, weight: Option<f64>) -> impl Iterator<Item = (f64, &Kept)> {
         let kept = || self.kept.values().filter_map(Candidate::kept);
-        let weight = self.seen as f64 / kept().count().max(1) as f64;
+        let weight = weight.unwrap_or_else(|| self.seen as f64 / kept().count().max(1) as f64);
         kept().map(move |kept| (weight, kept))
     }
 }
@@ -181,7 +154,7 @@ impl Tail {
             scripts: HashMap::default(),
             error_status,
             origins: vec![Known::default(); origins].into(),
-            slowest: vec![Vec::new()],
+            slowest: vec![Lowest::default()],
             slow_from: vec![u64::MAX],
             samples: Default::default(),
             random: StdRng::seed_from_u64(seed),
@@ -231,54 +204,67 @@ impl Tail {
         let script = self.slowest.len() as u16;
         self.bytes += SCRIPT_BYTES + name.len();
         self.scripts.insert(name.into(), script);
-        self.slowest.push(Vec::with_capacity(SLOWEST + 1));
+        self.slowest.push(Lowest::default());
         self.slow_from.push(if SLOWEST >> self.halved > 0 { 0 } else { u64::MAX });
         script
-    }
-
-    /// Updates the threshold after a change of a script's slowest.
-    fn note_slow_from(&mut self, script: usize) {
-        let (of_script, max) = (&self.slowest[script], SLOWEST >> self.halved);
-        self.slow_from[script] = match of_script.last() {
-            Some(last) if of_script.len() >= max => last.time_us.saturating_add(1),
-            _ if max == 0 => u64::MAX,
-            _ => 0,
-        };
     }
 
     /// Adds one of the slowest of a script.
     fn add_slow(&mut self, script: usize, candidate: Candidate) {
         self.bytes += candidate.bytes();
-        let of_script = &mut self.slowest[script];
-        let at = of_script.partition_point(|other| other.time_us >= candidate.time_us);
-        of_script.insert(at, candidate);
-        if of_script.len() > SLOWEST >> self.halved
-            && let Some(pushed_out) = of_script.pop()
-        {
+        let number = u64::MAX - candidate.time_us;
+        self.slowest[script].kept.insert((number, candidate.id), candidate);
+        self.cut_slowest(script);
+    }
+
+    /// Passes on those that are not among the slowest of a script any more.
+    fn cut_slowest(&mut self, script: usize) {
+        let max = SLOWEST >> self.halved;
+        while let Some(pushed_out) = self.slowest[script].pop_beyond(max) {
             self.bytes -= pushed_out.bytes();
             self.sample(pushed_out);
         }
-        self.note_slow_from(script);
+        self.slow_from[script] = match self.slowest[script].bound {
+            _ if max == 0 => u64::MAX,
+            Some(number) => (u64::MAX - number).saturating_add(1),
+            None => 0,
+        };
     }
 
     /// Adds a request that is not, or no longer, among the slowest to its sample; returns whether
     /// it is kept.
     #[inline]
     fn sample(&mut self, candidate: Candidate) -> bool {
+        let sample = &mut self.samples[usize::from(!candidate.is_error)];
+        sample.seen += 1;
+        let number = self.random.random();
+        let is_kept = sample.bound.is_none_or(|bound| number < bound);
+        if is_kept {
+            self.keep(number, candidate);
+        }
+        is_kept
+    }
+
+    #[cold]
+    fn keep(&mut self, number: u64, candidate: Candidate) {
         let is_error = candidate.is_error;
+        self.bytes += candidate.bytes();
         let sample = &mut self.samples[usize::from(!is_error)];
-        let max = most(is_error, self.halved);
-        let Some((more, less)) = sample.offer(candidate, max, &mut self.random) else {
-            return false;
-        };
-        self.bytes = self.bytes + more - less;
-        true
+        sample.kept.insert((number, candidate.id), candidate);
+        self.cut_sample(is_error);
+    }
+
+    fn cut_sample(&mut self, is_error: bool) {
+        // At least one: otherwise nothing would stand for the rest.
+        let all = if is_error { ERRORS_MAX } else { OTHERS_MAX };
+        let max = (all >> self.halved).max(1);
+        while let Some(gone) = self.samples[usize::from(!is_error)].pop_beyond(max) {
+            self.bytes -= gone.bytes();
+        }
     }
 
     fn candidates_mut(&mut self) -> impl Iterator<Item = &mut Candidate> {
-        let sampled = self.samples.iter_mut();
-        let sampled = sampled.flat_map(|it| it.kept.values_mut());
-        self.slowest.iter_mut().flatten().chain(sampled)
+        self.slowest.iter_mut().chain(&mut self.samples).flat_map(|it| it.kept.values_mut())
     }
 
     /// Copies those with ids below `before`, some at a time.
@@ -308,28 +294,16 @@ impl Tail {
     fn halve(&mut self) -> bool {
         let candidates = self.candidates_mut().count();
         self.halved += 1;
-        let max = SLOWEST >> self.halved;
-        for script in 1..self.slowest.len() {
-            while self.slowest[script].len() > max
-                && let Some(less_slow) = self.slowest[script].pop()
-            {
-                self.bytes -= less_slow.bytes();
-                self.sample(less_slow);
-            }
-            self.note_slow_from(script);
-        }
-        for (sample, is_error) in self.samples.iter_mut().zip([true, false]) {
-            self.bytes -= sample.cut(most(is_error, self.halved));
-        }
+        (1..self.slowest.len()).for_each(|script| self.cut_slowest(script));
+        [true, false].into_iter().for_each(|is_error| self.cut_sample(is_error));
         self.given_up += (candidates - self.candidates_mut().count()) as u64;
         self.halved < OTHERS_MAX.ilog2()
     }
 
     /// The [copied](Self::copy_out) requests, with their weights.
     pub(super) fn rows(&self) -> impl Iterator<Item = (f64, &Kept)> {
-        let slowest = self.slowest.iter().flatten();
-        let slowest = slowest.filter_map(|it| Some((1.0, it.kept()?)));
-        slowest.chain(self.samples.iter().flat_map(Sample::rows))
+        let slowest = self.slowest.iter().flat_map(|it| it.rows(Some(1.0)));
+        slowest.chain(self.samples.iter().flat_map(|it| it.rows(None)))
     }
 
     /// Starts a new period.
@@ -343,12 +317,6 @@ impl Tail {
     }
 }
 
-/// The size limit of a sample; at least one, since otherwise nothing would stand for the rest.
-fn most(is_error: bool, halved: u32) -> usize {
-    let all = if is_error { ERRORS_MAX } else { OTHERS_MAX };
-    (all >> halved).max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,10 +326,15 @@ mod tests {
         let mut counts = [0_u32; 40];
         let mut random = StdRng::seed_from_u64(7);
         for _ in 0..4_000 {
-            let mut sample = Sample::default();
+            let mut sample = Lowest::default();
             for id in 0..40 {
                 let candidate = Candidate { time_us: 0, id, is_error: false, row: Row::Pooled };
-                let _kept = sample.offer(candidate, 10, &mut random);
+                let number: u64 = random.random();
+                sample.seen += 1;
+                if sample.bound.is_none_or(|bound| number < bound) {
+                    sample.kept.insert((number, id), candidate);
+                    let _popped = sample.pop_beyond(10);
+                }
             }
             assert_eq!((sample.kept.len(), sample.seen), (10, 40));
             let kept = sample.kept.values();

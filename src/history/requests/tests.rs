@@ -15,7 +15,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
 use crate::history::Retention;
-use crate::history::disk::Disk;
+use crate::history::disk::{Disk, StoreError};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};

@@ -42,8 +42,7 @@ impl Unpublished {
         let ends = [self.ids.start, self.ids.end.saturating_sub(1)].into_iter();
         let pooled = ends.filter(|id| self.ids.contains(id));
         let pooled = pooled.filter_map(|id| live.pool.requests.held(id)).map(|row| row.timestamp);
-        let all = collected.chain(pooled).map(u64::from);
-        all.map(|secs| secs..secs + 1).reduce(hull)
+        collected.chain(pooled).map(u64::from).map(|secs| secs..secs + 1).reduce(hull)
     }
 
     /// These columns of the rows of a table, of some requests at a time.
@@ -71,8 +70,7 @@ impl Unpublished {
         let rows = ids.map(|id| {
             let left = || io::Error::other("requests left the memory while they were read");
             let row = pool.requests.held(id).ok_or_else(left)?;
-            let kept = Kept::copy(pool, (self.run, id), &row, &mut scratch);
-            Ok((1.0, kept))
+            Ok((1.0, Kept::copy(pool, (self.run, id), &row, &mut scratch)))
         });
         rows.collect()
     }

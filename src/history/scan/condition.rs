@@ -45,8 +45,7 @@ impl Condition {
     /// # Errors
     /// Fails if the expression refers to anything but the table's columns.
     pub(crate) fn new(table: &Schema, expr: &Arc<dyn PhysicalExpr>) -> Result<Self> {
-        let columns = collect_columns(expr);
-        let columns: BTreeSet<usize> = columns.iter().map(Column::index).collect();
+        let columns: BTreeSet<usize> = collect_columns(expr).iter().map(Column::index).collect();
         // A dictionary may contain NULL even if the column does not.
         let field = |&at: &usize| table.field(at).clone().with_nullable(true);
         let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
@@ -60,8 +59,7 @@ impl Condition {
 
     /// Whether it reads a column of texts.
     pub(crate) fn has_texts(&self) -> bool {
-        let mut fields = self.schema.fields().iter();
-        fields.any(|field| *field.data_type() == DataType::Utf8View)
+        self.schema.fields().iter().any(|field| *field.data_type() == DataType::Utf8View)
     }
 
     /// Whether it could not be evaluated, as when its statement ended: the rows are not to blame.
@@ -75,8 +73,7 @@ impl Condition {
     /// Errors of DataFusion.
     pub(crate) fn passes(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = Arc::clone(&self.schema);
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
         let passes = self.expr.evaluate(&batch);
         let passes = passes.inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
         let passes = passes.into_array(rows)?;

@@ -1,6 +1,5 @@
 //! How far rows are shipped, as the file `cursor` keeps it.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::shipment::{ShipPosition, ShipmentRows};
 use crate::config::ShippedRows;
 use crate::history::Resolution;
-use crate::history::disk::{StoreError, damaged, failed, open_existing};
+use crate::history::disk::{Done, StoreError, damaged, read_existing};
 use crate::history::manifest::{self, Format};
 use crate::history::part::Part;
 
@@ -135,12 +134,8 @@ impl Cursor {
 }
 
 /// Reads the file, if there is one: a line as the manifest has them, of older versions the JSON alone.
-pub(super) fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
-    let Some(mut file) = open_existing(path)? else {
-        return Ok(None);
-    };
-    let mut text = Vec::new();
-    file.read_to_end(&mut text).map_err(failed("read", path))?;
+pub(super) fn read(path: &Path) -> Done<Option<Cursor>> {
+    let Some(text) = read_existing(path)? else { return Ok(None) };
     let json = if text.starts_with(b"{") { Some(&*text) } else { manifest::checked(&text) };
     let json = json.ok_or_else(|| damaged(path, "its checksum is wrong".to_owned()))?;
     let bad = |error: serde_json::Error| damaged(path, error.to_string());

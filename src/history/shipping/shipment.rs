@@ -9,11 +9,11 @@ use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::history::columns::Want;
-use crate::history::disk::{READ_TRIES, StoreError, Tries, unreadable};
+use crate::history::disk::{Done, READ_TRIES, StoreError, Tries, unreadable};
 use crate::history::merged::Merged;
 use crate::history::part::{Part, datasets};
 use crate::history::pending::PackedRows;
-use crate::history::requests::packed::{REQUEST, TIMER, Tags, Timers, unpack};
+use crate::history::requests::packed::{REQUEST, TIMER, Tags, Timers, decoded};
 use crate::history::{Dataset, Resolution, Row};
 use crate::pool::resolved::Request;
 use crate::shutdown::Shutdown;
@@ -140,9 +140,8 @@ impl Shipment {
             let rows = part.reader(dataset, self.units.times(part), Want::ALL);
             Ok((&*part.path, rows.map_err(unreadable(&part.path))?))
         });
-        let opened = opened.collect::<Result<Vec<_>, StoreError>>()?.into_iter();
-        let ends = Some(&*self.ends);
-        let mut rows = Merged::new(opened, dataset, Resolution::Minute, ends)?;
+        let opened = opened.collect::<Done<Vec<_>>>()?.into_iter();
+        let mut rows = Merged::new(opened, dataset, Resolution::Minute, Some(&*self.ends))?;
         while let Some(row) = rows.next()? {
             StoreError::unless_stopped(stop)?;
             each(&row)?;
@@ -171,20 +170,19 @@ impl Shipment {
         let raw = self.parts.iter().filter(|part| part.is_raw());
         let (unread, whole): (Vec<_>, Vec<_>) = raw.partition(|it| self.ends.contains(&it.path));
         for piece in whole {
-            let open = |table| PackedRows::open(piece, table).map_err(unreadable(&piece.path));
             let mut timers: HashMap<_, Box<[u8]>, RandomState> = HashMap::default();
-            let mut rows = open(TIMER)?;
-            while let Some(row) = rows.next().map_err(unreadable(&piece.path))? {
+            let mut rows = PackedRows::open(piece, TIMER)?;
+            while let Some((_, run, id)) = decoded::<(f64, u64, u64)>(rows.peek(), piece)? {
                 StoreError::unless_stopped(stop)?;
-                let (_, run, request): (f64, u64, u64) = decoded(row, piece)?;
-                timers.insert((run, request), row.into());
+                let row = rows.next().map_err(unreadable(&piece.path))?;
+                timers.insert((run, id), row.unwrap_or_default().into());
             }
-            let mut rows = open(REQUEST)?;
-            while let Some(row) = rows.next().map_err(unreadable(&piece.path))? {
+            let mut rows = PackedRows::open(piece, REQUEST)?;
+            while let Some(row) = decoded(rows.next(), piece)? {
                 StoreError::unless_stopped(stop)?;
-                let (request, weight): (Request<'_, Tags<'_>>, f64) = decoded(row, piece)?;
-                let timers = timers.get(&(request.run, request.id));
-                let timers = timers.map(|row| decoded(row, piece)).transpose()?;
+                let (request, weight): (Request<'_, Tags<'_>>, f64) = row;
+                let timers = timers.get(&(request.run, request.id)).map(|row| &**row);
+                let timers: Option<Timers<'_>> = decoded(Ok(timers), piece)?;
                 each(&request, weight, timers.as_ref())?;
             }
         }
@@ -205,9 +203,4 @@ impl Shipment {
         }
         tries
     }
-}
-
-/// A row of a piece, or what it begins with.
-fn decoded<'r, T: Deserialize<'r>>(row: &'r [u8], piece: &Part) -> Result<T, StoreError> {
-    unpack(row).map_err(unreadable(&piece.path))
 }

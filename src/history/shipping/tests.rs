@@ -11,7 +11,7 @@ use super::*;
 use crate::history::disk::READ_TRIES;
 use crate::history::part::is_published;
 use crate::history::pending::BAD_SECTOR;
-use crate::history::{Dataset, Gain, Retention, Store, UnflushedRows};
+use crate::history::{Dataset, Gain, Retention, Store, StoreError, UnflushedRows};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::push_key;
 use crate::shutdown::Shutdown;

@@ -145,11 +145,11 @@ impl Model {
         }
         let sums = Sums::read(view.clone(), &dataset, &plan);
         assert_eq!(sums.lacking, [""; 0]);
-        let keys = sums.rows.all.iter().map(|row| &*row.key);
+        let keys = sums.rows.all.keys().map(|key| &**key);
         assert!(keys.eq(expected.keys().map(Vec::as_slice)), "{asked:?}: {plan:#?}");
         let bits = plan.resolution.bucket_bits();
         for (key, times) in &mut expected {
-            let place = sums.rows.find(key).unwrap();
+            let place = sums.rows.all.get_index_of(&**key).unwrap();
             let row = &sums.rows.all[place];
             let time: u128 = times.iter().map(|us| u128::from(*us)).sum();
             let found = (row.totals.requests, row.totals.time);
@@ -163,7 +163,7 @@ impl Model {
         let rows: Vec<usize> = (0..sums.rows.all.len()).filter(|row| row % 3 != 1).collect();
         let mut shown = 0;
         let read = sums.histograms(&rows, &mut |row, histogram| {
-            let times = expected.get_mut(&*sums.rows.all[row].key).unwrap();
+            let times = expected.get_mut(&**sums.rows.all.get_index(row).unwrap().0).unwrap();
             check(&dataset, bits, histogram.unwrap(), times);
             shown += 1;
         });
@@ -320,7 +320,7 @@ fn answers_together_have_so_much_memory() {
             let row = rows.of(&key, false);
             rows.add(row, &one, &Extremes::NOTHING);
         }
-        let requests: u64 = rows.all.iter().map(|row| row.totals.requests).sum();
+        let requests: u64 = rows.all.values().map(|row| row.totals.requests).sum();
         assert_eq!(requests, 20_000);
         rows
     };

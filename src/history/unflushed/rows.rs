@@ -22,7 +22,7 @@ use crate::history::row::StoredRow;
 use crate::report::OTHER_ID;
 use crate::report::encoded_gain::{PairSums, Pairs, write_pairs};
 use crate::report::histogram::BucketLayout;
-use crate::report::totals::{Extremes, Totals};
+use crate::report::totals::{Extremes, NarrowTotals, Totals};
 use crate::value::row_memory::Weight;
 use crate::value::varint;
 
@@ -60,9 +60,8 @@ pub(super) struct Rows {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(in crate::history) struct KeptRow {
-    /// The usual ones of [`Totals::sums`], as long as they fit.
-    sums: [u64; Totals::USUAL],
-    /// The part beyond that range, and `unmeasured`.
+    sums: NarrowTotals,
+    /// What does not fit there.
     beyond: Option<Box<Totals>>,
     extremes: Extremes,
     bytes: Vec<u8>,
@@ -94,9 +93,8 @@ impl Rows {
         let place = self.place(id, key);
         if !self.ahead.contains(&place) {
             self.ahead = place..place + AHEAD;
-            let coming = self.rows[place..].iter().take(AHEAD);
-            coming.for_each(|row| {
-                black_box((row.sums[0], row.bytes.last().copied()));
+            self.rows[place..].iter().take(AHEAD).for_each(|row| {
+                black_box((row.sums.requests, row.bytes.last().copied()));
             });
         }
         let row = &mut self.rows[place];
@@ -113,11 +111,9 @@ impl Rows {
 
     /// The index of a row, created if missing.
     fn place(&mut self, id: u64, key: &RowKey<'_>) -> usize {
-        let mut near = self.ids[self.next..].iter().take(NEAR);
-        let near = near.position(|&it| it == id);
+        let near = self.ids[self.next..].iter().take(NEAR).position(|&it| it == id);
         let place = near.map(|near| self.next + near).or_else(|| {
-            let found = self.index.find(id, |&at| self.ids[at as usize] == id);
-            found.map(|&at| at as usize)
+            self.index.find(id, |&at| self.ids[at as usize] == id).map(|&at| at as usize)
         });
         let place = place.unwrap_or_else(|| self.push(id, KeptRow::new(&key.bytes())));
         self.next = place + 1;
@@ -190,7 +186,7 @@ impl Rows {
 impl KeptRow {
     fn new(key: &[u8]) -> Self {
         Self {
-            sums: [0; Totals::USUAL],
+            sums: NarrowTotals::ZERO,
             beyond: None,
             extremes: Extremes::NOTHING,
             bytes: key.to_vec(),
@@ -214,18 +210,14 @@ impl KeptRow {
     }
 
     fn add(&mut self, (totals, extremes, times): Gained<'_>, scratch: &mut Scratch) {
-        let mut sums = self.sums;
-        let mut fits = totals.unmeasured == 0;
-        for (sum, more) in sums.iter_mut().zip(totals.sums()) {
-            let more = u64::try_from(more).ok();
-            let added = more.and_then(|more| sum.checked_add(more));
-            fits &= added.is_some();
-            *sum = added.unwrap_or_default();
-        }
-        if fits {
-            self.sums = sums;
-        } else {
-            **self.beyond.get_or_insert_default() += totals;
+        let sums = &mut self.sums;
+        let fits = |more: &NarrowTotals| {
+            // Rows of coverage may have more errors than requests.
+            sums.has_room() && sums.errors.checked_add(more.errors).is_some()
+        };
+        match NarrowTotals::of(totals).filter(fits) {
+            Some(more) => sums.add(&more),
+            None => **self.beyond.get_or_insert_default() += totals,
         }
         self.extremes.widen(extremes);
         match times {
@@ -252,12 +244,8 @@ impl KeptRow {
     }
 
     /// Its runs, and one more, merged into one behind some bytes.
-    fn merged<'s>(
-        &self,
-        lead: &[u8],
-        more: &[u8],
-        Scratch { run, sums }: &'s mut Scratch,
-    ) -> &'s [u8] {
+    fn merged<'s>(&self, lead: &[u8], more: &[u8], scratch: &'s mut Scratch) -> &'s [u8] {
+        let Scratch { run, sums } = scratch;
         run.clear();
         run.extend_from_slice(lead);
         let mut runs = self.runs();
@@ -290,12 +278,26 @@ impl KeptRow {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        let sum = |at| self.sums.get(at).copied().map_or(0, u128::from);
-        let mut totals = Totals::of(std::array::from_fn(sum));
-        if let Some(beyond) = &self.beyond {
-            totals += beyond;
-        }
+        let mut totals = self.sums.totals();
+        self.beyond.iter().for_each(|beyond| totals += beyond);
         totals
+    }
+
+    /// The row of a time, with its histogram encoded.
+    pub(in crate::history) fn encoded<'s>(
+        &'s self,
+        (time, is_other): (u64, bool),
+        buckets: &BucketLayout,
+        scratch: &'s mut Scratch,
+    ) -> StoredRow<'s> {
+        StoredRow {
+            time,
+            key: self.key(),
+            is_other,
+            totals: self.totals(),
+            extremes: self.extremes,
+            histogram: self.has_histogram.then(|| self.merged(&[lead(buckets)], &[], scratch)),
+        }
     }
 
     /// Decides which rows stay: time and requests, then chance.
@@ -303,33 +305,6 @@ impl KeptRow {
         let totals = self.totals();
         let time = u64::try_from(totals.time).unwrap_or(u64::MAX);
         (time.saturating_add(totals.requests), tie.hash_one(self.key()))
-    }
-}
-
-/// A row in memory form.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::history) struct Stored<'a> {
-    pub(in crate::history) time: u64,
-    pub(super) is_other: bool,
-    pub(in crate::history) kept: &'a KeptRow,
-}
-
-impl Stored<'_> {
-    /// With its histogram encoded.
-    pub(in crate::history) fn encoded<'s>(
-        &'s self,
-        buckets: &BucketLayout,
-        scratch: &'s mut Scratch,
-    ) -> StoredRow<'s> {
-        let row = self.kept;
-        StoredRow {
-            time: self.time,
-            key: row.key(),
-            is_other: self.is_other,
-            totals: row.totals(),
-            extremes: row.extremes,
-            histogram: row.has_histogram.then(|| row.merged(&[lead(buckets)], &[], scratch)),
-        }
     }
 }
 

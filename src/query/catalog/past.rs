@@ -475,8 +475,8 @@ impl Covered {
         let sums = Sums::read(view.clone(), coverage, &plan);
         let mut covered =
             Self { own: Coverage::default(), others: Vec::new(), lacking: sums.lacking.clone() };
-        for row in &sums.rows.all {
-            let mut texts = key_texts(&row.key);
+        for (key, row) in &sums.rows.all {
+            let mut texts = key_texts(key);
             let (report, hash) = (texts.next(), texts.next());
             if report != Some(&dataset.report) {
                 continue;

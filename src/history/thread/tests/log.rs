@@ -450,7 +450,7 @@ fn what_gives_way_is_not_logged() {
     let shrunk = batch.shrink(batch.bytes() / 2);
     assert!(shrunk.keys_folded > 0 && batch.datasets().count() == 2);
     let mut fresh = batch.fresh.take().unwrap();
-    assert_eq!(fresh.take().unwrap().len(), 100);
+    assert_eq!(fresh.take().unwrap().rows, 100);
 }
 
 /// Percentiles, extremes, sums past 63 bits and overflow rows come back unchanged.

@@ -42,10 +42,10 @@ enum Shown {
 impl Compared {
     pub(super) fn new(now: PastTable, before: PastTable) -> Self {
         let (sums, sums_before) = (now.sums(), before.sums());
-        let both = sums.rows.all.iter().enumerate();
-        let both = both.map(|(at, row)| (Some(at), sums_before.rows.find(&row.key)));
-        let gone = sums_before.rows.all.iter().enumerate();
-        let gone = gone.filter(|(_, row)| sums.rows.find(&row.key).is_none());
+        let both = sums.rows.all.keys().enumerate();
+        let both = both.map(|(at, key)| (Some(at), sums_before.rows.all.get_index_of(key)));
+        let gone = sums_before.rows.all.keys().enumerate();
+        let gone = gone.filter(|(_, key)| !sums.rows.all.contains_key(*key));
         let rows = both.chain(gone.map(|(at, _)| (None, Some(at)))).collect();
         let (columns, shown) = Self::columns(now.layout()).into_iter().unzip();
         let secs = [&now, &before].map(|span| span.covered_secs() as f64);

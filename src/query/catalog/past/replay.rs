@@ -140,7 +140,7 @@ impl Past for Catalog {
 /// The counts of an objective in some rows.
 fn counted(objective: &Objective, sums: &Sums) -> Count {
     let rows = sums.rows.all.iter().enumerate();
-    let concerned = rows.filter(|(_, row)| objective.concerns(&row.key, row.is_other));
+    let concerned = rows.filter(|(_, (key, row))| objective.concerns(key, row.is_other));
     let places: Vec<usize> = concerned.map(|it| it.0).collect();
     let mut count = Count::default();
     // Rows whose histograms cannot be read are not counted.
@@ -157,23 +157,23 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
     // The same in each minute.
     let ids = RandomState::with_seeds(1, 2, 3, 4);
     let mut places = Vec::new();
-    for (place, row) in sums.rows.all.iter().enumerate() {
+    for (place, (key, row)) in sums.rows.all.iter().enumerate() {
         gain.grand += &row.totals;
         gain.has_other |= row.is_other;
         let concerns = |rule: &Arc<Rule>| {
             let is_own = rule.entry.report == report && rule.objective().is_none();
-            is_own && rule.concerns(&row.key)
+            is_own && rule.concerns(key)
         };
         if !row.is_other && rules.iter().any(concerns) {
             places.push(place);
         }
     }
     let read = sums.histograms(&places, &mut |place, histogram| {
-        let row = &sums.rows.all[place];
+        let Some((key, row)) = sums.rows.all.get_index(place) else { return };
         let mut packed = Vec::new();
         Sum::of(row.totals, histogram.cloned()).encode(&mut packed, true);
-        let id = ids.hash_one(&*row.key);
-        gain.push(RowGain { id, key: &row.key, packed: &packed, extremes: row.extremes });
+        let id = ids.hash_one(&**key);
+        gain.push(RowGain { id, key, packed: &packed, extremes: row.extremes });
     });
     partial.extend(read.err());
     gain

@@ -43,7 +43,7 @@ impl PastTable {
         as_of_ms: u64,
     ) -> Self {
         let rows = sums.rows.all.iter();
-        let rows = rows.map(|row| (&*row.key, row.is_other, row.totals, row.extremes));
+        let rows = rows.map(|(key, row)| (&**key, row.is_other, row.totals, row.extremes));
         let mut reading = Reading::of_rows(definition, rows);
         reading.covered_secs = covered_secs.max(1);
         // All rates are per second in which requests were counted.
