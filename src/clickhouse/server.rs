@@ -182,7 +182,7 @@ impl Server {
         let status = answer.status().as_u16();
         if status != 200 {
             let (said, _) = said(&mut answer);
-            return Err(failed(format!("it answered {status}: {}", first_line(&said))));
+            return Err(failed(format!("it answered {status}: {}", reason(&said))));
         }
         let mut body = BufReader::new(answer.body_mut().with_config().limit(u64::MAX).reader());
         let mut line = Vec::new();
@@ -249,7 +249,7 @@ fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
     if status == 200 && code.is_none() {
         return ended.map_err(|error| later(format!("its answer ended early: {error}")));
     }
-    let said = first_line(&text);
+    let said = reason(&text);
     let mut refusals = REFUSALS.lines().filter_map(|line| line.split_once(' ')?.0.parse().ok());
     match code.is_some_and(|code| refusals.any(|it: u32| it == code)) {
         true => Err(Failure::Refused(said)),
@@ -265,9 +265,12 @@ fn said(answer: &mut Response<Body>) -> (String, io::Result<()>) {
     (String::from_utf8_lossy(&text).into_owned(), read.map(|_| ()))
 }
 
-fn first_line(text: &str) -> String {
-    let first = text.lines().next().unwrap_or_default();
-    first.chars().filter(|it| !it.is_control()).take(300).collect()
+/// The line of an error text that says what happened; the first one if none is ClickHouse's.
+fn reason(text: &str) -> String {
+    let mut lines = text.lines().filter(|it| !it.trim().is_empty());
+    let its = text.lines().find(|it| it.contains("Code: "));
+    let said = its.or_else(|| lines.next()).unwrap_or_default();
+    said.chars().filter(|it| !it.is_control()).take(300).collect()
 }
 
 #[cfg(test)]
@@ -379,6 +382,15 @@ mod tests {
         later(
             b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\nCode: 241. DB::Exception: Memory",
             "answered 500: Code: 241.",
+        );
+        // After the head, an error comes behind an empty line.
+        later(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n\n\nCode: 241. DB::Exception: Memory limit",
+            "answered 200: Code: 241. DB::Exception: Memory limit",
+        );
+        later(
+            b"HTTP/1.1 502 No\r\nContent-Length: 14\r\n\r\n\r\n \r\nBad <tag>",
+            "answered 502: Bad <tag>",
         );
     }
 }
