@@ -18,6 +18,13 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Wall-clock milliseconds since 1970-01-01 UTC; may jump either way.
     fn unix_ms(&self) -> u64;
 
+    /// Wall-clock milliseconds at a moment of the monotonic clock: the same each time, unless the
+    /// wall clock is set in between. A moment before the process is negative, modulo 2^64.
+    fn unix_ms_at(&self, mono_ms: u64) -> u64 {
+        let age_ms = self.mono_ms().wrapping_sub(mono_ms);
+        self.unix_ms().wrapping_sub(age_ms)
+    }
+
     /// Wall-clock seconds since 1970-01-01 UTC, cut to the 32 bits in which rows keep them (good
     /// until 2106).
     fn unix_secs(&self) -> u32 {
@@ -31,17 +38,42 @@ pub(crate) fn rfc3339(unix_secs: u64) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
+/// A wall clock that jumps by this much was set: NTP lets one that is off by less run faster or
+/// slower, and the monotonic clock with it.
+const SET_MS: u64 = 100;
+
+/// When a monotonic clock was zero, in unix milliseconds. Both clocks are cut to milliseconds, so
+/// their difference jumps by one; this changes only when the wall clock is set.
+#[derive(Debug)]
+struct MonoZero(AtomicU64);
+
+impl MonoZero {
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes the present difference of the clocks.
+    fn update(&self, difference_ms: u64) {
+        if self.get().abs_diff(difference_ms) >= SET_MS {
+            self.0.store(difference_ms, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The machine's own clocks.
 #[derive(Debug)]
 pub struct SystemClock {
     start: Instant,
+    zero: MonoZero,
 }
 
 impl SystemClock {
     /// A clock whose monotonic reading starts near zero now.
     #[must_use]
     pub fn new() -> Self {
-        Self { start: Instant::now() }
+        let clock = Self { start: Instant::now(), zero: MonoZero(AtomicU64::new(0)) };
+        clock.zero.update(clock.unix_ms());
+        clock
     }
 }
 
@@ -60,6 +92,15 @@ impl Clock for SystemClock {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn unix_ms_at(&self, mono_ms: u64) -> u64 {
+        let (before, unix_ms) = (self.mono_ms(), self.unix_ms());
+        // Not if this thread had to wait in between.
+        if self.mono_ms() - before <= 1 {
+            self.zero.update(unix_ms.saturating_sub(before));
+        }
+        self.zero.get().wrapping_add(mono_ms)
     }
 }
 
@@ -88,6 +129,10 @@ impl Clock for ContinuedClock {
 
     fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
+    }
+
+    fn unix_ms_at(&self, mono_ms: u64) -> u64 {
+        self.clock.unix_ms_at(mono_ms.wrapping_sub(self.ahead_ms))
     }
 }
 
@@ -124,5 +169,44 @@ impl Clock for ManualClock {
 
     fn unix_ms(&self) -> u64 {
         self.unix_ms.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Long enough for both clocks to go on by some milliseconds, at different times.
+    #[test]
+    fn a_moment_keeps_its_unix_time() {
+        let clock = ContinuedClock::new(Arc::new(SystemClock::new()), 5_000_000);
+        let now_ms = clock.mono_ms();
+        let moments = [now_ms, now_ms - 3_000_000];
+        let unix = || moments.map(|moment| clock.unix_ms_at(moment));
+        let first = unix();
+        assert_eq!(first[0] - first[1], 3_000_000);
+        assert!(first[0].abs_diff(clock.unix_ms()) < 60_000);
+        let later = clock.mono_ms() + 20;
+        while clock.mono_ms() < later {
+            assert_eq!(unix(), first);
+        }
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_is_followed() {
+        let zero = MonoZero(AtomicU64::new(1_000_000));
+        let seen = |difference_ms| {
+            zero.update(difference_ms);
+            zero.get()
+        };
+        assert_eq!([1_000_001, 999_999, 1_000_099].map(seen), [1_000_000; 3]);
+        assert_eq!([1_003_000, 1_002_999, 900_000].map(seen), [1_003_000, 1_003_000, 900_000]);
+        let clock = Arc::new(ManualClock::new(10_000_000));
+        let continued = ContinuedClock::new(Arc::<ManualClock>::clone(&clock), 70_000);
+        assert_eq!(continued.unix_ms_at(60_000), 9_990_000);
+        clock.advance_ms(5_000);
+        assert_eq!(continued.unix_ms_at(60_000), 9_990_000);
+        clock.set_unix_ms(30_000_000);
+        assert_eq!(continued.unix_ms_at(75_000), 30_000_000);
     }
 }

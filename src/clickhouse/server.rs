@@ -29,6 +29,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(300);
 const BODY_MAX: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 60_000 });
 /// Longest row of an answer: a histogram has fewer than 3,000 buckets, a key a few texts.
 const ROW_BYTES_MAX: u64 = 1 << 20;
+/// What the names of ClickHouse's own headers begin with, such as that of the query's id, which it
+/// has sent with every answer for years.
+const ITS_HEADERS: &str = "x-clickhouse-";
 /// Longest error text that is read.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
 
@@ -182,7 +185,7 @@ impl Server {
         let status = answer.status().as_u16();
         if status != 200 {
             let (said, _) = said(&mut answer);
-            return Err(failed(format!("it answered {status}: {}", first_line(&said))));
+            return Err(failed(format!("it answered {status}: {}", reason(&said))));
         }
         let mut body = BufReader::new(answer.body_mut().with_config().limit(u64::MAX).reader());
         let mut line = Vec::new();
@@ -238,18 +241,27 @@ impl Server {
 fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
     let later = |problem: String| Failure::at(url, problem);
     let mut answer = request.send(body).map_err(|error| later(roots::problem(&error)))?;
-    // An error after the head of the answer is in its body, so rows are stored only when the body
-    // has ended.
+    // An error after the head of the answer is in its body, which is empty otherwise, so rows are
+    // stored only when the body has ended.
     let (text, ended) = said(&mut answer);
     let status = answer.status().as_u16();
     let code = text
         .split_once("Code: ")
         .and_then(|(_, rest)| rest.split_once(|it: char| !it.is_ascii_digit()))
         .and_then(|(code, _)| code.parse::<u32>().ok());
+    let said = reason(&text);
     if status == 200 && code.is_none() {
-        return ended.map_err(|error| later(format!("its answer ended early: {error}")));
+        ended.map_err(|error| later(format!("its answer did not end: {error}")))?;
+        // A proxy may answer 200 with a page of its own: such rows are not stored.
+        let mut headers = answer.headers().keys();
+        return match text.is_empty() || headers.any(|it| it.as_str().starts_with(ITS_HEADERS)) {
+            true => Ok(()),
+            false => {
+                let what = "something that is not ClickHouse's";
+                Err(later(format!("it answered 200 with {what}: {said}")))
+            }
+        };
     }
-    let said = first_line(&text);
     let mut refusals = REFUSALS.lines().filter_map(|line| line.split_once(' ')?.0.parse().ok());
     match code.is_some_and(|code| refusals.any(|it: u32| it == code)) {
         true => Err(Failure::Refused(said)),
@@ -262,12 +274,22 @@ fn said(answer: &mut Response<Body>) -> (String, io::Result<()>) {
     let body = answer.body_mut().with_config().limit(u64::MAX).reader();
     let mut text = Vec::new();
     let read = body.take(ERROR_BYTES_MAX).read_to_end(&mut text);
-    (String::from_utf8_lossy(&text).into_owned(), read.map(|_| ()))
+    let ended = match read {
+        Ok(length) if length as u64 == ERROR_BYTES_MAX => {
+            let why = format!("it has {ERROR_BYTES_MAX} bytes or more");
+            Err(io::Error::new(io::ErrorKind::InvalidData, why))
+        }
+        read => read.map(drop),
+    };
+    (String::from_utf8_lossy(&text).into_owned(), ended)
 }
 
-fn first_line(text: &str) -> String {
-    let first = text.lines().next().unwrap_or_default();
-    first.chars().filter(|it| !it.is_control()).take(300).collect()
+/// The line of an error text that says what happened; the first one if none is ClickHouse's.
+fn reason(text: &str) -> String {
+    let mut lines = text.lines().filter(|it| !it.trim().is_empty());
+    let its = text.lines().find(|it| it.contains("Code: "));
+    let said = its.or_else(|| lines.next()).unwrap_or_default();
+    said.chars().filter(|it| !it.is_control()).take(300).collect()
 }
 
 #[cfg(test)]
@@ -380,5 +402,34 @@ mod tests {
             b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\nCode: 241. DB::Exception: Memory",
             "answered 500: Code: 241.",
         );
+        // After the head, an error comes behind an empty line.
+        later(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n\n\nCode: 241. DB::Exception: Memory limit",
+            "answered 200: Code: 241. DB::Exception: Memory limit",
+        );
+        later(
+            b"HTTP/1.1 502 No\r\nContent-Length: 14\r\n\r\n\r\n \r\nBad <tag>",
+            "answered 502: Bad <tag>",
+        );
+    }
+
+    #[test]
+    fn a_page_of_a_proxy_is_no_success() {
+        let answer = |headers: &str, body: &str| {
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{headers}\r\n");
+            inserted(String::leak(head + body).as_bytes())
+        };
+        let its = "X-ClickHouse-Query-Id: 5abe861c\r\n";
+        assert_eq!(answer(its, "Ok.\n"), Ok(()));
+        assert_eq!(answer("Server: nginx\r\n", ""), Ok(()));
+        let later = |headers, body: &str| match answer(headers, body) {
+            Err(Failure::Later(error)) => error,
+            other => panic!("{other:?}"),
+        };
+        let said = later("Server: nginx\r\n", "<html>\nMaintenance</html>\n");
+        assert_has!(said => "answered 200 with something that is not ClickHouse's: <html>");
+        // More than is read: the end may be an error.
+        assert_has!(later(its, &"x".repeat(20_000)) => "its answer did not end");
     }
 }

@@ -34,6 +34,7 @@ pub(super) struct OpenHistory {
     requests: Option<Requests>,
     shipper: Option<ShippingThread>,
     fleet: Option<Fleet>,
+    is_snapshot_old: bool,
 }
 
 impl OpenHistory {
@@ -139,6 +140,7 @@ impl OpenHistory {
             };
             parts.iter().any(|part| part.number() >= first && part.written > time)
         });
+        self.is_snapshot_old = is_old;
         let is_lost = restored.is_none() && snapshots.is_some() && parts.is_some();
         let clean = last_end.clean && !is_lost && !is_old;
         let spans = LastEnd { clean, ..last_end.clone() };
@@ -156,6 +158,11 @@ impl OpenHistory {
             info!("No snapshot came back: reports are filled from history, by the minute.");
         }
         refill
+    }
+
+    /// Whether the restored snapshot is not the last one, as [`refill`](Self::refill) noticed.
+    pub(super) fn is_snapshot_old(&self) -> bool {
+        self.is_snapshot_old
     }
 
     /// Adds the importer of logs and the refill to the catalog.

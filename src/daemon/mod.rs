@@ -196,6 +196,9 @@ impl Daemon {
         let end = last_end.as_ref();
         let refill = history.refill(end, &*clock, &live, snapshots.as_deref());
         startup::log_last_end(end, snapshots.as_deref(), refill.as_ref());
+        if end.is_some_and(|end| !end.clean) || history.is_snapshot_old() {
+            startup::count_from_zero(&counters, &receivers.before, &live);
+        }
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
         let (rules, kept) = (&receivers.rule_counters, samples.clone());
@@ -235,6 +238,7 @@ impl Daemon {
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup, followers)?;
+        let metrics = metrics.without(Arc::clone(&counters.unscraped));
         let catalog = history.attach_to(catalog, config, &rule_counters, &clock, refill);
         let catalog = catalog.keeping(definitions.tables, annotations, followers, state);
         let catalog = Arc::new(catalog);

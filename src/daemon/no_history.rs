@@ -29,6 +29,10 @@ impl OpenHistory {
 
     pub(super) fn keep_requests(&mut self, _: &Config, _: &SharedLive) {}
 
+    pub(super) fn is_snapshot_old(&self) -> bool {
+        false
+    }
+
     pub(super) fn refill(
         &mut self,
         _: Option<&LastEnd>,

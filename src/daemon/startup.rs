@@ -27,15 +27,16 @@ use crate::input::record::Hasher;
 use crate::input::squid::Source;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
-use crate::merger::Live;
-use crate::metrics::Metrics;
+use crate::merger::{Live, SharedLive};
 use crate::metrics::otlp::Push;
+use crate::metrics::{self, Metrics};
 use crate::pool::Pool;
 use crate::pool::activities::Activities;
 use crate::pool::timers::TIMER_ROW_BYTES;
 use crate::profile::Profile;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::definitions::Definitions;
+use crate::query::status::Status;
 use crate::release::{self, Releases};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{DefinedBy, NotRestored, Reports, Ticks, WatchSettings};
@@ -47,6 +48,7 @@ use crate::state::snapshot::{self, Restored};
 use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
 use crate::state::{self, State, StateError};
 use crate::telemetry::Counters;
+use crate::telemetry::reading::Group;
 
 /// The inputs for the initial rows and reports of a process.
 pub(super) struct Startup<'a> {
@@ -184,6 +186,14 @@ pub(super) fn go_on_counting(
         let names = receivers::names(sockets, &counters.otlps, squids);
         previous.contents.counters.restore(counters, &names, sockets);
     }
+}
+
+/// Makes `/metrics` count from 0: the last process may have shown larger counters than the snapshot
+/// has, and Prometheus takes one that comes back smaller for reset and adds all of it again.
+pub(super) fn count_from_zero(counters: &Counters, before: &[Group], live: &SharedLive) {
+    let mut restored = metrics::counts(before);
+    restored.extend(metrics::counts(&[Status::of_reports(live)]));
+    *counters.unscraped.lock() = restored;
 }
 
 /// The reports that the last hour, the metrics and history keep, by name.

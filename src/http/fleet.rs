@@ -60,7 +60,17 @@ pub(super) fn take_of(
     source: &Catalog,
     report: &str,
 ) -> Result<Whose, Problem> {
-    take(params, || source.listed(report).map_or_else(|_| Vec::new(), |it| it.keys))
+    let keys = || source.listed(report).map_or_else(|_| Vec::new(), |it| it.keys);
+    checked(take(params, keys)?, source)
+}
+
+/// Checks that there is a fleet if it is asked for. Call it first: a daemon without a fleet may have
+/// no history either, which would be the wrong reason.
+pub(super) fn checked(whose: Whose, source: &Catalog) -> Result<Whose, Problem> {
+    if whose.is_fleet() {
+        source.fleet()?;
+    }
+    Ok(whose)
 }
 
 /// Takes time and selection for a report: for the fleet, the default is the report's window up to

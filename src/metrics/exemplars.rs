@@ -197,9 +197,7 @@ pub(super) fn walk(
 
 /// Returns when a row was merged, milliseconds since 1970.
 pub(super) fn end_ms(clock: &dyn Clock, row: &RequestRow) -> u64 {
-    let now_ms = clock.mono_ms();
-    let age_ms = now_ms.saturating_sub(row.merged_at(now_ms));
-    clock.unix_ms().saturating_sub(age_ms)
+    clock.unix_ms_at(row.merged_at(clock.mono_ms()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `/metrics` for Prometheus, in its classic text format and as OpenMetrics.
 //!
 //! Counters and histograms per row of the chosen reports come from the series thread, once a
-//! second, and only grow; the daemon's own numbers are those of `/api/v1/status` at the moment.
+//! second, and only grow; the daemon's own numbers are those of `/api/v1/status` at the moment, but
+//! counters leave out what came back from a snapshot after an end that was not clean.
 //! [`otlp`] pushes the same to others. A windowed report cannot be scraped as a rate; these can.
 //! Written on the front end's blocking threads; what bounds it is the budget of series
 //! (`metrics.series_max`).
@@ -14,6 +15,8 @@ pub mod otlp;
 mod process;
 mod rows;
 mod status;
+
+pub(crate) use self::status::counts;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -29,7 +32,7 @@ use self::rows::Rows;
 use crate::alert::Alerts;
 use crate::delta::{RowReader, Second};
 use crate::report::Watchlist;
-use crate::telemetry::reading::Group;
+use crate::telemetry::reading::{Group, SeriesCounts};
 
 /// Bytes per series in the daemon: its numbers, its share of a name, and its lines while they are
 /// being sent.
@@ -42,6 +45,7 @@ pub struct Metrics {
     started: SystemTime,
     alerts: Arc<Alerts>,
     push: Option<Push>,
+    unscraped: Arc<Mutex<SeriesCounts>>,
 }
 
 /// The format of an answer.
@@ -77,6 +81,7 @@ impl Metrics {
             started: SystemTime::now(),
             alerts: Arc::default(),
             push: None,
+            unscraped: Arc::default(),
         }
     }
 
@@ -84,6 +89,12 @@ impl Metrics {
     #[must_use]
     pub fn with(self, alerts: Arc<Alerts>, push: Option<Push>) -> Self {
         Self { alerts, push, ..self }
+    }
+
+    /// The same without these counts of the daemon's own counters.
+    #[must_use]
+    pub fn without(self, unscraped: Arc<Mutex<SeriesCounts>>) -> Self {
+        Self { unscraped, ..self }
     }
 
     /// Counts a second; called by the series thread.
@@ -171,7 +182,7 @@ impl Collector for Scrape {
         let mut status = self.status.clone();
         status.retain(|group| group.place != rows::STATUS);
         status.push(rows.status());
-        status::encode(&mut encoder, &status)?;
+        status::encode(&mut encoder, &status, &self.metrics.unscraped.lock())?;
         process::encode(&mut encoder, self.metrics.started)?;
         instruments::encode(&mut encoder)?;
         alerts::encode(&mut encoder, &self.metrics.alerts)?;

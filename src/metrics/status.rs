@@ -9,11 +9,16 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use serde_json::Value as Json;
 
-use crate::telemetry::reading::{Group, Kind, Place, Reading};
+use crate::telemetry::reading::{Group, Kind, Place, Reading, SeriesCounts};
 
-/// Writes all numbers of the status.
-pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, groups: &[Group]) -> std::fmt::Result {
-    for number in numbers(groups) {
+/// Writes all numbers of the status, counters without the part that is `unscraped`.
+pub(super) fn encode(
+    encoder: &mut DescriptorEncoder<'_>,
+    groups: &[Group],
+    unscraped: &SeriesCounts,
+) -> std::fmt::Result {
+    for mut number in numbers(groups) {
+        number.leave_out(unscraped);
         let (kind, help) = (number.reading.kind, number.reading.help);
         if let Json::String(text) = &number.reading.value {
             encoder
@@ -51,6 +56,33 @@ pub(super) struct Number<'a> {
     pub(super) reading: &'a Reading,
     /// Its values by labels.
     pub(super) values: Vec<(Labels, Json)>,
+}
+
+impl Number<'_> {
+    /// Subtracts counts of the same series from a counter.
+    fn leave_out(&mut self, counts: &SeriesCounts) {
+        if self.reading.kind != Kind::Counter || counts.is_empty() {
+            return;
+        }
+        for (labels, value) in &mut self.values {
+            let series = (self.name.clone(), std::mem::take(labels));
+            if let (Some(left_out), Some(count)) = (counts.get(&series), value.as_u64()) {
+                *value = count.saturating_sub(*left_out).into();
+            }
+            *labels = series.1;
+        }
+    }
+}
+
+/// Returns the counters among the numbers that are not 0; of a series that is there twice the last.
+pub(crate) fn counts(groups: &[Group]) -> SeriesCounts {
+    let counters = numbers(groups).filter(|it| it.reading.kind == Kind::Counter);
+    let counts = counters.flat_map(|number| {
+        let Number { name, values, .. } = number;
+        let values = values.into_iter().filter_map(|(labels, it)| Some((labels, it.as_u64()?)));
+        values.map(move |(labels, count)| ((name.clone(), labels), count)).collect::<Vec<_>>()
+    });
+    counts.filter(|(_, count)| *count > 0).collect()
 }
 
 /// Names and values of labels.
@@ -121,5 +153,36 @@ fn encode_value(
         }
         (Some(count), _) if per_unit <= 1.0 => metric.encode_gauge(&count),
         (_, number) => metric.encode_gauge(&(number / per_unit)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_without_what_is_left_out() {
+        let groups = |merged: u64, invalid: u64| {
+            let reasons = serde_json::json!({"empty": invalid});
+            let top = [
+                Reading::new(Kind::Counter, "requests_merged", "", merged),
+                Reading::new(Kind::Counter, "requests_invalid", "", reasons),
+                Reading::new(Kind::Gauge, "request_rows", "", merged),
+            ];
+            [Group::new(Place::Top, top.into())]
+        };
+        let left_out = counts(&groups(7, 2));
+        assert_eq!(left_out.len(), 2, "{left_out:?}");
+        let seen = |merged, invalid| {
+            let groups = groups(merged, invalid);
+            let numbers = numbers(&groups).map(|mut number| {
+                number.leave_out(&left_out);
+                number.values[0].1.as_u64().unwrap()
+            });
+            numbers.collect::<Vec<_>>()
+        };
+        assert_eq!(seen(7, 2), [0, 0, 7]);
+        assert_eq!(seen(10, 5), [3, 3, 10]);
+        assert_eq!(seen(6, 2), [0, 0, 6]);
     }
 }

@@ -10,7 +10,7 @@ use super::cells;
 use super::columns;
 use super::errors::{error, malformed, not_utf8};
 use super::federated;
-use super::interruption::{CommandError, wait};
+use super::interruption::{CommandError, send, wait};
 use super::kill;
 use super::session::Client;
 use crate::sql::{self, Reply, Rows, SqlColumn, SqlError};
@@ -59,7 +59,8 @@ impl Client {
         }
     }
 
-    /// Sends rows as they are produced.
+    /// Sends rows as they are produced. An interruption drops the query at once, even if the client
+    /// accepts nothing.
     async fn rows(&mut self, mut rows: Rows, more: bool, binary: bool) -> Result<(), CommandError> {
         // An immediate failure is reported before the columns are sent.
         let mut batch = wait(&mut self.frames, &mut self.watch, rows.next()).await?;
@@ -78,7 +79,7 @@ impl Client {
                     false => cells::put_text_row(body, &cells, row),
                 });
                 if self.frames.waiting() >= FLUSH {
-                    self.send().await?;
+                    send(&mut self.frames, &mut self.watch).await?;
                 }
             }
             batch = wait(&mut self.frames, &mut self.watch, rows.next()).await?;

@@ -129,6 +129,8 @@ impl<S: AsyncBufRead + AsyncWrite + Send + Unpin> Buffered for S {}
 pub(super) struct Frames {
     stream: Box<dyn Buffered>,
     output: Vec<u8>,
+    /// Bytes of the output that were sent already.
+    sent: usize,
     /// The number of the next frame in either direction.
     sequence: u8,
     budget: Budget,
@@ -142,6 +144,7 @@ impl Frames {
         Self {
             stream: Box::new(BufReader::with_capacity(READ_AHEAD, stream)),
             output: Vec::new(),
+            sent: 0,
             sequence: 0,
             budget,
             patience,
@@ -270,18 +273,18 @@ impl Frames {
         self.output.len()
     }
 
-    /// Sends the output.
+    /// Sends the output. If dropped, the next call sends the rest.
     pub(super) async fn flush(&mut self) -> Result<(), FrameError> {
         let late = |_| FrameError::Late("the client took nothing for too long");
-        let mut sent = 0;
-        while sent < self.output.len() {
-            let write = self.stream.write(&self.output[sent..]);
+        while self.sent < self.output.len() {
+            let write = self.stream.write(&self.output[self.sent..]);
             match timeout(self.patience.write, write).await.map_err(late)?? {
                 0 => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                bytes => sent += bytes,
+                bytes => self.sent += bytes,
             }
         }
         self.output.clear();
+        self.sent = 0;
         if self.output.capacity() > OUTPUT_KEPT {
             self.output = Vec::new();
         }

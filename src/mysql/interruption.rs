@@ -102,6 +102,16 @@ async fn revoked(pass: Option<&Pass>) {
     }
 }
 
+/// Sends the output in the middle of an answer, unless interrupted: the rest goes out with the
+/// error.
+pub(super) async fn send(frames: &mut Frames, watch: &mut Watch) -> Result<(), CommandError> {
+    tokio::select! {
+        biased;
+        sent = frames.flush() => Ok(sent?),
+        interruption = watch.wait(watch.seen) => Err(interruption),
+    }
+}
+
 /// Waits for the engine, unless interrupted.
 pub(super) async fn wait<T>(
     frames: &mut Frames,

@@ -283,7 +283,7 @@ impl Client {
     }
 
     /// Sends the output, unless the connection is to end while the client accepts nothing.
-    pub(super) async fn send(&mut self) -> Result<(), CommandError> {
+    async fn send(&mut self) -> Result<(), CommandError> {
         tokio::select! {
             biased;
             sent = self.frames.flush() => Ok(sent?),

@@ -332,6 +332,17 @@ impl Catalog {
         report.ok_or_else(|| self.suggesting(QueryError::unknown_report(name)))
     }
 
+    /// All that the pinbads of the fleet have shipped.
+    ///
+    /// # Errors
+    /// [`QueryError::BadValue`] without `clickhouse.url`.
+    pub fn fleet(&self) -> Result<&crate::clickhouse::Fleet, QueryError> {
+        self.status.fleet.as_ref().ok_or_else(|| {
+            let why = "there is no fleet: clickhouse.url is not set, so nothing is shipped; accepted: false";
+            QueryError::bad_value("fleet", why)
+        })
+    }
+
     /// A report at the requested time, for the requested pinbads.
     ///
     /// # Errors

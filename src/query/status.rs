@@ -21,7 +21,7 @@ use crate::profile::{Profile, STATS};
 use crate::ring::TempRing;
 use crate::state::snapshot_writer::Snapshots;
 use crate::telemetry::Counters;
-use crate::telemetry::reading::{Group, Place, Reading, readings};
+use crate::telemetry::reading::{Group, Kind, Place, Reading, readings};
 
 /// For how long a loss is mentioned, milliseconds.
 const LATELY_MS: u64 = 600_000;
@@ -112,6 +112,14 @@ impl Status {
         let groups = std::iter::once(Group::new(Place::Top, top));
         let groups = groups.chain(socket_groups(counters, sockets));
         groups.chain(otlp_groups(counters)).chain(squid_groups(counters)).collect()
+    }
+
+    /// The counters of reports, which a snapshot lets go on too.
+    #[must_use]
+    pub fn of_reports(live: &SharedLive) -> Group {
+        let mut counters = kept(&answering(live));
+        counters.retain(|it| it.kind == Kind::Counter);
+        Group::new(Place::Top, counters)
     }
 
     /// The numbers of `GET /api/v1/status`: the columns of Pinba's `status`, then the daemon's own.

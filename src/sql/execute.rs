@@ -456,6 +456,9 @@ impl Engine {
         expression: &ast::Expr,
         values: &[Literal],
     ) -> Result<Literal, SqlError> {
+        if let Some(constant) = constant(expression) {
+            return Ok(constant);
+        }
         let query = statement::select_of(vec![expression.clone()])?;
         let asking = session.without_row_limit();
         let reply = self.run_query(&asking, query, Items::new(), values);
@@ -478,6 +481,22 @@ impl Engine {
             other => Literal::Text(other.to_text().into_owned()),
         })
     }
+}
+
+/// The value of a literal. Drivers SET some at login, which should take no permit.
+fn constant(expression: &ast::Expr) -> Option<Literal> {
+    let ast::Expr::Value(literal) = expression else {
+        return None;
+    };
+    Some(match &literal.value {
+        ast::Value::Null => Literal::Null,
+        ast::Value::Boolean(truth) => Literal::Int((*truth).into()),
+        ast::Value::Number(digits, _) => Literal::Int(digits.parse().ok()?),
+        ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) => {
+            Literal::Text(text.clone())
+        }
+        _ => return None,
+    })
 }
 
 /// Checks whether reports may be created and dropped.

@@ -96,9 +96,10 @@ impl Engine {
         let limits = self.0.settings.limits.clone();
         let (until, late) = (guard.until(), guard.late());
         let mut work = Box::pin(cancellation::scope(Arc::clone(&guard), async move {
-            let _place = place;
             let work = run(plan, context, &limits, &sender);
             let ended = tokio::time::timeout_at(until.into(), work).await;
+            // The error may wait for a slow reader.
+            drop(place);
             if let Err(error) = ended.unwrap_or(Err(late)) {
                 let _nobody_waits = sender.send(Err(error)).await;
             }

@@ -18,7 +18,7 @@ use crate::input::squid::{LineNumbers, Progress, Source};
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
 use crate::telemetry::counter::Counter;
-use crate::telemetry::reading::{Kind, Reading};
+use crate::telemetry::reading::{Kind, Reading, SeriesCounts};
 use crate::telemetry::{Counters, SocketCounters};
 
 /// Largest value that a counter is restored to, so that sums over all sockets do not overflow.
@@ -40,6 +40,10 @@ impl SocketName {
         Self { address: socket.address.to_string(), cookie: kernel::cookie(&socket.socket) }
     }
 }
+
+/// The name in a snapshot of the counts that `/metrics` leaves out; instead of a reason they have
+/// their series, as JSON.
+const UNSCRAPED: &str = "unscraped";
 
 /// The counts without requests in flight.
 fn settled(counts: SocketCounters) -> SocketCounters {
@@ -132,6 +136,11 @@ impl SavedCounters {
         let mut others = merge.readings();
         others.extend(counters.mysql.counts().readings());
         others.extend(counters.logins.counts().readings());
+        let mut others = save(&others);
+        let unscraped = counters.unscraped.lock();
+        others.extend(unscraped.iter().map(|(series, count)| {
+            (UNSCRAPED.to_owned(), serde_json::to_string(series).ok(), *count)
+        }));
         let sockets = names.iter().zip(&counters.sockets).zip(&settled);
         // Their sockets come last.
         let first = settled.len().saturating_sub(counters.squids.len());
@@ -154,7 +163,7 @@ impl SavedCounters {
                     readings: save(&settled.readings()),
                 })
                 .collect(),
-            others: save(&others),
+            others,
         }
     }
 
@@ -173,6 +182,14 @@ impl SavedCounters {
             }
         }
         all
+    }
+
+    fn unscraped(&self) -> SeriesCounts {
+        let saved = self.others.iter().filter(|(name, ..)| name == UNSCRAPED);
+        let saved = saved.filter_map(|(_, series, count)| {
+            Some((serde_json::from_str(series.as_deref()?).ok()?, *count))
+        });
+        saved.collect()
     }
 
     /// Restores the counters in a new process. Call it before anything counts, with its sockets in
@@ -221,6 +238,7 @@ impl SavedCounters {
             counters.mysql.restore(name, reason, value);
             counters.logins.restore(name, reason, value);
         });
+        *counters.unscraped.lock() = self.unscraped();
     }
 }
 
@@ -268,6 +286,9 @@ mod tests {
         before.mysql.mysql_statements.add(21);
         before.mysql.mysql_connections_open.set(3);
         before.logins.logins_failed.add(22);
+        let label = ("socket".to_owned(), "0".to_owned());
+        let series = ("socket_requests_popped".to_owned(), vec![label]);
+        before.unscraped.lock().insert(series, 60);
         let saved = SavedCounters::of(&before, &names);
         // The same sockets in another order.
         let mut swapped = sockets;
@@ -287,6 +308,7 @@ mod tests {
         assert_eq!(after.mysql.counts().mysql_statements.get(), 21);
         assert_eq!(after.mysql.counts().mysql_connections_open.get(), 0);
         assert_eq!(after.logins.counts().logins_failed.get(), 22);
+        assert_eq!(*after.unscraped.lock(), *before.unscraped.lock());
         // The kernel continues from its last reading, not from zero.
         after.sockets[1].kernel_drops.raise_to(14);
         assert_eq!(after.sockets[1].kernel_drops.get(), 14);

@@ -6,7 +6,15 @@
 //! where they are looked up. A [`Group`] is a set of related numbers: the status itself, an object
 //! in it, or one of a list of objects, such as a socket.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value as Json};
+
+/// Name and labels of a metric.
+pub type Series = (String, Vec<(String, String)>);
+
+/// Counts by series.
+pub type SeriesCounts = BTreeMap<Series, u64>;
 
 /// Kind of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

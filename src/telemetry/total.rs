@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::counters::{LoginCounters, MergeCounters, MySqlCounters, SocketCounters};
+use super::reading::SeriesCounts;
 use crate::input::squid::{Followed, Source};
 use crate::input::{otlp, stat};
 
@@ -24,6 +27,9 @@ pub struct Counters {
     pub squids: Vec<Arc<Source>>,
     /// Sources of samples.
     pub stats: Vec<Arc<stat::Source>>,
+    /// The part of these counters that `/metrics` leaves out: they had it when they came back after
+    /// an end that was not clean, smaller than they had been scraped.
+    pub unscraped: Arc<Mutex<SeriesCounts>>,
 }
 
 impl Counters {
@@ -38,6 +44,7 @@ impl Counters {
             otlps: Vec::new(),
             squids: Vec::new(),
             stats: Vec::new(),
+            unscraped: Arc::default(),
         }
     }
 

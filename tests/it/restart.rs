@@ -197,7 +197,10 @@ fn killed_it_comes_back_as_of_the_last_snapshot() {
     for round in 0..3_u64 {
         let mut program = Program::serve(&refs(&settings));
         assert_eq!(program.site.status().count("requests_merged"), merged);
+        // Counters of Prometheus never come back smaller, except as 0.
+        assert_eq!(scraped(&program.site), [0; 4], "{round}");
         let status = program.site.send((0..500).map(|n| packet(round * 500 + n)));
+        assert_eq!(scraped(&program.site), [500; 4], "{round}");
         merged = status.count("requests_merged");
         let written = status.0["snapshot"]["written"].as_u64().unwrap();
         await_until(
@@ -215,6 +218,46 @@ fn killed_it_comes_back_as_of_the_last_snapshot() {
     assert_eq!(merged, 1_500);
     assert_eq!(status.count("requests_merged"), merged);
     assert_eq!(program.site.json("/api/v1/info")["req_count"], merged);
+}
+
+/// Counters of `/metrics` that are alike where packets have one request each.
+fn scraped(site: &Site) -> [u64; 4] {
+    let text = site.get("/metrics").body;
+    let names = "datagrams_received requests_decoded requests_merged socket_requests_popped";
+    let counts = names.split(' ').map(|name| {
+        let name = format!("pinbad_{name}_total");
+        let lines = text.lines().filter_map(|line| {
+            let (labels, count) = line.strip_prefix(&name)?.rsplit_once(' ')?;
+            assert!(labels.is_empty() || labels.starts_with('{'), "{line}");
+            count.parse::<u64>().ok()
+        });
+        lines.sum()
+    });
+    counts.collect::<Vec<_>>().try_into().unwrap()
+}
+
+/// After a kill they start at 0; what is left out then stays left out, so that they go on after a
+/// stop.
+#[test]
+fn scraped_counters_start_again_after_a_kill_and_go_on_after_a_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let totals = |site: &Site| site.status().count("requests_merged");
+    let seen = |end: &str, sent: u64| {
+        let mut program = Program::serve(&refs(&settings));
+        let found = (totals(&program.site), scraped(&program.site)[2]);
+        program.site.send((0..sent).map(packet));
+        program.signal(end);
+        program.wait();
+        found
+    };
+    assert_eq!(seen("TERM", 30), (0, 0));
+    assert_eq!(seen("TERM", 20), (30, 30), "a stop");
+    assert_eq!(seen("KILL", 5), (50, 50), "a stop");
+    assert_eq!(seen("TERM", 7), (50, 0), "a kill");
+    assert_eq!(seen("TERM", 2), (57, 7), "a stop");
+    assert_eq!(seen("KILL", 0), (59, 9), "a stop");
+    assert_eq!(seen("TERM", 0), (59, 0), "a kill");
 }
 
 /// Whatever became of the file: it is set aside and named, and the daemon starts without it.

@@ -207,6 +207,9 @@ mod tests {
         assert_eq!(read("0.5"), Ok(Literal::Float(0.5)));
         assert_eq!(read(r#""a""#), Ok(Literal::Text("a".into())));
         assert!(read("[1]").is_err());
+        for number in (1..100).map(|it| f64::from(it).sqrt() / 7.0 + 0.3) {
+            assert_eq!(read(&number.to_string()), Ok(Literal::Float(number)));
+        }
     }
 
     #[test]

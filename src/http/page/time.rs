@@ -72,7 +72,7 @@ impl Time {
     ) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
         let span = Span::take_compared(&mut params);
-        let whose = take_whose(&mut params)?;
+        let whose = fleet::checked(take_whose(&mut params)?, source)?;
         let window = (has_span || whose.is_fleet()).then(|| fleet::window(source, EVERYTHING));
         let now_ms = source.now_ms(&whose);
         let is_fleet = |name: &str| whose.is_fleet() && fleet::NAMES.contains(&name);

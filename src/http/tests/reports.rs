@@ -194,6 +194,27 @@ fn timers_are_summed_by_the_usual_tag_if_no_key_is_named() {
     assert_has!(reply.body => "<li><bdi>group</bdi></li>");
 }
 
+/// Whatever else is lacking: there is no history here.
+#[test]
+fn without_a_fleet_that_is_the_reason() {
+    let server = Server::start();
+    for path in [
+        "reports/r?fleet=true",
+        "reports/r?dc=x",
+        "reports/r?collector=x&from=-1h",
+        "reports/r/series?fleet=true&metric=req_count",
+        "reports/r/heatmap?dc=x",
+        "info?fleet=true",
+        "changes?fleet=true",
+    ] {
+        let said = server.get(&format!("/api/v1/{path}")).problem(400);
+        assert!(said.contains("clickhouse.url is not set"), "{path}: {said}");
+    }
+    let page = server.get("/reports/r?fleet=true");
+    assert_eq!(page.status, 400);
+    assert_has!(page.body => "clickhouse.url is not set");
+}
+
 #[test]
 fn bad_parameters_say_what_is_accepted() {
     let server = Server::start();

@@ -424,8 +424,37 @@ async fn planning_takes_a_place() {
         let error = ask(&engine, &mut session, text).await;
         assert_eq!(error.expect_err(text).code, 1040);
     }
+    // Constants are not planned: pools set them at each login.
+    for text in ["SET NAMES utf8", "SET autocommit = 0, @a = 'x', @b = NULL, @c = \"y\", @d = TRUE"]
+    {
+        assert!(ask(&engine, &mut session, text).await.is_ok(), "{text}");
+    }
     drop(place);
-    assert!(ask(&engine, &mut session, "SELECT 1").await.is_ok());
+    let set = ask(&engine, &mut session, "SELECT @@autocommit, @a, @b, @c, @d").await;
+    assert_eq!(set.expect("values")[1], "0|x|NULL|y|1");
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_holds_no_place_when_the_time_is_over() {
+    let time_max = Duration::from_secs(5);
+    let engine = engine(SqlConfig { queries_max: 1, time_max, ..Config::default().sql });
+    let mut session = Session::new(5, "me@here", false);
+    // Many more batches than are made ahead.
+    let text =
+        "SELECT a.column_name FROM information_schema.columns a, information_schema.columns b";
+    let reply = engine.run(&mut session, text, &[]).await.expect("it runs");
+    let Reply::Rows(mut rows) = reply else {
+        panic!("no rows");
+    };
+    let freed = async { while engine.place().await.is_err() {} };
+    let freed = tokio::time::timeout(Duration::from_secs(60), freed).await;
+    freed.expect("the place is free before anything is read");
+    let mut last = None;
+    while let Some(batch) = rows.next().await {
+        last = Some(batch);
+    }
+    let error = last.expect("an end").expect_err("late");
+    assert_eq!(error.code, 1969, "{error}");
 }
 
 #[tokio::test]

@@ -193,6 +193,30 @@ fn a_slow_client_holds_up_nobody() {
     slow.assert_alive();
 }
 
+/// One that takes nothing of its answer: the query ends and gives its place back before the client
+/// reads on and is told.
+#[test]
+fn a_query_of_a_slow_client_can_be_killed() {
+    let shop = Shop::with(&["sql.time_max=10m", "sql.queries_max=1"]);
+    // 12 to the 5th rows of some 250 bytes: 60 MB, many times what sockets hold.
+    let wide = "SELECT a.id, b.id, repeat('x', 250) \
+        FROM request a, request b, request c, request d, request e";
+    let mut slow = Client::connect(shop.mysql);
+    slow.command(3, wide.as_bytes());
+    let _count = slow.read();
+    let mut other = Client::connect(shop.mysql);
+    assert_eq!(other.refused("SELECT req_count FROM info").0, 1040);
+    assert!(matches!(other.query("SET AUTOCOMMIT=0"), Outcome::Done { .. }));
+    let kill = format!("KILL QUERY {}", slow.id());
+    assert!(matches!(other.query(&kill), Outcome::Done { .. }));
+    await_condition("the place is free", || match other.query("SELECT req_count FROM info") {
+        Outcome::Rows { .. } => Ok(()),
+        refused => Err(format!("{refused:?}")),
+    });
+    assert!(matches!(slow.rest_of(3), Outcome::Failed { code: 1317, .. }));
+    slow.assert_alive();
+}
+
 #[test]
 fn stopping_does_not_wait_for_clients() {
     let shop = Shop::with(&["sql.time_max=10m"]);

@@ -100,11 +100,7 @@ impl Catalog {
         fleet: &Fleet,
         span: &Range<u64>,
     ) -> Result<FleetRows, QueryError> {
-        let there = self.status.fleet.as_ref().ok_or_else(|| {
-            let why = "there is no fleet: clickhouse.url is not set, so nothing is shipped; accepted: false";
-            QueryError::bad_value("fleet", why)
-        })?;
-        Ok(there.rows(dataset, span, &fleet.dcs, &fleet.collectors))
+        Ok(self.fleet()?.rows(dataset, span, &fleet.dcs, &fleet.collectors))
     }
 
     /// Remarks on missing data.
