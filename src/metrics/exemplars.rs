@@ -13,10 +13,14 @@ use hashbrown::HashMap;
 
 use crate::clock::Clock;
 use crate::input::otlp::messages::{Exemplar, id};
+use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
-use crate::report::definition::{Definition, Key, KeySource, Level, Missing, Occurrence};
+use crate::pool::strings::{EMPTY, NONE, OTHER};
+use crate::query::requests::shown_field;
+use crate::report::definition::{Definition, Field, Key, KeySource, Level, Occurrence};
+use crate::report::lacks;
 use crate::report::row_key::push_key;
 
 /// Request tags that name the span of another tracer.
@@ -34,9 +38,8 @@ const CHUNK: u64 = 8_192;
 pub(super) struct Exemplars {
     live: SharedLive,
     clock: Arc<dyn Clock>,
+    /// The next request to look at.
     next: u64,
-    /// Those read and not taken yet, newest first.
-    traced: Vec<Traced>,
 }
 
 /// A request with a trace.
@@ -44,7 +47,7 @@ pub(super) struct Exemplars {
 pub struct Traced {
     pub(super) time_us: u64,
     pub(super) exemplar: Exemplar,
-    /// Texts of its fields, in the order of [`Field`](crate::report::definition::Field).
+    /// Texts of its fields, in the order of [`Field`].
     fields: [String; 5],
     tags: Vec<(String, String)>,
 }
@@ -58,39 +61,31 @@ impl Exemplars {
             next: answering(live).pool.requests.next_id(),
             live: Arc::clone(live),
             clock: Arc::clone(clock),
-            traced: Vec::new(),
         }
     }
 
-    /// Reads the newest traced requests that came since the last call.
-    pub(super) fn read(&mut self) {
+    /// Takes the newest traced requests that came since the last call, up to this unix millisecond,
+    /// newest first: rows end with a second of the stream, and later requests are in later rows.
+    pub(super) fn take(&mut self, unix_ms: u64) -> Vec<Traced> {
         let newest = answering(&self.live).pool.requests.next_id();
         self.next = self.next.max(newest.saturating_sub(EXAMINED_MAX));
         let mut traced = Vec::new();
-        let clock = &*self.clock;
         walk(&self.live, &mut self.next, |pool, id, row| {
-            traced.extend(Traced::of(pool, id, row, clock));
+            let found = Traced::of(pool, row, &*self.clock);
+            let is_later = found.as_ref().is_some_and(|it| it.exemplar.time / 1_000_000 > unix_ms);
+            traced.extend(found.filter(|_| !is_later));
+            !is_later
         });
         traced.reverse();
-        self.traced.splice(..0, traced);
-        self.traced.truncate(TRACED_MAX);
-    }
-
-    /// Takes those that came up to this unix millisecond, newest first: rows end with a second of
-    /// the stream, and later requests are in later rows.
-    pub(super) fn take(&mut self, unix_ms: u64) -> Vec<Traced> {
-        let later = |it: &Traced| it.exemplar.time > unix_ms * 1_000_000;
-        self.traced.split_off(self.traced.partition_point(later))
+        traced.truncate(TRACED_MAX);
+        traced
     }
 }
 
 /// Returns the newest traced requests, newest first.
 #[must_use]
 pub fn newest(live: &SharedLive, clock: &Arc<dyn Clock>) -> Vec<Traced> {
-    let (live, clock) = (Arc::clone(live), Arc::clone(clock));
-    let mut newest = Exemplars { live, clock, next: 0, traced: Vec::new() };
-    newest.read();
-    newest.traced
+    Exemplars { live: Arc::clone(live), clock: Arc::clone(clock), next: 0 }.take(u64::MAX)
 }
 
 impl Traced {
@@ -107,53 +102,47 @@ impl Traced {
         format!(" # {{{TRACE_ID}=\"{trace}\"{span}}} {secs} {time_secs}.{ms:03}")
     }
 
-    fn of(pool: &Pool, request: u64, row: &RequestRow, clock: &dyn Clock) -> Option<Self> {
+    fn of(pool: &Pool, row: &RequestRow, clock: &dyn Clock) -> Option<Self> {
         let tags = pool.tags(row.request_tags);
         let trace_id = id::<16>(tags.get(TRACE_ID)?)?;
-        let request = pool.resolve((0, request), row);
+        let time_us = micros(row.request_time);
         let exemplar = Exemplar {
             time: end_ms(clock, row) * 1_000_000,
-            as_double: Some(request.time_us as f64 / 1e6),
+            as_double: Some(time_us as f64 / 1e6),
             span_id: tags.get(SPAN_ID).and_then(id::<8>).map_or_else(Vec::new, Vec::from),
             trace_id: trace_id.into(),
         };
-        let status = request.status.to_string();
-        let schema = request.schema.unwrap_or_default();
-        let (host, server) = (request.hostname, request.server_name);
-        Some(Self {
-            time_us: request.time_us,
-            exemplar,
-            fields: [host, server, request.script_name, schema, &status].map(str::to_owned),
-            tags: request.tags.to_vec(),
-        })
+        let fields = Field::ALL.map(|field| shown_field(pool, row, field));
+        Some(Self { time_us, exemplar, fields, tags: tags.to_vec() })
     }
 
     fn text(&self, key: &Key) -> Option<&str> {
-        let text = match &key.source {
+        match &key.source {
             KeySource::Field(field) => Some(&self.fields[*field as usize]),
             KeySource::RequestTag(tag) => {
-                let is_it = |(name, _): &&(String, String)| name == tag;
-                let found = match key.occurrence {
-                    Occurrence::First => self.tags.iter().find(is_it),
-                    Occurrence::Last => self.tags.iter().rfind(is_it),
-                };
-                found.map(|(_, value)| value)
+                let mut values = self.tags.iter().filter(|it| it.0 == *tag).map(|it| &*it.1);
+                match key.occurrence {
+                    Occurrence::First => values.next(),
+                    Occurrence::Last => values.last(),
+                }
             }
             KeySource::TimerTag(_) | KeySource::TimerTagOrField(..) => None,
-        };
-        match (text.map(String::as_str), key.missing, &key.source) {
-            (None, Missing::Empty, _) => Some(""),
-            (Some(""), Missing::Skip, KeySource::Field(_)) | (Some(""), Missing::SkipEmpty, _) => {
-                None
-            }
-            (text, ..) => text,
         }
     }
 
     fn key(&self, definition: &Definition) -> Option<Vec<u8>> {
         let mut key = Vec::new();
         for of in &definition.keys {
-            push_key(&mut key, self.text(of)?);
+            let text = self.text(of);
+            let key_id = match text {
+                None => NONE,
+                Some("") => EMPTY,
+                Some(_) => OTHER,
+            };
+            if lacks(&of.source, of.missing, key_id) {
+                return None;
+            }
+            push_key(&mut key, text.unwrap_or_default());
         }
         Some(key)
     }
@@ -162,10 +151,8 @@ impl Traced {
 /// Returns the traced requests of a report.
 pub(super) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey<'a> {
     let mut found = ByKey::default();
-    if definition.level == Level::Timer || !definition.filters.is_empty() {
-        return found;
-    }
-    for one in traced {
+    let is_by_keys = definition.level != Level::Timer && definition.filters.is_empty();
+    for one in traced.iter().filter(|_| is_by_keys) {
         if let Some(key) = one.key(definition) {
             found.entry(key).or_default().push(one);
         }
@@ -173,11 +160,12 @@ pub(super) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey
     found
 }
 
-/// Passes the rows from `next` on to `look`, and moves it.
+/// Passes the rows from `next` on to `look`, and moves it: to the first one of which that returns
+/// false.
 pub(super) fn walk(
     live: &SharedLive,
     next: &mut u64,
-    mut look: impl FnMut(&Pool, u64, &RequestRow),
+    mut look: impl FnMut(&Pool, u64, &RequestRow) -> bool,
 ) {
     loop {
         let live = answering(live);
@@ -188,8 +176,9 @@ pub(super) fn walk(
             return;
         }
         for id in from..*next {
-            if let Some(row) = requests.get(id) {
-                look(&live.pool, id, &row);
+            if requests.get(id).is_some_and(|row| !look(&live.pool, id, &row)) {
+                *next = id;
+                return;
             }
         }
     }
@@ -227,7 +216,6 @@ mod tests {
             clock.advance_ms(600);
         };
         let mut taken = |until_ms| {
-            exemplars.read();
             let taken = exemplars.take(until_ms);
             taken.iter().map(|it| it.exemplar.trace_id[15]).collect::<Vec<_>>()
         };

@@ -75,13 +75,12 @@ impl Traces {
         // By script, or all together.
         let mut slowest: HashMap<Option<u32>, Slowest<_, _>, RandomState> = HashMap::default();
         let mut chosen = Vec::new();
-        let (choice, error_status) = (self.choice, self.error_status);
         walk(&self.live, &mut self.next, |pool, id, row| {
             let time = micros(row.request_time);
             let (mut script, mut max) = (None, SLOW_MAX);
-            if choice == OtlpTraces::Tail {
+            if self.choice == OtlpTraces::Tail {
                 let origin = pool.origins.get(row.origin);
-                if origin.status >= error_status && chosen.len() < ERRORS_MAX {
+                if origin.status >= self.error_status && chosen.len() < ERRORS_MAX {
                     chosen.push((time, id));
                 }
                 (script, max) = (Some(origin.script_name), SCRIPT_MAX);
@@ -92,6 +91,7 @@ impl Traces {
                     among.put(time, (time, id));
                 }
             }
+            true
         });
         chosen.extend(slowest.into_values().flat_map(Slowest::finish));
         chosen.sort_unstable_by_key(|it| Reverse(*it));
@@ -108,8 +108,7 @@ impl Traces {
             let live = answering(&self.live);
             for id in ids {
                 let row = live.pool.requests.get(*id);
-                let spans = row.map(|row| self.spans(&live.pool, *id, &row));
-                let spans = spans.unwrap_or_default();
+                let spans = row.map_or_else(Vec::new, |row| self.spans(&live.pool, *id, &row));
                 let more: usize = spans.iter().map(Span::encoded_len).sum();
                 if spans.is_empty() || bytes + more > BYTES_MAX {
                     left_out += 1;
@@ -120,10 +119,6 @@ impl Traces {
             }
         }
         left_out
-    }
-
-    fn id(&self, of: (u64, usize)) -> [u8; 8] {
-        self.ids.hash_one(of).max(1).to_be_bytes()
     }
 
     /// Makes the spans of a request.
@@ -144,17 +139,18 @@ impl Traces {
         attributes.extend(request.schema.map(|schema| text("url.scheme", schema)));
         let tag = |name| request.tags.get(name);
         let link = tag(TRACE_ID).and_then(id::<16>).zip(tag(SPAN_ID).and_then(id::<8>));
-        let link = link.map(|(trace_id, span_id)| Link {
-            trace_id: trace_id.to_vec(),
-            span_id: span_id.to_vec(),
-        });
+        let link = link.map(|(trace, span)| Link { trace_id: trace.into(), span_id: span.into() });
         for (name, value) in request.tags.pairs() {
             push_unique(&mut attributes, name, value);
         }
-        let trace_id = [self.id((request_id, 0)), self.id((request_id, 1))].concat();
+        let new_id = |nth: usize| self.ids.hash_one((request_id, nth)).max(1).to_be_bytes();
+        let trace_id = [new_id(0), new_id(1)].concat();
+        // The first one is that of the request.
         let span = |nth: usize, (start, end), name, attributes| Span {
             trace_id: trace_id.clone(),
-            span_id: self.id((request_id, 2 + nth)).to_vec(),
+            span_id: new_id(2 + nth).into(),
+            parent_span_id: if nth == 0 { Vec::new() } else { new_id(2).into() },
+            kind: if nth == 0 { SERVER } else { INTERNAL },
             name,
             start,
             end,
@@ -163,7 +159,6 @@ impl Traces {
         };
         let is_error = request.status >= self.error_status;
         let root = Span {
-            kind: SERVER,
             links: link.into_iter().collect(),
             status: is_error.then_some(SpanStatus { code: ERROR }),
             ..span(0, (start, end), request.script_name.to_owned(), attributes)
@@ -176,18 +171,12 @@ impl Traces {
             laid_out_us += timer.value_us;
             let mut attributes = vec![KeyValue::number("pinbad.hits", timer.hit_count.into())];
             attributes.extend(known.is_none().then(|| KeyValue::truth(SYNTHETIC)));
-            let mut name = String::new();
             for (tag, value) in timer.tags.pairs() {
                 push_unique(&mut attributes, tag, value);
-                name += if name.is_empty() { "" } else { " " };
-                name += value;
             }
+            let name = timer.tags.pairs().map(|(_, value)| value).collect::<Vec<_>>().join(" ");
             let end = start + timer.value_us * 1_000;
-            spans.push(Span {
-                parent_span_id: spans[0].span_id.clone(),
-                kind: INTERNAL,
-                ..span(nth, (start, end), name, attributes)
-            });
+            spans.push(span(nth, (start, end), name, attributes));
         }
         spans
     }
