@@ -63,18 +63,15 @@ pub(super) fn router(source: Arc<Source>, settings: &HttpSettings) -> Router {
 
 async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response {
     intake.source.counters.bodies_received.add(1);
-    let named = |headers: &HeaderMap| FORMS.into_iter().find(|it| is_of_type(headers, it.0));
-    let named = named(request.headers());
+    let named = FORMS.into_iter().find(|it| is_of_type(request.headers(), it.0));
     let (media_type, form) = named.unwrap_or(FORMS[0]);
     let mut response = match intake.take(request, named.map(|it| it.1)).await {
         Ok(partial_success) => form.encode(&Success { partial_success }).into_response(),
         Err((reason, problem)) => {
             intake.source.refuse(reason);
-            let status =
-                Status { code: code(problem.status), message: problem.detail().to_owned() };
-            let mut response = (problem.status, form.encode(&status)).into_response();
-            response.headers_mut().extend(problem.headers);
-            response
+            let (code, message) = (code(problem.status), problem.detail().to_owned());
+            let headers: HeaderMap = problem.headers.into_iter().collect();
+            (problem.status, headers, form.encode(&Status { code, message })).into_response()
         }
     };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));

@@ -101,9 +101,7 @@ impl Member<'_> {
                     int64::encode(self.0, &number, self.2);
                 }
             }
-            Kind::Text | Kind::Id | Kind::Truth | Kind::Message(_) => {
-                return Err(E::invalid_type(Unexpected::Other("a number"), &self));
-            }
+            _ => return Err(E::invalid_type(Unexpected::Other("a number"), &self)),
         }
         Ok(())
     }
@@ -184,9 +182,7 @@ impl<'de> Visitor<'de> for Member<'_> {
             },
             Kind::Time | Kind::Whole => return text.parse().map_or(Ok(()), |it| self.whole(it)),
             Kind::Float => return text.parse().map_or(Ok(()), |it| self.visit_f64(it)),
-            Kind::Text | Kind::Enum | Kind::Flags | Kind::Truth | Kind::Message(_) => {
-                return Err(E::invalid_type(Unexpected::Str(text), &self));
-            }
+            _ => return Err(E::invalid_type(Unexpected::Str(text), &self)),
         }
         Ok(())
     }
