@@ -16,6 +16,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use flate2::read::MultiGzDecoder;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::auth;
 use super::error::Problem;
@@ -130,15 +131,12 @@ impl Intake {
         // Waits for others to end if too many bytes are being received.
         let most = announced(&head.headers).unwrap_or(OTLP_BODY_BYTES_MAX).min(OTLP_BODY_BYTES_MAX);
         let patience = self.settings.body_max;
-        let received = tokio::time::timeout(patience, async {
-            let pieces = &self.pieces[usize::from(most > SMALL_BYTES)];
-            let pieces = pieces.acquire_many(most.div_ceil(PIECE_BYTES) as u32).await;
-            let bytes = receive(&head.headers, body, OTLP_BODY_BYTES_MAX, patience).await;
-            (pieces, bytes)
-        });
         let bad = |reason, why: &str| (reason, Problem::new(StatusCode::BAD_REQUEST, why));
         let broken_off = || bad(BodyRefusal::BrokenOff, "the body did not arrive");
-        let (_pieces, received) = received.await.map_err(|_| broken_off())?;
+        let pieces = &self.pieces[usize::from(most > SMALL_BYTES)];
+        let pieces = pieces.acquire_many(most.div_ceil(PIECE_BYTES) as u32);
+        let _pieces = timeout(patience, pieces).await.map_err(|_| broken_off())?;
+        let received = receive(&head.headers, body, OTLP_BODY_BYTES_MAX, patience).await;
         let received = received.map_err(|problem| match problem.status {
             StatusCode::PAYLOAD_TOO_LARGE => (BodyRefusal::TooLarge, problem),
             _ => broken_off(),
