@@ -19,7 +19,7 @@ use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::strings::{EMPTY, NONE, OTHER};
 use crate::query::requests::shown_field;
-use crate::report::definition::{Definition, Field, Key, KeySource, Level, Occurrence};
+use crate::report::definition::{Definition, Field, KeySource, Level, Occurrence};
 use crate::report::lacks;
 use crate::report::row_key::push_key;
 
@@ -34,10 +34,10 @@ const TRACED_MAX: usize = 1_000;
 /// Most requests looked at while the lock is held once.
 const CHUNK: u64 = 8_192;
 
-/// Reads traced requests.
-pub(super) struct Exemplars {
-    live: SharedLive,
-    clock: Arc<dyn Clock>,
+/// Reads the requests that were merged since it last did.
+pub(super) struct NewRequests {
+    pub(super) live: SharedLive,
+    pub(super) clock: Arc<dyn Clock>,
     /// The next request to look at.
     next: u64,
 }
@@ -47,15 +47,15 @@ pub(super) struct Exemplars {
 pub struct Traced {
     pub(super) time_us: u64,
     pub(super) exemplar: Exemplar,
-    /// Texts of its fields, in the order of [`Field`].
-    fields: [String; 5],
-    tags: Vec<(String, String)>,
+    /// Its fields and tags.
+    texts: Vec<(KeySource, String)>,
 }
 
 /// Traced requests of a report by key, newest first.
 pub(super) type ByKey<'a> = HashMap<Vec<u8>, Vec<&'a Traced>, RandomState>;
 
-impl Exemplars {
+impl NewRequests {
+    /// Those from now on.
     pub(super) fn of(live: &SharedLive, clock: &Arc<dyn Clock>) -> Self {
         Self {
             next: answering(live).pool.requests.next_id(),
@@ -64,14 +64,33 @@ impl Exemplars {
         }
     }
 
-    /// Takes the newest traced requests that came since the last call, up to this unix millisecond,
-    /// newest first: rows end with a second of the stream, and later requests are in later rows.
-    pub(super) fn take(&mut self, unix_ms: u64) -> Vec<Traced> {
+    /// Passes them to `look`, up to the first one for which it returns false.
+    pub(super) fn each(&mut self, mut look: impl FnMut(&Pool, u64, &RequestRow) -> bool) {
+        loop {
+            let live = answering(&self.live);
+            let requests = &live.pool.requests;
+            let from = self.next.max(requests.oldest_id());
+            self.next = requests.next_id().min(from.saturating_add(CHUNK));
+            if from >= self.next {
+                return;
+            }
+            for id in from..self.next {
+                if requests.get(id).is_some_and(|row| !look(&live.pool, id, &row)) {
+                    self.next = id;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Returns the newest traced ones, up to this unix millisecond, newest first: rows end with a
+    /// second of the stream, and later requests are in later rows.
+    pub(super) fn traced(&mut self, unix_ms: u64) -> Vec<Traced> {
         let newest = answering(&self.live).pool.requests.next_id();
         self.next = self.next.max(newest.saturating_sub(EXAMINED_MAX));
-        let mut traced = Vec::new();
-        walk(&self.live, &mut self.next, |pool, id, row| {
-            let found = Traced::of(pool, row, &*self.clock);
+        let (mut traced, clock) = (Vec::new(), Arc::clone(&self.clock));
+        self.each(|pool, _, row| {
+            let found = Traced::of(pool, row, &*clock);
             let is_later = found.as_ref().is_some_and(|it| it.exemplar.time / 1_000_000 > unix_ms);
             traced.extend(found.filter(|_| !is_later));
             !is_later
@@ -85,7 +104,7 @@ impl Exemplars {
 /// Returns the newest traced requests, newest first.
 #[must_use]
 pub fn newest(live: &SharedLive, clock: &Arc<dyn Clock>) -> Vec<Traced> {
-    Exemplars { live: Arc::clone(live), clock: Arc::clone(clock), next: 0 }.take(u64::MAX)
+    NewRequests { next: 0, ..NewRequests::of(live, clock) }.traced(u64::MAX)
 }
 
 impl Traced {
@@ -112,28 +131,21 @@ impl Traced {
             span_id: tags.get(SPAN_ID).and_then(id::<8>).map_or_else(Vec::new, Vec::from),
             trace_id: trace_id.into(),
         };
-        let fields = Field::ALL.map(|field| shown_field(pool, row, field));
-        Some(Self { time_us, exemplar, fields, tags: tags.to_vec() })
+        let fields = Field::ALL.map(|it| (KeySource::Field(it), shown_field(pool, row, it)));
+        let tags = tags.to_vec().into_iter();
+        let tags = tags.map(|(name, value)| (KeySource::RequestTag(name), value));
+        Some(Self { time_us, exemplar, texts: fields.into_iter().chain(tags).collect() })
     }
 
-    fn text(&self, key: &Key) -> Option<&str> {
-        match &key.source {
-            KeySource::Field(field) => Some(&self.fields[*field as usize]),
-            KeySource::RequestTag(tag) => {
-                let mut values = self.tags.iter().filter(|it| it.0 == *tag).map(|it| &*it.1);
-                match key.occurrence {
-                    Occurrence::First => values.next(),
-                    Occurrence::Last => values.last(),
-                }
-            }
-            KeySource::TimerTag(_) | KeySource::TimerTagOrField(..) => None,
-        }
-    }
-
+    /// Returns its key in a report; `None` if that does not count it.
     fn key(&self, definition: &Definition) -> Option<Vec<u8>> {
         let mut key = Vec::new();
         for of in &definition.keys {
-            let text = self.text(of);
+            let mut texts = self.texts.iter().filter(|it| it.0 == of.source).map(|it| &*it.1);
+            let text = match of.occurrence {
+                Occurrence::First => texts.next(),
+                Occurrence::Last => texts.last(),
+            };
             let key_id = match text {
                 None => NONE,
                 Some("") => EMPTY,
@@ -160,30 +172,6 @@ pub(super) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey
     found
 }
 
-/// Passes the rows from `next` on to `look`, and moves it: to the first one of which that returns
-/// false.
-pub(super) fn walk(
-    live: &SharedLive,
-    next: &mut u64,
-    mut look: impl FnMut(&Pool, u64, &RequestRow) -> bool,
-) {
-    loop {
-        let live = answering(live);
-        let requests = &live.pool.requests;
-        let from = (*next).max(requests.oldest_id());
-        *next = requests.next_id().min(from.saturating_add(CHUNK));
-        if from >= *next {
-            return;
-        }
-        for id in from..*next {
-            if requests.get(id).is_some_and(|row| !look(&live.pool, id, &row)) {
-                *next = id;
-                return;
-            }
-        }
-    }
-}
-
 /// Returns when a row was merged, milliseconds since 1970.
 pub(super) fn end_ms(clock: &dyn Clock, row: &RequestRow) -> u64 {
     let now_ms = clock.mono_ms();
@@ -205,7 +193,7 @@ mod tests {
         let live = Limits::SMALL.live(&hasher, Vec::new());
         let live = Arc::new(parking_lot::RwLock::new(live));
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-        let mut exemplars = Exemplars::of(&live, &(Arc::clone(&clock) as Arc<dyn Clock>));
+        let mut exemplars = NewRequests::of(&live, &(Arc::clone(&clock) as Arc<dyn Clock>));
         let mut decoder = Decoder::new(TextLimits::default(), hasher);
         let mut send = |nth: u32| {
             let mut sent = model::Request::named("h", "s", "/x");
@@ -216,7 +204,7 @@ mod tests {
             clock.advance_ms(600);
         };
         let mut taken = |until_ms| {
-            let taken = exemplars.take(until_ms);
+            let taken = exemplars.traced(until_ms);
             taken.iter().map(|it| it.exemplar.trace_id[15]).collect::<Vec<_>>()
         };
         (1..=3).for_each(&mut send);

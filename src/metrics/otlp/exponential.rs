@@ -4,8 +4,6 @@
 //! All counts of a report's bucket go to the bucket that contains its middle, so counts stay exact
 //! and no value moves by more than one bucket.
 
-use std::collections::VecDeque;
-
 use crate::input::otlp::messages::{Buckets, HistogramPoint};
 use crate::report::histogram::BucketLayout;
 
@@ -48,7 +46,7 @@ pub(super) struct Exponential {
     pub(super) zero: u64,
     /// Index of the first bucket in `counts`.
     pub(super) offset: i32,
-    pub(super) counts: VecDeque<u64>,
+    pub(super) counts: Vec<u64>,
 }
 
 impl Exponential {
@@ -79,10 +77,9 @@ impl Exponential {
         if self.counts.is_empty() {
             self.offset = index;
         }
-        while index < self.offset {
-            self.counts.push_front(0);
-            self.offset -= 1;
-        }
+        let before = (index..self.offset).map(|_| 0);
+        self.counts.splice(..0, before);
+        self.offset = self.offset.min(index);
         let place = (index - self.offset) as usize;
         self.counts.resize(self.counts.len().max(place + 1), 0);
         self.counts[place] += count;
@@ -95,12 +92,11 @@ impl Exponential {
 
     /// Creates a point with the histogram's scale and counts.
     pub(super) fn point(&self) -> HistogramPoint {
-        let counts: Vec<u64> = self.counts.iter().copied().collect();
         HistogramPoint {
             scale: self.scale(),
             zero_count: self.zero,
-            count: self.zero + counts.iter().sum::<u64>(),
-            positive: Some(Buckets { offset: self.offset, counts }),
+            count: self.zero + self.counts.iter().sum::<u64>(),
+            positive: Some(Buckets { offset: self.offset, counts: self.counts.clone() }),
             ..HistogramPoint::default()
         }
     }

@@ -42,7 +42,7 @@ use crate::config::{Config, OtlpConfig, OtlpTemporality};
 use crate::delta::{RowReader, Second};
 use crate::input::otlp::messages::{KeyValue, Resource};
 use crate::merger::SharedLive;
-use crate::metrics::exemplars::Exemplars;
+use crate::metrics::exemplars::NewRequests;
 use crate::profile::this_host;
 use crate::report::Watchlist;
 use crate::shutdown::Shutdown;
@@ -84,7 +84,8 @@ pub(crate) struct Pusher {
     clock: Arc<dyn Clock>,
     own_numbers: OwnNumbers,
     own: Own,
-    exemplars: Exemplars,
+    /// Not yet looked at for exemplars.
+    requests: NewRequests,
     traces: Option<Traces>,
     resource: Resource,
     config: OtlpConfig,
@@ -158,7 +159,7 @@ impl Push {
             clock: Arc::clone(clock),
             own,
             own_numbers,
-            exemplars: Exemplars::of(live, clock),
+            requests: NewRequests::of(live, clock),
             traces: Traces::of(config, live, clock),
             resource: resource(config),
             config: config.otlp.clone(),
@@ -204,10 +205,9 @@ impl Pusher {
             let left = until.saturating_duration_since(Instant::now());
             match self.push.server.post(&body, left) {
                 Outcome::Decided(given_up) => self.ended(given_up),
-                Outcome::Later(_, after) => match after.unwrap_or_default().max(NAP) {
-                    pause if Instant::now() + pause < until => thread::sleep(pause),
-                    _ => break,
-                },
+                Outcome::Later(_, after) => {
+                    thread::sleep(after.unwrap_or_default().max(NAP).min(left));
+                }
             }
         }
         self.queue.iter().for_each(|body| self.count(body, GivenUp::Stopped, body.points));
@@ -222,8 +222,11 @@ impl Pusher {
     fn cut(&mut self, last_ms: Option<u64>) {
         let (counters, now_ms) = (&self.push.counters, self.clock.mono_ms());
         let period_ms = last_ms.map_or(self.config.period.as_secs() * 1_000, |_| 0);
-        let rows = self.push.rows.lock();
-        let interval = rows.interval(last_ms);
+        let mut rows = self.push.rows.lock();
+        if let Some(last_ms) = last_ms {
+            rows.open.end_ms = last_ms.max(rows.open.end_ms).max(rows.open.start_ms + 1);
+        }
+        let interval = rows.open;
         let waiting = counters.waiting_bytes.get() as usize;
         let more = rows.bytes + OWN_BYTES + traces::BYTES_MAX;
         let is_full = waiting > 0 && waiting + more > QUEUE_BYTES_MAX;
@@ -232,12 +235,12 @@ impl Pusher {
             return;
         }
         // Not under the lock of the rows, for which the series thread waits with that of the pool.
-        let traced = self.exemplars.take(interval.end_ms);
+        let traced = self.requests.traced(interval.end_ms);
         let all = now_ms >= self.all_ms + ALL_MS;
         let mut rows = self.push.rows.lock();
-        let interval = rows.interval(last_ms);
+        let interval = rows.open;
         let mut bodies = Bodies::new(self.resource.clone(), rows.is_delta, self.config.gzip);
-        rows.cut(&interval, all, &traced, &mut bodies);
+        rows.cut(all, &traced, &mut bodies);
         drop(rows);
         self.own.cut(&(self.own_numbers)(), &interval, &mut bodies);
         let left_out = self.traces.as_mut().map_or(0, |it| it.cut(&mut bodies));

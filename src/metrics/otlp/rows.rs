@@ -9,7 +9,7 @@
 //!
 //! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: rows beyond are added up in `(other)`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -143,21 +143,8 @@ impl Rows {
         self.open.end_ms = self.open.end_ms.max(end_ms);
     }
 
-    /// Returns the completed interval. `last_ms` ends the last one at that time.
-    pub(super) fn interval(&self, last_ms: Option<u64>) -> Interval {
-        let Interval { start_ms, end_ms } = self.open;
-        let end_ms = last_ms.map_or(end_ms, |now| now.max(end_ms).max(start_ms + 1));
-        Interval { start_ms, end_ms }
-    }
-
     /// Makes points of the rows that changed, or of all, and begins the next interval.
-    pub(super) fn cut(
-        &mut self,
-        interval: &Interval,
-        all: bool,
-        traced: &[Traced],
-        bodies: &mut Bodies,
-    ) {
+    pub(super) fn cut(&mut self, all: bool, traced: &[Traced], bodies: &mut Bodies) {
         for (of_timers, (name, help)) in [false, true].into_iter().zip(DURATIONS) {
             let durations = bodies.metric(name, help, "s", Kind::Histogram);
             let counters = COUNTERS.iter().filter(|it| it.0 == of_timers);
@@ -169,7 +156,7 @@ impl Rows {
             for report in reports.filter(|it| (it.definition.level == Level::Timer) == of_timers) {
                 let definition = &report.definition;
                 let traced = exemplars::by_key(traced, definition);
-                let (start, time) = interval.times(report.start_ms);
+                let (start, time) = self.open.times(report.start_ms);
                 for (id, row) in report.rows.iter().filter(|it| all || it.1.is_changed) {
                     let attributes = report.attributes_of(*id, row);
                     let keys = attributes.len();
@@ -205,7 +192,7 @@ impl Rows {
                 }
             }
         }
-        self.open = Interval { start_ms: interval.end_ms, ..*interval };
+        self.open.start_ms = self.open.end_ms;
         if self.is_delta {
             self.reports.clear();
         }
@@ -272,12 +259,8 @@ impl RowReader for Rows {
 
 /// Returns an exemplar for each bucket that has one.
 fn exemplars_of(traced: &[&Traced], times: &Exponential, definition: &Definition) -> Vec<Exemplar> {
-    let mut found: HashMap<_, Exemplar, RandomState> = HashMap::default();
-    for one in traced {
-        let bucket = times.index_of(&definition.buckets, one.time_us);
-        if found.len() < POINT_MAX {
-            found.entry(bucket).or_insert_with(|| one.exemplar.clone());
-        }
-    }
-    found.into_values().collect()
+    let mut buckets = HashSet::new();
+    let bucket = |it: &Traced| times.index_of(&definition.buckets, it.time_us);
+    let first = traced.iter().filter(|it| buckets.insert(bucket(it)));
+    first.take(POINT_MAX).map(|it| it.exemplar.clone()).collect()
 }

@@ -23,7 +23,7 @@ use crate::config::{Config, OtlpTraces};
 use crate::input::otlp::messages::{KeyValue, Link, Span, SpanStatus, id};
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
-use crate::metrics::exemplars::{SPAN_ID, TRACE_ID, end_ms, walk};
+use crate::metrics::exemplars::{NewRequests, SPAN_ID, TRACE_ID, end_ms};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::query::requests::Slowest;
@@ -47,12 +47,9 @@ const ERROR: i32 = 2;
 
 /// Chooses requests, and makes spans of them.
 pub(super) struct Traces {
-    live: SharedLive,
-    clock: Arc<dyn Clock>,
+    requests: NewRequests,
     choice: OtlpTraces,
     error_status: u32,
-    /// The next request to look at.
-    next: u64,
     /// Ids of spans are hashes of ids of requests, new ones in each run.
     ids: RandomState,
 }
@@ -61,9 +58,7 @@ impl Traces {
     /// For requests from now on; `None` if none are wanted.
     pub(super) fn of(config: &Config, live: &SharedLive, clock: &Arc<dyn Clock>) -> Option<Self> {
         (config.otlp.traces != OtlpTraces::None).then(|| Self {
-            next: answering(live).pool.requests.next_id(),
-            live: Arc::clone(live),
-            clock: Arc::clone(clock),
+            requests: NewRequests::of(live, clock),
             choice: config.otlp.traces,
             error_status: config.reports.error_status,
             ids: RandomState::new(),
@@ -75,7 +70,7 @@ impl Traces {
         // By script, or all together.
         let mut slowest: HashMap<Option<u32>, Slowest<_, _>, RandomState> = HashMap::default();
         let mut chosen = Vec::new();
-        walk(&self.live, &mut self.next, |pool, id, row| {
+        self.requests.each(|pool, id, row| {
             let time = micros(row.request_time);
             let (mut script, mut max) = (None, SLOW_MAX);
             if self.choice == OtlpTraces::Tail {
@@ -105,7 +100,7 @@ impl Traces {
         let chosen = self.choose();
         let (mut bytes, mut left_out) = (0, 0);
         for ids in chosen.chunks(COPIED) {
-            let live = answering(&self.live);
+            let live = answering(&self.requests.live);
             for id in ids {
                 let row = live.pool.requests.get(*id);
                 let spans = row.map_or_else(Vec::new, |row| self.spans(&live.pool, *id, &row));
@@ -124,19 +119,18 @@ impl Traces {
     /// Makes the spans of a request.
     fn spans(&self, pool: &Pool, request_id: u64, row: &RequestRow) -> Vec<Span> {
         let request = pool.resolve((0, request_id), row);
-        let end = end_ms(&*self.clock, row) * 1_000_000;
+        let end = end_ms(&*self.requests.clock, row) * 1_000_000;
         let start = end.saturating_sub(request.time_us * 1_000);
-        let text = |name: &str, text: &str| KeyValue::text(name, text);
         let mut attributes = vec![
-            text("host.name", request.hostname),
-            text("server.address", request.server_name),
-            text("http.route", request.script_name),
+            KeyValue::text("host.name", request.hostname),
+            KeyValue::text("server.address", request.server_name),
+            KeyValue::text("http.route", request.script_name),
             KeyValue::number("http.response.status_code", request.status.into()),
             KeyValue::number("http.response.body.size", request.document_size.into()),
             KeyValue::number("pinbad.request.id", request_id.cast_signed()),
             KeyValue::truth(SYNTHETIC),
         ];
-        attributes.extend(request.schema.map(|schema| text("url.scheme", schema)));
+        attributes.extend(request.schema.map(|schema| KeyValue::text("url.scheme", schema)));
         let tag = |name| request.tags.get(name);
         let link = tag(TRACE_ID).and_then(id::<16>).zip(tag(SPAN_ID).and_then(id::<8>));
         let link = link.map(|(trace, span)| Link { trace_id: trace.into(), span_id: span.into() });
