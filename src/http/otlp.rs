@@ -69,7 +69,7 @@ async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response
     let mut response = match intake.take(request, named.map(|it| it.1)).await {
         Ok(partial_success) => form.encode(&Success { partial_success }).into_response(),
         Err((reason, problem)) => {
-            intake.source.refuse(reason);
+            intake.source.counters.bodies_refused.add_one(reason as usize);
             let (code, message) = (code(problem.status), problem.detail().to_owned());
             let headers: HeaderMap = problem.headers.into_iter().collect();
             (problem.status, headers, form.encode(&Status { code, message })).into_response()
@@ -147,9 +147,8 @@ impl Intake {
             if reason == BodyRefusal::Stopping {
                 return (reason, Problem::busy("the daemon ends"));
             }
-            let problem: String = problem.chars().take(PROBLEM_CHARS_MAX).collect();
-            let comma = if problem.is_empty() { "" } else { ", " };
-            bad(reason, &format!("the body cannot be read: {}{comma}{problem}", reason.name()))
+            let problem = format!("{}, {problem:.PROBLEM_CHARS_MAX$}", reason.name());
+            bad(reason, &format!("the body cannot be read: {problem}"))
         })
     }
 }

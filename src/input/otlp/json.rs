@@ -122,8 +122,7 @@ impl<'de> Visitor<'de> for Member<'_> {
         f.write_str(match self.1 {
             Kind::Text => "a text",
             Kind::Id => "hexadecimal digits",
-            Kind::Enum | Kind::Flags | Kind::Float => "a number",
-            Kind::Time | Kind::Whole => "a whole number",
+            Kind::Enum | Kind::Flags | Kind::Time | Kind::Whole | Kind::Float => "a number",
             Kind::Truth => "true or false",
             Kind::Message(_) if self.0 == BODY => "an object or null",
             Kind::Message(_) => "an object or a list of objects",
