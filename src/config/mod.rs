@@ -161,15 +161,12 @@ impl Config {
         if self.squids.len() != new.squids.len() || !pairs.all(is_same) {
             changes.needs_restart.push("squid");
         }
-        let mut pairs = self.otlp_inputs.iter().zip(&new.otlp_inputs);
-        let is_same = |(old, new): (&OtlpInput, &OtlpInput)| old.is_same(new);
-        if self.otlp_inputs.len() != new.otlp_inputs.len() || !pairs.all(is_same) {
+        let nowhere = || Location::whole(Origin::Flag(""), "");
+        let what = |input: &OtlpInput| OtlpInput { location: nowhere(), ..input.clone() };
+        if !self.otlp_inputs.iter().map(what).eq(new.otlp_inputs.iter().map(what)) {
             changes.needs_restart.push("otlp_input");
         }
-        let what = |stat: &StatSource| StatSource {
-            location: Location::whole(Origin::Flag("stat"), ""),
-            ..stat.clone()
-        };
+        let what = |stat: &StatSource| StatSource { location: nowhere(), ..stat.clone() };
         if !self.stats.iter().map(what).eq(new.stats.iter().map(what)) {
             changes.needs_restart.push("stat");
         }

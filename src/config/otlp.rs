@@ -31,14 +31,6 @@ pub struct OtlpInput {
     pub tls_key: Option<PathBuf>,
 }
 
-impl OtlpInput {
-    /// Compares everything but the location.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let location = self.location.clone();
-        *self == Self { location, ..other.clone() }
-    }
-}
-
 /// The keys of an entry.
 const KEYS: [&str; 7] =
     ["listen", "name", "internal", "attributes", "allow_anonymous", "tls_cert", "tls_key"];
@@ -52,11 +44,6 @@ pub(super) fn read(
     let mut inputs: Vec<OtlpInput> = Vec::with_capacity(entries.len());
     EntryReader::each("otlp_input", OTLP_INPUTS_MAX, entries, errors, |reader| {
         let input = reader.otlp_input()?;
-        let is_taken = |it: &&OtlpInput| it.listen == input.listen && it.listen.port() != 0;
-        if let Some(other) = inputs.iter().find(is_taken) {
-            let problem = format!("the entry at {} has it too", other.location);
-            return reader.refuse("listen", &problem, "each once");
-        }
         if input.front().is_open(input.listen, has_users) {
             let problem = "not a loopback address, and no credentials are configured, so anyone who reaches it could \
                            send spans";
@@ -73,15 +60,12 @@ pub(super) fn read(
 impl EntryReader<'_> {
     fn otlp_input(&mut self) -> Result<OtlpInput, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
-        let (listen, name) = (
-            self.required("listen", &listen()),
-            self.read("name", &host("the hostname of its requests")),
-        );
-        let (internal, anonymous) =
-            (self.read("internal", &switch()), self.read("allow_anonymous", &switch()));
+        let listen = self.required("listen", &listen());
+        let name = self.read("name", &host("the hostname of its requests"));
+        let [internal, anonymous] =
+            ["internal", "allow_anonymous"].map(|key| self.read(key, &switch()));
         let attributes = self.read("attributes", &attributes());
-        let (cert, key) =
-            (self.read("tls_cert", &path("file")), self.read("tls_key", &path("file")));
+        let [cert, key] = ["tls_cert", "tls_key"].map(|key| self.read(key, &path("file")));
         let input = OtlpInput {
             location: self.entry.location.clone(),
             listen: listen?,

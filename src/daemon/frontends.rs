@@ -134,7 +134,7 @@ impl Frontends {
 
     /// Serves an OTLP input.
     fn start_otlp(&mut self, served: &Served<'_>, input: OpenInput) -> Result<(), StartError> {
-        let OpenInput { source, listener } = input;
+        let (source, listener) = input;
         let config = Arc::clone(&source.config);
         let (front, stopped) = (config.front(), self.stopped());
         let clients = "OpenTelemetry";

@@ -162,7 +162,7 @@ impl Daemon {
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
-            otlps: otlps.iter().map(|it| Arc::clone(&it.source)).collect(),
+            otlps: otlps.iter().map(|it| Arc::clone(&it.0)).collect(),
             squids: squids.iter().map(|it| Arc::clone(&it.source)).collect(),
             stats: config.stats.iter().cloned().map(stat::Source::new).collect(),
             ..Counters::new(sockets.len() + otlps.len() + squids.len())

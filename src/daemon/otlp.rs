@@ -11,10 +11,7 @@ use crate::input::otlp::Source;
 use crate::state::counters::SocketName;
 
 /// An input that can be served.
-pub(crate) struct OpenInput {
-    pub(super) source: Arc<Source>,
-    pub(super) listener: TcpListener,
-}
+pub(crate) type OpenInput = (Arc<Source>, TcpListener);
 
 /// Binds the addresses of the entries, and records each bound address.
 pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
@@ -25,8 +22,7 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
             address: input.listen,
             source,
         })?;
-        let source = Source::new(OtlpInput { listen, ..input.clone() });
-        Ok(OpenInput { source, listener })
+        Ok((Source::new(OtlpInput { listen, ..input.clone() }), listener))
     });
     opened.collect()
 }

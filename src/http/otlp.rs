@@ -16,6 +16,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use flate2::read::MultiGzDecoder;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::auth;
 use super::error::Problem;
@@ -63,18 +64,15 @@ pub(super) fn router(source: Arc<Source>, settings: &HttpSettings) -> Router {
 
 async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response {
     intake.source.counters.bodies_received.add(1);
-    let named = |headers: &HeaderMap| FORMS.into_iter().find(|it| is_of_type(headers, it.0));
-    let named = named(request.headers());
+    let named = FORMS.into_iter().find(|it| is_of_type(request.headers(), it.0));
     let (media_type, form) = named.unwrap_or(FORMS[0]);
     let mut response = match intake.take(request, named.map(|it| it.1)).await {
         Ok(partial_success) => form.encode(&Success { partial_success }).into_response(),
         Err((reason, problem)) => {
-            intake.source.refuse(reason);
-            let status =
-                Status { code: code(problem.status), message: problem.detail().to_owned() };
-            let mut response = (problem.status, form.encode(&status)).into_response();
-            response.headers_mut().extend(problem.headers);
-            response
+            intake.source.counters.bodies_refused.add_one(reason as usize);
+            let (code, message) = (code(problem.status), problem.detail().to_owned());
+            let headers: HeaderMap = problem.headers.into_iter().collect();
+            (problem.status, headers, form.encode(&Status { code, message })).into_response()
         }
     };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -133,15 +131,12 @@ impl Intake {
         // Waits for others to end if too many bytes are being received.
         let most = announced(&head.headers).unwrap_or(OTLP_BODY_BYTES_MAX).min(OTLP_BODY_BYTES_MAX);
         let patience = self.settings.body_max;
-        let received = tokio::time::timeout(patience, async {
-            let pieces = &self.pieces[usize::from(most > SMALL_BYTES)];
-            let pieces = pieces.acquire_many(most.div_ceil(PIECE_BYTES) as u32).await;
-            let bytes = receive(&head.headers, body, OTLP_BODY_BYTES_MAX, patience).await;
-            (pieces, bytes)
-        });
         let bad = |reason, why: &str| (reason, Problem::new(StatusCode::BAD_REQUEST, why));
         let broken_off = || bad(BodyRefusal::BrokenOff, "the body did not arrive");
-        let (_pieces, received) = received.await.map_err(|_| broken_off())?;
+        let pieces = &self.pieces[usize::from(most > SMALL_BYTES)];
+        let pieces = pieces.acquire_many(most.div_ceil(PIECE_BYTES) as u32);
+        let _pieces = timeout(patience, pieces).await.map_err(|_| broken_off())?;
+        let received = receive(&head.headers, body, OTLP_BODY_BYTES_MAX, patience).await;
         let received = received.map_err(|problem| match problem.status {
             StatusCode::PAYLOAD_TOO_LARGE => (BodyRefusal::TooLarge, problem),
             _ => broken_off(),
@@ -152,9 +147,8 @@ impl Intake {
             if reason == BodyRefusal::Stopping {
                 return (reason, Problem::busy("the daemon ends"));
             }
-            let problem: String = problem.chars().take(PROBLEM_CHARS_MAX).collect();
-            let comma = if problem.is_empty() { "" } else { ", " };
-            bad(reason, &format!("the body cannot be read: {}{comma}{problem}", reason.name()))
+            let problem = format!("{}, {problem:.PROBLEM_CHARS_MAX$}", reason.name());
+            bad(reason, &format!("the body cannot be read: {problem}"))
         })
     }
 }

@@ -13,10 +13,14 @@ use hashbrown::HashMap;
 
 use crate::clock::Clock;
 use crate::input::otlp::messages::{Exemplar, id};
+use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
-use crate::report::definition::{Definition, Key, KeySource, Level, Missing, Occurrence};
+use crate::pool::strings::{EMPTY, NONE, OTHER};
+use crate::query::requests::shown_field;
+use crate::report::definition::{Definition, Field, KeySource, Level, Occurrence};
+use crate::report::lacks;
 use crate::report::row_key::push_key;
 
 /// Request tags that name the span of another tracer.
@@ -30,13 +34,12 @@ const TRACED_MAX: usize = 1_000;
 /// Most requests looked at while the lock is held once.
 const CHUNK: u64 = 8_192;
 
-/// Reads traced requests.
-pub(super) struct Exemplars {
-    live: SharedLive,
-    clock: Arc<dyn Clock>,
+/// Reads the requests that were merged since it last did.
+pub(super) struct NewRequests {
+    pub(super) live: SharedLive,
+    pub(super) clock: Arc<dyn Clock>,
+    /// The next request to look at.
     next: u64,
-    /// Those read and not taken yet, newest first.
-    traced: Vec<Traced>,
 }
 
 /// A request with a trace.
@@ -44,53 +47,64 @@ pub(super) struct Exemplars {
 pub struct Traced {
     pub(super) time_us: u64,
     pub(super) exemplar: Exemplar,
-    /// Texts of its fields, in the order of [`Field`](crate::report::definition::Field).
-    fields: [String; 5],
-    tags: Vec<(String, String)>,
+    /// Its fields and tags.
+    texts: Vec<(KeySource, String)>,
 }
 
 /// Traced requests of a report by key, newest first.
 pub(super) type ByKey<'a> = HashMap<Vec<u8>, Vec<&'a Traced>, RandomState>;
 
-impl Exemplars {
+impl NewRequests {
+    /// Those from now on.
     pub(super) fn of(live: &SharedLive, clock: &Arc<dyn Clock>) -> Self {
         Self {
             next: answering(live).pool.requests.next_id(),
             live: Arc::clone(live),
             clock: Arc::clone(clock),
-            traced: Vec::new(),
         }
     }
 
-    /// Reads the newest traced requests that came since the last call.
-    pub(super) fn read(&mut self) {
-        let newest = answering(&self.live).pool.requests.next_id();
-        self.next = self.next.max(newest.saturating_sub(EXAMINED_MAX));
-        let mut traced = Vec::new();
-        let clock = &*self.clock;
-        walk(&self.live, &mut self.next, |pool, id, row| {
-            traced.extend(Traced::of(pool, id, row, clock));
-        });
-        traced.reverse();
-        self.traced.splice(..0, traced);
-        self.traced.truncate(TRACED_MAX);
+    /// Passes them to `look`, up to the first one for which it returns false.
+    pub(super) fn each(&mut self, mut look: impl FnMut(&Pool, u64, &RequestRow) -> bool) {
+        loop {
+            let live = answering(&self.live);
+            let requests = &live.pool.requests;
+            let from = self.next.max(requests.oldest_id());
+            self.next = requests.next_id().min(from.saturating_add(CHUNK));
+            if from >= self.next {
+                return;
+            }
+            for id in from..self.next {
+                if requests.get(id).is_some_and(|row| !look(&live.pool, id, &row)) {
+                    self.next = id;
+                    return;
+                }
+            }
+        }
     }
 
-    /// Takes those that came up to this unix millisecond, newest first: rows end with a second of
-    /// the stream, and later requests are in later rows.
-    pub(super) fn take(&mut self, unix_ms: u64) -> Vec<Traced> {
-        let later = |it: &Traced| it.exemplar.time > unix_ms * 1_000_000;
-        self.traced.split_off(self.traced.partition_point(later))
+    /// Returns the newest traced ones, up to this unix millisecond, newest first: rows end with a
+    /// second of the stream, and later requests are in later rows.
+    pub(super) fn traced(&mut self, unix_ms: u64) -> Vec<Traced> {
+        let newest = answering(&self.live).pool.requests.next_id();
+        self.next = self.next.max(newest.saturating_sub(EXAMINED_MAX));
+        let (mut traced, clock) = (Vec::new(), Arc::clone(&self.clock));
+        self.each(|pool, _, row| {
+            let found = Traced::of(pool, row, &*clock);
+            let is_later = found.as_ref().is_some_and(|it| it.exemplar.time / 1_000_000 > unix_ms);
+            traced.extend(found.filter(|_| !is_later));
+            !is_later
+        });
+        traced.reverse();
+        traced.truncate(TRACED_MAX);
+        traced
     }
 }
 
 /// Returns the newest traced requests, newest first.
 #[must_use]
 pub fn newest(live: &SharedLive, clock: &Arc<dyn Clock>) -> Vec<Traced> {
-    let (live, clock) = (Arc::clone(live), Arc::clone(clock));
-    let mut newest = Exemplars { live, clock, next: 0, traced: Vec::new() };
-    newest.read();
-    newest.traced
+    NewRequests { next: 0, ..NewRequests::of(live, clock) }.traced(u64::MAX)
 }
 
 impl Traced {
@@ -107,53 +121,40 @@ impl Traced {
         format!(" # {{{TRACE_ID}=\"{trace}\"{span}}} {secs} {time_secs}.{ms:03}")
     }
 
-    fn of(pool: &Pool, request: u64, row: &RequestRow, clock: &dyn Clock) -> Option<Self> {
+    fn of(pool: &Pool, row: &RequestRow, clock: &dyn Clock) -> Option<Self> {
         let tags = pool.tags(row.request_tags);
         let trace_id = id::<16>(tags.get(TRACE_ID)?)?;
-        let request = pool.resolve((0, request), row);
+        let time_us = micros(row.request_time);
         let exemplar = Exemplar {
             time: end_ms(clock, row) * 1_000_000,
-            as_double: Some(request.time_us as f64 / 1e6),
+            as_double: Some(time_us as f64 / 1e6),
             span_id: tags.get(SPAN_ID).and_then(id::<8>).map_or_else(Vec::new, Vec::from),
             trace_id: trace_id.into(),
         };
-        let status = request.status.to_string();
-        let schema = request.schema.unwrap_or_default();
-        let (host, server) = (request.hostname, request.server_name);
-        Some(Self {
-            time_us: request.time_us,
-            exemplar,
-            fields: [host, server, request.script_name, schema, &status].map(str::to_owned),
-            tags: request.tags.to_vec(),
-        })
+        let fields = Field::ALL.map(|it| (KeySource::Field(it), shown_field(pool, row, it)));
+        let tags = tags.to_vec().into_iter();
+        let tags = tags.map(|(name, value)| (KeySource::RequestTag(name), value));
+        Some(Self { time_us, exemplar, texts: fields.into_iter().chain(tags).collect() })
     }
 
-    fn text(&self, key: &Key) -> Option<&str> {
-        let text = match &key.source {
-            KeySource::Field(field) => Some(&self.fields[*field as usize]),
-            KeySource::RequestTag(tag) => {
-                let is_it = |(name, _): &&(String, String)| name == tag;
-                let found = match key.occurrence {
-                    Occurrence::First => self.tags.iter().find(is_it),
-                    Occurrence::Last => self.tags.iter().rfind(is_it),
-                };
-                found.map(|(_, value)| value)
-            }
-            KeySource::TimerTag(_) | KeySource::TimerTagOrField(..) => None,
-        };
-        match (text.map(String::as_str), key.missing, &key.source) {
-            (None, Missing::Empty, _) => Some(""),
-            (Some(""), Missing::Skip, KeySource::Field(_)) | (Some(""), Missing::SkipEmpty, _) => {
-                None
-            }
-            (text, ..) => text,
-        }
-    }
-
+    /// Returns its key in a report; `None` if that does not count it.
     fn key(&self, definition: &Definition) -> Option<Vec<u8>> {
         let mut key = Vec::new();
         for of in &definition.keys {
-            push_key(&mut key, self.text(of)?);
+            let mut texts = self.texts.iter().filter(|it| it.0 == of.source).map(|it| &*it.1);
+            let text = match of.occurrence {
+                Occurrence::First => texts.next(),
+                Occurrence::Last => texts.last(),
+            };
+            let key_id = match text {
+                None => NONE,
+                Some("") => EMPTY,
+                Some(_) => OTHER,
+            };
+            if lacks(&of.source, of.missing, key_id) {
+                return None;
+            }
+            push_key(&mut key, text.unwrap_or_default());
         }
         Some(key)
     }
@@ -162,37 +163,13 @@ impl Traced {
 /// Returns the traced requests of a report.
 pub(super) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey<'a> {
     let mut found = ByKey::default();
-    if definition.level == Level::Timer || !definition.filters.is_empty() {
-        return found;
-    }
-    for one in traced {
+    let is_by_keys = definition.level != Level::Timer && definition.filters.is_empty();
+    for one in traced.iter().filter(|_| is_by_keys) {
         if let Some(key) = one.key(definition) {
             found.entry(key).or_default().push(one);
         }
     }
     found
-}
-
-/// Passes the rows from `next` on to `look`, and moves it.
-pub(super) fn walk(
-    live: &SharedLive,
-    next: &mut u64,
-    mut look: impl FnMut(&Pool, u64, &RequestRow),
-) {
-    loop {
-        let live = answering(live);
-        let requests = &live.pool.requests;
-        let from = (*next).max(requests.oldest_id());
-        *next = requests.next_id().min(from.saturating_add(CHUNK));
-        if from >= *next {
-            return;
-        }
-        for id in from..*next {
-            if let Some(row) = requests.get(id) {
-                look(&live.pool, id, &row);
-            }
-        }
-    }
 }
 
 /// Returns when a row was merged, milliseconds since 1970.
@@ -214,7 +191,7 @@ mod tests {
         let live = Limits::SMALL.live(&hasher, Vec::new());
         let live = Arc::new(parking_lot::RwLock::new(live));
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-        let mut exemplars = Exemplars::of(&live, &(Arc::clone(&clock) as Arc<dyn Clock>));
+        let mut exemplars = NewRequests::of(&live, &(Arc::clone(&clock) as Arc<dyn Clock>));
         let mut decoder = Decoder::new(TextLimits::default(), hasher);
         let mut send = |nth: u32| {
             let mut sent = model::Request::named("h", "s", "/x");
@@ -225,8 +202,7 @@ mod tests {
             clock.advance_ms(600);
         };
         let mut taken = |until_ms| {
-            exemplars.read();
-            let taken = exemplars.take(until_ms);
+            let taken = exemplars.traced(until_ms);
             taken.iter().map(|it| it.exemplar.trace_id[15]).collect::<Vec<_>>()
         };
         (1..=3).for_each(&mut send);

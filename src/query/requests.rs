@@ -26,6 +26,8 @@ mod follow;
 mod slowest;
 mod timer_groups;
 
+pub(crate) use self::timer_groups::shown_field;
+
 /// Rows read under one hold of the lock: some fifty microseconds.
 const CHUNK: u64 = 8_192;
 /// Bytes of a timer in addition to its tags, as written.

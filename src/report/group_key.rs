@@ -282,7 +282,7 @@ pub(super) fn is_status(group_key: &Key) -> bool {
 }
 
 /// Whether a key counts as missing with this key id.
-pub(super) fn lacks(source: &KeySource, missing: Missing, key_id: u32) -> bool {
+pub(crate) fn lacks(source: &KeySource, missing: Missing, key_id: u32) -> bool {
     match missing {
         Missing::Empty => false,
         Missing::SkipEmpty => key_id == NONE || key_id == EMPTY,

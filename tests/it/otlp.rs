@@ -418,7 +418,7 @@ fn settings_that_cannot_be_used_are_refused() {
         "{listen='127.0.0.1:4318', tls_cert='/x'}" => "tls_key is missing";
         "{listen='127.0.0.1:4318', attributes=['a', 'a']}" => "the same twice";
         "{listen='127.0.0.1:4318', listn=''}" => "did you mean otlp_input.listen?";
-        "{listen='127.0.0.1:4318'}, {listen='127.0.0.1:4318'}" => "has it too";
+        "{listen='127.0.0.1:4318'}, {listen='127.0.0.1:4318'}" => "take the same port";
     ] {
         let mut check = crate::harness::pinbad();
         let said = crate::harness::run(

@@ -101,9 +101,7 @@ impl Member<'_> {
                     int64::encode(self.0, &number, self.2);
                 }
             }
-            Kind::Text | Kind::Id | Kind::Truth | Kind::Message(_) => {
-                return Err(E::invalid_type(Unexpected::Other("a number"), &self));
-            }
+            _ => return Err(E::invalid_type(Unexpected::Other("a number"), &self)),
         }
         Ok(())
     }
@@ -124,8 +122,7 @@ impl<'de> Visitor<'de> for Member<'_> {
         f.write_str(match self.1 {
             Kind::Text => "a text",
             Kind::Id => "hexadecimal digits",
-            Kind::Enum | Kind::Flags | Kind::Float => "a number",
-            Kind::Time | Kind::Whole => "a whole number",
+            Kind::Enum | Kind::Flags | Kind::Time | Kind::Whole | Kind::Float => "a number",
             Kind::Truth => "true or false",
             Kind::Message(_) if self.0 == BODY => "an object or null",
             Kind::Message(_) => "an object or a list of objects",
@@ -184,9 +181,7 @@ impl<'de> Visitor<'de> for Member<'_> {
             },
             Kind::Time | Kind::Whole => return text.parse().map_or(Ok(()), |it| self.whole(it)),
             Kind::Float => return text.parse().map_or(Ok(()), |it| self.visit_f64(it)),
-            Kind::Text | Kind::Enum | Kind::Flags | Kind::Truth | Kind::Message(_) => {
-                return Err(E::invalid_type(Unexpected::Str(text), &self));
-            }
+            _ => return Err(E::invalid_type(Unexpected::Str(text), &self)),
         }
         Ok(())
     }

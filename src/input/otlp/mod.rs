@@ -75,11 +75,11 @@ impl Form {
             Self::Json => Cow::Owned(json::as_protobuf(body).map_err(problem)?),
         };
         let decoded = protobuf::decode(&body, keys, batch);
-        decoded.map_err(|_| (BodyRefusal::BadProtobuf, String::new()))
+        decoded.map_err(|problem| (BodyRefusal::BadProtobuf, problem.name().to_owned()))
     }
 }
 
-/// Reason for refusing a body as a whole, and what is wrong with it and where, if that is known.
+/// Reason for refusing a body as a whole, and what is wrong with it and where.
 type Refused = (BodyRefusal, String);
 
 /// One `[[otlp_input]]` entry with its state.
@@ -134,7 +134,7 @@ impl Source {
     /// Takes a body from `sender`; returns what was refused of it.
     ///
     /// # Errors
-    /// The reason for refusing the body as a whole; the caller has to [count](Self::refuse) it.
+    /// The reason for refusing the body as a whole; the caller has to count it.
     pub(crate) fn take(
         &self,
         body: &[u8],
@@ -151,11 +151,6 @@ impl Source {
         let partial_success = batch.partial_success();
         self.joiner.lock().as_mut().ok_or_else(stopping)?.take(&batch);
         Ok(partial_success)
-    }
-
-    /// Counts a refused body.
-    pub fn refuse(&self, reason: BodyRefusal) {
-        self.counters.bodies_refused.add_one(reason as usize);
     }
 
     /// Releases spans that have waited long enough until `shutdown` is requested; then releases

@@ -77,13 +77,9 @@ impl Bodies {
     /// `pinbad_request_duration` becomes `pinbad.request.duration`.
     pub(super) fn metric(&mut self, name: &str, help: &str, unit: &str, kind: Kind) -> usize {
         let name = name.strip_prefix("pinbad_").unwrap_or(name);
-        let of_rows = ["request_", "timer_"];
-        let name = match of_rows.iter().any(|it| name.starts_with(it)) {
-            true => name.replacen('_', ".", 1),
-            false => name.to_owned(),
-        };
+        let is_of_rows = ["request_", "timer_"].iter().any(|it| name.starts_with(it));
         let metric = Metric {
-            name: format!("pinbad.{name}"),
+            name: format!("pinbad.{}", name.replacen('_', ".", is_of_rows.into())),
             description: help.to_owned(),
             unit: unit.to_owned(),
         };

@@ -4,8 +4,6 @@
 //! All counts of a report's bucket go to the bucket that contains its middle, so counts stay exact
 //! and no value moves by more than one bucket.
 
-use std::collections::VecDeque;
-
 use crate::input::otlp::messages::{Buckets, HistogramPoint};
 use crate::report::histogram::BucketLayout;
 
@@ -17,15 +15,14 @@ const SCALE_MAX: i32 = 5;
 /// Returns the index, at [`SCALE_MAX`], of the middle of a report's bucket; `None` counts as zero.
 fn index(layout: &BucketLayout, bucket: u32) -> Option<i32> {
     let (low, high) = layout.bounds(bucket);
-    let middle_us = match layout {
+    let width = match layout {
         // Whole microseconds; the upper end is excluded.
-        BucketLayout::LogLinear => low as f64 + (high - 1 - low) as f64 / 2.0,
-        BucketLayout::V2(_) if bucket == 0 => 0.0,
-        BucketLayout::V2(v2) if v2.is_above(bucket) => low as f64,
-        BucketLayout::Linear { .. } | BucketLayout::V2(_) => {
-            low as f64 + high.saturating_sub(low) as f64 / 2.0
-        }
+        BucketLayout::LogLinear => high - 1 - low,
+        BucketLayout::V2(_) if bucket == 0 => return None,
+        BucketLayout::V2(v2) if v2.is_above(bucket) => 0,
+        BucketLayout::Linear { .. } | BucketLayout::V2(_) => high.saturating_sub(low),
     };
+    let middle_us = low as f64 + width as f64 / 2.0;
     let per_octave = f64::from(1 << SCALE_MAX);
     (middle_us > 0.0).then(|| ((middle_us / 1e6).log2() * per_octave).ceil() as i32 - 1)
 }
@@ -48,7 +45,7 @@ pub(super) struct Exponential {
     pub(super) zero: u64,
     /// Index of the first bucket in `counts`.
     pub(super) offset: i32,
-    pub(super) counts: VecDeque<u64>,
+    pub(super) counts: Vec<u64>,
 }
 
 impl Exponential {
@@ -79,10 +76,9 @@ impl Exponential {
         if self.counts.is_empty() {
             self.offset = index;
         }
-        while index < self.offset {
-            self.counts.push_front(0);
-            self.offset -= 1;
-        }
+        let before = (index..self.offset).map(|_| 0);
+        self.counts.splice(..0, before);
+        self.offset = self.offset.min(index);
         let place = (index - self.offset) as usize;
         self.counts.resize(self.counts.len().max(place + 1), 0);
         self.counts[place] += count;
@@ -95,12 +91,11 @@ impl Exponential {
 
     /// Creates a point with the histogram's scale and counts.
     pub(super) fn point(&self) -> HistogramPoint {
-        let counts: Vec<u64> = self.counts.iter().copied().collect();
         HistogramPoint {
             scale: self.scale(),
             zero_count: self.zero,
-            count: self.zero + counts.iter().sum::<u64>(),
-            positive: Some(Buckets { offset: self.offset, counts }),
+            count: self.zero + self.counts.iter().sum::<u64>(),
+            positive: Some(Buckets { offset: self.offset, counts: self.counts.clone() }),
             ..HistogramPoint::default()
         }
     }

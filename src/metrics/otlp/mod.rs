@@ -42,7 +42,7 @@ use crate::config::{Config, OtlpConfig, OtlpTemporality};
 use crate::delta::{RowReader, Second};
 use crate::input::otlp::messages::{KeyValue, Resource};
 use crate::merger::SharedLive;
-use crate::metrics::exemplars::Exemplars;
+use crate::metrics::exemplars::NewRequests;
 use crate::profile::this_host;
 use crate::report::Watchlist;
 use crate::shutdown::Shutdown;
@@ -84,7 +84,8 @@ pub(crate) struct Pusher {
     clock: Arc<dyn Clock>,
     own_numbers: OwnNumbers,
     own: Own,
-    exemplars: Exemplars,
+    /// Not yet looked at for exemplars.
+    requests: NewRequests,
     traces: Option<Traces>,
     resource: Resource,
     config: OtlpConfig,
@@ -113,10 +114,9 @@ impl Push {
         watched: Watchlist,
         clock: &dyn Clock,
     ) -> Result<Option<Self>, String> {
-        let server = Server::of(&config.otlp)?;
-        let rows = || Rows::new(watched, is_delta(&config.otlp), clock.unix_ms());
-        Ok(server.map(|server| Self {
-            rows: Arc::new(Mutex::new(rows())),
+        let is_delta = config.otlp.temporality == OtlpTemporality::Delta;
+        Ok(Server::of(&config.otlp)?.map(|server| Self {
+            rows: Arc::new(Mutex::new(Rows::new(watched, is_delta, clock.unix_ms()))),
             counters: Arc::default(),
             problem: Arc::default(),
             server,
@@ -150,13 +150,16 @@ impl Push {
         (own_numbers, before): (OwnNumbers, Vec<Group>),
     ) -> Pusher {
         let before = [own_numbers(), before].concat();
-        let started_ms = self.rows.lock().open.start_ms;
+        let rows = self.rows.lock();
+        let own = Own::begin(&before, (!rows.is_delta).then_some(rows.open.start_ms));
+        // The series thread waits for them with the lock of the pool.
+        drop(rows);
         Pusher {
             push: self.clone(),
             clock: Arc::clone(clock),
-            own: Own::begin(&before, (!is_delta(&config.otlp)).then_some(started_ms)),
+            own,
             own_numbers,
-            exemplars: Exemplars::of(live, clock),
+            requests: NewRequests::of(live, clock),
             traces: Traces::of(config, live, clock),
             resource: resource(config),
             config: config.otlp.clone(),
@@ -165,10 +168,6 @@ impl Push {
             back_off: BackOff::new(RETRY_MS.0, RETRY_MS.1),
         }
     }
-}
-
-fn is_delta(config: &OtlpConfig) -> bool {
-    config.temporality == OtlpTemporality::Delta
 }
 
 /// Returns the resource that identifies this daemon; it stays the same across restarts.
@@ -205,61 +204,50 @@ impl Pusher {
         {
             let left = until.saturating_duration_since(Instant::now());
             match self.push.server.post(&body, left) {
-                Outcome::Later(_, after) => match after.unwrap_or_default().max(NAP) {
-                    pause if Instant::now() + pause < until => thread::sleep(pause),
-                    _ => break,
-                },
-                outcome => self.ended(&body, &outcome),
+                Outcome::Decided(given_up) => self.ended(given_up),
+                Outcome::Later(_, after) => {
+                    thread::sleep(after.unwrap_or_default().max(NAP).min(left));
+                }
             }
         }
-        self.push.counters.waiting_bytes.set(0);
-        let [points, spans] = [Signal::Metrics, Signal::Traces].map(|signal| {
-            let (_, given_up, waiting) = self.push.counters.of(signal);
-            let stopped = waiting.get();
-            given_up.add_many(GivenUp::Stopped as usize, stopped);
-            waiting.set(0);
-            stopped
-        });
-        if points + spans > 0 {
-            warn!(points, spans, "Dropped what waited to be pushed, because the daemon stops.");
+        self.queue.iter().for_each(|body| self.count(body, GivenUp::Stopped, body.points));
+        let count: u64 = self.queue.iter().map(|it| it.points).sum();
+        if count > 0 {
+            warn!(count, "Dropped what waited to be pushed, because the daemon stops.");
         }
     }
 
     /// Packs the interval into bodies if it is over and there is room. `last_ms` ends the last
     /// interval at that time.
     fn cut(&mut self, last_ms: Option<u64>) {
-        let waiting = self.push.counters.waiting_bytes.get() as usize;
-        let now_ms = self.clock.mono_ms();
-        let all = now_ms >= self.all_ms + ALL_MS;
-        let period_ms = last_ms.map_or(self.config.period.as_secs() * 1_000, |_| 1);
-        {
-            let rows = self.push.rows.lock();
-            let more = rows.bytes + OWN_BYTES + traces::BYTES_MAX;
-            let is_full = waiting > 0 && waiting + more > QUEUE_BYTES_MAX;
-            if is_full || rows.interval(period_ms, last_ms).is_none() {
-                return;
-            }
+        let (counters, now_ms) = (&self.push.counters, self.clock.mono_ms());
+        let period_ms = last_ms.map_or(self.config.period.as_secs() * 1_000, |_| 0);
+        let mut rows = self.push.rows.lock();
+        if let Some(last_ms) = last_ms {
+            rows.open.end_ms = last_ms.max(rows.open.end_ms).max(rows.open.start_ms + 1);
+        }
+        let interval = rows.open;
+        let waiting = counters.waiting_bytes.get() as usize;
+        let more = rows.bytes + OWN_BYTES + traces::BYTES_MAX;
+        let is_full = waiting > 0 && waiting + more > QUEUE_BYTES_MAX;
+        drop(rows);
+        if is_full || interval.end_ms < interval.start_ms + period_ms {
+            return;
         }
         // Not under the lock of the rows, for which the series thread waits with that of the pool.
-        self.exemplars.read();
-        let (is_delta, is_packed) = (is_delta(&self.config), self.config.gzip);
-        let mut bodies = Bodies::new(self.resource.clone(), is_delta, is_packed);
-        {
-            let mut rows = self.push.rows.lock();
-            let Some(interval) = rows.interval(period_ms, last_ms) else {
-                return;
-            };
-            let traced = self.exemplars.take(interval.end_ms);
-            rows.cut(&interval, all, &traced, &mut bodies);
-            drop(rows);
-            self.own.cut(&(self.own_numbers)(), &interval, &mut bodies);
-        }
+        let traced = self.requests.traced(interval.end_ms);
+        let all = now_ms >= self.all_ms + ALL_MS;
+        let mut rows = self.push.rows.lock();
+        let interval = rows.open;
+        let mut bodies = Bodies::new(self.resource.clone(), rows.is_delta, self.config.gzip);
+        rows.cut(all, &traced, &mut bodies);
+        drop(rows);
+        self.own.cut(&(self.own_numbers)(), &interval, &mut bodies);
         let left_out = self.traces.as_mut().map_or(0, |it| it.cut(&mut bodies));
+        counters.traces_left_out.add(left_out);
         if all {
             self.all_ms = now_ms;
         }
-        let counters = &self.push.counters;
-        counters.traces_left_out.add(left_out);
         for body in bodies.end() {
             let (.., waiting) = counters.of(body.signal);
             waiting.set(waiting.get() + body.points);
@@ -280,48 +268,51 @@ impl Pusher {
             self.back_off.end();
             return false;
         };
-        let outcome = outcome.unwrap_or_else(|problem| Outcome::Later(problem, None));
-        let Outcome::Later(problem, after) = &outcome else {
-            if self.back_off.succeeded() {
-                info!(url = self.url(body.signal), "The server accepts what is pushed again.");
+        match outcome.unwrap_or_else(|problem| Outcome::Later(problem, None)) {
+            Outcome::Decided(given_up) => {
+                if self.back_off.succeeded() {
+                    info!(url = self.url(body.signal), "The server accepts what is pushed again.");
+                }
+                self.ended(given_up);
+                !stop.requested()
             }
-            self.ended(&body, &outcome);
-            return !stop.requested();
-        };
-        if self.back_off.failed(self.clock.mono_ms(), *after) {
-            warn!(url = self.url(body.signal), problem, "Cannot push; trying again.");
+            Outcome::Later(problem, after) => {
+                if self.back_off.failed(self.clock.mono_ms(), after) {
+                    warn!(url = self.url(body.signal), problem, "Cannot push; trying again.");
+                }
+                *self.push.problem.lock() = problem;
+                self.push.counters.attempts_failed.add(1);
+                false
+            }
         }
-        self.push.problem.lock().clone_from(problem);
-        self.push.counters.attempts_failed.add(1);
-        false
     }
 
     fn url(&self, signal: Signal) -> &str {
         &self.push.server.urls[signal as usize]
     }
 
-    /// Removes a body on which the server has decided.
-    fn ended(&mut self, body: &Body, outcome: &Outcome) {
-        self.queue.pop_front();
-        let counters = &self.push.counters;
-        let (reason, count, problem) = match outcome {
-            Outcome::Taken(rejected, problem) => {
-                counters.bodies_sent.add(1);
-                (GivenUp::Partial, (*rejected).min(body.points), problem)
-            }
-            Outcome::Refused(problem) | Outcome::Later(problem, _) => {
-                (GivenUp::Refused, body.points, problem)
-            }
-        };
+    /// Removes the oldest body, on which the server has decided.
+    fn ended(&mut self, (reason, given_up, problem): (GivenUp, u64, String)) {
+        let Some(body) = self.queue.pop_front() else { return };
+        let count = given_up.min(body.points);
+        if reason == GivenUp::Partial {
+            self.push.counters.bodies_sent.add(1);
+        }
         if count > 0 {
             let url = self.url(body.signal);
             warn!(url, count, problem, "The server refuses points or spans; these are given up.");
-            self.push.problem.lock().clone_from(problem);
+            *self.push.problem.lock() = problem;
         }
+        self.count(&body, reason, count);
+    }
+
+    /// Counts a body that waits no longer, of which so many points are given up.
+    fn count(&self, body: &Body, reason: GivenUp, given_up: u64) {
+        let counters = &self.push.counters;
         // Whoever sees that it no longer waits also sees what became of it.
-        let (sent, given_up, waiting) = counters.of(body.signal);
-        sent.add(body.points - count);
-        given_up.add_many(reason as usize, count);
+        let (sent, by_reason, waiting) = counters.of(body.signal);
+        sent.add(body.points - given_up);
+        by_reason.add_many(reason as usize, given_up);
         waiting.set(waiting.get() - body.points);
         counters.waiting_bytes.set(counters.waiting_bytes.get() - body.bytes.len() as u64);
     }

@@ -38,10 +38,8 @@ impl Own {
     pub(super) fn cut(&mut self, groups: &[Group], interval: &Interval, bodies: &mut Bodies) {
         let (start, time) = interval.times(self.started_ms.unwrap_or(interval.start_ms));
         for number in numbers(groups) {
-            let kind = match number.reading.kind {
-                Kind::Counter => body::Kind::Sum,
-                Kind::Gauge | Kind::Alias => body::Kind::Gauge,
-            };
+            let is_count = number.reading.kind == Kind::Counter;
+            let kind = if is_count { body::Kind::Sum } else { body::Kind::Gauge };
             let unit = match number.unit {
                 Some(Unit::Seconds) => "s",
                 Some(Unit::Bytes) => "By",
@@ -50,13 +48,9 @@ impl Own {
             let help = number.reading.help.trim_end_matches('.');
             let metric = bodies.metric(&number.name, help, unit, kind);
             for (labels, value) in number.values {
-                let attributes = labels.iter().map(|(name, is)| KeyValue::text(name, is));
-                let mut point = NumberPoint {
-                    time,
-                    attributes: attributes.collect(),
-                    ..NumberPoint::default()
-                };
-                if kind == body::Kind::Sum {
+                let attributes = labels.iter().map(|(name, is)| KeyValue::text(name, is)).collect();
+                let mut point = NumberPoint { time, attributes, ..NumberPoint::default() };
+                if is_count {
                     let told = self.told.entry((number.name.clone(), labels)).or_default();
                     let now = whole(&value);
                     point.start = start;

@@ -9,12 +9,11 @@
 //!
 //! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: rows beyond are added up in `(other)`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 
 use super::body::{Bodies, Interval, Kind};
 use super::exponential::{Exponential, zero_threshold};
@@ -42,13 +41,14 @@ const ROW_BYTES: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     watched: Watchlist,
-    is_delta: bool,
+    pub(super) is_delta: bool,
     /// By their numbers, the oldest first.
     reports: BTreeMap<u64, ReportRows>,
     /// Number of the report being read.
     current: Option<u64>,
+    /// Rows with a place, which `(other)` has without it, as of the last second.
     pub(super) rows: usize,
-    /// Maximum size of the points of all rows.
+    /// Maximum size of their points.
     pub(super) bytes: usize,
     /// Requests or hits counted in `(other)` for lack of room.
     pub(super) folded: u64,
@@ -59,12 +59,10 @@ pub(super) struct Rows {
 #[derive(Debug)]
 struct ReportRows {
     definition: Arc<Definition>,
-    /// Attribute name of each key, and whether its value is a number.
-    attributes: Vec<(String, bool)>,
     /// Start of counting, milliseconds since 1970.
     start_ms: u64,
+    /// By their ids, [`OTHER_ID`] among them.
     rows: HashMap<u64, Row, RandomState>,
-    other: Row,
 }
 
 #[derive(Debug, Default)]
@@ -75,80 +73,50 @@ struct Row {
     is_changed: bool,
 }
 
-impl Row {
-    fn add(&mut self, gained: &RowDelta<'_>, definition: &Definition) {
-        self.is_changed = true;
-        self.totals += &gained.totals;
-        let buckets = &definition.buckets;
-        each_time(gained, definition, |bucket, count| self.times.add(buckets, bucket, count));
-    }
-}
-
-impl ReportRows {
-    /// Returns its rows with their attributes, `(other)` last.
-    fn each(&self, all: bool) -> impl Iterator<Item = (Vec<KeyValue>, &Row)> {
-        let name = || KeyValue::text(REPORT, self.definition.name.as_str());
-        let rows = self.rows.values().map(move |row| {
-            let keys = self.attributes.iter().zip(key_texts(&row.key));
-            let keys = keys.map(|((attribute, is_number), text)| match text.parse() {
-                Ok(number) if *is_number => KeyValue::number(attribute.as_str(), number),
-                _ => KeyValue::text(attribute.as_str(), text),
-            });
-            (std::iter::once(name()).chain(keys).collect(), row)
-        });
-        let other = (vec![name(), KeyValue::truth(OVERFLOW)], &self.other);
-        let counted =
-            move |(_, row): &(_, &Row)| (all || row.is_changed) && row.totals != Totals::ZERO;
-        rows.chain([other]).filter(counted)
-    }
-}
-
-/// Attribute names that keys cannot have.
-const REPORT: &str = "pinbad.report";
-const OVERFLOW: &str = "otel.metric.overflow";
+/// The attribute that tells user from system time.
 const CPU_MODE: &str = "cpu.mode";
 
-/// Returns the attribute name of each key, following the semantic conventions, and whether its
-/// value is a number. A tag whose name is taken is prefixed with `pinbad.`.
-fn attributes(definition: &Definition) -> Vec<(String, bool)> {
-    let field = |field: Field| match field {
-        Field::Hostname => "host.name",
-        Field::ServerName => "server.address",
-        Field::ScriptName => "http.route",
-        Field::Schema => "url.scheme",
-        Field::Status => "http.response.status_code",
-    };
-    let sources = || definition.keys.iter().map(|key| &key.source);
-    let fields = sources().filter_map(|source| match source {
-        KeySource::Field(of) => Some(field(*of)),
-        _ => None,
-    });
-    let own = [REPORT, OVERFLOW, CPU_MODE].into_iter().chain(fields);
-    let mut taken: Vec<String> = own.map(str::to_owned).collect();
-    let names = sources().map(|source| match source {
-        KeySource::Field(of) => (field(*of).to_owned(), *of == Field::Status),
-        KeySource::RequestTag(tag)
-        | KeySource::TimerTag(tag)
-        | KeySource::TimerTagOrField(tag, _) => {
-            taken.push(free(tag, taken.iter()));
-            (taken.last().cloned().unwrap_or_default(), false)
+impl ReportRows {
+    /// Returns the attributes of a row: fields under their names in the semantic conventions, tags
+    /// under their own unless these are taken.
+    fn attributes_of(&self, id: u64, row: &Row) -> Vec<KeyValue> {
+        let report = KeyValue::text("pinbad.report", self.definition.name.as_str());
+        let overflow = KeyValue::truth("otel.metric.overflow");
+        // All three names are taken, whether or not they stay.
+        let mut all = vec![KeyValue::truth(CPU_MODE), overflow, report];
+        let keys = || self.definition.keys.iter().map(|it| &it.source).zip(key_texts(&row.key));
+        for (source, text) in keys() {
+            let KeySource::Field(field) = source else { continue };
+            all.push(match (field, text.parse()) {
+                (Field::Hostname, _) => KeyValue::text("host.name", text),
+                (Field::ServerName, _) => KeyValue::text("server.address", text),
+                (Field::ScriptName, _) => KeyValue::text("http.route", text),
+                (Field::Schema, _) => KeyValue::text("url.scheme", text),
+                (Field::Status, Ok(status)) => {
+                    KeyValue::number("http.response.status_code", status)
+                }
+                (Field::Status, Err(_)) => KeyValue::text("http.response.status_code", text),
+            });
         }
-    });
-    names.collect()
+        for (source, text) in keys() {
+            match source {
+                KeySource::Field(_) => {}
+                KeySource::RequestTag(tag)
+                | KeySource::TimerTag(tag)
+                | KeySource::TimerTagOrField(tag, _) => push_unique(&mut all, tag, text),
+            }
+        }
+        all.drain(..if id == OTHER_ID { 1 } else { 2 });
+        all
+    }
 }
 
-/// Returns the name of a tag, prefixed with `pinbad.` until it is not taken.
-fn free<'t>(tag: &str, taken: impl Iterator<Item = &'t String> + Clone) -> String {
+/// Adds a tag to attributes, with `pinbad.` before its name until that is not taken.
+pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str) {
     let mut name = tag.to_owned();
-    while taken.clone().any(|it| *it == name) {
+    while attributes.iter().any(|it| it.key == name) {
         name.insert_str(0, "pinbad.");
     }
-    name
-}
-
-/// Adds a tag to attributes.
-pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str) {
-    let name = free(tag, attributes.iter().map(|it| &it.key));
     attributes.push(KeyValue::text(name, value));
 }
 
@@ -163,61 +131,35 @@ impl Rows {
     pub(super) fn take(&mut self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
         // As a delta, the gain of a removed report still has to be sent.
         if !self.is_delta {
-            let (watched, before) = (self.watched.now(), self.reports.len());
+            let watched = self.watched.now();
             self.reports.retain(|number, _| watched.iter().any(|it| it.number == *number));
-            if self.reports.len() < before {
-                self.measure();
-            }
         }
+        let rows = self.reports.values().flat_map(|it| &it.rows).filter(|it| *it.0 != OTHER_ID);
+        let bytes = rows.map(|(_, row)| row_bytes(&row.key));
+        (self.rows, self.bytes) = bytes.fold((0, 0), |(rows, sum), it| (rows + 1, sum + it));
         read(self);
         // The wall clock may have been set back; the end must not go back.
         let end_ms = (second.unix_secs + second.secs) * 1_000;
         self.open.end_ms = self.open.end_ms.max(end_ms);
     }
 
-    fn measure(&mut self) {
-        let rows = self.reports.values().flat_map(|it| it.rows.values());
-        let bytes = rows.map(|row| row_bytes(&row.key));
-        (self.rows, self.bytes) = bytes.fold((0, 0), |(rows, sum), it| (rows + 1, sum + it));
-    }
-
-    /// Returns the completed interval if it is at least `period_ms` long. `last_ms` ends the last
-    /// interval at that time.
-    pub(super) fn interval(&self, period_ms: u64, last_ms: Option<u64>) -> Option<Interval> {
-        let Interval { start_ms, end_ms } = self.open;
-        let end_ms = last_ms.map_or(end_ms, |now| now.max(end_ms).max(start_ms + 1));
-        (end_ms >= start_ms + period_ms).then_some(Interval { start_ms, end_ms })
-    }
-
     /// Makes points of the rows that changed, or of all, and begins the next interval.
-    pub(super) fn cut(
-        &mut self,
-        interval: &Interval,
-        all: bool,
-        traced: &[Traced],
-        bodies: &mut Bodies,
-    ) {
+    pub(super) fn cut(&mut self, all: bool, traced: &[Traced], bodies: &mut Bodies) {
         for (of_timers, (name, help)) in [false, true].into_iter().zip(DURATIONS) {
-            let of_level = |it: &&ReportRows| (it.definition.level == Level::Timer) == of_timers;
-            let reports: Vec<_> = self.reports.values().filter(of_level).collect();
-            if reports.is_empty() {
-                continue;
-            }
             let durations = bodies.metric(name, help, "s", Kind::Histogram);
             let counters = COUNTERS.iter().filter(|it| it.0 == of_timers);
             let counters = counters.map(|(_, name, help, measures)| {
-                let metric = bodies.metric(name, help, unit(measures), Kind::Sum);
-                (metric, *measures)
+                (bodies.metric(name, help, unit(measures), Kind::Sum), *measures)
             });
             let counters: Vec<_> = counters.collect();
-            for report in reports {
+            let reports = self.reports.values();
+            for report in reports.filter(|it| (it.definition.level == Level::Timer) == of_timers) {
                 let definition = &report.definition;
                 let traced = exemplars::by_key(traced, definition);
-                let (start, time) = interval.times(match self.is_delta {
-                    true => interval.start_ms,
-                    false => report.start_ms,
-                });
-                for (attributes, row) in report.each(all) {
+                let (start, time) = self.open.times(report.start_ms);
+                for (id, row) in report.rows.iter().filter(|it| all || it.1.is_changed) {
+                    let attributes = report.attributes_of(*id, row);
+                    let keys = attributes.len();
                     let mut point =
                         NumberPoint { start, time, attributes, ..NumberPoint::default() };
                     for (metric, measures) in &counters {
@@ -230,9 +172,7 @@ impl Rows {
                             let whole = i64::try_from(number).unwrap_or(i64::MAX);
                             point.as_double = is_time.then_some(number as f64 / 1e6);
                             point.as_int = (!is_time).then_some(whole);
-                            let mode = mode.map(|mode| KeyValue::text(CPU_MODE, mode));
-                            let keys = point.attributes.len();
-                            point.attributes.extend(mode);
+                            point.attributes.extend(mode.map(|it| KeyValue::text(CPU_MODE, it)));
                             bodies.point(*metric, &point);
                             point.attributes.truncate(keys);
                         }
@@ -252,15 +192,12 @@ impl Rows {
                 }
             }
         }
-        self.open = Interval { start_ms: interval.end_ms, ..*interval };
+        self.open.start_ms = self.open.end_ms;
         if self.is_delta {
             self.reports.clear();
-            self.measure();
         }
-        for report in self.reports.values_mut() {
-            let rows = report.rows.values_mut().chain([&mut report.other]);
-            rows.for_each(|row| row.is_changed = false);
-        }
+        let rows = self.reports.values_mut().flat_map(|it| it.rows.values_mut());
+        rows.for_each(|row| row.is_changed = false);
     }
 }
 
@@ -283,12 +220,11 @@ impl RowReader for Rows {
     fn begin(&mut self, report: &Watched) {
         self.current = report.is_pushed.then_some(report.number);
         if report.is_pushed {
+            let Interval { start_ms, end_ms } = self.open;
             self.reports.entry(report.number).or_insert_with(|| ReportRows {
                 definition: Arc::clone(&report.definition),
-                attributes: attributes(&report.definition),
-                start_ms: self.open.end_ms,
+                start_ms: if self.is_delta { start_ms } else { end_ms },
                 rows: HashMap::default(),
-                other: Row::default(),
             });
         }
     }
@@ -297,22 +233,23 @@ impl RowReader for Rows {
         let Some(report) = self.current.and_then(|number| self.reports.get_mut(&number)) else {
             return;
         };
-        let place = match report.rows.entry(row.id) {
-            _ if row.id == OTHER_ID => &mut report.other,
-            Entry::Occupied(row) => row.into_mut(),
-            Entry::Vacant(place) => {
-                let key = row.key.bytes();
-                let bytes = self.bytes + row_bytes(&key);
-                if self.rows < ROWS_MAX && bytes <= BYTES_MAX {
-                    (self.rows, self.bytes) = (self.rows + 1, bytes);
-                    place.insert(Row { key: key.into(), ..Row::default() })
-                } else {
-                    self.folded += row.totals.requests;
-                    &mut report.other
-                }
+        let mut id = row.id;
+        if id != OTHER_ID && !report.rows.contains_key(&id) {
+            let key = row.key.bytes();
+            let bytes = self.bytes + row_bytes(&key);
+            if self.rows < ROWS_MAX && bytes <= BYTES_MAX {
+                (self.rows, self.bytes) = (self.rows + 1, bytes);
+                report.rows.insert(id, Row { key: key.into(), ..Row::default() });
+            } else {
+                self.folded += row.totals.requests;
+                id = OTHER_ID;
             }
-        };
-        place.add(row, &report.definition);
+        }
+        let to = report.rows.entry(id).or_default();
+        to.is_changed = true;
+        to.totals += &row.totals;
+        let definition = &report.definition;
+        each_time(row, definition, |it, count| to.times.add(&definition.buckets, it, count));
     }
 
     fn end(&mut self) {
@@ -322,12 +259,8 @@ impl RowReader for Rows {
 
 /// Returns an exemplar for each bucket that has one.
 fn exemplars_of(traced: &[&Traced], times: &Exponential, definition: &Definition) -> Vec<Exemplar> {
-    let mut found: HashMap<_, Exemplar, RandomState> = HashMap::default();
-    for one in traced {
-        let bucket = times.index_of(&definition.buckets, one.time_us);
-        if found.len() < POINT_MAX {
-            found.entry(bucket).or_insert_with(|| one.exemplar.clone());
-        }
-    }
-    found.into_values().collect()
+    let mut buckets = HashSet::new();
+    let bucket = |it: &Traced| times.index_of(&definition.buckets, it.time_us);
+    let first = traced.iter().filter(|it| buckets.insert(bucket(it)));
+    first.take(POINT_MAX).map(|it| it.exemplar.clone()).collect()
 }

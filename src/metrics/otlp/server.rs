@@ -11,6 +11,7 @@ use prost::Message as _;
 use ureq::Agent;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Response};
 
+use super::GivenUp;
 use super::body::Body;
 use crate::access::{read_secret, roots};
 use crate::config::OtlpConfig;
@@ -30,10 +31,9 @@ const RESERVED: [&str; 4] = ["content-type", "content-encoding", "content-length
 /// The server's decision on a body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// Accepted, except for this many points; with the server's message.
-    Taken(u64, String),
-    /// Refused for good, with the reason.
-    Refused(String),
+    /// Accepted or refused for good: why points are given up, how many at most, and the server's
+    /// message.
+    Decided((GivenUp, u64, String)),
     /// To be retried, with the reason and the delay that the server asks for.
     Later(String, Option<Duration>),
 }
@@ -82,7 +82,7 @@ impl Server {
             Ok(mut answer) => outcome(&mut answer),
             Err(error) => Outcome::Later(roots::problem(&error), None),
         };
-        if !matches!(outcome, Outcome::Taken(..))
+        if !matches!(outcome, Outcome::Decided((GivenUp::Partial, ..)))
             && let Some(Ok(headers)) = self.headers_file.as_deref().map(read_headers)
         {
             *self.headers.lock() = headers;
@@ -121,10 +121,11 @@ fn outcome(answer: &mut Response<ureq::Body>) -> Outcome {
         200..=299 => {
             let partial = Answer::decode(&*body).ok().and_then(|it| it.partial_success);
             let PartialSuccess { rejected, error_message } = partial.unwrap_or_default();
-            Outcome::Taken(u64::try_from(rejected).unwrap_or_default(), error_message)
+            let rejected = u64::try_from(rejected).unwrap_or_default();
+            Outcome::Decided((GivenUp::Partial, rejected, error_message))
         }
         429 | 502..=504 => Outcome::Later(said(), after.as_ref().and_then(retry_after)),
-        _ => Outcome::Refused(said()),
+        _ => Outcome::Decided((GivenUp::Refused, u64::MAX, said())),
     }
 }
 
@@ -141,30 +142,32 @@ fn retry_after(value: &HeaderValue) -> Option<Duration> {
 
 /// Reads the headers of a file, one a line. Error messages never contain values.
 fn read_headers(path: &Path) -> Result<HeaderMap, String> {
-    let failed = |line: Option<usize>, problem: &str| {
-        let line = line.map_or(String::new(), |line| format!(":{}", line + 1));
+    let failed = |at: &str, problem: &str| {
         format!(
-            "otlp.headers_file: {}{line}: {problem}; accepted: a header a line, as in \"Authorization: Bearer ...\", without {}",
+            "otlp.headers_file: {}{at}: {problem}; accepted: a header a line, as in \"Authorization: Bearer ...\", without {}",
             path.display(),
             RESERVED.join(", ")
         )
     };
-    let text = read_secret(path, HEADERS_BYTES_MAX).map_err(|problem| failed(None, &problem))?;
-    let text = String::from_utf8(text).map_err(|_| failed(None, "not UTF-8"))?;
-    let mut headers = HeaderMap::new();
-    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let (name, value) = line.split_once(':').ok_or_else(|| failed(Some(at), "no colon"))?;
-        let name = HeaderName::try_from(name.trim());
-        let name = name.map_err(|_| failed(Some(at), "not the name of a header"))?;
-        let value = HeaderValue::try_from(value.trim());
-        let mut value = value.map_err(|_| failed(Some(at), "not the value of a header"))?;
-        value.set_sensitive(true);
-        if RESERVED.contains(&name.as_str()) {
-            return Err(failed(Some(at), &format!("{name} is not for you to set")));
-        }
-        headers.append(name, value);
+    let text = read_secret(path, HEADERS_BYTES_MAX).map_err(|problem| failed("", &problem))?;
+    let text = String::from_utf8(text).map_err(|_| failed("", "not UTF-8"))?;
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    let headers =
+        lines.map(|(line, at)| header(line).map_err(|problem| failed(&format!(":{at}"), &problem)));
+    headers.collect()
+}
+
+/// Parses a header.
+fn header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = line.split_once(':').ok_or("no colon")?;
+    let name = HeaderName::try_from(name.trim()).map_err(|_| "not the name of a header")?;
+    let value = HeaderValue::try_from(value.trim());
+    let mut value = value.map_err(|_| "not the value of a header")?;
+    value.set_sensitive(true);
+    match RESERVED.contains(&name.as_str()) {
+        true => Err(format!("{name} is not for you to set")),
+        false => Ok((name, value)),
     }
-    Ok(headers)
 }
 
 #[cfg(test)]
@@ -193,7 +196,8 @@ mod tests {
     fn the_beginning_of_a_long_refusal_is_shown() {
         let page = format!("<html>no such tenant\n{}", "x".repeat(100_000));
         let answer = Response::builder().status(400).body(ureq::Body::builder().data(page));
-        let refused = Outcome::Refused("it answered 400 <html>no such tenant".to_owned());
+        let problem = "it answered 400 <html>no such tenant".to_owned();
+        let refused = Outcome::Decided((GivenUp::Refused, u64::MAX, problem));
         assert_eq!(outcome(&mut answer.unwrap()), refused);
     }
 

@@ -103,7 +103,7 @@ fn the_crate_reads_every_field() {
         (point.count, point.sum, point.zero_count, point.zero_threshold),
         (12, Some(0.75), 3, 0.25)
     );
-    let buckets = Buckets { offset: times.offset, bucket_counts: times.counts.clone().into() };
+    let buckets = Buckets { offset: times.offset, bucket_counts: times.counts.clone() };
     assert_eq!((point.scale, point.positive.as_ref()), (times.scale(), Some(&buckets)));
     let Some(Data::Sum(sum)) = &metrics[1].data else {
         panic!("{metrics:?}");

@@ -23,7 +23,7 @@ use crate::config::{Config, OtlpTraces};
 use crate::input::otlp::messages::{KeyValue, Link, Span, SpanStatus, id};
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
-use crate::metrics::exemplars::{SPAN_ID, TRACE_ID, end_ms, walk};
+use crate::metrics::exemplars::{NewRequests, SPAN_ID, TRACE_ID, end_ms};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::query::requests::Slowest;
@@ -47,12 +47,9 @@ const ERROR: i32 = 2;
 
 /// Chooses requests, and makes spans of them.
 pub(super) struct Traces {
-    live: SharedLive,
-    clock: Arc<dyn Clock>,
+    requests: NewRequests,
     choice: OtlpTraces,
     error_status: u32,
-    /// The next request to look at.
-    next: u64,
     /// Ids of spans are hashes of ids of requests, new ones in each run.
     ids: RandomState,
 }
@@ -61,9 +58,7 @@ impl Traces {
     /// For requests from now on; `None` if none are wanted.
     pub(super) fn of(config: &Config, live: &SharedLive, clock: &Arc<dyn Clock>) -> Option<Self> {
         (config.otlp.traces != OtlpTraces::None).then(|| Self {
-            next: answering(live).pool.requests.next_id(),
-            live: Arc::clone(live),
-            clock: Arc::clone(clock),
+            requests: NewRequests::of(live, clock),
             choice: config.otlp.traces,
             error_status: config.reports.error_status,
             ids: RandomState::new(),
@@ -75,13 +70,12 @@ impl Traces {
         // By script, or all together.
         let mut slowest: HashMap<Option<u32>, Slowest<_, _>, RandomState> = HashMap::default();
         let mut chosen = Vec::new();
-        let (choice, error_status) = (self.choice, self.error_status);
-        walk(&self.live, &mut self.next, |pool, id, row| {
+        self.requests.each(|pool, id, row| {
             let time = micros(row.request_time);
             let (mut script, mut max) = (None, SLOW_MAX);
-            if choice == OtlpTraces::Tail {
+            if self.choice == OtlpTraces::Tail {
                 let origin = pool.origins.get(row.origin);
-                if origin.status >= error_status && chosen.len() < ERRORS_MAX {
+                if origin.status >= self.error_status && chosen.len() < ERRORS_MAX {
                     chosen.push((time, id));
                 }
                 (script, max) = (Some(origin.script_name), SCRIPT_MAX);
@@ -92,6 +86,7 @@ impl Traces {
                     among.put(time, (time, id));
                 }
             }
+            true
         });
         chosen.extend(slowest.into_values().flat_map(Slowest::finish));
         chosen.sort_unstable_by_key(|it| Reverse(*it));
@@ -105,11 +100,10 @@ impl Traces {
         let chosen = self.choose();
         let (mut bytes, mut left_out) = (0, 0);
         for ids in chosen.chunks(COPIED) {
-            let live = answering(&self.live);
+            let live = answering(&self.requests.live);
             for id in ids {
                 let row = live.pool.requests.get(*id);
-                let spans = row.map(|row| self.spans(&live.pool, *id, &row));
-                let spans = spans.unwrap_or_default();
+                let spans = row.map_or_else(Vec::new, |row| self.spans(&live.pool, *id, &row));
                 let more: usize = spans.iter().map(Span::encoded_len).sum();
                 if spans.is_empty() || bytes + more > BYTES_MAX {
                     left_out += 1;
@@ -122,39 +116,35 @@ impl Traces {
         left_out
     }
 
-    fn id(&self, of: (u64, usize)) -> [u8; 8] {
-        self.ids.hash_one(of).max(1).to_be_bytes()
-    }
-
     /// Makes the spans of a request.
     fn spans(&self, pool: &Pool, request_id: u64, row: &RequestRow) -> Vec<Span> {
         let request = pool.resolve((0, request_id), row);
-        let end = end_ms(&*self.clock, row) * 1_000_000;
+        let end = end_ms(&*self.requests.clock, row) * 1_000_000;
         let start = end.saturating_sub(request.time_us * 1_000);
-        let text = |name: &str, text: &str| KeyValue::text(name, text);
         let mut attributes = vec![
-            text("host.name", request.hostname),
-            text("server.address", request.server_name),
-            text("http.route", request.script_name),
+            KeyValue::text("host.name", request.hostname),
+            KeyValue::text("server.address", request.server_name),
+            KeyValue::text("http.route", request.script_name),
             KeyValue::number("http.response.status_code", request.status.into()),
             KeyValue::number("http.response.body.size", request.document_size.into()),
             KeyValue::number("pinbad.request.id", request_id.cast_signed()),
             KeyValue::truth(SYNTHETIC),
         ];
-        attributes.extend(request.schema.map(|schema| text("url.scheme", schema)));
+        attributes.extend(request.schema.map(|schema| KeyValue::text("url.scheme", schema)));
         let tag = |name| request.tags.get(name);
         let link = tag(TRACE_ID).and_then(id::<16>).zip(tag(SPAN_ID).and_then(id::<8>));
-        let link = link.map(|(trace_id, span_id)| Link {
-            trace_id: trace_id.to_vec(),
-            span_id: span_id.to_vec(),
-        });
+        let link = link.map(|(trace, span)| Link { trace_id: trace.into(), span_id: span.into() });
         for (name, value) in request.tags.pairs() {
             push_unique(&mut attributes, name, value);
         }
-        let trace_id = [self.id((request_id, 0)), self.id((request_id, 1))].concat();
+        let new_id = |nth: usize| self.ids.hash_one((request_id, nth)).max(1).to_be_bytes();
+        let trace_id = [new_id(0), new_id(1)].concat();
+        // The first one is that of the request.
         let span = |nth: usize, (start, end), name, attributes| Span {
             trace_id: trace_id.clone(),
-            span_id: self.id((request_id, 2 + nth)).to_vec(),
+            span_id: new_id(2 + nth).into(),
+            parent_span_id: if nth == 0 { Vec::new() } else { new_id(2).into() },
+            kind: if nth == 0 { SERVER } else { INTERNAL },
             name,
             start,
             end,
@@ -163,7 +153,6 @@ impl Traces {
         };
         let is_error = request.status >= self.error_status;
         let root = Span {
-            kind: SERVER,
             links: link.into_iter().collect(),
             status: is_error.then_some(SpanStatus { code: ERROR }),
             ..span(0, (start, end), request.script_name.to_owned(), attributes)
@@ -176,18 +165,12 @@ impl Traces {
             laid_out_us += timer.value_us;
             let mut attributes = vec![KeyValue::number("pinbad.hits", timer.hit_count.into())];
             attributes.extend(known.is_none().then(|| KeyValue::truth(SYNTHETIC)));
-            let mut name = String::new();
             for (tag, value) in timer.tags.pairs() {
                 push_unique(&mut attributes, tag, value);
-                name += if name.is_empty() { "" } else { " " };
-                name += value;
             }
+            let name = timer.tags.pairs().map(|(_, value)| value).collect::<Vec<_>>().join(" ");
             let end = start + timer.value_us * 1_000;
-            spans.push(Span {
-                parent_span_id: spans[0].span_id.clone(),
-                kind: INTERNAL,
-                ..span(nth, (start, end), name, attributes)
-            });
+            spans.push(span(nth, (start, end), name, attributes));
         }
         spans
     }

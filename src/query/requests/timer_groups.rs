@@ -162,7 +162,7 @@ fn place_of(sums: &mut TimerSums<'_>, pool: &Pool, row: &RequestRow, tags: PoolT
 }
 
 /// Returns a field of a request as text.
-fn shown_field(pool: &Pool, row: &RequestRow, field: Field) -> String {
+pub(crate) fn shown_field(pool: &Pool, row: &RequestRow, field: Field) -> String {
     let origin = pool.origins.get(row.origin);
     match field_string(origin, field) {
         Some(NONE) => String::new(),
