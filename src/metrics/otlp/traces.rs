@@ -168,7 +168,8 @@ impl Traces {
             for (tag, value) in timer.tags.pairs() {
                 push_unique(&mut attributes, tag, value);
             }
-            let name = timer.tags.pairs().map(|(_, value)| value).collect::<Vec<_>>().join(" ");
+            let values = timer.tags.pairs().map(|(_, value)| value).filter(|it| !it.is_empty());
+            let name = values.collect::<Vec<_>>().join(" ");
             let end = start + timer.value_us * 1_000;
             spans.push(span(nth, (start, end), name, attributes));
         }
