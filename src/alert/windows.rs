@@ -121,8 +121,6 @@ pub struct Windows {
     index: RuleIndex,
     /// The rules of each row.
     sets: HashSet<Arc<RuleSet>, ahash::RandomState>,
-    /// Number of rows that each rule selects.
-    selected: Vec<usize>,
     rows: HashMap<u64, Row, ahash::RandomState>,
     /// Gains of the running step, and the rows with one in each completed step of the window.
     touched: Vec<(u64, Running)>,
@@ -151,7 +149,6 @@ impl Windows {
             length: entry.window.div_ceil(step).max(1),
             rules: places.to_vec(),
             index,
-            selected: vec![0; places.len()],
             ..Self::default()
         }
     }
@@ -166,9 +163,8 @@ impl Windows {
     pub(super) fn with_rules(mut self, mut new: Self) -> Self {
         self.rows.retain(|_, row| {
             let rules = new.index.of_row(&row.key);
-            let is_selected = !rules.is_empty();
+            let is_selected = !rules.numbers.is_empty();
             if is_selected {
-                rules.each().for_each(|place| new.selected[place] += 1);
                 row.rules = Arc::clone(new.sets.get_or_insert(Arc::new(rules)));
             }
             is_selected
@@ -177,8 +173,8 @@ impl Windows {
         if !self.index.has_all(&new.index) {
             self.whole_from = self.over + self.length + 1;
         }
-        let Self { rules, index, sets, selected, .. } = new;
-        Self { rules, index, sets, selected, ..self }
+        let Self { rules, index, sets, .. } = new;
+        Self { rules, index, sets, ..self }
     }
 
     /// Size of its rows, bytes.
@@ -198,7 +194,7 @@ impl Windows {
                 Entry::Occupied(row) => row.into_mut(),
                 Entry::Vacant(place) => {
                     let rules = self.index.of_row(key);
-                    if rules.is_empty() {
+                    if rules.numbers.is_empty() {
                         continue;
                     }
                     let known = self.sets.get(&rules);
@@ -208,7 +204,6 @@ impl Windows {
                         self.running.has_other = true;
                         continue;
                     }
-                    rules.each().for_each(|place| self.selected[place] += 1);
                     let rules = Arc::clone(self.sets.get_or_insert(Arc::new(rules)));
                     let row = place.insert(Row { key: key.into(), rules, ..Row::default() });
                     if self.over < self.whole_from {
@@ -223,7 +218,8 @@ impl Windows {
                     row.be_partial(self.length + 1, id, &mut self.partial);
                 }
                 None => {
-                    self.touched.push((id, Running::Second(packed.into(), extremes)));
+                    let frame = Frame { step: self.over + 1, packed: packed.into(), extremes };
+                    self.touched.push((id, Running { frame, sum: None }));
                     row.running = self.touched.len() as u32;
                 }
             }
@@ -234,7 +230,7 @@ impl Windows {
     pub fn end_step(&mut self, room: &mut Room) {
         self.steps.push_back(std::mem::take(&mut self.running));
         self.over += 1;
-        let (over, length) = (self.over, self.length);
+        let length = self.length;
         if self.steps.len() as u64 > length {
             self.steps.pop_front();
         }
@@ -250,7 +246,7 @@ impl Windows {
         let gained = touched.filter_map(|(id, running)| {
             let row = rows.get_mut(&id)?;
             row.running = 0;
-            let frame = running.frame(over);
+            let frame = running.frame();
             let fits = room.take(FRAME_BYTES + frame.packed.len());
             if fits {
                 row.totals += &EncodedGain(&frame.packed).read().0;
@@ -281,7 +277,6 @@ impl Windows {
         if row.frames.is_empty() && row.partial_steps == 0 {
             let Row { key, rules, .. } = place.remove();
             room.used -= row_bytes(&key);
-            rules.each().for_each(|place| self.selected[place] -= 1);
             // This one, and that of the sets.
             if Arc::strong_count(&rules) == 2 && self.sets.remove(&rules) {
                 room.used -= rules.bytes();
@@ -295,9 +290,8 @@ impl Windows {
         let rows = self.rows.values();
         for row in rows.filter(|row| row.totals.requests >= row.rules.min_requests) {
             for place in row.rules.each() {
-                let rule = &states[self.rules[place]].rule;
                 // The others cannot be decided.
-                if rule.is_of_absence() || row.totals.requests >= rule.min_requests {
+                if row.totals.requests >= self.index.rules[place].min_requests {
                     concerned[place].push(row);
                 }
             }
@@ -317,8 +311,8 @@ impl Windows {
 
     /// Adds the number of rows that each rule selects now.
     pub fn count(&self, rows: &mut [usize]) {
-        for (at, selected) in self.rules.iter().zip(&self.selected) {
-            rows[*at] += selected;
+        for set in &self.sets {
+            set.each().for_each(|place| rows[self.rules[place]] += Arc::strong_count(set) - 1);
         }
     }
 }
