@@ -82,19 +82,12 @@ pub(super) struct Row {
     pub(super) totals: Totals,
     /// The place of its gain among those of the running step, from 1; 0 if there is none.
     pub(super) running: u32,
-    /// Steps for which the row is still incomplete, because some of its gain did not fit.
-    pub(super) partial_steps: u64,
+    /// The step from which on the row is complete: before, some of its gain did not fit, or no rule
+    /// selected it.
+    pub(super) whole_from: u64,
 }
 
 impl Row {
-    /// Makes the row incomplete for so many steps; `partial` lists such rows.
-    pub(super) fn be_partial(&mut self, steps: u64, id: u64, partial: &mut Vec<u64>) {
-        if self.partial_steps == 0 {
-            partial.push(id);
-        }
-        self.partial_steps = steps;
-    }
-
     pub(super) fn extremes(&self) -> Extremes {
         let mut extremes = Extremes::NOTHING;
         self.frames.iter().for_each(|it| extremes.widen(&it.extremes));

@@ -88,6 +88,8 @@ pub struct Window {
     pub has_other: bool,
     /// Totals of all rows of the report.
     pub grand: Totals,
+    /// Its last step.
+    pub step: u64,
 }
 
 impl Rule {
@@ -287,7 +289,8 @@ impl Rule {
         let is_covered = self.is_covered(window);
         let is_whole = window.covered_secs >= self.entry.window;
         let mut judge = |at: usize, row: &Row| {
-            if !is_covered || row.partial_steps > 0 || row.totals.requests < self.min_requests {
+            let is_known = is_covered && window.step >= row.whole_from;
+            if !is_known || row.totals.requests < self.min_requests {
                 return None;
             }
             if when.has_quantiles {

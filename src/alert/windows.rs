@@ -122,11 +122,10 @@ pub struct Windows {
     /// The rules of each row.
     sets: HashSet<Arc<RuleSet>, ahash::RandomState>,
     rows: HashMap<u64, Row, ahash::RandomState>,
-    /// Gains of the running step, and the rows with one in each completed step of the window.
-    touched: Vec<(u64, Running)>,
+    /// Gains of the running step, `None` where there was no room, and the rows with one in each
+    /// completed step of the window.
+    touched: Vec<(u64, Option<Running>)>,
     gained: VecDeque<Vec<u64>>,
-    /// Rows that are incomplete.
-    partial: Vec<u64>,
     /// Completed steps, newest last.
     steps: VecDeque<Window>,
     pub(super) running: Window,
@@ -169,7 +168,6 @@ impl Windows {
             }
             is_selected
         });
-        self.partial.retain(|id| self.rows.contains_key(id));
         if !self.index.has_all(&new.index) {
             self.whole_from = self.over + self.length + 1;
         }
@@ -205,21 +203,16 @@ impl Windows {
                         continue;
                     }
                     let rules = Arc::clone(self.sets.get_or_insert(Arc::new(rules)));
-                    let row = place.insert(Row { key: key.into(), rules, ..Row::default() });
-                    if self.over < self.whole_from {
-                        row.be_partial(self.whole_from - self.over, id, &mut self.partial);
-                    }
-                    row
+                    let (key, whole_from) = (key.into(), self.whole_from);
+                    place.insert(Row { key, rules, whole_from, ..Row::default() })
                 }
             };
             match self.touched.get_mut(row.running.wrapping_sub(1) as usize) {
-                Some((_, running)) => running.add(packed, &extremes),
-                None if room.used >= room.max => {
-                    row.be_partial(self.length + 1, id, &mut self.partial);
-                }
+                Some((_, running)) => running.iter_mut().for_each(|it| it.add(packed, &extremes)),
                 None => {
                     let frame = Frame { step: self.over + 1, packed: packed.into(), extremes };
-                    self.touched.push((id, Running { frame, sum: None }));
+                    let running = Some(Running { frame, sum: None });
+                    self.touched.push((id, running.filter(|_| room.used < room.max)));
                     row.running = self.touched.len() as u32;
                 }
             }
@@ -228,40 +221,29 @@ impl Windows {
 
     /// Completes the running step. Only rows that gain something, or lose some of it, are visited.
     pub fn end_step(&mut self, room: &mut Room) {
-        self.steps.push_back(std::mem::take(&mut self.running));
         self.over += 1;
-        let length = self.length;
-        if self.steps.len() as u64 > length {
+        self.steps.push_back(std::mem::take(&mut self.running));
+        if self.steps.len() as u64 > self.length {
             self.steps.pop_front();
         }
-        let Self { rows, partial, .. } = self;
-        let is_whole_again = |id: &mut u64| {
-            rows.get_mut(id).is_none_or(|row| {
-                row.partial_steps -= 1;
-                row.partial_steps == 0
-            })
-        };
-        let mut losing: Vec<u64> = partial.extract_if(.., is_whole_again).collect();
         let touched = std::mem::take(&mut self.touched).into_iter();
         let gained = touched.filter_map(|(id, running)| {
-            let row = rows.get_mut(&id)?;
+            let row = self.rows.get_mut(&id)?;
             row.running = 0;
-            let frame = running.frame();
-            let fits = room.take(FRAME_BYTES + frame.packed.len());
-            if fits {
-                row.totals += &EncodedGain(&frame.packed).read().0;
-                row.frames.push_back(frame);
-            } else {
-                row.be_partial(length, id, partial);
+            let frame = running.map(Running::frame);
+            match frame.filter(|it| room.take(FRAME_BYTES + it.packed.len())) {
+                Some(frame) => {
+                    row.totals += &EncodedGain(&frame.packed).read().0;
+                    row.frames.push_back(frame);
+                }
+                None => row.whole_from = self.over + self.length,
             }
-            fits.then_some(id)
+            Some(id)
         });
         self.gained.push_back(gained.collect());
-        if self.gained.len() as u64 > length {
-            losing.extend(self.gained.pop_front().into_iter().flatten());
-        }
-        for id in losing {
-            self.forget(id, room);
+        if self.gained.len() as u64 > self.length {
+            let losing = self.gained.pop_front().unwrap_or_default();
+            losing.into_iter().for_each(|id| self.forget(id, room));
         }
     }
 
@@ -274,7 +256,7 @@ impl Windows {
             row.totals -= &EncodedGain(&gone.packed).read().0;
             room.used -= FRAME_BYTES + gone.packed.len();
         }
-        if row.frames.is_empty() && row.partial_steps == 0 {
+        if row.frames.is_empty() && row.whole_from <= self.over {
             let Row { key, rules, .. } = place.remove();
             room.used -= row_bytes(&key);
             // This one, and that of the sets.
@@ -296,7 +278,7 @@ impl Windows {
                 }
             }
         }
-        let mut window = Window::default();
+        let mut window = Window { step: self.over, ..Window::default() };
         for step in &self.steps {
             window.covered_secs += step.covered_secs;
             window.has_other |= step.has_other;
