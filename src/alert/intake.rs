@@ -25,15 +25,16 @@ pub const IDS_MAX: usize = 1 << 18;
 /// Longest gap accepted as lost time, seconds.
 const LOST_SECS_MAX: u64 = 86_400;
 
-const _: () = assert!(SLOS_MAX <= u64::BITS as usize);
+/// The bit of rules, beside one for each objective.
+const BY_RULE: u64 = 1 << SLOS_MAX;
 
 /// The rules and objectives over a report.
 #[derive(Debug, Default)]
 struct Watching {
     rules: RuleIndex,
     objectives: Vec<Arc<Objective>>,
-    /// By row id: whether a rule selects the row, and one bit for each objective.
-    ids: HashMap<u64, (bool, u64), ahash::RandomState>,
+    /// By row id: the bits of the objectives that count the row, and of rules if one selects it.
+    ids: HashMap<u64, u64, ahash::RandomState>,
 }
 
 /// Collects the seconds that rules evaluate.
@@ -123,15 +124,15 @@ impl RowReader for Intake {
             return;
         }
         let is_other = row.id == OTHER_ID;
-        let (by_rule, by_objective) = *ids.entry(row.id).or_insert_with(|| {
+        let selected = *ids.entry(row.id).or_insert_with(|| {
             let key = row.key.bytes();
             let of_row = objectives.iter().enumerate().filter(|it| it.1.concerns(&key, is_other));
             let by_rule = !is_other && rules.selecting(&key).next().is_some();
-            (by_rule, of_row.fold(0, |bits, (at, _)| bits | 1 << at))
+            of_row.fold(if by_rule { BY_RULE } else { 0 }, |bits, (at, _)| bits | 1 << at)
         });
         let counts = self.gain.counts.iter_mut().rev().take(objectives.len()).rev();
         for (at, (objective, count)) in counts.enumerate() {
-            if by_objective & 1 << at != 0 {
+            if selected & 1 << at != 0 {
                 *count += &objective.count(&row.totals, row.times.clone(), is_other);
             }
         }
@@ -140,7 +141,7 @@ impl RowReader for Intake {
         {
             gained.grand += &row.totals;
             gained.has_other |= is_other;
-            if by_rule {
+            if selected & BY_RULE != 0 {
                 let (key, packed) = (&*row.key.bytes(), row.encoded.0);
                 gained.push(RowGain { id: row.id, key, packed, extremes: row.extremes });
             }
