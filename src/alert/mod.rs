@@ -70,16 +70,16 @@ impl Alert {
     /// Returns the annotations: texts sent beside the labels.
     fn annotations(&self) -> BTreeMap<String, String> {
         let summary = self.rule.summary(self.key.as_deref(), self.episode.value);
-        let value = self.episode.value.map(|it| ("value", self.value_text(it)));
+        let value = self.value_text().map(|text| ("value", text));
         let usual = [("summary", summary), ("threshold", self.rule.threshold())];
         let all = usual.into_iter().chain(value);
         all.map(|(name, text)| (name.to_owned(), text)).collect()
     }
 
-    /// Returns a value with its unit; of the rows without an alert of their own it is their number.
+    /// Returns its value with the unit; of the rows without an alert of their own it is their number.
     #[must_use]
-    pub fn value_text(&self, value: f64) -> String {
-        self.rule.value_text(self.key.as_deref(), value)
+    pub fn value_text(&self) -> Option<String> {
+        self.episode.value.map(|it| self.rule.value_text(self.key.as_deref(), it))
     }
 
     /// Returns the key texts, paired with the names of the report's keys.

@@ -38,6 +38,7 @@ pub(super) struct Frame {
     pub(super) extremes: Extremes,
 }
 
+/// Adds up frames.
 fn sum<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Sum {
     let mut sum = Sum::default();
     frames.into_iter().for_each(|it| sum.add(EncodedGain(&it.packed)));

@@ -104,7 +104,7 @@ fn row(alert: &Alert) -> Json {
         "ended": moment(episode.ended),
         "reason": episode.reason,
         "value": episode.value,
-        "value_text": episode.value.map(|it| alert.value_text(it)),
+        "value_text": alert.value_text(),
         "threshold": alert.rule.threshold(),
         "severity": alert.rule.entry.severity,
         "labels": alert.labels,
