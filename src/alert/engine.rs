@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::objective::{Budget, Count, Objective, verdict};
-use super::rule::{Rule, Window};
+use super::rule::Rule;
 use super::state::{Episode, Events, Moment, Phase, RuleState};
 use super::windows::{ReportGain, Room, Windows};
 use crate::report::row_key::{key_texts, push_key};
@@ -39,7 +39,8 @@ pub struct Gain {
 impl Gain {
     /// Size in memory, bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.reports.iter().map(ReportGain::heap_bytes).sum::<usize>()
+        size_of::<Self>()
+            + self.reports.iter().map(ReportGain::heap_bytes).sum::<usize>()
             + self.reports.len() * size_of::<ReportGain>()
             + self.counts.len() * size_of::<(Arc<Objective>, Count)>()
     }
@@ -154,7 +155,7 @@ impl Engine {
                     };
                     is_paged |= judgement.is_some_and(|it| it.0);
                     let time = Moment { unix, passed: now - before };
-                    state.evaluate(time, &Window::default(), &[(&[], judgement)], each);
+                    state.step(time, Some(&[]), judgement, each);
                 }
             }
             for windows in windows.iter_mut() {

@@ -200,18 +200,18 @@ impl Sum {
         let Term::Number(number) = &mut self.term else {
             return Ok(self);
         };
-        match (self.unit, other) {
-            (Unit::None, _) => {}
-            (own, other) if own == other => {}
-            (Unit::Bytes, Unit::Kib) => *number /= 1024.0,
-            (Unit::Ratio, Unit::Percent) => *number *= 100.0,
-            (own, _) => {
+        // The unit in which such a number is written, and what one of it is in the other.
+        let (written, factor) = match other {
+            Unit::Kib => (Unit::Bytes, 1.0 / 1024.0),
+            Unit::Percent => (Unit::Ratio, 100.0),
+            other => (other, 1.0),
+        };
+        match self.unit {
+            Unit::None => {}
+            own if own == other => {}
+            own if own == written => *number *= factor,
+            own => {
                 let of = if own == Unit::Ratio { "percent" } else { own.name() };
-                let written = match other {
-                    Unit::Kib => Unit::Bytes,
-                    Unit::Percent => Unit::Ratio,
-                    other => other,
-                };
                 let units = UNITS.iter().filter(|it| it.1 == written && !it.0.is_empty());
                 let units: Vec<&str> = units.map(|it| it.0).collect();
                 let accepted = match units.is_empty() {
@@ -246,9 +246,8 @@ impl Sum {
             (unit, '*' | '/', Unit::Count) | (Unit::Count, '*', unit) => unit,
             (unit, '/', Unit::Seconds) if unit.per_second() != unit => unit.per_second(),
             (rate, '/', Unit::CountPerSecond) => {
-                let mut units = Unit::ALL.into_iter();
-                let of_rate = units.find(|it| *it != rate && it.per_second() == rate);
-                of_rate.unwrap_or_default()
+                let is_of_rate = |it: &Unit| *it != rate && it.per_second() == rate;
+                Unit::ALL.into_iter().find(is_of_rate).unwrap_or_default()
             }
             _ => Unit::None,
         }

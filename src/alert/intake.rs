@@ -25,17 +25,16 @@ pub const IDS_MAX: usize = 1 << 18;
 /// Longest gap accepted as lost time, seconds.
 const LOST_SECS_MAX: u64 = 86_400;
 
-/// Cached decision for a row: whether a rule selects it, and one bit for each objective over the
-/// report.
-type Selected = (bool, u64);
-
-const _: () = assert!(SLOS_MAX <= u64::BITS as usize);
+/// The bit of rules, beside one for each objective.
+const BY_RULE: u64 = 1 << SLOS_MAX;
 
 /// The rules and objectives over a report.
 #[derive(Debug, Default)]
 struct Watching {
     rules: RuleIndex,
     objectives: Vec<Arc<Objective>>,
+    /// By row id: the bits of the objectives that count the row, and of rules if one selects it.
+    ids: HashMap<u64, u64, ahash::RandomState>,
 }
 
 /// Collects the seconds that rules evaluate.
@@ -43,12 +42,10 @@ struct Watching {
 pub struct Intake {
     alerts: Arc<Alerts>,
     rules: Arc<Rules>,
-    /// By report number and row id.
-    ids: HashMap<(u64, u64), Selected, ahash::RandomState>,
     /// By report number.
-    watching: HashMap<u64, Arc<Watching>, ahash::RandomState>,
-    /// The report being read: its number, and what is over it.
-    report: (u64, Arc<Watching>),
+    watching: HashMap<u64, Watching, ahash::RandomState>,
+    /// Number of the report being read.
+    report: u64,
     /// The running second; what is over the report is last in its lists.
     gain: Gain,
     /// End of the last second taken, unix seconds.
@@ -72,9 +69,9 @@ impl Intake {
         read: impl FnOnce(&mut dyn RowReader),
     ) {
         let rules = self.alerts.rules();
-        if !Arc::ptr_eq(&rules, &self.rules) || self.ids.len() > IDS_MAX {
+        let ids: usize = self.watching.values().map(|it| it.ids.len()).sum();
+        if !Arc::ptr_eq(&rules, &self.rules) || ids > IDS_MAX {
             self.rules = rules;
-            self.ids.clear();
             self.watching.clear();
         }
         let end = self.end.replace(second.unix_secs + second.secs);
@@ -91,20 +88,21 @@ impl Intake {
         // Without rules, alerts of the last ones are still to be forgotten.
         let is_idle = self.rules.is_empty() && self.alerts.view().alerts.is_empty();
         if !is_idle && second.secs > 0 {
-            self.alerts.queue.lock().push(std::mem::take(&mut self.gain));
+            self.alerts.push(std::mem::take(&mut self.gain));
         }
     }
 }
 
 impl RowReader for Intake {
     fn begin(&mut self, report: &Watched) {
+        self.report = report.number;
         let watching = self.watching.entry(report.number).or_insert_with(|| {
             let over = self.rules.iter().filter(|it| it.report == *report.definition);
             let over: Vec<Arc<Rule>> = over.cloned().collect();
             let objectives = Objective::each(&over).into_iter().cloned().collect();
-            let mut rules = RuleIndex::default();
-            over.iter().filter(|it| it.objective().is_none()).for_each(|it| rules.add(it));
-            Arc::new(Watching { rules, objectives })
+            let mut watching = Watching { objectives, ..Watching::default() };
+            over.iter().filter(|it| it.objective().is_none()).for_each(|it| watching.rules.add(it));
+            watching
         });
         for objective in &watching.objectives {
             // A report that was made anew in this second is there twice.
@@ -113,38 +111,37 @@ impl RowReader for Intake {
             let count = Count { covered_secs, ..Count::default() };
             self.gain.counts.push((Arc::clone(objective), count));
         }
-        if !watching.rules.is_empty() {
+        if !watching.rules.rules.is_empty() {
             self.gain.reports.push(ReportGain::nothing(&report.definition.name));
         }
-        self.report = (report.number, Arc::clone(watching));
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
-        let (report, watching) = (self.report.0, &*self.report.1);
-        if watching.rules.is_empty() && watching.objectives.is_empty() {
+        let Some(Watching { rules, objectives, ids }) = self.watching.get_mut(&self.report) else {
+            return;
+        };
+        if rules.rules.is_empty() && objectives.is_empty() {
             return;
         }
         let is_other = row.id == OTHER_ID;
-        let selected = || {
+        let selected = *ids.entry(row.id).or_insert_with(|| {
             let key = row.key.bytes();
-            let objectives = watching.objectives.iter().enumerate();
-            let objectives = objectives.filter(|(_, it)| it.concerns(&key, is_other));
-            let by_rule = !is_other && watching.rules.selecting(&key).next().is_some();
-            (by_rule, objectives.fold(0, |bits, (at, _)| bits | 1 << at))
-        };
-        let (by_rule, by_objective) = *self.ids.entry((report, row.id)).or_insert_with(selected);
-        let counts = self.gain.counts.iter_mut().rev().take(watching.objectives.len()).rev();
+            let of_row = objectives.iter().enumerate().filter(|it| it.1.concerns(&key, is_other));
+            let by_rule = !is_other && rules.selecting(&key).next().is_some();
+            of_row.fold(if by_rule { BY_RULE } else { 0 }, |bits, (at, _)| bits | 1 << at)
+        });
+        let counts = self.gain.counts.iter_mut().rev().take(objectives.len()).rev();
         for (at, (objective, count)) in counts.enumerate() {
-            if by_objective & 1 << at != 0 {
+            if selected & 1 << at != 0 {
                 *count += &objective.count(&row.totals, row.times.clone(), is_other);
             }
         }
-        if !watching.rules.is_empty()
+        if !rules.rules.is_empty()
             && let Some(gained) = self.gain.reports.last_mut()
         {
             gained.grand += &row.totals;
             gained.has_other |= is_other;
-            if by_rule {
+            if selected & BY_RULE != 0 {
                 let (key, packed) = (&*row.key.bytes(), row.encoded.0);
                 gained.push(RowGain { id: row.id, key, packed, extremes: row.extremes });
             }

@@ -40,9 +40,10 @@ use self::receiver::Receiver;
 use self::rule::Rule;
 use self::silence::{Silence, Silences};
 use self::state::{Episode, Phase, RowKey};
-use self::thread::StateFile;
+use self::thread::Contents;
 use crate::config::Config;
 use crate::limits::{ALERT_QUEUE_BYTES_MAX, SILENCES_MAX};
+use crate::state::document::Document;
 use crate::value::link::{encode, row_link};
 
 /// The active rules.
@@ -69,16 +70,16 @@ impl Alert {
     /// Returns the annotations: texts sent beside the labels.
     fn annotations(&self) -> BTreeMap<String, String> {
         let summary = self.rule.summary(self.key.as_deref(), self.episode.value);
-        let value = self.episode.value.map(|it| ("value", self.value_text(it)));
+        let value = self.value_text().map(|text| ("value", text));
         let usual = [("summary", summary), ("threshold", self.rule.threshold())];
         let all = usual.into_iter().chain(value);
         all.map(|(name, text)| (name.to_owned(), text)).collect()
     }
 
-    /// Returns a value with its unit; of the rows without an alert of their own it is their number.
+    /// Returns its value with the unit; of the rows without an alert of their own it is their number.
     #[must_use]
-    pub fn value_text(&self, value: f64) -> String {
-        self.rule.value_text(self.key.as_deref(), value)
+    pub fn value_text(&self) -> Option<String> {
+        self.episode.value.map(|it| self.rule.value_text(self.key.as_deref(), it))
     }
 
     /// Returns the key texts, paired with the names of the report's keys.
@@ -160,7 +161,8 @@ pub const BURN_WINDOWS: [(&str, u64); 5] =
 #[derive(Debug, Default)]
 pub struct Alerts {
     rules: RwLock<Arc<Rules>>,
-    queue: Mutex<Queue>,
+    /// Seconds waiting to be evaluated.
+    queue: Mutex<VecDeque<Gain>>,
     view: RwLock<Arc<View>>,
     silences: Mutex<Silences>,
     /// Set when the state has to be written.
@@ -169,35 +171,10 @@ pub struct Alerts {
     pub receivers: Vec<Receiver>,
     /// Base URL of this daemon's page.
     pub page: String,
-    /// The file of the state, if it is kept.
-    file: Mutex<Option<StateFile>>,
+    /// The file of the state and what is written to it, if it is kept.
+    file: Mutex<Option<(Document, Contents)>>,
     /// Why it could not be written, if so.
     failure: Mutex<Option<String>>,
-}
-
-/// Seconds waiting to be evaluated.
-#[derive(Debug, Default)]
-struct Queue {
-    gains: VecDeque<Gain>,
-    bytes: usize,
-}
-
-impl Queue {
-    /// Adds a gain; the oldest ones that there is no room for are lost before the next.
-    fn push(&mut self, gain: Gain) {
-        self.bytes += gain.bytes();
-        self.gains.push_back(gain);
-        while self.bytes > ALERT_QUEUE_BYTES_MAX && self.gains.len() > 1 {
-            let gone = self.pop().unwrap_or_default();
-            self.gains[0].lost_secs += gone.secs + gone.lost_secs;
-        }
-    }
-
-    fn pop(&mut self) -> Option<Gain> {
-        let gain = self.gains.pop_front()?;
-        self.bytes -= gain.bytes();
-        Some(gain)
-    }
 }
 
 impl Alerts {
@@ -220,6 +197,18 @@ impl Alerts {
             receivers: receivers.collect(),
             page,
             ..Self::default()
+        }
+    }
+
+    /// Queues a gain; the oldest ones that there is no room for are lost before the next.
+    fn push(&self, gain: Gain) {
+        let mut gains = self.queue.lock();
+        gains.push_back(gain);
+        let mut bytes: usize = gains.iter().map(Gain::bytes).sum();
+        while bytes > ALERT_QUEUE_BYTES_MAX && gains.len() > 1 {
+            let gone = gains.pop_front().unwrap_or_default();
+            bytes -= gone.bytes();
+            gains[0].lost_secs += gone.secs + gone.lost_secs;
         }
     }
 

@@ -58,13 +58,6 @@ impl BurnRate {
     pub fn threshold(&self) -> f64 {
         self.tenths as f64 / 10.0
     }
-
-    /// Returns a description in words.
-    fn words(&self) -> String {
-        let (long, short) = (secs(self.long), secs(self.short));
-        let times = if self.tenths == 10 { "time" } else { "times" };
-        format!("{} {times} over both {long} and {short}", self.threshold())
-    }
 }
 
 /// Maximum memory of an objective, bytes.
@@ -251,7 +244,9 @@ impl Objective {
                 true => " (never: not even with every request bad)",
                 false => "",
             };
-            format!("{}{never}", rate.words())
+            let (long, short) = (secs(rate.long), secs(rate.short));
+            let times = if rate.tenths == 10 { "time" } else { "times" };
+            format!("{} {times} over both {long} and {short}{never}", rate.threshold())
         });
         words.collect::<Vec<_>>().join(", or more than ")
     }

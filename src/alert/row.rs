@@ -19,11 +19,6 @@ pub(super) struct RuleSet {
 }
 
 impl RuleSet {
-    /// Returns whether there is no rule.
-    pub(super) fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
-    }
-
     /// Returns the number of each.
     pub(super) fn each(&self) -> impl Iterator<Item = usize> {
         self.numbers.iter().map(|number| *number as usize)
@@ -43,40 +38,37 @@ pub(super) struct Frame {
     pub(super) extremes: Extremes,
 }
 
-/// Gain of a row in the running step.
+/// Adds up frames.
+fn sum<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Sum {
+    let mut sum = Sum::default();
+    frames.into_iter().for_each(|it| sum.add(EncodedGain(&it.packed)));
+    sum
+}
+
+/// Gain of a row in the running step: that of its first second as it came, since a step is mostly no
+/// longer than that, and the sum of all if there were more.
 #[derive(Debug)]
-pub(super) enum Running {
-    /// Of one second, as it came: a step is mostly no longer than that.
-    Second(Box<[u8]>, Extremes),
-    /// The sum of several.
-    Seconds(Box<(Sum, Extremes)>),
+pub(super) struct Running {
+    pub(super) frame: Frame,
+    pub(super) sum: Option<Box<Sum>>,
 }
 
 impl Running {
     /// Adds the gain of another second.
     pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
-        if let Self::Second(first, extremes) = self {
-            let mut sum = Sum::default();
-            sum.add(EncodedGain(first));
-            *self = Self::Seconds(Box::new((sum, *extremes)));
-        }
-        if let Self::Seconds(sum) = self {
-            sum.0.add(EncodedGain(packed));
-            sum.1.widen(extremes);
-        }
+        self.frame.extremes.widen(extremes);
+        let sum = self.sum.get_or_insert_with(|| Box::new(sum([&self.frame])));
+        sum.add(EncodedGain(packed));
     }
 
     /// Returns it as a frame.
-    pub(super) fn frame(self, step: u64) -> Frame {
-        let (packed, extremes) = match self {
-            Self::Second(packed, extremes) => (packed, extremes),
-            Self::Seconds(sum) => {
-                let mut packed = Vec::new();
-                sum.0.encode(&mut packed, true);
-                (packed.into(), sum.1)
-            }
-        };
-        Frame { step, packed, extremes }
+    pub(super) fn frame(mut self) -> Frame {
+        if let Some(sum) = self.sum {
+            let mut packed = Vec::new();
+            sum.encode(&mut packed, true);
+            self.frame.packed = packed.into();
+        }
+        self.frame
     }
 }
 
@@ -91,19 +83,12 @@ pub(super) struct Row {
     pub(super) totals: Totals,
     /// The place of its gain among those of the running step, from 1; 0 if there is none.
     pub(super) running: u32,
-    /// Steps for which the row is still incomplete, because some of its gain did not fit.
-    pub(super) partial_steps: u64,
+    /// The step from which on the row is complete: before, some of its gain did not fit, or no rule
+    /// selected it.
+    pub(super) whole_from: u64,
 }
 
 impl Row {
-    /// Makes the row incomplete for so many steps; `partial` lists such rows.
-    pub(super) fn be_partial(&mut self, steps: u64, id: u64, partial: &mut Vec<u64>) {
-        if self.partial_steps == 0 {
-            partial.push(id);
-        }
-        self.partial_steps = steps;
-    }
-
     pub(super) fn extremes(&self) -> Extremes {
         let mut extremes = Extremes::NOTHING;
         self.frames.iter().for_each(|it| extremes.widen(&it.extremes));
@@ -112,8 +97,6 @@ impl Row {
 
     /// Returns its histogram; `None` without gain, or if some of it was dropped before it got here.
     pub(super) fn histogram(&self) -> Option<Histogram> {
-        let mut sum = Sum::default();
-        self.frames.iter().for_each(|it| sum.add(EncodedGain(&it.packed)));
-        sum.histogram().filter(|_| !self.frames.is_empty()).cloned()
+        sum(&self.frames).histogram().filter(|_| !self.frames.is_empty()).cloned()
     }
 }

@@ -39,7 +39,7 @@ pub struct Rule {
     labels: Vec<String>,
     conditions: Conditions,
     condition: Condition,
-    /// Fewest requests that are judged.
+    /// Fewest requests that are judged; 0 for a rule of absence.
     pub min_requests: u64,
     /// Evaluation interval, seconds.
     pub step: u64,
@@ -61,19 +61,11 @@ enum Condition {
 #[error("{place}: {problem}")]
 pub struct RuleError {
     /// Location of the entry, list and key.
-    place: String,
-    /// The number of the entry in its list, and key.
-    place_in_list: String,
-    problem: String,
-}
-
-impl RuleError {
-    /// The error with the number of its entry in place of a location, for lists that came without a
-    /// file.
-    #[must_use]
-    pub fn in_list(&self) -> String {
-        format!("{}: {}", self.place_in_list, self.problem)
-    }
+    pub place: String,
+    /// The number of the entry in its list, and key: its place in lists that came without a file.
+    pub place_in_list: String,
+    /// What is wrong with it.
+    pub problem: String,
 }
 
 /// How errors name a key of the entry at `index`.
@@ -96,6 +88,8 @@ pub struct Window {
     pub has_other: bool,
     /// Totals of all rows of the report.
     pub grand: Totals,
+    /// Its last step.
+    pub step: u64,
 }
 
 impl Rule {
@@ -189,13 +183,14 @@ impl Rule {
             );
             return Err(("window", problem));
         }
-        let (mut condition, mut least) = (Condition::Absent, MIN_REQUESTS);
+        let (mut condition, mut min_requests) = (Condition::Absent, 0);
         if let Some(text) = &entry.when {
             let when = Expression::parse(text, report, defaults);
             let when = when.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
-            for percent in when.columns.iter().filter_map(|it| percentile_named(&it.1)) {
-                least = least.max((500.0 / (100.0 - percent).max(1e-3)).round() as u64);
-            }
+            let percents = when.columns.iter().filter_map(|it| percentile_named(&it.1));
+            let least = percents.map(|it| (500.0 / (100.0 - it).max(1e-3)).round() as u64);
+            let least = least.fold(MIN_REQUESTS, u64::max);
+            min_requests = entry.min_requests.unwrap_or(least);
             condition = Condition::Holds(Box::new(when));
         }
         let is_taken = |name: &str| {
@@ -208,7 +203,7 @@ impl Rule {
             keys,
             conditions,
             condition,
-            min_requests: entry.min_requests.unwrap_or(least),
+            min_requests,
             step,
         })
     }
@@ -275,11 +270,6 @@ impl Rule {
         window.covered_secs * 2 >= self.entry.window
     }
 
-    /// Returns true if all of the window is covered.
-    fn is_whole(&self, window: &Window) -> bool {
-        window.covered_secs >= self.entry.window
-    }
-
     /// Judges rows, and returns the judgement for each key.
     pub(super) fn judge<'a>(
         &self,
@@ -296,9 +286,11 @@ impl Rule {
         reading.covered_secs = window.covered_secs.max(1);
         reading.window_secs = reading.covered_secs as f64;
         reading.grand = window.grand;
-        let (is_covered, is_whole) = (self.is_covered(window), self.is_whole(window));
+        let is_covered = self.is_covered(window);
+        let is_whole = window.covered_secs >= self.entry.window;
         let mut judge = |at: usize, row: &Row| {
-            if !is_covered || row.partial_steps > 0 || row.totals.requests < self.min_requests {
+            let is_known = is_covered && window.step >= row.whole_from;
+            if !is_known || row.totals.requests < self.min_requests {
                 return None;
             }
             if when.has_quantiles {
@@ -318,7 +310,7 @@ impl Rule {
             return None;
         }
         if self.is_of_absence() {
-            return self.is_whole(window).then_some((true, None));
+            return (window.covered_secs >= self.entry.window).then_some((true, None));
         }
         let row = Row { key: key.into(), ..Row::default() };
         self.judge(window, &[&row])[0].1

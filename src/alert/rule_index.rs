@@ -51,11 +51,6 @@ impl RuleIndex {
         })
     }
 
-    /// Returns whether there is no rule.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-
     /// Returns the numbers of the rules that select the row with this key.
     pub(super) fn selecting(&self, key: &[u8]) -> impl Iterator<Item = u32> {
         let possible = self.by_text.iter().filter_map(|((at, len), texts)| {
@@ -69,8 +64,7 @@ impl RuleIndex {
     /// Returns the rules that select the row with this key.
     pub(super) fn of_row(&self, key: &[u8]) -> RuleSet {
         let numbers: Box<[u32]> = self.selecting(key).collect();
-        let rules = numbers.iter().map(|number| &self.rules[*number as usize]);
-        let least = rules.map(|it| if it.is_of_absence() { 0 } else { it.min_requests }).min();
+        let least = numbers.iter().map(|it| self.rules[*it as usize].min_requests).min();
         RuleSet { min_requests: least.unwrap_or_default(), numbers }
     }
 }

@@ -159,8 +159,7 @@ impl RuleState {
         let is_of_absence = self.rule.is_of_absence();
         let mut found = BTreeMap::new();
         for &(key, judgement) in rows {
-            let has_alert = || self.episodes.contains_key(key);
-            if is_of_absence || is_true(judgement) || has_alert() {
+            if is_of_absence || is_true(judgement) || self.episodes.contains_key(key) {
                 found.insert(key, judgement);
             }
             let has_room = self.known.len() < ALERT_KNOWN_ROWS_MAX;
@@ -192,12 +191,11 @@ impl RuleState {
         let places = ALERT_ROWS_MAX.saturating_sub(own);
         self.more = new.len().saturating_sub(places);
         for (at, (key, judgement)) in new.into_iter().enumerate() {
-            if at < places {
+            let judgement = judgement.filter(|_| at < places);
+            if judgement.is_some() {
                 self.make_room();
-                self.step(now, Some(key), judgement, each);
-            } else {
-                self.step(now, Some(key), None, each);
             }
+            self.step(now, Some(key), judgement, each);
         }
         let of_more = match self.more {
             0 => self.rule.judge_present(window),
@@ -242,7 +240,7 @@ impl RuleState {
     }
 
     /// Advances the alert of a row, and passes on a change of its state.
-    fn step(
+    pub(super) fn step(
         &mut self,
         now: Moment,
         key: Option<&[u8]>,

@@ -34,16 +34,9 @@ const SAVE_CLOCKS_MS: u64 = 10_000;
 /// Longest time for which the past is read between two evaluations, milliseconds.
 const REFILL_MS: u64 = 300;
 
-/// The file of the state.
-#[derive(Debug)]
-pub(super) struct StateFile {
-    document: Document,
-    contents: Contents,
-}
-
 /// Contents of `alerts.json`.
-#[derive(Debug, Serialize, Deserialize)]
-struct Contents {
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Contents {
     version: u64,
     unix: u64,
     alerts: Vec<SavedRule>,
@@ -92,7 +85,7 @@ impl Evaluation {
         }
         let evaluation = Self { alerts, rules, engine, saved_ms: 0, past, refill: None };
         let contents = evaluation.contents(clock);
-        *evaluation.alerts.file.lock() = document.map(|document| StateFile { document, contents });
+        *evaluation.alerts.file.lock() = document.map(|document| (document, contents));
         evaluation.show(clock.unix_ms() / 1_000);
         Ok(evaluation)
     }
@@ -112,7 +105,7 @@ impl Evaluation {
         let now = clock.unix_ms() / 1_000;
         let mut is_news = false;
         // A closure, so that the queue is not locked while the loop runs.
-        let next = || self.alerts.queue.lock().pop();
+        let next = || self.alerts.queue.lock().pop_front();
         while let Some(gain) = next() {
             is_news = true;
             self.engine.take(&gain, &mut |rule, event| {
@@ -167,7 +160,7 @@ impl Evaluation {
         })?;
         // A second comes into history and into the queue at once. With nothing queued, history has
         // exactly the seconds that the engine has taken.
-        if !self.alerts.queue.lock().gains.is_empty() {
+        if !self.alerts.queue.lock().is_empty() {
             return None;
         }
         let new = || Budget::new(Arc::clone(&budget.objective));
@@ -217,8 +210,8 @@ impl Evaluation {
     fn save(&mut self, clock: &dyn Clock) {
         self.saved_ms = clock.mono_ms();
         self.alerts.changed.store(false, Ordering::Relaxed);
-        if let Some(file) = &mut *self.alerts.file.lock() {
-            file.contents = self.contents(clock);
+        if let Some((_, contents)) = &mut *self.alerts.file.lock() {
+            *contents = self.contents(clock);
         }
         self.alerts.keep();
     }
@@ -228,8 +221,7 @@ impl Evaluation {
             version: VERSION,
             unix: clock.unix_ms() / 1_000,
             alerts: self.engine.save(),
-            receivers: BTreeMap::new(),
-            silences: Silences::default(),
+            ..Contents::default()
         }
     }
 }
@@ -239,7 +231,7 @@ impl Alerts {
     /// a restart. See [`why_not_kept`](Self::why_not_kept).
     pub fn keep(&self) -> bool {
         let mut file = self.file.lock();
-        let Some(StateFile { document, contents }) = &mut *file else {
+        let Some((document, contents)) = &mut *file else {
             return false;
         };
         let receivers = self.receivers.iter();

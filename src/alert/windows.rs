@@ -121,14 +121,11 @@ pub struct Windows {
     index: RuleIndex,
     /// The rules of each row.
     sets: HashSet<Arc<RuleSet>, ahash::RandomState>,
-    /// Number of rows that each rule selects.
-    selected: Vec<usize>,
     rows: HashMap<u64, Row, ahash::RandomState>,
-    /// Gains of the running step, and the rows with one in each completed step of the window.
-    touched: Vec<(u64, Running)>,
+    /// Gains of the running step, `None` where there was no room, and the rows with one in each
+    /// completed step of the window.
+    touched: Vec<(u64, Option<Running>)>,
     gained: VecDeque<Vec<u64>>,
-    /// Rows that are incomplete.
-    partial: Vec<u64>,
     /// Completed steps, newest last.
     steps: VecDeque<Window>,
     pub(super) running: Window,
@@ -151,7 +148,6 @@ impl Windows {
             length: entry.window.div_ceil(step).max(1),
             rules: places.to_vec(),
             index,
-            selected: vec![0; places.len()],
             ..Self::default()
         }
     }
@@ -166,19 +162,17 @@ impl Windows {
     pub(super) fn with_rules(mut self, mut new: Self) -> Self {
         self.rows.retain(|_, row| {
             let rules = new.index.of_row(&row.key);
-            let is_selected = !rules.is_empty();
+            let is_selected = !rules.numbers.is_empty();
             if is_selected {
-                rules.each().for_each(|place| new.selected[place] += 1);
                 row.rules = Arc::clone(new.sets.get_or_insert(Arc::new(rules)));
             }
             is_selected
         });
-        self.partial.retain(|id| self.rows.contains_key(id));
         if !self.index.has_all(&new.index) {
             self.whole_from = self.over + self.length + 1;
         }
-        let Self { rules, index, sets, selected, .. } = new;
-        Self { rules, index, sets, selected, ..self }
+        let Self { rules, index, sets, .. } = new;
+        Self { rules, index, sets, ..self }
     }
 
     /// Size of its rows, bytes.
@@ -198,7 +192,7 @@ impl Windows {
                 Entry::Occupied(row) => row.into_mut(),
                 Entry::Vacant(place) => {
                     let rules = self.index.of_row(key);
-                    if rules.is_empty() {
+                    if rules.numbers.is_empty() {
                         continue;
                     }
                     let known = self.sets.get(&rules);
@@ -208,22 +202,17 @@ impl Windows {
                         self.running.has_other = true;
                         continue;
                     }
-                    rules.each().for_each(|place| self.selected[place] += 1);
                     let rules = Arc::clone(self.sets.get_or_insert(Arc::new(rules)));
-                    let row = place.insert(Row { key: key.into(), rules, ..Row::default() });
-                    if self.over < self.whole_from {
-                        row.be_partial(self.whole_from - self.over, id, &mut self.partial);
-                    }
-                    row
+                    let (key, whole_from) = (key.into(), self.whole_from);
+                    place.insert(Row { key, rules, whole_from, ..Row::default() })
                 }
             };
             match self.touched.get_mut(row.running.wrapping_sub(1) as usize) {
-                Some((_, running)) => running.add(packed, &extremes),
-                None if room.used >= room.max => {
-                    row.be_partial(self.length + 1, id, &mut self.partial);
-                }
+                Some((_, running)) => running.iter_mut().for_each(|it| it.add(packed, &extremes)),
                 None => {
-                    self.touched.push((id, Running::Second(packed.into(), extremes)));
+                    let frame = Frame { step: self.over + 1, packed: packed.into(), extremes };
+                    let running = Some(Running { frame, sum: None });
+                    self.touched.push((id, running.filter(|_| room.used < room.max)));
                     row.running = self.touched.len() as u32;
                 }
             }
@@ -232,40 +221,29 @@ impl Windows {
 
     /// Completes the running step. Only rows that gain something, or lose some of it, are visited.
     pub fn end_step(&mut self, room: &mut Room) {
-        self.steps.push_back(std::mem::take(&mut self.running));
         self.over += 1;
-        let (over, length) = (self.over, self.length);
-        if self.steps.len() as u64 > length {
+        self.steps.push_back(std::mem::take(&mut self.running));
+        if self.steps.len() as u64 > self.length {
             self.steps.pop_front();
         }
-        let Self { rows, partial, .. } = self;
-        let is_whole_again = |id: &mut u64| {
-            rows.get_mut(id).is_none_or(|row| {
-                row.partial_steps -= 1;
-                row.partial_steps == 0
-            })
-        };
-        let mut losing: Vec<u64> = partial.extract_if(.., is_whole_again).collect();
         let touched = std::mem::take(&mut self.touched).into_iter();
         let gained = touched.filter_map(|(id, running)| {
-            let row = rows.get_mut(&id)?;
+            let row = self.rows.get_mut(&id)?;
             row.running = 0;
-            let frame = running.frame(over);
-            let fits = room.take(FRAME_BYTES + frame.packed.len());
-            if fits {
-                row.totals += &EncodedGain(&frame.packed).read().0;
-                row.frames.push_back(frame);
-            } else {
-                row.be_partial(length, id, partial);
+            let frame = running.map(Running::frame);
+            match frame.filter(|it| room.take(FRAME_BYTES + it.packed.len())) {
+                Some(frame) => {
+                    row.totals += &EncodedGain(&frame.packed).read().0;
+                    row.frames.push_back(frame);
+                }
+                None => row.whole_from = self.over + self.length,
             }
-            fits.then_some(id)
+            Some(id)
         });
         self.gained.push_back(gained.collect());
-        if self.gained.len() as u64 > length {
-            losing.extend(self.gained.pop_front().into_iter().flatten());
-        }
-        for id in losing {
-            self.forget(id, room);
+        if self.gained.len() as u64 > self.length {
+            let losing = self.gained.pop_front().unwrap_or_default();
+            losing.into_iter().for_each(|id| self.forget(id, room));
         }
     }
 
@@ -278,10 +256,9 @@ impl Windows {
             row.totals -= &EncodedGain(&gone.packed).read().0;
             room.used -= FRAME_BYTES + gone.packed.len();
         }
-        if row.frames.is_empty() && row.partial_steps == 0 {
+        if row.frames.is_empty() && row.whole_from <= self.over {
             let Row { key, rules, .. } = place.remove();
             room.used -= row_bytes(&key);
-            rules.each().for_each(|place| self.selected[place] -= 1);
             // This one, and that of the sets.
             if Arc::strong_count(&rules) == 2 && self.sets.remove(&rules) {
                 room.used -= rules.bytes();
@@ -295,14 +272,13 @@ impl Windows {
         let rows = self.rows.values();
         for row in rows.filter(|row| row.totals.requests >= row.rules.min_requests) {
             for place in row.rules.each() {
-                let rule = &states[self.rules[place]].rule;
                 // The others cannot be decided.
-                if rule.is_of_absence() || row.totals.requests >= rule.min_requests {
+                if row.totals.requests >= self.index.rules[place].min_requests {
                     concerned[place].push(row);
                 }
             }
         }
-        let mut window = Window::default();
+        let mut window = Window { step: self.over, ..Window::default() };
         for step in &self.steps {
             window.covered_secs += step.covered_secs;
             window.has_other |= step.has_other;
@@ -317,8 +293,8 @@ impl Windows {
 
     /// Adds the number of rows that each rule selects now.
     pub fn count(&self, rows: &mut [usize]) {
-        for (at, selected) in self.rules.iter().zip(&self.selected) {
-            rows[*at] += selected;
+        for set in &self.sets {
+            set.each().for_each(|place| rows[self.rules[place]] += Arc::strong_count(set) - 1);
         }
     }
 }

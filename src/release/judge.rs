@@ -164,7 +164,6 @@ impl Script {
 /// Result of one test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Trial {
-    pub(super) t: f64,
     pub(super) p: f64,
     /// Standard error of the difference, placebos included.
     pub(super) error: f64,
@@ -178,9 +177,9 @@ impl Trial {
         let count = placebos.len() as f64;
         let squares: f64 = placebos.iter().map(|it| it * it).sum();
         let error = ((squares / count).max(floor) * (1.0 + 1.0 / count)).sqrt();
-        let t = difference / error.max(f64::MIN_POSITIVE);
+        let p = t_tail(difference / error.max(f64::MIN_POSITIVE), placebos.len());
         let largest = placebos.iter().fold(0.0_f64, |most, it| most.max(it.abs()));
-        Self { t, p: t_tail(t, placebos.len()), error, exceeds: difference.abs() > largest }
+        Self { p, error, exceeds: difference.abs() > largest }
     }
 }
 

@@ -30,8 +30,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-pub use self::tracker::{Began, Release};
-use self::tracker::{FORM, Tracker};
+use self::tracker::FORM;
+pub use self::tracker::{Began, Release, Tracker};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::record::micros;
 use crate::pool::requests::RequestRow;
@@ -121,10 +121,10 @@ impl Releases {
 
     /// Counts by this request tag from now on. Seconds that end meanwhile are counted once the
     /// result is dropped: first it takes earlier requests.
-    pub fn watch(&self, tag: &str) -> Backfill<'_> {
+    pub fn watch(&self, tag: &str) -> MutexGuard<'_, Tracker> {
         let mut tracker = self.0.lock();
         tag.clone_into(&mut tracker.tag);
-        Backfill(tracker)
+        tracker
     }
 
     /// Takes a second, whose rows are supplied by `read`. Runs on the series thread.
@@ -165,18 +165,14 @@ impl Releases {
     }
 }
 
-/// Takes the requests from before the first counted second, oldest first.
-#[must_use]
-#[derive(Debug)]
-pub struct Backfill<'a>(MutexGuard<'a, Tracker>);
-
-impl Backfill<'_> {
-    /// Takes one of a release, a script and a status.
-    pub fn add(&mut self, release: &str, script: &str, status: u32, row: &RequestRow) {
+impl Tracker {
+    /// Takes a request of a release, a script and a status from before the first counted second,
+    /// oldest first.
+    pub fn add_request(&mut self, release: &str, script: &str, status: u32, row: &RequestRow) {
         let time = micros(row.request_time);
         let totals = Totals {
             requests: 1,
-            errors: (status >= self.0.error_status).into(),
+            errors: (status >= self.error_status).into(),
             time: time.into(),
             ru_utime: micros(row.ru_utime).into(),
             ru_stime: micros(row.ru_stime).into(),
@@ -184,8 +180,8 @@ impl Backfill<'_> {
             ..Totals::ZERO
         };
         let times = iter::once((BucketLayout::LogLinear.bucket(time), 1));
-        self.0.begin_second(row.timestamp.into(), 0);
-        self.0.add([release, script, &status.to_string()], &totals, times);
+        self.begin_second(row.timestamp.into(), 0);
+        self.add([release, script, &status.to_string()], &totals, times);
     }
 }
 

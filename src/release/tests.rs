@@ -29,11 +29,11 @@ fn a_difference_is_held_against_placebos() {
     let squares: f64 = placebos.iter().map(|it| it * it).sum();
     assert_near(squares / 12.0, 0.000_175);
     let slower = Trial::of(1.2_f64.ln(), &placebos, 0.0);
-    assert_near(slower.t, 13.24);
+    assert_near(1.2_f64.ln() / slower.error, 13.24);
     assert_near(slower.p, 1.6e-8);
     assert!(slower.exceeds);
     let little = Trial::of(1.04_f64.ln(), &placebos, 0.0);
-    assert_near(little.t, 2.848);
+    assert_near(1.04_f64.ln() / little.error, 2.848);
     assert_near(little.p, 0.0147);
     assert!(!Trial::of(-0.02, &placebos, 0.0).exceeds, "as large as a placebo");
     // Where requests vary more than windows did, they count.
@@ -344,16 +344,16 @@ fn a_rollback_is_told_and_a_roll_out_is_none() {
     let mut told = Vec::new();
     for (step, counts) in (0..).zip(counts) {
         let unix = start + 10 * step;
-        let mut backfill = releases.watch("release");
-        backfill.0.begin_second(unix, 10);
+        let mut tracker = releases.watch("release");
+        tracker.begin_second(unix, 10);
         for (release, requests) in [("1", counts.0), ("2", counts.1)] {
             let totals = Totals { requests, ..Totals::ZERO };
             if requests > 0 {
                 let texts = [release, "/", "200"];
-                backfill.0.add(texts, &totals, std::iter::empty());
+                tracker.add(texts, &totals, std::iter::empty());
             }
         }
-        drop(backfill);
+        drop(tracker);
         let began = releases.judge_due().into_iter();
         told.extend(began.map(|it| ((it.time - start) / 10, it.release, it.is_back)));
     }
@@ -369,12 +369,12 @@ fn a_rollback_is_told_and_a_roll_out_is_none() {
 #[test]
 fn a_share_is_of_all_requests_from_the_first_second_to_the_last() {
     let releases = Releases::new(60, 500);
-    let mut backfill = releases.watch("release");
+    let mut tracker = releases.watch("release");
     let mut add = |unix, counts: [(&str, u64); 2]| {
-        backfill.0.begin_second(unix, 1);
+        tracker.begin_second(unix, 1);
         for (release, requests) in counts {
             let totals = Totals { requests, ..Totals::ZERO };
-            backfill.0.add([release, "/", "200"], &totals, std::iter::empty());
+            tracker.add([release, "/", "200"], &totals, std::iter::empty());
         }
     };
     add(60, [("1", 90), ("1", 0)]);
@@ -382,7 +382,7 @@ fn a_share_is_of_all_requests_from_the_first_second_to_the_last() {
     add(61, [("1", 60), ("2", 30)]);
     add(62, [("2", 30), ("1", 60)]);
     add(63, [("1", 90), ("1", 0)]);
-    drop(backfill);
+    drop(tracker);
     let shares = releases.all().into_iter().map(|it| (it.release, it.share));
     let expected = [("2".to_owned(), 60.0 / 180.0), ("1".to_owned(), 300.0 / 360.0)];
     assert_eq!(shares.collect::<Vec<_>>(), expected);
@@ -394,8 +394,8 @@ fn the_releases_of_the_demo_tell_its_story() {
     let mut shop = Shop::new(demo::SEED, demo::RATE_DEFAULT);
     let start = 1_709_157_600;
     for second in 0..860 {
-        let mut backfill = releases.watch("release");
-        backfill.0.begin_second(start + second, 1);
+        let mut tracker = releases.watch("release");
+        tracker.begin_second(start + second, 1);
         while shop.next_at().as_secs() <= second {
             let request = shop.next_request();
             let time = micros(request.request_time());
@@ -411,9 +411,9 @@ fn the_releases_of_the_demo_tell_its_story() {
             let script = String::from_utf8_lossy(request.script_name());
             let texts = [&*text(release), &*script, &request.status().to_string()];
             let times = std::iter::once((BucketLayout::LogLinear.bucket(time), 1));
-            backfill.0.add(texts, &totals, times);
+            tracker.add(texts, &totals, times);
         }
-        drop(backfill);
+        drop(tracker);
         releases.judge_due();
     }
     let told = releases.all().into_iter().rev().skip(1);

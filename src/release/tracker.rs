@@ -148,7 +148,7 @@ impl Counted {
 
 /// All releases, and what they got: the content of the state file.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Tracker {
+pub struct Tracker {
     /// [`FORM`] in a file of this form.
     pub(super) form: u32,
     /// The request tag in use; empty while none was seen.

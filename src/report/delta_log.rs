@@ -152,9 +152,9 @@ impl DeltaLogWriter {
         if let Some((totals, extremes, histogram)) = self.other.take() {
             self.log.push(OTHER_GROUP, extremes.as_ref(), &totals, histogram.iter());
         }
-        let is_scarce = self.directory.bytes() > self.bytes_max / 2;
+        let excess = self.directory.bytes().saturating_sub(self.bytes_max / 2);
         self.log.changes = match is_over {
-            true => self.directory.end_second(is_scarce, keys),
+            true => self.directory.end_second(excess, keys),
             false => self.directory.take(),
         };
         self.log.gains.shrink_to_fit();

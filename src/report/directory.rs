@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Memory is bounded on both sides: groups for which there is no room are counted as
-//! [`OTHER_GROUP`], all of whose values are `(other)`, and when room is scarce, groups without a
-//! gain in a second are forgotten. Each text is stored once, however many keys have it.
+//! [`OTHER_GROUP`], all of whose values are `(other)`, and when room is scarce, as many groups
+//! without a gain in a second are forgotten as take too much: each has to be written, and its rows
+//! found, anew on its next gain. Each text is stored once, however many keys have it.
 
 use std::collections::HashMap;
 
@@ -96,6 +97,8 @@ pub(super) struct Directory {
     numbers: NumberPool,
     /// By number: the group, and whether it has a gain in this second.
     known: Vec<(u32, bool)>,
+    /// The number from which on idle groups are forgotten next.
+    hand: usize,
     /// Numbers of texts, by string id.
     text_of: HashMap<u32, u32, RandomState>,
     text_numbers: NumberPool,
@@ -194,16 +197,19 @@ impl Directory {
         }
     }
 
-    /// Ends the second. Where room `is_scarce`, forgets the groups without a gain in it; `keys` has
-    /// their keys.
-    pub(super) fn end_second(&mut self, is_scarce: bool, keys: &KeyTable) -> DirectoryChanges {
-        for at in 0..self.known.len() {
+    /// Ends the second. Forgets groups without a gain in it until `excess` bytes are free, each time
+    /// others; `keys` has their keys.
+    pub(super) fn end_second(&mut self, excess: usize, keys: &KeyTable) -> DirectoryChanges {
+        let mut surplus = excess.div_ceil(self.group_bytes.max(1));
+        for at in (self.hand..self.known.len()).chain(0..self.hand) {
             let (group, gained) = &mut self.known[at];
             let group = *group;
             let is_idle = !std::mem::take(gained);
             let is_it = || self.number_of.get(group as usize) == Some(&(at as u32));
-            if is_scarce && is_idle && is_it() {
+            if surplus > 0 && is_idle && is_it() {
                 self.forget(group, keys.key(group));
+                surplus -= 1;
+                self.hand = at + 1;
             }
         }
         let changes = self.take();
@@ -276,5 +282,45 @@ impl KnownGroups {
     pub(super) fn is_other(&self, group: u32, at: usize) -> bool {
         let value = |group: u32| self.values[group as usize * self.keys + at];
         value(group) == value(OTHER_GROUP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use crate::input::record::Hasher;
+    use crate::report::definition::DEFINITION_KEYS_MAX;
+
+    /// A group that goes is written anew on its next gain, so no more go than take too much, and
+    /// not those that were spared the last time.
+    #[test]
+    fn as_many_idle_groups_go_as_take_too_much() {
+        let mut strings = StringInterner::new(1 << 20, Hasher::new());
+        let (mut keys, mut directory) = (KeyTable::new(1), Directory::new(1, &strings));
+        directory.expect(1, 1);
+        let groups = 0..100_u32;
+        for at in groups.clone() {
+            let mut key = [NONE; DEFINITION_KEYS_MAX];
+            key[0] = strings.intern(format!("/{at}").as_bytes());
+            assert_eq!(keys.insert(&key), at);
+        }
+        let mut second = |gaining: Range<u32>, surplus: usize| {
+            for group in gaining {
+                directory.number(group, keys.key(group), &strings);
+            }
+            let changes = directory.end_second(surplus * directory.group_bytes, &keys);
+            let is_known = |group: &u32| directory.number_of[*group as usize] != NOTHING;
+            let forgotten: Vec<u32> = groups.clone().filter(|it| !is_known(it)).collect();
+            (changes.groups.len(), forgotten)
+        };
+        // That of `(other)` is new too.
+        assert_eq!(second(0..100, 50), (101, Vec::new()), "none is idle");
+        assert_eq!(second(0..10, 0), (0, Vec::new()));
+        assert_eq!(second(0..10, 3), (0, vec![10, 11, 12]));
+        assert_eq!(second(0..10, 2), (0, vec![10, 11, 12, 13, 14]));
+        assert_eq!(second(12..15, 80), (3, [10, 11].into_iter().chain(15..95).collect()));
+        assert_eq!(second(0..100, 1), (82, Vec::new()));
     }
 }

@@ -48,9 +48,8 @@ impl Rule {
                 ("Request time", ("Requests per second", "req_per_sec"))
             }
         };
-        let usual = || (times, ["p99", "p95", "p50"].map(str::to_owned).to_vec());
         let columns = match &self.condition {
-            Condition::Burns(objective) if objective.entry.good_us.is_some() => return usual(),
+            Condition::Burns(it) if it.entry.good_us.is_some() => vec!["req_time_max"],
             Condition::Burns(_) => vec!["error_count"],
             Condition::Holds(when) => when.columns.iter().map(|it| &*it.1).collect(),
             Condition::Absent => Vec::new(),
@@ -59,13 +58,13 @@ impl Rule {
             true => Some("p50".to_owned()),
             false => percentile_named(name).map(|_| (*name).to_owned()),
         });
-        let ranks: Vec<String> = ranks.collect();
+        let mut ranks: Vec<String> = ranks.collect();
+        let has = |part: &str| columns.iter().any(|it| it.contains(part));
+        if ranks.is_empty() && (has("time_min") || has("time_max")) {
+            ranks = ["p99", "p95", "p50"].map(str::to_owned).to_vec();
+        }
         if !ranks.is_empty() {
             return (times, ranks);
-        }
-        let has = |part: &str| columns.iter().any(|it| it.contains(part));
-        if has("time_min") || has("time_max") {
-            return usual();
         }
         let kinds = [
             ("error", ("Errors per second", "errors_per_sec")),

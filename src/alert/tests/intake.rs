@@ -57,7 +57,7 @@ fn the_first_second_follows_no_other() {
         second.unix_secs = unix;
         intake.take_rows(&second, missed, |_| ());
     }
-    let lost = |_| alerts.queue.lock().pop().map(|gain| gain.lost_secs);
+    let lost = |_| alerts.queue.lock().pop_front().map(|gain| gain.lost_secs);
     assert_eq!([0, 1, 2].map(lost), [Some(1), Some(0), Some(10)]);
 }
 
@@ -74,7 +74,7 @@ fn seconds_in_which_nothing_was_merged_go_to_the_next_one() {
         intake.take_rows(&second, 0, |_| ());
     }
     let mut queue = alerts.queue.lock();
-    let queued = std::iter::from_fn(|| queue.pop());
+    let queued = std::iter::from_fn(|| queue.pop_front());
     let found: Vec<_> = queued.map(|it| (it.unix, it.secs, it.covered_secs)).collect();
     assert_eq!(found, [(1_000, 1, 1), (1_001, 1, 1), (1_002, 32, 32), (1_034, 1, 1)]);
 }
@@ -88,7 +88,7 @@ fn alerts_of_rules_that_are_gone_are_forgotten() {
     second.secs = 1;
     let mut is_queued = || {
         intake.take_rows(&second, 0, |_| ());
-        alerts.queue.lock().pop().is_some()
+        alerts.queue.lock().pop_front().is_some()
     };
     assert!(!is_queued());
     let over = receivers::alert(Phase::Resolved, (100, 200), None);

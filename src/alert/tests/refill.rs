@@ -58,7 +58,7 @@ impl Site {
         let counts = Objective::each(rules).into_iter().map(|it| (Arc::clone(it), counted()));
         let counts = counts.collect();
         let gain = Gain { unix, secs: 1, covered_secs: 1, counts, ..Gain::default() };
-        self.alerts.queue.lock().push(gain);
+        self.alerts.push(gain);
     }
 
     fn seconds_come(&self, secs: u64) {
@@ -120,7 +120,7 @@ fn what_history_has_is_not_counted_live_too() {
     // While it is read, further ones come and are evaluated.
     site.state.lock().come_meanwhile = 1;
     evaluation.turn(&site.clock);
-    assert!(site.alerts.queue.lock().gains.len() < 10);
+    assert!(site.alerts.queue.lock().len() < 10);
     for _ in 0..600 {
         evaluation.turn(&site.clock);
     }

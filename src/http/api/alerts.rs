@@ -104,7 +104,7 @@ fn row(alert: &Alert) -> Json {
         "ended": moment(episode.ended),
         "reason": episode.reason,
         "value": episode.value,
-        "value_text": episode.value.map(|it| alert.value_text(it)),
+        "value_text": alert.value_text(),
         "threshold": alert.rule.threshold(),
         "severity": alert.rule.entry.severity,
         "labels": alert.labels,
@@ -127,6 +127,8 @@ pub(in crate::http) async fn replay_given(
 ) -> Answer {
     let config = given(body)?;
     let rules = move |source: &Catalog| {
+        let line = |it: &RuleError| format!("{}: {}", it.place_in_list, it.problem);
+        let lines = |all: &[RuleError]| all.iter().map(line).collect::<Vec<_>>().join("; ");
         let wrong = |errors: Vec<RuleError>| Problem::parameter("alert", lines(&errors));
         source.rules_of(&config).map(Arc::new).map_err(wrong)
     };
@@ -145,11 +147,6 @@ fn given(body: Option<Json>) -> Result<Config, Problem> {
     })?;
     let config = Config::from_toml("alert", &table.to_string());
     config.map_err(|errors| Problem::parameter("alert", errors.to_string()))
-}
-
-fn lines(errors: &[RuleError]) -> String {
-    let errors: Vec<String> = errors.iter().map(RuleError::in_list).collect();
-    errors.join("; ")
 }
 
 async fn replayed(

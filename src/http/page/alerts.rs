@@ -147,7 +147,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
             @if alert.key_texts().next().is_none() { (row_name(alert)) }
             @for (_, text) in alert.key_texts() { span.pair { (Name(text)) } " " }
         } }
-        td { (episode.value.map(|it| alert.value_text(it)).unwrap_or_default()) }
+        td { (alert.value_text().unwrap_or_default()) }
         td.key { (visible(&alert.rule.threshold())) }
         td.key.text {
             @if let Some(id) = alert.silenced_by { "silenced by " (id) }

@@ -42,7 +42,7 @@ impl Catalog {
         let definition = definition(tag, &self.defaults);
         let bad = || QueryError::bad_value("releases.tag", tag.to_owned());
         let definition = definition.ok_or_else(bad)?;
-        let mut backfill = self.releases.watch(tag);
+        let mut tracker = self.releases.watch(tag);
         let counted_from = self.make(definition, &DefinedBy::BuiltIn);
         let mut next = 0;
         while next < counted_from {
@@ -57,7 +57,7 @@ impl Catalog {
                     let origin = pool.origins.get(row.origin);
                     let [release, script] =
                         [release, origin.script_name].map(|it| pool.strings.text(it));
-                    backfill.add(release, script, origin.status, &row);
+                    tracker.add_request(release, script, origin.status, &row);
                 }
             }
         }
