@@ -73,6 +73,17 @@ fn all_unrounded(all: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     all.into_iter().map(|one| unrounded(one, schema)).collect()
 }
 
+/// A value with so many digits after the point, at least those that it has: of a quotient, those
+/// that follow are not zeros.
+pub(super) fn widened(expr: Expr, scale: i8, schema: &DFSchema) -> Result<Expr> {
+    match expr.get_type(schema)? {
+        DataType::Decimal128(_, given) if given < scale && is_rounded(&expr, schema) => {
+            Ok(shown(unrounded(expr, schema)?, scale))
+        }
+        _ => Ok(expr),
+    }
+}
+
 /// A call with a quotient among its arguments.
 pub(super) fn called(mut call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let call_type = Expr::ScalarFunction(call.clone()).get_type(schema)?;
@@ -103,6 +114,11 @@ pub(super) fn called(mut call: ScalarFunction, schema: &DFSchema) -> Result<Tran
                 true => shown(inner, scale),
                 false => inner,
             }))
+        }
+        ("greatest" | "least", DataType::Decimal128(_, scale)) => {
+            let all = call.args.into_iter().map(|one| widened(one, scale, schema));
+            call.args = all.collect::<Result<_>>()?;
+            Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
         _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
     }
