@@ -304,6 +304,19 @@ SELECT -1 AS g, COUNT(*) FROM tag GROUP BY g
 ~SELECT hostname, 1 AS one, COUNT(*) FROM request WHERE hostname = 'web1' GROUP BY one
 ~SELECT script_name, 3 AS x, COUNT(*) AS c FROM request GROUP BY script_name, x
 SET @x = 7; SELECT id FROM request WHERE id<@x ORDER BY id
+SELECT id, status FROM request ORDER BY (2), ((1)) DESC LIMIT 4
+SELECT script_name, COUNT(*), MAX(id) FROM request GROUP BY script_name ORDER BY (3) DESC, 1, 2 LIMIT 2
+SELECT id FROM request UNION SELECT 7000 ORDER BY (1) DESC LIMIT 3
+(SELECT 2 AS a, 5 AS b) UNION ALL (SELECT 1, 3) ORDER BY (1) LIMIT 1
+SELECT id, status FROM request ORDER BY 1.5, (NULL), (2) DESC, 1 LIMIT 4
+SELECT GROUP_CONCAT(hostname, id ORDER BY (2) DESC), GROUP_CONCAT(7 ORDER BY 1) FROM request WHERE id < 7
+SELECT GROUP_CONCAT(name ORDER BY 1) FROM tag
+SELECT GROUP_CONCAT(DISTINCT hostname ORDER BY (1) DESC) FROM request
+SELECT id FROM request ORDER BY -1
+SELECT id FROM request ORDER BY (0)
+SELECT id FROM request ORDER BY (2)
+SELECT 2 AS a UNION ALL SELECT 1 ORDER BY (-1)
+SELECT GROUP_CONCAT(id ORDER BY 2) FROM request
 # --- totals come after their groups
 SELECT hostname, COUNT(*) FROM request GROUP BY 1 WITH ROLLUP
 SELECT hostname, status, COUNT(*) FROM request GROUP BY hostname, status WITH ROLLUP
