@@ -200,6 +200,11 @@ impl SqlError {
         Self::unsupported(format!("pinbad does not support {what}"))
     }
 
+    /// The error of a number in this clause that is the position of no column.
+    pub(super) fn no_such_position(written: &str, clause: &str) -> Self {
+        Self::no_such_column(format!("Unknown column '{written}' in '{clause}'"))
+    }
+
     /// The error of a decimal that 128 bits have no room for.
     pub(super) fn too_many_digits() -> Self {
         Self::out_of_range("DECIMAL value of more than 38 digits is out of range")
@@ -224,6 +229,15 @@ impl SqlError {
         {
             let name = name.strip_prefix("def.").unwrap_or(name);
             return Self::no_such_table(format!("Table '{name}' doesn't exist"));
+        }
+        for (says, clause) in [
+            ("Order by column out of bounds, specified: ", "ORDER BY"),
+            ("Cannot find column with position ", "GROUP BY"),
+        ] {
+            if let Some(rest) = what.strip_prefix(says) {
+                let end = rest.find([',', ' ']).unwrap_or(rest.len());
+                return Self::no_such_position(&rest[..end], clause);
+            }
         }
         if let Some(at) = what.find("Incorrect parameter count") {
             let message = what[at..].split(". ").next().unwrap_or_default();

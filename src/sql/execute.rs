@@ -39,6 +39,10 @@ use crate::query::error::QueryError;
 use crate::report::definition::comment::FixedTable;
 use crate::report::definition::native::ReportForm;
 
+/// Longest name of a column in an answer, in bytes, as in MariaDB. PHP refuses definitions of columns
+/// beyond 4 KB.
+const NAME_MAX: usize = 255;
+
 /// A planned query.
 #[derive(Debug)]
 pub(super) struct Query {
@@ -535,7 +539,8 @@ fn other_columns(made: &ReportSummary, written: &[String]) -> Vec<String> {
     )]
 }
 
-/// Replaces the names of columns by those that MySQL gives them.
+/// Replaces the names of columns by those that MySQL gives them, and cuts them where it does. In the
+/// plan they keep their length, so that two may begin alike.
 fn named(columns: Arc<[SqlColumn]>, names: &ColumnNames) -> Arc<[SqlColumn]> {
     let named = columns.iter().map(|column| {
         let mut column = column.clone();
@@ -546,6 +551,7 @@ fn named(columns: Arc<[SqlColumn]>, names: &ColumnNames) -> Arc<[SqlColumn]> {
         {
             column.name.clone_from(own);
         }
+        column.name.truncate(column.name.floor_char_boundary(NAME_MAX));
         column
     });
     named.collect()

@@ -272,6 +272,16 @@ SELECT SUM(req_time*(1/3)), SUM(IFNULL(1/3,0)*req_time) FROM request
 SELECT (1/3)%1*100000, MOD(10/3,1)*100000, (1/3)%1, 1/30000%1, FLOOR(10/3*3), CEIL(1/100000), (10/3*3) DIV 1, CAST(1/3*1.5 AS SIGNED), 1/3*1.5 | 0
 SELECT IF(1/100000,1,0), SIGN(1/100000), NOT 1/100000, 1/100000 AND 1, 1/100000 OR 0, 1/100000 XOR 0, IF(IFNULL(1/100000,0),1,0), IF(1/100000 > 0,1,0)
 SELECT COUNT(*) FROM request WHERE id/1000000
+SELECT SUM(x)/COUNT(*)*(0.0000000021/60) FROM (SELECT 250 AS x UNION ALL SELECT 500) t
+SELECT (17/(100/7))*((0.000001/7)/1900), (0.000001/7/19000)*(1700/(100/7)), (0.0000166667/1024)*(250/3), -(0.0000166667/1024)*(250/3), NULL*(0.0000166667/1024)*(250/3)
+SELECT (0.000001/7/19000)*(0.000001/7/19000), (0.0000000021/60)*(0.0000000021/60)*(0.0000000021/60), (1/3)*(1/3)*(1/3)*(1/3)*(1/3)*(1/3), (1/3)*(1/3)*(1/3)*(1/3)*(1/3)*(1/3)/(1/3)
+SELECT hostname, SUM(status >= 500)/COUNT(*)*(0.0000000021/60), AVG(id)*(0.0000000021/60)*(1/3), COUNT(*)*(0.0000000021/60)*(SUM(id)/COUNT(*)) FROM request GROUP BY hostname ORDER BY 1
+SELECT IFNULL(1/3, 0.000000), COALESCE(NULL, 1/3, 0.000000), IF(1, 1/3, 0.000000), CASE 1 WHEN 1 THEN 1/3 ELSE 0.000000 END, NULLIF(1/3, 0.0000000), IF(0, 0.00000000, 2/3), IFNULL(17/1900, 0.0000001)
+SELECT GREATEST(1/3, 0.000000), LEAST(1/3, 1.000000), LEAST(2/3, 0.66669), GREATEST(2/3, 0.66669), LEAST(-1/3, 0.0000000), GREATEST(1/3, 1/7, 0.33333), GREATEST(1/3, 12345678901234567890123456789012)
+SELECT IFNULL(SUM(status >= 500)/COUNT(*), 0.000000), IFNULL(AVG(id), 0.0000000), MAX(IFNULL(id/7, 0.0000000)), IFNULL((1/3)*(1/3), 0.0000000000), IFNULL((1/3)%1, 0.000000) FROM request
+SELECT IFNULL(1/3, 0.000000)*1000000000, GREATEST(1/3, 0.000000)*1000000000, IFNULL(IF(1, 1/3, 0.00000), 0.0000000), -IFNULL(-(1/3), 0.000000), IFNULL(1/3, 0.000000) = 0.333333
+SELECT IFNULL(1/3, 0.0000000000000000000000000), 1/3+0.0000000000000000000000001, (1/3)*1.0000000000000000000000001, 0.00000000000000000000001/(1/3), (1/3)%1.0000000000000000000000000
+!SELECT 1/3 UNION ALL SELECT 0.000000
 # --- names of columns in HAVING and ORDER BY
 SELECT hostname, SUM(req_count) AS req_count FROM report_by_hostname_and_server GROUP BY hostname HAVING req_count > 4 ORDER BY 1
 SELECT hostname, COUNT(*) AS id FROM request GROUP BY hostname HAVING id > 7 ORDER BY hostname
@@ -294,6 +304,21 @@ SELECT -1 AS g, COUNT(*) FROM tag GROUP BY g
 ~SELECT hostname, 1 AS one, COUNT(*) FROM request WHERE hostname = 'web1' GROUP BY one
 ~SELECT script_name, 3 AS x, COUNT(*) AS c FROM request GROUP BY script_name, x
 SET @x = 7; SELECT id FROM request WHERE id<@x ORDER BY id
+SELECT id, status FROM request ORDER BY (2), ((1)) DESC LIMIT 4
+SELECT script_name, COUNT(*), MAX(id) FROM request GROUP BY script_name ORDER BY (3) DESC, 1, 2 LIMIT 2
+SELECT id FROM request UNION SELECT 7000 ORDER BY (1) DESC LIMIT 3
+(SELECT 2 AS a, 5 AS b) UNION ALL (SELECT 1, 3) ORDER BY (1) LIMIT 1
+SELECT id, status FROM request ORDER BY 1.5, (NULL), (2) DESC, 1 LIMIT 4
+SELECT GROUP_CONCAT(hostname, id ORDER BY (2) DESC), GROUP_CONCAT(7 ORDER BY 1) FROM request WHERE id < 7
+SELECT GROUP_CONCAT(name ORDER BY 1) FROM tag
+SELECT GROUP_CONCAT(DISTINCT hostname ORDER BY (1) DESC) FROM request
+SELECT id FROM request ORDER BY -1
+SELECT id FROM request ORDER BY (0)
+SELECT id FROM request ORDER BY (2)
+SELECT 2 AS a UNION ALL SELECT 1 ORDER BY (-1)
+SELECT GROUP_CONCAT(id ORDER BY 2) FROM request
+# --- names of columns end after 255 bytes
+SELECT LENGTH('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxa'), LENGTH('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxbc'), LENGTH('жжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжж'), 1 AS `yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy`, id FROM request WHERE id = 3
 # --- totals come after their groups
 SELECT hostname, COUNT(*) FROM request GROUP BY 1 WITH ROLLUP
 SELECT hostname, status, COUNT(*) FROM request GROUP BY hostname, status WITH ROLLUP

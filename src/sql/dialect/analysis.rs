@@ -30,7 +30,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 
-use self::quotients::{calculated, called, is_rounded, unrounded};
+use self::quotients::{calculated, called, is_rounded, unrounded, widened};
 use self::subqueries::{beside_aggregates, one_row, or_null, unknown_rows};
 use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
 use crate::sql::cancellation;
@@ -340,7 +340,10 @@ fn branch(expr: Expr, wanted: &DataType, schema: &DFSchema) -> Result<Expr> {
             call("__text", other)
         }
         real if *wanted == DataType::Float64 => cast(unrounded(real, schema)?, wanted.clone()),
-        other => cast(other, wanted.clone()),
+        other => match *wanted {
+            DataType::Decimal128(_, scale) => cast(widened(other, scale, schema)?, wanted.clone()),
+            _ => cast(other, wanted.clone()),
+        },
     })
 }
 

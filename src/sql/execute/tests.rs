@@ -130,6 +130,26 @@ async fn common_columns_of_a_join_are_shown_once() {
     }
 }
 
+/// Names of columns are cut at a character, alike for rows and for a prepared statement: PHP refuses
+/// a definition of more than 4 KB. Columns that begin alike stay apart.
+#[tokio::test]
+async fn long_names_of_columns_are_cut() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", true);
+    let long = "é".repeat(3_000);
+    let select = format!("SELECT LENGTH('{long}a'), LENGTH('{long}bc'), 3 AS `{long}`, 4 AS short");
+    let called = format!("LENGTH('{}", "é".repeat(123));
+    let aliased = "é".repeat(127);
+    let wanted = [&*called, &called, &aliased, "short"];
+    for text in [select.clone(), format!("SELECT * FROM ({select}) t ORDER BY `{long}`")] {
+        let answer = ask(&engine, &mut session, &text).await.expect("an answer");
+        assert_eq!(answer, [wanted.join("|"), "6001|6002|3|4".to_owned()]);
+        let prepared = engine.prepare(&session, &text).await.expect("prepared");
+        let names: Vec<&str> = prepared.columns.iter().map(|column| &*column.name).collect();
+        assert_eq!(names, wanted);
+    }
+}
+
 /// The values of a percentile count as memory of queries, in groups and in windows.
 #[tokio::test]
 async fn percentiles_take_no_more_than_they_may() {

@@ -19,7 +19,7 @@ use datafusion::common::ScalarValue;
 pub(crate) use self::arithmetic::INNER_SCALE_MAX;
 use self::arithmetic::{
     checked, divide, divide_reals, divide_whole, division_type, inner_divide, inner_division_type,
-    negate, remainder,
+    inner_multiply, multiply, negate, product_type, remainder,
 };
 use self::bits::{conv, shift};
 use self::rounding::{Rounding, cut, format, rounded_type, shown_type, whole, whole_or_real};
@@ -35,6 +35,8 @@ pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
         typed("__div", (2, 2), division_type, divide).with_columns(divide_reals).checked(),
         typed("__div_inner", (2, 2), inner_division_type, inner_divide).checked(),
+        typed("__product", (3, 3), product_type, multiply).checked(),
+        typed("__product_inner", (3, 3), product_type, inner_multiply).checked(),
         typed("__shown", (2, 2), shown_type, |a| cut(a, Rounding::Nearest)),
         integers("__plus", |a| checked(a, numeric::add)),
         integers("__minus", |a| checked(a, numeric::sub)),

@@ -1,6 +1,6 @@
 //! Quotients inside expressions: MySQL calculates on with more digits than it shows.
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_SCALE, DataType};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -73,6 +73,17 @@ fn all_unrounded(all: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     all.into_iter().map(|one| unrounded(one, schema)).collect()
 }
 
+/// A value with so many digits after the point, at least those that it has: of a quotient, those
+/// that follow are not zeros.
+pub(super) fn widened(expr: Expr, scale: i8, schema: &DFSchema) -> Result<Expr> {
+    match expr.get_type(schema)? {
+        DataType::Decimal128(_, given) if given < scale && is_rounded(&expr, schema) => {
+            Ok(shown(unrounded(expr, schema)?, scale))
+        }
+        _ => Ok(expr),
+    }
+}
+
 /// A call with a quotient among its arguments.
 pub(super) fn called(mut call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let call_type = Expr::ScalarFunction(call.clone()).get_type(schema)?;
@@ -87,10 +98,27 @@ pub(super) fn called(mut call: ScalarFunction, schema: &DFSchema) -> Result<Tran
             call.args = all_unrounded(call.args, schema)?;
             Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
-        ("__div" | "__mod" | "mod", DataType::Decimal128(_, scale @ ..=INNER_SCALE_MAX)) => {
-            let inner = if name == "__div" { "__div_inner" } else { &*name };
-            let inner = functions::call(inner, all_unrounded(call.args, schema)?);
+        ("__div", DataType::Decimal128(_, scale @ ..=INNER_SCALE_MAX)) => {
+            let inner = functions::call("__div_inner", all_unrounded(call.args, schema)?);
             Ok(Transformed::yes(shown(inner, scale)))
+        }
+        // It shows more digits than it would keep: four more than the dividend shows.
+        ("__div", DataType::Decimal128(..)) => {
+            call.args[1] = unrounded(std::mem::take(&mut call.args[1]), schema)?;
+            Ok(Transformed::yes(Expr::ScalarFunction(call)))
+        }
+        ("__mod" | "mod", DataType::Decimal128(_, scale)) => {
+            call.args = all_unrounded(call.args, schema)?;
+            let inner = Expr::ScalarFunction(call);
+            Ok(Transformed::yes(match scale <= INNER_SCALE_MAX {
+                true => shown(inner, scale),
+                false => inner,
+            }))
+        }
+        ("greatest" | "least", DataType::Decimal128(_, scale)) => {
+            let all = call.args.into_iter().map(|one| widened(one, scale, schema));
+            call.args = all.collect::<Result<_>>()?;
+            Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
         _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
     }
@@ -110,29 +138,26 @@ pub(super) fn calculated(sides: BinaryExpr, schema: &DFSchema) -> Result<Transfo
     let (left, right) = (scale(&sides.left), scale(&sides.right));
     let wanted = match sides.op {
         Operator::Plus | Operator::Minus => left.max(right),
-        Operator::Multiply => left + right,
+        Operator::Multiply => (left + right).min(DECIMAL128_MAX_SCALE),
         // Compared is what is shown.
         _ => return Ok(Transformed::no(Expr::BinaryExpr(sides))),
     };
     let [left, right] = [&sides.left, &sides.right].map(|side| unrounded((**side).clone(), schema));
-    let (mut left, mut right) = (left?, right?);
-    let (in_left, in_right) = (scale(&left), scale(&right));
-    if sides.op == Operator::Multiply && in_left.saturating_add(in_right) > INNER_SCALE_MAX {
-        // Each quotient has what the other side leaves of that, at least half.
-        let cut = |whole: Expr, side: &Expr, of_other: i8| {
-            let most = (INNER_SCALE_MAX - of_other).max(INNER_SCALE_MAX / 2);
-            let is_cut = scale(&whole) > most && is_rounded(side, schema);
-            if is_cut { shown(whole, most) } else { whole }
-        };
-        left = cut(left, &sides.left, in_right);
-        right = cut(right, &sides.right, in_left);
+    let (left, right) = (left?, right?);
+    let all = scale(&left).saturating_add(scale(&right));
+    let kept = all.min(wanted.max(INNER_SCALE_MAX));
+    if sides.op == Operator::Multiply && kept < all {
+        // No side is cut before: a small quotient begins where another one ends.
+        let product = |name| functions::call(name, vec![left, right, lit(i64::from(kept))]);
+        return Ok(Transformed::yes(match kept > wanted {
+            true => shown(product("__product_inner"), wanted),
+            false => product("__product"),
+        }));
     }
     let inner = Expr::BinaryExpr(BinaryExpr::new(left.into(), sides.op, right.into()));
     Ok(match inner.get_type(schema)? {
-        DataType::Decimal128(_, scale) if scale <= INNER_SCALE_MAX => {
-            Transformed::yes(shown(inner, wanted))
-        }
-        // There is no room for all digits.
+        DataType::Decimal128(_, scale) if scale > wanted => Transformed::yes(shown(inner, wanted)),
+        DataType::Decimal128(..) => Transformed::yes(inner),
         _ => Transformed::no(Expr::BinaryExpr(sides)),
     })
 }

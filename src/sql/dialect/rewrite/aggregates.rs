@@ -14,8 +14,9 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::build::{argument, binary, call, name_of, number, text};
 use super::calls::unnamed;
+use super::expressions::is_number;
 use super::ident;
-use super::select::item_expr;
+use super::select::{OrderedBy, item_expr, ordered_by};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -197,6 +198,7 @@ pub(super) fn rewrite(
             return Ok(call("coalesce", vec![Expr::Function(call_of), of_nothing]));
         }
         "string_agg" => {
+            let mut all = unnamed(list)?;
             let mut separator = ",".to_owned();
             let mut kept = Vec::new();
             for clause in list.clauses.drain(..) {
@@ -205,7 +207,10 @@ pub(super) fn rewrite(
                         separator = written.into_string().unwrap_or_default();
                     }
                     FunctionArgumentClause::OrderBy(orders) => {
-                        kept.push(FunctionArgumentClause::OrderBy(orders));
+                        let orders = by_argument(orders, &all, context)?;
+                        if !orders.is_empty() {
+                            kept.push(FunctionArgumentClause::OrderBy(orders));
+                        }
                     }
                     other => {
                         return Err(SqlError::not_supported(format!("GROUP_CONCAT({other})")));
@@ -213,7 +218,6 @@ pub(super) fn rewrite(
                 }
             }
             list.clauses = kept;
-            let mut all = unnamed(list)?;
             let joined = match all.len() {
                 0 => return Err(SqlError::parse("GROUP_CONCAT() of nothing")),
                 1 => call("__text", vec![all.remove(0)]),
@@ -235,6 +239,34 @@ pub(super) fn rewrite(
         _ => {}
     }
     Ok(Expr::Function(call_of))
+}
+
+/// The ORDER BY of GROUP_CONCAT, where a number is the position of an argument; DataFusion would
+/// take it for that of a column of the table.
+fn by_argument(
+    orders: Vec<OrderByExpr>,
+    all: &[Expr],
+    context: &Context<'_>,
+) -> Result<Vec<OrderByExpr>, SqlError> {
+    let mut kept = Vec::new();
+    for mut order in orders {
+        match ordered_by(&order.expr)? {
+            OrderedBy::Position(at) => {
+                let argument = all.get(at - 1);
+                let argument =
+                    argument.ok_or_else(|| SqlError::no_such_position(&at.to_string(), "ORDER BY"));
+                order.expr = context.copies.of(argument?)?;
+                // A number again.
+                if is_number(&order.expr) {
+                    continue;
+                }
+            }
+            OrderedBy::Nothing => continue,
+            OrderedBy::Expression => {}
+        }
+        kept.push(order);
+    }
+    Ok(kept)
 }
 
 /// Wraps each argument in a call of another function.

@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint, JoinOperator,
     ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Value, ValueWithSpan,
-    VisitMut, VisitorMut,
+    SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value,
+    ValueWithSpan, VisitMut, VisitorMut,
 };
 
 use super::aggregates::{
     check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
 };
-use super::build::{binary, call, null, take};
+use super::build::{binary, call, null, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
 use super::{READ_ONLY, group_expressions, lower, lower_join};
@@ -139,13 +139,48 @@ fn one(
     Ok(())
 }
 
-/// The ORDER BY of a query, without NULL, which is no order.
+/// The ORDER BY of a query, without literals but the positions of columns.
 fn orders(order_by: &mut OrderBy) -> Result<&mut Vec<OrderByExpr>, SqlError> {
     let OrderByKind::Expressions(orders) = &mut order_by.kind else {
         return Err(SqlError::parse("ORDER BY ALL is not MySQL's"));
     };
-    orders.retain(|order| !matches!(&order.expr, Expr::Value(value) if value.value == Value::Null));
+    for mut order in std::mem::take(orders) {
+        match ordered_by(&order.expr)? {
+            OrderedBy::Position(at) => order.expr = number(at),
+            OrderedBy::Nothing => continue,
+            OrderedBy::Expression => {}
+        }
+        orders.push(order);
+    }
     Ok(orders)
+}
+
+/// What ORDER BY orders by.
+pub(super) enum OrderedBy {
+    /// A column or an argument, counted from 1.
+    Position(usize),
+    /// NULL or a fraction, which is no order.
+    Nothing,
+    Expression,
+}
+
+/// Tells positions from expressions. DataFusion takes a number in parentheses for a constant.
+///
+/// # Errors
+/// Fails for a number that is no position.
+pub(super) fn ordered_by(expr: &Expr) -> Result<OrderedBy, SqlError> {
+    let written = match expr {
+        Expr::Nested(inner) => return ordered_by(inner),
+        Expr::Value(ValueWithSpan { value: Value::Null, .. }) => return Ok(OrderedBy::Nothing),
+        Expr::Value(ValueWithSpan { value: Value::Number(..), .. })
+        | Expr::UnaryOp { op: UnaryOperator::Minus, .. } => expr.to_string(),
+        _ => return Ok(OrderedBy::Expression),
+    };
+    match written.parse::<i64>().map(usize::try_from) {
+        Ok(Ok(at @ 1..)) => Ok(OrderedBy::Position(at)),
+        Ok(_) => Err(SqlError::no_such_position(&written, "ORDER BY")),
+        Err(_) => Ok(OrderedBy::Nothing),
+    }
 }
 
 /// Orders by the name of a column what is ordered by the expression that the column shows.

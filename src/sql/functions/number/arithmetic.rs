@@ -100,6 +100,41 @@ fn divided(left: i128, digits: u32, right: i128) -> Option<(i128, i128)> {
     Some((whole.to_i128().unwrap_or(i128::MAX), rest.to_i128()?))
 }
 
+/// The type of a product with so many digits after the point as its third argument says.
+pub(super) fn product_type(known: &ArgumentInfo<'_>) -> DataType {
+    let scale = known.int(2).and_then(|scale| i8::try_from(scale).ok());
+    match (digits(&known.types[0]), digits(&known.types[1]), scale) {
+        (Some((all, after)), Some((others, behind)), Some(scale)) => {
+            let whole = i16::from(all) - i16::from(after) + i16::from(others) - i16::from(behind);
+            let all = whole + i16::from(scale);
+            DataType::Decimal128(u8::try_from(all).unwrap_or(38).clamp(1, 38), scale)
+        }
+        _ => DataType::Float64,
+    }
+}
+
+/// `*` of decimals whose product has more digits than there is room for.
+pub(super) fn multiply<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
+    product(a, true)
+}
+
+/// The same inside an expression: the digits past those that are kept are cut.
+pub(super) fn inner_multiply<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
+    product(a, false)
+}
+
+fn product<'a>(a: &'a [Value<'a>], rounds: bool) -> Option<Value<'a>> {
+    let ((left, after), (right, behind)) = a[0].decimal().zip(a[1].decimal())?;
+    let all = i256::from_i128(left).checked_mul(i256::from_i128(right))?;
+    let scale = i8::try_from(a[2].int()).ok()?.min(after + behind);
+    let by = i256::from_i128(10).checked_pow(u32::from((after + behind).abs_diff(scale)))?;
+    let (whole, rest) = (all.checked_div(by)?, all.checked_rem(by)?.wrapping_abs());
+    let up = rounds && rest >= by.wrapping_sub(rest);
+    let away = if (left < 0) == (right < 0) { 1 } else { -1 };
+    let whole = whole.to_i128().unwrap_or(i128::MAX);
+    Some(Value::Decimal(whole.saturating_add(if up { away } else { 0 }), scale))
+}
+
 /// Divides doubles, a column at a time.
 pub(super) fn divide_reals(a: &[ArrayRef]) -> Result<Option<ArrayRef>> {
     let types = a.iter().map(|side| side.data_type());
