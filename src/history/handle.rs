@@ -188,8 +188,8 @@ impl History {
     /// in followed files get what it has of these.
     pub fn replay(&self, store: &mut Store) {
         let follows = self.follows_files();
-        if follows {
-            // Their lines were read again for the last ones.
+        if follows || !store.manifest.files.is_empty() {
+            // Lines of files, also of those not followed now, were read again for the last ones.
             store.seconds.take_unknown().iter().for_each(|file| store.orphan(file));
         }
         let (log, files) = (&mut store.seconds, &mut store.manifest.files);

@@ -304,6 +304,30 @@ fn a_log_that_was_away_while_others_were_flushed_is_moved_away() {
     }
 }
 
+/// Its lines were read again while it was away, whatever the process follows that finds both.
+#[test]
+fn a_log_that_was_away_while_its_lines_were_read_again_is_moved_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let (history, mut writer) = following(dir.path());
+    read(&history, &Reading::default(), 1, 0);
+    assert!(writer.flush());
+    read(&history, &known(&writer), 1, 0);
+    writer.write_log();
+    drop(writer);
+    let log = logs(dir.path()).remove(0);
+    let away = dir.path().join("away");
+    fs::rename(&log, &away).unwrap();
+    let (history, mut writer) = following(dir.path());
+    read(&history, &known(&writer), 1, 0);
+    writer.write_log();
+    drop(writer);
+    fs::rename(&away, &log).unwrap();
+    assert_eq!(logs(dir.path()).len(), 2);
+    let (history, writer) = logging(dir.path(), &Faults::default(), 1 << 20);
+    assert_eq!(found(&history), 2);
+    assert_eq!(writer.store.as_ref().unwrap().counters.files_orphaned.get(), 1);
+}
+
 /// As with too many open files, for a moment.
 #[test]
 fn a_log_that_cannot_be_opened_is_there_at_the_next_try() {
