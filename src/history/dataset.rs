@@ -82,7 +82,7 @@ impl Coverage {
     }
 
     /// As sums of a row, in the columns of a coverage file.
-    pub(super) fn gain(self) -> Gain {
+    pub(crate) fn gain(self) -> Gain {
         let Self { secs, missed, histograms_dropped, keys_folded, rows_lost } = self;
         let counts = [secs, missed, histograms_dropped, keys_folded, rows_lost];
         let mut sums = [0; Measure::ALL.len()];

@@ -83,6 +83,8 @@ struct Memory {
     /// Requests before this id are to be flushed as soon as possible.
     wanted_to: u64,
     seal: Seal,
+    /// Whether another file is followed than the one whose position was taken for the last flush.
+    has_begun_file: bool,
 }
 
 /// Rows being written.
@@ -186,8 +188,8 @@ impl History {
     /// in followed files get what it has of these.
     pub fn replay(&self, store: &mut Store) {
         let follows = self.follows_files();
-        if follows {
-            // Their lines were read again for the last ones.
+        if follows || !store.manifest.files.is_empty() {
+            // Lines of files, also of those not followed now, were read again for the last ones.
             store.seconds.take_unknown().iter().for_each(|file| store.orphan(file));
         }
         let (log, files) = (&mut store.seconds, &mut store.manifest.files);
@@ -223,8 +225,8 @@ impl History {
         self.begin_log(store);
     }
 
-    /// Starts to log additions to a new file, if a log is wanted and there is none, and it is known
-    /// on disk which files are followed.
+    /// Starts to log additions to a new file, if a log is wanted and there is none, and the positions
+    /// on disk are in the files that are followed now: it has no lines of others.
     pub(super) fn begin_log(&self, store: &Store) {
         let mut memory = MEMORY.lock(&self.0.memory);
         let mut status = self.status_mut();
@@ -232,6 +234,7 @@ impl History {
         let is_known = |from: &String| store.files().contains_key(from);
         if let Some((bytes_max @ 1.., followed)) = self.0.log.get()
             && followed.iter().all(is_known)
+            && !memory.has_begun_file
             && memory.running.fresh.is_none()
         {
             memory.log += 1;
@@ -379,8 +382,15 @@ impl History {
             add(&mut memory.running);
             if let Some(now) = &reached.files {
                 let before = memory.reached.files.as_deref().unwrap_or(&NOWHERE);
+                let begun = |positions: &Positions, from: &String| {
+                    positions.get(from).map_or(0, |it| it.progress.files_begun)
+                };
                 let fresh = &mut memory.running.fresh;
-                fresh.take_if(|fresh| !fresh.reached(before, now));
+                match now.keys().all(|from| begun(before, from) == begun(now, from)) {
+                    true => fresh.iter_mut().for_each(|fresh| fresh.reached(before, now)),
+                    // A flush has the position in the new file, as soon as possible.
+                    false => (*fresh, memory.has_begun_file) = (None, true),
+                }
             }
             memory.reached = reached;
             memory.seal_rows(|behind| behind <= second);
@@ -467,7 +477,7 @@ impl History {
     pub(super) fn is_wanted(&self) -> bool {
         let memory = MEMORY.lock(&self.0.memory);
         let wanted = memory.wanted_to;
-        wanted > memory.flushed_to && memory.reached.next_id >= wanted
+        memory.has_begun_file || wanted > memory.flushed_to && memory.reached.next_id >= wanted
     }
 
     /// Waits until all requests before this id are on disk, since something that counts them
@@ -515,7 +525,7 @@ impl Memory {
     fn begin_flush(&mut self) {
         // Lines that rows have already come with a position alone.
         let Reached { next_id, files, .. } = &self.reached;
-        let has_position = files.is_some() && *next_id > self.flushed_to;
+        let has_position = files.is_some() && (self.has_begun_file || *next_id > self.flushed_to);
         if self.flushing.is_none() && (has_position || !self.running.is_empty()) {
             let mut rows = std::mem::take(&mut self.running);
             let log = self.log;
@@ -525,6 +535,7 @@ impl Memory {
                 self.running.fresh = Some(fresh);
             }
             let (rows, reached) = (Arc::new(rows), self.reached.clone());
+            self.has_begun_file = false;
             self.flushing = Some(Flushing { rows, reached, log, is_restored: false });
         }
     }

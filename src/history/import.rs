@@ -190,14 +190,9 @@ impl Importer {
         reports: &[Arc<Definition>],
     ) -> Result<(), ImportError> {
         let minutes = &piece.covered;
-        let (Some((&first, _)), Some((&last, _))) =
-            (minutes.first_key_value(), minutes.last_key_value())
-        else {
-            return Ok(());
-        };
         let mut covered = CoveredSecs::new();
-        let span = first..last + Resolution::Minute.secs();
-        self.each_coverage(span, &mut |resolution, row| {
+        let times = minutes.keys().map(|&minute| minute..minute + Resolution::Minute.secs());
+        self.each_coverage(times, &mut |resolution, row| {
             let Coverage { secs, .. } = Coverage::of(&row.totals);
             if secs > 0 {
                 *covered.entry((row.key.to_vec(), resolution, row.time)).or_default() += secs;
@@ -229,29 +224,37 @@ impl Importer {
         Ok(())
     }
 
-    /// Passes the rows of coverage in a span to `each`: minutes, where these are kept.
+    /// Passes the rows of coverage to `each`, of each day from the first of these times to the last:
+    /// minutes, where these are kept. A line of a wrong year concerns its own day only.
     fn each_coverage(
         &self,
-        span: Range<u64>,
+        times: impl Iterator<Item = Range<u64>>,
         each: &mut dyn FnMut(Resolution, &StoredRow<'_>),
     ) -> Result<(), ImportError> {
-        if let Some(why) = self.history.lacks(&COVERAGE, &span) {
-            return Err(ImportError::Unreadable(why));
+        let mut days = BTreeMap::<u64, Range<u64>>::new();
+        for span in times {
+            let day = days.entry(Resolution::Day.begin(span.start)).or_insert_with(|| span.clone());
+            *day = hull(day.clone(), span);
         }
         let at = RowsSnapshot::of(&self.history, &COVERAGE);
-        let mut step = Resolution::Minute.secs();
-        let plan = ReadPlan::of_steps(&at.parts, &COVERAGE, &span, &mut step);
-        let (units, lacking) = ReadUnit::all(at, &COVERAGE, &plan, None);
-        let read = units.iter().try_for_each(|unit| {
-            unit.rows(&COVERAGE, Want::SUMS, &mut |_, row| each(unit.resolution(), row))
-        });
-        lacking.into_iter().next().map_or(read, Err).map_err(ImportError::Unreadable)
+        for span in days.into_values() {
+            if let Some(why) = self.history.lacks(&COVERAGE, &span) {
+                return Err(ImportError::Unreadable(why));
+            }
+            let mut step = Resolution::Minute.secs();
+            let plan = ReadPlan::of_steps(&at.parts, &COVERAGE, &span, &mut step);
+            let (units, lacking) = ReadUnit::all(at.clone(), &COVERAGE, &plan, None);
+            let read = units.iter().try_for_each(|unit| {
+                unit.rows(&COVERAGE, Want::SUMS, &mut |_, row| each(unit.resolution(), row))
+            });
+            lacking.into_iter().next().map_or(read, Err).map_err(ImportError::Unreadable)?;
+        }
+        Ok(())
     }
 
     /// Returns how many bytes of these lines were imported before.
     fn known(&self, lines: &[u8]) -> Result<Option<usize>, ImportError> {
         let ended = piece::ended(lines).into_iter().take(LINES_MAX).map(|secs| secs..secs + 1);
-        let Some(span) = ended.reduce(hull) else { return Ok(None) };
         let head = head(lines);
         let bytes_of = |row: &StoredRow<'_>| {
             let mut texts = key_texts(row.key);
@@ -260,7 +263,7 @@ impl Importer {
             (named(lines.get(..bytes)?) == name).then_some(bytes)
         };
         let mut known = None;
-        self.each_coverage(span, &mut |_, row| known = known.max(bytes_of(row)))?;
+        self.each_coverage(ended, &mut |_, row| known = known.max(bytes_of(row)))?;
         Ok(known)
     }
 

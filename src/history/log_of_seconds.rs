@@ -119,16 +119,12 @@ impl Fresh {
         self.rows += 1;
     }
 
-    /// Records which lines of followed files the rows added last have. Returns false if that
-    /// cannot be said because another file was begun: the next process could not tell.
-    #[must_use]
-    pub(super) fn reached(&mut self, before: &Positions, now: &Positions) -> bool {
+    /// Records which lines of followed files the rows added last have: of those in which the
+    /// positions on disk are.
+    pub(super) fn reached(&mut self, before: &Positions, now: &Positions) {
         let mut record = self.records.get_mut(&self.file);
         for (from, reading) in now {
             let before = before.get(from).cloned().unwrap_or_default();
-            if before.progress.file.is_none() && reading.progress.file.is_some() {
-                return false;
-            }
             let requests = [before.requests.lines, reading.requests.lines];
             let swaps = [before.swaps.lines, reading.swaps.lines];
             let has_any = [requests, swaps].iter().any(|[begin, end]| begin < end);
@@ -136,7 +132,6 @@ impl Fresh {
                 push(record, &Entry::Lines(from, requests, swaps), from.len());
             }
         }
-        true
     }
 
     /// Whether more came than there is memory for, so that some are missing.

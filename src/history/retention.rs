@@ -73,7 +73,9 @@ impl AgeClock {
 impl Store {
     /// Lets data age by the clock; call it repeatedly.
     pub fn advance_age(&mut self, clock: &dyn Clock) {
-        if !self.manifest.parts().any(|part| part.is_published()) {
+        // A file that is away now may be there again later.
+        let missing = self.manifest.missing.values();
+        if !self.manifest.parts().chain(missing).any(|part| part.is_published()) {
             self.age.unix_ms = None;
         }
         self.age.advance(clock.unix_ms(), clock.mono_ms());

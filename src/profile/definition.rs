@@ -124,14 +124,29 @@ impl SampleReport {
                 ))
             };
             let (key, value) = text.split_once('=').ok_or_else(no_filter)?;
-            let (key, wanted) = match (key.strip_suffix('!'), value.strip_suffix('*')) {
-                (None, None) => (key, Wanted::Equals(value.to_owned())),
-                (None, Some(start)) => (key, Wanted::StartsWith(start.to_owned())),
-                (Some(key), None) => (key, Wanted::Differs(value.to_owned())),
-                (Some(_), Some(_)) => return Err(no_filter()),
-            };
+            let (key, value) = (key.trim(), value.trim());
+            let (key, wanted) =
+                match (key.strip_suffix('!').map(str::trim_end), value.strip_suffix('*')) {
+                    (None, None) => (key, Wanted::Equals(value.to_owned())),
+                    (None, Some(start)) => (key, Wanted::StartsWith(start.to_owned())),
+                    (Some(key), None) => (key, Wanted::Differs(value.to_owned())),
+                    (Some(_), Some(_)) => return Err(no_filter()),
+                };
             report.filters.push((named(key).map_err(wrong)?, wanted));
         }
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_around_a_filter_do_not_count() {
+        let (keys, filters) = (["script".to_owned()], [" function != md5 ".to_owned()]);
+        let report = SampleReport::read(&keys, &filters, Duration::from_secs(1)).unwrap();
+        let wanted = Wanted::Differs("md5".to_owned());
+        assert_eq!(report.filters, [(SampleKey::Function, wanted)]);
     }
 }

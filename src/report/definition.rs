@@ -454,11 +454,12 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Splits `KEY=text`, `KEY!=text` or `KEY=prefix*` into key and pattern. There is no pattern
-    /// in `KEY!=prefix*`.
+    /// Splits `KEY=text`, `KEY!=text` or `KEY=prefix*` into key and pattern, without blanks around
+    /// them. There is no pattern in `KEY!=prefix*`.
     pub(crate) fn of_condition(text: &str) -> Option<(&str, Option<Self>)> {
         let (key, value) = text.split_once('=')?;
-        Some(match (key.strip_suffix('!'), value.strip_suffix('*')) {
+        let (key, value) = (key.trim(), value.trim());
+        Some(match (key.strip_suffix('!').map(str::trim_end), value.strip_suffix('*')) {
             (None, None) => (key, Some(Self::Equals(value.to_owned()))),
             (None, Some(prefix)) => (key, Some(Self::StartsWith(prefix.to_owned()))),
             (Some(key), None) => (key, Some(Self::Differs(value.to_owned()))),

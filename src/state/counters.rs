@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::input::squid::file::Position;
 use crate::input::squid::sums::SavedSums;
 use crate::input::squid::{LineNumbers, Progress, Source};
 use crate::input::udp::kernel;
@@ -123,6 +124,28 @@ fn numbers<'a>(
     ]
 }
 
+/// Names in snapshots of the file that a source had begun last when its sums were taken: numbers of
+/// the position in it, and its first lines.
+const LAST_FILE: [&str; 6] = [
+    "last_file_device",
+    "last_file_inode",
+    "last_file_offset",
+    "last_file_head",
+    "last_file_first_request",
+    "last_file_first_swap",
+];
+
+/// That file, if the snapshot has it.
+fn last_file(saved: &[SavedReading]) -> Option<(Position, LineNumbers)> {
+    let mut numbers = [0; LAST_FILE.len()];
+    for (number, name) in numbers.iter_mut().zip(LAST_FILE) {
+        *number = saved.iter().find(|it| it.0 == name)?.2;
+    }
+    let [device, inode, offset, head, requests, swaps] = numbers;
+    let position = Position::of([device, inode, offset, head])?;
+    Some((position, LineNumbers { requests, swaps }))
+}
+
 impl SavedCounters {
     /// Reads all counters. Call it while nothing can be merged.
     #[must_use]
@@ -179,6 +202,12 @@ impl SavedCounters {
                 let numbers = numbers(&mut next, &mut not_in_sums).into_iter();
                 let numbers = numbers.map(|(name, number)| (name.to_owned(), None, *number));
                 saved.readings.extend(numbers);
+                if let Some((position, first)) = sums.file {
+                    let [device, inode, offset, head] = position.numbers();
+                    let numbers = [device, inode, offset, head, first.requests, first.swaps];
+                    let named = LAST_FILE.iter().zip(numbers);
+                    saved.readings.extend(named.map(|(name, it)| ((*name).to_owned(), None, it)));
+                }
             }
         }
         all
@@ -202,6 +231,7 @@ impl SavedCounters {
                 continue;
             };
             *source.progress.lock() = saved.progress.clone();
+            source.sums.lock().file = last_file(&saved.readings);
             restore(&saved.readings, |name, reason, value| {
                 source.counters.restore(name, reason, value);
                 let (mut progress, mut sums) = (source.progress.lock(), source.sums.lock());

@@ -303,6 +303,13 @@ fn while_files_are_missing_nothing_is_imported_that_they_may_have() {
     let said = import(&here.site, &[log]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_has!(said.err => "whether these lines were imported before", "missing");
+    // Others are, although the year of a line is wrong.
+    let mut of_before = text(&lines(START_SECS - 10 * 86_400, 50, 1_000));
+    of_before += &text(&lines(START_SECS + 3_000 * 86_400, 1, 1_000));
+    let other = dir.path().join("access.log.1");
+    fs::write(&other, of_before).unwrap();
+    let said = import(&here.site, &[other.to_str().unwrap()]);
+    assert_eq!(said.code, Some(0), "{said:?}");
     here.stop();
     for file in fs::read_dir(&away).unwrap() {
         let file = file.unwrap();

@@ -462,6 +462,69 @@ fn a_followed_file_is_in_history_once_through_kills() {
     }
 }
 
+/// The position on disk is in each file soon after that is begun, long before a flush is due: the one
+/// before may be gone by then, and the next one may be rotated away too.
+#[test]
+fn a_log_is_rotated_and_the_daemon_killed_before_history_is_flushed() {
+    for is_kept in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("access.log");
+        let moved = |number: u32| dir.path().join(format!("access.log.{number}"));
+        let squid = format!("squid=[{{path='{}'}}]", log.display());
+        let history = format!("history.dir={}", dir.path().join("history").display());
+        let state = format!("state.dir={}", dir.path().join("state").display());
+        let settings = [&*squid, &history, &state, "history.flush_period=1h"];
+        let mut written = 0;
+        let mut add = |lines: u64| {
+            let file = OpenOptions::new().create(true).append(true).open(&log);
+            let lines = written..written + lines;
+            written = lines.end;
+            let lines = lines.map(|number| {
+                format!("sq1 start={number}.000 tr=4 ss=TCP_MISS sn={number} url=http://h/\n")
+            });
+            file.unwrap().write_all(lines.collect::<String>().as_bytes()).unwrap();
+            written
+        };
+        let rotate = || {
+            if moved(1).exists() {
+                fs::rename(moved(1), moved(2)).unwrap();
+            }
+            fs::rename(&log, moved(1)).unwrap();
+        };
+        // All are counted once, and the position is in the file that is followed.
+        let settled = |daemon: &Program, written: u64, flushes: u64| {
+            await_condition("all is counted", || {
+                let info = daemon.site.json("/api/v1/info?from=0&to=4000000000");
+                let status = daemon.site.status();
+                let found = (info["req_count"].as_u64(), status.0["history"]["flushes"].as_u64());
+                match found {
+                    (Some(count), Some(n)) if count >= written && n >= flushes => Ok(()),
+                    _ => Err((found, written)),
+                }
+            });
+            let info = daemon.site.json("/api/v1/info?from=0&to=4000000000");
+            assert_eq!(info["req_count"], written, "kept: {is_kept}");
+        };
+        let mut daemon = Program::serve(&settings);
+        settled(&daemon, add(10), 1);
+        add(2);
+        rotate();
+        settled(&daemon, add(5), 2);
+        if is_kept {
+            rotate();
+            settled(&daemon, add(3), 3);
+        } else {
+            fs::remove_file(moved(1)).unwrap();
+        }
+        daemon.signal("KILL");
+        daemon.wait();
+        let daemon = Program::serve(&settings);
+        for lines in [4, 4] {
+            settled(&daemon, add(lines), 0);
+        }
+    }
+}
+
 /// Whoever may send can hold all connections; neither silence nor their number keeps others out for
 /// ever.
 #[test]

@@ -57,6 +57,18 @@ struct Log {
     next: Option<(Instant, Box<Self>)>,
 }
 
+impl Position {
+    /// Its numbers, for a snapshot.
+    pub(crate) fn numbers(self) -> [u64; 4] {
+        [self.device, self.inode, self.offset, self.head.into()]
+    }
+
+    /// The position with these numbers.
+    pub(crate) fn of([device, inode, offset, head]: [u64; 4]) -> Option<Self> {
+        Some(Self { device, inode, offset, head: u32::try_from(head).ok()? })
+    }
+}
+
 impl Log {
     fn open(path: &Path) -> io::Result<Self> {
         if !fs::metadata(path)?.is_file() {
@@ -89,6 +101,14 @@ impl Log {
         Ok(Position { device: self.is.0, inode: self.is.1, offset, head: self.head(offset)? })
     }
 
+    /// Whether it is the file that was read up to `known`.
+    fn is_of(&self, known: Position) -> bool {
+        let has = |metadata: Metadata| metadata.len() >= known.offset;
+        self.is == (known.device, known.inode)
+            && self.file.metadata().is_ok_and(has)
+            && self.head(known.offset).is_ok_and(|head| head == known.head)
+    }
+
     /// Finds the log that was read up to `known`, in its place or next to it.
     fn find(path: &Path, known: Position) -> Option<Self> {
         let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok());
@@ -100,9 +120,7 @@ impl Log {
                 continue;
             }
             let mut log = Self::open(&path).ok()?;
-            let is_it = log.file.metadata().ok()?.len() >= known.offset
-                && log.head(known.offset).ok()? == known.head;
-            return (is_it && log.go_to(known.offset).is_ok()).then_some(log);
+            return (log.is_of(known) && log.go_to(known.offset).is_ok()).then_some(log);
         }
         None
     }
@@ -164,6 +182,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
         log = Log::open(path).ok().and_then(|mut log| {
             let end = log.file.metadata().ok()?.len();
             log.go_to(end).ok()?;
+            intake.decoder.begin_file(log.position().ok(), |_| false);
             Some(log)
         });
     }
@@ -181,15 +200,17 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
                 Ok(Next::Anew) => Ok(true),
                 Ok(Next::Other) => {
                     log = open.next.take().map(|(_, next)| *next);
-                    intake.decoder.start_over(true);
-                    log.iter().for_each(|next| begin(next, path, &mut intake, shutdown));
+                    log.iter().for_each(|next| {
+                        begin(next, &mut intake);
+                        follow(next, path, &mut intake, shutdown);
+                    });
                     Ok(true)
                 }
                 Err(error) => Err(error),
             },
             None => open(path, known, &mut intake).map(|opened| {
                 known = None;
-                begin(&opened, path, &mut intake, shutdown);
+                follow(&opened, path, &mut intake, shutdown);
                 log = Some(opened);
                 true
             }),
@@ -220,17 +241,22 @@ fn open<R: Rewrite>(
             if let Some(Position { offset, .. }) = known {
                 warn!(
                     path = %path.display(), offset,
-                    "The log of Squid's that was read up to this byte is not there any more: what it had later is not counted."
+                    "The log of Squid's that was read up to this byte is not there any more: of what it had later only what history has from its log of seconds is counted."
                 );
             }
-            intake.decoder.start_over(known.is_none());
+            begin(&log, intake);
         }
     }
     Ok(log)
 }
 
-/// Begins with an opened log.
-fn begin<R: Rewrite>(log: &Log, path: &Path, intake: &mut Intake<R>, shutdown: &Shutdown) {
+/// Begins a log at its start.
+fn begin<R: Rewrite>(log: &Log, intake: &mut Intake<R>) {
+    intake.decoder.begin_file(log.position().ok(), |known| log.is_of(known));
+}
+
+/// Follows an opened log from its position.
+fn follow<R: Rewrite>(log: &Log, path: &Path, intake: &mut Intake<R>, shutdown: &Shutdown) {
     // The position until something is merged.
     intake.publish(log.position().ok(), shutdown);
     info!(path = %path.display(), offset = log.read_bytes, "Following a log of Squid's.");
@@ -246,16 +272,17 @@ fn read<R: Rewrite>(
     shutdown: &Shutdown,
 ) -> io::Result<Next> {
     let next = match log.file.read(chunk)? {
-        0 => {
-            let next = log.look(path)?;
-            if next == Next::Wait {
-                return Ok(next);
-            }
-            if next == Next::Other {
+        0 => match log.look(path)? {
+            Next::Wait => return Ok(Next::Wait),
+            Next::Other => {
                 intake.end(&mut log.lines);
+                Next::Other
             }
-            next
-        }
+            Next::Anew => {
+                begin(log, intake);
+                Next::Anew
+            }
+        },
         bytes => {
             log.read_bytes = log.read_bytes.saturating_add(bytes as u64);
             intake.feed(&mut log.lines, chunk.get(..bytes).unwrap_or_default());

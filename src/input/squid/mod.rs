@@ -82,14 +82,19 @@ pub struct Progress {
     pub runs: Vec<Known>,
     /// The position in a file.
     pub file: Option<file::Position>,
-    /// Requests after that position that were merged already.
+    /// Requests after that position, in the same file, that were merged already.
     pub merged: u64,
     /// The lines behind all these. Snapshots have them beside it, history as its own counts.
     #[serde(skip)]
     pub next: LineNumbers,
+    /// Files begun by this process; 0 while it continues the one of the process before.
+    #[serde(skip)]
+    pub files_begun: u64,
 }
 
-/// Numbers of the next request and of the next swap, since the first ones.
+/// Numbers of a request and of a swap. They grow from line to line and from file to file, and no two
+/// lines have the same: a file begins behind all numbers that are known, also of lines of others
+/// that are not read again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineNumbers {
     /// Of the request.
@@ -109,7 +114,7 @@ struct Mark {
     counts: SquidCounters,
 }
 
-/// Most marks; beyond that the last one moves on.
+/// Most marks; beyond that the last one moves on, within its file.
 const MARKS_MAX: usize = 64;
 
 impl Source {
@@ -193,6 +198,9 @@ impl Source {
             progress.file = Some(position);
             progress.clone()
         };
+        if progress.files_begun > 0 {
+            self.sums.lock().reach(position);
+        }
         let left = counters.requests_left();
         let mut marks = self.marks.lock();
         let mut moves = Moves::default();
@@ -201,7 +209,9 @@ impl Source {
             let next = marks.front_mut().zip(passed);
             next.into_iter().for_each(|(next, mut passed)| next.moves.absorb(&mut passed.moves));
         }
-        if marks.len() >= MARKS_MAX {
+        // Each file keeps its first one: what is merged behind a position is of the same file.
+        let of_file = |mark: &Mark| mark.progress.files_begun == progress.files_begun;
+        if marks.len() >= MARKS_MAX && marks.iter().nth_back(1).is_some_and(of_file) {
             let last = marks.pop_back();
             last.into_iter().for_each(|mut last| moves.absorb(&mut last.moves));
         }
@@ -279,18 +289,23 @@ impl<R: Rewrite> Decoder<R> {
         self.swaps.clone_from(&begun_at.swaps);
     }
 
-    /// Begins another file at its start: the next one, or one about which nothing is known.
-    fn start_over(&mut self, is_next: bool) {
-        // What a process before had merged behind its position may reach into the next file.
-        if !is_next {
-            self.merged = 0;
-            self.source.progress.lock().merged = 0;
-            self.source.sums.lock().next = LineNumbers::default();
-            let begun_at = &mut *self.source.begun_at.lock();
-            let of_source = [&mut begun_at.requests, &mut begun_at.swaps];
-            let tallies = [&mut self.requests, &mut self.swaps].into_iter();
-            tallies.chain(of_source).for_each(|it| it.ahead.clear());
-        }
+    /// Begins another file at this position. What history and the sums have of others does not
+    /// concern it: its numbers are behind theirs. `is_it`: whether it is the file of a position.
+    fn begin_file(
+        &mut self,
+        at: Option<file::Position>,
+        is_it: impl FnOnce(file::Position) -> bool,
+    ) {
+        self.merged = 0;
+        let mut sums = self.source.sums.lock();
+        self.requests.lines = self.requests.end().max(sums.next.requests);
+        self.swaps.lines = self.swaps.end().max(sums.next.swaps);
+        let first = LineNumbers { requests: self.requests.lines, swaps: self.swaps.lines };
+        sums.begin_file(first, at, is_it);
+        drop(sums);
+        let mut progress = self.source.progress.lock();
+        (progress.file, progress.merged, progress.next) = (at, 0, first);
+        progress.files_begun = progress.files_begun.saturating_add(1);
     }
 
     /// For lines of the past: each counts as received in the second in which its request ended.

@@ -1,5 +1,5 @@
 //! How much of a source is in history: everything up to a position, and later lines that came back
-//! from the log of seconds (`history/log.rs`).
+//! from the log of seconds (`history/log_of_seconds.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,9 +28,9 @@ pub struct Reading {
 /// Lines of one kind that are in history.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// All up to a position, since the first one.
+    /// The number of the first one behind a position, see [`LineNumbers`](super::LineNumbers).
     pub lines: u64,
-    /// Numbers, counted like that, of later ones, from the log of seconds.
+    /// Numbers of later ones in the same file, from the log of seconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<Range<u64>>,
 }
@@ -41,6 +41,12 @@ impl Tally {
     pub fn at(&self, lines: u64) -> Self {
         let later = self.ahead.iter().filter(|it| it.end > lines);
         Self { lines, ahead: later.cloned().collect() }
+    }
+
+    /// A number that no line has yet, neither up to the position nor ahead.
+    pub(super) fn end(&self) -> u64 {
+        let ahead = self.ahead.iter().map(|it| it.end).max();
+        ahead.map_or(self.lines, |ahead| ahead.max(self.lines))
     }
 
     /// Advances by one line; returns whether that line is in history already.
@@ -96,8 +102,9 @@ impl Followed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sums::swaps;
     use super::super::tests::{UDP, decoder, source};
-    use super::super::{Decoder, Ending, file};
+    use super::super::{Decoder, Ending, LineNumbers, file};
     use super::*;
     use crate::config::Config;
     use crate::input::record::Record;
@@ -175,6 +182,48 @@ mod tests {
         let reading = files.unwrap().values().next().unwrap().clone();
         assert_eq!(moved(&moves), 10 - 5);
         assert!(reading.requests.ahead.is_empty() && reading.swaps.ahead.is_empty());
+    }
+
+    /// What is known of a file says nothing of the next one, whether or not it was read to its end.
+    #[test]
+    fn numbers_of_lines_are_those_of_one_file() {
+        let request = b"sq1 start=1.000 tr=4 ss=TCP_MISS url=http://h/";
+        let swap = b"873497970.671 SWAPIN 200 1 1 -2 text/html 1718/1718 GET http://h/ 1/2";
+        for before in [0, 2, 4] {
+            let source = source("path = '/nowhere'");
+            let mut known = Reading::default();
+            known.progress.merged = 3;
+            known.requests.add(1..6);
+            known.swaps.add(1..6);
+            source.begin(Some(known));
+            source.sums.lock().next = LineNumbers { requests: 7, swaps: 7 };
+            source.sums.lock().fresh.get_or_insert_default();
+            let mut decoder = decoder(&source);
+            decoder.go_on();
+            let read = |decoder: &mut Decoder<AsSent>, lines: u64| {
+                let mut block = Vec::new();
+                for line in (0..lines).flat_map(|_| [&request[..], swap]) {
+                    assert!(decoder.take(line, Ending::Whole, 1, &mut block));
+                }
+                let _counts = decoder.publish();
+                let mut rest = &block[..];
+                let marked = std::iter::from_fn(|| Record::next(&mut rest));
+                let marked = marked.map(|it| it.is_counted()).collect::<Vec<_>>();
+                let mut moves = Moves::default();
+                source.take_moves(&mut moves);
+                let moved = moves.iter().map(|(_, sum)| sum.count).sum::<u64>();
+                let summed = swaps([&*source].into_iter(), 1);
+                (marked, moved, summed.first().map_or(0, |it| it.1.count))
+            };
+            read(&mut decoder, before);
+            let position = file::Position::of([1, 2, 0, 0]).unwrap();
+            decoder.begin_file(Some(position), |_| false);
+            let progress = source.progress.lock().clone();
+            assert_eq!((progress.file, progress.merged), (Some(position), 0));
+            let behind_all = LineNumbers { requests: 7, swaps: 7 };
+            assert_eq!((progress.files_begun, progress.next), (1, behind_all));
+            assert_eq!(read(&mut decoder, 5), (vec![false; 5], 5, 5), "behind {before}");
+        }
     }
 
     /// Raw rows get what reports have already; reports do not.

@@ -12,6 +12,7 @@ use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::LineNumbers;
+use super::file::Position;
 use super::line::{Swap, Transaction};
 use crate::input::url::url_parts;
 
@@ -41,6 +42,8 @@ pub struct Sums {
     pub fresh: Option<Moves>,
     /// The first lines that are not in the sums.
     pub next: LineNumbers,
+    /// The file that was begun last: how far it was read, and its first lines.
+    pub file: Option<(Position, LineNumbers)>,
     swaps: Windowed<Swaps>,
     answers: Windowed<Answers>,
 }
@@ -370,6 +373,33 @@ impl Sums {
         }
     }
 
+    /// Records that the file begun last was read up to here.
+    pub(super) fn reach(&mut self, position: Position) {
+        self.file.iter_mut().for_each(|(at, _)| *at = position);
+    }
+
+    /// A file begins, whose first lines have these numbers, behind `next`. If it was begun last by
+    /// the process before, as many of its lines are in the sums.
+    pub(super) fn begin_file(
+        &mut self,
+        begin: LineNumbers,
+        at: Option<Position>,
+        is_it: impl FnOnce(Position) -> bool,
+    ) {
+        if let Some((position, first)) = self.file
+            && is_it(position)
+        {
+            let behind = |begin: u64, first: u64, next: u64| {
+                begin.saturating_add(next.saturating_sub(first))
+            };
+            self.next = LineNumbers {
+                requests: behind(begin.requests, first.requests, self.next.requests),
+                swaps: behind(begin.swaps, first.swaps, self.next.swaps),
+            };
+        }
+        self.file = at.map(|at| (at, begin));
+    }
+
     /// Counts a moved object, of the swap with this number; history has it unless it `is_new`.
     pub(super) fn swap(&mut self, swap: &Swap<'_>, secs: u32, number: u64, is_new: bool) {
         let class = |bytes| SIZES.iter().find(|(below, _)| bytes < *below);
@@ -449,7 +479,8 @@ impl Sums {
 
     /// Clears all sums.
     pub fn clear(&mut self) {
-        *self = Self { window_secs: self.window_secs, fresh: self.fresh.take(), ..Self::default() };
+        let (window_secs, fresh, file) = (self.window_secs, self.fresh.take(), self.file);
+        *self = Self { window_secs, fresh, file, ..Self::default() };
     }
 }
 

@@ -434,20 +434,80 @@ fn sums_have_a_line_once_through_a_kill() {
     }
 }
 
-/// A position may lie so far back that what was merged behind it reaches into the next file.
+/// A position in a file of this number.
+fn position(file: u64) -> file::Position {
+    file::Position::of([1, file, 100, 3]).unwrap()
+}
+
+/// The last position that a process before left is in a file that may be gone by now, while its sums
+/// have lines of the next one.
 #[test]
-fn what_was_merged_ends_with_the_file_only_if_another_follows() {
-    let line = b"sq1 start=1.000 tr=4 ss=TCP_MISS url=http://h/";
-    for (is_next, expected) in [(true, 3), (false, 5)] {
+fn sums_have_a_line_of_the_next_file_once_through_a_kill() {
+    let swap = b"1.000 SWAPIN 200 1 1 1 t/x 1/1 GET u 2/2";
+    let request = b"sq1 start=1.000 tr=4 ss=TCP_IMS_HIT out=5 peer=-:- url=http://h/";
+    let start = || {
         let source = source("path = '/nowhere'");
-        source.progress.lock().merged = 7;
+        source.sums.lock().window_secs = 900;
+        let counters = Counters { squids: vec![Arc::clone(&source)], ..Counters::new(1) };
+        (source, counters)
+    };
+    let read = |decoder: &mut Decoder<AsSent>, lines: u64| {
+        for _ in 0..lines {
+            assert!(decoder.take(request, Ending::Whole, 1, &mut Vec::new()));
+            assert!(decoder.take(swap, Ending::Whole, 1, &mut Vec::new()));
+        }
+        let _counts = decoder.publish();
+    };
+    for (is_first_gone, second, new) in [(false, 2, 2), (true, 2, 2), (false, 3, 7), (true, 3, 7)] {
+        let (source, counters) = start();
         source.begin(None);
-        let (mut decoder, mut block) = (decoder(&source), Vec::new());
-        (0..5).for_each(|_| assert!(decoder.take(line, Ending::Whole, 1, &mut block)));
-        decoder.start_over(is_next);
-        (0..5).for_each(|_| assert!(decoder.take(line, Ending::Whole, 1, &mut block)));
-        assert_eq!(read_all(&block).len(), expected);
+        let mut decoder_before = decoder(&source);
+        decoder_before.begin_file(Some(position(1)), |_| false);
+        source.mark(position(1), &counters.sockets[0]);
+        read(&mut decoder_before, 10);
+        let mut saved = SavedCounters::of(&counters, &[]);
+        decoder_before.begin_file(Some(position(2)), |_| false);
+        read(&mut decoder_before, 5);
+        let sums = saved.take_sums(&counters.squids);
+        let saved = postcard::to_extend(&saved, Vec::new()).unwrap();
+        let (source, counters) = start();
+        let saved: SavedCounters = postcard::from_bytes(&saved).unwrap();
+        saved.restore(&counters, &[], &[]);
+        sums.into_iter().for_each(|it| source.sums.lock().restore(it, 1));
+        source.begin(None);
+        assert_eq!(source.progress.lock().file, Some(position(1)));
+        let mut decoder = decoder(&source);
+        read(&mut decoder, if is_first_gone { 0 } else { 10 });
+        decoder.begin_file(Some(position(second)), |known| known == position(second));
+        read(&mut decoder, 7);
+        let requests = sums::savings([&*source].into_iter(), 1);
+        let swaps = sums::swaps([&*source].into_iter(), 1);
+        let counted = (requests[0].answers.count, swaps[0].1.count);
+        assert_eq!(counted, (15 + new, 15 + new), "first gone: {is_first_gone}, then {second}");
     }
+}
+
+/// Also if there are more positions than are kept.
+#[test]
+fn what_is_merged_behind_a_position_is_of_the_same_file() {
+    let source = source("path = '/nowhere'");
+    source.begin(None);
+    let (mut decoder, counters) = (decoder(&source), SocketCounters::default());
+    let of_first = 2 * MARKS_MAX as u64;
+    for (file, requests) in [(1, of_first), (2, 3)] {
+        decoder.begin_file(Some(position(file)), |_| false);
+        source.mark(position(file), &counters);
+        for _ in 0..requests {
+            counters.requests_pushed.add(1);
+            source.mark(position(file), &counters);
+        }
+    }
+    let file_at = |left| source.at(left).0.file;
+    assert_eq!(file_at(of_first - 1), Some(position(1)));
+    for left in of_first..=of_first + 3 {
+        assert_eq!(file_at(left), Some(position(2)));
+    }
+    assert_eq!(source.at(of_first + 2).0.merged, 2);
 }
 
 #[test]

@@ -101,6 +101,45 @@ fn a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more() {
     assert_eq!(retain(&mut store), NOON + 37 * HOUR);
 }
 
+/// The clock of ages moves slowly while files are away too: they are there again later.
+#[test]
+fn a_wrong_clock_while_files_are_away_takes_nothing_when_they_are_back() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(two_days(dir.path()));
+    let keep = Retention { secs: [2 * DAY, 40 * DAY, 400 * DAY], ..FOR_EVER };
+    let right = NOON + 45 * HOUR;
+    let clock = ManualClock::new(right * 1_000);
+    let open = |clock: &ManualClock| {
+        let mut store = Store::open(dir.path(), keep).unwrap();
+        store.advance_age(clock);
+        store.expire(clock.unix_ms() / 1_000).unwrap();
+        store
+    };
+    // It is recorded with a commit.
+    let mut store = open(&clock);
+    store.flush(&gained(&[right], 1).batch, right, || ()).unwrap();
+    let before = files(&store).0;
+    drop(store);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let folders = ["rollup", "coverage"];
+    let folders = folders.map(|it| (dir.path().join(it), elsewhere.path().join(it)));
+    for (folder, away) in &folders {
+        fs::rename(folder, away).unwrap();
+    }
+    clock.set_unix_ms((right + 3_650 * DAY) * 1_000);
+    let mut store = open(&clock);
+    assert!(files(&store).0.is_empty());
+    let now = clock.unix_ms() / 1_000;
+    store.flush(&gained(&[now], 1).batch, now, || ()).unwrap();
+    drop(store);
+    for (folder, away) in &folders {
+        let _new = fs::remove_dir_all(folder);
+        fs::rename(away, folder).unwrap();
+    }
+    let store = open(&clock);
+    assert_eq!(files(&store).0, before);
+}
+
 /// As on a machine whose clock is years behind until it has a network.
 #[test]
 fn a_clock_that_is_set_right_in_the_first_hour_is_followed() {

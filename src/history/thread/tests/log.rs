@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::*;
 use crate::delta::Reached;
-use crate::input::squid::{Positions, Reading, Tally};
+use crate::input::squid::{Positions, Progress, Reading, Tally};
 
 /// A writer with a log, unless it is switched off.
 fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
@@ -111,6 +111,45 @@ fn what_comes_back_is_in_files_before_anything_else() {
     assert_eq!((found(&history), history.earlier().unwrap().parts.len()), (2, 2));
 }
 
+/// A writer with a log, that follows a file.
+fn following(dir: &Path) -> (History, Writer) {
+    let store = Store::open_on(Disk::default(), dir, KEEP).unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
+    let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
+    history.keep_log(1 << 20, vec!["f".to_owned()]);
+    let writer = Writer::new(history.clone(), once(store, &history), clock, Duration::ZERO);
+    (history, writer)
+}
+
+/// Counts a line of the file, up to which the source has so many more requests, and twice as many
+/// swaps, than is known, and has begun so many files.
+fn read(history: &History, known: &Reading, more: u64, files_begun: u64) {
+    let reading = Reading {
+        progress: Progress { files_begun, ..Progress::default() },
+        requests: known.requests.at(known.requests.lines + more),
+        swaps: known.swaps.at(known.swaps.lines + 2 * more),
+    };
+    let reached = Reached {
+        second: 0,
+        next_id: 0,
+        files: Some(Arc::new(Positions::from([("f".to_owned(), reading)]))),
+    };
+    history.take(0, 0, reached, |running| {
+        let mut key = Vec::new();
+        push_key(&mut key, "/x");
+        let totals = Totals { requests: 1, ..Totals::ZERO };
+        let sum = Sum::of(totals, None);
+        let gain = Gain { sum, ..Gain::default() };
+        running.add(&dataset(), NOON, &key, false, &gain);
+    });
+}
+
+/// What is on disk of the file.
+fn known(writer: &Writer) -> Reading {
+    let files = writer.store.as_ref().unwrap().files();
+    files.get("f").cloned().unwrap_or_default()
+}
+
 /// Rows of a followed file come back with the numbers of their lines: what is read again up to
 /// there is not in rows again. The first flush says where that file begins.
 #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
@@ -118,39 +157,8 @@ fn what_comes_back_is_in_files_before_anything_else() {
 fn a_log_says_which_lines_of_a_file_it_has() {
     let dir = tempfile::tempdir().unwrap();
     let faults = Faults::default();
-    let start = || {
-        let store = Store::open_on(Disk::default(), dir.path(), KEEP).unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
-        let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
-        history.keep_log(1 << 20, vec!["f".to_owned()]);
-        let writer = Writer::new(history.clone(), once(store, &history), clock, Duration::ZERO);
-        (history, writer)
-    };
-    // One more request and two more swaps each time, as a file's source counts them.
-    let read = |history: &History, known: &Reading, more: u64| {
-        let reading = Reading {
-            requests: known.requests.at(known.requests.lines + more),
-            swaps: known.swaps.at(known.swaps.lines + 2 * more),
-            ..Reading::default()
-        };
-        let reached = Reached {
-            second: 0,
-            next_id: 0,
-            files: Some(Arc::new(Positions::from([("f".to_owned(), reading)]))),
-        };
-        history.take(0, 0, reached, |running| {
-            let mut key = Vec::new();
-            push_key(&mut key, "/x");
-            let totals = Totals { requests: 1, ..Totals::ZERO };
-            let sum = Sum::of(totals, None);
-            let gain = Gain { sum, ..Gain::default() };
-            running.add(&dataset(), NOON, &key, false, &gain);
-        });
-    };
-    let known = |writer: &Writer| {
-        let files = writer.store.as_ref().unwrap().files();
-        files.get("f").cloned().unwrap_or_default()
-    };
+    let start = || following(dir.path());
+    let read = |history: &History, known: &Reading, more| read(history, known, more, 0);
     let tally = |lines, ahead: &[Range<u64>]| Tally { lines, ahead: ahead.to_vec() };
     let (history, mut writer) = start();
     read(&history, &Reading::default(), 1);
@@ -189,6 +197,55 @@ fn a_log_says_which_lines_of_a_file_it_has() {
     drop(writer);
     assert_eq!(known(&start().1).requests, tally(2, &[1..4]));
     assert_eq!(found(&history), 5);
+}
+
+/// It has lines of the file in which the position on disk is. A file that was begun since may not be
+/// the one that the next process reads behind that: its lines wait for a flush, which comes at once.
+#[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
+#[test]
+fn a_log_has_no_line_of_a_file_that_was_begun_since_the_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let has_log = |history: &History| {
+        let mut has_log = false;
+        history.view(|running| has_log = running.fresh.is_some());
+        has_log
+    };
+    let (history, mut writer) = following(dir.path());
+    read(&history, &Reading::default(), 1, 1);
+    assert!(history.is_wanted() && writer.flush());
+    let begun_at = known(&writer);
+    read(&history, &begun_at, 1, 1);
+    assert!(!history.is_wanted());
+    writer.write_log();
+    for more in [2, 3] {
+        read(&history, &begun_at, more, 2);
+        assert!(history.is_wanted() && !has_log(&history));
+        writer.write_log();
+    }
+    drop(writer);
+    let (history, mut writer) = following(dir.path());
+    assert_eq!((found(&history), known(&writer).requests.ahead), (2, Vec::from([1..2])));
+    // It is not there any more, and another one is begun behind all numbers, while rows are written
+    // with the position in the one before.
+    assert!(writer.flush());
+    let begun_at = known(&writer);
+    assert_eq!(begun_at.requests, Tally { lines: 1, ahead: Vec::from([1..2]) });
+    read(&history, &begun_at, 0, 0);
+    history.begin_flush();
+    read(&history, &begun_at, 1, 1);
+    assert!(writer.flush());
+    assert_eq!(known(&writer).requests, begun_at.requests);
+    read(&history, &begun_at, 2, 1);
+    assert!(history.is_wanted() && !has_log(&history));
+    assert!(writer.flush());
+    assert_eq!(known(&writer).requests, Tally { lines: 3, ahead: Vec::new() });
+    assert!(!history.is_wanted() && has_log(&history));
+    let begun_at = known(&writer);
+    read(&history, &begun_at, 1, 1);
+    writer.write_log();
+    drop(writer);
+    let (history, writer) = following(dir.path());
+    assert_eq!((found(&history), known(&writer).requests.ahead), (6, Vec::from([3..4])));
 }
 
 /// A committed flush includes the log, even if that still exists.
@@ -245,6 +302,30 @@ fn a_log_that_was_away_while_others_were_flushed_is_moved_away() {
         let orphan = dir.path().join("orphans/pending").join(log.file_name().unwrap());
         assert_eq!(fs::read(orphan).unwrap(), whole);
     }
+}
+
+/// Its lines were read again while it was away, whatever the process follows that finds both.
+#[test]
+fn a_log_that_was_away_while_its_lines_were_read_again_is_moved_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let (history, mut writer) = following(dir.path());
+    read(&history, &Reading::default(), 1, 0);
+    assert!(writer.flush());
+    read(&history, &known(&writer), 1, 0);
+    writer.write_log();
+    drop(writer);
+    let log = logs(dir.path()).remove(0);
+    let away = dir.path().join("away");
+    fs::rename(&log, &away).unwrap();
+    let (history, mut writer) = following(dir.path());
+    read(&history, &known(&writer), 1, 0);
+    writer.write_log();
+    drop(writer);
+    fs::rename(&away, &log).unwrap();
+    assert_eq!(logs(dir.path()).len(), 2);
+    let (history, writer) = logging(dir.path(), &Faults::default(), 1 << 20);
+    assert_eq!(found(&history), 2);
+    assert_eq!(writer.store.as_ref().unwrap().counters.files_orphaned.get(), 1);
 }
 
 /// As with too many open files, for a moment.

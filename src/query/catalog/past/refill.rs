@@ -209,17 +209,7 @@ impl Refill {
                 rows.entry(row.key.to_vec()).or_insert_with(|| (row.is_other, Gain::default()));
             gain.add(&row.gain);
         });
-        let mut first = now;
-        let own = dataset.coverage_key();
-        self.rows.rows(&Dataset::coverage(), span, |row| {
-            if *row.key == *own {
-                let end = (row.time + Resolution::Minute.secs()).min(self.filled.end);
-                let secs = Coverage::of(&row.gain.sum.totals).secs;
-                first = first.min(end.saturating_sub(secs));
-            }
-        });
-        // Of what came back from a snapshot, live data has it all.
-        let covered = live.covered_secs.max(now.saturating_sub(first));
+        let covered = self.covered_secs(&dataset.coverage_key(), span, live.covered_secs, now);
         let sums = rows
             .iter()
             .map(|(key, (is_other, gain))| (&**key, *is_other, gain.sum.totals, gain.extremes));
@@ -241,6 +231,26 @@ impl Refill {
             }
         }
         reading
+    }
+
+    /// Seconds for which live data of so many seconds and the rows in a span cover a report, from
+    /// the key of its coverage.
+    fn covered_secs(&self, own: &[u8], span: Range<u64>, live: u64, now: u64) -> u64 {
+        let ends = self.lost.iter().map(|lost| lost.end);
+        let begun = ends.max().unwrap_or(now).min(now);
+        let (mut first, mut later) = (now, 0);
+        self.rows.rows(&Dataset::coverage(), span, |row| {
+            if *row.key == *own {
+                let secs = Coverage::of(&row.gain.sum.totals).secs;
+                let before = secs.min(begun.saturating_sub(row.time));
+                // The clock was set back since: these came before, whatever they say.
+                later += secs - before;
+                let end = begun.min(row.time + Resolution::Minute.secs());
+                first = first.min(end.saturating_sub(before));
+            }
+        });
+        // Of what came back from a snapshot, live data has it all.
+        live.max(now.saturating_sub(first)) + later
     }
 }
 
@@ -448,6 +458,37 @@ mod tests {
 
     const HOUR: u64 = 3_600;
     const DAY: u64 = 24 * HOUR;
+
+    /// Killed after four minutes, and started with a clock that was set back.
+    #[test]
+    fn seconds_are_covered_although_the_clock_was_set_back() {
+        let report = builtin::reports(&Defaults::default()).into_iter().next().unwrap();
+        let own = Dataset::of(&report, 500).coverage_key();
+        let coverage = Arc::new(Dataset::coverage());
+        let killed = 1_700_000_040;
+        for (set_back, downtime) in [(0, 5), (10, 0), (100, 5), (600, 5), (86_400, 5)] {
+            let mut rows = UnflushedRows::default();
+            for minute in 1..=4 {
+                let minute_of = Coverage { secs: 60, ..Coverage::default() };
+                rows.add(&coverage, killed - 60 * minute, &own, false, &minute_of.gain());
+            }
+            let start = killed + downtime - set_back;
+            let refill = Refill {
+                rows,
+                error_status: 500,
+                window_secs: 900,
+                lost: vec![Lost { start: 0, end: start, below: u64::MAX, from: 0, store: 1 }],
+                filled: killed - 240..start,
+                lacking: None,
+            };
+            // The time in between counts too, as far as the clock shows it.
+            let between = if set_back == 0 { downtime } else { 0 };
+            for up in [1, 3, 100] {
+                let covered = refill.covered_secs(&own, 0..u64::MAX, up, start + up);
+                assert_eq!(covered, 240 + between + up, "set back by {set_back}");
+            }
+        }
+    }
 
     /// A window reaches further back than minutes are kept.
     #[test]

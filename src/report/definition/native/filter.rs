@@ -9,7 +9,8 @@
 //! | `KEY=text*` | `{key = "KEY", starts_with = "text"}` | texts with this prefix |
 //!
 //! KEY is a field, `+request_tag` (the first of that name) or `@timer_tag` (every one of that
-//! name). Only a table can match a value that ends with a star, or name a tag that contains `=`.
+//! name). Blanks around KEY, operator and value do not count. Only a table can match a value that
+//! ends with a star or has blanks around it, or name such a tag or one that contains `=`.
 
 use serde::{Deserialize, Serialize};
 
@@ -99,14 +100,15 @@ impl FilterForm {
 }
 
 fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, String> {
+    let text = text.trim();
     for (name, or_equal, strict) in [("min_time", ">=", ">"), ("max_time", "<=", "<")] {
-        let Some(bound) = text.strip_prefix(name) else { continue };
+        let Some(bound) = text.strip_prefix(name).map(str::trim_start) else { continue };
         let mut operators = [(or_equal, false), ("=", false), (strict, true)].into_iter();
         let read = operators.find_map(|(it, exclusive)| Some((bound.strip_prefix(it)?, exclusive)));
         let (value, exclusive) = read.ok_or_else(|| {
             format!("'{text}': {name} takes =, {or_equal} or {strict}, then seconds")
         })?;
-        return on_time(name == "min_time", value, exclusive);
+        return on_time(name == "min_time", value.trim_start(), exclusive);
     }
     let (key, pattern) =
         Pattern::of_condition(text).ok_or_else(|| format!("'{text}': {FILTERS}"))?;

@@ -141,6 +141,11 @@ fn tables_say_what_texts_cannot() {
         r#""schema=""# => Filter::Field(Field::Schema, is(""));
         r#""@__hostname=h""# => Filter::TimerTag("__hostname".to_owned(), is("h"));
         r#""hostname=a=b""# => Filter::Field(Field::Hostname, is("a=b"));
+        r#""+env = prod""# => Filter::RequestTag("env".to_owned(), is("prod"));
+        r#"" @a != b c ""# =>
+            Filter::TimerTag("a".to_owned(), Pattern::Differs("b c".to_owned()));
+        r#""min_time >= 0.1 ""# => Filter::MinTime(100_000);
+        r#"{"key": "+a ", "equals": " b"}"# => Filter::RequestTag("a ".to_owned(), is(" b"));
     ] {
         assert_eq!(filter(text), Ok(want), "{text}");
     }
@@ -198,8 +203,8 @@ fn every_comment_is_a_form() {
 fn native_reports_survive_as_a_comment() {
     let definition = define(
         r#"{"name": "n", "level": "request", "keys": ["script_name", {"key": "+it's", "missing": "skip_empty"}],
-            "filters": [{"key": "+a=b", "equals": "c*"}, "status=5*"], "percentiles": [99.9],
-            "window": 90, "histogram": "linear=5:500"}"#,
+            "filters": [{"key": "+a=b", "equals": "c*"}, {"key": "+a", "equals": " b"}, "status=5*"],
+            "percentiles": [99.9], "window": 90, "histogram": "linear=5:500"}"#,
     )
     .unwrap();
     assert_round_trip(&definition);
