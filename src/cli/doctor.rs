@@ -17,7 +17,8 @@ use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
 
-use super::client::{AccessFlags, Client};
+use super::client::{AccessFlags, Client, ClientError};
+use super::format::visible;
 use super::{Failure, check, print};
 use crate::access::certificate::{DAYS_LEFT, moment};
 use crate::access::tls;
@@ -137,6 +138,9 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     let too_much = memory_limit::fit(&mut config).err();
     let serving = url(&config).filter(|url| running::serves(url));
     let mut findings = examine(&config, serving.as_deref());
+    if let Some(url) = &serving {
+        findings.push(readiness(url, Client::at(url, &flags.access.trusting(&config))));
+    }
     findings.extend(too_much.map(|error| {
         let found = error.to_string();
         Finding::wrong("memory limit", found.replace("memory: ", ""), String::new())
@@ -178,8 +182,29 @@ pub(super) fn url(config: &Config) -> Option<String> {
 
 /// Says that an address or folder is in use by the pinbad at `url`.
 fn used(what: &'static str, used: impl fmt::Display, url: &str) -> Finding {
-    let found = format!("{used} is in use: pinbad serves at {url}; --running examines that");
+    let found = format!("{used} is in use: pinbad serves at {url}; --ready and --running ask it");
     Finding::right(what, found)
+}
+
+/// What the daemon at `url` says about itself.
+fn readiness(url: &str, client: Result<Client, ClientError>) -> Finding {
+    let what = "daemon";
+    let client = client.map(|client| client.patient_for(running::HEALTH_MAX));
+    match client.and_then(|client| running::readiness(&client)) {
+        Ok(None) => Finding::right(what, format!("{url} is ready")),
+        Ok(Some(detail)) => {
+            let found = format!("{url} is ready, but: {}", visible(&detail));
+            Finding::right(what, found).unless(false, Verdict::Better, String::new())
+        }
+        Err(error @ ClientError::Refused { status: 503, .. }) => {
+            Finding::wrong(what, format!("{url}: {error}"), String::new())
+        }
+        Err(error) => {
+            let found = format!("{url} does not say whether it is ready: {error}");
+            let change = error.advice().unwrap_or_default().to_owned();
+            Finding::right(what, found).unless(false, Verdict::Better, change)
+        }
+    }
 }
 
 /// Examines everything; `serving` is the URL of a pinbad that has the HTTP address of the

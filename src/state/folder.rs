@@ -175,7 +175,8 @@ pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
 
 /// Checks what [`LockedFolder::open`] would return, and whether this user may write there and has
 /// `needed` bytes; for commands that check before the start. Creates and removes a small file, and
-/// changes nothing else. Also returns the free bytes.
+/// changes nothing else. Also returns the free bytes. A folder that another daemon uses is tried
+/// too: a full disk is the worse news.
 ///
 /// # Errors
 /// As for [`LockedFolder::open`], and if writing fails, or space is short.
@@ -184,8 +185,14 @@ pub fn check(setting: Setting, path: &Path, needed: u64) -> Result<(Folder, u64)
     let free = match &found {
         Folder::Present => {
             // Locks it for a moment; a lock that cannot be released ends with this process.
-            drop(LockedFolder::open(setting, path)?);
-            try_writing(setting, path, needed)?
+            let opened = LockedFolder::open(setting, path).map(drop);
+            match opened {
+                Ok(()) | Err(StateError::InUse { .. }) => {
+                    let free = try_writing(setting, path, needed)?;
+                    opened.map(|()| free)?
+                }
+                Err(error) => return Err(error),
+            }
         }
         Folder::Missing { above } => {
             probe(above).map_err(setting.failed(MAKE, path))?;

@@ -102,6 +102,10 @@ fn looking_makes_nothing_and_says_what_opening_would() {
     let state = State::open(dir.path(), 1).unwrap();
     let error = check(dir.path()).unwrap_err();
     assert!(matches!(error, StateError::InUse { .. }), "{error}");
+    // A full disk is found beside the daemon that uses the folder.
+    let error = folder::check(STATE, dir.path(), u64::MAX).unwrap_err();
+    assert!(matches!(error, StateError::NoRoom { .. }), "{error}");
+    assert!(in_folder(dir.path()).is_empty());
     drop(state);
     // A corrupt file stays in place: the start sets it aside.
     fs::write(dir.path().join(FILE), "{").unwrap();

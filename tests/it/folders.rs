@@ -144,10 +144,10 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     let dir = format!("data.dir={}", place.path().display());
     let settings = [&*dir, "history.free_min=4MiB", "history.flush_period=1s"];
     stop(Program::serve(&settings));
-    let commands = |wrong: &[&str]| {
+    let beside = |http: &str, wrong: &[&str]| {
         for command in ["check", "doctor"] {
             let sets = settings.iter().flat_map(|setting| ["--set", setting]);
-            let own = ["--udp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--mysql", "127.0.0.1:0"];
+            let own = ["--udp", "127.0.0.1:0", "--http", http, "--mysql", "127.0.0.1:0"];
             let said = run(pinbad().arg(command).args(sets).args(own));
             let all = format!("{}{}", said.out, said.err);
             let is_wrong = !wrong.is_empty();
@@ -157,6 +157,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             }
         }
     };
+    let commands = |wrong: &[&str]| beside("127.0.0.1:0", wrong);
     let detail = |program: &Program| program.site.get("/readyz").json()["detail"].clone();
     commands(&[]);
     for (how, said, undo) in [("ro", "Read-only file system", "rw"), ("full", "must stay free", "")]
@@ -200,6 +201,8 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             let page = program.site.get("/daemon").body;
             let told = page.contains("The disk of history is full: ");
             assert_eq!(told, how == "full", "{how}: {page}");
+            let wrong = if how == "ro" { "ReadWritePaths=" } else { "make room on that disk" };
+            beside(&program.site.http.to_string(), &[wrong]);
         }
         program.site.send([request("web", "shop", "/x")]);
         if undo.is_empty() {
