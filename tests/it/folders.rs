@@ -313,7 +313,8 @@ fn after_a_kill_history_refills_live_reports() {
     for said in [
         "reports have what history kept of them, by the minute",
         "What it did not keep is lost",
-        "live charts and single requests start over",
+        "Single requests are those up to the last snapshot before that",
+        "live charts start over",
     ] {
         assert!(page.contains(said), "{said}: {page}");
     }
