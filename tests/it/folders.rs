@@ -303,6 +303,12 @@ fn after_a_kill_history_refills_live_reports() {
     let late = program.site.json("/api/v1/reports/late");
     assert_eq!(late.get("refilled"), None, "{late}");
     assert_has!(late["partial"].to_string() => "is lost to this report: history has no rows of it");
+    // The hosts of a script are of such a report too.
+    let row = "/reports/report_by_script_name/row?script_name=/0";
+    for (page, count) in [("/reports/late", 1), (row, 1), ("/reports/report_by_script_name", 0)] {
+        let page = program.site.get(page).body;
+        assert_eq!(page.matches("is lost to this report").count(), count, "{page}");
+    }
     let sql = program.site.sql("SELECT SUM(req_count) FROM report_by_script_name");
     assert_eq!(
         sql[0][0].as_f64().or(sql[0][0].as_str().and_then(|it| it.parse().ok())),
