@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
@@ -20,7 +21,7 @@ use clap::Args as FlagGroup;
 use super::client::{AccessFlags, Client, ClientError};
 use super::format::visible;
 use super::{Failure, check, print};
-use crate::access::certificate::{DAYS_LEFT, moment};
+use crate::access::certificate::{AUTHORITY, DAYS_LEFT, moment};
 use crate::access::tls;
 use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
@@ -519,12 +520,22 @@ fn configured(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Says how long a certificate remains valid.
+/// Says how long a certificate remains valid, and whether it is marked as an authority's.
 fn certificate(files: &TlsFiles) -> Option<Finding> {
+    let acceptor = tls::acceptor(files).ok()?;
+    let mut finding = valid(files, acceptor.validity);
+    if acceptor.is_authority && finding.verdict != Verdict::Wrong {
+        finding.verdict = Verdict::Better;
+        finding.found += &format!("; it {AUTHORITY}");
+    }
+    Some(finding)
+}
+
+fn valid(files: &TlsFiles, validity: Option<RangeInclusive<u64>>) -> Finding {
     let shown = files.cert.display();
     let found = format!("{shown} can be used with the key");
-    let Some(validity) = tls::acceptor(files).ok()?.validity else {
-        return Some(Finding::right(TLS, found));
+    let Some(validity) = validity else {
+        return Finding::right(TLS, found);
     };
     let (begin, expires) = validity.into_inner();
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
@@ -532,17 +543,17 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
         let begin = moment(begin);
         let found = format!("{shown} is not valid before {begin}: clients refuse it until then");
         let change = "check the clock of this machine, or use another certificate".to_owned();
-        return Some(Finding::wrong(TLS, found, change));
+        return Finding::wrong(TLS, found, change);
     }
     let days = expires.saturating_sub(now) / 86_400;
     let change = "renew it; SIGHUP reads the files again".to_owned();
-    Some(match now < expires {
+    match now < expires {
         true => {
             Finding::right(TLS, format!("{found}, for {}", counted(days as usize, "day", "days")))
                 .unless(days >= DAYS_LEFT, Verdict::Better, change)
         }
         false => Finding::wrong(TLS, format!("{shown} has expired: clients refuse it"), change),
-    })
+    }
 }
 
 /// Reports whether any data is persisted.
