@@ -192,8 +192,15 @@ fn replayed(found: &Json) -> String {
     let remarks = remarks.map(|it| format!("({})", visible(it.as_str().unwrap_or_default())));
     let mut lines: Vec<String> = lines.chain(remarks).collect();
     if rows.is_empty() {
+        // After what was not played.
         let before = if late.is_some() { "Before that, no" } else { "No" };
-        lines.insert(0, format!("{before} rule would have fired."));
+        lines.push(match found["played"] == 0 {
+            true => "No rule was played.".to_owned(),
+            false => format!(
+                "{before} rule{} would have fired.",
+                if lines.is_empty() { "" } else { " that was played" }
+            ),
+        });
     }
     if let Some(late) = late {
         let late = late.trim_start_matches("timed out: ");
@@ -309,8 +316,10 @@ mod tests {
         let expected = "1970-01-01 00:01:00Z  for 2m  slow  page  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow  page\n(x: why)";
         assert_eq!(replayed(&found), expected);
         assert_eq!(replayed(&json!({})), "No rule would have fired.");
+        let none = json!({"partial": ["x: why"], "played": 0});
+        assert_eq!(replayed(&none), "(x: why)\nNo rule was played.");
         let late = json!({"partial": ["timed out: nothing from A to B was evaluated", "x: why"]});
-        let expected = "Timed out: nothing from A to B was evaluated.\nBefore that, no rule would have fired.\n(x: why)";
+        let expected = "Timed out: nothing from A to B was evaluated.\n(x: why)\nBefore that, no rule that was played would have fired.";
         assert_eq!(replayed(&late), expected);
     }
 }

@@ -86,7 +86,7 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
     // Of these nothing can be played.
     let of_minutes = "history has minutes, and its window is no whole number of them)\n";
     let (code, said) = given(&(other.to_owned() + "window = \"90s\"\n"));
-    assert_eq!((code, said), (Some(0), format!("No rule would have fired.\n(any: {of_minutes}")));
+    assert_eq!((code, said), (Some(0), format!("(any: {of_minutes}No rule was played.\n")));
     let unkept = other.replace("any", "more").replace("_script_name", "_script_and_status");
     let (code, said) = given(&unkept);
     assert_eq!(code, Some(1));
