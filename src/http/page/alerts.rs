@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Line};
 use super::columns::Show;
-use super::formatting::{MINUS, Name, count, named, number, roughly, visible};
+use super::formatting::{MINUS, Name, UNKNOWN, count, named, number, roughly, visible};
 use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, section, table};
@@ -33,7 +33,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let now = alerts.view();
     let mut heads = Head::list(&["State", "Since", "Alert", "Severity", "Row"], &["Value"]);
     heads[1] = Head::text("Since").hint("When the condition began to hold");
-    heads.extend([Head::text("Condition"), Head::hidden("Remarks")]);
+    heads.extend([Head::text("Condition"), Head::text("Remarks")]);
     let rows = now.alerts.iter().map(|it| row(view, it));
     let charts = now.alerts.iter().enumerate();
     let charts = charts.filter_map(|(at, alert)| chart(view, at, alert));
@@ -163,15 +163,19 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     heads.extend(BURN_WINDOWS.map(|(name, _)| Head::number(name)));
     let row = |it: &ObjectiveView| {
         let (of, firing) = (&it.objective, alerts.firing(&it.objective));
-        let burn = |burn: Option<f64>| burn.map(shown).unwrap_or_default();
+        let burn = |burn: Option<f64>| burn.map_or_else(|| UNKNOWN.to_owned(), shown);
+        let quiet = match it.quiet_state() {
+            "unknown" => "too little counted yet",
+            state => state,
+        };
         let at_most = if it.is_exact { "" } else { "\u{2264}\u{a0}" };
         html! {
             th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
-            td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or(it.quiet_state()))) } }
+            td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or(quiet))) } }
             td.period { (roughly(it.count.covered_secs as f64)) " " small { "of " (roughly(of.entry.period as f64)) } }
             td { (count(it.count.total)) }
             td { (at_most) (count(it.count.bad())) }
-            td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map(percent).unwrap_or_default()) } }
+            td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map_or_else(|| UNKNOWN.to_owned(), percent)) } }
             @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
         }
     };

@@ -178,7 +178,8 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
         json!([["shop", 90, 240, 8, 1, "unknown"], ["a", 99.5, 120, 8, 0, "unknown"]]);
     assert_eq!(sql, expected_rows);
     let page = here.site.get("/alerts").body;
-    assert_has!(page => "shop: 90 % of the requests", "\u{2264}\u{a0}8");
+    assert_has!(page => "shop: 90 % of the requests", "\u{2264}\u{a0}8", "too little counted yet");
+    assert_lacks!(page => ">unknown<");
     here.stop();
     // What history has by the minute.
     let again = started(dir.path(), slo, &clock);
