@@ -67,9 +67,8 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     let now = view.app.settings.alerts.view();
     let is_heard = |it: &&Alert| it.episode.phase == Phase::Firing && it.silenced_by.is_none();
     let firing: Vec<&Alert> = now.alerts.iter().filter(is_heard).collect();
-    let budgets = now.objectives.iter();
-    let budgets = budgets.filter_map(|it| Some((&it.objective.entry.name, it.left?)));
-    let budgets: Vec<(&String, f64)> = budgets.collect();
+    let budgets = now.objectives.iter().filter_map(|it| Some((it, it.left?)));
+    let budgets: Vec<(&ObjectiveView, f64)> = budgets.collect();
     html! {
         @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.since) {
             p.problem {
@@ -81,9 +80,12 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
         @if !budgets.is_empty() {
             p.note {
                 a href=(view.time.link("/alerts", [])) { "Error budget left" } ": "
-                @for (at, (name, left)) in budgets.iter().enumerate() {
+                @for (at, (it, left)) in budgets.iter().enumerate() {
+                    @let (entry, covered) = (&it.objective.entry, it.count.covered_secs);
                     @if at > 0 { ", " }
-                    (visible(name)) " " span class=[(*left < 0.0).then_some("bad")] { (percent(*left)) }
+                    (visible(&entry.name)) " " span class=[(*left < 0.0).then_some("bad")] { (percent(*left)) }
+                    // Less than half of its period says little about the rest.
+                    @if covered < entry.period / 2 { " (of " (roughly(covered as f64)) ")" }
                 }
             }
         }

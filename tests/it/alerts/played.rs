@@ -180,6 +180,8 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
     let page = here.site.get("/alerts").body;
     assert_has!(page => "shop: 90 % of the requests", "\u{2264}\u{a0}8", "too little counted yet");
     assert_lacks!(page => ">unknown<");
+    let overview = here.site.get("/").body;
+    assert_has!(overview => "Error budget left", "66.7 %</span> (of 12 min)");
     here.stop();
     // What history has by the minute.
     let again = started(dir.path(), slo, &clock);
