@@ -410,6 +410,7 @@ fn numbers_agree_with_what_was_sent() {
     assert_eq!(scripts[0][4], "27.7 s");
     // The same numbers with the same units: by total time, /b has 60 to 99 64ths.
     let overview = site.get("/").body;
+    assert_has!(overview => "Slowest, with 10 requests or more");
     let panel = overview.split("id=\"top-report_by_script_name\"").nth(1).unwrap();
     let panel = rows(panel, 1);
     assert_eq!(panel[0][..3], ["/b", "49.7 s", "64.2 %"]);
