@@ -241,7 +241,7 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
         // A few seconds are not worth a word.
         @if first.abs_diff(second) * 50 > first.max(second) {
-            ", of which " (formatting::roughly(first as f64)) " were counted: scaled to " (formatting::roughly(first.min(second) as f64))
+            ", of which " (exactly(first)) " were counted: scaled to " (exactly(first.min(second)))
         }
     };
     let empty = "Nothing was counted in both spans.";

@@ -113,9 +113,13 @@ pub(super) fn searched(searched: &Scanned) -> String {
     };
     match (searched.sample_of, searched.requests) {
         (Some(all), _) => {
-            let all = formatting::roughly_many(all);
+            // In memory they are counted, of history they are estimated.
+            let all = match searched.kept {
+                true => format!("about {}", formatting::roughly_many(all)),
+                false => formatting::count(all),
+            };
             format!(
-                "a sample of {requests} of about {all} raw requests {place}, spread over the whole time; numbers are estimates"
+                "a sample of {requests} of {all} raw requests {place}, spread over the whole time; numbers are estimates"
             )
         }
         (None, 0) => format!("0 raw requests {place}"),
