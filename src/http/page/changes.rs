@@ -93,6 +93,14 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
     }
 }
 
+/// Formats some minutes to the second: what they are scaled by is in the seconds.
+fn exactly(secs: u64) -> String {
+    match secs {
+        ..600 if !secs.is_multiple_of(60) => format!("{secs} s"),
+        _ => formatting::roughly(secs as f64),
+    }
+}
+
 /// Renders the form that selects the report.
 fn form(view: &View<'_>, params: &Params, report: &str) -> Markup {
     let reports = view.source.reports();
@@ -246,4 +254,15 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     };
     let empty = "Nothing was counted in both spans.";
     table("Changes", caption, heads, rows, empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exactly;
+
+    #[test]
+    fn factors_of_some_minutes_can_be_told() {
+        let texts = [60, 143, 180, 177, 610].map(exactly);
+        assert_eq!(texts, ["60 s", "143 s", "3 min", "177 s", "10 min"]);
+    }
 }
