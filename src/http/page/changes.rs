@@ -84,7 +84,10 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
                 "from " (time.moment(part)) " on with a part of them. "
             }
             @if minutes > 0 {
-                "Now: " a href=(params.link("/changes", &changes)) { "the last " (minutes) " min with those before" }
+                "Now: " a href=(params.link("/changes", &changes)) {
+                    @if minutes == 1 { "the last minute with the one before" }
+                    @else { "the last " (minutes) " minutes with those before" }
+                }
             } @else {
                 "A minute can be compared with the one before from " (time.moment(begins + 120)) " on"
             }
