@@ -411,6 +411,11 @@ fn numbers_agree_with_what_was_sent() {
     // The same numbers with the same units: by total time, /b has 60 to 99 64ths.
     let overview = site.get("/").body;
     assert_has!(overview => "Slowest, with 10 requests or more");
+    let lost = site.get("/daemon").body;
+    let lost = lost.split("aria-label=\"Lost?\"").nth(1).unwrap();
+    let lost = rows(lost, 1).concat();
+    assert_eq!(lost[..4], ["Packets received", "100", "Requests in the reports", "100"]);
+    assert_eq!(lost[4..], ["Waiting for the merger", "0"]);
     let panel = overview.split("id=\"top-report_by_script_name\"").nth(1).unwrap();
     let panel = rows(panel, 1);
     assert_eq!(panel[0][..3], ["/b", "49.7 s", "64.2 %"]);

@@ -198,6 +198,10 @@ impl<'a> Look<'a> {
         let came =
             came.filter(|it| ["datagrams_received", "requests_merged"].contains(&it.name.as_str()));
         let came = came.map(|it| counter(it, self.get(&it.name), None));
+        // Those that one counter has and the other has not yet.
+        let waiting = self.get("ring_depth");
+        let waiting = row("ring_depth", "Waiting for the merger", Show::Count, waiting, None);
+        let came = came.chain([waiting]);
         let behind = html! {
             @if others == 0.0 { p.note { "Everything received was counted in the reports." } }
             (narrow_table("", &[], came))
