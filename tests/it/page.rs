@@ -434,7 +434,9 @@ fn numbers_agree_with_what_was_sent() {
     let ids: Vec<String> = failed.iter().map(id).collect();
     assert_eq!(ids, ["#41", "#21", "#1"]);
     // Each has two timers: 2 hits of group db in 0.25 s, 1 of cache in 0.5 s.
-    let timers = shown("/timers?by=group,op&sort=-hits");
+    let by_tags = "/timers?by=group,op&sort=-hits";
+    assert_has!(site.get(by_tags).body => "<span class=\"none\">without</span>");
+    let timers = shown(by_tags);
     assert_eq!(timers[0][..5], ["db", "read", "25.0 s", "33.3 %", "125 ms"]);
     assert_eq!(timers[0][8..11], ["200", "100", "100"]);
     assert_eq!(timers[1][..5], ["cache", "without", "50.0 s", "66.7 %", "500 ms"]);

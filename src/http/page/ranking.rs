@@ -329,7 +329,7 @@ impl Ranking {
         let is_function = || self.table().columns()[column].name == "function";
         match (self.table().value(row, column), self.missing) {
             (Value::Null, None) if is_function() => html! { "(unknown)" },
-            (Value::Null, Some(missing)) => html! { (missing) },
+            (Value::Null, Some(missing)) => html! { span.none { (missing) } },
             (value @ (Value::Null | Value::Text(_)), _) => formatting::value(&value),
             (other, _) => html! { (other.plain()) },
         }
