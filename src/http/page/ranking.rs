@@ -190,6 +190,8 @@ impl Ranking {
         let column = |(_, column): (usize, &crate::value::Column)| Column {
             name: column.name.clone(),
             title: visible(&column.name),
+            // Names of reports differ in their middles: they wrap and are not cut there.
+            show: if column.name == "name" { Show::Prose } else { Show::Any },
             ..Column::default()
         };
         let columns = others.map(column).collect();
@@ -440,7 +442,9 @@ impl Ranking {
                 formatting::pairs(&value.plain(), count as usize)
             }
             (Show::Moment, Some(number)) => self.page_time.moment(number as u64),
-            (Show::Any | Show::Text | Show::Prose, _) | (_, None) => formatting::value(&value),
+            (Show::Any | Show::Text | Show::Prose, _) | (_, None) => {
+                formatting::value(&as_shown(column, value))
+            }
             (how, Some(number)) => html! {
                 (how.text_in(column.scale, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
@@ -472,6 +476,19 @@ impl Ranking {
         let table = self.table();
         let column = table.column(column);
         move |row| table.value(row, column?).number()
+    }
+}
+
+/// A value of a table as pages show it: names of reports without the folder that Pinba puts before
+/// them, and no flags as no value.
+fn as_shown<'v>(column: &Column, value: Value<'v>) -> Value<'v> {
+    match (column.name.as_str(), value) {
+        ("name" | "table_name", Value::Text(text)) => match text.strip_prefix("./pinba/") {
+            Some(name) => Value::Text(name.to_owned().into()),
+            None => Value::Text(text),
+        },
+        ("flags", Value::Text(text)) if text.is_empty() => Value::Null,
+        (_, value) => value,
     }
 }
 
