@@ -132,10 +132,10 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
             ("req_count", "count", Unit::Count),
             ("req_per_sec", "req/s", Unit::Number),
             ("req_time_total", "total", Unit::Seconds),
-            ("req_time_percent", "% time", Unit::Percent),
             ("req_time_median", "median", Unit::Seconds),
             ("p95", "p95", Unit::Seconds),
             ("error_count", "errors", Unit::Count),
+            ("req_time_percent", "% time", Unit::Percent),
             ("avg", "avg", Unit::Seconds),
             ("cpu", "cpu", Unit::Seconds),
             ("memory", "memory", Unit::Kib),
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(
             shown(0),
             [
-                "/a", "4", "2.00", "8.00 s", "80.0%", "2.50 s", "3.00 s", "1", "2.00 s", "500 ms",
+                "/a", "4", "2.00", "8.00 s", "2.50 s", "3.00 s", "1", "80.0%", "2.00 s", "500 ms",
                 "100 KiB", "1.00 KiB"
             ]
         );
