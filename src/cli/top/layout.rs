@@ -6,7 +6,7 @@
 
 use super::cell::Unit;
 use super::table::{Column, Row, Table};
-use crate::cli::format::{cut_name, fit, fit_right, width};
+use crate::cli::format::{cut_tags, fit, fit_right, width};
 use crate::value::text::Scale;
 
 /// Blanks between columns.
@@ -90,7 +90,7 @@ impl Layout {
 
     fn line(&self, table: &Table, text: impl Fn(usize) -> String) -> String {
         let part = |(at, columns): &(usize, usize)| match table.content.columns[*at].unit {
-            Unit::Text => fit(&cut_name(&text(*at), *columns), *columns),
+            Unit::Text => fit(&cut_tags(&text(*at), *columns), *columns),
             _ => fit_right(&text(*at), *columns),
         };
         let parts: Vec<String> = self.columns.iter().map(part).collect();
