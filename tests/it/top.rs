@@ -197,6 +197,19 @@ fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     here.stop();
 }
 
+#[test]
+fn the_slowest_are_some_of_those_in_memory() {
+    let here = Here::start(&[]);
+    here.site.send((0..150).map(|_| request("web", "shop", "/a")));
+    let mut screen = Screen::start(top(&here.site, &[]), 140, 30);
+    screen.await_text("/a");
+    screen.press("6");
+    screen.await_text("slowest requests in memory (100 of 150)");
+    screen.press("q");
+    assert_eq!(screen.end().code(), Some(0));
+    here.stop();
+}
+
 /// Waits until the keys are in the last line: it is drawn for this size.
 fn await_keys(screen: &Screen) {
     await_until(
