@@ -178,7 +178,7 @@ fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     screen.await_text("scripts (1 of 3)  filter: 31M_");
     screen.press("\r\r");
     screen.await_text(&format!("scripts > script_name = {EVIL_SHOWN}"));
-    screen.await_text("timers of 1 requests");
+    screen.await_text("timers of 1 request, by");
     screen.press("?");
     screen.await_text("group timers by the next tag");
     screen.press("?7");

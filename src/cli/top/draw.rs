@@ -16,6 +16,7 @@ use super::stats::{Sample, Stats, sparkline};
 use super::table::Table;
 use crate::cli::format::{bytes, clock, cut, fit, grouped, number, secs, visible, width};
 use crate::config::units::exact_duration;
+use crate::value::text::counted;
 
 /// The text of the help: all keys.
 const KEYS: &str = include_str!("../help/top_keys.txt");
@@ -141,11 +142,10 @@ fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
 
 /// The contents and size of the daemon's memory: rows, words, reports.
 pub(super) fn held(sample: &Sample) -> [String; 3] {
-    let rows = [("request_rows", "requests"), ("timer_rows", "timers")];
-    let rows = rows.map(|(name, what)| format!("{} {what}", grouped(sample.number(name))));
+    let counted = |name: &'static str, what| counted(sample.number(name) as u64, what);
     [
-        rows.join(", "),
-        format!("{} words", grouped(sample.number("dictionary_size"))),
+        [counted("request_rows", "request"), counted("timer_rows", "timer")].join(", "),
+        counted("dictionary_size", "word"),
         format!(
             "reports {} of {}",
             bytes(sample.number("report_memory_bytes")),

@@ -12,6 +12,7 @@ use super::table::Table;
 use crate::cli::Failure;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::{clock, grouped, number, secs, visible};
+use crate::value::text::counted;
 
 /// Rows of the first table, and of each other table.
 const ROWS: (usize, usize) = (20, 5);
@@ -31,9 +32,9 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
     let median = of("p50").map_or_else(|| "-".to_owned(), secs);
     let [rows, words, reports] = held(&sample);
     let mut text = format!(
-        "pinbad {url}  {} UTC\n{} requests in {}: {}/s, median {median}; lost {}, refused {}\nin memory {rows}, {words}; {reports}\n",
+        "pinbad {url}  {} UTC\n{} in {}: {}/s, median {median}; lost {}, refused {}\nin memory {rows}, {words}; {reports}\n",
         clock(sample.unix_secs),
-        grouped(count),
+        counted(count as u64, "request"),
         secs(covered),
         number(if covered > 0.0 { count / covered } else { 0.0 }),
         grouped(sample.lost()),
