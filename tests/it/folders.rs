@@ -171,7 +171,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             if cfg!(feature = "sql") {
                 commands(&[
                     "history.dir",
-                    "4.0 MiB are needed (history.free_min)",
+                    "4MiB are needed (history.free_min)",
                     "make room on that disk",
                 ]);
             }
