@@ -66,7 +66,8 @@ pub(super) fn execute(client: &Client) -> Result<(), Failure> {
 /// Fails if it is not ready, or there is no daemon.
 pub(super) fn ready(client: &Client) -> Result<(), Failure> {
     let detail = match readiness(client) {
-        Err(ClientError::Refused { detail, .. }) => {
+        // Anything else is no answer to this, and has its advice.
+        Err(ClientError::Refused { status: 503, detail }) => {
             return Err(Failure::failed(format!("{}: {detail}", client.url())));
         }
         detail => detail?.map_or(String::new(), |detail| format!("; {detail}")),
