@@ -23,6 +23,10 @@ const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
 /// A certificate with fewer days left should be renewed.
 pub const DAYS_LEFT: u64 = 14;
 
+/// What is to be said of a certificate that is marked as that of an authority.
+pub const AUTHORITY: &str = "is marked as that of an authority (basicConstraints CA:TRUE): some clients refuse it as that of \
+    a server, pinbad's commands unless --ca-file names this very certificate";
+
 /// Returns a warning about a certificate that is valid between these unix seconds, if one is due.
 pub(super) fn validity_remark(validity: &RangeInclusive<u64>) -> Option<String> {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();

@@ -62,6 +62,8 @@ pub struct Acceptor {
     pub config: Arc<ServerConfig>,
     /// Unix seconds between which the certificate is valid, if they can be read.
     pub validity: Option<RangeInclusive<u64>>,
+    /// Whether the certificate is marked as that of an authority.
+    pub is_authority: bool,
 }
 
 /// Certificates read at one time. What several front ends share is read once, and so logged once.
@@ -154,12 +156,9 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
     let chain = read(&files.cert, false).map_err(bad_cert)?;
     let chain = certificates(&chain).map_err(bad_cert)?;
     let validity = chain.first().and_then(|leaf| certificate::validity(leaf));
-    if chain.first().is_some_and(|leaf| certificate::is_authority(leaf)) {
-        warn!(
-            file = %files.cert.display(),
-            "This certificate is marked as that of an authority (basicConstraints CA:TRUE): some clients refuse it as that of \
-             a server, pinbad's commands unless --ca-file names this very certificate."
-        );
+    let is_authority = chain.first().is_some_and(|leaf| certificate::is_authority(leaf));
+    if is_authority {
+        warn!(file = %files.cert.display(), "This certificate {}.", certificate::AUTHORITY);
     }
     if let Some(remark) = validity.as_ref().and_then(certificate::validity_remark) {
         warn!(file = %files.cert.display(), "{remark}");
@@ -185,7 +184,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
             )),
             error => bad_cert(error.to_string()),
         })?;
-    Ok(Acceptor { config: Arc::new(config), validity })
+    Ok(Acceptor { config: Arc::new(config), validity, is_authority })
 }
 
 fn read(path: &Path, secret: bool) -> Result<Vec<u8>, String> {

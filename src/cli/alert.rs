@@ -192,8 +192,15 @@ fn replayed(found: &Json) -> String {
     let remarks = remarks.map(|it| format!("({})", visible(it.as_str().unwrap_or_default())));
     let mut lines: Vec<String> = lines.chain(remarks).collect();
     if rows.is_empty() {
+        // After what was not played.
         let before = if late.is_some() { "Before that, no" } else { "No" };
-        lines.insert(0, format!("{before} rule would have fired."));
+        lines.push(match found["played"] == 0 {
+            true => "No rule was played.".to_owned(),
+            false => format!(
+                "{before} rule{} would have fired.",
+                if lines.is_empty() { "" } else { " that was played" }
+            ),
+        });
     }
     if let Some(late) = late {
         let late = late.trim_start_matches("timed out: ");
@@ -210,13 +217,15 @@ fn moment(unix: u64) -> String {
 /// Formats alerts and silences for people.
 fn listed(alerts: &Json, silences: &Json) -> String {
     let text = |of: &Json, name: &str| visible(of[name].as_str().unwrap_or_default()).into_owned();
-    let mut rows =
-        vec![["STATE", "SINCE", "ALERT", "SEVERITY", "ROW", "VALUE", ""].map(str::to_owned)];
+    let mut rows = vec![
+        ["STATE", "SINCE", "UNTIL", "ALERT", "SEVERITY", "ROW", "VALUE", ""].map(str::to_owned),
+    ];
     for alert in list(alerts, "rows") {
         let silenced = alert["silenced_by"].as_u64();
         rows.push([
             text(alert, "state"),
             moment(alert["since"].as_u64().unwrap_or_default()),
+            alert["ended"].as_u64().map_or_else(String::new, moment),
             text(alert, "alert"),
             text(alert, "severity"),
             pairs(&alert["key"]),
@@ -226,7 +235,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
     }
     let mut lines = match rows.len() {
         1 => vec!["No alert is firing.".to_owned()],
-        _ => aligned(&rows, 7),
+        _ => aligned(&rows, 8),
     };
     if let Some(more) = alerts["more"].as_u64().filter(|more| *more > 0) {
         lines.push(format!("and {more} further rows that share one alert"));
@@ -279,7 +288,7 @@ mod tests {
             "rows": [{
                 "alert": "slow", "report": "r", "key": {"script_name": "/a\u{1b}"}, "state": "firing", "since": 0,
                 "reason": "", "value_text": "912.3 ms", "threshold": "> 800 ms", "severity": "page", "silenced_by": 3,
-            }],
+            }, {"alert": "over", "state": "resolved", "since": 60, "ended": 120}],
             "more": 2,
             "rules": [{"text": "slow: words", "rows": 7}],
         });
@@ -290,6 +299,7 @@ mod tests {
             "/a",
             "912.3 ms (> 800 ms)",
             "silenced by 3",
+            "resolved  1970-01-01 00:01:00Z  1970-01-01 00:02:00Z  over",
             "2 further rows",
             "slow: words; 7 rows",
             "alertname=slow until",
@@ -309,8 +319,10 @@ mod tests {
         let expected = "1970-01-01 00:01:00Z  for 2m  slow  page  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow  page\n(x: why)";
         assert_eq!(replayed(&found), expected);
         assert_eq!(replayed(&json!({})), "No rule would have fired.");
+        let none = json!({"partial": ["x: why"], "played": 0});
+        assert_eq!(replayed(&none), "(x: why)\nNo rule was played.");
         let late = json!({"partial": ["timed out: nothing from A to B was evaluated", "x: why"]});
-        let expected = "Timed out: nothing from A to B was evaluated.\nBefore that, no rule would have fired.\n(x: why)";
+        let expected = "Timed out: nothing from A to B was evaluated.\n(x: why)\nBefore that, no rule that was played would have fired.";
         assert_eq!(replayed(&late), expected);
     }
 }

@@ -11,15 +11,17 @@ use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
 
-use super::client::{AccessFlags, Client};
+use super::client::{AccessFlags, Client, ClientError};
+use super::format::visible;
 use super::{Failure, check, print};
-use crate::access::certificate::{DAYS_LEFT, moment};
+use crate::access::certificate::{AUTHORITY, DAYS_LEFT, moment};
 use crate::access::tls;
 use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
@@ -137,6 +139,9 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     let too_much = memory_limit::fit(&mut config).err();
     let serving = url(&config).filter(|url| running::serves(url));
     let mut findings = examine(&config, serving.as_deref());
+    if let Some(url) = &serving {
+        findings.push(readiness(url, Client::at(url, &flags.access.trusting(&config))));
+    }
     findings.extend(too_much.map(|error| {
         let found = error.to_string();
         Finding::wrong("memory limit", found.replace("memory: ", ""), String::new())
@@ -178,8 +183,29 @@ pub(super) fn url(config: &Config) -> Option<String> {
 
 /// Says that an address or folder is in use by the pinbad at `url`.
 fn used(what: &'static str, used: impl fmt::Display, url: &str) -> Finding {
-    let found = format!("{used} is in use: pinbad serves at {url}; --running examines that");
+    let found = format!("{used} is in use: pinbad serves at {url}; --ready and --running ask it");
     Finding::right(what, found)
+}
+
+/// What the daemon at `url` says about itself.
+fn readiness(url: &str, client: Result<Client, ClientError>) -> Finding {
+    let what = "daemon";
+    let client = client.map(|client| client.patient_for(running::HEALTH_MAX));
+    match client.and_then(|client| running::readiness(&client)) {
+        Ok(None) => Finding::right(what, format!("{url} is ready")),
+        Ok(Some(detail)) => {
+            let found = format!("{url} is ready, but: {}", visible(&detail));
+            Finding::right(what, found).unless(false, Verdict::Better, String::new())
+        }
+        Err(error @ ClientError::Refused { status: 503, .. }) => {
+            Finding::wrong(what, format!("{url}: {error}"), String::new())
+        }
+        Err(error) => {
+            let found = format!("{url} does not say whether it is ready: {error}");
+            let change = error.advice().unwrap_or_default().to_owned();
+            Finding::right(what, found).unless(false, Verdict::Better, change)
+        }
+    }
 }
 
 /// Examines everything; `serving` is the URL of a pinbad that has the HTTP address of the
@@ -494,12 +520,22 @@ fn configured(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Says how long a certificate remains valid.
+/// Says how long a certificate remains valid, and whether it is marked as an authority's.
 fn certificate(files: &TlsFiles) -> Option<Finding> {
+    let acceptor = tls::acceptor(files).ok()?;
+    let mut finding = valid(files, acceptor.validity);
+    if acceptor.is_authority && finding.verdict != Verdict::Wrong {
+        finding.verdict = Verdict::Better;
+        finding.found += &format!("; it {AUTHORITY}");
+    }
+    Some(finding)
+}
+
+fn valid(files: &TlsFiles, validity: Option<RangeInclusive<u64>>) -> Finding {
     let shown = files.cert.display();
     let found = format!("{shown} can be used with the key");
-    let Some(validity) = tls::acceptor(files).ok()?.validity else {
-        return Some(Finding::right(TLS, found));
+    let Some(validity) = validity else {
+        return Finding::right(TLS, found);
     };
     let (begin, expires) = validity.into_inner();
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
@@ -507,17 +543,17 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
         let begin = moment(begin);
         let found = format!("{shown} is not valid before {begin}: clients refuse it until then");
         let change = "check the clock of this machine, or use another certificate".to_owned();
-        return Some(Finding::wrong(TLS, found, change));
+        return Finding::wrong(TLS, found, change);
     }
     let days = expires.saturating_sub(now) / 86_400;
     let change = "renew it; SIGHUP reads the files again".to_owned();
-    Some(match now < expires {
+    match now < expires {
         true => {
             Finding::right(TLS, format!("{found}, for {}", counted(days as usize, "day", "days")))
                 .unless(days >= DAYS_LEFT, Verdict::Better, change)
         }
         false => Finding::wrong(TLS, format!("{shown} has expired: clients refuse it"), change),
-    })
+    }
 }
 
 /// Reports whether any data is persisted.

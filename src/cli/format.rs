@@ -109,6 +109,24 @@ pub fn cut_name(name: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{begin}{}", end.unwrap_or_default()))
 }
 
+/// Cuts tags, `group=db server=db1`, to at most `columns` columns: each value in its middle, the
+/// longest first, so that the tag that differs stays. Other names, and tags without room for their
+/// names, are cut as a whole.
+pub fn cut_tags(text: &str, columns: usize) -> Cow<'_, str> {
+    let tags: Option<Vec<_>> = text.split(' ').map(|tag| tag.split_once('=')).collect();
+    let tags = tags.filter(|tags| tags.len() > 1 && width(text) > columns).unwrap_or_default();
+    let names: usize = tags.iter().map(|(name, _)| width(name) + 1).sum();
+    let room = columns.saturating_sub(names + tags.len().saturating_sub(1));
+    let wanted = |most: usize| tags.iter().map(|(_, value)| width(value).min(most)).sum::<usize>();
+    match (1..=room).rev().find(|most| wanted(*most) <= room) {
+        Some(most) if !tags.is_empty() => {
+            let tags = tags.iter().map(|(name, value)| format!("{name}={}", cut_name(value, most)));
+            Cow::Owned(tags.collect::<Vec<_>>().join(" "))
+        }
+        _ => cut_name(text, columns),
+    }
+}
+
 /// The time of day of a unix second, UTC.
 pub fn clock(unix_secs: u64) -> String {
     let day = unix_secs % 86_400;
@@ -178,8 +196,15 @@ mod tests {
         assert_eq!((fit("abc", 0), fit("abc", 1)), (String::new(), "…".to_owned()));
         assert_eq!(cut_name("group=db server=db1", 11), "group…r=db1");
         assert_eq!(cut_name("日本語日本語", 7), "日…本語");
+        let tags = "group=database op=read server=db1";
+        assert_eq!(cut_tags(tags, 40), tags);
+        assert_eq!(cut_tags(tags, 32), "group=dat…ase op=read server=db1");
+        assert_eq!(cut_tags(tags, 28), "group=d…e op=r…d server=db1");
+        assert_eq!(cut_tags(tags, 10), cut_name(tags, 10));
+        assert_eq!(cut_tags("/a b=c/long name", 9), cut_name("/a b=c/long name", 9));
         for columns in 0..20 {
             assert!(width(&cut_name("group=db server=db1", columns)) <= columns);
+            assert!(width(&cut_tags("group=db server=db1", columns)) <= columns);
         }
     }
 }

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::files;
 use crate::config::data_folder::is_temporary;
-use crate::config::units::rounded_bytes;
+use crate::config::units::{exact_bytes, rounded_bytes};
 
 /// The setting that names a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub enum StateError {
     /// It can be written, but space is short.
     #[error(
         "{}: {} free for {}, where {} are needed ({})",
-        .setting.key, rounded_bytes(*.free), .path.display(), rounded_bytes(*.needed), .setting.room
+        .setting.key, rounded_bytes(*.free), .path.display(), .setting.shown(*.needed), .setting.room
     )]
     NoRoom {
         /// The setting that names the folder.
@@ -107,6 +107,9 @@ impl StateError {
         let room = "make room on that disk, or name another folder: --data DIR (data.dir)";
         let Self::Io { source, path, .. } = self else {
             return match self {
+                Self::NoRoom { setting: HISTORY, .. } => {
+                    room.replace(", or", ", lower history.free_min, or")
+                }
                 Self::NoRoom { .. } => room.to_owned(),
                 _ => String::new(),
             };
@@ -124,6 +127,14 @@ impl StateError {
 }
 
 impl Setting {
+    /// Formats the bytes needed: what a setting says as it is written there, as the log does.
+    fn shown(self, needed: u64) -> String {
+        match self {
+            HISTORY => exact_bytes(needed),
+            _ => rounded_bytes(needed),
+        }
+    }
+
     /// Wraps an I/O error of an action on a folder or file.
     pub fn failed(self, what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {
         let path = path.into();
@@ -175,7 +186,8 @@ pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
 
 /// Checks what [`LockedFolder::open`] would return, and whether this user may write there and has
 /// `needed` bytes; for commands that check before the start. Creates and removes a small file, and
-/// changes nothing else. Also returns the free bytes.
+/// changes nothing else. Also returns the free bytes. A folder that another daemon uses is tried
+/// too: a full disk is the worse news.
 ///
 /// # Errors
 /// As for [`LockedFolder::open`], and if writing fails, or space is short.
@@ -184,8 +196,14 @@ pub fn check(setting: Setting, path: &Path, needed: u64) -> Result<(Folder, u64)
     let free = match &found {
         Folder::Present => {
             // Locks it for a moment; a lock that cannot be released ends with this process.
-            drop(LockedFolder::open(setting, path)?);
-            try_writing(setting, path, needed)?
+            let opened = LockedFolder::open(setting, path).map(drop);
+            match opened {
+                Ok(()) | Err(StateError::InUse { .. }) => {
+                    let free = try_writing(setting, path, needed)?;
+                    opened.map(|()| free)?
+                }
+                Err(error) => return Err(error),
+            }
         }
         Folder::Missing { above } => {
             probe(above).map_err(setting.failed(MAKE, path))?;

@@ -102,6 +102,16 @@ fn looking_makes_nothing_and_says_what_opening_would() {
     let state = State::open(dir.path(), 1).unwrap();
     let error = check(dir.path()).unwrap_err();
     assert!(matches!(error, StateError::InUse { .. }), "{error}");
+    // A full disk is found beside the daemon that uses the folder.
+    let error = folder::check(STATE, dir.path(), u64::MAX).unwrap_err();
+    assert!(matches!(error, StateError::NoRoom { .. }), "{error}");
+    // What a setting demands is shown, and can be lowered, as it is written there.
+    let free_min = 1_000_000_000_000_000_000;
+    let error = folder::check(folder::HISTORY, dir.path(), free_min).unwrap_err();
+    let text = error.to_string();
+    assert!(text.ends_with("where 1000000TB are needed (history.free_min)"), "{text}");
+    assert_has!(error.advice(dir.path()) => "make room on that disk, lower history.free_min, or ");
+    assert!(in_folder(dir.path()).is_empty());
     drop(state);
     // A corrupt file stays in place: the start sets it aside.
     fs::write(dir.path().join(FILE), "{").unwrap();

@@ -250,9 +250,14 @@ pub(crate) fn roughly(secs: f64) -> String {
 
 /// Formats an estimated count with two digits.
 pub(crate) fn roughly_many(many: u64) -> String {
-    let digits = many.checked_ilog10().unwrap_or(0);
+    count(with_two_digits(many))
+}
+
+/// Rounds a number to two digits.
+pub(crate) fn with_two_digits(number: u64) -> u64 {
+    let digits = number.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(1));
-    count(many.saturating_add(unit / 2) / unit * unit)
+    number.saturating_add(unit / 2) / unit * unit
 }
 
 /// Formats bytes in powers of 1024.

@@ -56,6 +56,26 @@ impl Configured {
     }
 }
 
+/// Both questions to a daemon with users say where credentials are taken from, and so does a look at
+/// the machine beside it.
+#[test]
+fn doctor_says_how_to_log_in() {
+    let configured = Configured::new("");
+    let program = configured.serve(&[]);
+    let (http, url) = (program.site.http.to_string(), format!("http://{}", program.site.http));
+    let doctor = |flags: &[&str]| {
+        let said = run(pinbad().arg("doctor").args(flags).env_remove("PINBAD_TOKEN"));
+        said.out + &said.err
+    };
+    let own = ["--http", &http, "--udp", "127.0.0.1:0", "--mysql", "127.0.0.1:0"];
+    for flags in [&["--ready", &url][..], &["--running", &url], &own] {
+        assert_has!(doctor(flags) => "--token-file FILE or PINBAD_TOKEN"; "{flags:?}");
+    }
+    let token = configured.dir.path().join("token").to_str().unwrap().to_owned();
+    let ready = doctor(&["--ready", &url, "--token-file", &token]);
+    assert_has!(ready => format!("{url}: ready"));
+}
+
 /// Returns the `Authorization` header of a user.
 pub(crate) fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))

@@ -119,7 +119,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
         assert_eq!(sql, json!([["busy", "/busy.php", "firing", 1]]));
     }
     let html = here.site.get("/alerts").body;
-    assert_has!(html => "/busy.php", "firing");
+    assert_has!(html => "/busy.php", "firing", "Condition</th><th class=\"key\" scope=\"col\">Remarks</th>");
     await_condition("it is written", || {
         let text = std::fs::read_to_string(dir.path().join("alerts.json")).unwrap_or_default();
         if text.contains("receivers") && text.contains(&hook.url) && text.contains("\"started\"") {

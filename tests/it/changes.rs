@@ -44,7 +44,7 @@ fn a_new_daemon_says_from_when_on_it_can_compare() {
         "A comparison with all of the 15 min before is possible from ",
         ">22:30:00</time> on, in 28 min; from ",
         ">22:16:00</time> on with a part of them. ",
-        "from=-1m&amp;compare=span\">the last 1 min with those before</a>",
+        "from=-1m&amp;compare=span\">the last minute with the one before</a>",
     ];
     let says_all = |page: &String| parts.iter().all(|part| page.contains(part));
     await_until("two minutes are kept", || here.site.get("/changes").body, says_all);

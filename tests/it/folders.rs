@@ -144,10 +144,10 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     let dir = format!("data.dir={}", place.path().display());
     let settings = [&*dir, "history.free_min=4MiB", "history.flush_period=1s"];
     stop(Program::serve(&settings));
-    let commands = |wrong: &[&str]| {
+    let beside = |http: &str, wrong: &[&str]| {
         for command in ["check", "doctor"] {
             let sets = settings.iter().flat_map(|setting| ["--set", setting]);
-            let own = ["--udp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--mysql", "127.0.0.1:0"];
+            let own = ["--udp", "127.0.0.1:0", "--http", http, "--mysql", "127.0.0.1:0"];
             let said = run(pinbad().arg(command).args(sets).args(own));
             let all = format!("{}{}", said.out, said.err);
             let is_wrong = !wrong.is_empty();
@@ -157,6 +157,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             }
         }
     };
+    let commands = |wrong: &[&str]| beside("127.0.0.1:0", wrong);
     let detail = |program: &Program| program.site.get("/readyz").json()["detail"].clone();
     commands(&[]);
     for (how, said, undo) in [("ro", "Read-only file system", "rw"), ("full", "must stay free", "")]
@@ -170,7 +171,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             if cfg!(feature = "sql") {
                 commands(&[
                     "history.dir",
-                    "4.0 MiB are needed (history.free_min)",
+                    "4MiB are needed (history.free_min)",
                     "make room on that disk",
                 ]);
             }
@@ -200,6 +201,8 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             let page = program.site.get("/daemon").body;
             let told = page.contains("The disk of history is full: ");
             assert_eq!(told, how == "full", "{how}: {page}");
+            let wrong = if how == "ro" { "ReadWritePaths=" } else { "make room on that disk" };
+            beside(&program.site.http.to_string(), &[wrong]);
         }
         program.site.send([request("web", "shop", "/x")]);
         if undo.is_empty() {
@@ -300,6 +303,12 @@ fn after_a_kill_history_refills_live_reports() {
     let late = program.site.json("/api/v1/reports/late");
     assert_eq!(late.get("refilled"), None, "{late}");
     assert_has!(late["partial"].to_string() => "is lost to this report: history has no rows of it");
+    // The hosts of a script are of such a report too.
+    let row = "/reports/report_by_script_name/row?script_name=/0";
+    for (page, count) in [("/reports/late", 1), (row, 1), ("/reports/report_by_script_name", 0)] {
+        let page = program.site.get(page).body;
+        assert_eq!(page.matches("is lost to this report").count(), count, "{page}");
+    }
     let sql = program.site.sql("SELECT SUM(req_count) FROM report_by_script_name");
     assert_eq!(
         sql[0][0].as_f64().or(sql[0][0].as_str().and_then(|it| it.parse().ok())),
@@ -310,7 +319,8 @@ fn after_a_kill_history_refills_live_reports() {
     for said in [
         "reports have what history kept of them, by the minute",
         "What it did not keep is lost",
-        "live charts and single requests start over",
+        "Single requests are those up to the last snapshot before that",
+        "live charts start over",
     ] {
         assert!(page.contains(said), "{said}: {page}");
     }

@@ -300,7 +300,10 @@ fn tables_of_the_daemon_itself_tell_what_is_now() {
     // Another page than the one that was built a moment ago.
     assert_has!(page("annotation?limit=20") => moment);
     // What has no value is not what did not fit.
-    assert!(!page("active_reports").contains("(other)"));
+    let active = page("active_reports");
+    assert_lacks!(active => "(other)", "(empty)", "./pinba/");
+    let active = rows(&active, 1).concat();
+    assert!(active.iter().any(|cell| cell == "report_by_hostname_and_script"), "{active:?}");
     let reports = site.json("/api/v1/reports")["reports"].clone();
     let active = reports.as_array().unwrap().iter();
     let active = active.clone().find(|it| it["name"] == "active_reports");
@@ -410,6 +413,12 @@ fn numbers_agree_with_what_was_sent() {
     assert_eq!(scripts[0][4], "27.7 s");
     // The same numbers with the same units: by total time, /b has 60 to 99 64ths.
     let overview = site.get("/").body;
+    assert_has!(overview => "Slowest, with 10 requests or more");
+    let lost = site.get("/daemon").body;
+    let lost = lost.split("aria-label=\"Lost?\"").nth(1).unwrap();
+    let lost = rows(lost, 1).concat();
+    assert_eq!(lost[..4], ["Packets received", "100", "Requests in the reports", "100"]);
+    assert_eq!(lost[4..], ["Waiting for the merger", "0"]);
     let panel = overview.split("id=\"top-report_by_script_name\"").nth(1).unwrap();
     let panel = rows(panel, 1);
     assert_eq!(panel[0][..3], ["/b", "49.7 s", "64.2 %"]);
@@ -428,7 +437,9 @@ fn numbers_agree_with_what_was_sent() {
     let ids: Vec<String> = failed.iter().map(id).collect();
     assert_eq!(ids, ["#41", "#21", "#1"]);
     // Each has two timers: 2 hits of group db in 0.25 s, 1 of cache in 0.5 s.
-    let timers = shown("/timers?by=group,op&sort=-hits");
+    let by_tags = "/timers?by=group,op&sort=-hits";
+    assert_has!(site.get(by_tags).body => "<span class=\"none\">without</span>");
+    let timers = shown(by_tags);
     assert_eq!(timers[0][..5], ["db", "read", "25.0 s", "33.3 %", "125 ms"]);
     assert_eq!(timers[0][8..11], ["200", "100", "100"]);
     assert_eq!(timers[1][..5], ["cache", "without", "50.0 s", "66.7 %", "500 ms"]);

@@ -241,7 +241,9 @@ fn groups_of_the_live_page_rest_on_all_of_its_window() {
         assert!((share - of_all * 100.0 / 7.0).abs() < 2.0, "{shares:?}");
     }
     assert!(
-        rests_on.ends_with("of about 2,800 raw requests in memory, spread over the whole time; numbers are estimates"),
+        rests_on.ends_with(
+            "of 2,800 raw requests in memory, spread over the whole time; numbers are estimates"
+        ),
         "{rests_on}"
     );
     // And the sums stand for all of them, as those of a report do: 400 * 58 ms times 5 and 2, in

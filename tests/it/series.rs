@@ -194,6 +194,9 @@ fn a_report_made_at_run_time_has_charts() {
     let page = here.site.get("/reports/own/row?timer_group=db").body;
     assert_has!(page => "past-traffic");
     assert_lacks!(page => "No charts");
+    // A reason is said once.
+    let none = here.site.get("/reports/own/row?timer_group=none").body;
+    assert_eq!(none.matches("is kept: it had no request").count(), 1, "{none}");
 
     // Another one of its name has nothing of it.
     assert_eq!(here.site.delete("/api/v1/reports/own").status, 200);

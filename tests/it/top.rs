@@ -35,7 +35,7 @@ fn fill(site: &Site) {
 fn top(site: &Site, arguments: &[&str]) -> Command {
     let mut command = pinbad();
     command.args(["top", "--url", &site.http.to_string()]).args(arguments);
-    command.env_remove("NO_COLOR");
+    command.env_remove("NO_COLOR").env_remove("COLUMNS");
     command
 }
 
@@ -64,7 +64,7 @@ fn without_a_terminal_it_is_plain_text() {
     );
     assert_eq!(lines[4], "scripts (3)");
     let heading = [
-        "script", "count", "req/s", "▼total", "%", "time", "median", "p95", "errors", "avg", "cpu",
+        "script", "count", "req/s", "▼total", "median", "p95", "errors", "%", "time", "avg", "cpu",
         "memory", "out/s",
     ];
     assert_eq!(words(lines[5]), heading);
@@ -72,8 +72,8 @@ fn without_a_terminal_it_is_plain_text() {
     let slow = words(lines[6]);
     assert_eq!((slow[0], slow[1], &slow[3..5]), ("/slow", "20", &["63.8", "s"][..]));
     // A column has one unit, here that of the fast ones.
-    assert_eq!(slow[8..10], ["4,227", "ms"]);
-    assert_eq!(slow[10..15], ["20", "3,188", "ms", "93.8", "ms"]);
+    assert_eq!(slow[7..10], ["4,227", "ms", "20"]);
+    assert_eq!(slow[11..15], ["3,188", "ms", "93.8", "ms"]);
     assert!(said.out.contains(EVIL_SHOWN));
     for title in
         ["servers (2)", "hosts (3)", "statuses (2)", "timers of 41 requests, by all tags (3)"]
@@ -92,7 +92,14 @@ fn without_a_terminal_it_is_plain_text() {
     }
     let said = once(&here.site, &["--report", "groups", "--sort", "p95"]);
     let lines: Vec<&str> = said.out.lines().collect();
-    assert_eq!(lines[4], "groups (2)");
+    assert!(lines[4].starts_with("groups (2)"), "{}", lines[4]);
+    for (columns, is_whole) in [("40", false), ("1000", true)] {
+        let mut sized = top(&here.site, &["--report", "groups"]);
+        let sized = run(sized.env("COLUMNS", columns)).out;
+        let caption = sized.lines().nth(4).unwrap_or_default();
+        assert_eq!(caption == "groups (2)", is_whole, "{sized}");
+        assert_eq!(caption.ends_with(" columns"), !is_whole, "{sized}");
+    }
     assert!(lines[5].contains("▼p95"), "{}", lines[5]);
     assert_eq!((words(lines[6])[0], words(lines[7])[0]), ("cache", "db"));
     here.stop();
@@ -171,7 +178,7 @@ fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     screen.await_text("scripts (1 of 3)  filter: 31M_");
     screen.press("\r\r");
     screen.await_text(&format!("scripts > script_name = {EVIL_SHOWN}"));
-    screen.await_text("timers of 1 requests");
+    screen.await_text("timers of 1 request, by");
     screen.press("?");
     screen.await_text("group timers by the next tag");
     screen.press("?7");
@@ -187,6 +194,19 @@ fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     assert_eq!(screen.end().code(), Some(0));
     assert!(!screen.look(vt100::Screen::alternate_screen));
     assert!(!screen.look(vt100::Screen::hide_cursor));
+    here.stop();
+}
+
+#[test]
+fn the_slowest_are_some_of_those_in_memory() {
+    let here = Here::start(&[]);
+    here.site.send((0..150).map(|_| request("web", "shop", "/a")));
+    let mut screen = Screen::start(top(&here.site, &[]), 140, 30);
+    screen.await_text("/a");
+    screen.press("6");
+    screen.await_text("slowest requests in memory (100 of 150)");
+    screen.press("q");
+    assert_eq!(screen.end().code(), Some(0));
     here.stop();
 }
 

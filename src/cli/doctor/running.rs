@@ -18,7 +18,7 @@ use crate::cli::{Failure, format, print};
 const APART: Duration = Duration::from_secs(1);
 
 /// Longest wait for a sign that a pinbad has the address: whatever else has it may never answer.
-const HEALTH_MAX: Duration = Duration::from_secs(3);
+pub(super) const HEALTH_MAX: Duration = Duration::from_secs(3);
 
 /// A stage or wait that takes more than this part of a second is a bottleneck.
 const NARROW: f64 = 0.5;
@@ -65,15 +65,23 @@ pub(super) fn execute(client: &Client) -> Result<(), Failure> {
 /// # Errors
 /// Fails if it is not ready, or there is no daemon.
 pub(super) fn ready(client: &Client) -> Result<(), Failure> {
-    let answer = match client.get("/readyz") {
-        Err(ClientError::Refused { detail, .. }) => {
+    let detail = match readiness(client) {
+        // Anything else is no answer to this, and has its advice.
+        Err(ClientError::Refused { status: 503, detail }) => {
             return Err(Failure::failed(format!("{}: {detail}", client.url())));
         }
-        answer => answer?,
+        detail => detail?.map_or(String::new(), |detail| format!("; {detail}")),
     };
-    let detail = answer["detail"].as_str();
-    let detail = detail.map_or(String::new(), |detail| format!("; {detail}"));
     print(&format::visible(&format!("{}: ready{detail}", client.url())))
+}
+
+/// What does not work although the daemon is ready.
+///
+/// # Errors
+/// Fails if it is not ready, or there is no daemon.
+pub(super) fn readiness(client: &Client) -> Result<Option<String>, ClientError> {
+    let answer = client.get("/readyz")?;
+    Ok(answer["detail"].as_str().map(str::to_owned))
 }
 
 /// Returns whether a pinbad answers there, if only that it wants credentials.

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::cli::format::{EMPTY, bytes, grouped, number, secs, visible};
 use crate::value;
-use crate::value::text::{Scale, with_unit};
+use crate::value::text::{Scale, roughly, with_unit};
 
 /// Width of a bar.
 const BAR: usize = 10;
@@ -20,6 +20,8 @@ pub enum Unit {
     Count,
     /// Seconds.
     Seconds,
+    /// A span of seconds, as pages show it.
+    Span,
     /// Percent.
     Percent,
     /// Percent, with a bar.
@@ -85,6 +87,7 @@ impl Unit {
         };
         match self {
             Self::Seconds => secs(of),
+            Self::Span => roughly(of),
             Self::Micros => with_unit(of, value::Unit::Microseconds),
             Self::Percent => format!("{of:.1}%"),
             Self::Share => format!("{} {:>4}", bar(of / 100.0), format!("{of:.0}%")),
@@ -137,6 +140,7 @@ mod tests {
             (Unit::Number, 1234.0, "1,234"),
             (Unit::Number, 0.0, "0"),
             (Unit::Seconds, 0.0352, "35.2 ms"),
+            (Unit::Span, 900.0, "15 min"),
             (Unit::Percent, 7.159, "7.2%"),
             (Unit::Kib, 2048.0, "2.00 MiB"),
             (Unit::Plain, 500.0, "500"),

@@ -16,6 +16,7 @@ use super::stats::{Sample, Stats, sparkline};
 use super::table::Table;
 use crate::cli::format::{bytes, clock, cut, fit, grouped, number, secs, visible, width};
 use crate::config::units::exact_duration;
+use crate::value::text::counted;
 
 /// The text of the help: all keys.
 const KEYS: &str = include_str!("../help/top_keys.txt");
@@ -80,8 +81,14 @@ fn head(model: &Model, columns: usize, height: usize) -> Vec<Line<'static>> {
         lines.extend(match &model.stats.sample {
             None => [Line::default(), Line::default()],
             Some(sample) => {
-                let (held, waiting) = (memory(sample), grouped(sample.number("ring_depth")));
-                let text = format!("rows {held}; {waiting} waiting");
+                let [rows, words, reports] = held(sample);
+                let waiting = grouped(sample.number("ring_depth"));
+                let mut text = format!("rows {rows}; {reports}; {waiting} waiting");
+                // What matters least goes where there is room.
+                let words = format!("; {words}");
+                if width(&text) + width(&words) <= columns {
+                    text += &words;
+                }
                 let text = cut(&text, columns).into_owned();
                 [Line::styled(text, DIM), past(sample, columns)]
             }
@@ -133,16 +140,18 @@ fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The contents and size of the daemon's memory.
-pub(super) fn memory(sample: &Sample) -> String {
-    format!(
-        "{} requests, {} timers, {} words; reports {} of {}",
-        grouped(sample.number("request_rows")),
-        grouped(sample.number("timer_rows")),
-        grouped(sample.number("dictionary_size")),
-        bytes(sample.number("report_memory_bytes")),
-        bytes(sample.number("report_memory_bytes_max")),
-    )
+/// The contents and size of the daemon's memory: rows, words, reports.
+pub(super) fn held(sample: &Sample) -> [String; 3] {
+    let counted = |name: &'static str, what| counted(sample.number(name) as u64, what);
+    [
+        [counted("request_rows", "request"), counted("timer_rows", "timer")].join(", "),
+        counted("dictionary_size", "word"),
+        format!(
+            "reports {} of {}",
+            bytes(sample.number("report_memory_bytes")),
+            bytes(sample.number("report_memory_bytes_max"))
+        ),
+    ]
 }
 
 /// Two sparklines side by side.
@@ -217,11 +226,11 @@ fn table_lines(
         return Vec::new();
     }
     let mut lines = Vec::with_capacity(height);
+    let layout = Layout::new(table, columns);
     // With few lines the rows come first.
     if height > 3 {
-        lines.push(caption(table, focused, typing));
+        lines.push(caption(table, &layout, focused, typing));
     }
-    let layout = Layout::new(table, columns);
     if height > 1 {
         lines.push(Line::styled(layout.heading(table), HEADING));
     }
@@ -240,7 +249,7 @@ fn table_lines(
     lines
 }
 
-fn caption(table: &Table, focused: bool, typing: bool) -> Line<'static> {
+fn caption(table: &Table, layout: &Layout, focused: bool, typing: bool) -> Line<'static> {
     let mut text = format!("{} ({})", table.content.title, table.counted());
     if let Some(sort) = table.unknown_sort() {
         text.push_str(&format!("  there is no column {}", visible(sort)));
@@ -249,6 +258,7 @@ fn caption(table: &Table, focused: bool, typing: bool) -> Line<'static> {
         let cursor = if typing { "_" } else { "" };
         text.push_str(&format!("  filter: {}{cursor}", table.filter));
     }
+    text += &layout.left_out(table);
     let style = match focused {
         true => Style::new().add_modifier(Modifier::BOLD),
         false => DIM,

@@ -6,7 +6,7 @@
 
 use super::cell::Unit;
 use super::table::{Column, Row, Table};
-use crate::cli::format::{cut_name, fit, fit_right, width};
+use crate::cli::format::{cut_tags, fit, fit_right, width};
 use crate::value::text::Scale;
 
 /// Blanks between columns.
@@ -58,6 +58,15 @@ impl Layout {
         Self { columns: widths.collect(), scales }
     }
 
+    /// How many columns of a table are shown, if there is no room for all; to follow its title.
+    pub fn left_out(&self, table: &Table) -> String {
+        let (shown, all) = (self.columns.len(), table.content.columns.len());
+        match shown < all {
+            true => format!("  {shown} of {all} columns"),
+            false => String::new(),
+        }
+    }
+
     /// The headings, with a mark at the sorted one.
     pub fn heading(&self, table: &Table) -> String {
         let (sorted, descending) = table.sort();
@@ -81,7 +90,7 @@ impl Layout {
 
     fn line(&self, table: &Table, text: impl Fn(usize) -> String) -> String {
         let part = |(at, columns): &(usize, usize)| match table.content.columns[*at].unit {
-            Unit::Text => fit(&cut_name(&text(*at), *columns), *columns),
+            Unit::Text => fit(&cut_tags(&text(*at), *columns), *columns),
             _ => fit_right(&text(*at), *columns),
         };
         let parts: Vec<String> = self.columns.iter().map(part).collect();
@@ -154,6 +163,9 @@ mod tests {
         let (heading, row) = shown(100);
         assert_eq!(heading, "script                            count  ▼total  tags ");
         assert_eq!(row, "/catalog/a-long-name/search.php   1,234  1.50 s  x    ");
+        let table = table();
+        let left_out = |columns| Layout::new(&table, columns).left_out(&table);
+        assert_eq!([100, 22].map(left_out), ["", "  2 of 4 columns"]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub mod views;
 
 /// Longest wait for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Width of plain output that does not go to a terminal.
+/// Width of plain output that does not go to a terminal, unless the variable `COLUMNS` has another.
 const PLAIN_COLUMNS: usize = 160;
 
 /// The flags of `top`.
@@ -82,7 +82,9 @@ pub fn execute(flags: &TopFlags, colour: bool, shutdown: &Shutdown) -> Result<()
     let output = stdout().is_terminal();
     if flags.once || !output || !stdin().is_terminal() {
         let size = ratatui::crossterm::terminal::size().ok().filter(|_| output);
-        let columns = size.map_or(PLAIN_COLUMNS, |(columns, _)| usize::from(columns));
+        let wanted = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+        let columns =
+            size.map(|(columns, _)| columns).or(wanted).map_or(PLAIN_COLUMNS, usize::from);
         return print(once::text(client, flags, columns)?.trim_end());
     }
     let (report, sort) = (flags.report.as_deref(), flags.sort.as_deref());

@@ -4,7 +4,7 @@
 //! the reports, because a single sample has no rate.
 
 use super::TopFlags;
-use super::draw::memory;
+use super::draw::held;
 use super::layout::Layout;
 use super::location::{BY_KEY, Location, TABS};
 use super::poll::{Poller, Query};
@@ -12,6 +12,7 @@ use super::table::Table;
 use crate::cli::Failure;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::{clock, grouped, number, secs, visible};
+use crate::value::text::counted;
 
 /// Rows of the first table, and of each other table.
 const ROWS: (usize, usize) = (20, 5);
@@ -29,15 +30,15 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
     let count = of("req_count").unwrap_or_default();
     let covered = info["covered_seconds"].as_f64().unwrap_or_default();
     let median = of("p50").map_or_else(|| "-".to_owned(), secs);
+    let [rows, words, reports] = held(&sample);
     let mut text = format!(
-        "pinbad {url}  {} UTC\n{} requests in {}: {}/s, median {median}; lost {}, refused {}\nin memory {}\n",
+        "pinbad {url}  {} UTC\n{} in {}: {}/s, median {median}; lost {}, refused {}\nin memory {rows}, {words}; {reports}\n",
         clock(sample.unix_secs),
-        grouped(count),
+        counted(count as u64, "request"),
         secs(covered),
         number(if covered > 0.0 { count / covered } else { 0.0 }),
         grouped(sample.lost()),
         grouped(sample.refused()),
-        memory(&sample),
     );
     let locations = match &flags.report {
         Some(name) => vec![Location::Report(name.clone())],
@@ -66,7 +67,8 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
             (None, _) => ROWS.1,
         };
         let layout = Layout::new(&table, columns);
-        text += &format!("\n{} ({})\n", table.content.title, table.counted());
+        let left_out = layout.left_out(&table);
+        text += &format!("\n{} ({}){left_out}\n", table.content.title, table.counted());
         let lines = table.rows().take(rows).map(|row| layout.row(&table, row));
         for line in std::iter::once(layout.heading(&table)).chain(lines) {
             text += line.trim_end();

@@ -145,12 +145,14 @@ pub struct Poller {
     client: Client,
     /// The report fetched last.
     info: Option<ReportInfo>,
+    /// Requests in memory, as of the last sample.
+    in_memory: Option<u64>,
 }
 
 impl Poller {
     /// A poller that has fetched nothing yet.
     pub fn new(client: Client) -> Self {
-        Self { client, info: None }
+        Self { client, info: None, in_memory: None }
     }
 
     /// The daemon's history of a metric, in steps of about the interval; empty if it keeps none.
@@ -169,9 +171,11 @@ impl Poller {
     ///
     /// # Errors
     /// Fails if there is no daemon, or it refuses.
-    pub fn sample(&self, interval: Duration) -> Result<Sample, ClientError> {
+    pub fn sample(&mut self, interval: Duration) -> Result<Sample, ClientError> {
+        let status = self.client.get("/api/v1/status")?;
+        self.in_memory = status["request_rows"].as_u64();
         Ok(Sample {
-            status: self.client.get("/api/v1/status")?,
+            status,
             requests: self.past("req_per_sec", interval),
             latency: self.past("p95", interval),
             unix_secs: unix_secs(),
@@ -197,7 +201,11 @@ impl Poller {
             }
             Location::Slowest => {
                 let newest = self.requests(&[], &format!("limit={TIMER_REQUESTS}"))?;
-                vec![self.slowest(&Vec::new(), newest)?]
+                let slowest = self.slowest(&Vec::new(), newest)?;
+                // Those of the sample may be gone by now.
+                let least = slowest.rows.len() as u64;
+                let total = self.in_memory.map(|all| all.max(least));
+                vec![Content { total, ..slowest }]
             }
             Location::Reports => vec![views::list(&self.client.get("/api/v1/reports")?)],
             Location::Report(name) => vec![self.any_report(name, query)?],

@@ -13,6 +13,7 @@ use super::cell::Unit;
 use super::table::{Column, Content, Row};
 use super::views::{cpu, part, with};
 use crate::cli::format::{tag_text, tag_values, visible};
+use crate::value::text::counted;
 
 /// Most tag names offered for grouping.
 const CHOICES_MAX: usize = 16;
@@ -82,7 +83,7 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
         Some(tag) => (visible(tag).into_owned(), format!("tag {}", visible(tag))),
         None => ("timer".to_owned(), "all tags".to_owned()),
     };
-    let count = requests.len();
+    let count = counted(requests.len() as u64, "request");
     let row = |(key, sum): (String, Sum)| Row {
         values: json!({
             "key": key,
@@ -97,7 +98,7 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
         ..Row::default()
     };
     Content {
-        title: format!("timers of {count} requests, by {by}"),
+        title: format!("timers of {count}, by {by}"),
         columns: Column::list(&[
             ("key", &key, Unit::Text),
             ("total", "total", Unit::Seconds),
@@ -192,6 +193,8 @@ mod tests {
             ["group=cache group=x \\x1b=\\x1b", "group=db server=db1", "group=db server=db2"]
         );
         assert_eq!(added_up(&requests(), None).columns[0].title, "timer");
+        let one = added_up(&requests()[..1], None);
+        assert_eq!(one.title, "timers of 1 request, by all tags");
         let rows = shown(&of_request(&requests()[0]));
         assert_eq!(
             rows[0][..5],

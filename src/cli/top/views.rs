@@ -132,10 +132,10 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
             ("req_count", "count", Unit::Count),
             ("req_per_sec", "req/s", Unit::Number),
             ("req_time_total", "total", Unit::Seconds),
-            ("req_time_percent", "% time", Unit::Percent),
             ("req_time_median", "median", Unit::Seconds),
             ("p95", "p95", Unit::Seconds),
             ("error_count", "errors", Unit::Count),
+            ("req_time_percent", "% time", Unit::Percent),
             ("avg", "avg", Unit::Seconds),
             ("cpu", "cpu", Unit::Seconds),
             ("memory", "memory", Unit::Kib),
@@ -215,8 +215,13 @@ pub fn list(body: &Json) -> Content {
         let info = ReportInfo::of(report);
         let keys = info.own_keys().collect::<Vec<_>>().join(", ");
         let name = report["name"].as_str().unwrap_or_default();
+        let window = report["window_seconds"].as_f64().filter(|secs| *secs > 0.0);
+        let more = [
+            ("keys", json!((!keys.is_empty()).then_some(keys))),
+            ("window_seconds", json!(window)),
+        ];
         Row {
-            values: with(report, [("keys", json!((!keys.is_empty()).then_some(keys)))]),
+            values: with(report, more),
             target: Some(Location::Report(name.to_owned())),
             colour: Color::Reset,
         }
@@ -228,7 +233,7 @@ pub fn list(body: &Json) -> Content {
             ("kind", "kind", Unit::Text),
             ("keys", "keys", Unit::Text),
             ("rows", "rows", Unit::Count),
-            ("window_seconds", "window", Unit::Seconds),
+            ("window_seconds", "window", Unit::Span),
         ]),
         rows: listed.iter().map(row).collect(),
         sort: "rows".to_owned(),
@@ -366,7 +371,7 @@ mod tests {
         assert_eq!(
             shown(0),
             [
-                "/a", "4", "2.00", "8.00 s", "80.0%", "2.50 s", "3.00 s", "1", "2.00 s", "500 ms",
+                "/a", "4", "2.00", "8.00 s", "2.50 s", "3.00 s", "1", "80.0%", "2.00 s", "500 ms",
                 "100 KiB", "1.00 KiB"
             ]
         );
@@ -412,6 +417,15 @@ mod tests {
         let conditions = vec![pair("hostname", "h"), pair("tag.env", "prod")];
         assert_eq!(content.rows[0].target, Some(Location::Requests(conditions)));
         assert_eq!((content.title.as_str(), content.sort.as_str()), ("r\\x1b", "req_count"));
+    }
+
+    #[test]
+    fn reports_without_a_window_have_none() {
+        let body = json!({"reports": [{"name": "a", "window_seconds": 900.0}, {"name": "b", "window_seconds": 0.0}]});
+        let content = list(&body);
+        let (window, rows) = (content.columns.last().unwrap(), &content.rows);
+        let shown = [0, 1].map(|row: usize| window.unit.format(&rows[row].values[&window.name]));
+        assert_eq!(shown, ["15 min", "-"]);
     }
 
     #[test]

@@ -153,28 +153,42 @@ pub(in crate::http) async fn read(
 /// The additional members of a live answer: what it rests on, if that is less than everything, and
 /// the span for which it has rows of history, or lacks them, if its window reaches that.
 fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
-    let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
     let mut members = Map::new();
     let mut remarks = answer.remarks.clone();
-    let is_reached = |span: &Range<u64>| !span.is_empty() && begin < span.end;
-    let [refilled, lost] = source.refilled_in(name).unwrap_or_default();
-    if is_reached(&refilled) {
+    let [refilled, _] = source.refilled_in(name).unwrap_or_default();
+    if reaches(answer, &refilled) {
         let Range { start, end } = refilled;
         let span = json!({"from": start, "to": end, "resolution_seconds": 60});
         members.insert("refilled".to_owned(), span);
     }
-    if is_reached(&lost) {
-        remarks.push(format!(
-            "what was counted from {} to {}, before this start, is lost to this report: history has no rows of it",
-            rfc3339(lost.start),
-            rfc3339(lost.end)
-        ));
-    }
+    remarks.extend(lost_remark(source, name, answer));
     remarks.extend(source.why_lacking().filter(|_| answer.window_seconds > 0.0));
     if !remarks.is_empty() {
         members.insert("partial".to_owned(), remarks.into());
     }
     members
+}
+
+/// A remark on the span that a live answer lacks after a kill.
+pub(in crate::http) fn lost_remark(
+    source: &Catalog,
+    name: &str,
+    answer: &ReportAnswer,
+) -> Option<String> {
+    let [_, lost] = source.refilled_in(name)?;
+    reaches(answer, &lost).then(|| {
+        format!(
+            "what was counted from {} to {}, before this start, is lost to this report: history has no rows of it",
+            rfc3339(lost.start),
+            rfc3339(lost.end)
+        )
+    })
+}
+
+/// Whether the window of a live answer reaches a span.
+fn reaches(answer: &ReportAnswer, span: &Range<u64>) -> bool {
+    let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
+    !span.is_empty() && begin < span.end
 }
 
 /// The additional members of an answer about the past.

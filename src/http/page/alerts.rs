@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Line};
 use super::columns::Show;
-use super::formatting::{MINUS, Name, count, named, number, roughly, visible};
+use super::formatting::{MINUS, Name, UNKNOWN, count, named, number, roughly, visible};
 use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, section, table};
@@ -33,7 +33,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let now = alerts.view();
     let mut heads = Head::list(&["State", "Since", "Alert", "Severity", "Row"], &["Value"]);
     heads[1] = Head::text("Since").hint("When the condition began to hold");
-    heads.extend([Head::text("Condition"), Head::hidden("Remarks")]);
+    heads.extend([Head::text("Condition"), Head::text("Remarks")]);
     let rows = now.alerts.iter().map(|it| row(view, it));
     let charts = now.alerts.iter().enumerate();
     let charts = charts.filter_map(|(at, alert)| chart(view, at, alert));
@@ -67,9 +67,8 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     let now = view.app.settings.alerts.view();
     let is_heard = |it: &&Alert| it.episode.phase == Phase::Firing && it.silenced_by.is_none();
     let firing: Vec<&Alert> = now.alerts.iter().filter(is_heard).collect();
-    let budgets = now.objectives.iter();
-    let budgets = budgets.filter_map(|it| Some((&it.objective.entry.name, it.left?)));
-    let budgets: Vec<(&String, f64)> = budgets.collect();
+    let budgets = now.objectives.iter().filter_map(|it| Some((it, it.left?)));
+    let budgets: Vec<(&ObjectiveView, f64)> = budgets.collect();
     html! {
         @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.since) {
             p.problem {
@@ -81,9 +80,12 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
         @if !budgets.is_empty() {
             p.note {
                 a href=(view.time.link("/alerts", [])) { "Error budget left" } ": "
-                @for (at, (name, left)) in budgets.iter().enumerate() {
+                @for (at, (it, left)) in budgets.iter().enumerate() {
+                    @let (entry, covered) = (&it.objective.entry, it.count.covered_secs);
                     @if at > 0 { ", " }
-                    (visible(name)) " " span class=[(*left < 0.0).then_some("bad")] { (percent(*left)) }
+                    (visible(&entry.name)) " " span class=[(*left < 0.0).then_some("bad")] { (percent(*left)) }
+                    // Less than half of its period says little about the rest.
+                    @if covered < entry.period / 2 { " (of " (roughly(covered as f64)) ")" }
                 }
             }
         }
@@ -163,15 +165,19 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     heads.extend(BURN_WINDOWS.map(|(name, _)| Head::number(name)));
     let row = |it: &ObjectiveView| {
         let (of, firing) = (&it.objective, alerts.firing(&it.objective));
-        let burn = |burn: Option<f64>| burn.map(shown).unwrap_or_default();
+        let burn = |burn: Option<f64>| burn.map_or_else(|| UNKNOWN.to_owned(), shown);
+        let quiet = match it.quiet_state() {
+            "unknown" => "too little counted yet",
+            state => state,
+        };
         let at_most = if it.is_exact { "" } else { "\u{2264}\u{a0}" };
         html! {
             th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
-            td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or(it.quiet_state()))) } }
+            td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or(quiet))) } }
             td.period { (roughly(it.count.covered_secs as f64)) " " small { "of " (roughly(of.entry.period as f64)) } }
             td { (count(it.count.total)) }
             td { (at_most) (count(it.count.bad())) }
-            td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map(percent).unwrap_or_default()) } }
+            td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map_or_else(|| UNKNOWN.to_owned(), percent)) } }
             @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
         }
     };

@@ -13,7 +13,7 @@ use super::ranking::remarks;
 use super::render::View;
 use super::requests::search_of;
 use super::table::{Head, Listing, conditions, table};
-use super::timer_groups::{self, GROUPS_MAX, as_key, count};
+use super::timer_groups::{self, GROUPS_MAX, as_key, count, rounded};
 use super::timers::{given_conditions, searched};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
@@ -93,8 +93,10 @@ fn rows(
     let keys = ["script_name", tag];
     let numbers = |group: &TimerGroup| {
         let hits = group.per_request.unwrap_or_default();
-        let [p95, max, requests, all] = [hits.p95, hits.max, group.requests, group.hits].map(count);
-        let time = Value::Micros(group.value_us);
+        let [requests, all, time] =
+            [group.requests, group.hits, group.value_us].map(|sum| rounded(groups, sum));
+        let [p95, max, requests, all] = [hits.p95, hits.max, requests, all].map(count);
+        let time = Value::Micros(time);
         vec![Value::Float(hits.mean), p95, max, requests, all, time]
     };
     let mut ranking = timer_groups::ranked(known.iter().copied(), &keys, "many_calls", numbers);

@@ -84,12 +84,23 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
                 "from " (time.moment(part)) " on with a part of them. "
             }
             @if minutes > 0 {
-                "Now: " a href=(params.link("/changes", &changes)) { "the last " (minutes) " min with those before" }
+                "Now: " a href=(params.link("/changes", &changes)) {
+                    @if minutes == 1 { "the last minute with the one before" }
+                    @else { "the last " (minutes) " minutes with those before" }
+                }
             } @else {
                 "A minute can be compared with the one before from " (time.moment(begins + 120)) " on"
             }
             "."
         }
+    }
+}
+
+/// Formats some minutes to the second: what they are scaled by is in the seconds.
+fn exactly(secs: u64) -> String {
+    match secs {
+        ..600 if !secs.is_multiple_of(60) => format!("{secs} s"),
+        _ => formatting::roughly(secs as f64),
     }
 }
 
@@ -241,9 +252,20 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
         // A few seconds are not worth a word.
         @if first.abs_diff(second) * 50 > first.max(second) {
-            ", of which " (formatting::roughly(first as f64)) " were counted: scaled to " (formatting::roughly(first.min(second) as f64))
+            ", of which " (exactly(first)) " were counted: scaled to " (exactly(first.min(second)))
         }
     };
     let empty = "Nothing was counted in both spans.";
     table("Changes", caption, heads, rows, empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exactly;
+
+    #[test]
+    fn factors_of_some_minutes_can_be_told() {
+        let texts = [60, 143, 180, 177, 610].map(exactly);
+        assert_eq!(texts, ["60 s", "143 s", "3 min", "177 s", "10 min"]);
+    }
 }

@@ -9,7 +9,7 @@ use maud::{Markup, Render, html};
 use crate::value::Value;
 pub(super) use crate::value::text::{
     MINUS, Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, number, percent,
-    roughly, roughly_many, secs, short, visible,
+    roughly, roughly_many, secs, short, visible, with_two_digits,
 };
 
 /// The empty text as pages show it, and as their fields accept it: forms send fields left empty.

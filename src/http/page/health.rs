@@ -12,6 +12,7 @@ use super::instruments;
 use super::profile;
 use super::render::View;
 use super::table::{Head, bar, narrow_table, table};
+use crate::config::units::exact_bytes;
 use crate::http::error::Problem;
 use crate::telemetry::{cpu, memory};
 
@@ -198,6 +199,10 @@ impl<'a> Look<'a> {
         let came =
             came.filter(|it| ["datagrams_received", "requests_merged"].contains(&it.name.as_str()));
         let came = came.map(|it| counter(it, self.get(&it.name), None));
+        // Those that one counter has and the other has not yet.
+        let waiting = self.get("ring_depth");
+        let waiting = row("ring_depth", "Waiting for the merger", Show::Count, waiting, None);
+        let came = came.chain([waiting]);
         let behind = html! {
             @if others == 0.0 { p.note { "Everything received was counted in the reports." } }
             (narrow_table("", &[], came))
@@ -267,8 +272,15 @@ impl<'a> Look<'a> {
             let free = sum(of.get("disk_free_bytes")?);
             let [needed, failing] = [needed, "failing"].map(|name| of.get(name).map_or(0.0, sum));
             let is_full = failing > 0.0 && (free < needed || free == 0.0);
-            let [free, needed] = [free, needed].map(|it| Show::Bytes.text(it));
-            is_full.then(|| format!("The disk of {name} is full: {free} free, {needed} {what}"))
+            is_full.then(|| {
+                let needed = match name {
+                    // As the setting has it.
+                    "history" => exact_bytes(needed as u64),
+                    _ => Show::Bytes.text(needed),
+                };
+                let free = Show::Bytes.text(free);
+                format!("The disk of {name} is full: {free} free, {needed} {what}")
+            })
         })
     }
 

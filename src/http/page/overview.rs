@@ -169,9 +169,9 @@ fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, P
         let (rows, _) = scripts.choose(keep, &Sort::largest(column), (0, 1))?;
         Ok::<_, Problem>(rows.first().copied())
     };
-    let slow = match first("p95", &busy)? {
-        None => first("p95", &any)?,
-        found => found,
+    let (slow, slowest) = match first("p95", &busy)? {
+        None => (first("p95", &any)?, "Slowest".to_owned()),
+        found => (found, format!("Slowest, with {STANDS_OUT} requests or more")),
     };
     let (failing, longest) = (first("error_count", &any)?, first(longest, &any)?);
     let number = |column: &str, row: usize| scripts.number(column, row).unwrap_or(0.0);
@@ -189,7 +189,7 @@ fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, P
             (leader("Takes the most time", longest, &|row| {
                 format!("{} of all", formatting::percent(number("req_time_percent", row)))
             }))
-            (leader("Slowest", slow, &|row| format!("p95 {}", formatting::secs(number("p95", row)))))
+            (leader(&slowest, slow, &|row| format!("p95 {}", formatting::secs(number("p95", row)))))
             (leader("Fails the most", failing, &|row| {
                 let (errors, all) = (number("error_count", row), number("req_count", row).max(1.0));
                 format!("{}, {}", formatting::counted(errors as u64, "error"), formatting::percent(100.0 * errors / all))

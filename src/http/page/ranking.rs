@@ -15,6 +15,7 @@ use super::render::View;
 use super::table::{Head, PROSE, bar};
 use super::time::Time;
 use crate::http::answer::order::Sort;
+use crate::http::api::reports::lost_remark;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::query::answer::{INDEX_VALUE, ReportAnswer, ReportSummary};
@@ -78,7 +79,7 @@ impl Ranking {
     pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
         let question = view.time.question(Some(&PERCENTILES), &[]);
         let answer = view.source.report(name, &question)?;
-        Ok(Self::native(answer).in_words(&view.time))
+        Ok(Self::native(answer).in_words(view, name))
     }
 
     /// Reads several reports in brief, which costs little more than one; or says why one of them
@@ -89,13 +90,19 @@ impl Ranking {
     ) -> Result<[Result<Self, QueryError>; N], Problem> {
         let question = view.time.question(Some(&PERCENTILES), &[]);
         let answers = view.source.reports_in(&names, &question)?;
-        let brief = |answer| Self::native(answer).in_words(&view.time).brief();
-        let all: Vec<_> = answers.into_iter().map(|it| it.map(brief)).collect();
+        let brief = |(answer, name): (Result<_, _>, _)| {
+            answer.map(|answer| Self::native(answer).in_words(view, name).brief())
+        };
+        let all: Vec<_> = answers.into_iter().zip(names).map(brief).collect();
         Ok(all.try_into().expect("there is an answer for each name"))
     }
 
-    /// Adds the description, in the page's time zone.
-    fn in_words(self, time: &Time) -> Self {
+    /// Adds the description, in the page's time zone, and what a live report lacks after a kill.
+    fn in_words(mut self, view: &View<'_>, name: &str) -> Self {
+        let time = &view.time;
+        if self.answer.of_span.is_none() {
+            self.answer.remarks.extend(lost_remark(view.source, name, &self.answer));
+        }
         let covered = self.answer.covered_seconds;
         let of_span = self.answer.of_span.as_ref();
         Self {
@@ -171,7 +178,7 @@ impl Ranking {
         let own = Self::own(answer);
         // Only reports have a row of the keys that did not fit.
         let missing = own.missing.filter(|_| report.kind != KIND);
-        Ok(Self { missing, ..own }.in_words(&view.time))
+        Ok(Self { missing, ..own }.in_words(view, &report.name))
     }
 
     fn own(answer: ReportAnswer) -> Self {
@@ -183,6 +190,8 @@ impl Ranking {
         let column = |(_, column): (usize, &crate::value::Column)| Column {
             name: column.name.clone(),
             title: visible(&column.name),
+            // Names of reports differ in their middles: they wrap and are not cut there.
+            show: if column.name == "name" { Show::Prose } else { Show::Any },
             ..Column::default()
         };
         let columns = others.map(column).collect();
@@ -322,7 +331,7 @@ impl Ranking {
         let is_function = || self.table().columns()[column].name == "function";
         match (self.table().value(row, column), self.missing) {
             (Value::Null, None) if is_function() => html! { "(unknown)" },
-            (Value::Null, Some(missing)) => html! { (missing) },
+            (Value::Null, Some(missing)) => html! { span.none { (missing) } },
             (value @ (Value::Null | Value::Text(_)), _) => formatting::value(&value),
             (other, _) => html! { (other.plain()) },
         }
@@ -433,7 +442,9 @@ impl Ranking {
                 formatting::pairs(&value.plain(), count as usize)
             }
             (Show::Moment, Some(number)) => self.page_time.moment(number as u64),
-            (Show::Any | Show::Text | Show::Prose, _) | (_, None) => formatting::value(&value),
+            (Show::Any | Show::Text | Show::Prose, _) | (_, None) => {
+                formatting::value(&as_shown(column, value))
+            }
             (how, Some(number)) => html! {
                 (how.text_in(column.scale, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
@@ -465,6 +476,19 @@ impl Ranking {
         let table = self.table();
         let column = table.column(column);
         move |row| table.value(row, column?).number()
+    }
+}
+
+/// A value of a table as pages show it: names of reports without the folder that Pinba puts before
+/// them, and no flags as no value.
+fn as_shown<'v>(column: &Column, value: Value<'v>) -> Value<'v> {
+    match (column.name.as_str(), value) {
+        ("name" | "table_name", Value::Text(text)) => match text.strip_prefix("./pinba/") {
+            Some(name) => Value::Text(name.to_owned().into()),
+            None => Value::Text(text),
+        },
+        ("flags", Value::Text(text)) if text.is_empty() => Value::Null,
+        (_, value) => value,
     }
 }
 

@@ -221,3 +221,24 @@ fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> M
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rarer_field_has_an_example_that_is_accepted() {
+        let fields = columns("more_fields").iter();
+        let query: Vec<String> = fields
+            .map(|it| {
+                assert!(!it.hint.is_empty(), "{}", it.name);
+                format!("{}={}", it.name, it.hint)
+            })
+            .collect();
+        let mut params = Params::parse(Some(&query.join("&"))).unwrap();
+        let mut search = search::range(&mut params, 1_795_867_200_000).unwrap();
+        read_conditions(&mut params, &mut search).unwrap();
+        params.finish().unwrap();
+        assert_eq!(search.since, Some(1_795_867_200 - 3_600));
+    }
+}

@@ -201,8 +201,13 @@ impl Row {
         let mut heads = ranking.heads(&columns, None);
         heads[0] = Head::text(*other);
         let table = table(title, caption, heads, cells, ranking.nothing());
+        // The row's own report has said what both lack.
+        let own = self.ranking.answer.partial();
+        let remarks: Vec<String> =
+            ranking.answer.partial().iter().filter(|it| !own.contains(it)).cloned().collect();
+        let remarks = super::ranking::remarks(&remarks, &view.time);
         Ok(
-            html! { div.panels { section.panel.large #others data-live aria-label=(title) { (table) } } },
+            html! { div.panels { section.panel.large #others data-live aria-label=(title) { (table) (remarks) } } },
         )
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use maud::{Markup, html};
 
 use super::columns::columns;
-use super::formatting::{self, or_empty, visible};
+use super::formatting::{self, or_empty, visible, with_two_digits};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::table::table;
@@ -44,18 +44,27 @@ pub(super) const USUAL_TAG: &str = "group";
 pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
     let rows = || groups.rows.iter().chain(&groups.other);
     let all_us: u64 = rows().map(|row| row.value_us).sum();
+    let sum = |sum| rounded(groups, sum);
     ranked(rows(), keys, "timer_groups", |row| {
         let [p50, p95, p99] = row.quantiles.map(Value::Float);
         let share = Value::Float(100.0 * row.value_us as f64 / all_us.max(1) as f64);
-        let [time, max] = [row.value_us, row.max_us].map(Value::Micros);
-        let [hits, timers] = [row.hits, row.timers].map(count);
-        let requests = if row.requests > 0 { count(row.requests) } else { Value::Null };
+        let [time, max] = [sum(row.value_us), row.max_us].map(Value::Micros);
+        let [hits, timers] = [row.hits, row.timers].map(|it| count(sum(it)));
+        let requests = if row.requests > 0 { count(sum(row.requests)) } else { Value::Null };
         let cpu = match row.is_measured {
-            true => Value::Micros(row.cpu_us),
+            true => Value::Micros(sum(row.cpu_us)),
             false => Value::Null,
         };
         vec![time, share, p50, p95, p99, max, hits, timers, requests, cpu]
     })
+}
+
+/// A sum as far as it is known: those of a sample are some percent off.
+pub(super) fn rounded(groups: &TimerGroups, sum: u64) -> u64 {
+    match groups.scanned.sample_of {
+        Some(_) => with_two_digits(sum),
+        None => sum,
+    }
 }
 
 /// Groups as rows of these keys and of numbers, whose columns are those of `table`.
@@ -104,9 +113,13 @@ pub(super) fn searched(searched: &Scanned) -> String {
     };
     match (searched.sample_of, searched.requests) {
         (Some(all), _) => {
-            let all = formatting::roughly_many(all);
+            // In memory they are counted, of history they are estimated.
+            let all = match searched.kept {
+                true => format!("about {}", formatting::roughly_many(all)),
+                false => formatting::count(all),
+            };
             format!(
-                "a sample of {requests} of about {all} raw requests {place}, spread over the whole time; numbers are estimates"
+                "a sample of {requests} of {all} raw requests {place}, spread over the whole time; numbers are estimates"
             )
         }
         (None, 0) => format!("0 raw requests {place}"),
@@ -199,4 +212,29 @@ pub(super) fn small_table(
     let heads = ranking.heads(&columns, None);
     let table = table("Timers, rows", caption, heads, cells, "No timers.");
     Ok(Some(html! { (table) (remarks(&groups.partial, &view.time)) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_a_sample_have_two_digits() {
+        let row = TimerGroup {
+            keys: vec![Some("db".to_owned())],
+            requests: 1_234,
+            timers: 2_468,
+            hits: 98_765,
+            value_us: 1_234_567_890,
+            max_us: 123_456,
+            ..TimerGroup::default()
+        };
+        let mut groups = TimerGroups { rows: vec![row], ..TimerGroups::default() };
+        let number = |groups: &TimerGroups, column| ranking(groups, &["group"]).number(column, 0);
+        assert_eq!(number(&groups, "hits"), Some(98_765.0));
+        groups.scanned.sample_of = Some(10_000);
+        let rough = ["time", "hits", "timers", "requests", "max"];
+        let rough = rough.map(|column| number(&groups, column).unwrap_or_default());
+        assert_eq!(rough, [1_200.0, 99_000.0, 2_500.0, 1_200.0, 0.123_456]);
+    }
 }

@@ -190,7 +190,7 @@ fn rows(
     });
     if groups.other.is_some() && listing.is_last(rows.len(), total) {
         cells.push(html! {
-            th.key scope="row" { "(other)" }
+            th.key scope="row" { span.none { "(other)" } }
             @for _ in keys.iter().skip(1) { td.key {} }
             @for column in &ranking.columns { (ranking.cell(column, other)) }
         });

@@ -226,6 +226,10 @@ fn a_certificate_that_is_its_own_authority_is_trusted_by_name() {
     assert!(ends("http", " with TLS") && ends("mysql", " without TLS"), "{ready}");
     let told = log.iter().any(|line| line.to_string().contains("CA:TRUE"));
     assert!(told, "{log:?}");
+    let own_addresses = ["--udp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--mysql", "127.0.0.1:0"];
+    let said = run(pinbad().args(["doctor", "--set", &cert, "--set", &key]).args(own_addresses));
+    let line = said.out.lines().find(|line| line.starts_with("better  TLS"));
+    assert_has!(line.unwrap_or_default() => "cert.pem can be used with the key", "CA:TRUE", "--ca-file");
     let port = program.site.http.port();
     let query = |host: &str, trusted: &str| {
         run(pinbad()

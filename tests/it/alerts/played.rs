@@ -86,7 +86,7 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
     // Of these nothing can be played.
     let of_minutes = "history has minutes, and its window is no whole number of them)\n";
     let (code, said) = given(&(other.to_owned() + "window = \"90s\"\n"));
-    assert_eq!((code, said), (Some(0), format!("No rule would have fired.\n(any: {of_minutes}")));
+    assert_eq!((code, said), (Some(0), format!("(any: {of_minutes}No rule was played.\n")));
     let unkept = other.replace("any", "more").replace("_script_name", "_script_and_status");
     let (code, said) = given(&unkept);
     assert_eq!(code, Some(1));
@@ -178,7 +178,10 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
         json!([["shop", 90, 240, 8, 1, "unknown"], ["a", 99.5, 120, 8, 0, "unknown"]]);
     assert_eq!(sql, expected_rows);
     let page = here.site.get("/alerts").body;
-    assert_has!(page => "shop: 90 % of the requests", "\u{2264}\u{a0}8");
+    assert_has!(page => "shop: 90 % of the requests", "\u{2264}\u{a0}8", "too little counted yet");
+    assert_lacks!(page => ">unknown<");
+    let overview = here.site.get("/").body;
+    assert_has!(overview => "Error budget left", "66.7 %</span> (of 12 min)");
     here.stop();
     // What history has by the minute.
     let again = started(dir.path(), slo, &clock);

@@ -86,6 +86,21 @@ fn nothing_is_cut_at_any_width() {
     walk(&program.site, "demo", &targets);
 }
 
+#[test]
+fn on_a_phone_orders_are_named_and_a_lone_choice_has_room() {
+    let program = demo();
+    let browser = Browser::start(&program.site);
+    browser.window(400, 900, true);
+    browser.open("/reports/report_by_script_name");
+    let head =
+        "return getComputedStyle(document.querySelector('.wide thead tr'), '::before').content";
+    assert_eq!(browser.js(head), "\"Sort by\"");
+    browser.open("/changes");
+    let width = "return document.querySelector('.filters select').getBoundingClientRect().width";
+    let width = browser.js(width).as_f64().unwrap();
+    assert!(width > 300.0, "{width}");
+}
+
 /// Names as they come: of a front controller, without a place to break, wide, in another script.
 #[cfg(feature = "sql")]
 const NAMES: [&str; 6] = [

@@ -397,6 +397,7 @@ fn page_metrics_and_doctor_show_where_the_time_goes() {
     let squid = format!("squid=[{{listen='tcp://{}'}}]", log.local_addr().unwrap());
     let beside = run(pinbad().arg("doctor").args(addresses).args(["--set", &squid]));
     assert_eq!(beside.out.matches("pinbad serves at").count(), 4, "{beside:?}");
+    assert_has!(beside.out => format!("daemon            {url} is ready"), "--ready and --running");
     let nobody = run(pinbad().args(["doctor", "--running", "http://127.0.0.1:1"]));
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
 }

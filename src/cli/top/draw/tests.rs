@@ -78,14 +78,14 @@ fn a_screen_of_80_by_24() {
     let expected = "\
 pinbad 127.0.0.1:30080                                    every 1s  22:13:20 UTC
 200 req/s  200 pkt/s  58.6 KiB/s  lost 2.00/s (12)  refused 0/s (0)  lag 5.75 ms
-rows 5,904 requests, 13,343 timers, 90 words; reports 485 KiB of 256 MiB; 1 wai…
+rows 5,904 requests, 13,343 timers; reports 485 KiB of 256 MiB; 1 waiting
 req/s                       █ 200        p95                         █ 198 ms
  1 scripts  2 servers  3 hosts  4 statuses  5 timers  6 requests  7 reports
-scripts (3)
-script                          count   req/s  ▼total   % time   median      p95
-/\\x1b[2J\\u{9b}31m\\u{202e}日 本      300    3.00  4.50 s    30.0%   105 ms   270 ms
-/checkout/pay.php                 200    2.00  3.00 s    20.0%  70.0 ms   180 ms
-/catalog/search.php               100    1.00  1.50 s    10.0%  35.0 ms  90.0 ms";
+scripts (3)  7 of 12 columns
+script                          count   req/s  ▼total   median      p95   errors
+/\\x1b[2J\\u{9b}31m\\u{202e}日 本      300    3.00  4.50 s   105 ms   270 ms        2
+/checkout/pay.php                 200    2.00  3.00 s  70.0 ms   180 ms        1
+/catalog/search.php               100    1.00  1.50 s  35.0 ms  90.0 ms        0";
     assert_eq!(lines[..10].join("\n"), expected);
     assert_eq!(lines[10..23], vec![""; 13]);
     assert_eq!(

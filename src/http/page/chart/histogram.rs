@@ -12,6 +12,8 @@ use crate::query::answer::DistributionBucket;
 
 /// Bars per doubling of time.
 const BARS_A_DOUBLING: f64 = 4.0;
+/// Room for the name of a mark beside its line.
+const LABEL: f64 = 40.0;
 
 /// A histogram over a logarithmic scale of time, with marks at some quantiles.
 pub(in crate::http::page) fn histogram(
@@ -56,6 +58,12 @@ pub(in crate::http::page) fn histogram(
         formatting::secs(edge(last)),
         described_marks.collect::<String>()
     );
+    let placed = |secs: f64| {
+        let place = x((secs * 1e6).max(1.0).log2() * BARS_A_DOUBLING);
+        place.clamp(f64::from(LEFT), f64::from(RIGHT))
+    };
+    let marks = marks.iter().enumerate().filter(|(_, (_, secs))| *secs > 0.0);
+    let marks = marks.map(|(at, (name, secs))| (at, *name, placed(*secs)));
     let body = html! {
         (scale.grid(formatting::short, theme))
         @for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
@@ -65,19 +73,43 @@ pub(in crate::http::page) fn histogram(
                 title { (formatting::secs(edge(first + at as f64))) " to " (formatting::secs(edge(first + at as f64 + 1.0))) ": " (formatting::count(*count as u64)) " (" (formatting::percent(100.0 * count / total)) ")" }
             }
         }
-        (ticks(&decades(edge(first) * 1e6, edge(last) * 1e6).map(|us| {
+        (ticks(&round_times(edge(first) * 1e6, edge(last) * 1e6).into_iter().map(|us| {
             (x(us.log2() * BARS_A_DOUBLING), round(&formatting::secs(us / 1e6)))
         }).collect::<Vec<_>>(), theme))
-        @for (at, (name, secs)) in marks.iter().enumerate().filter(|(_, (_, secs))| *secs > 0.0) {
-            @let place = x((secs * 1e6).max(1.0).log2() * BARS_A_DOUBLING).clamp(f64::from(LEFT), f64::from(RIGHT));
-            @let (x, is_last) = (coordinate(place), place > f64::from(RIGHT) - 40.0);
-            line.mark x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(theme.colour(COLOURS[1])) stroke-dasharray="3 2" {}
-            text.mark x=(x) y=(TOP + 9 + 16 * i32::try_from(at).unwrap_or(0)) dx=(if is_last { "-3" } else { "3" })
-                text-anchor=[is_last.then_some("end")] fill=(theme.colour(COLOURS[1]))
-                stroke=(theme.colour(BACK)) stroke-width="3" stroke-linejoin="round" paint-order="stroke" { (name) }
-        }
+        (drawn_marks(&marks.collect::<Vec<_>>(), theme))
     };
     frame(id, theme, title, &described, &body)
+}
+
+/// The marks, each with its number, name and place; all lines first, so that none is drawn over a
+/// name.
+fn drawn_marks(marks: &[(usize, &str, f64)], theme: Theme) -> Markup {
+    html! {
+        @for (_, _, place) in marks {
+            @let x = coordinate(*place);
+            line.mark x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(theme.colour(COLOURS[1])) stroke-dasharray="3 2" {}
+        }
+        @for (at, name, place) in marks {
+            // On the left where the edge or the line of another is in its way.
+            @let end = place + LABEL;
+            @let is_left = end > f64::from(RIGHT) || marks.iter().any(|(_, _, it)| it > place && *it < end);
+            text.mark x=(coordinate(*place)) y=(TOP + 9 + 16 * i32::try_from(*at).unwrap_or(0)) dx=(if is_left { "-3" } else { "3" })
+                text-anchor=[is_left.then_some("end")] fill=(theme.colour(COLOURS[1]))
+                stroke=(theme.colour(BACK)) stroke-width="3" stroke-linejoin="round" paint-order="stroke" { (name) }
+        }
+    }
+}
+
+/// Round times between two, more of them in a narrow span. Those that would collide are left out
+/// where they are drawn.
+fn round_times(from_us: f64, to_us: f64) -> Vec<f64> {
+    let steps: &[f64] = match to_us / from_us {
+        ..6.0 => &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+        ..30.0 => &[1.0, 2.0, 5.0],
+        _ => return decades(from_us, to_us).collect(),
+    };
+    let all = (0..20).flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
+    all.filter(|us| (from_us..=to_us).contains(us)).collect()
 }
 
 /// Round times between two, not more than fit.
@@ -101,6 +133,27 @@ mod tests {
         assert!(svg.contains("10 values in"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
         assert_has!(histogram("x", Theme::Page, "t", &[], &[]).into_string() => "No times");
+    }
+
+    #[test]
+    fn a_narrow_scale_can_be_read_and_labels_are_beside_lines() {
+        for (low_us, high_us) in [(100_000, 130_000), (20_000, 150_000), (1_000, 9_000)] {
+            let bucket = DistributionBucket { low_us, high_us: low_us + 1, count: 1 };
+            let last = DistributionBucket { low_us: high_us, high_us: high_us + 1, count: 1 };
+            let marks = [
+                ("p50", 0.000_001),
+                ("p95", high_us as f64 / 1e6),
+                ("p99", high_us as f64 * 1.02e-6),
+            ];
+            let svg = histogram("x", Theme::Page, "t", &[bucket, last], &marks).into_string();
+            let below = format!("y=\"{}\"", super::super::BELOW);
+            assert!(svg.matches(&below).count() >= 3, "{svg}");
+            let label = svg.split("<text class=\"mark\"").find(|it| it.contains(">p95<")).unwrap();
+            assert_has!(label => "text-anchor=\"end\"");
+            let (line, text) =
+                (svg.rfind("<line class=\"mark\""), svg.find("<text class=\"mark\""));
+            assert!(line < text, "no line is drawn over a label: {svg}");
+        }
     }
 
     #[test]

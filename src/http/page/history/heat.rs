@@ -26,6 +26,10 @@ impl History<'_> {
         let address = self.time.row_link(self.report, "heat.svg", self.keys, span);
         let (map, ticks) = match self.heat_map() {
             Ok(found) => found,
+            // Above it the charts say so.
+            Err(why) if self.charts(self.kinds()).is_err_and(|said| said == why) => {
+                return html! {};
+            }
             Err(why) => return html! { p.note { "No heat map: " (visible(&why)) } },
         };
         let (what, counted) = match self.counted {

@@ -109,7 +109,9 @@ impl Catalog {
         partial.sort();
         partial.dedup();
         let partial: Vec<String> = timed_out.into_iter().chain(partial).collect();
-        Ok(json!({"rows": found.rows(), "partial": partial}))
+        let is_played = |rule: &&Arc<Rule>| kept.iter().any(|it| it.0 == rule.entry.report);
+        let played = whole.iter().filter(is_played).count();
+        Ok(json!({"rows": found.rows(), "partial": partial, "played": played}))
     }
 }
 
