@@ -8,6 +8,7 @@
 /// History.
 pub mod history {
     use crate::instruments::Instrument;
+    use crate::state::last_end::LostAtStop;
     use crate::telemetry::reading::Group;
 
     pub(crate) const INSTRUMENTS: [&Instrument; 0] = [];
@@ -25,7 +26,7 @@ pub mod history {
             match *self {}
         }
 
-        pub(crate) fn has_lost_at_stop(&self) -> bool {
+        pub(crate) fn lost_at_stop(&self) -> Option<LostAtStop> {
             match *self {}
         }
 

@@ -120,6 +120,7 @@ impl OpenHistory {
         snapshots: Option<&Snapshots>,
     ) -> Option<Refill> {
         let last_end = last_end?;
+        self.history.iter().for_each(|it| it.keep_lost_at_stops(&last_end.lost_at_stops));
         if let Some(writer) = self.writer.as_mut().filter(|_| !last_end.clean) {
             writer.write_restored();
         }

@@ -388,14 +388,19 @@ impl Daemon {
         let saved = self.snapshot_writer.take().map_or(Ok(()), last);
         let saved = saved.map_err(std::io::Error::other);
         self.catalog.close();
-        match (self.catalog.mark.lock().take(), &saved) {
-            (Some(mark), Ok(())) => mark.clear(&self.catalog.missing_spans()),
-            (Some(mark), Err(_)) => mark.keep_unsaved(),
-            (None, _) => {}
+        let lost = self.catalog.history_lost_at_stop();
+        let mark = self.catalog.mark.lock().take();
+        if let Some(mut mark) = mark {
+            lost.into_iter().for_each(|lost| mark.add_lost(lost));
+            let missing = self.catalog.missing_spans();
+            match &saved {
+                Ok(()) => mark.clear(&missing),
+                Err(_) => mark.keep_unsaved(&missing),
+            }
         }
-        match self.catalog.has_lost_history_at_stop() {
-            true => Err(std::io::Error::other("rows of history are lost")),
-            false => saved,
+        match lost {
+            Some(_) => Err(std::io::Error::other("rows of history are lost")),
+            None => saved,
         }
     }
 }

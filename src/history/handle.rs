@@ -24,11 +24,12 @@ use super::part::{Part, Parts};
 use super::requests::{Requests, RequestsSnapshot};
 use super::store::Store;
 use super::{Dataset, UnflushedRows};
-use crate::clock::Clock;
+use crate::clock::{Clock, rfc3339};
 use crate::delta::Reached;
 use crate::input::squid::Positions;
 use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
+use crate::state::last_end::LostAtStop;
 use crate::state::snapshot_writer::PiecesCut;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
@@ -126,8 +127,10 @@ pub(super) struct Status {
     pub(super) refilled: Vec<(Range<u64>, u64)>,
     /// Where the last snapshots end; the first of two is on disk.
     pub(super) cuts: Vec<PiecesCut>,
-    /// Whether the stop could not write rows or raw requests of history.
-    pub(super) has_lost_at_stop: bool,
+    /// The rows and raw requests that the stop could not write, if any.
+    pub(super) lost_at_stop: Option<LostAtStop>,
+    /// Those of earlier stops.
+    lost_at_stops: Vec<LostAtStop>,
 }
 
 /// Rows that a reader combines with the running ones.
@@ -468,9 +471,52 @@ impl History {
         (all, unlogged)
     }
 
-    /// Whether the stop could not write rows or raw requests of history.
-    pub(crate) fn has_lost_at_stop(&self) -> bool {
-        self.0.status.lock().has_lost_at_stop
+    /// Records that raw requests, and rows of reports if there are any, are lost with the end of the
+    /// process.
+    pub(super) fn lose_at_stop(&self, rows: bool, requests: u64) {
+        let memory = MEMORY.lock(&self.0.memory);
+        let flushing = memory.flushing.iter().filter(|it| !it.is_restored).map(|it| &*it.rows);
+        let first = flushing.chain([&memory.running]).filter_map(UnflushedRows::first).min();
+        let now = self.0.clock.unix_ms() / 1_000;
+        let mut status = self.0.status.lock();
+        let since = self.0.clock.mono_ms().saturating_sub(status.flushed_ms) / 1_000;
+        let start = first.unwrap_or(now.saturating_sub(since));
+        let (end, store) = (now.max(start + 1), status.store);
+        status.lost_at_stop = Some(LostAtStop { start, end, rows, requests, store });
+    }
+
+    /// The rows and raw requests of history that the stop could not write, if any.
+    pub(crate) fn lost_at_stop(&self) -> Option<LostAtStop> {
+        self.0.status.lock().lost_at_stop
+    }
+
+    /// Remembers what earlier stops lost.
+    pub(crate) fn keep_lost_at_stops(&self, lost: &[LostAtStop]) {
+        self.0.status.lock().lost_at_stops = lost.to_vec();
+    }
+
+    /// Remarks on what earlier stops lost in a span, of a dataset.
+    pub(crate) fn lost_at_stops(&self, dataset: &Dataset, span: &Range<u64>) -> Vec<String> {
+        let but = match self.follows_files() {
+            true => ", apart from lines of followed files, which are read again",
+            false => "",
+        };
+        let status = self.0.status.lock();
+        let is_here = |it: &&LostAtStop| it.store == 0 || it.store == status.store;
+        let is_within = |it: &&LostAtStop| it.start < span.end && span.start < it.end;
+        let lost = status.lost_at_stops.iter().filter(is_here).filter(is_within);
+        let remark = |it: &LostAtStop| {
+            let what = match dataset.is_raw() {
+                true if it.requests > 0 => counted(it.requests, "request"),
+                false if it.rows => "what was counted".to_owned(),
+                _ => return None,
+            };
+            let (start, end) = (rfc3339(it.start), rfc3339(it.end));
+            Some(format!(
+                "lost at a stop that could not write history: {what} from {start} to {end}{but}"
+            ))
+        };
+        lost.filter_map(remark).collect()
     }
 
     /// Whether a flush is requested.

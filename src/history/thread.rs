@@ -469,7 +469,7 @@ impl Work {
         }
         if rows + requests > 0 {
             let why = self.history.why_failing();
-            self.history.status_mut().has_lost_at_stop = true;
+            self.history.lose_at_stop(rows > 0, requests as u64);
             let lost = lost.into_iter().map(|(report, rows)| format!("{report}: {rows}"));
             error!(
                 why,

@@ -166,6 +166,12 @@ impl UnflushedRows {
         self.parts.iter().flat_map(|it| it.moments.keys().copied())
     }
 
+    /// The first time of its rows, without those of coverage.
+    pub(super) fn first(&self) -> Option<u64> {
+        let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
+        parts.filter_map(|it| it.moments.keys().next().copied()).min()
+    }
+
     /// The number of its rows, without those of coverage.
     pub(super) fn len(&self) -> usize {
         self.lens().map(|(_, rows)| rows).sum()

@@ -37,7 +37,7 @@ use crate::report::layout::{Cell, ColumnLayout};
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
 use crate::state::annotations::Annotations;
-use crate::state::last_end::RunningMark;
+use crate::state::last_end::{LostAtStop, RunningMark};
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
@@ -521,9 +521,9 @@ impl Catalog {
         Some(refill.in_report(&of))
     }
 
-    /// Whether rows of history were lost with the end of the process.
-    pub(crate) fn has_lost_history_at_stop(&self) -> bool {
-        self.status.history.as_ref().is_some_and(History::has_lost_at_stop)
+    /// Rows and raw requests of history that were lost with the end of the process.
+    pub(crate) fn history_lost_at_stop(&self) -> Option<LostAtStop> {
+        self.status.history.as_ref().and_then(History::lost_at_stop)
     }
 }
 

@@ -1,15 +1,18 @@
-//! Records whether the previous process ended cleanly, and which lost spans history replaces.
+//! Records whether the previous process ended cleanly, which lost spans history replaces, and what
+//! history itself lost at stops.
 //!
 //! ```text
-//!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17, "from": 9, "store": 4711}], "reset_ms": 0}
+//!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17, "from": 9, "store": 4711}], "reset_ms": 0,
+//!               "lost_at_stops": [{"start": 1795500660, "end": 1795500702, "rows": true, ..}]}
 //! ```
 //!
 //! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
 //! stop removes it, or leaves it with `clean` as long as rows of history replace lost ones
-//! (`query::catalog::past::refill`), and after a reset. It is written last during start, so a failed
-//! start changes nothing. It is written again whenever those rows are read anew, and at a reset, so
-//! that cleared data stays cleared after a kill, or if the snapshot of a clean stop gets lost. A stop
-//! that cannot write its snapshot renames it to `unsaved`, which even a full disk has room for.
+//! (`query::catalog::past::refill`), and after a reset or a loss of history. It is written last
+//! during start, so a failed start changes nothing. It is written again whenever those rows are read
+//! anew, and at a reset, so that cleared data stays cleared after a kill, or if the snapshot of a
+//! clean stop gets lost. A stop that cannot write its snapshot renames it to `unsaved`, which even a
+//! full disk has room for.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -28,6 +31,9 @@ const UNSAVED: &str = "unsaved";
 
 /// Most spans remembered; a daemon killed more often within a window lacks the oldest.
 const SPANS_MAX: usize = 64;
+
+/// Most stops remembered that lost history; of more the oldest are forgotten.
+const STOPS_MAX: usize = 16;
 
 /// A span whose counts are missing in live reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +73,21 @@ impl Lost {
     }
 }
 
+/// What history lost at a stop, because it could not be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostAtStop {
+    /// The first minute of it, in unix seconds.
+    pub start: u64,
+    /// The stop.
+    pub end: u64,
+    /// Whether rows of reports were lost.
+    pub rows: bool,
+    /// Raw requests.
+    pub requests: u64,
+    /// The history; 0 if it was never open.
+    pub store: u64,
+}
+
 /// How the previous process ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastEnd {
@@ -80,6 +101,9 @@ pub struct LastEnd {
     /// When everything was cleared, in unix milliseconds; 0: it was not.
     #[serde(default)]
     pub reset_ms: u64,
+    /// What history lost at this and earlier stops.
+    #[serde(default)]
+    pub lost_at_stops: Vec<LostAtStop>,
 }
 
 impl LastEnd {
@@ -157,6 +181,7 @@ impl LastEnd {
 pub struct RunningMark {
     file: PathBuf,
     reset_ms: u64,
+    lost_at_stops: Vec<LostAtStop>,
 }
 
 impl RunningMark {
@@ -167,7 +192,8 @@ impl RunningMark {
     pub fn set(dir: &Path, last_end: &LastEnd, refilled: &[Lost], now_ms: u64) -> Self {
         let is_ahead = last_end.clean && last_end.reset_ms > now_ms;
         let reset_ms = if is_ahead { 0 } else { last_end.reset_ms };
-        let mark = Self { file: dir.join(FILE), reset_ms };
+        let lost_at_stops = last_end.lost_at_stops.clone();
+        let mark = Self { file: dir.join(FILE), reset_ms, lost_at_stops };
         // First, since that needs no room on the disk. Mostly there is none.
         let _none = fs::rename(dir.join(UNSAVED), &mark.file);
         mark.record_missing(refilled);
@@ -190,11 +216,26 @@ impl RunningMark {
         }
     }
 
+    /// Adds what history loses at this stop, for the last record.
+    pub fn add_lost(&mut self, lost: LostAtStop) {
+        self.lost_at_stops.push(lost);
+        let many = self.lost_at_stops.len().saturating_sub(STOPS_MAX);
+        self.lost_at_stops.drain(..many);
+    }
+
     /// Records a clean end with the spans that are still refilled.
     pub fn clear(self, refilled: &[Lost]) {
-        let cleared = match refilled.is_empty() && self.reset_ms == 0 {
+        let is_over = refilled.is_empty() && self.reset_ms == 0;
+        let cleared = match is_over && self.lost_at_stops.is_empty() {
             true => fs::remove_file(&self.file),
-            false => self.write(true, refilled),
+            false => self.write(true, refilled).or_else(|error| match is_over {
+                // On a full disk it is more important that the end was clean.
+                true => {
+                    warn!(%error, file = %self.file.display(), "Cannot write down what history lost at stops: answers over the past will not say it.");
+                    fs::remove_file(&self.file)
+                }
+                false => Err(error),
+            }),
         };
         if let Err(error) = cleared
             && error.kind() != io::ErrorKind::NotFound
@@ -204,7 +245,11 @@ impl RunningMark {
     }
 
     /// The process stops as it was told to, without its last snapshot.
-    pub fn keep_unsaved(self) {
+    pub fn keep_unsaved(self, refilled: &[Lost]) {
+        if !self.lost_at_stops.is_empty() {
+            // Without room the last record stays.
+            self.record_missing(refilled);
+        }
         let unsaved = self.file.with_file_name(UNSAVED);
         // It is not there if the disk was full at the start already; for an empty file there is
         // mostly room.
@@ -217,7 +262,8 @@ impl RunningMark {
 
     fn write(&self, clean: bool, refilled: &[Lost]) -> io::Result<()> {
         let (refilled, reset_ms) = (refilled.to_vec(), self.reset_ms);
-        let end = LastEnd { clean, unsaved: false, refilled, reset_ms };
+        let lost_at_stops = self.lost_at_stops.clone();
+        let end = LastEnd { clean, unsaved: false, refilled, reset_ms, lost_at_stops };
         let text = serde_json::to_vec(&end).map_err(io::Error::other)?;
         files::replace(&self.file, |file| file.write_all(&text))
     }
@@ -237,7 +283,7 @@ mod tests {
         assert!(!end().clean);
         mark.clear(&[]);
         assert!(end().clean && !dir.path().join(FILE).exists());
-        set(&[]).keep_unsaved();
+        set(&[]).keep_unsaved(&[]);
         assert!(!end().clean && end().unsaved);
         let mark = set(&[]);
         assert!(!end().clean && !end().unsaved, "killed after that");
@@ -250,6 +296,41 @@ mod tests {
         assert_eq!(said.refilled, [lost]);
         fs::write(dir.path().join(FILE), "{").unwrap();
         assert!(!end().clean);
+    }
+
+    /// However later processes end.
+    #[test]
+    fn what_history_lost_at_stops_is_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let end = || LastEnd::of(dir.path());
+        let set = || RunningMark::set(dir.path(), &end(), &[], 0);
+        let lost = |end| LostAtStop { start: 60, end, rows: true, requests: 3, store: 1 };
+        let mut mark = set();
+        mark.add_lost(lost(70));
+        mark.clear(&[]);
+        assert!(end().clean);
+        assert_eq!(end().lost_at_stops, [lost(70)]);
+        let _killed = set();
+        assert!(!end().clean);
+        let mut mark = set();
+        mark.reset(0);
+        mark.add_lost(lost(80));
+        mark.keep_unsaved(&[]);
+        assert!(end().unsaved);
+        set().clear(&[]);
+        assert!(end().clean);
+        assert_eq!(end().lost_at_stops, [lost(70), lost(80)]);
+        let mut mark = set();
+        (0..20).for_each(|end| mark.add_lost(lost(100 + end)));
+        // No room for it: at least the end is clean.
+        files::FAULTS.with_borrow(|faults| faults.fail_at(1));
+        mark.clear(&[]);
+        files::FAULTS.with_borrow(|faults| faults.recover());
+        assert_eq!(end(), LastEnd { clean: true, ..LastEnd::default() });
+        let mut mark = set();
+        (0..20).for_each(|end| mark.add_lost(lost(100 + end)));
+        mark.clear(&[]);
+        assert_eq!(end().lost_at_stops, (4..20).map(|end| lost(100 + end)).collect::<Vec<_>>());
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(super) struct Kept<'a> {
     pub(super) history: &'a History,
     /// That nothing more is kept, and why.
     remark: Option<String>,
+    /// The present, in unix seconds.
+    now: u64,
 }
 
 impl Catalog {
@@ -79,7 +81,8 @@ impl Catalog {
                     let remark =
                         has_past.then(|| format!("nothing is added now: {}", why_left_out()));
                     let definition = Arc::clone(definition);
-                    return Ok(Kept { definition, dataset, history, remark });
+                    let now = self.clock.unix_ms() / 1_000;
+                    return Ok(Kept { definition, dataset, history, remark, now });
                 }
                 let why = match definition.history {
                     Some(false) => "it has history = false".to_owned(),
@@ -140,6 +143,11 @@ fn has_rows(history: &History, dataset: &Dataset) -> bool {
     RowsSnapshot::of(history, dataset).kept_from(dataset).is_some()
 }
 
+/// The unix second from which on there are rows of these datasets, if there are any.
+fn kept_from(rows: [&RowsSnapshot; 2], datasets: [&Dataset; 2]) -> Option<u64> {
+    rows.into_iter().zip(datasets).filter_map(|(rows, of)| rows.kept_from(of)).min()
+}
+
 /// Sums over the rows of a span.
 pub(super) struct Added {
     /// The span, after widening.
@@ -169,8 +177,6 @@ impl Kept<'_> {
         let Self { dataset, history, .. } = self;
         let coverage = Arc::new(Dataset::coverage());
         let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
-        let kept_from = ran.kept_from(&coverage).into_iter();
-        let kept_from = kept_from.chain(view.kept_from(dataset)).min();
         let plan = |span| ReadPlan::new(&view.parts, dataset, span);
         let now = plan(spans.span.clone());
         let before = spans.before.as_ref().map(|before| {
@@ -184,8 +190,10 @@ impl Kept<'_> {
         });
         let added = [now].into_iter().chain(before).map(|plan| {
             let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
-            let mut remarks = covered.remarks(&plan, kept_from);
+            let not_kept = self.why_not_kept([&view, &ran], &coverage, &plan.span);
+            let mut remarks = covered.remarks(not_kept);
             remarks.extend(history.lacks(dataset, &plan.span));
+            remarks.extend(history.lost_at_stops(dataset, &plan.span));
             remarks.extend(self.remark.clone());
             Added {
                 remarks,
@@ -198,6 +206,32 @@ impl Kept<'_> {
         added.collect()
     }
 
+    /// A remark if a span begins before what is kept.
+    fn why_not_kept(
+        &self,
+        [view, ran]: [&RowsSnapshot; 2],
+        coverage: &Arc<Dataset>,
+        span: &Range<u64>,
+    ) -> Option<String> {
+        let Some(kept) = kept_from([view, ran], [&self.dataset, coverage]) else {
+            return Some("nothing is kept yet".to_owned());
+        };
+        if kept <= span.start {
+            return None;
+        }
+        let mut remark = format!("nothing is kept from before {}", rfc3339(kept));
+        // Counting began within that minute.
+        let minute = kept..kept + Resolution::Minute.secs();
+        if minute.end < self.now && ran.minutes_from(coverage) == Some(kept) {
+            let secs = Covered::read(ran, coverage, &self.dataset, &minute).own.secs;
+            // A second is cut short by a start or stop.
+            if secs > 0 && secs + 1 < Resolution::Minute.secs() {
+                remark += &format!(", and only {secs} s of the minute that began then");
+            }
+        }
+        Some(remark)
+    }
+
     /// Likewise for one row, by step.
     fn steps(&self, question: &LineQuestion) -> Steps {
         let Self { dataset, history, .. } = self;
@@ -206,10 +240,9 @@ impl Kept<'_> {
         let mut step = question.step;
         let plan = ReadPlan::of_steps(&view.parts, dataset, &question.span, &mut step);
         let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
-        let kept_from = ran.kept_from(&coverage).into_iter();
-        let kept_from = kept_from.chain(view.kept_from(dataset)).min();
-        let mut remarks = covered.remarks(&plan, kept_from);
+        let mut remarks = covered.remarks(self.why_not_kept([&view, &ran], &coverage, &plan.span));
         remarks.extend(history.lacks(dataset, &plan.span));
+        remarks.extend(history.lost_at_stops(dataset, &plan.span));
         remarks.extend(self.remark.clone());
 
         let key = question.key.as_ref().map(key_of);
@@ -250,8 +283,7 @@ impl Catalog {
         let Kept { dataset, history, .. } = self.kept(name)?;
         let coverage = Arc::new(Dataset::coverage());
         let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
-        let kept_from = ran.kept_from(&coverage).into_iter();
-        Ok(kept_from.chain(view.kept_from(&dataset)).min())
+        Ok(kept_from([&view, &ran], [&dataset, &coverage]))
     }
 
     /// A report over a span.
@@ -493,16 +525,10 @@ impl Covered {
         covered
     }
 
-    /// Remarks on missing data in an answer.
-    fn remarks(&self, plan: &ReadPlan, kept_from: Option<u64>) -> Vec<String> {
+    /// Remarks on missing data in an answer, with that on the beginning of what is kept.
+    fn remarks(&self, not_kept: Option<String>) -> Vec<String> {
         let mut remarks = self.lacking.clone();
-        match kept_from {
-            None => remarks.push("nothing is kept yet".to_owned()),
-            Some(kept) if kept > plan.span.start => {
-                remarks.push(format!("nothing is kept from before {}", rfc3339(kept)));
-            }
-            Some(_) => {}
-        }
+        remarks.extend(not_kept);
         remarks.extend(uncounted(&self.own));
         let others = self.others.iter().map(|(hash, secs)| {
             format!("for {secs} s another definition of the report ({hash}) was counted")

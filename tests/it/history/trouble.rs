@@ -138,6 +138,59 @@ fn a_stop_with_a_full_disk_says_once_what_is_lost() {
     assert_has!(lost["why"].to_string() => "history.dir: cannot");
 }
 
+/// What a stop could not write is missing in answers over the past, which say so from then on; of
+/// the minute in which history begins they say how much they have.
+#[test]
+fn what_a_stop_lost_is_said_by_later_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS + 17_000));
+    let state = format!("state.dir={}", dir.path().join("state").display());
+    let start = |free_min: &str| {
+        let others = [&*state, "history.requests=all", free_min];
+        Here::with_history(&dir.path().join("history"), &clock, &others)
+    };
+    let send = |here: &Here| {
+        here.site.send((0..30).map(|n| request("h", "s", &format!("/{n}")))).assert_accounted();
+        pass(&here.site, &clock, 1_000);
+    };
+    let here = start("history.free_min=1TiB");
+    send(&here);
+    let counted = || known(&here.site);
+    await_until("history knows them", counted, |counted| *counted == 30);
+    drop(here);
+    clock.advance_ms(2_000);
+    let here = start("history.free_min=0");
+    send(&here);
+    pass(&here.site, &clock, 100_000);
+    let minute = "2024-02-28T23:00:00Z";
+    let begin = format!(
+        "nothing is kept from before {minute}, and only 40 s of the minute that began then"
+    );
+    let said = || {
+        let answer = here.site.json("/api/v1/info?from=0&to=4000000000");
+        (known(&here.site), answer["partial"].to_string())
+    };
+    await_until("all is counted", said, |(count, said)| *count == 30 && said.contains(&begin));
+    assert_eq!(here.site.json("/api/v1/info")["req_count"], 60);
+    here.stop();
+    let here = start("history.free_min=0");
+    let (count, said) = answered(&here.site);
+    let lost = "lost at a stop that could not write history";
+    let span = format!("from {minute} to 2024-02-28T23:00:18Z");
+    assert_eq!(count, 30);
+    assert_has!(said => begin, format!("{lost}: what was counted {span}"));
+    let asked = |path: &str, from_secs: u64| {
+        let from = START_MS / 1_000 + from_secs;
+        here.site.json(&format!("{path}?from={from}&to=4000000000"))["partial"].to_string()
+    };
+    let said = asked("/api/v1/requests", 0);
+    assert_has!(said => format!("{lost}: 30 requests {span}"));
+    for path in ["/api/v1/requests", "/api/v1/info"] {
+        assert!(!asked(path, 60).contains("lost at a stop"), "{path}");
+    }
+    here.stop();
+}
+
 /// A bit of the manifest has flipped: what comes is received, and what came is there when somebody
 /// has mended it.
 #[test]

@@ -34,6 +34,11 @@ use crate::state::last_end::Lost;
 /// Memory of the rows.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
 
+/// Why nothing is added of a minute within which a reset came, or a snapshot ended that notes no
+/// file.
+const ONE_SUM: &str =
+    "history has one sum of that minute, which may include earlier counts, so it is not added";
+
 /// Rows of history that are in no live report.
 #[derive(Debug)]
 pub struct Refill {
@@ -45,8 +50,8 @@ pub struct Refill {
     lost: Vec<Lost>,
     /// From the first minute to the end of the last; empty if there is no row.
     filled: Range<u64>,
-    /// What no row replaces although history has it, or had it before; and why.
-    lacking: Option<(Range<u64>, &'static str)>,
+    /// A remark on what no row replaces although history has it, or had it before.
+    lacking: Option<String>,
 }
 
 impl Refill {
@@ -87,24 +92,51 @@ impl Refill {
             let has_others = || earlier.as_ref().is_some_and(|it| has_any(it, lost, longest));
             *is_found || !is_read || lost.store != 0 || has_others()
         });
-        let lacking = spans.iter().filter_map(|(lost, is_found)| {
+        let mut lacking: Vec<(Range<u64>, &'static str)> = Vec::new();
+        let mut lack = |span: Range<u64>, why: &'static str| {
+            let touches = |(known, of): &&mut (Range<u64>, &'static str)| {
+                *of == why && known.start <= span.end && span.start <= known.end
+            };
+            match lacking.iter_mut().find(touches) {
+                _ if span.is_empty() => {}
+                Some((known, _)) => *known = known.start.min(span.start)..known.end.max(span.end),
+                None => lacking.push((span, why)),
+            }
+        };
+        for (lost, is_found) in &spans {
             let begin = lost.end.saturating_sub(longest);
-            let why = match lost.store {
-                _ if *is_found => {
-                    let behind = set_back(earlier.as_ref()?, lost, begin)?;
-                    return Some((behind, "the clock was behind then"));
+            let mut rest = Lost { start: lost.start.max(begin), ..*lost };
+            if let Some(earlier) = earlier.as_ref().filter(|it| is_by_time(lost, it)) {
+                let next = lost.start.next_multiple_of(Resolution::Minute.secs());
+                let first = rest.start..next.min(lost.end);
+                rest.start = rest.start.max(next);
+                if has_written(earlier, &first) {
+                    lack(first, ONE_SUM);
                 }
+            }
+            if *is_found {
+                let behind = earlier.as_ref().and_then(|it| set_back(it, lost, begin));
+                lack(behind.unwrap_or_default(), "the clock was behind then");
+                continue;
+            }
+            let why = match lost.store {
                 _ if !is_read => "history cannot be read yet",
                 Lost::NO_STORE => {
                     "the clock was ahead before, so history cannot tell what came later"
                 }
-                0 => "history has other reports of that time, and none of these",
+                0 if earlier.as_ref().is_some_and(|it| has_any(it, &rest, longest)) => {
+                    "history has other reports of that time, and none of these"
+                }
+                0 => continue,
                 _ => "history, which had it, does not have it now",
             };
-            Some((lost.start.max(begin)..lost.end, why))
-        });
-        let lacking =
-            lacking.reduce(|(a, why), (b, _)| (a.start.min(b.start)..a.end.max(b.end), why));
+            lack(rest.start..rest.end, why);
+        }
+        let remark = |(Range { start, end }, why): &(Range<u64>, &str)| {
+            let (start, end) = (rfc3339(*start), rfc3339(*end));
+            format!("live reports lack what was counted from {start} to {end}: {why}")
+        };
+        let lacking = lacking.iter().map(remark).collect::<Vec<_>>().join("; ");
         for (lost, _) in spans.iter_mut().filter(|(_, is_found)| *is_found) {
             let Some(earlier) = &earlier else { break };
             lost.store = earlier.store;
@@ -131,7 +163,7 @@ impl Refill {
             window_secs: longest,
             lost: spans.into_iter().map(|(lost, _)| lost).collect(),
             filled,
-            lacking,
+            lacking: Some(lacking).filter(|it| !it.is_empty()),
         })
     }
 
@@ -165,12 +197,7 @@ impl Refill {
     /// A remark on what no row replaces although history has it, or had it before.
     #[must_use]
     pub fn why_lacking(&self) -> Option<String> {
-        let (Range { start, end }, why) = self.lacking.clone()?;
-        Some(format!(
-            "live reports lack what was counted from {} to {}: {why}",
-            rfc3339(start),
-            rfc3339(end)
-        ))
+        self.lacking.clone()
     }
 
     /// The missing spans that are still inside a window at this unix second.
@@ -335,6 +362,18 @@ fn copy(
         unflushed.rows(dataset, start.max(times.start)..end, &mut add);
     }
     is_found
+}
+
+/// Whether only the times of rows tell what is missing, in a history that may have it.
+fn is_by_time(lost: &Lost, earlier: &Earlier) -> bool {
+    !lost.is_by_file() && (lost.store == 0 || lost.store == earlier.store)
+}
+
+/// Whether history has written rows of a span since it began.
+fn has_written(earlier: &Earlier, span: &Range<u64>) -> bool {
+    let is_of_it = |part: &Arc<Part>| span.start < part.span.end && part.span.start < span.end;
+    earlier.unflushed.is_some()
+        || pieces(earlier).any(|part| is_of_it(part) && part.written >= span.start)
 }
 
 /// Whether history went on in this span, which ends with a window of so many seconds.
@@ -520,5 +559,65 @@ mod tests {
         let mut requests = 0;
         refill.rows.rows(&dataset, 0..u64::MAX, |row| requests += row.gain.sum.totals.requests);
         assert_eq!(requests, 48);
+    }
+
+    /// A snapshot ended within a minute and notes no file of history, since none could be written;
+    /// later ones could.
+    #[test]
+    fn what_history_has_as_one_sum_with_earlier_counts_is_said_to_be_lacking() {
+        let dir = tempfile::tempdir().unwrap();
+        let keep = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
+        let mut store = Store::open(dir.path(), keep).unwrap();
+        let report = builtin::reports(&Defaults::default()).into_iter().next().unwrap();
+        let dataset = Arc::new(Dataset::of(&report, 500));
+        let key = key_of(dataset.keys.iter().map(|_| "/"));
+        let one = Sum::of(Totals { requests: 1, ..Totals::ZERO }, None);
+        let clock = Arc::new(ManualClock::new(0));
+        let history = History::new(store.parts(), 1 << 20, clock);
+        let minute = 1_700_006_400;
+        let mut write = |minute: u64, written: u64| {
+            let mut rows = UnflushedRows::default();
+            let gain = Gain { sum: one.clone(), ..Gain::default() };
+            rows.add(&dataset, minute, &key, false, &gain);
+            store.flush(&rows, written, || ()).unwrap();
+            // As if the series thread had counted them.
+            let parts = store.parts();
+            let counted = |part: &Arc<Part>| {
+                let mut part = Part::clone(part);
+                part.is_imported = false;
+                Arc::new(part)
+            };
+            let all: Vec<_> = parts.read().iter().map(counted).collect();
+            *parts.write() = all.into();
+        };
+        let read = |start: u64, end: u64, from: u64| {
+            let lost = Lost { start, end, below: u64::MAX, from, store: 0 };
+            Refill::read(Some(&history), [&report].into_iter(), 500, &[lost])
+        };
+        let remark = |start: u64, end: u64, from: u64| {
+            read(start, end, from).and_then(|it| it.why_lacking()).unwrap_or_default()
+        };
+        let said = |from: &str, to: &str, why: &str| {
+            let span = format!("{from} to {to}");
+            format!("live reports lack what was counted from {span}: {why}")
+        };
+        // Whatever history has was there before the snapshot.
+        write(minute, minute + 10);
+        assert_eq!(remark(minute + 24, minute + 50, u64::MAX), "");
+        assert_eq!(remark(minute + 24, minute + 112, u64::MAX), "");
+        // It went on, and the end came in the same minute.
+        write(minute, minute + 37);
+        let [begin, end] = ["2023-11-15T00:00:24Z", "2023-11-15T00:00:50Z"];
+        assert_eq!(remark(minute + 24, minute + 50, u64::MAX), said(begin, end, ONE_SUM));
+        assert_eq!(remark(minute, minute + 50, u64::MAX), "", "the whole minute comes back");
+        assert_eq!(remark(minute + 24, minute + 50, 0), "", "its file tells");
+        // It came later: the next minutes come back.
+        write(minute + 60, minute + 61);
+        let next = "2023-11-15T00:01:00Z";
+        assert_eq!(remark(minute + 24, minute + 112, u64::MAX), said(begin, next, ONE_SUM));
+        let refill = read(minute + 24, minute + 112, u64::MAX).unwrap();
+        assert_eq!(refill.filled(), Some(minute + 60..minute + 112));
+        // Without a snapshot all of the window comes back, which begins within a minute too.
+        assert_eq!(remark(0, minute + 24 + report.window.as_secs(), u64::MAX), "");
     }
 }

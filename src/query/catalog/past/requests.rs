@@ -156,6 +156,7 @@ impl Catalog {
             ));
         }
         lacking.extend(history.lacks(&requests, span));
+        lacking.extend(history.lost_at_stops(&requests, span));
         Ok((at, lacking))
     }
 
