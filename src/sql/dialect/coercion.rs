@@ -5,7 +5,7 @@
 //! calculated as doubles. Constants are converted on the spot, so that the tables can still look
 //! them up; columns by a function.
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_SCALE, DataType};
 use datafusion::common::{DFSchema, ExprSchema, Result};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
@@ -195,6 +195,15 @@ impl MysqlOperators {
                     // Groups, joins and IN take -0 for another number than 0.
                     let product = binary_expr(left, op, right);
                     return Ok(binary_expr(product, Operator::Plus, lit(0.0)));
+                }
+                if op == Operator::Multiply
+                    && let DataType::Decimal128(_, after) = left.get_type(schema)?
+                    && let DataType::Decimal128(_, behind) = right.get_type(schema)?
+                    && after + behind > DECIMAL128_MAX_SCALE
+                {
+                    // More digits after the point than there is room for.
+                    let kept = lit(i64::from(DECIMAL128_MAX_SCALE));
+                    return Ok(functions::call("__product", vec![left, right, kept]));
                 }
                 (left, right)
             }

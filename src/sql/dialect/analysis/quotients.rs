@@ -94,7 +94,8 @@ pub(super) fn called(mut call: ScalarFunction, schema: &DFSchema) -> Result<Tran
             call.args[0] = unrounded(std::mem::take(&mut call.args[0]), schema)?;
             Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
-        _ if is_exact => {
+        // As of operators whose product has more digits than there is room for.
+        _ if is_exact || name == "__product" => {
             call.args = all_unrounded(call.args, schema)?;
             Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
