@@ -144,7 +144,7 @@ impl Traced {
             let mut texts = self.texts.iter().filter(|it| it.0 == of.source).map(|it| &*it.1);
             let text = match of.occurrence {
                 Occurrence::First => texts.next(),
-                Occurrence::Last => texts.last(),
+                Occurrence::Last => texts.next_back(),
             };
             let key_id = match text {
                 None => NONE,
