@@ -32,6 +32,9 @@ const ROW_BYTES_MAX: u64 = 1 << 20;
 /// What the names of ClickHouse's own headers begin with, such as that of the query's id, which it
 /// has sent with every answer for years.
 const ITS_HEADERS: &str = "x-clickhouse-";
+/// Longest answer without such a header that is not taken for a page, bytes: ClickHouse says
+/// nothing, or a word.
+const SHORT_BYTES: usize = 16;
 /// Longest error text that is read.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
 
@@ -254,7 +257,8 @@ fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
         ended.map_err(|error| later(format!("its answer did not end: {error}")))?;
         // A proxy may answer 200 with a page of its own: such rows are not stored.
         let mut headers = answer.headers().keys();
-        return match text.is_empty() || headers.any(|it| it.as_str().starts_with(ITS_HEADERS)) {
+        let is_page = text.trim().len() > SHORT_BYTES || text.contains(['<', '{']);
+        return match !is_page || headers.any(|it| it.as_str().starts_with(ITS_HEADERS)) {
             true => Ok(()),
             false => {
                 let what = "something that is not ClickHouse's";
@@ -423,6 +427,7 @@ mod tests {
         let its = "X-ClickHouse-Query-Id: 5abe861c\r\n";
         assert_eq!(answer(its, "Ok.\n"), Ok(()));
         assert_eq!(answer("Server: nginx\r\n", ""), Ok(()));
+        assert_eq!(answer("Server: nginx\r\n", "Ok.\n"), Ok(()));
         let later = |headers, body: &str| match answer(headers, body) {
             Err(Failure::Later(error)) => error,
             other => panic!("{other:?}"),

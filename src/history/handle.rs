@@ -191,10 +191,7 @@ impl History {
     /// in followed files get what it has of these.
     pub fn replay(&self, store: &mut Store) {
         let follows = self.follows_files();
-        if follows || !store.manifest.files.is_empty() {
-            // Lines of files, also of those not followed now, were read again for the last ones.
-            store.seconds.take_unknown().iter().for_each(|file| store.orphan(file));
-        }
+        store.seconds.take_unknown(follows).iter().for_each(|file| store.orphan(file));
         let (log, files) = (&mut store.seconds, &mut store.manifest.files);
         let (mut rows, mut added) = (UnflushedRows::default(), 0_u32);
         let (restored, torn) = log.replay(follows, files, &mut |dataset, time, key, gained| {
@@ -386,9 +383,10 @@ impl History {
             if let Some(now) = &reached.files {
                 let before = memory.reached.files.as_deref().unwrap_or(&NOWHERE);
                 let begun = |positions: &Positions, from: &String| {
-                    positions.get(from).map_or(0, |it| it.progress.files_begun)
+                    positions.get(from).map(|it| it.progress.files_begun)
                 };
                 let fresh = &mut memory.running.fresh;
+                // One that is not known on disk yet is begun too.
                 match now.keys().all(|from| begun(before, from) == begun(now, from)) {
                     true => fresh.iter_mut().for_each(|fresh| fresh.reached(before, now)),
                     // A flush has the position in the new file, as soon as possible.
@@ -474,6 +472,10 @@ impl History {
     /// Records that raw requests, and rows of reports if there are any, are lost with the end of the
     /// process.
     pub(super) fn lose_at_stop(&self, rows: bool, requests: u64) {
+        if self.0.status.lock().store == 0 {
+            // Never opened: that folder may be another program's.
+            return;
+        }
         let memory = MEMORY.lock(&self.0.memory);
         let flushing = memory.flushing.iter().filter(|it| !it.is_restored).map(|it| &*it.rows);
         let first = flushing.chain([&memory.running]).filter_map(UnflushedRows::first).min();

@@ -201,6 +201,19 @@ fn replay_record(
     Ok(rows)
 }
 
+/// Whether a file has lines of followed files, as far as it can be read.
+fn has_lines(file: &File, bytes: u64) -> bool {
+    let (mut whole, mut keys, mut files) = (0, Keys::new(), Positions::new());
+    while whole < bytes
+        && files.is_empty()
+        && let Ok(record) = read_leading(file, whole)
+        && replay_record(&record, &mut keys, &mut files, &mut |_, _, _, _| ()).is_ok()
+    {
+        whole += LEAD_BYTES + record.len() as u64;
+    }
+    !files.is_empty()
+}
+
 /// The files of the log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
@@ -243,10 +256,13 @@ impl Log {
         self.files.keys().next_back().copied().unwrap_or(run << 32).max(self.flushed_to)
     }
 
-    /// Takes out the files that were away when the last ones were begun, and returns their paths.
-    pub(super) fn take_unknown(&mut self) -> Vec<PathBuf> {
+    /// Takes out the files that were away when the last ones were begun, and returns their paths:
+    /// `all`, or those with lines of followed files, which were read again for the last ones.
+    pub(super) fn take_unknown(&mut self, all: bool) -> Vec<PathBuf> {
         let last = self.files.keys().next_back().map_or(0, |last| last >> 32);
-        let unknown = self.files.extract_if(.., |number, _| number >> 32 < last);
+        let unknown = self.files.extract_if(.., |number, (bytes, file)| {
+            number >> 32 < last && (all || file.as_ref().is_some_and(|it| has_lines(it, *bytes)))
+        });
         unknown.map(|(number, _)| path_of(&self.folder, number)).collect()
     }
 

@@ -328,9 +328,9 @@ impl Ranking {
 
     /// A key of a row as text.
     pub(super) fn key(&self, row: usize, column: usize) -> Markup {
-        let is_function = || self.table().columns()[column].name == "function";
-        match (self.table().value(row, column), self.missing) {
-            (Value::Null, None) if is_function() => html! { "(unknown)" },
+        let name = &self.table().columns()[column].name;
+        match (as_shown(name, self.table().value(row, column)), self.missing) {
+            (Value::Null, None) if name == "function" => html! { "(unknown)" },
             (Value::Null, Some(missing)) => html! { span.none { (missing) } },
             (value @ (Value::Null | Value::Text(_)), _) => formatting::value(&value),
             (other, _) => html! { (other.plain()) },
@@ -443,7 +443,7 @@ impl Ranking {
             }
             (Show::Moment, Some(number)) => self.page_time.moment(number as u64),
             (Show::Any | Show::Text | Show::Prose, _) | (_, None) => {
-                formatting::value(&as_shown(column, value))
+                formatting::value(&as_shown(&column.name, value))
             }
             (how, Some(number)) => html! {
                 (how.text_in(column.scale, number))
@@ -481,8 +481,8 @@ impl Ranking {
 
 /// A value of a table as pages show it: names of reports without the folder that Pinba puts before
 /// them, and no flags as no value.
-fn as_shown<'v>(column: &Column, value: Value<'v>) -> Value<'v> {
-    match (column.name.as_str(), value) {
+fn as_shown<'v>(column: &str, value: Value<'v>) -> Value<'v> {
+    match (column, value) {
         ("name" | "table_name", Value::Text(text)) => match text.strip_prefix("./pinba/") {
             Some(name) => Value::Text(name.to_owned().into()),
             None => Value::Text(text),

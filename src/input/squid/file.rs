@@ -63,6 +63,11 @@ impl Position {
         [self.device, self.inode, self.offset, self.head.into()]
     }
 
+    /// Whether both are in the same file.
+    pub(super) fn is_in_file_of(self, other: Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
     /// The position with these numbers.
     pub(crate) fn of([device, inode, offset, head]: [u64; 4]) -> Option<Self> {
         Some(Self { device, inode, offset, head: u32::try_from(head).ok()? })
@@ -279,7 +284,8 @@ fn read<R: Rewrite>(
                 Next::Other
             }
             Next::Anew => {
-                begin(log, intake);
+                // Of what it has now nothing was read.
+                intake.decoder.begin_file(log.position().ok(), |_| false);
                 Next::Anew
             }
         },

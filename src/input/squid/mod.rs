@@ -198,9 +198,7 @@ impl Source {
             progress.file = Some(position);
             progress.clone()
         };
-        if progress.files_begun > 0 {
-            self.sums.lock().reach(position);
-        }
+        self.sums.lock().reach(position);
         let left = counters.requests_left();
         let mut marks = self.marks.lock();
         let mut moves = Moves::default();

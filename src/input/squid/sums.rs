@@ -373,9 +373,10 @@ impl Sums {
         }
     }
 
-    /// Records that the file begun last was read up to here.
+    /// Records that a file was read up to here, if it is the one begun last.
     pub(super) fn reach(&mut self, position: Position) {
-        self.file.iter_mut().for_each(|(at, _)| *at = position);
+        let known = self.file.iter_mut().map(|(at, _)| at);
+        known.filter(|at| at.is_in_file_of(position)).for_each(|at| *at = position);
     }
 
     /// A file begins, whose first lines have these numbers, behind `next`. If it was begun last by

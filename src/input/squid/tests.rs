@@ -487,6 +487,20 @@ fn sums_have_a_line_of_the_next_file_once_through_a_kill() {
     }
 }
 
+/// Also in a process that goes on with the file of the one before.
+#[test]
+fn sums_know_how_far_their_file_was_read() {
+    let source = source("path = '/nowhere'");
+    source.begin(None);
+    let start = file::Position::of([1, 1, 0, 3]).unwrap();
+    source.sums.lock().begin_file(LineNumbers::default(), Some(start), |_| false);
+    for file in [1, 2] {
+        source.mark(position(file), &SocketCounters::default());
+        let known = source.sums.lock().file.map(|it| it.0);
+        assert_eq!(known, Some(position(1)));
+    }
+}
+
 /// Also if there are more positions than are kept.
 #[test]
 fn what_is_merged_behind_a_position_is_of_the_same_file() {

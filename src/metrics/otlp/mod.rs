@@ -206,7 +206,11 @@ impl Pusher {
             match self.push.server.post(&body, left) {
                 Outcome::Decided(given_up) => self.ended(given_up),
                 Outcome::Later(_, after) => {
-                    thread::sleep(after.unwrap_or_default().max(NAP).min(left));
+                    let pause = after.unwrap_or_default().max(NAP);
+                    if pause >= until.saturating_duration_since(Instant::now()) {
+                        break;
+                    }
+                    thread::sleep(pause);
                 }
             }
         }

@@ -197,12 +197,16 @@ impl MysqlOperators {
                     return Ok(binary_expr(product, Operator::Plus, lit(0.0)));
                 }
                 if op == Operator::Multiply
-                    && let DataType::Decimal128(_, after) = left.get_type(schema)?
-                    && let DataType::Decimal128(_, behind) = right.get_type(schema)?
+                    && let DataType::Decimal128(all, after) = left.get_type(schema)?
+                    && let DataType::Decimal128(others, behind) = right.get_type(schema)?
                     && after + behind > DECIMAL128_MAX_SCALE
                 {
-                    // More digits after the point than there is room for.
-                    let kept = lit(i64::from(DECIMAL128_MAX_SCALE));
+                    // More digits after the point than there is room for beside those before it.
+                    let [all, after, others, behind] =
+                        [all.into(), after.into(), others.into(), behind.into()];
+                    let whole = all - after + others - behind;
+                    let kept: i64 = i64::from(DECIMAL128_MAX_SCALE) - whole;
+                    let kept = lit(kept.max(after).max(behind));
                     return Ok(functions::call("__product", vec![left, right, kept]));
                 }
                 (left, right)

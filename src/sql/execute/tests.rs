@@ -456,7 +456,7 @@ async fn planning_takes_a_place() {
 
 #[tokio::test]
 async fn a_reader_that_takes_nothing_holds_no_place_when_the_time_is_over() {
-    let time_max = Duration::from_secs(5);
+    let time_max = Duration::from_secs(10);
     let engine = engine(SqlConfig { queries_max: 1, time_max, ..Config::default().sql });
     let mut session = Session::new(5, "me@here", false);
     // Many more batches than are made ahead.

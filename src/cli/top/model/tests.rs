@@ -106,11 +106,11 @@ fn sorts_tabs_and_pace_are_part_of_the_wish() {
     assert_eq!(model.query().sort.as_deref(), Some("-req_per_sec"));
     press(&mut model, "r");
     assert_eq!(model.query().sort.as_deref(), Some("req_per_sec"));
-    press(&mut model, ">>>>");
+    press(&mut model, ">>>");
     assert_eq!(model.query().sort.as_deref(), Some("-p95"));
     press(&mut model, ">");
     assert_eq!(model.query().sort.as_deref(), Some("-error_count"));
-    press(&mut model, ">");
+    press(&mut model, ">>");
     assert_eq!((model.query().sort, model.query().all), (None, true), "worked out here");
     model.press(KeyCode::Left.into());
     assert_eq!(model.query().location, Location::Reports);

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::ops::Range;
 
+use super::seeded::has_log;
 use super::*;
 use crate::delta::Reached;
 use crate::input::squid::{Positions, Progress, Reading, Tally};
@@ -205,11 +206,6 @@ fn a_log_says_which_lines_of_a_file_it_has() {
 #[test]
 fn a_log_has_no_line_of_a_file_that_was_begun_since_the_flush() {
     let dir = tempfile::tempdir().unwrap();
-    let has_log = |history: &History| {
-        let mut has_log = false;
-        history.view(|running| has_log = running.fresh.is_some());
-        has_log
-    };
     let (history, mut writer) = following(dir.path());
     read(&history, &Reading::default(), 1, 1);
     assert!(history.is_wanted() && writer.flush());
@@ -326,6 +322,46 @@ fn a_log_that_was_away_while_its_lines_were_read_again_is_moved_away() {
     let (history, writer) = logging(dir.path(), &Faults::default(), 1 << 20);
     assert_eq!(found(&history), 2);
     assert_eq!(writer.store.as_ref().unwrap().counters.files_orphaned.get(), 1);
+}
+
+/// Packets come once: what a log has of them is read again by nobody, also in a store that once
+/// followed a file.
+#[test]
+fn a_log_without_lines_that_was_away_is_added() {
+    let dir = tempfile::tempdir().unwrap();
+    let (history, mut writer) = following(dir.path());
+    read(&history, &Reading::default(), 1, 0);
+    assert!(writer.flush());
+    drop(writer);
+    let start = || logging(dir.path(), &Faults::default(), 1 << 20);
+    let (history, mut writer) = start();
+    count(&history, NOON);
+    writer.write_log();
+    drop(writer);
+    let log = logs(dir.path()).remove(0);
+    let away = dir.path().join("away");
+    fs::rename(&log, &away).unwrap();
+    let (history, mut writer) = start();
+    count(&history, NOON);
+    writer.write_log();
+    drop(writer);
+    fs::rename(&away, &log).unwrap();
+    let (history, writer) = start();
+    assert_eq!(found(&history), 3);
+    assert_eq!(writer.store.as_ref().unwrap().counters.files_orphaned.get(), 0);
+}
+
+/// As one that is not there yet: a flush says so at once, so that a log can begin.
+#[test]
+fn a_file_that_history_does_not_know_is_flushed_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (history, mut writer) = following(dir.path());
+    for is_known in [false, true] {
+        assert_eq!(has_log(&history), is_known);
+        read(&history, &Reading::default(), 0, 0);
+        assert_eq!(history.is_wanted(), !is_known);
+        assert!(writer.flush());
+    }
 }
 
 /// As with too many open files, for a moment.

@@ -89,7 +89,7 @@ fn key_of(line: u64) -> Vec<u8> {
     key(line % 3)
 }
 
-fn has_log(history: &History) -> bool {
+pub(super) fn has_log(history: &History) -> bool {
     let mut has_log = false;
     history.view(|running| has_log = running.fresh.is_some());
     has_log
