@@ -391,7 +391,9 @@ impl Daemon {
         let lost = self.catalog.history_lost_at_stop();
         let mark = self.catalog.mark.lock().take();
         if let Some(mut mark) = mark {
-            lost.into_iter().for_each(|lost| mark.add_lost(lost));
+            // The folder of one that was never opened may be another program's.
+            let of_opened = lost.filter(|lost| lost.store != 0);
+            of_opened.into_iter().for_each(|lost| mark.add_lost(lost));
             let missing = self.catalog.missing_spans();
             match &saved {
                 Ok(()) => mark.clear(&missing),

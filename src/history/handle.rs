@@ -472,10 +472,6 @@ impl History {
     /// Records that raw requests, and rows of reports if there are any, are lost with the end of the
     /// process.
     pub(super) fn lose_at_stop(&self, rows: bool, requests: u64) {
-        if self.0.status.lock().store == 0 {
-            // Never opened: that folder may be another program's.
-            return;
-        }
         let memory = MEMORY.lock(&self.0.memory);
         let flushing = memory.flushing.iter().filter(|it| !it.is_restored).map(|it| &*it.rows);
         let first = flushing.chain([&memory.running]).filter_map(UnflushedRows::first).min();
