@@ -202,7 +202,7 @@ fn unusable_folders(config: &Config) -> Vec<String> {
     ];
     let wrong = checked.into_iter().flatten().filter_map(|(dir, found)| {
         let Err(error) = found else {
-            return doctor::unreadable_history(config, dir);
+            return doctor::folders::unreadable_history(config, dir);
         };
         let advice = match &error {
             StateError::InUse { .. } => return None,

@@ -12,7 +12,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
@@ -23,21 +22,19 @@ use super::format::visible;
 use super::{Failure, check, print};
 use crate::access::certificate::{AUTHORITY, DAYS_LEFT, moment};
 use crate::access::tls;
-use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, ConfigFlags, SquidFrom, TlsFiles};
 use crate::daemon::memory_limit;
 use crate::daemon::memory_plan::{MemoryPlan, counted};
-use crate::daemon::{self, StartError, disk_plan};
-use crate::history::inspect;
+use crate::daemon::{self, StartError};
 use crate::input::squid::file;
 use crate::input::squid::tcp::CONNECTIONS_MAX;
 use crate::input::stat::client;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, RecvBuffer, SocketError};
 use crate::shutdown::Shutdown;
-use crate::state::{self, Folder, StateError, folder};
 
+pub(super) mod folders;
 mod running;
 
 /// Descriptors in addition to connections and UDP sockets: log, runtimes, snapshot files.
@@ -253,9 +250,9 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     findings.extend(descriptors(config));
     findings.extend(memory(&plan));
     findings.push(cores(config));
-    findings.extend(kept(config));
-    findings.extend(state_dir(config, serving));
-    findings.extend(history_dir(config, serving));
+    findings.extend(folders::kept(config));
+    findings.extend(folders::state_dir(config, serving));
+    findings.extend(folders::history_dir(config, serving));
     findings
 }
 
@@ -553,78 +550,6 @@ fn valid(files: &TlsFiles, validity: Option<RangeInclusive<u64>>) -> Finding {
                 .unless(days >= DAYS_LEFT, Verdict::Better, change)
         }
         false => Finding::wrong(TLS, format!("{shown} has expired: clients refuse it"), change),
-    }
-}
-
-/// Reports whether any data is persisted.
-fn kept(config: &Config) -> Option<Finding> {
-    let is_kept = config.state.dir.is_some() || config.history.dir.is_some();
-    let why = config.folder_refused.iter();
-    let why: String = why.map(|why| format!("; {why}")).collect();
-    let found = format!("everything is kept in memory: a restart loses it{why}");
-    let change = format!(
-        "--data DIR, or data.dir in the configuration\n\
-         or make the folder where it is by default: mkdir -p {USUAL} && chown USER {USUAL}"
-    );
-    (!is_kept).then(|| Finding::right("data.dir", found).unless(false, Verdict::Better, change))
-}
-
-/// Checks whether `state.dir` can be written or created, and has room.
-fn state_dir(config: &Config, serving: Option<&str>) -> Option<Finding> {
-    let dir = config.state.dir.as_deref()?;
-    Some(folder_found(STATE_DIR, dir, state::check(dir), serving))
-}
-
-/// Checks `history.dir` likewise, and says how long its space lasts.
-fn history_dir(config: &Config, serving: Option<&str>) -> Vec<Finding> {
-    let Some(dir) = config.history.dir.as_deref() else {
-        return Vec::new();
-    };
-    let min = config.history.free_min as u64;
-    let found = folder::check(folder::HISTORY, dir, min);
-    let unreadable = found.is_ok().then(|| unreadable_history(config, dir));
-    let found = match unreadable.flatten() {
-        None => folder_found(HISTORY_DIR, dir, found, serving),
-        Some(why) => Finding::wrong(HISTORY_DIR, why, MANIFEST.to_owned()),
-    };
-    let lasting = disk_plan::lasting(config).join("\n");
-    let lasting = format!("{}:\n{lasting}", disk_plan::assumption());
-    vec![found, Finding::right("history.size_max", lasting)]
-}
-
-/// What to do about a manifest that cannot be read.
-const MANIFEST: &str = "bring back the manifest from a backup, or name another folder: history.dir";
-
-/// Why history would be off although its folder can be written: the manifest.
-pub(super) fn unreadable_history(config: &Config, dir: &Path) -> Option<String> {
-    let is_history = config.history.dir.as_deref() == Some(dir);
-    let error = is_history.then(|| inspect::check(dir).err()).flatten()?;
-    Some(format!("{error}; history is off with it"))
-}
-
-fn folder_found(
-    what: &'static str,
-    dir: &Path,
-    found: Result<(Folder, u64), StateError>,
-    serving: Option<&str>,
-) -> Finding {
-    let shown = dir.display();
-    if let (Err(StateError::InUse { .. }), Some(url)) = (&found, serving) {
-        return used(what, shown, url);
-    }
-    match found {
-        Ok((folder, free)) => {
-            let found = match folder {
-                Folder::Present => "can be written",
-                Folder::Missing { .. } => "will be created",
-            };
-            Finding::right(what, format!("{shown} {found}; {} free", rounded_bytes(free)))
-        }
-        Err(error) => {
-            let found = error.to_string();
-            let found = found.split_once(": ").map_or(&*found, |(_, found)| found);
-            Finding::wrong(what, found.to_owned(), error.advice(dir))
-        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::report::totals::Totals;
 use crate::state::faults::Faults;
 
 mod log;
+mod log_away;
 mod seeded;
 
 const HOUR: u64 = 3_600;

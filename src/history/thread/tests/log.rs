@@ -9,7 +9,7 @@ use crate::delta::Reached;
 use crate::input::squid::{Positions, Progress, Reading, Tally};
 
 /// A writer with a log, unless it is switched off.
-fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
+pub(super) fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
     let faults = faults.clone();
     let mut store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
     let parts = super::super::super::Parts::default();
@@ -27,12 +27,12 @@ impl Writer {
         self.work.write_log(self.store.as_mut().unwrap());
     }
 
-    fn flush(&mut self) -> bool {
+    pub(super) fn flush(&mut self) -> bool {
         self.work.flush(self.store.as_mut().unwrap(), true)
     }
 }
 
-fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
+pub(super) fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(dir.join("pending")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut logs: Vec<_> = paths.filter(|path| path.extension() == Some("log".as_ref())).collect();
@@ -113,7 +113,7 @@ fn what_comes_back_is_in_files_before_anything_else() {
 }
 
 /// A writer with a log, that follows a file.
-fn following(dir: &Path) -> (History, Writer) {
+pub(super) fn following(dir: &Path) -> (History, Writer) {
     let store = Store::open_on(Disk::default(), dir, KEEP).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
     let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
@@ -124,7 +124,7 @@ fn following(dir: &Path) -> (History, Writer) {
 
 /// Counts a line of the file, up to which the source has so many more requests, and twice as many
 /// swaps, than is known, and has begun so many files.
-fn read(history: &History, known: &Reading, more: u64, files_begun: u64) {
+pub(super) fn read(history: &History, known: &Reading, more: u64, files_begun: u64) {
     let reading = Reading {
         progress: Progress { files_begun, ..Progress::default() },
         requests: known.requests.at(known.requests.lines + more),
@@ -146,7 +146,7 @@ fn read(history: &History, known: &Reading, more: u64, files_begun: u64) {
 }
 
 /// What is on disk of the file.
-fn known(writer: &Writer) -> Reading {
+pub(super) fn known(writer: &Writer) -> Reading {
     let files = writer.store.as_ref().unwrap().files();
     files.get("f").cloned().unwrap_or_default()
 }
@@ -268,87 +268,6 @@ fn a_log_that_was_flushed_is_not_read_again() {
             break;
         }
     }
-}
-
-/// Like a file system that is not mounted at one start. Its lines of followed files were read again
-/// meanwhile, so it is not added, but kept for people.
-#[test]
-fn a_log_that_was_away_while_others_were_flushed_is_moved_away() {
-    let dir = tempfile::tempdir().unwrap();
-    let faults = Faults::default();
-    let start = || logging(dir.path(), &faults, 1 << 20);
-    let orphaned = |writer: &Writer| writer.store.as_ref().unwrap().counters.files_orphaned.get();
-    let (history, mut writer) = start();
-    count(&history, NOON);
-    writer.write_log();
-    drop(writer);
-    let log = logs(dir.path()).remove(0);
-    let (whole, away) = (fs::read(&log).unwrap(), dir.path().join("away"));
-    fs::rename(&log, &away).unwrap();
-    let (history, mut writer) = start();
-    count(&history, NOON + 60);
-    writer.write_log();
-    assert!(writer.flush());
-    drop(writer);
-    fs::rename(&away, &log).unwrap();
-    for orphans in [1, 0] {
-        let (history, writer) = start();
-        assert_eq!((found(&history), orphaned(&writer)), (1, orphans));
-        assert_eq!(logs(dir.path()).len(), 0);
-        let orphan = dir.path().join("orphans/pending").join(log.file_name().unwrap());
-        assert_eq!(fs::read(orphan).unwrap(), whole);
-    }
-}
-
-/// Its lines were read again while it was away, whatever the process follows that finds both.
-#[test]
-fn a_log_that_was_away_while_its_lines_were_read_again_is_moved_away() {
-    let dir = tempfile::tempdir().unwrap();
-    let (history, mut writer) = following(dir.path());
-    read(&history, &Reading::default(), 1, 0);
-    assert!(writer.flush());
-    read(&history, &known(&writer), 1, 0);
-    writer.write_log();
-    drop(writer);
-    let log = logs(dir.path()).remove(0);
-    let away = dir.path().join("away");
-    fs::rename(&log, &away).unwrap();
-    let (history, mut writer) = following(dir.path());
-    read(&history, &known(&writer), 1, 0);
-    writer.write_log();
-    drop(writer);
-    fs::rename(&away, &log).unwrap();
-    assert_eq!(logs(dir.path()).len(), 2);
-    let (history, writer) = logging(dir.path(), &Faults::default(), 1 << 20);
-    assert_eq!(found(&history), 2);
-    assert_eq!(writer.store.as_ref().unwrap().counters.files_orphaned.get(), 1);
-}
-
-/// Packets come once: what a log has of them is read again by nobody, also in a store that once
-/// followed a file.
-#[test]
-fn a_log_without_lines_that_was_away_is_added() {
-    let dir = tempfile::tempdir().unwrap();
-    let (history, mut writer) = following(dir.path());
-    read(&history, &Reading::default(), 1, 0);
-    assert!(writer.flush());
-    drop(writer);
-    let start = || logging(dir.path(), &Faults::default(), 1 << 20);
-    let (history, mut writer) = start();
-    count(&history, NOON);
-    writer.write_log();
-    drop(writer);
-    let log = logs(dir.path()).remove(0);
-    let away = dir.path().join("away");
-    fs::rename(&log, &away).unwrap();
-    let (history, mut writer) = start();
-    count(&history, NOON);
-    writer.write_log();
-    drop(writer);
-    fs::rename(&away, &log).unwrap();
-    let (history, writer) = start();
-    assert_eq!(found(&history), 3);
-    assert_eq!(writer.store.as_ref().unwrap().counters.files_orphaned.get(), 0);
 }
 
 /// As one that is not there yet: a flush says so at once, so that a log can begin.

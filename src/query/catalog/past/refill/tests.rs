@@ -1,0 +1,137 @@
+//! What comes back from history after a kill, and what is said to be lacking.
+
+use std::time::Duration;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::history::{Retention, Store};
+use crate::report::definition::Defaults;
+use crate::report::definition::builtin;
+use crate::report::row_key::key_of;
+use crate::report::totals::Totals;
+
+const HOUR: u64 = 3_600;
+const DAY: u64 = 24 * HOUR;
+
+/// Killed after four minutes, and started with a clock that was set back.
+#[test]
+fn seconds_are_covered_although_the_clock_was_set_back() {
+    let report = builtin::reports(&Defaults::default()).into_iter().next().unwrap();
+    let own = Dataset::of(&report, 500).coverage_key();
+    let coverage = Arc::new(Dataset::coverage());
+    let killed = 1_700_000_040;
+    for (set_back, downtime) in [(0, 5), (10, 0), (100, 5), (600, 5), (86_400, 5)] {
+        let mut rows = UnflushedRows::default();
+        for minute in 1..=4 {
+            let minute_of = Coverage { secs: 60, ..Coverage::default() };
+            rows.add(&coverage, killed - 60 * minute, &own, false, &minute_of.gain());
+        }
+        let start = killed + downtime - set_back;
+        let refill = Refill {
+            rows,
+            error_status: 500,
+            window_secs: 900,
+            lost: vec![Lost { start: 0, end: start, below: u64::MAX, from: 0, store: 1 }],
+            filled: killed - 240..start,
+            lacking: None,
+        };
+        // The time in between counts too, as far as the clock shows it.
+        let between = if set_back == 0 { downtime } else { 0 };
+        for up in [1, 3, 100] {
+            let covered = refill.covered_secs(&own, 0..u64::MAX, up, start + up);
+            assert_eq!(covered, 240 + between + up, "set back by {set_back}");
+        }
+    }
+}
+
+/// A window reaches further back than minutes are kept.
+#[test]
+fn all_minutes_that_are_kept_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let secs = [2 * DAY, u64::MAX, u64::MAX];
+    let mut store =
+        Store::open(dir.path(), Retention { secs, size_max: u64::MAX, free_min: 0 }).unwrap();
+    let reports = builtin::reports(&Defaults::default()).into_iter();
+    let mut report = reports.last().unwrap();
+    report.window = Duration::from_secs(7 * DAY);
+    let dataset = Arc::new(Dataset::of(&report, 500));
+    let key = key_of(dataset.keys.iter().map(|_| "/"));
+    let one = Sum::of(Totals { requests: 1, ..Totals::ZERO }, None);
+    let (begin, hours) = (1_700_006_400, 100);
+    let end = begin + hours * HOUR;
+    for hour in 0..hours {
+        let mut rows = UnflushedRows::default();
+        let gain = Gain { sum: one.clone(), ..Gain::default() };
+        rows.add(&dataset, begin + hour * HOUR, &key, false, &gain);
+        store.flush(&rows, begin + hour * HOUR, || ()).unwrap();
+    }
+    while store.publish_due(end, &mut |_| Ok(())).unwrap() {}
+    store.expire(end).unwrap();
+    let clock = Arc::new(ManualClock::new(end * 1_000));
+    let history = History::new(store.parts(), 1 << 20, clock);
+    let lost = Lost { start: 0, end, below: u64::MAX, from: 0, store: 0 };
+    let refill = Refill::read(Some(&history), [&report].into_iter(), 500, &[lost]).unwrap();
+    let mut requests = 0;
+    refill.rows.rows(&dataset, 0..u64::MAX, |row| requests += row.gain.sum.totals.requests);
+    assert_eq!(requests, 48);
+}
+
+/// A snapshot ended within a minute and notes no file of history, since none could be written;
+/// later ones could.
+#[test]
+fn what_history_has_as_one_sum_with_earlier_counts_is_said_to_be_lacking() {
+    let dir = tempfile::tempdir().unwrap();
+    let keep = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
+    let mut store = Store::open(dir.path(), keep).unwrap();
+    let report = builtin::reports(&Defaults::default()).into_iter().next().unwrap();
+    let dataset = Arc::new(Dataset::of(&report, 500));
+    let key = key_of(dataset.keys.iter().map(|_| "/"));
+    let one = Sum::of(Totals { requests: 1, ..Totals::ZERO }, None);
+    let clock = Arc::new(ManualClock::new(0));
+    let history = History::new(store.parts(), 1 << 20, clock);
+    let minute = 1_700_006_400;
+    let mut write = |minute: u64, written: u64| {
+        let mut rows = UnflushedRows::default();
+        let gain = Gain { sum: one.clone(), ..Gain::default() };
+        rows.add(&dataset, minute, &key, false, &gain);
+        store.flush(&rows, written, || ()).unwrap();
+        // As if the series thread had counted them.
+        let parts = store.parts();
+        let counted = |part: &Arc<Part>| {
+            let mut part = Part::clone(part);
+            part.is_imported = false;
+            Arc::new(part)
+        };
+        let all: Vec<_> = parts.read().iter().map(counted).collect();
+        *parts.write() = all.into();
+    };
+    let read = |start: u64, end: u64, from: u64| {
+        let lost = Lost { start, end, below: u64::MAX, from, store: 0 };
+        Refill::read(Some(&history), [&report].into_iter(), 500, &[lost])
+    };
+    let remark = |start: u64, end: u64, from: u64| {
+        read(start, end, from).and_then(|it| it.why_lacking()).unwrap_or_default()
+    };
+    let said = |from: &str, to: &str, why: &str| {
+        let span = format!("{from} to {to}");
+        format!("live reports lack what was counted from {span}: {why}")
+    };
+    // Whatever history has was there before the snapshot.
+    write(minute, minute + 10);
+    assert_eq!(remark(minute + 24, minute + 50, u64::MAX), "");
+    assert_eq!(remark(minute + 24, minute + 112, u64::MAX), "");
+    // It went on, and the end came in the same minute.
+    write(minute, minute + 37);
+    let [begin, end] = ["2023-11-15T00:00:24Z", "2023-11-15T00:00:50Z"];
+    assert_eq!(remark(minute + 24, minute + 50, u64::MAX), said(begin, end, ONE_SUM));
+    assert_eq!(remark(minute, minute + 50, u64::MAX), "", "the whole minute comes back");
+    assert_eq!(remark(minute + 24, minute + 50, 0), "", "its file tells");
+    // It came later: the next minutes come back.
+    write(minute + 60, minute + 61);
+    let next = "2023-11-15T00:01:00Z";
+    assert_eq!(remark(minute + 24, minute + 112, u64::MAX), said(begin, next, ONE_SUM));
+    let refill = read(minute + 24, minute + 112, u64::MAX).unwrap();
+    assert_eq!(refill.filled(), Some(minute + 60..minute + 112));
+    // Without a snapshot all of the window comes back, which begins within a minute too.
+    assert_eq!(remark(0, minute + 24 + report.window.as_secs(), u64::MAX), "");
+}
