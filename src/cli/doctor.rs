@@ -485,7 +485,7 @@ fn cores(config: &Config) -> Finding {
 }
 
 /// The problems that `pinbad check` would find, in configuration, secrets and certificates.
-/// `state.dir` is left to [`state_dir`].
+/// `state.dir` is left to the check of that folder.
 fn configured(config: &Config) -> Vec<Finding> {
     let errors = daemon::check(config).err().unwrap_or_default();
     let wrong = errors.iter().filter_map(|error| {
