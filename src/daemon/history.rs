@@ -16,6 +16,7 @@ use crate::history::{History, MinuteRollup, Parts, Requests, Retention, Store, W
 use crate::input::rewrite::RuleCounters;
 use crate::input::squid::Source;
 use crate::merger::SharedLive;
+use crate::profile::Profile;
 use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
@@ -192,8 +193,13 @@ impl OpenHistory {
     }
 
     /// The taker of each second's rows.
-    pub(super) fn minute_rows(&self, config: &Config) -> Option<TakeRows> {
-        let mut minutes = MinuteRollup::new(self.history.clone()?, config.reports.error_status);
+    pub(super) fn minute_rows(
+        &self,
+        config: &Config,
+        profile: Option<Arc<Profile>>,
+    ) -> Option<TakeRows> {
+        let minutes = MinuteRollup::new(self.history.clone()?, config.reports.error_status);
+        let mut minutes = minutes.with_samples(profile);
         Some(Box::new(move |second: &Second, missed, read: ReadRows<'_>| {
             minutes.take_rows(second, missed, read);
         }))

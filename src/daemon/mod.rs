@@ -201,6 +201,8 @@ impl Daemon {
         }
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
+        // Before the first sample is taken.
+        let rollup = history.minute_rows(config, samples.clone());
         let (rules, kept) = (&receivers.rule_counters, samples.clone());
         let profile = profile::start(config, kept, rules, &clock, &hasher)?;
         let rule_counters = receivers.rule_counters;
@@ -234,7 +236,6 @@ impl Daemon {
         );
         live.write().deltas.followed = followed;
         let (await_kept, to_cut) = (history.await_kept(config), history.to_cut());
-        let rollup = history.minute_rows(config);
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup, followers)?;

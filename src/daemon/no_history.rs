@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::input::rewrite::RuleCounters;
 use crate::input::squid::Source;
 use crate::merger::SharedLive;
+use crate::profile::Profile;
 use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
@@ -58,7 +59,7 @@ impl OpenHistory {
         status
     }
 
-    pub(super) fn minute_rows(&self, _: &Config) -> Option<TakeRows> {
+    pub(super) fn minute_rows(&self, _: &Config, _: Option<Arc<Profile>>) -> Option<TakeRows> {
         None
     }
 

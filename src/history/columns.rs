@@ -130,7 +130,7 @@ pub(super) fn columns(dataset: &Dataset) -> Columns {
         return columns.map(|(name, content)| named(name, content)).collect();
     }
     let mut behind = match dataset.own_sums() {
-        Some(sums) => sums.map(|(name, measure)| named(name, Content::Sum(measure))).to_vec(),
+        Some(sums) => sums.iter().map(|(name, of)| named(*name, Content::Sum(*of))).collect(),
         None => columns_of_report(dataset),
     };
     let mut all = vec![named("time", Content::Time)];

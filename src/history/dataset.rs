@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Serialize};
 
 use super::Gain;
+use crate::profile::definition::SampleKey;
 use crate::report::definition::{Definition, Field, Key, KeySource, Level};
 use crate::report::histogram::BucketLayout;
 use crate::report::key_names;
@@ -46,8 +47,31 @@ const OF_COVERAGE: [(&str, Measure); 5] = [
     ("rows_lost", Measure::Errors),
 ];
 
-/// The definition of [`Dataset::swaps`].
-const SWAPS: &str = "0000000000000001";
+/// The definition of [`Dataset::swaps`], and its sums.
+const SWAPS: (&str, [(&str, Measure); 5]) = (
+    "0000000000000001",
+    [
+        ("count", Measure::Requests),
+        ("bytes", Measure::Traffic),
+        ("timed", Measure::Hits),
+        ("first_delay_us", Measure::RuUtime),
+        ("total_us", Measure::Time),
+    ],
+);
+
+/// The keys of [`Dataset::samples`].
+pub(super) const SAMPLE_KEYS: [SampleKey; 5] =
+    [SampleKey::Host, SampleKey::Script, SampleKey::Scope, SampleKey::Function, SampleKey::File];
+
+/// The definition of [`Dataset::samples`], and its sums.
+const SAMPLES: (&str, [(&str, Measure); 3]) = (
+    "0000000000000002",
+    [
+        ("samples", Measure::Requests),
+        ("seconds_estimated_us", Measure::Time),
+        ("memory_sum", Measure::Memory),
+    ],
+);
 
 /// Coverage of a report in a minute, hour or day: a row of [`Dataset::coverage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -128,26 +152,32 @@ impl Dataset {
     /// Objects that Squid moved to and from its disk: rows of no report. Keys are action, size
     /// class and type, sums as in `squid_swap`.
     pub(crate) fn swaps() -> Self {
-        let keys = ["action", "size_class", "mime"];
+        Self::of_keys("squid_swap", SWAPS.0, &["action", "size_class", "mime"])
+    }
+
+    /// Samples of PHP's functions: rows of no report, with more keys than the live one of that name
+    /// has.
+    pub(crate) fn samples() -> Self {
+        let keys = SAMPLE_KEYS.map(SampleKey::name);
+        Self::of_keys("profile_functions", SAMPLES.0, &keys)
+    }
+
+    fn of_keys(report: &str, hash: &str, keys: &[&str]) -> Self {
         Self {
-            report: "squid_swap".to_owned(),
-            hash: SWAPS.to_owned(),
-            keys: keys.map(str::to_owned).into(),
+            report: report.to_owned(),
+            hash: hash.to_owned(),
+            keys: keys.iter().map(|&key| key.to_owned()).collect(),
             ..Self::coverage()
         }
     }
 
     /// The columns of its sums in files, if it is of no report.
-    pub(super) fn own_sums(&self) -> Option<[(&'static str, Measure); 5]> {
-        let of_swaps = [
-            ("count", Measure::Requests),
-            ("bytes", Measure::Traffic),
-            ("timed", Measure::Hits),
-            ("first_delay_us", Measure::RuUtime),
-            ("total_us", Measure::Time),
-        ];
-        let is_of_swaps = (self.hash == SWAPS).then_some(of_swaps);
-        is_of_swaps.or_else(|| self.is_coverage().then_some(OF_COVERAGE))
+    pub(super) fn own_sums(&self) -> Option<&'static [(&'static str, Measure)]> {
+        match &*self.hash {
+            hash if hash == SWAPS.0 => Some(&SWAPS.1),
+            hash if hash == SAMPLES.0 => Some(&SAMPLES.1),
+            _ => self.is_coverage().then_some(&OF_COVERAGE),
+        }
     }
 
     /// A table of raw requests: rows of no report, without keys.

@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::dataset::Coverage;
+use super::samples::SampleRollup;
 use super::{Dataset, Gain, History, Resolution, UnflushedRows};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::squid::sums::Swaps;
+use crate::profile::Profile;
 use crate::report::Watched;
 use crate::report::row_key::key_of;
 use crate::report::totals::Totals;
@@ -25,6 +27,7 @@ pub struct MinuteRollup {
     history: History,
     error_status: u32,
     swaps: Arc<Dataset>,
+    samples: Option<SampleRollup>,
     /// Datasets of the reports watched in the last second, by number.
     datasets: HashMap<u64, Arc<Dataset>>,
 }
@@ -33,7 +36,13 @@ impl MinuteRollup {
     /// Adds to the memory of `history`. A status from `error_status` on is an
     /// error.
     pub(crate) fn new(history: History, error_status: u32) -> Self {
-        Self { history, error_status, swaps: Arc::new(Dataset::swaps()), datasets: HashMap::new() }
+        let swaps = Arc::new(Dataset::swaps());
+        Self { history, error_status, swaps, samples: None, datasets: HashMap::new() }
+    }
+
+    /// Also adds samples that come from now on.
+    pub(crate) fn with_samples(self, profile: Option<Arc<Profile>>) -> Self {
+        Self { samples: profile.map(SampleRollup::new), ..self }
     }
 
     /// Adds a second, with the rows from `read`. `missed`: requests of earlier seconds that were
@@ -49,11 +58,15 @@ impl MinuteRollup {
         // Reports share records: use the count of the report with most.
         let folded = kept.map(|it| second.folded(it)).max().unwrap_or(0);
         let minute = Resolution::Minute.begin(second.unix_secs);
-        let datasets = &self.datasets;
+        let sampled = self.samples.as_mut().map(SampleRollup::take);
+        let (datasets, samples) = (&self.datasets, &self.samples);
         self.history.take(missed, folded, second.reached.clone(), |running| {
             read(&mut Adding { running, minute, datasets, dataset: None });
             for (texts, moved) in second.moves.iter() {
                 running.add(&self.swaps, minute, &key_of(texts), false, &gain_of(moved));
+            }
+            if let Some((samples, sampled)) = samples.as_ref().zip(sampled) {
+                samples.add_to(running, minute, &sampled);
             }
             for report in second.reports() {
                 if let Some(dataset) = datasets.get(&report.number) {

@@ -34,6 +34,7 @@ pub(crate) mod requests;
 mod resolution;
 mod retention;
 mod row;
+mod samples;
 pub(crate) mod scan;
 mod shipping;
 pub(crate) mod sql_columns;

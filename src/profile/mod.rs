@@ -134,6 +134,17 @@ impl Profile {
         Some(recent)
     }
 
+    /// Returns the samples after this id, grouped by request, and the id of the last.
+    pub(crate) fn since(&self, id: u64) -> (Recent, u64) {
+        let (snapshot, last_id) = {
+            let pool = POOL.lock(&self.pool);
+            (pool.behind(id.min(pool.last_id())), pool.last_id())
+        };
+        let mut recent = Recent::new(snapshot, i64::MIN, self.now_us());
+        recent.first_id = id.saturating_add(1);
+        (recent, last_id)
+    }
+
     fn now_us(&self) -> i64 {
         i64::try_from(self.clock.mono_ms().saturating_mul(1000)).unwrap_or(i64::MAX)
     }

@@ -74,6 +74,9 @@ pub struct Recent {
     pub oldest_us: Option<i64>,
     /// Time of the computation, monotonic clock.
     pub now_us: i64,
+    /// Id of the first sample that counts; earlier ones only tell how long those of their requests
+    /// took.
+    pub(super) first_id: u64,
     /// Cached reports.
     reports: Mutex<Vec<(SampleReport, Arc<SampleRows>)>>,
 }
@@ -202,7 +205,8 @@ impl Recent {
     pub fn iter(&self) -> impl Iterator<Item = Seen<'_>> {
         let segments = self.snapshot.segments.iter().enumerate();
         segments.flat_map(move |(at, segment)| {
-            let samples = segment.samples.iter().zip(&self.growth[at]);
+            let before = self.first_id.saturating_sub(segment.first_id) as usize;
+            let samples = segment.samples.iter().zip(&self.growth[at]).skip(before);
             samples.filter_map(move |(sample, growth)| {
                 let seen = Seen {
                     segment: at,

@@ -14,7 +14,8 @@ use crate::input::stat::line::{SampleType, UNITS};
 /// Maximum number of rows; samples with further keys are counted in `(other)`.
 pub const ROWS_MAX: usize = 100_000;
 
-const OTHER: &str = "(other)";
+/// Value of the keys of samples beyond [`ROWS_MAX`] rows.
+pub const OTHER: &str = "(other)";
 
 /// Value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -290,8 +290,8 @@ impl ReportForm {
             }
         }
         if self.history == Some(true) {
-            let problem = "a report of level sample has none: samples are kept in memory alone (profile.pool_size). To keep \
-                           them, record GET /api/v1/stream/samples, or fetch the report as CSV from time to time";
+            let problem = "a report of level sample has none of its own: history.profile_functions has all samples by host, \
+                           script, class, function and file. To keep them one by one, record GET /api/v1/stream/samples";
             return Err(FormError::part("history", problem));
         }
         if self.keys.len() > DEFINITION_KEYS_MAX || self.filters.len() > FILTERS_MAX {

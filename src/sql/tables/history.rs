@@ -13,6 +13,7 @@
 //! All conditions on rows are tested in the scan, and so are bounds that a sort with a limit finds
 //! at run time; statistics of the files decide what is read at all.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -104,11 +105,12 @@ fn view(catalog: &Catalog, name: &str) -> Option<View> {
 }
 
 fn datasets(catalog: &Catalog) -> impl Iterator<Item = Dataset> + use<> {
-    let coverage = catalog.has_history().then(Dataset::coverage);
-    let swaps = catalog.has_squid().then(Dataset::swaps);
-    let swaps = swaps.filter(|_| coverage.is_some());
-    let own = coverage.into_iter().chain(swaps);
-    own.chain(catalog.kept_datasets())
+    let of_sources =
+        [(catalog.has_squid(), Dataset::swaps()), (catalog.has_samples(), Dataset::samples())];
+    let of_sources = of_sources.into_iter().filter(|it| it.0).map(|it| it.1);
+    let own = iter::once(Dataset::coverage()).chain(of_sources);
+    let own: Vec<Dataset> = own.filter(|_| catalog.has_history()).collect();
+    own.into_iter().chain(catalog.kept_datasets())
 }
 
 /// A table by name, in any case; an error with the reason while history is off.

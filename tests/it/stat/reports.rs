@@ -1,6 +1,7 @@
 //! Samples in reports, over time, on pages, in SQL and as a stream.
 
 use super::*;
+use crate::harness::Program;
 use crate::page::rows;
 
 #[cfg(feature = "sql")]
@@ -26,6 +27,33 @@ fn samples_are_a_table_of_sql() {
     assert_eq!(rows, counted);
     let described = here.site.sql("SHOW CREATE TABLE sample").to_string();
     assert!(described.contains("`caller_function`"), "{described}");
+}
+
+/// Those that a snapshot brings back were counted before the stop.
+#[cfg(feature = "sql")]
+#[test]
+fn samples_are_in_history_once_over_a_restart() {
+    let (extension, dir) = (Extension::new(), tempfile::tempdir().unwrap());
+    let data = format!("data.dir='{}'", dir.path().display());
+    let bytes = corpus("stat-samples.ndjson");
+    let by_function = "SELECT `function`, CAST(SUM(samples) AS SIGNED) FROM history.profile_functions GROUP BY 1 ORDER BY 1";
+    let mut sent = 0;
+    for _ in 0..2 {
+        let mut daemon = Program::serve(&[&extension.setting(), &data]);
+        // Open until the end: the daemon would connect again.
+        let mut player = extension.accept();
+        player.write(&bytes);
+        sent += 1_053;
+        let query = "SELECT CAST(SUM(samples) AS SIGNED) FROM history.profile_functions";
+        await_condition("all are in history", || match daemon.site.sql(query)[0][0].as_u64() {
+            Some(samples) if samples >= sent => Ok(()),
+            samples => Err(samples),
+        });
+        let live = "SELECT COALESCE(`function`, ''), CAST(SUM(samples) AS SIGNED) FROM profile_functions GROUP BY 1 ORDER BY 1";
+        assert_eq!(daemon.site.sql(by_function), daemon.site.sql(live));
+        daemon.signal("TERM");
+        assert!(daemon.wait().0.success());
+    }
 }
 
 #[test]
