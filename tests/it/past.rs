@@ -262,6 +262,19 @@ fn drawn(site: &Site, sent: &[Sent], now: u64) {
             );
             assert!(count == 0.0 || point.is_number(), "{line}");
         }
+        let compared = site.json(&format!("{target}&compare=1h"));
+        let shifted = (from_asked - 3_600, to - 3_600);
+        let span = ["compare_from", "compare_to"].map(|end| compared[end].as_u64().unwrap());
+        assert_eq!(span, <[u64; 2]>::from(shifted), "{compared}");
+        let before = target.replace(
+            &format!("from={from_asked}&to={to}"),
+            &format!("from={}&to={}", shifted.0, shifted.1),
+        );
+        let before = site.json(&before);
+        assert_eq!(
+            (&compared["points"], &compared["points_before"]),
+            (&line["points"], &before["points"])
+        );
     }
 }
 
@@ -277,6 +290,7 @@ fn what_is_not_kept_is_said() {
         "report_by_script_name" => "from=-1d&tz=Mars", 400, "Europe/Berlin";
         "report_by_script_name" => "compare=-1d", 400, "needs from";
         "report_by_script_name" => "from=-1d&compare=x", 400, "-1w";
+        "report_by_script_name/series" => "compare=-1d", 400, "needs from";
         "report_by_script_name" => "from=-1d&sort=req_count_change", 400, "there is no column";
     ] {
         let problem = here.site.get(&format!("/api/v1/reports/{report}?{query}")).problem(status);

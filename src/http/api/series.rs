@@ -52,7 +52,7 @@ pub(in crate::http) async fn read(
     let mut query = Query {
         metric: params.text("metric"),
         step: params.number_in("step", 1..=86_400)?,
-        span: Span::take(&mut params),
+        span: Span::take_compared(&mut params),
         keys: params,
     };
     let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
@@ -68,7 +68,7 @@ pub(in crate::http) async fn read(
 }
 
 /// The parameters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Query {
     metric: Option<String>,
     step: Option<u64>,
@@ -99,6 +99,9 @@ impl Query {
         let hint = percentile_hint(metric);
         let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, &hint, names()))?;
         let now_ms = source.now_ms(&whose);
+        if let Some((span, before)) = self.compared(now_ms)? {
+            return self.against(&listed, metric, (span, before, whose), source);
+        }
         let (from, to) = self.ends(now_ms)?;
         // There are no points beyond the present; an answer from history has the running minute.
         let past_to = |from: u64| {
@@ -142,6 +145,10 @@ impl Query {
         let metric = metric.ok_or_else(|| no_metric(name, "", names))?;
         let key = key_of(&self.keys, &report.keys)?;
         let now_ms = source.unix_ms();
+        if self.compared(now_ms)?.is_some() {
+            let why = "a report over samples has no past to compare";
+            return Err(Problem::parameter("compare", why));
+        }
         let (from, to) = self.ends(now_ms)?;
         let (span, step) = self.steps(from, to, now_ms / 1_000)?;
         let lines = source.sample_lines(
@@ -176,6 +183,38 @@ impl Query {
         let mut body = body(&report.name, key, metric, line.lines);
         body["resolution_seconds"] = line.resolution_seconds.into();
         body["partial"] = line.partial.into();
+        Ok(body)
+    }
+
+    /// The span and the one to compare it with, if there is one.
+    fn compared(&self, now_ms: u64) -> Result<Option<(Range<u64>, Range<u64>)>, Problem> {
+        let spans = self.span.at(now_ms)?;
+        Ok(spans.and_then(|spans| Some((spans.span, spans.before?))))
+    }
+
+    /// The series of both spans from history, in steps of equal length.
+    fn against(
+        &self,
+        report: &ReportSummary,
+        metric: Metric,
+        (span, before, whose): (Range<u64>, Range<u64>, Whose),
+        source: &Catalog,
+    ) -> Result<Json, Problem> {
+        let keys = source.past_keys(&report.name)?;
+        let mut body = self.past(report, metric, &keys, (span, whose.clone()), source)?;
+        let (step, keys_given) = (body["step"].as_u64(), self.keys.clone());
+        let other = Self { step, keys: keys_given, ..Self::default() };
+        let mut earlier = other.past(report, metric, &keys, (before.clone(), whose), source)?;
+        let resolution = |of: &Json| of["resolution_seconds"].as_u64();
+        body["resolution_seconds"] = resolution(&body).max(resolution(&earlier)).into();
+        if let [Json::Array(partial), Json::Array(more)] =
+            [&mut body["partial"], &mut earlier["partial"]]
+        {
+            more.retain(|it| !partial.contains(it));
+            partial.append(more);
+        }
+        (body["compare_from"], body["compare_to"]) = (before.start.into(), before.end.into());
+        body["points_before"] = earlier["points"].take();
         Ok(body)
     }
 
