@@ -165,14 +165,15 @@ settings! {
             "in whole seconds, which is how finely reports expire";
 
         /// Memory for distinct texts and tag sets: "1MiB" to "64GiB". When it is full, new texts show as `(other)`.
-        /// Cost: itself and a quarter, allocated at start.
+        /// Cost: itself, and three quarters of it for hash tables, allocated at start.
         words_memory: usize = "\"64MiB\"", size(MIB, 64 * GIB), "distinct texts and tag sets";
     }
 
     /// `[reports]`: limits for all reports.
     reports: ReportsConfig {
         /// Rows of each report: 1 to 10000000. Further keys are summed in one row, `(other)`; totals stay exact.
-        /// Cost: none by itself; rows take reports.memory.
+        /// Cost: 1,380 bytes each, six answers at 230 bytes a row; rows themselves take reports.memory, and a query that
+        /// reads rows of a report 230 bytes for each of sql.memory.
         rows_max: usize = "100000", whole(1, 10_000_000), "rows per report before new keys fold into (other)";
 
         /// Memory of all reports together: rows, what is to expire, and percentiles: "1MiB" to "1TiB". When it is full, new
@@ -301,6 +302,7 @@ settings! {
         rows_max: u64 = "10000000", whole(1, 1_000_000_000_000), "rows of one answer";
 
         /// Concurrent queries; one more waits half a second for its turn and is then refused.
+        /// Cost: 4 MiB each.
         queries_max: usize = "16", whole(1, 1024), "queries at once";
 
         /// The longest statement.
@@ -409,7 +411,8 @@ settings! {
 
         /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the keys with the least time and
         /// requests in their minute go without percentiles, then to `(other)`; totals stay.
-        /// Cost: itself, with a `dir`.
+        /// Cost: with a `dir` itself, up to half of it again for its log and for what a kill took, and 256 MiB for answers
+        /// over the past.
         memory: usize = "\"64MiB\"", size(4 * MIB, 64 * GIB), "rows on their way to disk";
 
         /// How often gains are written to disk: "1s" to "1h". A kill or a power cut loses that much where there is no log; a stop
@@ -491,7 +494,7 @@ settings! {
         page: String = "\"\"", server_url("https://pinbad.example.com");
 
         /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows without room are not evaluated.
-        /// Cost: itself, if there is an `[[alert]]` or `[[slo]]`, and two threads.
+        /// Cost: itself and 89 MiB, if there is an `[[alert]]` or `[[slo]]`, and two threads.
         memory: usize = "\"32MiB\"", size(MIB, 16 * GIB), "windows of all rules together";
     }
 
