@@ -222,6 +222,8 @@ impl FleetRows {
             rows.add(row, &found.totals(), &found.extremes());
             Ok(())
         })?;
+        // They come in any order, and in another one for the next page of an answer.
+        rows.sort();
         Ok(Sums::of(&self.dataset, rows, Box::new(self.clone()), LOG_LINEAR_BITS, Vec::new()))
     }
 
@@ -372,6 +374,9 @@ fn array<'t>(texts: impl Iterator<Item = &'t str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
     use crate::config::Config;
 
@@ -385,6 +390,35 @@ mod tests {
         let rows = Fleet::of(&config).unwrap().rows(&dataset, &span, &[], &[]);
         let line = rows.line(None, (span.start, 60), true);
         assert!(line.is_err_and(|error| error.contains("127.0.0.1:1")));
+    }
+
+    /// As for `limit=2` and then `limit=2&offset=2`: no row is on both pages, and none on neither.
+    #[test]
+    fn rows_have_one_order_in_whatever_order_they_come() {
+        let order_of = |sent: [&'static str; 3]| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let thread = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let (mut request, mut part) = (Vec::new(), [0; 4096]);
+                while !String::from_utf8_lossy(&request).contains("GROUP BY key") {
+                    let read = stream.read(&mut part).unwrap();
+                    assert!(read > 0);
+                    request.extend_from_slice(&part[..read]);
+                }
+                let rows = sent.map(|key| format!("{{\"key\":[\"{key}\"]}}\n")).concat();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", rows.len());
+                stream.write_all((head + &rows).as_bytes()).unwrap();
+            });
+            let config = ClickHouseConfig { url, ..Config::default().clickhouse };
+            let keys = vec!["script_name".to_owned()];
+            let dataset = Arc::new(Dataset { keys, ..Dataset::swaps() });
+            let rows = Fleet::of(&config).unwrap().rows(&dataset, &(0..60), &[], &[]);
+            let keys = rows.sums().unwrap().rows.all.into_keys();
+            thread.join().unwrap();
+            keys.collect::<Vec<_>>()
+        };
+        assert_eq!(order_of(["b", "c", "a"]), order_of(["c", "a", "b"]));
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl Rows {
     }
 
     /// Sorts the rows by key; returns the new place of each.
-    fn sort(&mut self) -> Vec<u32> {
+    pub(crate) fn sort(&mut self) -> Vec<u32> {
         self.all.sort_unstable_keys();
         let mut places = vec![NONE; self.all.len()];
         for (place, row) in (0..).zip(self.all.values()) {
