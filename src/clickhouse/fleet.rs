@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -41,7 +41,6 @@ const MINUTE: u64 = 60;
 #[derive(Debug, Clone)]
 pub struct Fleet {
     server: Arc<Server>,
-    patience: Duration,
     /// Data centres and collectors seen in answers.
     members: Arc<Mutex<BTreeSet<(String, String)>>>,
 }
@@ -58,6 +57,9 @@ pub(crate) struct FleetRows {
     /// When the client gives up.
     deadline: Instant,
 }
+
+/// What was read, or why that is impossible.
+type Read<T = ()> = Result<T, String>;
 
 /// Start of the first step of a line, unix seconds, and the seconds of each.
 type Steps = (u64, u64);
@@ -109,11 +111,7 @@ impl Fleet {
     /// # Errors
     /// Fails if the password or certificates cannot be read.
     pub fn of(config: &ClickHouseConfig) -> Result<Self, String> {
-        Ok(Self {
-            server: Arc::new(Server::of(config)?),
-            patience: config.read_timeout,
-            members: Arc::default(),
-        })
+        Ok(Self { server: Arc::new(Server::of(config)?), members: Arc::default() })
     }
 
     /// Data centres and collectors seen in answers.
@@ -144,18 +142,14 @@ impl Fleet {
             dataset: Arc::clone(dataset),
             span: span.start.min(last)..span.end.min(last),
             members,
-            deadline: Instant::now() + self.patience,
+            deadline: Instant::now() + self.server.config.read_timeout,
         }
     }
 }
 
 impl FleetRows {
     /// Runs a query, and passes each row of the answer on.
-    fn select<T: DeserializeOwned>(
-        &self,
-        query: &str,
-        each: &mut dyn FnMut(T) -> Result<(), String>,
-    ) -> Result<(), String> {
+    fn select<T: DeserializeOwned>(&self, query: &str, each: &mut dyn FnMut(T) -> Read) -> Read {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let selected = self.fleet.server.select(query, left, &mut |line| {
             let row = serde_json::from_slice(line);
@@ -164,7 +158,7 @@ impl FleetRows {
         selected.map_err(|failure| failure.to_string())
     }
 
-    fn all<T: DeserializeOwned>(&self, query: &str) -> Result<Vec<T>, String> {
+    fn all<T: DeserializeOwned>(&self, query: &str) -> Read<Vec<T>> {
         let mut all = Vec::new();
         self.select(query, &mut |row| {
             all.push(row);
@@ -199,7 +193,7 @@ impl FleetRows {
         (from, step): Steps,
         query: impl FnOnce(&str) -> String,
         value: impl Fn(&Found) -> T,
-    ) -> Result<Vec<T>, String> {
+    ) -> Read<Vec<T>> {
         let query = query(&format!("intDiv(toUnixTimestamp(t) - {from}, {step}) AS point"));
         // No row is later than the end of the span, but a question may be.
         let steps = self.span.end.saturating_sub(from).div_ceil(step);
@@ -214,14 +208,16 @@ impl FleetRows {
     }
 
     /// Sums by key; their histograms are requested on demand.
-    pub(crate) fn sums(&self) -> Result<Sums, String> {
+    pub(crate) fn sums(&self) -> Read<Sums> {
         let query = self.rollup(&format!("key, max(other) AS other, {}, {SEEN}", *SUMS), "", "key");
         let mut rows = Rows::new(&self.dataset);
         self.select(&query, &mut |found: Found| {
             let row = rows.of(&self.key(&found.key)?, found.other);
-            rows.add(row, &found.totals(), &found.extremes());
+            rows.add(row, &Totals::of(found.sums), &found.extremes());
             Ok(())
         })?;
+        // They come in any order, and in another one for the next page of an answer.
+        rows.sort();
         Ok(Sums::of(&self.dataset, rows, Box::new(self.clone()), LOG_LINEAR_BITS, Vec::new()))
     }
 
@@ -231,7 +227,7 @@ impl FleetRows {
         key: Option<&[String]>,
         steps: Steps,
         has_histograms: bool,
-    ) -> Result<Vec<Option<Sum>>, String> {
+    ) -> Read<Vec<Option<Sum>>> {
         let key = key.filter(|_| !self.dataset.keys.is_empty());
         let of_key = key.map_or_else(String::new, |key| {
             format!(" AND key = {}", array(key.iter().map(String::as_str)))
@@ -240,13 +236,13 @@ impl FleetRows {
         let query = |point: &str| {
             self.rollup(&format!("{point}, {}, {histogram}", *SUMS), &of_key, "point")
         };
-        let sum = |it: &Found| Some(Sum::of(it.totals(), it.histogram(&self.dataset)));
+        let sum = |it: &Found| Some(Sum::of(Totals::of(it.sums), it.histogram(&self.dataset)));
         self.by_step(steps, query, sum)
     }
 
     /// Seconds of each step in which a pinbad counted: for each minute, those of the one that
     /// counted longest.
-    pub(crate) fn secs(&self, steps: Steps) -> Result<Vec<u64>, String> {
+    pub(crate) fn secs(&self, steps: Steps) -> Read<Vec<u64>> {
         let query = |point: &str| {
             format!(
                 "SELECT {point}, sum(most) AS secs FROM (SELECT t, max(secs) AS most FROM (SELECT t, dc, collector, store, \
@@ -260,7 +256,7 @@ impl FleetRows {
 
     /// The collectors that have shipped anything, up to the end of the span or in the days before
     /// it.
-    pub(crate) fn collectors(&self) -> Result<Vec<Collector>, String> {
+    pub(crate) fn collectors(&self) -> Read<Vec<Collector>> {
         let Range { start, end } = &self.span;
         let found: Vec<Collector> = self.all(&format!(
             "SELECT dc, collector, toUnixTimestamp(max(t)) + {MINUTE} AS until FROM {} WHERE t >= {} AND t < {end}{} \
@@ -280,7 +276,7 @@ impl FleetRows {
     }
 
     /// The collectors that counted the report, by definition.
-    pub(crate) fn counted(&self) -> Result<Vec<Counted>, String> {
+    pub(crate) fn counted(&self) -> Read<Vec<Counted>> {
         self.all(&format!(
             "SELECT dc, collector, definition, sum(seconds) AS secs, sum(missed_requests) AS missed, \
              sum(histograms_dropped) AS histograms_dropped, sum(keys_folded) AS keys_folded, sum(rows_lost) AS rows_lost \
@@ -291,7 +287,7 @@ impl FleetRows {
     }
 
     /// A key as in history.
-    fn key(&self, texts: &[String]) -> Result<Vec<u8>, String> {
+    fn key(&self, texts: &[String]) -> Read<Vec<u8>> {
         if texts.len() != self.dataset.keys.len() {
             return Err("a row there has a key of another report".to_owned());
         }
@@ -302,7 +298,7 @@ impl FleetRows {
 }
 
 impl Histograms for FleetRows {
-    fn read(&self, from: &Rows, wanted: &[usize], each: &mut TakeCounts<'_>) -> Result<(), String> {
+    fn read(&self, from: &Rows, wanted: &[usize], each: &mut TakeCounts<'_>) -> Read {
         if wanted.is_empty() {
             return Ok(());
         }
@@ -345,10 +341,6 @@ impl Histograms for FleetRows {
 }
 
 impl Found {
-    fn totals(&self) -> Totals {
-        Totals::of(self.sums)
-    }
-
     fn extremes(&self) -> Extremes {
         let [low, high, peak] = self.seen;
         Extremes {
@@ -359,8 +351,7 @@ impl Found {
     }
 
     fn histogram(&self, dataset: &Dataset) -> Option<Histogram> {
-        let counts = self.histogram.iter().map(|(bucket, count)| (*bucket, *count));
-        of_counts(counts, &dataset.buckets).filter(|_| self.known)
+        of_counts(&self.histogram, &dataset.buckets).filter(|_| self.known)
     }
 }
 
@@ -372,6 +363,9 @@ fn array<'t>(texts: impl Iterator<Item = &'t str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
     use crate::config::Config;
 
@@ -387,6 +381,35 @@ mod tests {
         assert!(line.is_err_and(|error| error.contains("127.0.0.1:1")));
     }
 
+    /// As for `limit=2` and then `limit=2&offset=2`: no row is on both pages, and none on neither.
+    #[test]
+    fn rows_have_one_order_in_whatever_order_they_come() {
+        let order_of = |sent: [&'static str; 3]| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let thread = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let (mut request, mut part) = (Vec::new(), [0; 4096]);
+                while !String::from_utf8_lossy(&request).contains("GROUP BY key") {
+                    let read = stream.read(&mut part).unwrap();
+                    assert!(read > 0);
+                    request.extend_from_slice(&part[..read]);
+                }
+                let rows = sent.map(|key| format!("{{\"key\":[\"{key}\"]}}\n")).concat();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", rows.len());
+                stream.write_all((head + &rows).as_bytes()).unwrap();
+            });
+            let config = ClickHouseConfig { url, ..Config::default().clickhouse };
+            let keys = vec!["script_name".to_owned()];
+            let dataset = Arc::new(Dataset { keys, ..Dataset::swaps() });
+            let rows = Fleet::of(&config).unwrap().rows(&dataset, &(0..60), &[], &[]);
+            let keys = rows.sums().unwrap().rows.all.into_keys();
+            thread.join().unwrap();
+            keys.collect::<Vec<_>>()
+        };
+        assert_eq!(order_of(["b", "c", "a"]), order_of(["c", "a", "b"]));
+    }
+
     #[test]
     fn texts_stay_texts() {
         let texts = ["a', 'b", "\\", "\\' OR 1 --", "ä\n\0"];
@@ -399,7 +422,7 @@ mod tests {
             "seen":[1,18446744073709551615,null]}"#;
         let found: Found = serde_json::from_str(line).unwrap();
         assert_eq!(found.key, ["a\"b", "\u{1}"]);
-        let totals = found.totals();
+        let totals = Totals::of(found.sums);
         assert_eq!((totals.requests, totals.hits), (u64::MAX, u128::MAX));
         assert_eq!((totals.time, totals.errors), (3, 8));
         assert_eq!(found.extremes().time_max, u64::MAX);

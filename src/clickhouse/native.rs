@@ -24,12 +24,8 @@ pub(super) struct Block {
     pub(super) rows: u64,
 }
 
-#[derive(Debug)]
-struct Column {
-    /// Its name and type.
-    head: (&'static str, String),
-    streams: Streams,
-}
+/// Its name and type, and its values.
+type Column = ((&'static str, String), Streams);
 
 /// The values of a column as consecutive streams: nulls or ends of arrays first.
 type Streams = [Vec<u8>; 4];
@@ -37,7 +33,7 @@ type Streams = [Vec<u8>; 4];
 impl Block {
     /// Without rows.
     pub(super) fn new(table: &Table) -> Self {
-        let columns = table.sent().map(|head| Column { head, streams: Streams::default() });
+        let columns = table.sent().map(|head| (head, Streams::default()));
         Self { columns: columns.collect(), rows: 0 }
     }
 
@@ -49,7 +45,7 @@ impl Block {
 
     /// Bytes so far, uncompressed.
     pub(super) fn bytes(&self) -> usize {
-        self.columns.iter().flat_map(|column| &column.streams).map(Vec::len).sum()
+        self.columns.iter().flat_map(|(_, streams)| streams).map(Vec::len).sum()
     }
 
     /// The block as sent: an LZ4 frame.
@@ -58,7 +54,7 @@ impl Block {
         let mut head = Vec::new();
         varint::push(&mut head, self.columns.len() as u128);
         varint::push(&mut head, self.rows.into());
-        for Column { head: (name, type_name), streams } in &self.columns {
+        for ((name, type_name), streams) in &self.columns {
             (*name).push(from_mut(&mut head));
             type_name.as_str().push(from_mut(&mut head));
             to.write_all(&head)?;
@@ -76,8 +72,8 @@ impl RowWriter<'_> {
     /// The value of the next column, which has the type of its Rust type: a number, a Bool, a
     /// String, Nullable of an `Option`, Array of [`Items`], Map of items that are pairs.
     pub(super) fn value(&mut self, value: impl Value) {
-        let column = self.0.next().expect("rows have the columns of their table");
-        value.push(&mut column.streams);
+        let (_, streams) = self.0.next().expect("rows have the columns of their table");
+        value.push(streams);
     }
 }
 

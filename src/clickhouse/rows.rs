@@ -1,7 +1,7 @@
 //! Rows in the form that ClickHouse gets: of reports, of coverage, and raw requests with their tags and
 //! timers. Each table is a list of columns: name, type and value.
 
-use super::native::{Block, Items, RowWriter, Value};
+use super::native::{Items, RowWriter, Value};
 use crate::history::requests::{Tags, Timers};
 use crate::history::{Coverage, Dataset, Identity, Row, ShipmentRows};
 use crate::pool::resolved::{Request, Rusage, Timer};
@@ -11,19 +11,11 @@ use crate::report::totals::{Extremes, Totals};
 /// The source of the rows, which every row names.
 #[derive(Debug)]
 pub(super) struct Origin {
-    /// The store as a UUID, which is two numbers of 64 bits.
-    store: u128,
+    /// The identity of the store.
+    pub(super) store: u128,
     pub(super) names: Identity,
     /// The rows that are shipped together.
     pub(super) units: ShipmentRows,
-}
-
-impl Origin {
-    /// Rows of the store with this identity.
-    pub(super) fn new(store: &str, names: Identity, units: ShipmentRows) -> Self {
-        let store = u128::from_str_radix(store, 16).unwrap_or_default();
-        Self { store: store.rotate_left(64), names, units }
-    }
 }
 
 /// A row of a report, or of its coverage.
@@ -50,10 +42,6 @@ impl<'r> ReportRow<'r> {
     fn extreme(&self, of: fn(&Extremes) -> u64) -> Option<u64> {
         let seen = &self.row.gain.extremes;
         (*seen != Extremes::NOTHING).then(|| of(seen))
-    }
-
-    fn coverage(&self) -> Coverage {
-        Coverage::of(self.totals())
     }
 }
 
@@ -84,10 +72,6 @@ fn times(of: Rusage) -> [u64; 2] {
     of.times_us().unwrap_or_default()
 }
 
-fn is_unmeasured(of: Rusage) -> bool {
-    of.times_us().is_none()
-}
-
 /// A sum of a minute, whose requests have 32 bits each: it fits.
 fn narrow(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
@@ -111,14 +95,14 @@ const HITS: &str = "Array(UInt32) CODEC(ZSTD(1))";
 const TIMER_TAGS: &str = "Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1))";
 const FLAGS: &str = "Array(Bool) CODEC(ZSTD(1))";
 
-/// Columns of a report's rows.
+/// Columns of a report's rows. A UUID is two numbers of 64 bits, the upper one first.
 pub(super) const ROLLUP: [Column<OfReport>; 23] = [
     ("report", NAME, |it, to| to.value(it.of()[0])),
     ("definition", NAME, |it, to| to.value(it.of()[1])),
     ("t", TIME, |it, to| to.value(u32::try_from(it.row.time).unwrap_or(u32::MAX))),
     ("dc", NAME, |it, to| to.value(&*it.origin.names.dc)),
     ("collector", NAME, |it, to| to.value(&*it.origin.names.collector)),
-    ("store", "UUID", |it, to| to.value(it.origin.store)),
+    ("store", "UUID", |it, to| to.value(it.origin.store.rotate_left(64))),
     ("part", "UInt32", |it, to| to.value(it.origin.units.part())),
     ("key", "Array(LowCardinality(String))", |it, to| to.value(Items(key_texts(&it.row.key)))),
     ("other", "Bool", |it, to| to.value(it.row.is_other)),
@@ -147,11 +131,11 @@ pub(super) const COVERAGE: [Column<OfReport>; 12] = [
     ROLLUP[4],
     ROLLUP[5],
     ROLLUP[6],
-    ("seconds", COUNT, |it, to| to.value(it.coverage().secs)),
-    ("missed_requests", COUNT, |it, to| to.value(it.coverage().missed)),
-    ("histograms_dropped", COUNT, |it, to| to.value(it.coverage().histograms_dropped)),
-    ("keys_folded", COUNT, |it, to| to.value(it.coverage().keys_folded)),
-    ("rows_lost", COUNT, |it, to| to.value(it.coverage().rows_lost)),
+    ("seconds", COUNT, |it, to| to.value(Coverage::of(it.totals()).secs)),
+    ("missed_requests", COUNT, |it, to| to.value(Coverage::of(it.totals()).missed)),
+    ("histograms_dropped", COUNT, |it, to| to.value(Coverage::of(it.totals()).histograms_dropped)),
+    ("keys_folded", COUNT, |it, to| to.value(Coverage::of(it.totals()).keys_folded)),
+    ("rows_lost", COUNT, |it, to| to.value(Coverage::of(it.totals()).rows_lost)),
 ];
 
 /// Columns of raw requests.
@@ -159,7 +143,7 @@ pub(super) const REQUEST: [Column<OfRequest>; 28] = [
     ("ts", TIME, |it, to| to.value(it.request.received)),
     ("dc", NAME, |it, to| to.value(&*it.origin.names.dc)),
     ("collector", NAME, |it, to| to.value(&*it.origin.names.collector)),
-    ("store", "UUID", |it, to| to.value(it.origin.store)),
+    ("store", "UUID", |it, to| to.value(it.origin.store.rotate_left(64))),
     ("part", "UInt32", |it, to| to.value(it.origin.units.part())),
     ("run", "UInt32", |it, to| to.value(it.request.run as u32)),
     ("id", "UInt64 CODEC(Delta, ZSTD(1))", |it, to| to.value(it.request.id)),
@@ -182,19 +166,6 @@ pub(super) const REQUEST: [Column<OfRequest>; 28] = [
     ("timers.ru_utime_us", TIMES, |it, to| to.value(it.timers(|timer| times(timer.rusage)[0]))),
     ("timers.ru_stime_us", TIMES, |it, to| to.value(it.timers(|timer| times(timer.rusage)[1]))),
     ("timers.tags", TIMER_TAGS, |it, to| to.value(it.timers(|timer| it.sent(&timer.tags)))),
-    ("unmeasured", "Bool", |it, to| to.value(is_unmeasured(it.request.rusage))),
-    ("timers.unmeasured", FLAGS, |it, to| to.value(it.timers(|of| is_unmeasured(of.rusage)))),
+    ("unmeasured", "Bool", |it, to| to.value(it.request.rusage.times_us().is_none())),
+    ("timers.unmeasured", FLAGS, |it, to| to.value(it.timers(|of| of.rusage.times_us().is_none()))),
 ];
-
-/// Adds a row to a block of its table.
-pub(super) fn push_row(block: &mut Block, row: &ReportRow<'_>) {
-    let columns = if row.dataset.is_coverage() { &COVERAGE[..] } else { &ROLLUP };
-    let mut to = block.row();
-    columns.iter().for_each(|(.., value)| value(row, &mut to));
-}
-
-/// Adds a request to a block of its table.
-pub(super) fn push_request(block: &mut Block, row: &RequestRow<'_>) {
-    let mut to = block.row();
-    REQUEST.iter().for_each(|(.., value)| value(row, &mut to));
-}

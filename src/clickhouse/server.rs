@@ -1,6 +1,6 @@
 //! A client of ClickHouse's HTTP interface: sends statements with rows, and reads results.
 
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use ureq::{Agent, Body, RequestBuilder};
 use crate::access::{read_secret, roots};
 use crate::config::ClickHouseConfig;
 use crate::config::secret::Secret;
-use crate::history::StoreError;
+use crate::history::{StoreError, digest};
 use crate::instruments::Instrument;
 use crate::limits::SECRET_BYTES_MAX;
 use crate::shutdown::Shutdown;
@@ -62,13 +62,6 @@ pub(super) enum Failure {
 /// The result of a request.
 pub(super) type Sent<T = ()> = Result<T, Failure>;
 
-impl Failure {
-    /// The failure of a request to the server at this address.
-    fn at(url: &str, problem: impl std::fmt::Display) -> Self {
-        Self::Later(format!("{url}: {problem}"))
-    }
-}
-
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
@@ -87,10 +80,8 @@ impl From<StoreError> for Failure {
 pub(super) struct Server {
     agent: Agent,
     url: Arc<str>,
-    database: String,
-    user: String,
-    password_file: Option<PathBuf>,
-    /// Content of that file, and when it was last changed.
+    pub(super) config: ClickHouseConfig,
+    /// Content of its password file, and when that was last changed.
     password: Mutex<(Option<Secret>, Option<SystemTime>)>,
 }
 
@@ -107,9 +98,7 @@ impl Server {
         let server = Self {
             agent: roots::agent(settings, url, trusted, None)?,
             url: url.into(),
-            database: config.database.clone(),
-            user: config.user.clone(),
-            password_file: config.password_file.clone(),
+            config: config.clone(),
             password: Mutex::default(),
         };
         server.read_password()?;
@@ -118,33 +107,29 @@ impl Server {
 
     /// Runs a statement without rows, and without a database in case it creates one.
     pub(super) fn execute(&self, statement: &str, stop: &Shutdown) -> Sent {
-        self.post(&[], statement.as_bytes().to_vec(), false, stop)
+        self.post(self.request(&[]), statement.as_bytes().to_vec(), stop)
     }
 
-    /// Inserts rows. Inserts with the same `token` are deduplicated.
-    pub(super) fn insert(
-        &self,
-        statement: &str,
-        token: &str,
-        rows: Vec<u8>,
-        stop: &Shutdown,
-    ) -> Sent {
+    /// Inserts rows, which are packed. Inserts of the same ones are deduplicated.
+    pub(super) fn insert(&self, statement: &str, rows: Vec<u8>, stop: &Shutdown) -> Sent {
+        let token = digest(&rows, 32);
         let parameters = [
-            ("database", self.database.as_str()),
+            ("database", self.config.database.as_str()),
             ("query", statement),
-            ("insert_deduplication_token", token),
+            ("insert_deduplication_token", token.as_str()),
             // Accepted means stored, on all shards.
             ("async_insert", "0"),
             ("insert_distributed_sync", "1"),
             // However many days and months a block has: a clock may have been wrong.
             ("max_partitions_per_insert_block", "0"),
         ];
-        self.post(&parameters, rows, true, stop)
+        let request = self.request(&parameters).header("content-encoding", "lz4");
+        self.post(request, rows, stop)
     }
 
     /// Reads the password again if its file has been changed.
     fn read_password(&self) -> Result<(), String> {
-        let Some(file) = &self.password_file else { return Ok(()) };
+        let Some(file) = &self.config.password_file else { return Ok(()) };
         let changed = file.metadata().and_then(|it| it.modified()).ok();
         let mut password = self.password.lock();
         if password.0.is_none() || changed != password.1 {
@@ -165,13 +150,13 @@ impl Server {
         patience: Duration,
         each: &mut dyn FnMut(&[u8]) -> Result<(), String>,
     ) -> Sent {
-        let failed = |problem: String| Failure::at(&self.url, problem);
+        let failed = |problem: String| Failure::Later(format!("{}: {problem}", self.url));
         if patience.is_zero() {
             return Err(failed("it took too long".to_owned()));
         }
         let secs = (patience.as_secs() + 1).to_string();
         let parameters = [
-            ("database", self.database.as_str()),
+            ("database", self.config.database.as_str()),
             ("default_format", "JSONEachRow"),
             ("output_format_json_quote_64bit_integers", "0"),
             ("output_format_json_validate_utf8", "1"),
@@ -210,8 +195,8 @@ impl Server {
     fn request(&self, parameters: &[(&str, &str)]) -> RequestBuilder<WithBody> {
         let request = self.agent.post(format!("{}/", self.url));
         let mut request = request.query_pairs(parameters.iter().copied());
-        if !self.user.is_empty() {
-            request = request.header("x-clickhouse-user", &self.user);
+        if !self.config.user.is_empty() {
+            request = request.header("x-clickhouse-user", &self.config.user);
         }
         let _old_one_if_unreadable = self.read_password();
         if let Some(password) = &self.password.lock().0 {
@@ -221,28 +206,18 @@ impl Server {
     }
 
     /// Runs on its own thread: a stop does not wait for the server.
-    fn post(
-        &self,
-        parameters: &[(&str, &str)],
-        body: Vec<u8>,
-        is_packed: bool,
-        stop: &Shutdown,
-    ) -> Sent {
-        let mut request = self.request(parameters);
-        if is_packed {
-            request = request.header("content-encoding", "lz4");
-        }
+    fn post(&self, request: RequestBuilder<WithBody>, body: Vec<u8>, stop: &Shutdown) -> Sent {
         let url = Arc::clone(&self.url);
         let _waiting = ANSWER.begin();
         let answer =
             stop.unless_requested(("ship", Duration::ZERO), move || run(&url, request, &body));
         let answer = answer.ok_or(Failure::Stopped)?;
-        answer.unwrap_or_else(|problem| Err(Failure::at(&self.url, problem)))
+        answer.unwrap_or_else(|problem| Err(Failure::Later(format!("{}: {problem}", self.url))))
     }
 }
 
 fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
-    let later = |problem: String| Failure::at(url, problem);
+    let later = |problem: String| Failure::Later(format!("{url}: {problem}"));
     let mut answer = request.send(body).map_err(|error| later(roots::problem(&error)))?;
     // An error after the head of the answer is in its body, which is empty otherwise, so rows are
     // stored only when the body has ended.
@@ -274,16 +249,12 @@ fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
 }
 
 /// The start of an answer's text, and whether it was read to its end.
-fn said(answer: &mut Response<Body>) -> (String, io::Result<()>) {
+fn said(answer: &mut Response<Body>) -> (String, Result<(), String>) {
     let body = answer.body_mut().with_config().limit(u64::MAX).reader();
     let mut text = Vec::new();
-    let read = body.take(ERROR_BYTES_MAX).read_to_end(&mut text);
-    let ended = match read {
-        Ok(length) if length as u64 == ERROR_BYTES_MAX => {
-            let why = format!("it has {ERROR_BYTES_MAX} bytes or more");
-            Err(io::Error::new(io::ErrorKind::InvalidData, why))
-        }
-        read => read.map(drop),
+    let ended = match body.take(ERROR_BYTES_MAX).read_to_end(&mut text) {
+        Ok(read) if read as u64 == ERROR_BYTES_MAX => Err(format!("it has {read} bytes or more")),
+        read => read.map(drop).map_err(|error| error.to_string()),
     };
     (String::from_utf8_lossy(&text).into_owned(), ended)
 }
@@ -319,7 +290,7 @@ mod tests {
             let _over = goes_on.recv();
         });
         let server = Server::of(&config.clickhouse).unwrap();
-        let done = server.insert("INSERT", "token", b"rows".to_vec(), &Shutdown::new());
+        let done = server.insert("INSERT", b"rows".to_vec(), &Shutdown::new());
         drop(ended);
         thread.join().unwrap();
         done

@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
 use crate::history::{
     Dataset, Identity, Parts, READ_TRIES, Refused, Shipment, ShipmentRows, Shipping, Unread,
-    Waiting, digest,
+    Waiting,
 };
 use crate::instruments::{Active, Instrument};
 use crate::shutdown::Shutdown;
@@ -76,9 +76,8 @@ impl ShipStatus {
 
     /// Why nothing is shipped, if so.
     pub(crate) fn why_failing(&self) -> Option<String> {
-        let now = self.now.lock();
-        let why = now.error.as_ref();
-        why.map(|why| format!("nothing is shipped to ClickHouse: {why}"))
+        let why = self.now.lock().error.clone()?;
+        Some(format!("nothing is shipped to ClickHouse: {why}"))
     }
 
     /// For the daemon's status.
@@ -106,7 +105,6 @@ impl ShipStatus {
 /// Ships, as soon as there is a source.
 #[derive(Debug)]
 pub struct ShippingThread {
-    config: ClickHouseConfig,
     server: Server,
     status: Arc<ShipStatus>,
     /// The names under which shipments begin.
@@ -150,7 +148,6 @@ impl ShippingThread {
             back_off: BackOff::new(PAUSE_MS.0, PAUSE_MS.1),
             refused_ms: status.clock.mono_ms(),
             status: Arc::new(status),
-            config: config.clone(),
         })
     }
 
@@ -169,7 +166,7 @@ impl ShippingThread {
                 continue;
             };
             if looked == 0 {
-                info!(url = self.config.url, "Shipping history to ClickHouse.");
+                info!(url = self.server.config.url, "Shipping history to ClickHouse.");
             }
             looked = now;
             self.status.show();
@@ -191,7 +188,7 @@ impl ShippingThread {
             self.view(&shipment, &from.parts);
             self.make(stop)?;
             let names = self.again(stop, |it| Ok(from.begin(&shipment, &it.names)?))?;
-            let origin = Origin::new(&from.store, names, shipment.units);
+            let origin = Origin { store: from.store, names, units: shipment.units };
             let refused = self.send(&mut shipment, &origin, None, stop)?;
             self.again(stop, |_| Ok(from.end(&shipment, refused.clone())?))?;
             return Ok(true);
@@ -200,7 +197,7 @@ impl ShippingThread {
             self.refused_ms = self.status.clock.mono_ms() + REFUSED_MS;
             for (before, mut shipment) in from.refused() {
                 let names = before.identity.as_ref().unwrap_or(&self.names).clone();
-                let origin = Origin::new(&from.store, names, shipment.units);
+                let origin = Origin { store: from.store, names, units: shipment.units };
                 if self.send(&mut shipment, &origin, Some(&before.table), stop)?.is_empty() {
                     self.again(stop, |_| Ok(from.end_refused(&before)?))?;
                 }
@@ -229,7 +226,7 @@ impl ShippingThread {
     /// Queues views for reports that were not shipped before, if wanted: of two definitions of a
     /// name, for the later one. Files are shipped last, and are older than pieces.
     fn view(&mut self, shipment: &Shipment, parts: &Parts) {
-        let config = &self.config;
+        let config = &self.server.config;
         if !config.create_tables {
             return;
         }
@@ -265,7 +262,10 @@ impl ShippingThread {
             match self.send_rows(shipment, origin, only, &mut unread, stop) {
                 Ok(refused) => {
                     // Refused rows are read again and again, and were counted.
-                    unread.iter().filter(|_| only.is_none()).for_each(|it| self.count_unread(it));
+                    for Unread { path, reason, rows } in unread.iter().filter(|_| only.is_none()) {
+                        self.status.counters.rows_unreadable.add(*rows);
+                        error!(file = %path.display(), reason, rows, "A file of history cannot be read: its rows are not shipped.");
+                    }
                     for Refused { table, rows, error, .. } in &refused {
                         warn!(table, rows, error, "ClickHouse refuses rows: they are set aside.");
                     }
@@ -293,11 +293,6 @@ impl ShippingThread {
         }
     }
 
-    fn count_unread(&self, Unread { path, reason, rows }: &Unread) {
-        self.status.counters.rows_unreadable.add(*rows);
-        error!(file = %path.display(), reason, rows, "A file of history cannot be read: its rows are not shipped.");
-    }
-
     /// Sends the rows table by table; returns the refused ones.
     fn send_rows(
         &mut self,
@@ -316,15 +311,19 @@ impl ShippingThread {
             for dataset in shipment.datasets().into_iter().filter(|it| table.has(it)) {
                 if dataset.is_raw() {
                     unread.extend(shipment.requests(stop, &mut |request, weight, timers| {
-                        let tags = &self.config.tags;
+                        let tags = &self.server.config.tags;
                         let row = RequestRow { origin, tags, request, weight, timers };
-                        rows::push_request(&mut sending.block, &row);
+                        let mut to = sending.block.row();
+                        rows::REQUEST.iter().for_each(|(.., value)| value(&row, &mut to));
                         self.send_if_full(&mut sending, stop)
                     })?);
                 } else {
+                    let is_coverage = dataset.is_coverage();
+                    let columns = if is_coverage { &rows::COVERAGE[..] } else { &rows::ROLLUP };
                     unread.extend(shipment.rows(&dataset, stop, &mut |row| {
                         let row = ReportRow { origin, dataset: &dataset, row };
-                        rows::push_row(&mut sending.block, &row);
+                        let mut to = sending.block.row();
+                        columns.iter().for_each(|(.., value)| value(&row, &mut to));
                         self.send_if_full(&mut sending, stop)
                     })?);
                 }
@@ -356,8 +355,8 @@ impl ShippingThread {
         }
         let body = block.packed().map_err(|error| Failure::Later(error.to_string()))?;
         drop(block);
-        let (statement, token) = (table.insert(), digest(&body, 32));
-        let sent = self.again(stop, |it| it.server.insert(&statement, &token, body.clone(), stop));
+        let statement = table.insert();
+        let sent = self.again(stop, |it| it.server.insert(&statement, body.clone(), stop));
         if let Err(Failure::Refused(error)) = sent {
             let Origin { names, units, .. } = sending.origin;
             sending.refused = Some(Refused {

@@ -63,12 +63,8 @@ pub(super) const TABLES: [&Table; 3] = [&ROLLUP, &COVERAGE, &REQUEST];
 impl Table {
     /// Whether it has the rows of a dataset; timers go with their requests.
     pub(super) fn has(&self, dataset: &Dataset) -> bool {
-        let table = match dataset.is_raw() {
-            _ if dataset.is_coverage() => COVERAGE.name,
-            true => &dataset.report,
-            false => ROLLUP.name,
-        };
-        self.name == table
+        // Those of no report have tables of their names.
+        self.name == if dataset.hash.is_empty() { &*dataset.report } else { ROLLUP.name }
     }
 
     /// Names and types to send: plain ones, which the server converts.

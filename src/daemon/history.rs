@@ -100,8 +100,7 @@ impl OpenHistory {
             debug!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
             Ok(store)
         };
-        let (writer, period) = (history.clone(), settings.flush_period);
-        let writer = Writer::new(writer, Box::new(open), Arc::clone(clock), period);
+        let writer = Writer::new(history.clone(), Box::new(open), settings.flush_period);
         Ok(Self { history: Some(history), writer: Some(writer), shipper, fleet, ..Self::default() })
     }
 
@@ -173,12 +172,10 @@ impl OpenHistory {
         catalog: Catalog,
         config: &Config,
         rule_counters: &Arc<RuleCounters>,
-        clock: &Arc<dyn Clock>,
         refill: Option<Refill>,
     ) -> Catalog {
-        let opened = self.history.as_ref().zip(self.writer.as_ref());
-        let importer = opened
-            .map(|(history, writer)| Importer::new(config, rule_counters, history, writer, clock));
+        let writer = self.writer.as_ref();
+        let importer = writer.map(|writer| Importer::new(config, rule_counters, writer));
         catalog.importing(importer).refilled_by(refill)
     }
 

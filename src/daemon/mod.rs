@@ -240,7 +240,7 @@ impl Daemon {
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup, followers)?;
         let metrics = metrics.without(Arc::clone(&counters.unscraped));
-        let catalog = history.attach_to(catalog, config, &rule_counters, &clock, refill);
+        let catalog = history.attach_to(catalog, config, &rule_counters, refill);
         let catalog = catalog.keeping(definitions.tables, annotations, followers, state);
         let catalog = Arc::new(catalog);
         let served = Served {

@@ -49,7 +49,6 @@ impl OpenHistory {
         catalog: Catalog,
         _: &Config,
         _: &Arc<RuleCounters>,
-        _: &Arc<dyn Clock>,
         _: Option<Refill>,
     ) -> Catalog {
         catalog

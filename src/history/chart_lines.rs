@@ -56,10 +56,8 @@ pub(crate) fn read(
     });
     let mut line: Line = vec![None; count];
     for (share, unread) in done {
-        for (point, sum) in line.iter_mut().zip(share) {
-            if let Some(sum) = sum {
-                point.get_or_insert_default().add_sum(&sum);
-            }
+        for (point, sum) in line.iter_mut().zip(&share) {
+            sum.iter().for_each(|sum| point.get_or_insert_default().add_sum(sum));
         }
         lacking.extend(unread);
     }

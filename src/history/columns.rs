@@ -174,10 +174,9 @@ fn columns_of_report(dataset: &Dataset) -> Columns {
             columns.push(named("memory_peak_max", Content::Extreme(2)));
         }
     }
-    let quantiles = PERCENTILES.iter().enumerate();
-    columns.extend(
-        quantiles.map(|(at, (name, _))| named(format!("{time}_{name}"), Content::Quantile(at))),
-    );
+    for (at, (name, _)) in PERCENTILES.iter().enumerate() {
+        columns.push(named(format!("{time}_{name}"), Content::Quantile(at)));
+    }
     columns.push(named(HISTOGRAM, Content::Histogram));
     columns.push(named("exact", Content::Exact));
     columns
@@ -206,40 +205,34 @@ pub(super) enum Cell<'a> {
 }
 
 /// A column being built.
-struct Column(Box<dyn ArrayBuilder>);
+type Column = Box<dyn ArrayBuilder>;
 
-impl Column {
-    /// For one of the types of a [`Cell`].
-    fn new(data_type: &DataType) -> Self {
-        Self(make_builder(data_type, 1_024))
-    }
+fn typed<B: ArrayBuilder>(column: &mut Column) -> &mut B {
+    column.as_any_mut().downcast_mut().expect("cells have the type of their column")
+}
 
-    fn of<B: ArrayBuilder>(&mut self) -> &mut B {
-        self.0.as_any_mut().downcast_mut().expect("cells have the type of their column")
-    }
-
-    /// Adds a cell; returns the approximate number of bytes.
-    #[inline]
-    fn push(&mut self, cell: Cell<'_>) -> usize {
-        match cell {
-            Cell::Int(value) => self.of::<Int64Builder>().append_option(value),
-            Cell::Float(value) => self.of::<Float64Builder>().append_option(value),
-            Cell::Bool(value) => self.of::<BooleanBuilder>().append_value(value),
-            Cell::Text(value) => {
-                self.of::<StringBuilder>().append_option(value);
-                return value.map_or(0, str::len) + 4;
-            }
-            Cell::Bytes(value) => {
-                self.of::<BinaryBuilder>().append_option(value);
-                return value.map_or(0, <[u8]>::len) + 4;
-            }
-            Cell::Moment(secs) => {
-                let moments: &mut TimestampMillisecondBuilder = self.of();
-                moments.append_value(clipped(u128::from(secs) * 1_000));
-            }
+/// Adds a cell, if the column is wanted; returns the approximate number of bytes.
+#[inline]
+fn push_cell(column: &mut Option<Column>, cell: Cell<'_>) -> usize {
+    let Some(column) = column else { return 0 };
+    match cell {
+        Cell::Int(value) => typed::<Int64Builder>(column).append_option(value),
+        Cell::Float(value) => typed::<Float64Builder>(column).append_option(value),
+        Cell::Bool(value) => typed::<BooleanBuilder>(column).append_value(value),
+        Cell::Text(value) => {
+            typed::<StringBuilder>(column).append_option(value);
+            return value.map_or(0, str::len) + 4;
         }
-        8
+        Cell::Bytes(value) => {
+            typed::<BinaryBuilder>(column).append_option(value);
+            return value.map_or(0, <[u8]>::len) + 4;
+        }
+        Cell::Moment(secs) => {
+            let ms = clipped(u128::from(secs) * 1_000);
+            typed::<TimestampMillisecondBuilder>(column).append_value(ms);
+        }
     }
+    8
 }
 
 /// Builds batches from rows.
@@ -263,19 +256,11 @@ impl BatchBuilder {
             false => columns(dataset),
         };
         columns.retain(|(_, content)| !matches!(content, Content::Quantile(_)));
-        Self::of(dataset, resolution, &columns, |_| true)
+        Self::new(dataset, resolution, &columns, |_| true)
     }
 
-    /// For the wanted columns of published files.
-    pub(super) fn published(
-        dataset: &Dataset,
-        resolution: Resolution,
-        is_wanted: impl Fn(&str) -> bool,
-    ) -> Self {
-        Self::of(dataset, resolution, &columns(dataset), is_wanted)
-    }
-
-    fn of(
+    /// For those of these columns that are wanted.
+    pub(super) fn new(
         dataset: &Dataset,
         resolution: Resolution,
         columns: &Columns,
@@ -284,7 +269,7 @@ impl BatchBuilder {
         let mut fields = Vec::new();
         let columns = columns.iter().map(|(name, content)| {
             let field = is_wanted(name).then(|| content.field(name));
-            let column = field.as_ref().map(|field| Column::new(field.data_type()));
+            let column = field.as_ref().map(|field| make_builder(field.data_type(), 1_024));
             fields.extend(field);
             (*content, column)
         });
@@ -316,8 +301,7 @@ impl BatchBuilder {
     pub(super) fn push_stored(&mut self, row: &StoredRow<'_>) {
         let StoredRow { totals, extremes, histogram, .. } = row;
         let mut found = None;
-        let find =
-            || histogram.map(|it| quantiles(it, extremes, &self.buckets)).unwrap_or_default();
+        let all = || histogram.map(|it| quantiles(it, extremes, &self.buckets)).unwrap_or_default();
         let mut exact = Vec::new();
         let mut texts = key_texts(row.key);
         let mut text = || if row.is_other { OTHER } else { texts.next().unwrap_or_default() };
@@ -332,7 +316,7 @@ impl BatchBuilder {
                 Content::Other => Cell::Bool(row.is_other),
                 Content::Sum(measure) => Cell::Int(Some(clipped(measure.of(totals)))),
                 Content::Extreme(at) => Cell::Int(has_seen.then(|| clipped(seen[*at].into()))),
-                Content::Quantile(at) => Cell::Float(found.get_or_insert_with(find)[*at]),
+                Content::Quantile(at) => Cell::Float(found.get_or_insert_with(all)[*at]),
                 Content::Histogram => Cell::Bytes(*histogram),
                 Content::Exact => {
                     let is_past = |sum: u128| i64::try_from(sum).is_err();
@@ -345,7 +329,7 @@ impl BatchBuilder {
                 // Of raw requests.
                 _ => continue,
             };
-            self.bytes += column.as_mut().map_or(0, |column| column.push(cell));
+            self.bytes += push_cell(column, cell);
         }
         self.rows += 1;
     }
@@ -353,7 +337,7 @@ impl BatchBuilder {
     /// Adds a row of raw requests: a value for each column.
     pub(super) fn push_cells<'c>(&mut self, row: impl IntoIterator<Item = Cell<'c>>) {
         for ((_, column), cell) in self.columns.iter_mut().zip(row) {
-            self.bytes += column.as_mut().map_or(0, |column| column.push(cell));
+            self.bytes += push_cell(column, cell);
         }
         self.rows += 1;
     }
@@ -361,7 +345,7 @@ impl BatchBuilder {
     /// Takes the rows as a batch.
     pub(super) fn finish(&mut self) -> RecordBatch {
         let columns = self.columns.iter_mut().filter_map(|(_, column)| column.as_mut());
-        let arrays = columns.map(|column| column.0.finish()).collect();
+        let arrays = columns.map(|column| column.finish()).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.bytes) = (0, 0);
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)

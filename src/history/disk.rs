@@ -211,22 +211,19 @@ impl Disk {
 
     /// Syncs a file.
     pub(super) fn sync(&self, file: &File, path: &Path) -> Done {
-        self.sync_opened(path, || file.sync_all())
-    }
-
-    /// Syncs a folder.
-    pub(super) fn sync_folder(&self, path: &Path) -> Done {
-        self.sync_opened(path, || File::open(path)?.sync_all())
-    }
-
-    fn sync_opened(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> Done {
         self.step("sync", path)?;
         // In tests the simulated failures decide what survives a power cut.
         if cfg!(test) {
             return self.made("sync", path);
         }
         let _waiting = HISTORY_SYNC.begin();
-        sync().map_err(failed("sync", path))
+        file.sync_all().map_err(failed("sync", path))
+    }
+
+    /// Syncs a folder.
+    pub(super) fn sync_folder(&self, path: &Path) -> Done {
+        let folder = File::open(path).map_err(failed("sync", path))?;
+        self.sync(&folder, path)
     }
 
     /// Appends to a file, and syncs it.

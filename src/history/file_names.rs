@@ -24,19 +24,13 @@ const COVERAGE: &str = "coverage";
 
 /// All files in a folder of history with names like ours.
 pub(super) fn files_of(dir: &Path) -> Done<Vec<PathBuf>> {
-    let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
-    folders.extend(TABLES);
-    files_in(folders.into_iter().map(|name| dir.join(name)).collect(), is_ours)
+    let folders = [PENDING, ROLLUP, COVERAGE].into_iter().chain(TABLES);
+    files_in(folders.map(|name| dir.join(name)).collect(), is_ours)
 }
 
-/// The pieces kept for ClickHouse.
-pub(super) fn unshipped_in(dir: &Path) -> Done<Vec<PathBuf>> {
-    files_in(vec![dir.join(UNSHIPPED)], is_ours)
-}
-
-/// The orphans.
-pub(super) fn orphans_in(dir: &Path) -> Done<Vec<PathBuf>> {
-    files_in(vec![dir.join(ORPHANS)], is_ours)
+/// Those in one of its folders.
+pub(super) fn ours_in(dir: &Path, folder: &str) -> Done<Vec<PathBuf>> {
+    files_in(vec![dir.join(folder)], is_ours)
 }
 
 /// All files in and below these folders that have such names, in order.

@@ -263,6 +263,11 @@ impl History {
         self.status_mut().refilled = refilled;
     }
 
+    /// The clock of everything that is kept.
+    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
     /// The status, to be changed by the history thread.
     pub(super) fn status_mut(&self) -> MutexGuard<'_, Status> {
         self.0.status.lock()
@@ -304,17 +309,15 @@ impl History {
             // Requests merged since the start belong to this run.
             requests.copier().run = store.run();
         }
-        let number = store.id().get(..16).and_then(|id| u64::from_str_radix(id, 16).ok());
         let mut status = self.status_mut();
-        (status.store, status.run) = (number.unwrap_or_default(), store.run());
+        (status.store, status.run) = ((store.id() >> 64) as u64, store.run());
         status.off.take().is_some()
     }
 
     /// A remark on the rows of a dataset in a span whose files are missing, if there are any.
     pub(crate) fn lacks(&self, dataset: &Dataset, span: &Range<u64>) -> Option<String> {
         let status = self.0.status.lock();
-        let is_within =
-            |part: &&Arc<Part>| part.span.start < span.end && span.start < part.span.end;
+        let is_within = |it: &&Arc<Part>| it.span.start < span.end && span.start < it.span.end;
         let missing = status.missing.iter().filter(is_within).flat_map(|part| &part.sections);
         let missing = missing.filter(|section| *section.dataset == *dataset);
         let (files, rows) = missing.fold((0, 0), |(files, rows), it| (files + 1, rows + it.rows));

@@ -13,6 +13,8 @@
 //! While many are added up for an answer, they have the numbers of 2^bits per doubling instead,
 //! which lie closer together, until [`unfold`].
 
+use std::collections::BTreeMap;
+
 use crate::report::encoded_gain::{Pairs, Sum, write_pairs};
 use crate::report::histogram::{
     BUCKET_MAX, BucketLayout, Histogram, LOG_LINEAR_BITS, Rank, octave_bounds, octave_bucket,
@@ -27,10 +29,7 @@ const COUNT_MAX: u64 = 1 << 56;
 
 /// Lead of pairs with the bucket numbers of histograms in memory.
 pub(super) fn lead(layout: &BucketLayout) -> u8 {
-    match layout {
-        BucketLayout::LogLinear => LOG_LINEAR_BITS as u8,
-        BucketLayout::Linear { .. } | BucketLayout::V2(_) => OWN,
-    }
+    if *layout == BucketLayout::LogLinear { LOG_LINEAR_BITS as u8 } else { OWN }
 }
 
 /// A histogram as it is stored, log-linear buckets with 2^`bits` a doubling.
@@ -98,10 +97,8 @@ pub(super) fn encoded_pairs(
 ) -> Option<impl Iterator<Item = Option<(u32, u64)>> + Clone> {
     let (&first, pairs) = bytes.split_first()?;
     let bits = u32::from(first);
-    let known = match layout {
-        BucketLayout::LogLinear => BITS.contains(&bits),
-        _ => first == OWN,
-    };
+    let is_log_linear = *layout == BucketLayout::LogLinear;
+    let known = if is_log_linear { BITS.contains(&bits) } else { first == OWN };
     known.then(|| Pairs::of(pairs).map(checked(layout, bits, to_bits)))
 }
 
@@ -152,12 +149,10 @@ pub(crate) fn quantile(
     (total > 0).then(|| settle(layout, layout.quantile(rank, total, pairs), bits))
 }
 
-/// The histogram of counts by bucket, ascending, log-linear ones of 64 per doubling; `None` if
-/// there are no such buckets.
-pub(crate) fn of_counts(
-    counts: impl Iterator<Item = (u32, u64)> + Clone,
-    layout: &BucketLayout,
-) -> Option<Histogram> {
+/// The histogram of counts by bucket, log-linear ones of 64 per doubling; `None` if there are no
+/// such buckets.
+pub(crate) fn of_counts(counts: &BTreeMap<u32, u64>, layout: &BucketLayout) -> Option<Histogram> {
+    let counts = counts.iter().map(|(bucket, count)| (*bucket, *count));
     of_pairs(counts.map(checked(layout, LOG_LINEAR_BITS, LOG_LINEAR_BITS)))
 }
 

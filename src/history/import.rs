@@ -41,11 +41,10 @@ use super::requests::Kept;
 use super::resolution::hull;
 use super::row::StoredRow;
 use super::{Dataset, History, Resolution, UnflushedRows, Writer};
-use crate::clock::Clock;
 use crate::config::{Config, SquidSource};
 use crate::input::record::TextLimits;
 use crate::input::rewrite::{NameRules, RuleCounters};
-use crate::input::squid::Source;
+use crate::input::squid::{Decoder, Source};
 use crate::limits::LOG_PIECE_BYTES_MAX;
 use crate::report::definition::Definition;
 use crate::report::row_key::{key_of, key_texts};
@@ -71,7 +70,6 @@ pub struct Importer {
     config: Config,
     rule_counters: Arc<RuleCounters>,
     history: History,
-    clock: Arc<dyn Clock>,
     inbox: SyncSender<Import>,
     /// Requests imported in this run. Locked while a piece is imported.
     taken: Mutex<u64>,
@@ -107,23 +105,15 @@ pub enum ImportError {
     Stopping,
 }
 
+/// The result of a step of an import.
+type Imported<T = ()> = Result<T, ImportError>;
+
 impl Importer {
-    /// An importer that writes to `history` through `writer`.
-    pub(crate) fn new(
-        config: &Config,
-        rule_counters: &Arc<RuleCounters>,
-        history: &History,
-        writer: &Writer,
-        clock: &Arc<dyn Clock>,
-    ) -> Self {
-        Self {
-            config: config.clone(),
-            rule_counters: Arc::clone(rule_counters),
-            history: history.clone(),
-            clock: Arc::clone(clock),
-            inbox: writer.imports(),
-            taken: Mutex::new(0),
-        }
+    /// An importer into the history that `writer` writes.
+    pub(crate) fn new(config: &Config, rule_counters: &Arc<RuleCounters>, writer: &Writer) -> Self {
+        let (history, inbox) = writer.imports();
+        let (config, rule_counters) = (config.clone(), Arc::clone(rule_counters));
+        Self { config, rule_counters, history, inbox, taken: Mutex::new(0) }
     }
 
     /// Imports a piece: whole lines, from hosts of this name (by default that of the first entry).
@@ -137,10 +127,9 @@ impl Importer {
         lines: &[u8],
         name: Option<String>,
         covered_to: Option<u64>,
-    ) -> Result<ImportResult, ImportError> {
-        let entry = self.config.squids.first().ok_or(ImportError::NoEntry)?;
-        let source =
-            Source::new(SquidSource { name: name.or_else(|| entry.name.clone()), ..entry.clone() });
+    ) -> Imported<ImportResult> {
+        let entry = self.config.squids.first().cloned().ok_or(ImportError::NoEntry)?;
+        let source = Source::new(SquidSource { name: name.or(entry.name), ..entry });
         let mut taken = self.taken.lock();
         let result = |piece: Piece, is_known| ImportResult {
             lines: count_lines(&lines[..piece.bytes]),
@@ -154,20 +143,15 @@ impl Importer {
         }
         let ingest = &self.config.ingest;
         let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);
-        let mut counting =
-            Counting::new(&self.config, &reports, self.history.run(), *taken, &self.clock);
+        let mut counting = Counting::new(self, &reports, *taken);
         let counters = Arc::clone(&self.rule_counters);
         let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
-        let now = self.clock.unix_ms() / 1000;
+        let hasher = counting.hasher.clone();
+        let decoder = Decoder::new(Arc::clone(&source), limits, hasher, rules).of_the_past();
+        let now = self.history.clock().unix_ms() / 1000;
         let kept = self.config.history.retention_day.max(self.config.history.retention_hour);
-        let piece = Piece::decode(
-            lines,
-            &source,
-            reports.len(),
-            (limits, counting.hasher.clone(), rules),
-            (now.saturating_sub(kept.as_secs()), now),
-            covered_to,
-        );
+        let oldest = now.saturating_sub(kept.as_secs());
+        let piece = Piece::decode(lines, decoder, reports.len(), (oldest, now), covered_to);
         *taken += piece.requests;
         if let Some(first) = piece.first {
             for (&minute, records) in &piece.minutes {
@@ -183,12 +167,7 @@ impl Importer {
     }
 
     /// Adds coverage of reports for the piece, where nothing covered the time before.
-    fn cover(
-        &self,
-        counting: &Counting,
-        piece: &Piece,
-        reports: &[Arc<Definition>],
-    ) -> Result<(), ImportError> {
+    fn cover(&self, counting: &Counting, piece: &Piece, reports: &[Arc<Definition>]) -> Imported {
         let minutes = &piece.covered;
         let mut covered = CoveredSecs::new();
         let times = minutes.keys().map(|&minute| minute..minute + Resolution::Minute.secs());
@@ -203,8 +182,7 @@ impl Importer {
             let key = Dataset::of(report, error_status).coverage_key();
             let mut added = BTreeMap::new();
             for (&minute, &secs) in minutes {
-                let of =
-                    |resolution: Resolution| (key.clone(), resolution, resolution.begin(minute));
+                let of = |by: Resolution| (key.clone(), by, by.begin(minute));
                 let places = Resolution::ALL.map(of);
                 let room = places.iter().map(|place| {
                     let has = covered.get(place).copied().unwrap_or_default();
@@ -230,7 +208,7 @@ impl Importer {
         &self,
         times: impl Iterator<Item = Range<u64>>,
         each: &mut dyn FnMut(Resolution, &StoredRow<'_>),
-    ) -> Result<(), ImportError> {
+    ) -> Imported {
         let mut days = BTreeMap::<u64, Range<u64>>::new();
         for span in times {
             let day = days.entry(Resolution::Day.begin(span.start)).or_insert_with(|| span.clone());
@@ -253,7 +231,7 @@ impl Importer {
     }
 
     /// Returns how many bytes of these lines were imported before.
-    fn known(&self, lines: &[u8]) -> Result<Option<usize>, ImportError> {
+    fn known(&self, lines: &[u8]) -> Imported<Option<usize>> {
         let ended = piece::ended(lines).into_iter().take(LINES_MAX).map(|secs| secs..secs + 1);
         let head = head(lines);
         let bytes_of = |row: &StoredRow<'_>| {
@@ -268,7 +246,7 @@ impl Importer {
     }
 
     /// Passes it to the writer, and waits.
-    fn write(&self, counting: Counting) -> Result<(), ImportError> {
+    fn write(&self, counting: Counting) -> Imported {
         let (rows, requests) = counting.end();
         let Some(rows) = rows else { return Ok(()) };
         let (done, is_done) = mpsc::sync_channel(1);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::columns::Want;
 use super::disk::{Done, failed};
 pub(crate) use super::file_names::set_aside;
-use super::file_names::{checksum, files_of, orphans_in};
+use super::file_names::{ORPHANS, checksum, files_of, ours_in};
 use super::manifest::Manifest;
 use super::part::{Part, Section};
 use super::pending::damaged;
@@ -125,7 +125,7 @@ pub fn verify(dir: &Path) -> Done<Verified> {
         problems: problems.collect(),
         uncounted: on_disk.into_iter().filter(is_uncounted).collect(),
         missing: now.missing.values().map(|part| part.path.clone()).collect(),
-        orphans: orphans_in(dir)?,
+        orphans: ours_in(dir, ORPHANS)?,
         is_torn: now.torn > 0,
         ..verified
     })

@@ -21,10 +21,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{
-    self,
-    ErrorKind::{InvalidData, UnexpectedEof},
-};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::Dataset;
-use super::disk::{Disk, Done, failed};
+use super::disk::{Disk, Done, StoreError, failed, unreadable};
 use super::file_names::files_in;
 use super::part::number_of;
 use super::pending::{LEAD_BYTES, damaged, framed, read_leading};
@@ -111,11 +108,8 @@ impl Fresh {
         let gain = row.encoded.0;
         let len = gain.len() + key.as_ref().map_or(0, |key| key.len());
         let extremes = (row.extremes != Extremes::NOTHING).then_some(row.extremes);
-        push(
-            record,
-            &Entry::Row { id: row.id, is_other, key: key.as_deref(), gain, extremes },
-            len,
-        );
+        let entry = Entry::Row { id: row.id, is_other, key: key.as_deref(), gain, extremes };
+        push(record, &entry, len);
         self.rows += 1;
     }
 
@@ -233,9 +227,8 @@ impl Log {
     /// # Errors
     /// When one of them cannot be opened: nothing was changed, and it can be tried again.
     pub(super) fn find(disk: &Disk, folder: PathBuf, flushed_to: u64) -> Done<Self> {
-        let is_log =
-            |path: &Path| number_of(path) > flushed_to && path_of(&folder, number_of(path)) == path;
-        let found = files_in(vec![folder.clone()], is_log)?;
+        let ours = |it: &Path| number_of(it) > flushed_to && path_of(&folder, number_of(it)) == it;
+        let found = files_in(vec![folder.clone()], ours)?;
         let (disk, bytes_max) = (disk.clone(), u64::MAX);
         let mut log = Self { disk, folder, bytes_max, flushed_to, ..Self::default() };
         for path in found {
@@ -304,7 +297,7 @@ impl Log {
             all_torn += torn;
             // Lines of followed files are read and counted again: they must not be replayed later
             // too.
-            if !is_read_anew && !matches!(error.kind(), InvalidData | UnexpectedEof) {
+            if !is_read_anew && !matches!(unreadable(&path)(error), StoreError::Damaged { .. }) {
                 continue;
             }
             // If it is read again, the result is the same.

@@ -265,7 +265,8 @@ impl Manifest {
             remove: remove.iter().map(|part| self.name(&part.path)).collect(),
             ..Commit::default()
         };
-        commit.datasets = cloned(&datasets[self.datasets.len()..]);
+        let added = datasets[self.datasets.len()..].iter();
+        commit.datasets = added.map(|it| Dataset::clone(it)).collect();
         if let Some(UpTo { files, log }) = up_to {
             // What the log had of others goes with it.
             commit.files.clone_from(&self.files);
@@ -295,7 +296,7 @@ impl Manifest {
         let commit = Commit {
             next: self.next,
             aged: self.aged,
-            datasets: cloned(&datasets),
+            datasets: datasets.iter().map(|it| Dataset::clone(it)).collect(),
             add,
             missing,
             left: self.left.iter().cloned().collect(),
@@ -371,10 +372,6 @@ impl Manifest {
         self.parts.extend(back.iter().cloned());
         [gone, back].map(|parts| parts.into_iter().map(|(_, part)| part).collect())
     }
-}
-
-fn cloned(datasets: &[Arc<Dataset>]) -> Vec<Dataset> {
-    datasets.iter().map(|dataset| Dataset::clone(dataset)).collect()
 }
 
 /// A line with its checksum.

@@ -70,7 +70,7 @@ impl FileWriter {
         dataset: &Arc<Dataset>,
         resolution: Resolution,
     ) -> Self {
-        let rows = BatchBuilder::published(dataset, resolution, |_| true);
+        let rows = BatchBuilder::new(dataset, resolution, &columns(dataset), |_| true);
         let section = Section { dataset: Arc::clone(dataset), rows: 0 };
         Self { path, file, resolution, rows, section, writer: None }
     }

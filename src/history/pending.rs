@@ -120,10 +120,7 @@ impl PendingWriter {
         push(block);
         place.rows += rows;
         self.span = hull(self.span.clone(), span);
-        match block.bytes {
-            BLOCK_BYTES.. => self.end_block(),
-            _ => Ok(()),
-        }
+        if block.bytes < BLOCK_BYTES { Ok(()) } else { self.end_block() }
     }
 
     /// Adds the next row in order, of a finer resolution: those of one key and time are summed.

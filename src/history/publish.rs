@@ -68,8 +68,7 @@ impl Store {
     /// Fails if it cannot be written, or `meanwhile` fails; then nothing is published, and it can
     /// be tried again.
     pub fn publish_due(&mut self, now: u64, meanwhile: &mut Meanwhile<'_>) -> Done<bool> {
-        let is_suspect =
-            |part: &&Arc<Part>| !part.is_published() && part.suspect.load(Ordering::Relaxed);
+        let is_suspect = |it: &&Arc<Part>| !it.is_published() && it.suspect.load(Ordering::Relaxed);
         let suspect = self.manifest.parts().find(is_suspect).cloned();
         if let Some(suspect) = suspect {
             self.attempt(|store| {
@@ -81,7 +80,7 @@ impl Store {
             return Ok(true);
         }
         let due = self.due(now, false).or_else(|| self.due(now, true));
-        let Some((resolution, pieces)) = due else { return Ok(false) };
+        let Some(pieces) = due else { return Ok(false) };
         let is_raw = pieces.first().is_some_and(|part| part.is_raw());
         self.attempt(|store| {
             // Retention makes room for it; if it removes nothing there may still be some.
@@ -91,7 +90,7 @@ impl Store {
             }
             let published = match is_raw {
                 true => store.publish_requests(pieces, now, meanwhile),
-                false => store.publish(resolution, pieces, now, meanwhile),
+                false => store.publish(pieces, now, meanwhile),
             };
             store.without_damaged(published)
         })?;
@@ -116,7 +115,7 @@ impl Store {
 
     /// The finest and oldest pieces to publish: of an hour's minutes, a day's hours, a month's
     /// days.
-    fn due(&self, now: u64, is_raw: bool) -> Option<(Resolution, Vec<Arc<Part>>)> {
+    fn due(&self, now: u64, is_raw: bool) -> Option<Vec<Arc<Part>>> {
         let mut waiting: BTreeMap<(Resolution, u64), Vec<&Arc<Part>>> = BTreeMap::new();
         for part in
             self.manifest.parts().filter(|part| !part.is_published() && part.is_raw() == is_raw)
@@ -153,17 +152,12 @@ impl Store {
                     && finer.is_none()
                     && !(resolution == Resolution::Minute && (is_needed(&span) || is_cut(pieces)))
         };
-        let (&(resolution, _), pieces) = waiting.iter().find(is_due)?;
-        Some((resolution, pieces.iter().take(PIECES_MAX).map(|part| Arc::clone(part)).collect()))
+        let (_, pieces) = waiting.iter().find(is_due)?;
+        Some(pieces.iter().take(PIECES_MAX).map(|part| Arc::clone(part)).collect())
     }
 
-    fn publish(
-        &mut self,
-        resolution: Resolution,
-        pieces: Vec<Arc<Part>>,
-        now: u64,
-        meanwhile: &mut Meanwhile<'_>,
-    ) -> Done {
+    fn publish(&mut self, pieces: Vec<Arc<Part>>, now: u64, meanwhile: &mut Meanwhile<'_>) -> Done {
+        let resolution = pieces.first().map_or(Resolution::Minute, |part| part.resolution);
         let mut stage = PUBLISH.begin();
         stage.work(0, pieces.iter().map(|part| part.rows()).sum());
         let opened = pieces.iter().map(|part| {

@@ -208,33 +208,25 @@ impl ReadUnit {
                 })
             }
             UnitRows::Pending(pending, share) => pending.blocks(dataset, share.clone()),
-            UnitRows::Memory(batches) => {
-                let batches = Arc::clone(batches);
-                Box::new((0..batches.len()).map(move |at| Ok(batches[at].clone())))
-            }
+            UnitRows::Memory(batches) => Box::new(batches.to_vec().into_iter().map(Ok)),
             UnitRows::Requests(requests) => requests.clone().batches(dataset, columns),
         })
     }
 
     /// The smallest and the largest value of a stored column, if known.
     pub(super) fn bounds(&self, column: &str) -> Bounds {
-        match &self.rows {
-            UnitRows::Group(opened, group, _) => opened.bounds(*group, column),
-            _ => [None, None],
-        }
+        let UnitRows::Group(opened, group, _) = &self.rows else { return [None, None] };
+        opened.bounds(*group, column)
     }
 
     /// The number of its rows, if it is of a file.
     pub(super) fn rows_of_file(&self) -> Option<u64> {
-        match &self.rows {
-            UnitRows::Group(_, _, rows) => Some(rows.row_count() as u64),
-            _ => None,
-        }
+        let UnitRows::Group(_, _, rows) = &self.rows else { return None };
+        Some(rows.row_count() as u64)
     }
 
     pub(super) fn resolution(&self) -> Resolution {
-        let part = self.part.as_ref();
-        part.map_or(Resolution::Minute, |part| part.resolution)
+        self.part.as_ref().map_or(Resolution::Minute, |part| part.resolution)
     }
 
     /// Batches of all its rows with these columns.
@@ -313,7 +305,7 @@ impl Part {
     /// Calls `each` for the rows of a dataset whose minute, hour or day begins in a span.
     ///
     /// # Errors
-    /// Any I/O error, and damage; the error names the file.
+    /// Any I/O error, and damage.
     pub fn read(
         self: &Arc<Self>,
         dataset: &Dataset,
@@ -321,16 +313,11 @@ impl Part {
         want: Want,
         each: &mut dyn FnMut(&Row),
     ) -> io::Result<()> {
-        let mut read = || {
-            let mut rows = self.reader(dataset, span.clone(), want)?;
-            while rows.advance()? {
-                each(&rows.row().decoded(&dataset.buckets));
-            }
-            Ok(())
-        };
-        read().map_err(|error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
-        })
+        let mut rows = self.reader(dataset, span, want)?;
+        while rows.advance()? {
+            each(&rows.row().decoded(&dataset.buckets));
+        }
+        Ok(())
     }
 }
 
@@ -363,8 +350,7 @@ pub(super) fn on_all_processors<T: Send>(
         let others = (1..processors.min(count)).map(|_| scope.spawn(share));
         let others: Vec<_> = others.collect();
         let own = share();
-        let done =
-            others.into_iter().map(|other| other.join().unwrap_or_else(|it| resume_unwind(it)));
+        let done = others.into_iter().map(|it| it.join().unwrap_or_else(|why| resume_unwind(why)));
         iter::once(own).chain(done).collect()
     })
 }

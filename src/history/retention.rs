@@ -90,7 +90,7 @@ impl Store {
         self.attempt(|store| store.remove_what_goes(now))
     }
 
-    /// Makes room before something is written.
+    /// Makes room before something is written; fails if that is impossible.
     pub(super) fn make_room(&mut self, now: u64) -> Done {
         match self.has_room() {
             Err(StoreError::NoSpace { .. }) => {
@@ -108,14 +108,6 @@ impl Store {
             free if free < min => Err(StoreError::NoSpace { path, free, min }),
             _ => Ok(()),
         }
-    }
-
-    /// Whether something can be written now; removes data beyond the limits first.
-    ///
-    /// # Errors
-    /// Fails if less than `history.free_min` is free, or that cannot be read.
-    pub fn check_room(&mut self, now: u64) -> Done {
-        self.attempt(|store| store.make_room(now))
     }
 
     /// Free bytes on that disk.

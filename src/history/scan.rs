@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::{io, iter};
 
 use datafusion::arrow::array::{
-    ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, TimestampMillisecondArray,
+    ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions,
+    TimestampMillisecondArray,
 };
 use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef, TimestampMillisecondType};
@@ -116,10 +117,9 @@ impl Scan {
 
     /// The end of the hour of the next rows, in unix seconds: later ones are not newer.
     pub(crate) fn reached(&self) -> Option<u64> {
-        match self.reading.as_ref().map(|reading| &reading.source).or(self.sources.front()) {
-            Some(Source { rows: SourceRows::OnDisk(part, _), .. }) => Some(part.span.end),
-            _ => None,
-        }
+        let next = self.reading.as_ref().map(|reading| &reading.source).or(self.sources.front())?;
+        let SourceRows::OnDisk(part, _) = &next.rows else { return None };
+        Some(part.span.end)
     }
 
     /// The next rows; perhaps none, so that others may use the thread; `None` at the end. After an
@@ -204,8 +204,7 @@ impl Scan {
             Some(Arc::new(moment.with_timezone("UTC")) as ArrayRef)
         });
         // Of a report it may be a key.
-        let is_time =
-            |column: &str| column == TIME || column == "received" && view.dataset.is_raw();
+        let is_time = |it: &str| it == TIME || it == "received" && view.dataset.is_raw();
         if !self.may_have(source, |column| span.clone().map(|it| it.filter(|_| is_time(column)))) {
             return Ok(VecDeque::new());
         }
@@ -233,7 +232,11 @@ impl Scan {
                 SourceRows::OnDisk(_, times) => within(rows, times)?,
                 SourceRows::InMemory(_) => rows,
             };
-            return view.batch(shown, schema, &rows, source.by).map(Some);
+            let arrays = shown.iter().map(|column| view.array(*column, &rows, source.by));
+            let arrays = arrays.collect::<io::Result<_>>()?;
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+            let shown = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
+            return shown.map(Some).map_err(io::Error::other);
         }
         let Some(unit) = units.pop_front() else { return Ok(None) };
         if self.may_have(source, |column| unit.bounds(column)) {

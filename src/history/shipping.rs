@@ -24,6 +24,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, ErrorKind::InvalidData};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use tracing::{error, warn};
 
 use super::Resolution;
 use super::disk::{Disk, Done, Tries, damaged, unreadable};
-use super::file_names::{DAMAGED, UNSHIPPED, unshipped_in};
+use super::file_names::{DAMAGED, UNSHIPPED, ours_in};
 use super::manifest;
 use super::parquet::{Opened, ReadAs};
 use super::part::{Part, Parts};
@@ -69,8 +70,8 @@ pub struct Shipping {
     inner: Arc<Mutex<Inner>>,
     /// The parts that count.
     pub(crate) parts: Parts,
-    /// The identity of the store: 32 hexadecimal digits.
-    pub(crate) store: Arc<str>,
+    /// The identity of the store.
+    pub(crate) store: u128,
 }
 
 #[derive(Debug)]
@@ -116,7 +117,6 @@ impl Shipping {
     /// Opens the state of a store; `None`: what was shipped last.
     pub(super) fn open(store: &Store, what: Option<&[ShippedRows]>) -> Done<Self> {
         let (folder, disk) = (store.dir().join(UNSHIPPED), store.disk.clone());
-        let next_number = store.manifest.next;
         disk.make_folder(&folder, files::FOLDER_MODE)?;
         let found = cursor::read(&folder.join(CURSOR))?;
         if found.is_some() {
@@ -125,10 +125,9 @@ impl Shipping {
             disk.sync_folder(&folder)?;
         }
         let before = found.as_ref().map(|cursor| cursor.off);
-        let mut cursor =
-            found.unwrap_or(Cursor { format: FORMAT, begin: next_number, ..Cursor::default() });
-        let lost =
-            what.map_or(0, |what| cursor.set_kinds(what, next_number, store.manifest.parts()));
+        let begin = store.manifest.next;
+        let mut cursor = found.unwrap_or(Cursor { format: FORMAT, begin, ..Cursor::default() });
+        let lost = what.map_or(0, |what| cursor.set_kinds(what, &store.manifest));
         if lost > 0 {
             warn!(
                 rows = lost,
@@ -136,8 +135,8 @@ impl Shipping {
             );
         }
         let is_changed = before != Some(cursor.off);
-        let unopened =
-            unshipped_in(store.dir())?.into_iter().map(|path| (path, Tries::default())).collect();
+        let unopened = ours_in(store.dir(), UNSHIPPED)?.into_iter();
+        let unopened = unopened.map(|path| (path, Tries::default())).collect();
         let missing = store.manifest.missing.values().cloned().collect();
         let (kept, tries) = (Vec::new(), Tries::default());
         let mut inner = Inner { folder, disk, cursor, kept, missing, tries, unopened };
@@ -147,11 +146,7 @@ impl Shipping {
         if is_changed {
             inner.write(|_| ())?;
         }
-        Ok(Self {
-            inner: Arc::new(Mutex::new(inner)),
-            parts: store.parts(),
-            store: store.id().into(),
-        })
+        Ok(Self { inner: Arc::new(Mutex::new(inner)), parts: store.parts(), store: store.id() })
     }
 
     /// Links pieces that are about to be removed and not shipped yet.
@@ -304,13 +299,11 @@ impl Inner {
     fn planned(&self, parts: &[Arc<Part>], now: u64) -> Option<Shipment> {
         let (cursor, pieces) = (&self.cursor, self.pieces(parts));
         if let Some(to) = cursor.sending.or_else(|| next_position(&cursor.done, &pieces, now)) {
-            let has =
-                |part: &&Arc<Part>| cursor.of.is_empty() || cursor.of.contains(&part.number());
+            let has = |it: &&Arc<Part>| cursor.of.is_empty() || cursor.of.contains(&it.number());
             let units = ShipmentRows::Pieces(cursor.done, to);
             return Some(Shipment::of(units, pieces.values().filter(has)));
         }
-        let file =
-            self.files(parts).filter(|part| cursor.lacks(part)).min_by_key(|it| it.number())?;
+        let file = self.files(parts).filter(|it| cursor.lacks(it)).min_by_key(|it| it.number())?;
         Some(Shipment::of(ShipmentRows::File(file.number()), [file].into_iter()))
     }
 
@@ -446,17 +439,14 @@ fn numbers(path: &Path) -> [Option<u64>; 3] {
     [(); 3].map(|()| numbers.next()?.parse().ok())
 }
 
-fn kept_piece(path: &Path) -> std::io::Result<Part> {
-    let [Some(start), Some(end), _] = numbers(path) else {
-        return Err(std::io::ErrorKind::InvalidData.into());
-    };
+fn kept_piece(path: &Path) -> io::Result<Part> {
+    let [Some(start), Some(end), _] = numbers(path) else { return Err(InvalidData.into()) };
     let file = fs::File::open(path)?;
     let bytes = file.metadata()?.len();
     let sections = PendingFile::open(file)?.footer.sections();
-    // Its hour is over.
-    let written = start;
     let part = Part::new(path.to_owned(), Resolution::Minute, start..end, sections);
-    Ok(Part { bytes, written, ..part })
+    // Its hour is over.
+    Ok(Part { bytes, written: start, ..part })
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use std::iter::repeat_n;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, AsArray as _, Float64Array, RecordBatch, RecordBatchOptions, StringViewArray,
-    TimestampSecondArray, new_null_array,
+    ArrayRef, AsArray as _, Float64Array, RecordBatch, StringViewArray, TimestampSecondArray,
+    new_null_array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
@@ -182,21 +182,6 @@ impl View {
         }
         PrunableStatistics::new(vec![Arc::new(statistics)], Arc::clone(&self.schema))
     }
-
-    /// Some columns, as these fields.
-    pub(super) fn batch(
-        &self,
-        columns: &[usize],
-        schema: &SchemaRef,
-        stored: &RecordBatch,
-        by: Resolution,
-    ) -> io::Result<RecordBatch> {
-        let arrays = columns.iter().map(|column| self.array(*column, stored, by));
-        let arrays = arrays.collect::<io::Result<_>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(stored.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
-        batch.map_err(io::Error::other)
-    }
 }
 
 /// The stored column for a live table's column of raw requests, and its conversion.
@@ -233,10 +218,6 @@ impl Form {
             Self::Kib => floats(|bytes| bytes / 1024.0),
             Self::Second | Self::Time => cast(stored, &seconds).ok(),
         };
-        let made = made.as_ref().unwrap_or(stored);
-        if made.data_type() == data_type {
-            return Ok(Arc::clone(made));
-        }
-        cast(made, data_type).map_err(io::Error::other)
+        cast(made.as_ref().unwrap_or(stored), data_type).map_err(io::Error::other)
     }
 }

@@ -33,7 +33,7 @@ use tracing::{error, info, warn};
 use super::dataset::Coverage;
 use super::disk::{Disk, Done, StoreError, Tries, failed};
 use super::file_names::{
-    DAMAGED, ORPHANS, PENDING, checksum, is_temporary, orphans_in, uncounted, unshipped_in,
+    DAMAGED, ORPHANS, PENDING, UNSHIPPED, checksum, is_temporary, ours_in, uncounted,
 };
 use super::log_of_seconds::Log;
 use super::manifest::file::COMMITS_BYTES_MAX;
@@ -105,18 +105,15 @@ impl Store {
     pub(super) fn open_on(disk: Disk, dir: &Path, retention: Retention) -> Done<Self> {
         let folder = LockedFolder::open(HISTORY, dir)?;
         let path = Manifest::path(dir);
-        let mut manifest = match Manifest::open(dir)? {
-            Some(manifest) => {
-                // The process before may have ended between writing and syncing. Files are removed
-                // by what it says, so it is to stay: a power cut could bring back one that counts
-                // them.
-                let file = File::open(&path).map_err(failed("read", &path))?;
-                disk.sync(&file, &path)?;
-                disk.sync_folder(dir)?;
-                manifest
-            }
-            None => Manifest::new(dir),
-        };
+        let found = Manifest::open(dir)?;
+        if found.is_some() {
+            // The process before may have ended between writing and syncing. Files are removed by
+            // what it says, so it is to stay: a power cut could bring back one that counts them.
+            let file = File::open(&path).map_err(failed("read", &path))?;
+            disk.sync(&file, &path)?;
+            disk.sync_folder(dir)?;
+        }
+        let mut manifest = found.unwrap_or_else(|| Manifest::new(dir));
         if manifest.torn > 0 {
             warn!(file = %path.display(), bytes = manifest.torn, "Left out a commit that was not finished.");
         }
@@ -131,7 +128,7 @@ impl Store {
         // Uncounted files are removed first, to make room.
         let (deletable, orphans) = uncounted(dir, &manifest)?;
         // New files must not get the name of an existing one.
-        let lying = [orphans_in(dir)?, unshipped_in(dir)?].concat();
+        let lying = [ours_in(dir, ORPHANS)?, ours_in(dir, UNSHIPPED)?].concat();
         let lying = [&deletable, &orphans, &lying].into_iter().flatten();
         lying.for_each(|file| manifest.pass(number_of(file)));
         for file in &deletable {
@@ -142,7 +139,7 @@ impl Store {
         // still find room after the manifest, so that old files can be removed.
         let written = manifest.rewrite(&disk);
         let commits =
-            written.or_else(|error| manifest.append_run(&disk, &changed).map_err(|_| error))?;
+            written.or_else(|why| manifest.append_run(&disk, &changed).map_err(|_| why))?;
         // In either case: if its name were not durable, a power cut would restore an older one.
         disk.sync_folder(dir)?;
         let pending = dir.join(PENDING);
@@ -238,9 +235,9 @@ impl Store {
         &self.folder.path
     }
 
-    /// The identity of the store: 32 hexadecimal digits.
-    pub(crate) fn id(&self) -> &str {
-        &self.manifest.head.store
+    /// The identity of the store: 32 hexadecimal digits, as a number.
+    pub(crate) fn id(&self) -> u128 {
+        u128::from_str_radix(&self.manifest.head.store, 16).unwrap_or_default()
     }
 
     /// How often it was opened, including this time.

@@ -97,14 +97,10 @@ pub(crate) struct SumRow {
 impl Rows {
     /// Without rows.
     pub(crate) fn new(dataset: &Dataset) -> Self {
-        Self::within(&MEMORY, dataset)
-    }
-
-    fn within(memory: &Arc<dyn MemoryPool>, dataset: &Dataset) -> Self {
         Self {
             other_key: dataset.other_key(),
             all: IndexMap::default(),
-            memory: MemoryConsumer::new("answer over the past").register(memory),
+            memory: MemoryConsumer::new("answer over the past").register(&MEMORY),
             is_full: false,
         }
     }
@@ -152,7 +148,7 @@ impl Rows {
     }
 
     /// Sorts the rows by key; returns the new place of each.
-    fn sort(&mut self) -> Vec<u32> {
+    pub(crate) fn sort(&mut self) -> Vec<u32> {
         self.all.sort_unstable_keys();
         let mut places = vec![NONE; self.all.len()];
         for (place, row) in (0..).zip(self.all.values()) {
@@ -170,11 +166,9 @@ impl Sums {
         let done = on_all_processors(units.len(), empty, |unit, (rows, found)| {
             let mut runs: Vec<Run> = Vec::new();
             let read = units[unit].rows(dataset, Want::SUMS, &mut |number, row| {
-                let last = runs.last().map(|run| run.to);
-                let has_key = |to: &u32| {
-                    rows.all.get_index(*to as usize).is_some_and(|(key, _)| **key == *row.key)
-                };
-                let to = last.filter(has_key).unwrap_or_else(|| rows.of(row.key, row.is_other));
+                let key_of = |to: &u32| rows.all.get_index(*to as usize).map(|(key, _)| &**key);
+                let last = runs.last().map(|run| run.to).filter(|to| key_of(to) == Some(row.key));
+                let to = last.unwrap_or_else(|| rows.of(row.key, row.is_other));
                 Run::note(&mut runs, to, number);
                 rows.add(to, &row.totals, &row.extremes);
             });
@@ -225,12 +219,8 @@ impl Sums {
     }
 
     /// Passes the histograms of these rows to `each`.
-    pub(crate) fn histograms(
-        &self,
-        rows: &[usize],
-        each: &mut TakeCounts<'_>,
-    ) -> Result<(), String> {
-        self.histograms.read(&self.rows, rows, each)
+    pub(crate) fn histograms(&self, of: &[usize], each: &mut TakeCounts<'_>) -> Result<(), String> {
+        self.histograms.read(&self.rows, of, each)
     }
 }
 
@@ -249,11 +239,9 @@ impl Histograms for LocalHistograms {
                     let sum = &mut gathered[place_of[row as usize] as usize];
                     add_to_sum(sum, encoded, &self.dataset.buckets, self.bits);
                 });
-                if read.is_err() {
-                    // Its sums are known; its histograms are not.
-                    for sum in gathered {
-                        sum.drop_histogram();
-                    }
+                // Then its sums are known, and its histograms are not.
+                for sum in gathered.iter_mut().filter(|_| read.is_err()) {
+                    sum.drop_histogram();
                 }
             };
             let gathered = on_all_processors(self.units.len(), empty, work);

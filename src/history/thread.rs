@@ -22,7 +22,6 @@ use super::manifest::UpTo;
 use super::requests::{REQUEST, Requests};
 use super::store::Store;
 use super::{Dataset, History, Resolution};
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::instruments::Instrument;
 use crate::merger::SharedLive;
@@ -87,7 +86,6 @@ struct Work {
     requests: Option<Requests>,
     /// How many of them left the pool too early, as far as recorded.
     missed: u64,
-    clock: Arc<dyn Clock>,
     flush_period: Duration,
     /// Monotonic milliseconds of the next flush.
     flush_ms: u64,
@@ -133,17 +131,11 @@ impl Attempts {
 impl Writer {
     /// Writes the rows of `history` every `flush_period`, to the store that is opened now or, if
     /// that fails, later.
-    pub(crate) fn new(
-        history: History,
-        open: OpenStore,
-        clock: Arc<dyn Clock>,
-        flush_period: Duration,
-    ) -> Self {
+    pub(crate) fn new(history: History, open: OpenStore, flush_period: Duration) -> Self {
         let mut work = Work {
             history,
             requests: None,
             missed: 0,
-            clock,
             flush_period,
             flush_ms: 0,
             writing: Attempts::default(),
@@ -164,14 +156,14 @@ impl Writer {
         if self.store.is_some() {
             return;
         }
-        self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
+        self.open_ms = self.work.history.clock().mono_ms() + OPEN_MS;
         match (self.open)() {
             Ok(mut store) => {
                 if self.work.history.set_on(&store) {
                     info!("History is on again: what waited in memory is written.");
                 }
                 // The first flush would find that out too, a minute later.
-                let writable = store.check_room(self.work.now());
+                let writable = store.attempt(|store| store.make_room(self.work.now()));
                 self.work.has_written(&store, &writable);
                 self.store = Some(store);
                 self.work.on_restored.iter().for_each(|call| call());
@@ -215,9 +207,9 @@ impl Writer {
         Some(self.work.requests.insert(requests).clone())
     }
 
-    /// A channel whose content is written as soon as it arrives.
-    pub(super) fn imports(&self) -> SyncSender<Import> {
-        self.imports.0.clone()
+    /// What it writes, and a channel whose content is written as soon as it arrives.
+    pub(super) fn imports(&self) -> (History, SyncSender<Import>) {
+        (self.work.history.clone(), self.imports.0.clone())
     }
 
     /// Writes a piece of a log if there is one, or waits a little.
@@ -244,13 +236,13 @@ impl Writer {
     pub(crate) fn run(mut self, stop: &Shutdown) {
         while !stop.requested() {
             self.import_or_nap();
-            if self.work.clock.mono_ms() >= self.open_ms {
+            if self.work.history.clock().mono_ms() >= self.open_ms {
                 self.open();
             }
             let Self { store: Some(store), work, .. } = &mut self else { continue };
-            store.advance_age(&*work.clock);
+            store.advance_age(&**work.history.clock());
             work.flush_due(store);
-            if work.clock.mono_ms() >= work.maintenance.next_ms {
+            if work.history.clock().mono_ms() >= work.maintenance.next_ms {
                 work.maintain(store, stop);
             }
         }
@@ -276,7 +268,7 @@ impl Work {
     /// period, so that the rows of a minute are written once.
     fn next_flush(&self) -> u64 {
         let period_ms = self.flush_period.as_millis() as u64;
-        self.clock.mono_ms() + until_flush(period_ms, self.clock.unix_ms())
+        self.history.clock().mono_ms() + until_flush(period_ms, self.history.clock().unix_ms())
     }
 
     /// Writes the rows in memory if it is time to, or the memory is full, or the last attempt
@@ -284,7 +276,7 @@ impl Work {
     /// less often, and the age of waiting data grows.
     fn flush_due(&mut self, store: &mut Store) {
         self.write_log(store);
-        let now_ms = self.clock.mono_ms();
+        let now_ms = self.history.clock().mono_ms();
         if now_ms >= self.writing.next_ms && self.history.has_sealed() {
             self.flush(store, true);
         }
@@ -298,11 +290,10 @@ impl Work {
             self.requests.iter().for_each(Requests::prepare_flush);
             // First the rows of a failed flush, then later ones, which are in no log either.
             let has_failed = self.writing.error.is_some();
-            let is_written =
-                self.flush(store, is_due) && (!has_failed || self.flush(store, is_due));
-            if is_due && is_written {
+            let written = self.flush(store, is_due) && (!has_failed || self.flush(store, is_due));
+            if is_due && written {
                 self.flush_ms = next_ms;
-                self.history.status_mut().flushed_ms = self.clock.mono_ms();
+                self.history.status_mut().flushed_ms = self.history.clock().mono_ms();
             }
         }
     }
@@ -382,7 +373,7 @@ impl Work {
     }
 
     fn has_written(&mut self, store: &Store, written: &Done) {
-        self.writing.has_ended(written, self.clock.mono_ms(), self.is_stopping);
+        self.writing.has_ended(written, self.history.clock().mono_ms(), self.is_stopping);
         self.record_attempt(store, written);
     }
 
@@ -401,7 +392,7 @@ impl Work {
     /// be published. Flushes do not wait for that.
     fn maintain(&mut self, store: &mut Store, stop: &Shutdown) {
         let now = self.now();
-        self.maintenance.next_ms = self.clock.mono_ms() + MAINTAIN_MS;
+        self.maintenance.next_ms = self.history.clock().mono_ms() + MAINTAIN_MS;
         let status = self.history.status_mut();
         store.refilled.clone_from(&status.refilled);
         store.cuts.clone_from(&status.cuts);
@@ -433,7 +424,7 @@ impl Work {
             ended = ended.and(store.expire(now));
         }
         if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
-            self.maintenance.has_ended(&ended, self.clock.mono_ms(), self.is_stopping);
+            self.maintenance.has_ended(&ended, self.history.clock().mono_ms(), self.is_stopping);
             self.record_attempt(store, &ended);
         }
     }
@@ -482,7 +473,7 @@ impl Work {
     }
 
     fn now(&self) -> u64 {
-        self.clock.unix_ms() / 1000
+        self.history.clock().unix_ms() / 1000
     }
 
     /// Publishes the result of an attempt, and the data on disk.

@@ -82,10 +82,7 @@ impl UnflushedRows {
         let Part { moments, other_key, .. } = &mut self.parts[part];
         let times = row.times.as_ref().map(|times| times.bytes);
         let gained = (&row.totals, &row.extremes, times);
-        let key = match row.id {
-            OTHER_ID => &RowKey::Bytes(other_key),
-            _ => &row.key,
-        };
+        let key = if row.id == OTHER_ID { &RowKey::Bytes(other_key) } else { &row.key };
         let rows = moments.entry(time).or_default();
         let is_known = rows.add((row.id, key), gained, &mut self.scratch);
         if let Some(fresh) = &mut self.fresh {

@@ -189,10 +189,8 @@ impl StoredRows {
         };
         let [time_min, time_max, peak] = self.extremes.each_ref().map(value);
         let memory_peak_max = u32::try_from(peak.unwrap_or_default()).unwrap_or(u32::MAX);
-        match time_min.zip(time_max) {
-            Some((time_min, time_max)) => Extremes { time_min, time_max, memory_peak_max },
-            None => Extremes::NOTHING,
-        }
+        let Some((time_min, time_max)) = time_min.zip(time_max) else { return Extremes::NOTHING };
+        Extremes { time_min, time_max, memory_peak_max }
     }
 
     /// Returns the histogram of a row as it is stored.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use super::Importer;
 use super::piece::LINES_MAX;
-use crate::clock::Clock;
-use crate::config::{Config, PoolConfig, ReportsConfig};
+use crate::config::{PoolConfig, ReportsConfig};
 use crate::delta::Reader;
 use crate::history::dataset::Coverage;
 use crate::history::part::Parts;
@@ -58,13 +58,8 @@ pub(super) struct Counting {
 
 impl Counting {
     /// An empty counter; this many requests were imported before in this run.
-    pub(super) fn new(
-        config: &Config,
-        reports: &[Arc<Definition>],
-        run: u64,
-        taken: u64,
-        clock: &Arc<dyn Clock>,
-    ) -> Self {
+    pub(super) fn new(importer: &Importer, reports: &[Arc<Definition>], taken: u64) -> Self {
+        let Importer { config, history, .. } = importer;
         let ticks = Ticks::of(config.pool.stats_history);
         let pool = PoolConfig {
             request_pool_size: 2 * BLOCK,
@@ -77,8 +72,7 @@ impl Counting {
         let hasher = Hasher::new();
         let pool = Pool::new(&pool, hasher.clone());
         let mut live = Live::new(pool, Reports::new(&of_reports, ticks), ticks);
-        let definitions =
-            reports.iter().map(|report| (Definition::clone(report), DefinedBy::BuiltIn));
+        let definitions = reports.iter().map(|it| (Definition::clone(it), DefinedBy::BuiltIn));
         let Live { pool, reports: to, .. } = &mut live;
         to.define_at_start(definitions.collect(), pool, 0);
         // Now: reports over a pool that has had rows would be filled first.
@@ -96,9 +90,9 @@ impl Counting {
         };
         let (_, deltas) = live.watch(choice, 0, 0);
         let live = Arc::new(RwLock::new(live));
-        let rows = History::new(Parts::default(), ROWS_BYTES, Arc::clone(clock));
+        let rows = History::new(Parts::default(), ROWS_BYTES, Arc::clone(history.clock()));
         let error_status = config.reports.error_status;
-        let keep = config.history.requests;
+        let (keep, run) = (config.history.requests, history.run());
         Self {
             hasher,
             requests: Requests::new(keep, ROWS_BYTES / 8, error_status, run, &live, false),

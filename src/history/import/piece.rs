@@ -1,13 +1,12 @@
 //! Splits a piece of a log into records by minute, and computes the time that it covers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crate::history::Resolution;
-use crate::input::record::{Hasher, Record, TextLimits};
+use crate::input::record::Record;
 use crate::input::rewrite::Rewrite;
 use crate::input::squid::line::{self, Line};
-use crate::input::squid::{Decoder, Ending, Lines, Source};
+use crate::input::squid::{Decoder, Ending, Lines};
 
 /// Lines processed at once.
 pub(super) const LINES_MAX: usize = 16_384;
@@ -49,13 +48,11 @@ impl Piece {
     /// Reads the lines, as many as are processed at once by so many reports.
     pub(super) fn decode<R: Rewrite>(
         lines: &[u8],
-        source: &Arc<Source>,
+        mut decoder: Decoder<R>,
         reports: usize,
-        (limits, hasher, rules): (TextLimits, Hasher, R),
         (oldest, now): (u64, u64),
         covered_to: Option<u64>,
     ) -> Self {
-        let mut decoder = Decoder::new(Arc::clone(source), limits, hasher, rules).of_the_past();
         let mut piece = Self { covered_to, ..Self::default() };
         let (mut hours, mut split, mut record) = (BTreeSet::new(), Lines::default(), Vec::new());
         let latest = now + AHEAD_SECS;
@@ -126,8 +123,12 @@ pub(super) fn ended(lines: &[u8]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use crate::config::Config;
+    use crate::input::record::{Hasher, TextLimits};
     use crate::input::rewrite::AsSent;
+    use crate::input::squid::Source;
 
     /// A piece ends before its rows are too many, also if its lines are few and far apart.
     #[test]
@@ -138,9 +139,9 @@ mod tests {
             |at: u64| format!("{}.000 5 ::1 TCP_MISS/200 9 GET http://a/ - NONE/- -\n", at * 1_800);
         let log: String = (0..5_000).map(|at| line(1_000_000 + at)).collect();
         let lines_taken = |reports| {
-            let context = (TextLimits::default(), Hasher::with_seed(1), AsSent);
-            let span = (0, 1 << 40);
-            let piece = Piece::decode(log.as_bytes(), &source, reports, context, span, None);
+            let (limits, hasher) = (TextLimits::default(), Hasher::with_seed(1));
+            let decoder = Decoder::new(Arc::clone(&source), limits, hasher, AsSent).of_the_past();
+            let piece = Piece::decode(log.as_bytes(), decoder, reports, (0, 1 << 40), None);
             assert_eq!(piece.bytes % line(1_000_000).len(), 0);
             piece.requests
         };

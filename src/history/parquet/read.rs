@@ -27,19 +27,12 @@ use crate::history::columns::Batches;
 const CACHE_BYTES: usize = 4 << 20;
 
 /// Options for reading files.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ReadAs {
-    /// Rows of a batch.
-    pub(crate) batch_rows: usize,
+    /// Rows of a batch, if not as many as usual.
+    pub(crate) batch_rows: Option<usize>,
     /// Required values of text columns: other rows are skipped.
     pub(crate) equal: Vec<(String, String)>,
-}
-
-/// In batches of the usual size, all rows.
-impl Default for ReadAs {
-    fn default() -> Self {
-        Self { batch_rows: BATCH_ROWS, equal: Vec::new() }
-    }
 }
 
 /// The smallest and the largest value of a column in some rows, in arrays of one, if known.
@@ -147,7 +140,7 @@ impl Opened {
             let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
                 .with_row_groups(vec![group])
                 .with_projection(self.mask(columns))
-                .with_batch_size(read_as.batch_rows)
+                .with_batch_size(read_as.batch_rows.unwrap_or(BATCH_ROWS))
                 .with_row_selection(rows)
                 .with_row_filter(RowFilter::new(tests))
                 .with_max_predicate_cache_size(CACHE_BYTES);

@@ -6,8 +6,8 @@
 //!   row:     | length | key | time, in units of the resolution | flags | extremes, if any | sums | length of the histogram, if any |
 //! ```
 //!
-//! Numbers are of variable length (`value::varint`). Rows of raw requests are packed as today, one
-//! after the other.
+//! Numbers are of variable length (`value::varint`). Flags: 1 of the overflow row, 2 with extremes,
+//! 4 with a histogram. Rows of raw requests are packed as today, one after the other.
 
 use datafusion::arrow::array::RecordBatch;
 
@@ -19,10 +19,6 @@ use crate::report::totals::{Extremes, Totals};
 use crate::value::varint;
 
 pub(super) const MAGIC: [u8; 8] = *b"pinbadP1";
-
-const IS_OTHER: u8 = 1;
-const HAS_EXTREMES: u8 = 2;
-const HAS_HISTOGRAM: u8 = 4;
 
 /// Returns the rows of a block; `None` if the bytes are not a block.
 pub(super) fn batch(
@@ -42,20 +38,15 @@ pub(super) fn batch(
         let time = (varint::take(&mut rows) as u64).saturating_mul(resolution.secs());
         let flags = *rows.split_off_first()?;
         let mut extremes = Extremes::NOTHING;
-        if flags & HAS_EXTREMES != 0 {
+        if flags & 2 != 0 {
             extremes.time_min = varint::take(&mut rows) as u64;
             extremes.time_max = varint::take(&mut rows) as u64;
             extremes.memory_peak_max = varint::take(&mut rows) as u32;
         }
         let totals = Totals::take(&mut rows, false);
-        let histogram = match flags & HAS_HISTOGRAM {
-            0 => None,
-            _ => {
-                let len = usize::try_from(varint::take(&mut rows)).ok()?;
-                Some(histograms.split_off(..len)?)
-            }
-        };
-        let is_other = flags & IS_OTHER != 0;
+        let len = (flags & 4 != 0).then(|| varint::take(&mut rows) as usize);
+        let histogram = len.map(|len| histograms.split_off(..len).ok_or(())).transpose().ok()?;
+        let is_other = flags & 1 != 0;
         to.push_stored(&StoredRow { time, key, is_other, totals, extremes, histogram });
     }
     Some(to.finish())

@@ -44,6 +44,9 @@ pub(in crate::history) const NULLABLE: [&str; 7] = [
     "start_us",
 ];
 
+/// A request, and how many it stands for.
+pub(super) type Weighted<'r> = (Request<'r, Tags<'r>>, f64);
+
 /// A row of a file, and everything that its cells are made from.
 struct RequestRow<'r> {
     request: &'r Request<'r, Tags<'r>>,
@@ -59,8 +62,7 @@ struct TimerRow<'r> {
 }
 
 struct TagRow<'r> {
-    request: &'r Request<'r, Tags<'r>>,
-    weight: f64,
+    of: &'r Weighted<'r>,
     name: &'r str,
     value: &'r str,
 }
@@ -127,12 +129,12 @@ const TIMER: &[(&str, Content, OfTimer)] = &[
 ];
 
 const REQUEST_TAG: &[(&str, Content, OfTag)] = &[
-    ("run", Int, |row| big(row.request.run)),
-    ("request_id", Delta, |row| big(row.request.id)),
+    ("run", Int, |row| big(row.of.0.run)),
+    ("request_id", Delta, |row| big(row.of.0.id)),
     ("name", Text, |row| text(row.name)),
     ("value", Text, |row| text(row.value)),
-    ("weight", Float, |row| Cell::Float(Some(row.weight))),
-    ("received", Moment, |row| Cell::Moment(row.request.received.into())),
+    ("weight", Float, |row| Cell::Float(Some(row.of.1))),
+    ("received", Moment, |row| Cell::Moment(row.of.0.received.into())),
 ];
 
 impl RequestRow<'_> {
@@ -144,19 +146,19 @@ impl RequestRow<'_> {
 
 impl BatchBuilder {
     /// Adds a request.
-    pub(super) fn push_request(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
+    pub(super) fn push_request(&mut self, (request, weight): &Weighted<'_>) {
         let tags = request.tags.iter();
         let is_unclear =
             tags.clone().any(|(name, value)| name.contains([',', '=']) || value.contains(','));
         let exact = is_unclear.then(|| json(&request.tags));
-        let row = RequestRow { request, weight, tags: tags_text(tags.copied()), exact };
+        let row = RequestRow { request, weight: *weight, tags: tags_text(tags.copied()), exact };
         self.push_cells(REQUEST.iter().map(|column| column.2(&row)));
     }
 
     /// Adds the tags of a request.
-    pub(super) fn push_tags(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
-        for &(name, value) in &request.tags {
-            let row = TagRow { request, weight, name, value };
+    pub(super) fn push_tags(&mut self, of: &Weighted<'_>) {
+        for &(name, value) in &of.0.tags {
+            let row = TagRow { of, name, value };
             self.push_cells(REQUEST_TAG.iter().map(|column| column.2(&row)));
         }
     }

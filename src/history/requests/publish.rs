@@ -21,7 +21,7 @@ pub(in crate::history) static PUBLISH_REQUESTS: Instrument =
     Instrument::new("stage/history/publish requests");
 
 impl Store {
-    /// Publishes pieces of one hour.
+    /// Publishes pieces of one hour: the requests of all, the longest first, with their tags.
     pub(in crate::history) fn publish_requests(
         &mut self,
         pieces: Vec<Arc<Part>>,
@@ -41,7 +41,24 @@ impl Store {
             stage.advance(1);
             self.pause(meanwhile)
         };
-        write_requests(&mut requests, &mut tags, &pieces, &mut after_row)?;
+        let mut sources = Vec::with_capacity(pieces.len());
+        // The time of the next request of each piece; among equals, the first piece.
+        let mut longest: BinaryHeap<(u64, _)> = BinaryHeap::with_capacity(pieces.len());
+        for (at, part) in pieces.iter().enumerate() {
+            let mut source = PackedRows::open(part, REQUEST)?;
+            longest.extend(decoded(source.peek(), part)?.map(|time_us| (time_us, Reverse(at))));
+            sources.push(source);
+        }
+        while let Some((_, Reverse(at))) = longest.pop() {
+            let (source, part) = (&mut sources[at], &pieces[at]);
+            if let Some(request) = decoded(source.next(), part)? {
+                requests.add(|rows| rows.push_request(&request))?;
+                tags.add(|rows| rows.push_tags(&request))?;
+            }
+            after_row()?;
+            longest.extend(decoded(source.peek(), part)?.map(|time_us| (time_us, Reverse(at))));
+        }
+        drop(sources);
         // Piece by piece: each has those of later requests than the one before it.
         for part in &pieces {
             let mut source = PackedRows::open(part, TIMER)?;
@@ -56,31 +73,4 @@ impl Store {
         }
         self.commit(staged, pieces, None, || ())
     }
-}
-
-/// Writes the requests of all pieces, the longest first, with their tags.
-fn write_requests(
-    requests: &mut FileWriter,
-    tags: &mut FileWriter,
-    pieces: &[Arc<Part>],
-    after_row: &mut dyn FnMut() -> Done,
-) -> Done {
-    let mut sources = Vec::with_capacity(pieces.len());
-    // The time of the next request of each piece; among equals, the first piece.
-    let mut longest: BinaryHeap<(u64, _)> = BinaryHeap::with_capacity(pieces.len());
-    for (at, part) in pieces.iter().enumerate() {
-        let mut source = PackedRows::open(part, REQUEST)?;
-        longest.extend(decoded(source.peek(), part)?.map(|time_us| (time_us, Reverse(at))));
-        sources.push(source);
-    }
-    while let Some((_, Reverse(at))) = longest.pop() {
-        let (source, part) = (&mut sources[at], &pieces[at]);
-        if let Some((request, weight)) = decoded(source.next(), part)? {
-            requests.add(|rows| rows.push_request(&request, weight))?;
-            tags.add(|rows| rows.push_tags(&request, weight))?;
-        }
-        after_row()?;
-        longest.extend(decoded(source.peek(), part)?.map(|time_us| (time_us, Reverse(at))));
-    }
-    Ok(())
 }

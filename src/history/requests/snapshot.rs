@@ -37,8 +37,7 @@ impl RequestsSnapshot {
     pub(crate) fn sources(&self, table: &str) -> impl Iterator<Item = Source> {
         let files = Dataset::raw(table);
         let pieces = packed_in(&files);
-        let has =
-            move |part: &&Arc<Part>| part.has(if part.is_published() { &files } else { &pieces });
+        let has = move |it: &&Arc<Part>| it.has(if it.is_published() { &files } else { &pieces });
         let parts = self.parts.iter().filter(has);
         let parts = parts.map(|part| SourceRows::OnDisk(Arc::clone(part), 0..u64::MAX));
         let memory = self.unpublished.iter().cloned().map(ReadUnit::of_requests);

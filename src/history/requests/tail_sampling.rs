@@ -48,7 +48,6 @@ const COPIED: usize = 256;
 /// A request to be kept, as things stand.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    time_us: u64,
     pub(super) id: u64,
     is_error: bool,
     pub(super) row: Row,
@@ -66,10 +65,8 @@ pub(super) enum Row {
 
 impl Candidate {
     fn kept(&self) -> Option<&Kept> {
-        match &self.row {
-            Row::Copied(kept) => Some(kept),
-            Row::Pooled | Row::Missed => None,
-        }
+        let Row::Copied(kept) = &self.row else { return None };
+        Some(kept)
     }
 
     fn bytes(&self) -> usize {
@@ -174,9 +171,11 @@ impl Tail {
         let known = &mut self.origins[place];
         known.seen = id;
         let script = usize::from(known.script);
-        let candidate = Candidate { time_us, id, is_error: known.is_error, row: Row::Pooled };
+        let candidate = Candidate { id, is_error: known.is_error, row: Row::Pooled };
         if time_us >= self.slow_from[script] {
-            self.add_slow(script, candidate);
+            self.bytes += candidate.bytes();
+            self.slowest[script].kept.insert((u64::MAX - time_us, id), candidate);
+            self.cut_slowest(script);
         } else if !self.sample(candidate) {
             return;
         }
@@ -207,14 +206,6 @@ impl Tail {
         self.slowest.push(Lowest::default());
         self.slow_from.push(if SLOWEST >> self.halved > 0 { 0 } else { u64::MAX });
         script
-    }
-
-    /// Adds one of the slowest of a script.
-    fn add_slow(&mut self, script: usize, candidate: Candidate) {
-        self.bytes += candidate.bytes();
-        let number = u64::MAX - candidate.time_us;
-        self.slowest[script].kept.insert((number, candidate.id), candidate);
-        self.cut_slowest(script);
     }
 
     /// Passes on those that are not among the slowest of a script any more.
@@ -328,7 +319,7 @@ mod tests {
         for _ in 0..4_000 {
             let mut sample = Lowest::default();
             for id in 0..40 {
-                let candidate = Candidate { time_us: 0, id, is_error: false, row: Row::Pooled };
+                let candidate = Candidate { id, is_error: false, row: Row::Pooled };
                 let number: u64 = random.random();
                 sample.seen += 1;
                 if sample.bound.is_none_or(|bound| number < bound) {

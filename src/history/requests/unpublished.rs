@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::packed::{Kept, REQUEST, REQUEST_TAG, TIMER, unpack};
-use crate::history::columns::{BatchBuilder, Batches};
+use crate::history::columns::{BatchBuilder, Batches, columns};
 use crate::history::parquet::BATCH_ROWS;
 use crate::history::resolution::hull;
 use crate::history::{Dataset, Resolution};
@@ -78,42 +78,30 @@ impl Unpublished {
 
 /// The table of a table's rows in pieces, where tags are stored with their requests.
 pub(in crate::history) fn packed_in(dataset: &Dataset) -> Dataset {
-    match &*dataset.report {
-        REQUEST_TAG => Dataset::raw(REQUEST),
-        _ => dataset.clone(),
-    }
+    if dataset.report == REQUEST_TAG { Dataset::raw(REQUEST) } else { dataset.clone() }
 }
 
 /// These columns of encoded rows in batches: few rows first, then twice as many each time, up to the
 /// usual number. `next` appends the next row, if there is one.
 pub(in crate::history) fn unpacked(
     dataset: &Dataset,
-    columns: &[&str],
+    wanted: &[&str],
     mut next: impl FnMut(&mut Vec<u8>) -> io::Result<bool> + Send + 'static,
 ) -> Batches {
-    let is_wanted = |name: &str| columns.contains(&name);
-    let mut to = BatchBuilder::published(dataset, Resolution::Minute, is_wanted);
+    let (columns, is_wanted) = (columns(dataset), |name: &str| wanted.contains(&name));
+    let mut to = BatchBuilder::new(dataset, Resolution::Minute, &columns, is_wanted);
     let (table, mut rows, mut packed) = (dataset.report.clone(), FIRST_ROWS, Vec::new());
     let mut read = move || {
         while to.rows < rows && next(&mut packed)? {
-            push(&table, &packed, &mut to)?;
+            match &*table {
+                REQUEST => to.push_request(&unpack(&packed)?),
+                TIMER => to.push_timers(&unpack(&packed)?),
+                _ => to.push_tags(&unpack(&packed)?),
+            }
             packed.clear();
         }
         rows = (rows * 2).min(BATCH_ROWS);
         io::Result::Ok((to.rows > 0).then(|| to.finish()))
     };
     Box::new(iter::from_fn(move || read().transpose()))
-}
-
-fn push(table: &str, packed: &[u8], to: &mut BatchBuilder) -> io::Result<()> {
-    if table == TIMER {
-        to.push_timers(&unpack(packed)?);
-        return Ok(());
-    }
-    let (request, weight) = unpack(packed)?;
-    match table {
-        REQUEST => to.push_request(&request, weight),
-        _ => to.push_tags(&request, weight),
-    }
-    Ok(())
 }

@@ -78,9 +78,6 @@ impl Condition {
         let passes = passes.inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
         let passes = passes.into_array(rows)?;
         let passes = as_boolean_array(&passes)?;
-        Ok(match passes.null_count() {
-            0 => passes.clone(),
-            _ => prep_null_mask_filter(passes),
-        })
+        Ok(if passes.null_count() == 0 { passes.clone() } else { prep_null_mask_filter(passes) })
     }
 }

@@ -1,7 +1,6 @@
 //! How far rows are shipped, as the file `cursor` keeps it.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +8,7 @@ use super::shipment::{ShipPosition, ShipmentRows};
 use crate::config::ShippedRows;
 use crate::history::Resolution;
 use crate::history::disk::{Done, StoreError, damaged, read_existing};
-use crate::history::manifest::{self, Format};
+use crate::history::manifest::{self, Format, Manifest};
 use crate::history::part::Part;
 
 /// The file in it with the progress of shipping.
@@ -77,22 +76,17 @@ pub(super) struct Cursor {
 impl Cursor {
     /// Sets what to ship from now on. Unwanted rows that can no longer be shipped are lost to
     /// ClickHouse: returns their number.
-    pub(super) fn set_kinds<'p>(
-        &mut self,
-        what: &[ShippedRows],
-        next_number: u64,
-        parts: impl Iterator<Item = &'p Arc<Part>>,
-    ) -> u64 {
-        let parts: Vec<_> = parts.filter(|part| part.resolution == Resolution::Minute).collect();
+    pub(super) fn set_kinds(&mut self, what: &[ShippedRows], manifest: &Manifest) -> u64 {
         let mut lost = 0;
         let kinds = [(false, ShippedRows::Rollups), (true, ShippedRows::Requests)];
         for (off, (is_raw, kind)) in self.off.iter_mut().zip(kinds) {
             if !what.contains(&kind) {
-                off.get_or_insert(next_number);
+                off.get_or_insert(manifest.next);
             } else if let Some(since) = off.take() {
-                let parts = parts.iter().filter(|part| {
+                let parts = manifest.parts().filter(|part| {
+                    let is_kind = part.is_raw() == is_raw && part.resolution == Resolution::Minute;
                     let is_over = part.is_published() || part.number() < self.done.below;
-                    part.is_raw() == is_raw && part.number() >= since && is_over
+                    is_kind && part.number() >= since && is_over
                 });
                 lost += parts.map(|part| part.rows()).sum::<u64>();
             }

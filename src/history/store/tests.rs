@@ -251,8 +251,8 @@ fn names(dir: &Path) -> Vec<String> {
 fn an_hour_a_day_and_a_month() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
-    assert_eq!((store.run(), store.id().len()), (1, 32));
-    let id = store.id().to_owned();
+    assert_eq!((store.run(), store.manifest.head.store.len()), (1, 32));
+    let id = store.id();
     let mut model = Rows::new();
     for minute in 0..4 {
         let gained = gained(&[NOON + minute * MINUTE], mark(minute as u32));
@@ -300,7 +300,7 @@ fn an_hour_a_day_and_a_month() {
     assert_eq!(days.count(), 3);
     drop(store);
     let store = open(dir.path());
-    assert_eq!((store.run(), store.id()), (2, &*id));
+    assert_eq!((store.run(), store.id()), (2, id));
     check(&store, &model, Resolution::Minute);
 }
 

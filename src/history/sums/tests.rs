@@ -312,7 +312,9 @@ fn where_finer_rows_are_gone_spans_are_widened_and_equal_a_recount() {
 fn answers_together_have_so_much_memory() {
     let dataset = Dataset::swaps();
     let small: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
-    let fill = |mut rows: Rows| {
+    let fill = |pool: &Arc<dyn MemoryPool>| {
+        let memory = MemoryConsumer::new("answer").register(pool);
+        let mut rows = Rows { memory, ..Rows::new(&dataset) };
         let one = Totals { requests: 1, ..Totals::ZERO };
         for number in 0..20_000 {
             let mut key = Vec::new();
@@ -324,13 +326,13 @@ fn answers_together_have_so_much_memory() {
         assert_eq!(requests, 20_000);
         rows
     };
-    let all = fill(Rows::new(&dataset));
+    let all = fill(&MEMORY);
     assert_eq!((all.all.len(), all.is_full), (20_000, false));
-    let first = fill(Rows::within(&small, &dataset));
+    let first = fill(&small);
     assert!(first.is_full && (2_000..10_000).contains(&first.all.len()));
-    let second = fill(Rows::within(&small, &dataset));
+    let second = fill(&small);
     assert!(second.is_full && second.all.len() < 1_500);
     let kept = first.all.len();
     drop((first, second));
-    assert_eq!(fill(Rows::within(&small, &dataset)).all.len(), kept);
+    assert_eq!(fill(&small).all.len(), kept);
 }

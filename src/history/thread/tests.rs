@@ -7,7 +7,7 @@ use super::super::disk::Disk;
 use super::super::parquet::Want;
 use super::super::{Coverage, Dataset, Gain, Retention, UnflushedRows};
 use super::*;
-use crate::clock::ManualClock;
+use crate::clock::{Clock, ManualClock};
 use crate::report::encoded_gain::Sum;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
@@ -37,8 +37,8 @@ fn writer(dir: &Path, faults: &Faults, clock: &Arc<ManualClock>) -> (History, Wr
     let faults = faults.clone();
     let store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
-    let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
-    let writer = Writer::new(history.clone(), once(store, &history), clock, Duration::ZERO);
+    let history = History::new(store.parts(), 1 << 24, clock);
+    let writer = Writer::new(history.clone(), once(store, &history), Duration::ZERO);
     (history, writer)
 }
 
@@ -136,9 +136,8 @@ fn a_store_that_cannot_be_opened_is_opened_later() {
         store.share(Arc::clone(&parts));
         Ok(store)
     };
-    let of_writer = (history.clone(), Arc::clone(&clock) as Arc<_>);
     history.keep_log(0, vec!["access.log".to_owned()]);
-    let writer = Writer::new(of_writer.0, Box::new(open), of_writer.1, Duration::ZERO);
+    let writer = Writer::new(history.clone(), Box::new(open), Duration::ZERO);
     let off = || history.why_off();
     assert_has!(off().unwrap() => "is damaged", "followed logs of Squid are not read");
     count(&history, NOON);

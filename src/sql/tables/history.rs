@@ -314,7 +314,7 @@ pub(super) fn in_order(mut scan: Scan) -> Result<Arc<dyn ExecutionPlan>> {
         && let Some(order) = past.wanted_order(view, &scan.schema)
     {
         past.order = Some(order.clone());
-        past.read_as.batch_rows = ORDERED_BATCH_ROWS;
+        past.read_as.batch_rows = Some(ORDERED_BATCH_ROWS);
         let (schema, sources) = (Arc::clone(&scan.schema), past.sources.len());
         let merged: Arc<dyn PartitionStream> =
             Arc::new(Ordered { scan: scan.in_pieces(sources), order: order.clone() });

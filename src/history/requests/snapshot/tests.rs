@@ -370,7 +370,7 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
             schema: None,
             tags: Vec::new(),
         };
-        to.add(|rows| rows.push_request(&request, 1.0)).unwrap();
+        to.add(|rows| rows.push_request(&(request, 1.0))).unwrap();
     }
     let ((path, _), section) = to.finish().unwrap();
     let bytes = std::fs::metadata(&path).unwrap().len();

@@ -14,11 +14,11 @@ pub(super) fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History
     let mut store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
     let parts = super::super::super::Parts::default();
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
-    let history = History::new(Arc::clone(&parts), 1 << 24, Arc::clone(&clock));
+    let history = History::new(Arc::clone(&parts), 1 << 24, clock);
     history.keep_log(bytes_max, Vec::new());
     store.share(parts);
     let period = Duration::from_secs(60);
-    let writer = Writer::new(history.clone(), once(store, &history), clock, period);
+    let writer = Writer::new(history.clone(), once(store, &history), period);
     (history, writer)
 }
 
@@ -116,9 +116,9 @@ fn what_comes_back_is_in_files_before_anything_else() {
 pub(super) fn following(dir: &Path) -> (History, Writer) {
     let store = Store::open_on(Disk::default(), dir, KEEP).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
-    let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
+    let history = History::new(store.parts(), 1 << 24, clock);
     history.keep_log(1 << 20, vec!["f".to_owned()]);
-    let writer = Writer::new(history.clone(), once(store, &history), clock, Duration::ZERO);
+    let writer = Writer::new(history.clone(), once(store, &history), Duration::ZERO);
     (history, writer)
 }
 

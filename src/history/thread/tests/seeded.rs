@@ -132,7 +132,7 @@ impl World {
         let mut store = Store::open_on(Disk { faults }, self.dir.path(), FOR_EVER)?;
         let shipping = store.ship(&[ShippedRows::Rollups, ShippedRows::Requests])?;
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
-        let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
+        let history = History::new(store.parts(), 1 << 24, clock);
         let followed = self.packets.is_none().then(|| FILE.to_owned());
         history.keep_log(1 << 20, followed.into_iter().collect());
         history.replay(&mut store);
@@ -142,7 +142,7 @@ impl World {
         let run = store.run();
         let mut store = Some(store);
         let open = Box::new(move || Ok(store.take().unwrap()));
-        let mut writer = Writer::new(history.clone(), open, clock, Duration::ZERO);
+        let mut writer = Writer::new(history.clone(), open, Duration::ZERO);
         if self.packets.is_none() {
             let keep = KeptRequests::All;
             let requests = Requests::new(keep, 1 << 20, 500, run, &process.live, true).unwrap();

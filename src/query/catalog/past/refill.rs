@@ -354,7 +354,7 @@ fn copy(
         if !of_part.is_empty()
             && let Err(error) = part.read(dataset, of_part, Columns::ALL, &mut add)
         {
-            tracing::warn!(%error, "Rows of history cannot be read, and are missing from live reports.");
+            tracing::warn!(file = %part.path.display(), %error, "Rows of history cannot be read, and are missing from live reports.");
         }
     }
     if let Some(unflushed) = &earlier.unflushed {
