@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::dataset::Coverage;
-use super::samples::SampleRollup;
+use super::dataset::{Coverage, SAMPLE_KEYS};
 use super::{Dataset, Gain, History, Resolution, UnflushedRows};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::squid::sums::Swaps;
-use crate::profile::Profile;
+use crate::profile::report::SampleRow;
+use crate::profile::{NewSamples, Profile};
 use crate::report::Watched;
 use crate::report::row_key::key_of;
 use crate::report::totals::Totals;
@@ -27,7 +27,7 @@ pub struct MinuteRollup {
     history: History,
     error_status: u32,
     swaps: Arc<Dataset>,
-    samples: Option<SampleRollup>,
+    samples: Option<(Arc<Dataset>, NewSamples)>,
     /// Datasets of the reports watched in the last second, by number.
     datasets: HashMap<u64, Arc<Dataset>>,
 }
@@ -42,7 +42,9 @@ impl MinuteRollup {
 
     /// Also adds samples that come from now on.
     pub(crate) fn with_samples(self, profile: Option<Arc<Profile>>) -> Self {
-        Self { samples: profile.map(SampleRollup::new), ..self }
+        let samples =
+            |profile| (Arc::new(Dataset::samples()), NewSamples::new(profile, &SAMPLE_KEYS));
+        Self { samples: profile.map(samples), ..self }
     }
 
     /// Adds a second, with the rows from `read`. `missed`: requests of earlier seconds that were
@@ -58,15 +60,22 @@ impl MinuteRollup {
         // Reports share records: use the count of the report with most.
         let folded = kept.map(|it| second.folded(it)).max().unwrap_or(0);
         let minute = Resolution::Minute.begin(second.unix_secs);
-        let sampled = self.samples.as_mut().map(SampleRollup::take);
-        let (datasets, samples) = (&self.datasets, &self.samples);
+        let datasets = &self.datasets;
+        let sampled = self.samples.as_mut().map(|(dataset, new)| (&*dataset, new.take()));
         self.history.take(missed, folded, second.reached.clone(), |running| {
             read(&mut Adding { running, minute, datasets, dataset: None });
             for (texts, moved) in second.moves.iter() {
                 running.add(&self.swaps, minute, &key_of(texts), false, &gain_of(moved));
             }
-            if let Some((samples, sampled)) = samples.as_ref().zip(sampled) {
-                samples.add_to(running, minute, &sampled);
+            if let Some((dataset, (rows, missed))) = sampled {
+                for row in &rows.rows {
+                    let (key, gain) = (key_of(row.texts()), gain_of_samples(row));
+                    running.add(dataset, minute, &key, row.is_other(), &gain);
+                }
+                if missed > 0 {
+                    let lost = Coverage { missed, ..Coverage::default() };
+                    running.cover(&dataset.coverage_key(), minute, lost);
+                }
             }
             for report in second.reports() {
                 if let Some(dataset) = datasets.get(&report.number) {
@@ -105,6 +114,16 @@ fn gain_of(moved: &Swaps) -> Gain {
         hits: moved.timed.into(),
         ru_utime: moved.first_delay_us.into(),
         time: moved.total_us.into(),
+        ..Totals::ZERO
+    })
+}
+
+/// Samples as sums of a row, in the columns of [`Dataset::samples`].
+fn gain_of_samples(row: &SampleRow) -> Gain {
+    Gain::of(Totals {
+        requests: row.samples,
+        time: (row.seconds * 1e6).round() as u128,
+        memory: row.memory_sum,
         ..Totals::ZERO
     })
 }

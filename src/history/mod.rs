@@ -34,7 +34,6 @@ pub(crate) mod requests;
 mod resolution;
 mod retention;
 mod row;
-mod samples;
 pub(crate) mod scan;
 mod shipping;
 pub(crate) mod sql_columns;

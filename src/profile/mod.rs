@@ -12,6 +12,7 @@
 pub mod definition;
 mod intake;
 mod names;
+mod new_samples;
 mod pool;
 pub mod recent;
 pub mod report;
@@ -27,6 +28,7 @@ use serde_json::json;
 pub use self::intake::Intake;
 pub(crate) use self::intake::TAKE_SAMPLES;
 pub use self::names::Names;
+pub(crate) use self::new_samples::NewSamples;
 pub use self::pool::{
     Frame, Pool, Run, Sample, SavedSegment, Segment, Snapshot, StatRequest, pool_bytes,
 };

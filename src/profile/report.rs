@@ -14,8 +14,7 @@ use crate::input::stat::line::{SampleType, UNITS};
 /// Maximum number of rows; samples with further keys are counted in `(other)`.
 pub const ROWS_MAX: usize = 100_000;
 
-/// Value of the keys of samples beyond [`ROWS_MAX`] rows.
-pub const OTHER: &str = "(other)";
+const OTHER: &str = "(other)";
 
 /// Value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -255,6 +254,19 @@ impl SampleRow {
     #[must_use]
     pub const fn busy(&self) -> u64 {
         self.samples - self.idle
+    }
+
+    /// Returns the texts of its keys; that of a number or of no value is empty.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|key| match key {
+            KeyValue::Text(text) => &**text,
+            KeyValue::Absent | KeyValue::Number(_) => "",
+        })
+    }
+
+    /// Returns whether it stands for samples beyond [`ROWS_MAX`] rows.
+    pub(crate) fn is_other(&self) -> bool {
+        self.texts().all(|text| text == OTHER)
     }
 
     /// Returns the mean memory in use per sample, bytes; `None` without samples.
