@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use self::tracker::FORM;
-pub use self::tracker::{Began, Release, Tracker};
+pub use self::tracker::{Release, Tracker};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::record::micros;
 use crate::pool::requests::RequestRow;
@@ -42,6 +42,7 @@ use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, Watched};
 use crate::state::StateError;
+use crate::state::annotations::Annotation;
 use crate::state::document::{Document, VERSION};
 use crate::state::folder::STATE;
 
@@ -142,8 +143,8 @@ impl Releases {
         self.0.lock().shown()
     }
 
-    /// Judges the releases that are due. Returns those that need an annotation.
-    pub fn judge_due(&self) -> Vec<Began> {
+    /// Judges the releases that are due. Returns annotations of those that began to run.
+    pub fn judge_due(&self) -> Vec<Annotation> {
         self.0.lock().judge_due()
     }
 
