@@ -142,8 +142,8 @@ impl RowReader for Intake {
             gained.grand += &row.totals;
             gained.has_other |= is_other;
             if selected & BY_RULE != 0 {
-                let (key, packed) = (&*row.key.bytes(), row.encoded.0);
-                gained.push(RowGain { id: row.id, key, packed, extremes: row.extremes });
+                let (key, packed) = (row.key.bytes().into(), row.encoded.0.into());
+                gained.rows.push(RowGain { id: row.id, key, packed, extremes: row.extremes });
             }
         }
     }

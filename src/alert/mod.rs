@@ -17,7 +17,6 @@ pub mod intake;
 pub mod objective;
 pub mod receiver;
 pub mod refill;
-mod row;
 pub mod rule;
 mod rule_index;
 pub mod silence;
@@ -101,21 +100,13 @@ pub struct View {
     pub objectives: Vec<ObjectiveView>,
 }
 
-impl View {
-    /// Returns the severity of the firing alert of `objective`, if one fires.
-    #[must_use]
-    pub fn firing(&self, objective: &Arc<Objective>) -> Option<&str> {
-        let mut firing = self.alerts.iter().filter(|it| it.episode.phase == Phase::Firing);
-        let found = firing.find(|it| it.rule.is_of(objective))?;
-        Some(&found.rule.entry.severity)
-    }
-}
-
 /// An objective as front ends show it.
 #[derive(Debug)]
 pub struct ObjectiveView {
     /// The objective.
     pub objective: Arc<Objective>,
+    /// Severity of its firing alert, if one fires.
+    pub firing: Option<String>,
     /// Requests counted in its period.
     pub count: Count,
     /// False if the number of bad ones is an upper bound.
@@ -138,10 +129,13 @@ impl ObjectiveView {
         if is_judged { "ok" } else { "unknown" }
     }
 
-    fn of(budget: &Budget) -> Self {
+    fn of(budget: &Budget, alerts: &[Alert]) -> Self {
         let (objective, count) = (&budget.objective, budget.period());
         let burn = |(name, secs)| (name, objective.burn(&budget.window(secs)));
+        let mut firing = alerts.iter().filter(|it| it.episode.phase == Phase::Firing);
+        let firing = firing.find(|it| it.rule.is_of(objective));
         Self {
+            firing: firing.map(|it| it.rule.entry.severity.clone()),
             is_exact: objective.is_exact && count.blurred == 0,
             left: objective.burn(&count).map(|burn| 1.0 - burn),
             burns: budget.burns(),

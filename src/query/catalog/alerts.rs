@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Catalog;
 use crate::alert::objective::Objective;
 use crate::alert::rule::{Rule, RuleError};
-use crate::alert::{Alert, ObjectiveView, Rules, View};
+use crate::alert::{Alert, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::merger::reading;
 use crate::query::tables::{Row, float, int, text};
@@ -47,9 +47,9 @@ impl Catalog {
 }
 
 /// A row of table `slo`.
-pub(super) fn slo(objective: &ObjectiveView, view: &View) -> Row {
+pub(super) fn slo(objective: &ObjectiveView) -> Row {
     let (of, entry) = (&objective.objective, &objective.objective.entry);
-    let firing = view.firing(of);
+    let firing = objective.firing.as_deref();
     let mut values = vec![
         text(&entry.name),
         text(&entry.report),

@@ -175,7 +175,8 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
         let mut packed = Vec::new();
         Sum::of(row.totals, histogram.cloned()).encode(&mut packed, true);
         let id = ids.hash_one(&**key);
-        gain.push(RowGain { id, key, packed: &packed, extremes: row.extremes });
+        let (key, packed) = (key.clone(), packed.into());
+        gain.rows.push(RowGain { id, key, packed, extremes: row.extremes });
     });
     partial.extend(read.err());
     gain
