@@ -81,8 +81,7 @@ pub struct Engine {
 impl Engine {
     /// Creates an engine for `rules` without alerts; all windows together take at most `memory`
     /// bytes.
-    #[must_use]
-    pub fn new(rules: &[Arc<Rule>], memory: usize, step_min: u64) -> Self {
+    pub(crate) fn new(rules: &[Arc<Rule>], memory: usize, step_min: u64) -> Self {
         let mut engine = Self { room: Room { used: 0, max: memory }, step_min, ..Self::default() };
         engine.replace(rules, 0, &mut |_, _| ());
         engine

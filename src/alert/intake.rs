@@ -56,8 +56,7 @@ pub struct Intake {
 
 impl Intake {
     /// Creates an intake that feeds `alerts`.
-    #[must_use]
-    pub fn new(alerts: Arc<Alerts>) -> Self {
+    pub(crate) fn new(alerts: Arc<Alerts>) -> Self {
         Self { rules: alerts.rules(), alerts, ..Self::default() }
     }
 

@@ -9,7 +9,7 @@ mod words;
 use std::sync::Arc;
 
 pub(super) use self::words::secs;
-pub use self::words::shown;
+pub(crate) use self::words::shown;
 use super::expression::Expression;
 use super::objective::{BURNS, Objective};
 use super::state::Judgement;
@@ -70,8 +70,7 @@ pub struct RuleError {
 }
 
 /// How errors name a key of the entry at `index`.
-#[must_use]
-pub fn place_in_list(list: &str, index: usize, key: &str) -> String {
+pub(crate) fn place_in_list(list: &str, index: usize, key: &str) -> String {
     format!("{list}[{index}].{key}")
 }
 
@@ -234,8 +233,7 @@ impl Rule {
     }
 
     /// Returns the objective whose budget it watches.
-    #[must_use]
-    pub fn objective(&self) -> Option<&Arc<Objective>> {
+    pub(crate) fn objective(&self) -> Option<&Arc<Objective>> {
         match &self.condition {
             Condition::Burns(objective) => Some(objective),
             _ => None,
@@ -253,8 +251,7 @@ impl Rule {
     }
 
     /// Returns true if the rule judges the row of this key.
-    #[must_use]
-    pub fn concerns(&self, key: &[u8]) -> bool {
+    pub(crate) fn concerns(&self, key: &[u8]) -> bool {
         fits(&self.conditions, key)
     }
 

@@ -45,8 +45,7 @@ pub enum Phase {
 
 impl Phase {
     /// Returns the name of the state.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Firing => "firing",
@@ -116,8 +115,7 @@ pub struct Event<'a> {
 
 impl Event<'_> {
     /// Returns the new state; `None` if the alert was dropped or forgotten.
-    #[must_use]
-    pub fn phase(&self) -> Option<Phase> {
+    pub(crate) fn phase(&self) -> Option<Phase> {
         self.episode.map(|it| it.phase)
     }
 }

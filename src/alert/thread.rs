@@ -228,7 +228,7 @@ impl Evaluation {
 impl Alerts {
     /// Writes the state, with the silences as they are now; returns whether it will be there after
     /// a restart. See [`why_not_kept`](Self::why_not_kept).
-    pub fn keep(&self) -> bool {
+    pub(crate) fn keep(&self) -> bool {
         let mut file = self.file.lock();
         let Some((document, contents)) = &mut *file else {
             return false;
@@ -249,8 +249,7 @@ impl Alerts {
     }
 
     /// Returns the error of the last attempt to write the state, if it failed.
-    #[must_use]
-    pub fn why_not_kept(&self) -> Option<String> {
+    pub(crate) fn why_not_kept(&self) -> Option<String> {
         self.failure.lock().clone()
     }
 }

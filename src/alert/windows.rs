@@ -72,8 +72,7 @@ pub struct ReportGain {
 
 impl ReportGain {
     /// Returns the gain of a report in which nothing was counted.
-    #[must_use]
-    pub fn nothing(report: &str) -> Self {
+    pub(crate) fn nothing(report: &str) -> Self {
         Self { report: report.to_owned(), ..Self::default() }
     }
 

@@ -50,8 +50,7 @@ use crate::state::folder::STATE;
 pub const REPORT: &str = "report_by_release";
 
 /// The report over this request tag.
-#[must_use]
-pub fn definition(tag: &str, defaults: &Defaults) -> Option<Definition> {
+pub(crate) fn definition(tag: &str, defaults: &Defaults) -> Option<Definition> {
     let form = serde_json::json!({
         "name": REPORT, "level": "request", "keys": [format!("+{tag}"), "script_name", "status"],
         "percentiles": [50, 95, 99], "history": false,
@@ -77,8 +76,7 @@ struct Contents {
 
 impl Releases {
     /// Creates an instance that judges releases after `after` seconds.
-    #[must_use]
-    pub fn new(after: u64, error_status: u32) -> Self {
+    pub(crate) fn new(after: u64, error_status: u32) -> Self {
         let releases = Self::default();
         releases.0.lock().begin(after, error_status);
         releases
@@ -115,8 +113,7 @@ impl Releases {
     }
 
     /// Returns the request tag in use; `None` while none was seen.
-    #[must_use]
-    pub fn tag(&self) -> Option<String> {
+    pub(crate) fn tag(&self) -> Option<String> {
         Some(self.0.lock().tag.clone()).filter(|tag| !tag.is_empty())
     }
 
@@ -138,8 +135,7 @@ impl Releases {
     }
 
     /// Returns the releases, newest first.
-    #[must_use]
-    pub fn all(&self) -> Vec<Release> {
+    pub(crate) fn all(&self) -> Vec<Release> {
         self.0.lock().shown()
     }
 

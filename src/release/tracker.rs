@@ -71,8 +71,7 @@ pub struct Release {
 
 impl Release {
     /// Since when it is running again, after a rollback to it.
-    #[must_use]
-    pub fn back_since(&self) -> Option<u64> {
+    pub(crate) fn back_since(&self) -> Option<u64> {
         self.running_since.filter(|since| *since > self.first_seen)
     }
 }

@@ -14,8 +14,7 @@ use crate::value::text::counted;
 
 impl Rule {
     /// Returns the labels of a row's alert; `None` stands for the rows without one of their own.
-    #[must_use]
-    pub fn labels(&self, key: Option<&[u8]>) -> BTreeMap<String, String> {
+    pub(crate) fn labels(&self, key: Option<&[u8]>) -> BTreeMap<String, String> {
         let entry = &self.entry;
         let mut labels = entry.labels.clone();
         let own = OWN_LABELS.into_iter().zip([&entry.name, &entry.severity, &entry.report]);
@@ -35,8 +34,7 @@ impl Rule {
     }
 
     /// Returns what its chart shows: a title, and the metrics that the rule watches.
-    #[must_use]
-    pub fn chart(&self) -> (&'static str, Vec<String>) {
+    pub(crate) fn chart(&self) -> (&'static str, Vec<String>) {
         let (times, events) = match self.report.level {
             Level::Timer => ("Time per hit", ("Hits per second", "hit_per_sec")),
             Level::Packet | Level::Request => {
@@ -85,8 +83,7 @@ impl Rule {
     }
 
     /// Returns the threshold as text.
-    #[must_use]
-    pub fn threshold(&self) -> String {
+    pub(crate) fn threshold(&self) -> String {
         match &self.condition {
             Condition::Holds(when) => when.threshold(),
             Condition::Absent => format!("nothing for {}", secs(self.entry.window)),
@@ -122,8 +119,7 @@ impl Rule {
     }
 
     /// Describes the rule in words.
-    #[must_use]
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let entry = &self.entry;
         let what = match &self.condition {
             Condition::Absent => format!("nothing arrived from a row of {}", entry.report),
@@ -173,8 +169,7 @@ impl Rule {
 }
 
 /// Formats a number for alerts.
-#[must_use]
-pub fn shown(value: f64) -> String {
+pub(crate) fn shown(value: f64) -> String {
     let digits = if value.abs() < 10.0 { 4 } else { 1 };
     format!("{value:.digits$}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
