@@ -144,6 +144,27 @@ fn rows_without_room_are_not_judged() {
     assert_eq!(engine.room.used, 0, "all that was taken is given back");
 }
 
+/// In windows above a minute a step has several seconds, of which each adds to the row's frame.
+#[test]
+fn the_seconds_of_a_step_are_added_up() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"p95 < 15\"\nwindow = 120\nmin_requests = 120\n"
+    );
+    for (memory, expected) in [(1 << 20, 1), (700, 0)] {
+        let mut engine = Engine::new(&rules(&text), memory, 1);
+        let rows = [("/a", (2, 0)), ("/b", (1, 0))];
+        let mut happened = Vec::new();
+        for unix in 0..60 {
+            happened.extend(take(&mut engine, &second(unix, &rows)));
+            assert!(engine.room.used <= memory);
+        }
+        let fired = vec![(60, "/a".to_owned(), Some(Phase::Firing)); expected];
+        assert_eq!(happened, fired, "{memory} bytes");
+        (60..190).for_each(|unix| _ = take(&mut engine, &second(unix, &[])));
+        assert_eq!(engine.room.used, 0);
+    }
+}
+
 #[test]
 fn what_is_absent_fires_once_it_has_been_there() {
     let text = format!(

@@ -10,7 +10,7 @@ use crate::alert::{Alert, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::merger::reading;
 use crate::query::tables::{Row, float, int, text};
-use crate::report::row_key::push_key;
+use crate::report::row_key::key_of;
 use crate::series::EVERYTHING;
 use crate::value::Value;
 
@@ -33,8 +33,7 @@ impl Catalog {
     /// all requests are counted by every report without filters.
     #[must_use]
     pub fn time_limits(&self, report: &str, key: Option<&[String]>) -> Vec<(String, u64)> {
-        let mut bytes = Vec::new();
-        key.into_iter().flatten().for_each(|text| push_key(&mut bytes, text));
+        let bytes = key_of(key.into_iter().flatten());
         let is_total = report == EVERYTHING && key.is_none();
         let concerns = |it: &Objective| {
             let has_all = it.entry.report == report || is_total && it.report.filters.is_empty();
