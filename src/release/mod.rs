@@ -20,6 +20,7 @@ pub mod verdict;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::iter;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use tracing::warn;
 use self::tracker::FORM;
 pub use self::tracker::{Release, Tracker};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::input::record::micros;
+use crate::input::record::{is_unmeasured, micros};
 use crate::pool::requests::RequestRow;
 use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Defaults, Definition};
@@ -72,6 +73,9 @@ struct Contents {
     /// Name of the running release, and since when it is.
     #[serde(default)]
     running: Option<(String, u64)>,
+    /// By release: requests without CPU times and memory.
+    #[serde(default)]
+    unmeasured: BTreeMap<String, u64>,
 }
 
 impl Releases {
@@ -94,12 +98,15 @@ impl Releases {
     ) -> Result<Document, StateError> {
         let (document, read) =
             Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
-        if let Some(Contents { releases, running, .. }) = read {
+        if let Some(Contents { releases, running, mut unmeasured, .. }) = read {
             let bytes = STANDARD.decode(releases).unwrap_or_default();
             match postcard::from_bytes::<Tracker>(&bytes) {
                 Ok(mut kept) if kept.form == FORM && tags.contains(&kept.tag) => {
                     let mut tracker = self.0.lock();
                     kept.running.now = running;
+                    for it in &mut kept.releases {
+                        it.unmeasured = unmeasured.remove(&it.name).unwrap_or_default();
+                    }
                     kept.begin(tracker.after, tracker.error_status);
                     *tracker = kept;
                 }
@@ -156,8 +163,11 @@ impl Releases {
             return Ok(());
         };
         let running = tracker.running.now.clone();
+        let unmeasured = tracker.releases.iter().map(|it| (it.name.clone(), it.unmeasured));
+        let unmeasured = unmeasured.collect();
         drop(tracker);
-        let contents = Contents { version: VERSION, releases: STANDARD.encode(bytes), running };
+        let releases = STANDARD.encode(bytes);
+        let contents = Contents { version: VERSION, releases, running, unmeasured };
         file.write(&contents)
     }
 }
@@ -174,6 +184,7 @@ impl Tracker {
             ru_utime: micros(row.ru_utime).into(),
             ru_stime: micros(row.ru_stime).into(),
             memory: row.memory_footprint.into(),
+            unmeasured: is_unmeasured(row.ru_stime).into(),
             ..Totals::ZERO
         };
         let times = iter::once((BucketLayout::LogLinear.bucket(time), 1));

@@ -392,6 +392,31 @@ fn a_share_is_of_all_requests_from_the_first_second_to_the_last() {
     assert_eq!(shares.collect::<Vec<_>>(), expected);
 }
 
+/// CPU times and memory of requests that came as spans are not known, also after a restart.
+#[test]
+fn what_is_not_known_is_left_out_of_averages() {
+    let dir = tempfile::tempdir().unwrap();
+    let tags = ["release".to_owned()];
+    let releases = Releases::new(1_800, 500);
+    let file = releases.open(dir.path(), &tags, 1).unwrap();
+    let mut tracker = releases.watch("release");
+    tracker.begin_second(1_709_157_600, 1);
+    let (ru_utime, ru_stime, memory) = (90_000_000, 30_000_000, 240_000);
+    let sent = Totals { requests: 30, ru_utime, ru_stime, memory, ..Totals::ZERO };
+    let spans = Totals { requests: 90, unmeasured: 90, ..Totals::ZERO };
+    for totals in [sent, spans] {
+        tracker.add(["1", "/", "200"], &totals, std::iter::empty());
+    }
+    drop(tracker);
+    releases.save(&file, true).unwrap();
+    let again = Releases::new(1_800, 500);
+    again.open(dir.path(), &tags, 1).unwrap();
+    for releases in [releases, again] {
+        let release = releases.all().remove(0);
+        assert_eq!((release.requests, release.cpu, release.memory), (120, 4.0, 8_000.0));
+    }
+}
+
 #[test]
 fn the_releases_of_the_demo_tell_its_story() {
     let releases = Releases::new(demo::RELEASE_AFTER.as_secs(), 500);

@@ -88,6 +88,9 @@ pub(super) struct Counted {
     errors: u64,
     cpu_us: u64,
     memory: u64,
+    /// Requests without CPU times and memory, which averages of these leave out.
+    #[serde(skip)]
+    pub(super) unmeasured: u64,
     /// Requests of all releases before the first of this one, and up to its last.
     all: (u64, u64),
     times: Times,
@@ -111,6 +114,7 @@ impl Counted {
     fn shown(&self, running: &Running) -> Release {
         let running = running.now.as_ref().filter(|(name, _)| *name == self.name);
         let part = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
+        let measured = self.requests.saturating_sub(self.unmeasured);
         Release {
             release: self.name.clone(),
             first_seen: self.first_seen,
@@ -121,8 +125,8 @@ impl Counted {
             errors: self.errors,
             p50: quantile(&self.times, 50.0),
             p95: quantile(&self.times, 95.0),
-            cpu: part(self.cpu_us, self.requests) / 1e6,
-            memory: part(self.memory, self.requests),
+            cpu: part(self.cpu_us, measured) / 1e6,
+            memory: part(self.memory, measured),
             running_since: running.map(|(_, since)| *since),
             verdict: self.verdict.clone(),
         }
@@ -143,7 +147,7 @@ pub struct Tracker {
     /// The request tag in use; empty while none was seen.
     pub(super) tag: String,
     /// In order of their first request.
-    releases: Vec<Counted>,
+    pub(super) releases: Vec<Counted>,
     /// Requests of all releases.
     all: u64,
     next_id: u32,
@@ -237,6 +241,7 @@ impl Tracker {
         found.errors += totals.errors;
         found.cpu_us += (totals.ru_utime + totals.ru_stime) as u64;
         found.memory += totals.memory as u64;
+        found.unmeasured += totals.unmeasured as u64;
         let is_short = script.len() <= RELEASE_SCRIPT_BYTES_MAX;
         let key = (script.to_owned(), status.parse().unwrap_or_default());
         match is_short && found.statuses.len() < OPEN_CELLS_MAX {
