@@ -5,6 +5,7 @@
 //! the time that has passed since the wall-clock second at which the engine started, so setting the
 //! clock moves nothing. Pure: no clock, no thread.
 
+use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::objective::{Budget, Count, Objective, verdict};
 use super::rule::Rule;
 use super::state::{Episode, Events, Moment, Phase, RuleState};
 use super::windows::{ReportGain, Room, Windows};
-use crate::report::row_key::{key_texts, push_key};
+use crate::report::row_key::{key_of, key_texts};
 
 /// Longest stop that a pending alert survives, seconds.
 const PENDING_AWAY_SECS: u64 = 3_600;
@@ -40,9 +41,8 @@ impl Gain {
     /// Size in memory, bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
-            + self.reports.iter().map(ReportGain::heap_bytes).sum::<usize>()
-            + self.reports.len() * size_of::<ReportGain>()
-            + self.counts.len() * size_of::<(Arc<Objective>, Count)>()
+            + self.reports.iter().map(ReportGain::bytes).sum::<usize>()
+            + size_of_val(&*self.counts)
     }
 }
 
@@ -81,8 +81,7 @@ pub struct Engine {
 impl Engine {
     /// Creates an engine for `rules` without alerts; all windows together take at most `memory`
     /// bytes.
-    #[must_use]
-    pub fn new(rules: &[Arc<Rule>], memory: usize, step_min: u64) -> Self {
+    pub(crate) fn new(rules: &[Arc<Rule>], memory: usize, step_min: u64) -> Self {
         let mut engine = Self { room: Room { used: 0, max: memory }, step_min, ..Self::default() };
         engine.replace(rules, 0, &mut |_, _| ());
         engine
@@ -94,8 +93,7 @@ impl Engine {
     pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64, each: &mut Events<'_>) {
         let mut old = std::mem::take(&mut self.rules);
         for rule in rules {
-            let identity = rule.identity();
-            let mut like = old.extract_if(.., |it| it.rule.is_like(&rule.entry.name, &identity));
+            let mut like = old.extract_if(.., |it| it.rule.is_like(rule));
             let state = like.next().unwrap_or_else(|| RuleState::new(Arc::clone(rule)));
             self.rules.push(RuleState { rule: Arc::clone(rule), ..state });
         }
@@ -110,15 +108,13 @@ impl Engine {
             self.budgets.push(budget);
         }
 
-        let of = |at: &usize| (&rules[*at].entry.report, rules[*at].entry.window);
-        let mut places: Vec<usize> = (0..rules.len()).collect();
-        places.retain(|at| rules[*at].objective().is_none());
-        places.sort_by(|a, b| of(a).cmp(&of(b)));
-        let alike = places.chunk_by(|a, b| of(a) == of(b));
-        let step = |at: usize| rules[at].step.max(self.step_min);
+        let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (at, rule) in rules.iter().enumerate().filter(|it| it.1.objective().is_none()) {
+            alike.entry((&rule.entry.report, rule.entry.window)).or_default().push(at);
+        }
         let mut old = std::mem::take(&mut self.windows);
-        let windows = alike.map(|alike| {
-            let new = Windows::new(step(alike[0]), alike, rules);
+        let windows = alike.into_values().map(|places| {
+            let new = Windows::new(self.step_min, places, rules);
             let kept = old.extract_if(.., |it| it.is_like(&new)).next();
             match kept {
                 Some(kept) => kept.with_rules(new),
@@ -132,57 +128,58 @@ impl Engine {
     /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.
     /// Rules are evaluated at its end, and at each second that was lost before it.
     pub fn take(&mut self, gain: &Gain, each: &mut Events<'_>) {
-        let mut now = *self.now.get_or_insert(gain.unix);
+        self.now.get_or_insert(gain.unix);
+        for left in (1..=gain.lost_secs).rev() {
+            let unix = gain.unix.saturating_sub(left);
+            self.pass(&Gain { unix, secs: 1, ..Gain::default() }, each);
+        }
+        self.pass(gain, each);
+    }
+
+    fn pass(&mut self, gain: &Gain, each: &mut Events<'_>) {
         let Self { rules, windows, room, budgets, .. } = self;
-        let end_of_lost = now + gain.lost_secs;
-        let end = end_of_lost + gain.secs;
-        while now < end {
-            let (before, is_gain) = (now, now >= end_of_lost);
-            now = if is_gain { end } else { now + 1 };
-            for (objective, count) in gain.counts.iter().filter(|_| is_gain) {
-                let of = budgets.iter_mut().filter(|it| it.objective.counts_as(objective));
-                of.for_each(|it| it.gain(count));
+        let before = self.now.unwrap_or_default();
+        let (now, unix) = (before + gain.secs, gain.unix + gain.secs);
+        for (objective, count) in &gain.counts {
+            let of = budgets.iter_mut().filter(|it| it.objective.counts_as(objective));
+            of.for_each(|it| it.gain(count));
+        }
+        for budget in budgets.iter_mut() {
+            (before..now).for_each(|second| budget.pass(second + 1));
+            let burns = budget.burns();
+            let mut is_paged = false;
+            for state in rules.iter_mut().filter(|it| it.rule.is_of(&budget.objective)) {
+                let judgement = match is_paged {
+                    true => Some((false, None)),
+                    false => verdict(&burns, &state.rule.entry.severity),
+                };
+                is_paged |= judgement.is_some_and(|it| it.0);
+                state.step(Moment { unix, passed: gain.secs }, Some(&[]), judgement, each);
             }
-            let unix = (gain.unix + gain.secs).saturating_sub(end - now);
-            for budget in budgets.iter_mut() {
-                (before..now).for_each(|second| budget.pass(second + 1));
-                let burns = budget.burns();
-                let mut is_paged = false;
-                for state in rules.iter_mut().filter(|it| it.rule.is_of(&budget.objective)) {
-                    let judgement = match is_paged {
-                        true => Some((false, None)),
-                        false => verdict(&burns, &state.rule.entry.severity),
-                    };
-                    is_paged |= judgement.is_some_and(|it| it.0);
-                    let time = Moment { unix, passed: now - before };
-                    state.step(time, Some(&[]), judgement, each);
+        }
+        for windows in windows.iter_mut() {
+            let gained = gain.reports.iter().filter(|it| it.report == windows.report);
+            let gained: Vec<_> = gained.collect();
+            let covered = before + if gained.is_empty() { 0 } else { gain.covered_secs };
+            // Requests of the seconds in which none were merged come with the last one.
+            let step = windows.step;
+            let booked = (now - now % step).max(before + 1);
+            for second in before + 1..=now {
+                if second == booked {
+                    gained.iter().for_each(|it| windows.gain(it, room));
+                }
+                windows.running.covered_secs += u64::from(second <= covered);
+                if second.is_multiple_of(step) {
+                    windows.end_step(room);
                 }
             }
-            for windows in windows.iter_mut() {
-                let of_report = gain.reports.iter().filter(|it| it.report == windows.report);
-                let gained: Vec<_> = of_report.filter(|_| is_gain).collect();
-                let covered = before + if gained.is_empty() { 0 } else { gain.covered_secs };
-                // Requests of the seconds in which none were merged come with the last one.
-                let step = windows.step;
-                let booked = (now - now % step).max(before + 1);
-                for second in before + 1..=now {
-                    if second == booked {
-                        gained.iter().for_each(|it| windows.gain(it, room));
-                    }
-                    windows.running.covered_secs += u64::from(second <= covered);
-                    if second.is_multiple_of(step) {
-                        windows.end_step(room);
-                    }
-                }
-                let passed = (now / step - before / step) * step;
-                if passed > 0 {
-                    windows.evaluate(rules, Moment { unix, passed }, each);
-                }
+            let passed = (now / step - before / step) * step;
+            if passed > 0 {
+                windows.evaluate(rules, Moment { unix, passed }, each);
             }
         }
         self.now = Some(now);
-        let passed = gain.lost_secs + gain.secs;
-        self.gone.retain_mut(|it| it.fade(passed));
+        self.gone.retain_mut(|it| it.fade(gain.secs));
     }
 
     /// Gives an objective its past; what has been counted since is added to that.
@@ -224,19 +221,15 @@ impl Engine {
             };
             let keys = state.rule.keys.len();
             let key = |texts: Vec<String>| -> Option<Box<[u8]>> {
-                let mut key = Vec::new();
-                texts.iter().for_each(|text| push_key(&mut key, text));
-                (texts.len() == keys).then(|| key.into())
+                (texts.len() == keys).then(|| key_of(texts).into())
             };
-            for (texts, episode) in episodes {
-                if episode.phase == Phase::Pending && stopped > PENDING_AWAY_SECS {
-                    continue;
-                }
-                match texts {
-                    Some(texts) => state.episodes.extend(key(texts).map(|key| (key, episode))),
-                    None => state.shared = Some(episode),
-                }
-            }
+            let kept = episodes
+                .into_iter()
+                .filter(|(_, it)| it.phase != Phase::Pending || stopped <= PENDING_AWAY_SECS);
+            state.episodes.extend(kept.filter_map(|(texts, episode)| match texts {
+                Some(texts) => Some((Some(key(texts)?), episode)),
+                None => Some((None, episode)),
+            }));
             let known = known.into_iter().zip(away.into_iter().chain(iter::repeat(0)));
             let known = known.filter_map(|(texts, away)| Some((key(texts)?, away)));
             state.known = known.collect();

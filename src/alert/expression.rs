@@ -12,9 +12,6 @@
 
 use std::fmt;
 use std::ops::{Add as _, Div as _, Mul as _, Sub as _};
-use std::sync::LazyLock;
-
-use regex::Regex;
 
 use crate::report::definition::comment::{PERCENTILE_NAMES, percentile_named};
 use crate::report::definition::native::accepting;
@@ -106,7 +103,7 @@ type Operator = (char, u8, fn(f64, f64) -> f64);
 const OPERATORS: [Operator; 4] =
     [('+', 0, f64::add), ('-', 0, f64::sub), ('*', 1, f64::mul), ('/', 1, f64::div)];
 
-/// Maximum number of values in a condition.
+/// Maximum number of values and parentheses in a condition.
 const VALUES_MAX: usize = 32;
 
 impl Expression {
@@ -120,15 +117,14 @@ impl Expression {
             format!("no comparison; accepted: {}", COMPARISONS.map(|it| it.0).join(" "))
         })?;
         let (left, right) = text.split_once(COMPARISONS[comparison].0).unwrap_or_default();
-        let (left, right) = (tokens(left)?, tokens(right)?);
-        let percentiles = left.iter().chain(&right).filter_map(|token| match token {
-            Token::Name(name) => percentile_named(known_as(name)),
-            _ => None,
-        });
+        let names = text.split(|it: char| !it.is_alphanumeric() && it != '_');
+        let percentiles = names.filter_map(|name| percentile_named(known_as(name)));
+        let percentiles = percentiles.take(VALUES_MAX);
         let definition = report.read_as(&Columns::Extended(percentiles.collect()), defaults);
         let definition = definition.unwrap_or_else(|| report.clone());
-        let mut reader = Reader { tokens: &[], definition: &definition, columns: Vec::new() };
-        let (mut left, mut right) = (reader.read(&left)?, reader.read(&right)?);
+        let (columns, values) = (Vec::new(), 0);
+        let mut reader = Reader { rest: "", definition: &definition, columns, values };
+        let (mut left, mut right) = (reader.read(left)?, reader.read(right)?);
         let columns = reader.columns;
         // The value is what is compared with a number.
         if matches!(left.term, Term::Number(_)) {
@@ -144,9 +140,7 @@ impl Expression {
             (_, Unit::Ratio, _) => Unit::None,
             (_, unit, _) => unit,
         };
-        let units = (left.unit, right.unit);
-        let mut left = left.in_unit_of(units.1)?;
-        let mut right = right.in_unit_of(units.0)?;
+        right = right.in_unit_of(left.unit)?;
         (left.unit, right.unit) = (unit, unit);
         let has_quantiles = definition.layout.want(columns.iter().map(|it| it.0)).quantiles;
         Ok(Self { left, comparison, right, definition, columns, has_quantiles })
@@ -273,80 +267,59 @@ impl fmt::Display for Sum {
     }
 }
 
-#[derive(Debug)]
-enum Token<'a> {
-    Name(&'a str),
-    Number(f64, Unit),
-    Sign(char),
-}
-
-/// A number and its unit, a name, or a sign; and the blanks behind it.
-static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
-    let name = r"[\p{Alphabetic}_][\p{Alphabetic}\p{N}_]*";
-    let token = format!(r"\A(?:([0-9.]+)\s*([A-Za-z%]*)|({name})|[-+*/()])\s*");
-    Regex::new(&token).expect("the tests read with it")
-});
-
-fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
-    let (mut tokens, mut rest) = (Vec::new(), text.trim_start());
-    while let Some(first) = rest.chars().next() {
-        let found = TOKEN.captures(rest).ok_or_else(|| format!("{first:?} is not understood"))?;
-        let part = |at| found.get(at).map(|it| it.as_str());
-        tokens.push(match (part(1), part(2), part(3)) {
-            (Some(digits), Some(unit), _) => {
-                let number = digits.parse::<f64>();
-                let number = number.map_err(|_| format!("{digits:?} is not a number"))?;
-                let found = UNITS.iter().find(|it| it.0 == unit).ok_or_else(|| {
-                    let names: Vec<&str> = UNITS[..13].iter().map(|it| it.0).collect();
-                    format!("{unit:?} is not a unit; accepted: {}", names.join(", "))
-                })?;
-                Token::Number(number * found.2 / found.3, found.1)
-            }
-            (.., Some(name)) => Token::Name(name),
-            _ => Token::Sign(first),
-        });
-        rest = rest.split_at(found[0].len()).1;
-    }
-    match tokens.len() {
-        0 => Err("nothing on one side of the comparison".to_owned()),
-        1..=VALUES_MAX => Ok(tokens),
-        _ => Err(format!("more than {VALUES_MAX} names, numbers and signs")),
-    }
-}
-
+/// Reads the sides of a condition.
 struct Reader<'a> {
-    tokens: &'a [Token<'a>],
+    /// What is left of a side, without blanks before it.
+    rest: &'a str,
     definition: &'a Definition,
     /// Columns read so far.
     columns: Vec<(usize, String)>,
+    /// Values read so far, and sums in parentheses.
+    values: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn read(&mut self, tokens: &'a [Token<'a>]) -> Result<Sum, String> {
-        self.tokens = tokens;
-        let sum = self.sum(0)?;
-        match self.tokens {
-            [] => Ok(sum),
-            _ => Err("an operator is missing, or a parenthesis is not closed".to_owned()),
+    fn read(&mut self, side: &'a str) -> Result<Sum, String> {
+        self.rest = side.trim_start();
+        if self.rest.is_empty() {
+            return Err("nothing on one side of the comparison".to_owned());
         }
+        let sum = self.sum(0)?;
+        match self.rest {
+            "" => Ok(sum),
+            rest => Err(format!(
+                "an operator is missing before {rest:?}, or a parenthesis is not closed"
+            )),
+        }
+    }
+
+    /// Takes the characters of a kind off the front.
+    fn take(&mut self, is_such: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|it: char| !is_such(it)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest.trim_start();
+        taken
+    }
+
+    /// Takes a sign off the front; returns false if it is not there.
+    fn skip(&mut self, sign: char) -> bool {
+        let rest = self.rest.strip_prefix(sign);
+        self.rest = rest.map_or(self.rest, str::trim_start);
+        rest.is_some()
     }
 
     /// Reads values and the operators of this rank and above between them.
     fn sum(&mut self, least: u8) -> Result<Sum, String> {
         let mut all = self.value()?;
-        while let [Token::Sign(sign), rest @ ..] = self.tokens
-            && let Some(operator) = OPERATORS.iter().find(|it| it.0 == *sign)
-            && operator.1 >= least
-        {
-            self.tokens = rest;
+        while let Some(operator) = OPERATORS.iter().find(|it| it.1 >= least && self.skip(it.0)) {
             let mut next = self.sum(operator.1 + 1)?;
             if operator.1 == 0 {
                 let units = (all.unit, next.unit);
                 (all, next) = (all.in_unit_of(units.1)?, next.in_unit_of(units.0)?);
             }
-            let unit = all.unit_with(*sign, &next);
+            let unit = all.unit_with(operator.0, &next);
             let (of_all, of_next) = (all.moves, next.moves);
-            let moves = match (&all.term, *sign, &next.term) {
+            let moves = match (&all.term, operator.0, &next.term) {
                 (.., '/', Term::Number(0.0)) => return Err("a division by 0".to_owned()),
                 (_, '+', _) => difference(of_all, [of_next[1], of_next[0]]),
                 (_, '-', _) => difference(of_all, of_next),
@@ -368,28 +341,37 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self) -> Result<Sum, String> {
-        let [first, rest @ ..] = self.tokens else {
-            return Err("something is missing at an end".to_owned());
-        };
-        self.tokens = rest;
-        match first {
-            Token::Number(number, unit) => {
-                Ok(Sum { unit: *unit, moves: [false; 2], term: Term::Number(*number) })
-            }
-            Token::Name(name) => self.column(name),
-            Token::Sign('(') => {
-                let inner = self.sum(0)?;
-                let [Token::Sign(')'), rest @ ..] = self.tokens else {
-                    return Err("a parenthesis is not closed".to_owned());
-                };
-                self.tokens = rest;
-                Ok(inner)
-            }
-            Token::Sign(sign) => Err(format!("'{sign}' stands where a value should")),
+        self.values += 1;
+        if self.values > VALUES_MAX {
+            return Err(format!("more than {VALUES_MAX} values"));
+        }
+        if self.skip('(') {
+            let inner = self.sum(0)?;
+            let is_closed = self.skip(')');
+            return is_closed.then_some(inner).ok_or("a parenthesis is not closed".to_owned());
+        }
+        match self.rest.chars().next() {
+            None => Err("something is missing at an end".to_owned()),
+            Some('0'..='9' | '.') => self.number(),
+            Some(first) if first.is_alphabetic() || first == '_' => self.column(),
+            Some(first) => Err(format!("{first:?} stands where a value should")),
         }
     }
 
-    fn column(&mut self, name: &str) -> Result<Sum, String> {
+    /// Reads a number, with or without a unit.
+    fn number(&mut self) -> Result<Sum, String> {
+        let digits = self.take(|it| it.is_ascii_digit() || it == '.');
+        let name = self.take(|it| it.is_ascii_alphabetic() || it == '%');
+        let number: f64 = digits.parse().map_err(|_| format!("{digits:?} is not a number"))?;
+        let (_, unit, times, by) = UNITS.iter().find(|it| it.0 == name).ok_or_else(|| {
+            let names: Vec<&str> = UNITS[..13].iter().map(|it| it.0).collect();
+            format!("{name:?} is not a unit; accepted: {}", names.join(", "))
+        })?;
+        Ok(Sum { unit: *unit, moves: [false; 2], term: Term::Number(number * times / by) })
+    }
+
+    fn column(&mut self) -> Result<Sum, String> {
+        let name = self.take(|it| it.is_alphanumeric() || it == '_');
         let layout = &self.definition.layout;
         let at = layout.position(name).or_else(|| layout.position(known_as(name)));
         let found = at.map(|at| (at, &layout.columns()[at]));
@@ -504,7 +486,11 @@ mod tests {
             "p95 / 0 > 1" => "a division by 0";
             "p95 > 1 / (2 - 2)" => "a division by 0";
             "p95 > 1.2.3" => "\"1.2.3\" is not a number";
-            "p95 > €" => "is not understood";
+            "p95 > €" => "'€' stands where a value should";
+            "p95 > 1€" => "an operator is missing before \"€\"";
+            "p95 > " => "nothing on one side";
+            "p95 > 1 + " => "something is missing at an end";
+            "p95 > 1--1" => "'-' stands where a value should";
             "p101 > 1" => "has no number";
             "p99_9999999 > 1" => "; a percentile is above 0 and at most 100, as p95 or p99_9";
         ] {

@@ -17,7 +17,6 @@ pub mod intake;
 pub mod objective;
 pub mod receiver;
 pub mod refill;
-mod row;
 pub mod rule;
 mod rule_index;
 pub mod silence;
@@ -77,8 +76,7 @@ impl Alert {
     }
 
     /// Returns its value with the unit; of the rows without an alert of their own it is their number.
-    #[must_use]
-    pub fn value_text(&self) -> Option<String> {
+    pub(crate) fn value_text(&self) -> Option<String> {
         self.episode.value.map(|it| self.rule.value_text(self.key.as_deref(), it))
     }
 
@@ -101,21 +99,13 @@ pub struct View {
     pub objectives: Vec<ObjectiveView>,
 }
 
-impl View {
-    /// Returns the severity of the firing alert of `objective`, if one fires.
-    #[must_use]
-    pub fn firing(&self, objective: &Arc<Objective>) -> Option<&str> {
-        let mut firing = self.alerts.iter().filter(|it| it.episode.phase == Phase::Firing);
-        let found = firing.find(|it| it.rule.is_of(objective))?;
-        Some(&found.rule.entry.severity)
-    }
-}
-
 /// An objective as front ends show it.
 #[derive(Debug)]
 pub struct ObjectiveView {
     /// The objective.
     pub objective: Arc<Objective>,
+    /// Severity of its firing alert, if one fires.
+    pub firing: Option<String>,
     /// Requests counted in its period.
     pub count: Count,
     /// False if the number of bad ones is an upper bound.
@@ -132,16 +122,18 @@ pub struct ObjectiveView {
 
 impl ObjectiveView {
     /// Its state as long as no alert fires: "unknown" if too little was counted for every window.
-    #[must_use]
-    pub fn quiet_state(&self) -> &'static str {
+    pub(crate) fn quiet_state(&self) -> &'static str {
         let is_judged = self.burns.iter().any(|burn| burn.holds.is_some());
         if is_judged { "ok" } else { "unknown" }
     }
 
-    fn of(budget: &Budget) -> Self {
+    fn of(budget: &Budget, alerts: &[Alert]) -> Self {
         let (objective, count) = (&budget.objective, budget.period());
         let burn = |(name, secs)| (name, objective.burn(&budget.window(secs)));
+        let mut firing = alerts.iter().filter(|it| it.episode.phase == Phase::Firing);
+        let firing = firing.find(|it| it.rule.is_of(objective));
         Self {
+            firing: firing.map(|it| it.rule.entry.severity.clone()),
             is_exact: objective.is_exact && count.blurred == 0,
             left: objective.burn(&count).map(|burn| 1.0 - burn),
             burns: budget.burns(),
@@ -179,8 +171,7 @@ pub struct Alerts {
 
 impl Alerts {
     /// Creates the alerts of a configuration, with these rules.
-    #[must_use]
-    pub fn new(config: &Config, rules: Rules) -> Self {
+    pub(crate) fn new(config: &Config, rules: Rules) -> Self {
         let settings = &config.alerting;
         let managers = settings.alertmanager.iter().map(|it| Receiver::new(false, it, settings));
         let webhook = Some(&settings.webhook).filter(|it| !it.is_empty());
@@ -213,14 +204,12 @@ impl Alerts {
     }
 
     /// Returns the active rules.
-    #[must_use]
-    pub fn rules(&self) -> Arc<Rules> {
+    pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read())
     }
 
     /// Returns the names of the reports that rules watch.
-    #[must_use]
-    pub fn reports(&self) -> Vec<String> {
+    pub(crate) fn reports(&self) -> Vec<String> {
         self.rules().iter().map(|it| it.entry.report.clone()).collect()
     }
 
@@ -230,20 +219,17 @@ impl Alerts {
     }
 
     /// Returns the current view.
-    #[must_use]
-    pub fn view(&self) -> Arc<View> {
+    pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read())
     }
 
     /// Returns the silences in force.
-    #[must_use]
-    pub fn silences(&self, now: u64) -> Vec<Silence> {
+    pub(crate) fn silences(&self, now: u64) -> Vec<Silence> {
         self.silences.lock().at(now).cloned().collect()
     }
 
     /// Adds a silence; returns `None` if there are too many.
-    #[must_use]
-    pub fn silence(&self, mut silence: Silence, now: u64) -> Option<Silence> {
+    pub(crate) fn silence(&self, mut silence: Silence, now: u64) -> Option<Silence> {
         let mut all = self.silences.lock();
         self.changed();
         all.list.retain(|it| it.ends > now);
@@ -257,8 +243,7 @@ impl Alerts {
     }
 
     /// Ends a silence; returns false if no silence has this number.
-    #[must_use]
-    pub fn end_silence(&self, id: u64) -> bool {
+    pub(crate) fn end_silence(&self, id: u64) -> bool {
         let mut all = self.silences.lock();
         self.changed();
         all.list.extract_if(.., |it| it.id == id).next().is_some()
@@ -266,8 +251,7 @@ impl Alerts {
 
     /// Counts alerts by name, state and severity. `silenced` is reported as a state of its own, in
     /// addition to those of the state table.
-    #[must_use]
-    pub fn counts(&self) -> BTreeMap<(String, &'static str, String), u64> {
+    pub(crate) fn counts(&self) -> BTreeMap<(String, &'static str, String), u64> {
         let mut counts = BTreeMap::new();
         for alert in &self.view().alerts {
             let entry = &alert.rule.entry;

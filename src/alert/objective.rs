@@ -54,8 +54,7 @@ pub const BURNS: [BurnRate; 3] = [
 
 impl BurnRate {
     /// Returns the burn rate that both windows must exceed.
-    #[must_use]
-    pub fn threshold(&self) -> f64 {
+    pub(crate) fn threshold(&self) -> f64 {
         self.tenths as f64 / 10.0
     }
 }
@@ -82,8 +81,7 @@ pub struct Count {
 impl Count {
     /// Returns the number of bad requests. This is an upper bound, because an error may also have
     /// been slow.
-    #[must_use]
-    pub fn bad(&self) -> u64 {
+    pub(crate) fn bad(&self) -> u64 {
         self.total.min(self.slow + self.errors)
     }
 }
@@ -128,8 +126,7 @@ pub struct Objective {
 
 impl Objective {
     /// Returns the objectives of these rules, each once.
-    #[must_use]
-    pub fn each(rules: &[Arc<Rule>]) -> Vec<&Arc<Self>> {
+    pub(crate) fn each(rules: &[Arc<Rule>]) -> Vec<&Arc<Self>> {
         let mut all: Vec<_> = rules.iter().filter_map(|it| it.objective()).collect();
         // Each has a rule for each severity.
         all.dedup_by(|a, b| Arc::ptr_eq(a, b));
@@ -162,14 +159,12 @@ impl Objective {
 
     /// Returns true if the objective counts this row. `(other)` may contain any key, so only an
     /// objective without conditions counts it.
-    #[must_use]
-    pub fn concerns(&self, key: &[u8], is_other: bool) -> bool {
+    pub(crate) fn concerns(&self, key: &[u8], is_other: bool) -> bool {
         self.conditions.is_empty() || !is_other && fits(&self.conditions, key)
     }
 
     /// Counts a row's requests. Returns an empty count if times are needed but unknown.
-    #[must_use]
-    pub fn count(
+    pub(crate) fn count(
         &self,
         totals: &Totals,
         times: Option<impl Iterator<Item = (u32, u64)>>,
@@ -215,14 +210,12 @@ impl Objective {
     }
 
     /// Returns the required share of good requests, percent.
-    #[must_use]
-    pub fn percent(&self) -> f64 {
+    pub(crate) fn percent(&self) -> f64 {
         (WHOLE - u128::from(self.entry.budget)) as f64 / 1_000.0
     }
 
     /// Describes a good request in words.
-    #[must_use]
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let entry = &self.entry;
         let rows = match entry.conditions.is_empty() {
             true => String::new(),

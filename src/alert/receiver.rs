@@ -100,9 +100,7 @@ impl Receiver {
     /// Returns the messages to send now, ends first. Forgets confirmations that are no longer
     /// needed.
     pub(super) fn due(&self, alerts: &[Alert], now: u64) -> Vec<(String, Told)> {
-        let is_webhook = self.is_webhook;
         let mut told = self.told.lock();
-        let (mut ends, mut begins) = (Vec::new(), Vec::new());
         // A firing alert, of which the list has the first, takes precedence over a resolved one
         // with the same labels, and that over a pending one.
         let (pending, sent): (Vec<_>, Vec<_>) =
@@ -114,32 +112,32 @@ impl Receiver {
             let end = it.end(wanted.get(id).map(|it| &it.episode), now);
             it.over = end.and_then(|end| it.over.take().or(Some(end)));
         }
+        let mut due = Vec::new();
         for (id, alert) in &wanted {
-            let (episode, is_heard) = (&alert.episode, alert.silenced_by.is_none());
-            let message = |ended| (id.clone(), alert.message(ended, now));
-            let is_late = |it: &Told| !is_webhook && it.at + self.period <= now;
-            let before = told.get(id);
+            let (episode, before) = (&alert.episode, told.get(id));
             let same = before.filter(|it| it.started == episode.started);
-            match (episode.phase, same, before) {
-                (Phase::Firing, Some(it), _) if it.ended == 0 => {
-                    begins.extend(is_late(it).then(|| message(0)));
-                }
-                (Phase::Firing, None, _) if !is_webhook => {
-                    begins.extend(is_heard.then(|| message(0)));
-                }
-                (_, None, Some(it)) if it.ended == 0 => {
-                    ends.push((id.clone(), it.end_message(now)));
-                }
-                (Phase::Firing, ..) => begins.extend(is_heard.then(|| message(0))),
-                (Phase::Pending, ..) => {}
-                (_, Some(it), _) => {
-                    let is_again = is_late(it) && now < episode.ended + RESOLVED_SECS;
-                    ends.extend((it.ended == 0 || is_again).then(|| message(episode.ended)));
+            // The end of the last one comes first; an Alertmanager takes a new beginning for it.
+            let is_in_turn = self.is_webhook || episode.phase != Phase::Firing;
+            if let Some(last) = before.filter(|it| is_in_turn && same.is_none() && it.ended == 0) {
+                due.push((id.clone(), last.end_message(now)));
+                continue;
+            }
+            let is_late = |it: &Told| !self.is_webhook && it.at + self.period <= now;
+            let is_heard = alert.silenced_by.is_none();
+            let is_due = match (episode.phase, same) {
+                (Phase::Pending, _) => false,
+                (Phase::Firing, Some(it)) if it.ended == 0 => is_late(it),
+                (Phase::Firing, _) => is_heard,
+                (_, Some(it)) => {
+                    it.ended == 0 || is_late(it) && now < episode.ended + RESOLVED_SECS
                 }
                 // The alert was over before anything was sent.
-                (_, None, _) if is_webhook && is_heard => ends.push(message(episode.ended)),
-                (_, None, _) if is_webhook => told.extend([message(episode.ended)]),
-                _ => {}
+                (_, None) => self.is_webhook,
+            };
+            let message = is_due.then(|| (id.clone(), alert.message(now)));
+            match is_heard || same.is_some() {
+                true => due.extend(message),
+                false => told.extend(message),
             }
         }
         told.retain(|id, it| {
@@ -147,13 +145,13 @@ impl Receiver {
                 return true;
             }
             if it.ended == 0 {
-                ends.push((id.clone(), it.end_message(now)));
+                due.push((id.clone(), it.end_message(now)));
             }
             it.ended == 0 || now < it.ended + RESOLVED_SECS
         });
-        ends.append(&mut begins);
-        ends.truncate(BATCH);
-        ends
+        due.sort_by_key(|it| it.1.ended == 0);
+        due.truncate(BATCH);
+        due
     }
 
     /// Returns where to post messages, and the body.
@@ -231,11 +229,7 @@ impl Receiver {
 /// Why it has to be sent again.
 fn post(agent: &Agent, url: &str, body: &str) -> Result<Option<String>, String> {
     let sent = agent.post(url).header("content-type", "application/json").send(body);
-    let answer = sent.map_err(|error| match error {
-        ureq::Error::Timeout(_) => format!("no answer within {} s", ANSWER_MAX.as_secs()),
-        error => roots::problem(&error),
-    })?;
-    match answer.status().as_u16() {
+    match sent.map_err(|error| roots::problem(&error))?.status().as_u16() {
         200..=299 => Ok(None),
         code @ (429 | 500..=599) => Err(format!("it answered {code}")),
         code => Ok(Some(format!("it answered {code}"))),
@@ -243,13 +237,13 @@ fn post(agent: &Agent, url: &str, body: &str) -> Result<Option<String>, String> 
 }
 
 impl Alert {
-    fn message(&self, ended: u64, at: u64) -> Told {
+    fn message(&self, at: u64) -> Told {
         Told {
             labels: self.labels.clone(),
             annotations: self.annotations(),
             link: self.link.clone(),
             started: self.episode.started,
-            ended,
+            ended: self.episode.ended,
             at,
             over: None,
             value: self.episode.value,

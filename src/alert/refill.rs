@@ -3,14 +3,13 @@
 //!
 //! Read by the thread `alerts` step by step, between evaluations.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::objective::{Budget, Count, Objective};
 
 /// Source of an objective's past.
-pub trait Past: fmt::Debug + Send + Sync {
+pub trait Past: Send + Sync {
     /// Returns everything counted up to this call, `None` while that cannot be read, or
     /// `Some(None)` if no past is kept.
     fn of(&self, objective: &Arc<Objective>) -> Option<Option<Counts>>;
@@ -29,12 +28,6 @@ pub(super) struct Refill {
     pub(super) at: u64,
     /// Unix second at which reading began.
     pub(super) now: u64,
-}
-
-impl fmt::Debug for Refill {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refill").field("at", &self.at).finish_non_exhaustive()
-    }
 }
 
 impl Refill {

@@ -9,14 +9,15 @@ mod words;
 use std::sync::Arc;
 
 pub(super) use self::words::secs;
-pub use self::words::shown;
+pub(crate) use self::words::shown;
 use super::expression::Expression;
 use super::objective::{BURNS, Objective};
-use super::row::Row;
 use super::state::Judgement;
+use super::windows::Row;
 use crate::config::alert::OWN_LABELS;
-use crate::config::{AlertEntry, Config, Entry, SloEntry, suggest};
+use crate::config::{AlertEntry, Config, Entry, SloEntry};
 use crate::report::definition::comment::percentile_named;
+use crate::report::definition::native::accepting;
 use crate::report::definition::{Defaults, Definition, Level, Pattern};
 use crate::report::read::reading::Reading;
 use crate::report::row_key::key_texts;
@@ -69,8 +70,7 @@ pub struct RuleError {
 }
 
 /// How errors name a key of the entry at `index`.
-#[must_use]
-pub fn place_in_list(list: &str, index: usize, key: &str) -> String {
+pub(crate) fn place_in_list(list: &str, index: usize, key: &str) -> String {
     format!("{list}[{index}].{key}")
 }
 
@@ -222,9 +222,9 @@ impl Rule {
         }
     }
 
-    /// Returns true for a rule with this name and [identity](Self::identity).
-    pub(super) fn is_like(&self, name: &str, identity: &str) -> bool {
-        self.entry.name == name && self.identity() == identity
+    /// Returns true for a rule of the same name and [identity](Self::identity).
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.entry.name == other.entry.name && self.identity() == other.identity()
     }
 
     /// Returns true for a rule of absence.
@@ -233,8 +233,7 @@ impl Rule {
     }
 
     /// Returns the objective whose budget it watches.
-    #[must_use]
-    pub fn objective(&self) -> Option<&Arc<Objective>> {
+    pub(crate) fn objective(&self) -> Option<&Arc<Objective>> {
         match &self.condition {
             Condition::Burns(objective) => Some(objective),
             _ => None,
@@ -252,8 +251,7 @@ impl Rule {
     }
 
     /// Returns true if the rule judges the row of this key.
-    #[must_use]
-    pub fn concerns(&self, key: &[u8]) -> bool {
+    pub(crate) fn concerns(&self, key: &[u8]) -> bool {
         fits(&self.conditions, key)
     }
 
@@ -329,11 +327,7 @@ fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a De
     let report = all.find(|it| it.name == name && !it.layout.is_histogram_view());
     report.ok_or_else(|| {
         let known: Vec<&str> = reports.iter().map(|it| it.0.name.as_str()).collect();
-        let mut hint = suggest::question(name, known.iter().copied());
-        if hint.is_empty() {
-            hint = format!("; accepted: {}", known.join(", "));
-        }
-        ("report", format!("there is no report called {name:?}{hint}"))
+        ("report", format!("there is no report called {name:?}{}", accepting(name, &known)))
     })
 }
 
@@ -359,13 +353,11 @@ fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
         [] => "none: this report has one row".to_owned(),
         _ => format!("KEY=text, KEY!=text or KEY=prefix*, where KEY is {}", keys.join(", ")),
     };
-    let trimmed: Vec<&str> = text.splitn(2, '=').map(str::trim).collect();
-    let trimmed = trimmed.join("=");
-    let (key, pattern) = Pattern::of_condition(&trimmed)
+    let (key, pattern) = Pattern::of_condition(text)
         .ok_or_else(|| format!("{text:?} is not a condition; accepted: {}", accepted()))?;
     let pattern =
         pattern.ok_or_else(|| format!("{text:?}: != takes no prefix; accepted: {}", accepted()))?;
-    let at = keys.iter().position(|it| it == key.trim());
+    let at = keys.iter().position(|it| it == key);
     let at = at.ok_or_else(|| format!("there is no key {key:?}; accepted: {}", accepted()))?;
     Ok((at, pattern))
 }

@@ -26,8 +26,7 @@ pub struct Silence {
 
 impl Silence {
     /// Returns true if it matches an alert with these labels.
-    #[must_use]
-    pub fn fits(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn fits(&self, labels: &BTreeMap<String, String>) -> bool {
         self.matchers.iter().all(|(name, pattern)| {
             let text = labels.get(name).map_or("", String::as_str);
             let prefix = pattern.strip_suffix('*');

@@ -45,8 +45,7 @@ pub enum Phase {
 
 impl Phase {
     /// Returns the name of the state.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Firing => "firing",
@@ -86,10 +85,8 @@ pub struct Episode {
 pub struct RuleState {
     /// The rule.
     pub rule: Arc<Rule>,
-    /// Its alerts by row.
-    pub episodes: BTreeMap<Box<[u8]>, Episode>,
-    /// The alert that all rows without one of their own share.
-    pub shared: Option<Episode>,
+    /// Its alerts by row; under `None` the one that all rows without one of their own share.
+    pub episodes: BTreeMap<RowKey, Episode>,
     /// Rows whose condition holds but that have no alert of their own.
     pub more: usize,
     /// Rows that a rule of absence has seen, and for how many seconds each has been away.
@@ -118,8 +115,7 @@ pub struct Event<'a> {
 
 impl Event<'_> {
     /// Returns the new state; `None` if the alert was dropped or forgotten.
-    #[must_use]
-    pub fn phase(&self) -> Option<Phase> {
+    pub(crate) fn phase(&self) -> Option<Phase> {
         self.episode.map(|it| it.phase)
     }
 }
@@ -137,13 +133,17 @@ fn is_true(judgement: Judgement) -> bool {
 impl RuleState {
     /// Creates the state of a rule without alerts.
     pub(super) fn new(rule: Arc<Rule>) -> Self {
-        Self { rule, episodes: BTreeMap::new(), shared: None, more: 0, known: BTreeMap::new() }
+        Self { rule, episodes: BTreeMap::new(), more: 0, known: BTreeMap::new() }
     }
 
     /// Returns the alerts, each with the row's key.
     pub fn alerts(&self) -> impl Iterator<Item = (Option<&[u8]>, &Episode)> {
-        let own = self.episodes.iter().map(|(key, episode)| (Some(&**key), episode));
-        self.shared.iter().map(|episode| (None, episode)).chain(own)
+        self.episodes.iter().map(|(key, episode)| (key.as_deref(), episode))
+    }
+
+    /// Returns those that rows have of their own.
+    fn own(&self) -> impl Iterator<Item = (&[u8], &Episode)> {
+        self.alerts().filter_map(|(key, episode)| Some((key?, episode)))
     }
 
     /// Applies the judgements of a window: `rows` has at least all rows that can be judged; others
@@ -157,37 +157,40 @@ impl RuleState {
         each: &mut Events<'_>,
     ) {
         let is_of_absence = self.rule.is_of_absence();
-        let mut found = BTreeMap::new();
-        for &(key, judgement) in rows {
-            if is_of_absence || is_true(judgement) || self.episodes.contains_key(key) {
-                found.insert(key, judgement);
-            }
+        for (key, _) in rows.iter().filter(|_| is_of_absence) {
             let has_room = self.known.len() < ALERT_KNOWN_ROWS_MAX;
-            if let Some(away) = self.known.get_mut(key) {
+            if let Some(away) = self.known.get_mut(*key) {
                 *away = 0;
-            } else if is_of_absence && has_room {
-                self.known.insert(key.into(), 0);
+            } else if has_room {
+                self.known.insert((*key).into(), 0);
             }
         }
         self.known.retain(|_, away| {
             *away += now.passed;
             *away <= AWAY_SECS_MAX
         });
-        let expected: Vec<_> = self.known.keys().chain(self.episodes.keys()).cloned().collect();
-        for key in &expected {
-            let is_judged = !is_of_absence || self.known.contains_key(key);
-            let judge = || self.rule.judge_missing(window, key);
-            found.entry(key).or_insert_with(|| is_judged.then(judge).flatten());
+        // Rows that are judged without gain too, and whether each has a place.
+        let known = self.known.keys().map(|key| (key.clone(), false));
+        let alerted = self.own().map(|(key, it)| (key.into(), it.phase != Phase::Resolved));
+        let expected: BTreeMap<Box<[u8]>, bool> = known.chain(alerted).collect();
+        let mut found: BTreeMap<_, _> = expected.keys().map(|key| (&**key, None)).collect();
+        for &(key, judgement) in rows {
+            if is_true(judgement) || found.contains_key(key) {
+                found.insert(key, Some(judgement));
+            }
         }
-        // An alert that is over has no place; it needs one to begin again.
-        let (new, old): (Vec<_>, Vec<_>) = found.into_iter().partition(|(key, judgement)| {
-            let has_place = |it: &Episode| it.phase != Phase::Resolved;
-            is_true(*judgement) && !self.episodes.get(*key).is_some_and(has_place)
+        let judged = found.into_iter().map(|(key, judgement)| {
+            let is_judged = !is_of_absence || self.known.contains_key(key);
+            let missing = || is_judged.then(|| self.rule.judge_missing(window, key)).flatten();
+            (key, judgement.unwrap_or_else(missing))
         });
+        // An alert that is over has no place; it needs one to begin again.
+        let (new, old): (Vec<_>, Vec<_>) = judged
+            .partition(|(key, judgement)| is_true(*judgement) && expected.get(*key) != Some(&true));
         for (key, judgement) in old {
             self.step(now, Some(key), judgement, each);
         }
-        let own = self.episodes.values().filter(|it| it.phase != Phase::Resolved).count();
+        let own = self.own().filter(|it| it.1.phase != Phase::Resolved).count();
         let places = ALERT_ROWS_MAX.saturating_sub(own);
         self.more = new.len().saturating_sub(places);
         for (at, (key, judgement)) in new.into_iter().enumerate() {
@@ -207,34 +210,28 @@ impl RuleState {
     /// Ends all alerts of a rule that was removed, and passes on those that fired.
     pub fn end(&mut self, unix: u64, each: &mut Events<'_>) {
         self.known.clear();
-        self.retain(|it| it.phase != Phase::Pending);
-        let own = self.episodes.iter_mut().map(|(key, episode)| (Some(&**key), episode));
-        let all = self.shared.iter_mut().map(|episode| (None, episode)).chain(own);
-        for (key, episode) in all.filter(|it| it.1.phase == Phase::Firing) {
+        self.episodes.retain(|_, it| it.phase != Phase::Pending);
+        for (key, episode) in self.episodes.iter_mut().filter(|it| it.1.phase == Phase::Firing) {
             episode.resolve(unix, "rule");
-            each(&self.rule, &Event { key, unix, episode: Some(episode) });
+            each(&self.rule, &Event { key: key.as_deref(), unix, episode: Some(episode) });
         }
     }
 
     /// Advances the clocks of a removed rule's alerts; returns whether any are left.
     pub fn fade(&mut self, passed: u64) -> bool {
-        self.retain(|it| {
+        self.episodes.retain(|_, it| {
             it.clock += passed;
             it.clock < RESOLVED_SECS
         });
-        self.alerts().next().is_some()
-    }
-
-    fn retain(&mut self, stays: impl Fn(&mut Episode) -> bool) {
-        self.shared.take_if(|it| !stays(it));
-        self.episodes.retain(|_, it| stays(it));
+        !self.episodes.is_empty()
     }
 
     /// Removes the longest resolved alert when there are too many.
     fn make_room(&mut self) {
         if self.episodes.len() > 2 * ALERT_ROWS_MAX {
-            let over = self.episodes.iter().filter(|it| it.1.phase == Phase::Resolved);
-            let oldest = over.max_by_key(|it| it.1.clock).map(|it| it.0.clone());
+            let over = self.own().filter(|it| it.1.phase == Phase::Resolved);
+            let oldest = over.max_by_key(|it| it.1.clock);
+            let oldest: Option<RowKey> = oldest.map(|it| Some(it.0.into()));
             oldest.map(|key| self.episodes.remove(&key));
         }
     }
@@ -247,10 +244,8 @@ impl RuleState {
         judgement: Judgement,
         each: &mut Events<'_>,
     ) {
-        let before = match key {
-            Some(key) => self.episodes.remove(key),
-            None => self.shared.take(),
-        };
+        let row: RowKey = key.map(Box::from);
+        let before = self.episodes.remove(&row);
         let phase = before.as_ref().map(|it| it.phase);
         let episode = match (before, judgement) {
             (Some(episode), _) => episode.step(&self.rule, now, judgement),
@@ -263,10 +258,7 @@ impl RuleState {
         if event.phase() != phase || is_new && phase == Some(Phase::Resolved) {
             each(&self.rule, &event);
         }
-        match key {
-            Some(key) => self.episodes.extend(episode.map(|it| (key.into(), it))),
-            None => self.shared = episode,
-        }
+        self.episodes.extend(episode.map(|it| (row, it)));
     }
 }
 

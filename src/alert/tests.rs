@@ -65,12 +65,13 @@ fn add_row(gain: &mut ReportGain, script: &str, (requests, errors): Seen) {
     let totals = Totals { requests, errors, time: u128::from(requests) * 1_000, ..Totals::ZERO };
     encode(&mut packed, &totals, Some([(700, requests)].into_iter()));
     let id = script.bytes().fold(7, |id, byte| id * 31 + u64::from(byte));
-    gain.push(RowGain { id, key: &key(script), packed: &packed, extremes: Extremes::NOTHING });
+    let (key, packed) = (key(script), packed.into());
+    gain.rows.push(RowGain { id, key, packed, extremes: Extremes::NOTHING });
 }
 
 /// A second of the report with these rows.
 fn second(unix: u64, rows: &[(&str, Seen)]) -> Gain {
-    let mut report = ReportGain::nothing(REPORT);
+    let mut report = ReportGain { report: REPORT.to_owned(), ..ReportGain::default() };
     rows.iter().for_each(|(script, seen)| add_row(&mut report, script, *seen));
     Gain { unix, secs: 1, covered_secs: 1, reports: vec![report], ..Gain::default() }
 }
@@ -101,7 +102,7 @@ fn a_rule_has_a_hundred_alerts_and_the_rest_is_one() {
     let happened = take(&mut engine, &second(1_000, &rows));
     assert_eq!(happened.len(), 101);
     let state = &engine.rules[0];
-    assert_eq!((state.more, state.shared.as_ref().unwrap().value), (150, Some(150.0)));
+    assert_eq!((state.more, state.episodes[&None].value), (150, Some(150.0)));
     let labels = state.rule.labels(None);
     assert_eq!(labels["row"], "(more)");
     // A row with an alert keeps it, no matter which rows arrive.
@@ -112,15 +113,16 @@ fn a_rule_has_a_hundred_alerts_and_the_rest_is_one() {
     assert_eq!(engine.rules[0].more, 50);
     // They have no place when they begin again; those that find none are forgotten in time.
     let firing = |engine: &Engine| {
-        let own = engine.rules[0].episodes.values();
-        own.filter(|it| it.phase == Phase::Firing).count()
+        let own = engine.rules[0].alerts().filter(|it| it.0.is_some());
+        own.filter(|it| it.1.phase == Phase::Firing).count()
     };
     take(&mut engine, &second(1_003, &rows));
     assert_eq!((firing(&engine), engine.rules[0].more), (100, 150));
     for at in 0..900 {
         take(&mut engine, &second(1_004 + at, &rows));
     }
-    assert_eq!((engine.rules[0].episodes.len(), engine.rules[0].more), (100, 150));
+    // And the one of the rest.
+    assert_eq!((engine.rules[0].episodes.len(), engine.rules[0].more), (101, 150));
 }
 
 #[test]
@@ -140,6 +142,27 @@ fn rows_without_room_are_not_judged() {
         take(&mut engine, &second(unix, &[]));
     }
     assert_eq!(engine.room.used, 0, "all that was taken is given back");
+}
+
+/// In windows above a minute a step has several seconds, of which each adds to the row's frame.
+#[test]
+fn the_seconds_of_a_step_are_added_up() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"p95 < 15\"\nwindow = 120\nmin_requests = 120\n"
+    );
+    for (memory, expected) in [(1 << 20, 1), (700, 0)] {
+        let mut engine = Engine::new(&rules(&text), memory, 1);
+        let rows = [("/a", (2, 0)), ("/b", (1, 0))];
+        let mut happened = Vec::new();
+        for unix in 0..60 {
+            happened.extend(take(&mut engine, &second(unix, &rows)));
+            assert!(engine.room.used <= memory);
+        }
+        let fired = vec![(60, "/a".to_owned(), Some(Phase::Firing)); expected];
+        assert_eq!(happened, fired, "{memory} bytes");
+        (60..190).for_each(|unix| _ = take(&mut engine, &second(unix, &[])));
+        assert_eq!(engine.room.used, 0);
+    }
 }
 
 #[test]

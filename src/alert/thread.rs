@@ -46,8 +46,7 @@ pub(super) struct Contents {
 }
 
 /// State of the thread.
-#[derive(Debug)]
-pub struct Evaluation {
+pub(crate) struct Evaluation {
     alerts: Arc<Alerts>,
     /// The rules that the engine has.
     rules: Arc<Rules>,
@@ -63,7 +62,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// If the state file exists but cannot be read.
-    pub fn open(
+    pub(crate) fn open(
         alerts: Arc<Alerts>,
         memory: usize,
         dir: Option<&Path>,
@@ -91,7 +90,7 @@ impl Evaluation {
     }
 
     /// Evaluates rules until shutdown.
-    pub fn run(mut self, clock: &dyn Clock, stop: &Shutdown) {
+    pub(crate) fn run(mut self, clock: &dyn Clock, stop: &Shutdown) {
         while !stop.requested() {
             self.turn(clock);
             std::thread::sleep(PERIOD);
@@ -101,7 +100,7 @@ impl Evaluation {
     }
 
     /// Evaluates the queued seconds, publishes the view and saves the state.
-    pub fn turn(&mut self, clock: &dyn Clock) {
+    pub(crate) fn turn(&mut self, clock: &dyn Clock) {
         let now = clock.unix_ms() / 1_000;
         let mut is_news = false;
         // A closure, so that the queue is not locked while the loop runs.
@@ -191,16 +190,16 @@ impl Evaluation {
         alerts.sort_by_key(|it| (it.episode.phase, Reverse(it.episode.since)));
         let mut rows = vec![0; self.rules.len()];
         self.engine.windows.iter().for_each(|it| it.count(&mut rows));
-        let objectives = self.engine.budgets.iter().map(|budget| match &self.refill {
+        let objectives = self.engine.budgets.iter().map(|budget| {
             // A few seconds would show a budget that is not the period's.
-            Some(_) if !budget.has_past => {
-                ObjectiveView::of(&Budget::new(Arc::clone(&budget.objective)))
-            }
-            _ => ObjectiveView::of(budget),
+            let is_partial = self.refill.is_some() && !budget.has_past;
+            let nothing = Budget::new(Arc::clone(&budget.objective));
+            ObjectiveView::of(if is_partial { &nothing } else { budget }, &alerts)
         });
+        let objectives = objectives.collect();
         let view = View {
             alerts,
-            objectives: objectives.collect(),
+            objectives,
             rules: self.rules.iter().cloned().zip(rows).collect(),
             more: self.engine.rules.iter().map(|it| it.more).sum(),
         };
@@ -229,7 +228,7 @@ impl Evaluation {
 impl Alerts {
     /// Writes the state, with the silences as they are now; returns whether it will be there after
     /// a restart. See [`why_not_kept`](Self::why_not_kept).
-    pub fn keep(&self) -> bool {
+    pub(crate) fn keep(&self) -> bool {
         let mut file = self.file.lock();
         let Some((document, contents)) = &mut *file else {
             return false;
@@ -250,8 +249,7 @@ impl Alerts {
     }
 
     /// Returns the error of the last attempt to write the state, if it failed.
-    #[must_use]
-    pub fn why_not_kept(&self) -> Option<String> {
+    pub(crate) fn why_not_kept(&self) -> Option<String> {
         self.failure.lock().clone()
     }
 }

@@ -1,8 +1,8 @@
 //! Gains of a report's rows over the windows of rules.
 //!
 //! ```text
-//!   seconds -> running step -> frames of a row, one a step
-//!                                |<---- the window: its sums are kept, its histogram is added up when a rule asks ---->|
+//!   seconds -> frames of a row, one a step, the running one last
+//!                |<---- the window: its sums are kept, its histogram is added up when a rule asks ---->|
 //! ```
 //!
 //! One [`Windows`] for each report and length of a window. Only rows that a rule selects are kept,
@@ -15,22 +15,16 @@ use std::sync::Arc;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
-use super::row::{Frame, Row, RuleSet, Running};
 use super::rule::{Rule, Window};
-use super::rule_index::RuleIndex;
+use super::rule_index::{RuleIndex, RuleSet};
 use super::state::{Events, Moment, RuleState};
-use crate::report::encoded_gain::EncodedGain;
+use crate::report::encoded_gain::{EncodedGain, Sum};
+use crate::report::histogram::Histogram;
 use crate::report::totals::{Extremes, Totals};
 
-/// Size of a row beside its key, including its place in a hash table.
-const ROW_BYTES: usize = 2 * size_of::<Row>();
-/// Size of a frame beside its encoded bytes, including the allocator's overhead and the id of its
-/// row in a list.
-const FRAME_BYTES: usize = size_of::<Frame>() + 24;
-
-/// Size of a row without its frames and its rules, which it shares.
+/// Size of a row and its place in a hash table, without its frames and its rules, which it shares.
 fn row_bytes(key: &[u8]) -> usize {
-    ROW_BYTES + 2 * key.len()
+    2 * size_of::<Row>() + 2 * key.len()
 }
 
 /// Memory budget of all windows.
@@ -51,27 +45,25 @@ impl Room {
 }
 
 /// Gain of a row in a second.
-#[derive(Debug, Clone, Copy)]
-pub struct RowGain<'a> {
+#[derive(Debug, Clone)]
+pub struct RowGain {
     /// Its id.
     pub id: u64,
     /// Its key.
-    pub key: &'a [u8],
+    pub key: Box<[u8]>,
     /// Encoded sums and histogram.
-    pub packed: &'a [u8],
+    pub packed: Box<[u8]>,
     /// Its extremes.
     pub extremes: Extremes,
 }
 
-/// Gain of a report in a second: the rows that a rule selects, and totals of all rows.
+/// Gain of a report in a second.
 #[derive(Debug, Clone, Default)]
 pub struct ReportGain {
     /// Its name.
     pub report: String,
-    /// Of each row: its id and extremes, and the lengths of its key and its encoded gain.
-    rows: Vec<(u64, Extremes, [usize; 2])>,
-    /// Keys and gains, in the order of the rows.
-    bytes: Vec<u8>,
+    /// Those of its rows that a rule selects.
+    pub rows: Vec<RowGain>,
     /// Totals of all rows.
     pub grand: Totals,
     /// True if some gain went to `(other)`.
@@ -79,31 +71,76 @@ pub struct ReportGain {
 }
 
 impl ReportGain {
-    /// Returns the gain of a report in which nothing was counted.
-    #[must_use]
-    pub fn nothing(report: &str) -> Self {
-        Self { report: report.to_owned(), ..Self::default() }
-    }
-
-    /// Adds the gain of a row.
-    pub fn push(&mut self, RowGain { id, key, packed, extremes }: RowGain<'_>) {
-        self.rows.push((id, extremes, [key.len(), packed.len()]));
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(packed);
-    }
-
-    /// Returns the gains of its rows.
-    pub fn rows(&self) -> impl Iterator<Item = RowGain<'_>> {
-        let mut rest = &*self.bytes;
-        self.rows.iter().map(move |&(id, extremes, lengths)| {
-            let [key, packed] = lengths.map(|len| rest.split_off(..len).unwrap_or_default());
-            RowGain { id, key, packed, extremes }
-        })
-    }
-
     /// Size in memory, bytes.
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.bytes.capacity() + self.rows.capacity() * size_of::<(u64, Extremes, [usize; 2])>()
+    pub(super) fn bytes(&self) -> usize {
+        let row = |it: &RowGain| size_of::<RowGain>() + it.key.len() + it.packed.len();
+        size_of::<Self>() + self.rows.iter().map(row).sum::<usize>()
+    }
+}
+
+/// Gain of a row in a step.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) step: u64,
+    pub(super) packed: Box<[u8]>,
+    pub(super) extremes: Extremes,
+}
+
+impl Frame {
+    /// Adds the gain of another second of the step.
+    pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
+        self.extremes.widen(extremes);
+        let mut sum = sum([&*self]);
+        sum.add(EncodedGain(packed));
+        let mut packed = Vec::new();
+        sum.encode(&mut packed, true);
+        self.packed = packed.into();
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        EncodedGain(&self.packed).read().0
+    }
+
+    /// Size in memory, including the allocator's overhead and the id of its row in a list, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + 24 + self.packed.len()
+    }
+}
+
+/// Adds up frames.
+fn sum<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Sum {
+    let mut sum = Sum::default();
+    frames.into_iter().for_each(|it| sum.add(EncodedGain(&it.packed)));
+    sum
+}
+
+/// A row in a window.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub(super) key: Box<[u8]>,
+    /// Rules that select the row, as indexes into those of its windows.
+    pub(super) rules: Arc<RuleSet>,
+    /// Those of the window's steps in which it gained something, and of the running one.
+    pub(super) frames: VecDeque<Frame>,
+    /// Sums of the frames.
+    pub(super) totals: Totals,
+    /// The last step in which it gained something.
+    pub(super) gained_in: u64,
+    /// The step from which on the row is complete: before, some of its gain did not fit, or no rule
+    /// selected it.
+    pub(super) whole_from: u64,
+}
+
+impl Row {
+    pub(super) fn extremes(&self) -> Extremes {
+        let mut extremes = Extremes::NOTHING;
+        self.frames.iter().for_each(|it| extremes.widen(&it.extremes));
+        extremes
+    }
+
+    /// Returns its histogram; `None` without gain, or if some of it was dropped before it got here.
+    pub(super) fn histogram(&self) -> Option<Histogram> {
+        sum(&self.frames).histogram().filter(|_| !self.frames.is_empty()).cloned()
     }
 }
 
@@ -122,13 +159,11 @@ pub struct Windows {
     /// The rules of each row.
     sets: HashSet<Arc<RuleSet>, ahash::RandomState>,
     rows: HashMap<u64, Row, ahash::RandomState>,
-    /// Gains of the running step, `None` where there was no room, and the rows with one in each
-    /// completed step of the window.
-    touched: Vec<(u64, Option<Running>)>,
-    gained: VecDeque<Vec<u64>>,
-    /// Completed steps, newest last.
-    steps: VecDeque<Window>,
+    /// Completed steps, newest last, each with the rows that gained something in it.
+    steps: VecDeque<(Window, Vec<u64>)>,
     pub(super) running: Window,
+    /// The rows that gained something in the running step.
+    gained: Vec<u64>,
     /// Number of completed steps.
     over: u64,
     /// The step until which rows that come are incomplete: rules before did not select them.
@@ -136,17 +171,18 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Creates windows for the rules at `places`, which watch one report over one length. `step`
-    /// may be longer than the rules' own.
-    pub(super) fn new(step: u64, places: &[usize], all: &[Arc<Rule>]) -> Self {
-        let entry = &all[places[0]].entry;
+    /// Creates windows for the rules at `places`, which watch one report over one length, with
+    /// steps no shorter than `step_min`.
+    pub(super) fn new(step_min: u64, places: Vec<usize>, all: &[Arc<Rule>]) -> Self {
+        let Rule { entry, step, .. } = &*all[places[0]];
+        let step = step_min.max(*step);
         let mut index = RuleIndex::default();
         places.iter().for_each(|at| index.add(&all[*at]));
         Self {
             report: entry.report.clone(),
             step,
             length: entry.window.div_ceil(step).max(1),
-            rules: places.to_vec(),
+            rules: places,
             index,
             ..Self::default()
         }
@@ -177,8 +213,7 @@ impl Windows {
 
     /// Size of its rows, bytes.
     pub(super) fn bytes(&self) -> usize {
-        let frames = self.rows.values().flat_map(|it| &it.frames);
-        let frames = frames.map(|it| FRAME_BYTES + it.packed.len());
+        let frames = self.rows.values().flat_map(|it| &it.frames).map(Frame::bytes);
         let rows = self.rows.values().map(|it| row_bytes(&it.key));
         frames.chain(rows).chain(self.sets.iter().map(|it| it.bytes())).sum()
     }
@@ -187,8 +222,8 @@ impl Windows {
     pub fn gain(&mut self, gained: &ReportGain, room: &mut Room) {
         self.running.grand += &gained.grand;
         self.running.has_other |= gained.has_other;
-        for RowGain { id, key, packed, extremes } in gained.rows() {
-            let row = match self.rows.entry(id) {
+        for RowGain { id, key, packed, extremes } in &gained.rows {
+            let row = match self.rows.entry(*id) {
                 Entry::Occupied(row) => row.into_mut(),
                 Entry::Vacant(place) => {
                     let rules = self.index.of_row(key);
@@ -203,47 +238,40 @@ impl Windows {
                         continue;
                     }
                     let rules = Arc::clone(self.sets.get_or_insert(Arc::new(rules)));
-                    let (key, whole_from) = (key.into(), self.whole_from);
+                    let (key, whole_from) = (key.clone(), self.whole_from);
                     place.insert(Row { key, rules, whole_from, ..Row::default() })
                 }
             };
-            match self.touched.get_mut(row.running.wrapping_sub(1) as usize) {
-                Some((_, running)) => running.iter_mut().for_each(|it| it.add(packed, &extremes)),
-                None => {
-                    let frame = Frame { step: self.over + 1, packed: packed.into(), extremes };
-                    let running = Some(Running { frame, sum: None });
-                    self.touched.push((id, running.filter(|_| room.used < room.max)));
-                    row.running = self.touched.len() as u32;
+            let step = self.over + 1;
+            if std::mem::replace(&mut row.gained_in, step) < step {
+                self.gained.push(*id);
+            }
+            let frame = match row.frames.pop_back_if(|it| it.step == step) {
+                Some(mut frame) => {
+                    row.totals -= &frame.totals();
+                    room.used -= frame.bytes();
+                    frame.add(packed, extremes);
+                    frame
                 }
+                None => Frame { step, packed: packed.clone(), extremes: *extremes },
+            };
+            if room.take(frame.bytes()) {
+                row.totals += &frame.totals();
+                row.frames.push_back(frame);
+            } else {
+                row.whole_from = step + self.length;
             }
         }
     }
 
-    /// Completes the running step. Only rows that gain something, or lose some of it, are visited.
+    /// Completes the running step. Only rows that lose some of their gain are visited.
     pub fn end_step(&mut self, room: &mut Room) {
         self.over += 1;
-        self.steps.push_back(std::mem::take(&mut self.running));
+        let step = (std::mem::take(&mut self.running), std::mem::take(&mut self.gained));
+        self.steps.push_back(step);
         if self.steps.len() as u64 > self.length {
-            self.steps.pop_front();
-        }
-        let touched = std::mem::take(&mut self.touched).into_iter();
-        let gained = touched.filter_map(|(id, running)| {
-            let row = self.rows.get_mut(&id)?;
-            row.running = 0;
-            let frame = running.map(Running::frame);
-            match frame.filter(|it| room.take(FRAME_BYTES + it.packed.len())) {
-                Some(frame) => {
-                    row.totals += &EncodedGain(&frame.packed).read().0;
-                    row.frames.push_back(frame);
-                }
-                None => row.whole_from = self.over + self.length,
-            }
-            Some(id)
-        });
-        self.gained.push_back(gained.collect());
-        if self.gained.len() as u64 > self.length {
-            let losing = self.gained.pop_front().unwrap_or_default();
-            losing.into_iter().for_each(|id| self.forget(id, room));
+            let losing = self.steps.pop_front().map(|it| it.1);
+            losing.into_iter().flatten().for_each(|id| self.forget(id, room));
         }
     }
 
@@ -253,8 +281,8 @@ impl Windows {
         let row = place.get_mut();
         let last_gone = self.over.saturating_sub(self.length);
         while let Some(gone) = row.frames.pop_front_if(|it| it.step <= last_gone) {
-            row.totals -= &EncodedGain(&gone.packed).read().0;
-            room.used -= FRAME_BYTES + gone.packed.len();
+            row.totals -= &gone.totals();
+            room.used -= gone.bytes();
         }
         if row.frames.is_empty() && row.whole_from <= self.over {
             let Row { key, rules, .. } = place.remove();
@@ -279,7 +307,7 @@ impl Windows {
             }
         }
         let mut window = Window { step: self.over, ..Window::default() };
-        for step in &self.steps {
+        for (step, _) in &self.steps {
             window.covered_secs += step.covered_secs;
             window.has_other |= step.has_other;
             window.grand += &step.grand;

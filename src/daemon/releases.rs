@@ -13,7 +13,6 @@ use crate::config::Config;
 use crate::query::catalog::Catalog;
 use crate::release::Releases;
 use crate::shutdown::Shutdown;
-use crate::state::annotations::Annotation;
 use crate::state::document::Document;
 
 /// Interval between two turns.
@@ -72,21 +71,11 @@ fn run(catalog: &Catalog, tags: &[String], file: Option<&Document>, stop: &Shutd
 }
 
 fn take_turn(catalog: &Catalog, file: Option<&Document>, is_last: bool) {
-    for it in catalog.releases().judge_due() {
-        let (release, again) = (it.release, if it.is_back { " again" } else { "" });
-        let made = Annotation {
-            id: 0,
-            time: it.time,
-            text: format!("Release {release}{again}"),
-            tags: "release".to_owned(),
-            author: None,
-        };
-        match it.is_back {
-            true => info!(release, "A release is running again."),
-            false => info!(release, "A new release is running."),
-        }
-        if let Err(error) = catalog.annotations().add(made) {
-            warn!(%error, release, "Cannot annotate a release.");
+    for began in catalog.releases().judge_due() {
+        let text = began.text.clone();
+        info!(text, "A release is running.");
+        if let Err(error) = catalog.annotations().add(began) {
+            warn!(%error, text, "Cannot annotate a release.");
         }
     }
     let saved = file.map(|file| catalog.releases().save(file, is_last));

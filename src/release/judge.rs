@@ -142,23 +142,17 @@ pub(super) const DAYS: Method = Method { before: 1, placebos: [6, 13] };
 pub(super) struct Script {
     /// Its name.
     pub(super) name: String,
-    /// The new release.
+    /// The new release, and the windows right before it, as far as they can be used.
     pub(super) new: Cell,
+    pub(super) before: Cell,
     /// Windows of the old release, newest first; `None` if a window cannot be used.
     pub(super) old: Vec<Option<Cell>>,
     /// Requests of the old release in all its life; `None` if unknown.
     pub(super) old_total: Option<u64>,
-    /// Times in the windows right before the new release, and of that; empty if not known.
+    /// Times in these and of the new release; empty if not known.
     pub(super) times: [Times; 2],
     /// Statuses of the new release, each with its requests under the new and the old one.
     pub(super) statuses: Vec<(u32, u64, u64)>,
-}
-
-impl Script {
-    /// The windows right before the new one, as far as they can be used.
-    fn before(&self, method: Method) -> Cell {
-        self.old.iter().take(method.before).flatten().sum()
-    }
 }
 
 /// Result of one test.
@@ -283,7 +277,7 @@ struct Tested {
 
 impl Differences {
     fn of(script: &Script, method: Method, measure: &Measure) -> Option<Self> {
-        let (before, new) = (script.before(method), script.new);
+        let Script { before, new, .. } = *script;
         let is_rare = new.requests.min(before.requests) < REQUESTS_MIN;
         let fails = new.errors.max(before.errors) >= ERRORS_MIN;
         if is_rare || !measure.is_time && !fails {
@@ -399,49 +393,41 @@ fn statuses(script: &Script) -> impl Iterator<Item = Finding> + '_ {
     })
 }
 
-/// The part of each script in the mix of both releases; 0 if only one has it.
-fn weights(scripts: &[(Cell, Cell)]) -> impl Iterator<Item = f64> + '_ {
-    let sum = |of: fn(&(Cell, Cell)) -> u64| scripts.iter().map(of).sum::<u64>() as f64;
-    let (old, new) = (sum(|it| it.0.requests), sum(|it| it.1.requests));
-    scripts.iter().map(move |(before, after)| match before.requests.min(after.requests) {
-        0 => 0.0,
-        _ => f64::midpoint(before.requests as f64 / old, after.requests as f64 / new),
-    })
+/// Requests of all scripts under both releases.
+fn requests(scripts: &[Script]) -> [f64; 2] {
+    let sum = |of: fn(&Script) -> &Cell| scripts.iter().map(of).sum::<Cell>().requests as f64;
+    [sum(|it| &it.before), sum(|it| &it.new)]
 }
 
-/// Mean times of the scripts that both releases have, as if both were asked for the same mix.
-pub(super) fn same_mix(scripts: &[(Cell, Cell)]) -> Option<[f64; 2]> {
-    let (mut sum, mut means) = (0.0, [0.0; 2]);
-    for (weight, (before, after)) in weights(scripts).zip(scripts) {
-        sum += weight;
-        means[0] += weight * before.mean_secs();
-        means[1] += weight * after.mean_secs();
-    }
-    (sum > 0.0).then(|| means.map(|it| it / sum))
-}
-
-/// Percentiles of the scripts whose times are known of both releases, at the same mix.
-pub(super) fn same_mix_quantiles<const N: usize>(
+/// Of the scripts that both releases have, as if both were asked for the same mix: mean times, and
+/// percentiles of those whose times are known of both.
+pub(super) fn same_mix<const N: usize>(
     scripts: &[Script],
-    pairs: &[(Cell, Cell)],
     percents: [f64; N],
-) -> [Option<[f64; 2]>; N] {
+) -> (Option<[f64; 2]>, [Option<[f64; 2]>; N]) {
+    let all = requests(scripts);
+    let (mut sum, mut means) = (0.0, [0.0; 2]);
     let mut mixed: [BTreeMap<u32, f64>; 2] = Default::default();
-    for (weight, script) in weights(pairs).zip(scripts) {
+    for script in scripts.iter().filter(|it| it.before.requests.min(it.new.requests) > 0) {
+        let cells = [script.before, script.new];
+        let [old, new] = cells.map(|it| it.requests as f64);
+        let weight = f64::midpoint(old / all[0], new / all[1]);
+        sum += weight;
         let totals: [u64; 2] = script.times.each_ref().map(|it| it.values().sum());
-        if weight == 0.0 || totals.contains(&0) {
-            continue;
-        }
-        for ((mixed, times), total) in mixed.iter_mut().zip(&script.times).zip(totals) {
-            for (bucket, count) in times {
-                *mixed.entry(*bucket).or_default() += weight * *count as f64 / total as f64;
+        let are_known = !totals.contains(&0);
+        for (at, cell) in cells.into_iter().enumerate() {
+            means[at] += weight * cell.mean_secs();
+            for (bucket, count) in script.times[at].iter().filter(|_| are_known) {
+                let part = *count as f64 / totals[at] as f64;
+                *mixed[at].entry(*bucket).or_default() += weight * part;
             }
         }
     }
     // In billionths, since ranks are of whole numbers.
     let count = |(bucket, part): (u32, f64)| (bucket * COARSE + COARSE / 2, (part * 1e9) as u64);
     let [before, after] = mixed.map(|it| it.into_iter().map(count).collect::<Times>());
-    percents.map(|percent| Some([quantile(&before, percent)?, quantile(&after, percent)?]))
+    let percentile = |percent| Some([quantile(&before, percent)?, quantile(&after, percent)?]);
+    ((sum > 0.0).then(|| means.map(|it| it / sum)), percents.map(percentile))
 }
 
 /// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
@@ -471,24 +457,23 @@ pub(super) fn judge(
         NO_CHANGE if tests == 0 => NOT_ENOUGH,
         result => result,
     };
-    let pairs: Vec<(Cell, Cell)> = scripts.iter().map(|it| (it.before(method), it.new)).collect();
-    let sum = |of: fn(&(Cell, Cell)) -> u64| pairs.iter().map(of).sum::<u64>() as f64;
-    let scale = sum(|it| it.1.requests) / sum(|it| it.0.requests).max(1.0);
+    let [before, after] = requests(scripts);
+    let scale = (after / before.max(1.0)).min(1.0);
     let new = scripts.iter().filter(|it| it.old_total == Some(0) && it.new.requests >= NEW_MIN);
-    let gone = scripts.iter().zip(&pairs).filter(|(it, (before, _))| {
-        it.new.requests == 0 && before.requests as f64 * scale.min(1.0) >= NEW_MIN as f64
-    });
-    let [same_mix_p50, same_mix_p95] = same_mix_quantiles(scripts, &pairs, [50.0, 95.0]);
+    let gone = scripts
+        .iter()
+        .filter(|it| it.new.requests == 0 && it.before.requests as f64 * scale >= NEW_MIN as f64);
+    let (same_mix, [same_mix_p50, same_mix_p95]) = same_mix(scripts, [50.0, 95.0]);
     let mut verdict = Verdict {
         seconds,
         result: result.to_owned(),
         tests,
         smallest_seen: median(seen.clone()),
-        same_mix: same_mix(&pairs),
+        same_mix,
         same_mix_p50,
         same_mix_p95,
         new: new.map(|it| it.name.clone()).take(LISTED_MAX).collect(),
-        gone: gone.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
+        gone: gone.map(|it| it.name.clone()).take(LISTED_MAX).collect(),
         findings,
         ..Verdict::default()
     };

@@ -20,6 +20,7 @@ pub mod verdict;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::iter;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,9 +32,9 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use self::tracker::FORM;
-pub use self::tracker::{Began, Release, Tracker};
+pub use self::tracker::{Release, Tracker};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::input::record::micros;
+use crate::input::record::{is_unmeasured, micros};
 use crate::pool::requests::RequestRow;
 use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Defaults, Definition};
@@ -42,6 +43,7 @@ use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, Watched};
 use crate::state::StateError;
+use crate::state::annotations::Annotation;
 use crate::state::document::{Document, VERSION};
 use crate::state::folder::STATE;
 
@@ -49,8 +51,7 @@ use crate::state::folder::STATE;
 pub const REPORT: &str = "report_by_release";
 
 /// The report over this request tag.
-#[must_use]
-pub fn definition(tag: &str, defaults: &Defaults) -> Option<Definition> {
+pub(crate) fn definition(tag: &str, defaults: &Defaults) -> Option<Definition> {
     let form = serde_json::json!({
         "name": REPORT, "level": "request", "keys": [format!("+{tag}"), "script_name", "status"],
         "percentiles": [50, 95, 99], "history": false,
@@ -72,12 +73,14 @@ struct Contents {
     /// Name of the running release, and since when it is.
     #[serde(default)]
     running: Option<(String, u64)>,
+    /// By release: requests without CPU times and memory.
+    #[serde(default)]
+    unmeasured: BTreeMap<String, u64>,
 }
 
 impl Releases {
     /// Creates an instance that judges releases after `after` seconds.
-    #[must_use]
-    pub fn new(after: u64, error_status: u32) -> Self {
+    pub(crate) fn new(after: u64, error_status: u32) -> Self {
         let releases = Self::default();
         releases.0.lock().begin(after, error_status);
         releases
@@ -95,12 +98,15 @@ impl Releases {
     ) -> Result<Document, StateError> {
         let (document, read) =
             Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
-        if let Some(Contents { releases, running, .. }) = read {
+        if let Some(Contents { releases, running, mut unmeasured, .. }) = read {
             let bytes = STANDARD.decode(releases).unwrap_or_default();
             match postcard::from_bytes::<Tracker>(&bytes) {
                 Ok(mut kept) if kept.form == FORM && tags.contains(&kept.tag) => {
                     let mut tracker = self.0.lock();
                     kept.running.now = running;
+                    for it in &mut kept.releases {
+                        it.unmeasured = unmeasured.remove(&it.name).unwrap_or_default();
+                    }
                     kept.begin(tracker.after, tracker.error_status);
                     *tracker = kept;
                 }
@@ -114,8 +120,7 @@ impl Releases {
     }
 
     /// Returns the request tag in use; `None` while none was seen.
-    #[must_use]
-    pub fn tag(&self) -> Option<String> {
+    pub(crate) fn tag(&self) -> Option<String> {
         Some(self.0.lock().tag.clone()).filter(|tag| !tag.is_empty())
     }
 
@@ -137,13 +142,12 @@ impl Releases {
     }
 
     /// Returns the releases, newest first.
-    #[must_use]
-    pub fn all(&self) -> Vec<Release> {
+    pub(crate) fn all(&self) -> Vec<Release> {
         self.0.lock().shown()
     }
 
-    /// Judges the releases that are due. Returns those that need an annotation.
-    pub fn judge_due(&self) -> Vec<Began> {
+    /// Judges the releases that are due. Returns annotations of those that began to run.
+    pub fn judge_due(&self) -> Vec<Annotation> {
         self.0.lock().judge_due()
     }
 
@@ -159,8 +163,11 @@ impl Releases {
             return Ok(());
         };
         let running = tracker.running.now.clone();
+        let unmeasured = tracker.releases.iter().map(|it| (it.name.clone(), it.unmeasured));
+        let unmeasured = unmeasured.collect();
         drop(tracker);
-        let contents = Contents { version: VERSION, releases: STANDARD.encode(bytes), running };
+        let releases = STANDARD.encode(bytes);
+        let contents = Contents { version: VERSION, releases, running, unmeasured };
         file.write(&contents)
     }
 }
@@ -177,6 +184,7 @@ impl Tracker {
             ru_utime: micros(row.ru_utime).into(),
             ru_stime: micros(row.ru_stime).into(),
             memory: row.memory_footprint.into(),
+            unmeasured: is_unmeasured(row.ru_stime).into(),
             ..Totals::ZERO
         };
         let times = iter::once((BucketLayout::LogLinear.bucket(time), 1));

@@ -13,6 +13,7 @@ use super::verdict::Verdict;
 use crate::limits::{RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASES_MAX};
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS};
 use crate::report::totals::Totals;
+use crate::state::annotations::Annotation;
 use crate::value::text::roughly;
 
 const DAY: u64 = 86_400;
@@ -70,21 +71,9 @@ pub struct Release {
 
 impl Release {
     /// Since when it is running again, after a rollback to it.
-    #[must_use]
-    pub fn back_since(&self) -> Option<u64> {
+    pub(crate) fn back_since(&self) -> Option<u64> {
         self.running_since.filter(|since| *since > self.first_seen)
     }
-}
-
-/// A release that began to run and needs an annotation.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Began {
-    /// Unix seconds.
-    pub time: u64,
-    /// The release.
-    pub release: String,
-    /// Whether it ran before.
-    pub is_back: bool,
 }
 
 /// A release as it is counted.
@@ -99,6 +88,9 @@ pub(super) struct Counted {
     errors: u64,
     cpu_us: u64,
     memory: u64,
+    /// Requests without CPU times and memory, which averages of these leave out.
+    #[serde(skip)]
+    pub(super) unmeasured: u64,
     /// Requests of all releases before the first of this one, and up to its last.
     all: (u64, u64),
     times: Times,
@@ -122,6 +114,7 @@ impl Counted {
     fn shown(&self, running: &Running) -> Release {
         let running = running.now.as_ref().filter(|(name, _)| *name == self.name);
         let part = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
+        let measured = self.requests.saturating_sub(self.unmeasured);
         Release {
             release: self.name.clone(),
             first_seen: self.first_seen,
@@ -132,8 +125,8 @@ impl Counted {
             errors: self.errors,
             p50: quantile(&self.times, 50.0),
             p95: quantile(&self.times, 95.0),
-            cpu: part(self.cpu_us, self.requests) / 1e6,
-            memory: part(self.memory, self.requests),
+            cpu: part(self.cpu_us, measured) / 1e6,
+            memory: part(self.memory, measured),
             running_since: running.map(|(_, since)| *since),
             verdict: self.verdict.clone(),
         }
@@ -154,7 +147,7 @@ pub struct Tracker {
     /// The request tag in use; empty while none was seen.
     pub(super) tag: String,
     /// In order of their first request.
-    releases: Vec<Counted>,
+    pub(super) releases: Vec<Counted>,
     /// Requests of all releases.
     all: u64,
     next_id: u32,
@@ -248,6 +241,7 @@ impl Tracker {
         found.errors += totals.errors;
         found.cpu_us += (totals.ru_utime + totals.ru_stime) as u64;
         found.memory += totals.memory as u64;
+        found.unmeasured += totals.unmeasured as u64;
         let is_short = script.len() <= RELEASE_SCRIPT_BYTES_MAX;
         let key = (script.to_owned(), status.parse().unwrap_or_default());
         match is_short && found.statuses.len() < OPEN_CELLS_MAX {
@@ -304,8 +298,8 @@ impl Tracker {
         shown.rev().map(|it| it.shown(&self.running)).collect()
     }
 
-    /// Judges the releases that are due, and returns those that need an annotation.
-    pub(super) fn judge_due(&mut self) -> Vec<Began> {
+    /// Judges the releases that are due, and returns annotations of those that began to run.
+    pub(super) fn judge_due(&mut self) -> Vec<Annotation> {
         for at in 0..self.releases.len() {
             let release = &self.releases[at];
             if release.is_shown() && (1..=self.now).contains(&release.due) {
@@ -323,11 +317,11 @@ impl Tracker {
                 (release.is_marked, self.is_changed) = (true, true);
                 self.marks.1 += 1;
                 if self.marks.1 <= RELEASE_MARKS_MAX {
-                    began.push(Began {
-                        time: back.map_or(release.first_seen, |(_, since)| *since),
-                        release: release.name.clone(),
-                        is_back: back.is_some(),
-                    });
+                    let (release, first_seen) = (&release.name, release.first_seen);
+                    let (time, again) = back.map_or((first_seen, ""), |it| (it.1, " again"));
+                    let text = format!("Release {release}{again}");
+                    let tags = "release".to_owned();
+                    began.push(Annotation { id: 0, time, text, tags, author: None });
                 }
             }
         }
@@ -393,16 +387,19 @@ impl Tracker {
         let names: BTreeSet<&str> = all.flat_map(|it| it.scripts.keys().copied()).collect();
         let scripts = names.into_iter().map(|name| {
             let of = |it: &Window<'_>| it.scripts.get(name).cloned().unwrap_or_default();
-            let before = |status| old.statuses.get(&(name.to_owned(), status)).copied();
+            let had = |status| old.statuses.get(&(name.to_owned(), status)).copied();
             let statuses = release.statuses_of(name);
-            let statuses = statuses.map(|(it, count)| (it, count, before(it).unwrap_or_default()));
-            let mut times = Times::new();
-            let right_before = windows.iter().take(method.before).flatten();
-            right_before.for_each(|it| add(&mut times, &of(it).1));
+            let statuses = statuses.map(|(it, count)| (it, count, had(it).unwrap_or_default()));
+            let (mut before, mut times) = (Cell::default(), Times::new());
+            for (cell, more) in windows.iter().take(method.before).flatten().map(of) {
+                before += &cell;
+                add(&mut times, &more);
+            }
             let (new, new_times) = of(&new);
             Script {
                 name: name.to_owned(),
                 new,
+                before,
                 old: windows.iter().map(|it| Some(of(it.as_ref()?).0)).collect(),
                 times: [times, new_times],
                 old_total: (!old.is_partial).then(|| old.statuses_of(name).map(|it| it.1).sum()),

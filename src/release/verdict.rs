@@ -38,8 +38,7 @@ pub struct Finding {
 
 impl Finding {
     /// Returns the texts of both values.
-    #[must_use]
-    pub fn values(&self) -> [String; 2] {
+    pub(crate) fn values(&self) -> [String; 2] {
         [self.before, self.after].map(|it| match &*self.what {
             SLOWER | FASTER => secs(it),
             MORE | FEWER => percent(it * 100.0),
@@ -48,14 +47,12 @@ impl Finding {
     }
 
     /// Returns the change as a share; infinite from nothing.
-    #[must_use]
-    pub fn change(&self) -> f64 {
+    pub(crate) fn change(&self) -> f64 {
         self.after / self.before - 1.0
     }
 
     /// Returns true if it is for the better.
-    #[must_use]
-    pub fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         matches!(&*self.what, FASTER | FEWER)
     }
 
@@ -116,8 +113,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether somebody should look.
-    #[must_use]
-    pub fn is_bad(&self) -> bool {
+    pub(crate) fn is_bad(&self) -> bool {
         matches!(&*self.result, SLOWER | ERRORS)
     }
 

@@ -139,9 +139,9 @@ fn good_requests_are_told_apart_where_hours_of_history_do() {
     let count = objective.count(&totals, Some(times.iter()), true);
     assert_eq!((count.bad(), count.blurred), (3, 1));
     let mut budget = Budget::new(objective);
-    assert!(ObjectiveView::of(&budget).is_exact);
+    assert!(ObjectiveView::of(&budget, &[]).is_exact);
     budget.gain(&count);
-    assert!(!ObjectiveView::of(&budget).is_exact);
+    assert!(!ObjectiveView::of(&budget, &[]).is_exact);
 }
 
 /// Where nothing fails, that is known.

@@ -14,20 +14,14 @@ use crate::value::text::counted;
 
 impl Rule {
     /// Returns the labels of a row's alert; `None` stands for the rows without one of their own.
-    #[must_use]
-    pub fn labels(&self, key: Option<&[u8]>) -> BTreeMap<String, String> {
+    pub(crate) fn labels(&self, key: Option<&[u8]>) -> BTreeMap<String, String> {
         let entry = &self.entry;
         let mut labels = entry.labels.clone();
-        labels.insert("alertname".to_owned(), entry.name.clone());
-        labels.insert("severity".to_owned(), entry.severity.clone());
-        labels.insert("report".to_owned(), entry.report.clone());
-        match key {
-            None => drop(labels.insert("row".to_owned(), "(more)".to_owned())),
-            Some(key) => {
-                let texts = key_texts(key).map(str::to_owned);
-                labels.extend(self.labels.iter().cloned().zip(texts));
-            }
-        }
+        let own = OWN_LABELS.into_iter().zip([&entry.name, &entry.severity, &entry.report]);
+        labels.extend(own.map(|(name, text)| (name.to_owned(), text.clone())));
+        let more = key.is_none().then(|| ("row".to_owned(), "(more)".to_owned()));
+        let texts = key_texts(key.unwrap_or_default()).map(str::to_owned);
+        labels.extend(self.labels.iter().cloned().zip(texts).chain(more));
         // Alertmanager drops empty labels.
         labels.retain(|_, text| !text.is_empty());
         labels
@@ -40,8 +34,7 @@ impl Rule {
     }
 
     /// Returns what its chart shows: a title, and the metrics that the rule watches.
-    #[must_use]
-    pub fn chart(&self) -> (&'static str, Vec<String>) {
+    pub(crate) fn chart(&self) -> (&'static str, Vec<String>) {
         let (times, events) = match self.report.level {
             Level::Timer => ("Time per hit", ("Hits per second", "hit_per_sec")),
             Level::Packet | Level::Request => {
@@ -58,15 +51,13 @@ impl Rule {
             true => Some("p50".to_owned()),
             false => percentile_named(name).map(|_| (*name).to_owned()),
         });
-        let mut ranks: Vec<String> = ranks.collect();
-        let has = |part: &str| columns.iter().any(|it| it.contains(part));
-        if ranks.is_empty() && (has("time_min") || has("time_max")) {
-            ranks = ["p99", "p95", "p50"].map(str::to_owned).to_vec();
-        }
+        let ranks: Vec<String> = ranks.collect();
         if !ranks.is_empty() {
             return (times, ranks);
         }
         let kinds = [
+            ("time_min", (times, "p99 p95 p50")),
+            ("time_max", (times, "p99 p95 p50")),
             ("error", ("Errors per second", "errors_per_sec")),
             ("ru_", ("CPU, cores", "cpu_per_sec")),
             ("memory", ("Memory of a request", "memory_avg")),
@@ -75,9 +66,10 @@ impl Rule {
             ("time_total", ("Time per second", "time_per_sec")),
             ("timer_value", ("Time per second", "time_per_sec")),
         ];
-        let found = kinds.into_iter().find(|(part, _)| has(part));
-        let (title, metric) = found.map_or(events, |it| it.1);
-        (title, vec![metric.to_owned()])
+        let mut kinds = kinds.into_iter();
+        let found = kinds.find(|(part, _)| columns.iter().any(|it| it.contains(part)));
+        let (title, metrics) = found.map_or(events, |it| it.1);
+        (title, metrics.split(' ').map(str::to_owned).collect())
     }
 
     /// Returns a value of the left side with its unit; of the rows without an alert of their own it
@@ -91,8 +83,7 @@ impl Rule {
     }
 
     /// Returns the threshold as text.
-    #[must_use]
-    pub fn threshold(&self) -> String {
+    pub(crate) fn threshold(&self) -> String {
         match &self.condition {
             Condition::Holds(when) => when.threshold(),
             Condition::Absent => format!("nothing for {}", secs(self.entry.window)),
@@ -128,8 +119,7 @@ impl Rule {
     }
 
     /// Describes the rule in words.
-    #[must_use]
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let entry = &self.entry;
         let what = match &self.condition {
             Condition::Absent => format!("nothing arrived from a row of {}", entry.report),
@@ -179,8 +169,7 @@ impl Rule {
 }
 
 /// Formats a number for alerts.
-#[must_use]
-pub fn shown(value: f64) -> String {
+pub(crate) fn shown(value: f64) -> String {
     let digits = if value.abs() < 10.0 { 4 } else { 1 };
     format!("{value:.digits$}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }

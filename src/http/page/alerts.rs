@@ -164,7 +164,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     let mut heads = Head::list(&["Objective", "State"], &numbers);
     heads.extend(BURN_WINDOWS.map(|(name, _)| Head::number(name)));
     let row = |it: &ObjectiveView| {
-        let (of, firing) = (&it.objective, alerts.firing(&it.objective));
+        let (of, firing) = (&it.objective, it.firing.as_deref());
         let burn = |burn: Option<f64>| burn.map_or_else(|| UNKNOWN.to_owned(), shown);
         let quiet = match it.quiet_state() {
             "unknown" => "too little counted yet",

@@ -6,11 +6,11 @@ use serde_json::json;
 use super::Catalog;
 use crate::alert::objective::Objective;
 use crate::alert::rule::{Rule, RuleError};
-use crate::alert::{Alert, ObjectiveView, Rules, View};
+use crate::alert::{Alert, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::merger::reading;
 use crate::query::tables::{Row, float, int, text};
-use crate::report::row_key::push_key;
+use crate::report::row_key::key_of;
 use crate::series::EVERYTHING;
 use crate::value::Value;
 
@@ -33,8 +33,7 @@ impl Catalog {
     /// all requests are counted by every report without filters.
     #[must_use]
     pub fn time_limits(&self, report: &str, key: Option<&[String]>) -> Vec<(String, u64)> {
-        let mut bytes = Vec::new();
-        key.into_iter().flatten().for_each(|text| push_key(&mut bytes, text));
+        let bytes = key_of(key.into_iter().flatten());
         let is_total = report == EVERYTHING && key.is_none();
         let concerns = |it: &Objective| {
             let has_all = it.entry.report == report || is_total && it.report.filters.is_empty();
@@ -47,9 +46,9 @@ impl Catalog {
 }
 
 /// A row of table `slo`.
-pub(super) fn slo(objective: &ObjectiveView, view: &View) -> Row {
+pub(super) fn slo(objective: &ObjectiveView) -> Row {
     let (of, entry) = (&objective.objective, &objective.objective.entry);
-    let firing = view.firing(of);
+    let firing = objective.firing.as_deref();
     let mut values = vec![
         text(&entry.name),
         text(&entry.report),

@@ -75,11 +75,7 @@ impl Catalog {
         let view = || self.alerts.view();
         Some(match table {
             FixedTable::Alerts => view().alerts.iter().map(alerts::row).collect(),
-            FixedTable::Slo => {
-                let view = view();
-                let objectives = view.objectives.iter();
-                objectives.map(|it| alerts::slo(it, &view)).collect()
-            }
+            FixedTable::Slo => view().objectives.iter().map(alerts::slo).collect(),
             FixedTable::Releases => self.releases.all().iter().map(releases::row).collect(),
             FixedTable::Annotation => {
                 let all = self.annotations.all();

@@ -155,7 +155,7 @@ fn counted(objective: &Objective, sums: &Sums) -> Count {
 
 /// The gain of a report in a minute.
 fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<String>) -> ReportGain {
-    let mut gain = ReportGain::nothing(report);
+    let mut gain = ReportGain { report: report.to_owned(), ..ReportGain::default() };
     // The same in each minute.
     let ids = RandomState::with_seeds(1, 2, 3, 4);
     let mut places = Vec::new();
@@ -175,7 +175,8 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
         let mut packed = Vec::new();
         Sum::of(row.totals, histogram.cloned()).encode(&mut packed, true);
         let id = ids.hash_one(&**key);
-        gain.push(RowGain { id, key, packed: &packed, extremes: row.extremes });
+        let (key, packed) = (key.clone(), packed.into());
+        gain.rows.push(RowGain { id, key, packed, extremes: row.extremes });
     });
     partial.extend(read.err());
     gain
