@@ -1,9 +1,10 @@
 //! Filters the stream of seconds for the rules. Runs on the series thread and passes on only the
 //! rows that some rule selects.
 //!
-//! A row costs a few look-ups, however many rules there are: they are found by the text that they
-//! ask for. Objectives need no rows: their requests are counted here. Bounded: when the queue is
-//! full the oldest seconds are dropped.
+//! The decision is cached by row id, so a row that no rule selects costs one look-up. That of a new
+//! row costs a few, however many rules there are: they are found by the text that they ask for.
+//! Objectives need no rows: their requests are counted here. Bounded: the cache is emptied when it
+//! holds [`IDS_MAX`] ids, and when the queue is full the oldest seconds are dropped.
 
 use std::sync::Arc;
 
@@ -16,16 +17,24 @@ use super::rule_index::RuleIndex;
 use super::windows::{ReportGain, RowGain};
 use super::{Alerts, Rules};
 use crate::delta::{RowDelta, RowReader, Second};
+use crate::limits::SLOS_MAX;
 use crate::report::{OTHER_ID, Watched};
 
+/// Maximum number of cached ids.
+pub const IDS_MAX: usize = 1 << 18;
 /// Longest gap accepted as lost time, seconds.
 const LOST_SECS_MAX: u64 = 86_400;
+
+/// The bit of rules, beside one for each objective.
+const BY_RULE: u64 = 1 << SLOS_MAX;
 
 /// The rules and objectives over a report.
 #[derive(Debug, Default)]
 struct Watching {
     rules: RuleIndex,
     objectives: Vec<Arc<Objective>>,
+    /// By row id: the bits of the objectives that count the row, and of rules if one selects it.
+    ids: HashMap<u64, u64, ahash::RandomState>,
 }
 
 /// Collects the seconds that rules evaluate.
@@ -59,7 +68,8 @@ impl Intake {
         read: impl FnOnce(&mut dyn RowReader),
     ) {
         let rules = self.alerts.rules();
-        if !Arc::ptr_eq(&rules, &self.rules) {
+        let ids: usize = self.watching.values().map(|it| it.ids.len()).sum();
+        if !Arc::ptr_eq(&rules, &self.rules) || ids > IDS_MAX {
             self.rules = rules;
             self.watching.clear();
         }
@@ -101,30 +111,37 @@ impl RowReader for Intake {
             self.gain.counts.push((Arc::clone(objective), count));
         }
         if !watching.rules.rules.is_empty() {
-            let report = report.definition.name.clone();
-            self.gain.reports.push(ReportGain { report, ..ReportGain::default() });
+            self.gain.reports.push(ReportGain::nothing(&report.definition.name));
         }
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
-        let Some(Watching { rules, objectives }) = self.watching.get(&self.report) else {
+        let Some(Watching { rules, objectives, ids }) = self.watching.get_mut(&self.report) else {
             return;
         };
         if rules.rules.is_empty() && objectives.is_empty() {
             return;
         }
-        let (is_other, key) = (row.id == OTHER_ID, row.key.bytes());
-        let counts = self.gain.counts.iter_mut().rev().take(objectives.len());
-        for (objective, count) in counts.filter(|it| it.0.concerns(&key, is_other)) {
-            *count += &objective.count(&row.totals, row.times.clone(), is_other);
+        let is_other = row.id == OTHER_ID;
+        let selected = *ids.entry(row.id).or_insert_with(|| {
+            let key = row.key.bytes();
+            let of_row = objectives.iter().enumerate().filter(|it| it.1.concerns(&key, is_other));
+            let by_rule = !is_other && rules.selecting(&key).next().is_some();
+            of_row.fold(if by_rule { BY_RULE } else { 0 }, |bits, (at, _)| bits | 1 << at)
+        });
+        let counts = self.gain.counts.iter_mut().rev().take(objectives.len()).rev();
+        for (at, (objective, count)) in counts.enumerate() {
+            if selected & 1 << at != 0 {
+                *count += &objective.count(&row.totals, row.times.clone(), is_other);
+            }
         }
         if !rules.rules.is_empty()
             && let Some(gained) = self.gain.reports.last_mut()
         {
             gained.grand += &row.totals;
             gained.has_other |= is_other;
-            if !is_other && rules.selecting(&key).next().is_some() {
-                let (key, packed) = (key.into(), row.encoded.0.into());
+            if selected & BY_RULE != 0 {
+                let (key, packed) = (row.key.bytes().into(), row.encoded.0.into());
                 gained.rows.push(RowGain { id: row.id, key, packed, extremes: row.extremes });
             }
         }

@@ -71,7 +71,7 @@ fn add_row(gain: &mut ReportGain, script: &str, (requests, errors): Seen) {
 
 /// A second of the report with these rows.
 fn second(unix: u64, rows: &[(&str, Seen)]) -> Gain {
-    let mut report = ReportGain { report: REPORT.to_owned(), ..ReportGain::default() };
+    let mut report = ReportGain::nothing(REPORT);
     rows.iter().for_each(|(script, seen)| add_row(&mut report, script, *seen));
     Gain { unix, secs: 1, covered_secs: 1, reports: vec![report], ..Gain::default() }
 }

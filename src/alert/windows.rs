@@ -71,6 +71,11 @@ pub struct ReportGain {
 }
 
 impl ReportGain {
+    /// Returns the gain of a report in which nothing was counted.
+    pub(crate) fn nothing(report: &str) -> Self {
+        Self { report: report.to_owned(), ..Self::default() }
+    }
+
     /// Size in memory, bytes.
     pub(super) fn bytes(&self) -> usize {
         let row = |it: &RowGain| size_of::<RowGain>() + it.key.len() + it.packed.len();

@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+use crate::alert::intake::IDS_MAX;
 use crate::alert::objective;
 use crate::config::rewrite::Change;
 use crate::config::units::{exact_bytes, rounded_bytes};
@@ -49,6 +50,8 @@ pub(crate) use crate::value::text::numbered as counted;
 /// fragmentation of the heap.
 pub const BASE_BYTES: usize = if cfg!(feature = "sql") { 48 << 20 } else { 16 << 20 };
 
+/// Bytes of a remembered id, with its place in a table.
+const ID_BYTES: usize = 64;
 /// Memory for alerts of a rule, including resolved ones: state and view, and the record of
 /// notifications.
 const RULE_BYTES: usize = 2 * ALERT_ROWS_MAX * (4 << 10);
@@ -304,7 +307,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
             "{activities} rows of {ACTIVITY_ROW_BYTES} bytes: half of pool.request_pool_size and pool.timer_pool_size together";
         "samples": config.stats.len() * QUEUE_BYTES_MAX + pool_bytes(samples),
             "{samples} (profile.pool_size), once more for who reads slowly, and what {stats} ([[stat]]) sent and is not taken yet";
-        "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + watching * RULE_BYTES
+        "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + IDS_MAX * ID_BYTES + watching * RULE_BYTES
                 + config.slos.len() * objective::BYTES_MAX + ALERT_REPLAY_BYTES_MAX,
             "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one \
              replay of the past; {slos} ([[slo]])";

@@ -155,7 +155,7 @@ fn counted(objective: &Objective, sums: &Sums) -> Count {
 
 /// The gain of a report in a minute.
 fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<String>) -> ReportGain {
-    let mut gain = ReportGain { report: report.to_owned(), ..ReportGain::default() };
+    let mut gain = ReportGain::nothing(report);
     // The same in each minute.
     let ids = RandomState::with_seeds(1, 2, 3, 4);
     let mut places = Vec::new();
