@@ -3,14 +3,15 @@
 //! One thread reads to the end and looks again ten times a second. A file that was moved away is
 //! read until the one that replaced it has had something for two seconds, then that; one that became
 //! shorter is read from its start. The position survives a restart (with `history.dir` or
-//! `state.dir`); the next process also finds a renamed file in its folder. With `history.dir` the
-//! position is written in the same commit as the data, so that each line counts once; until history
-//! is open nothing is read.
+//! `state.dir`); the next process also finds a renamed file in its folder. A copy has another
+//! inode, and after a restore or a mount the same file may have another device: then its start tells
+//! that it is the same log, and it is read on. With `history.dir` the position is written in the
+//! same commit as the data, so that each line counts once; until history is open nothing is read.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -106,28 +107,47 @@ impl Log {
         Ok(Position { device: self.is.0, inode: self.is.1, offset, head: self.head(offset)? })
     }
 
-    /// Whether it is the file that was read up to `known`.
-    fn is_of(&self, known: Position) -> bool {
-        let has = |metadata: Metadata| metadata.len() >= known.offset;
-        self.is == (known.device, known.inode)
-            && self.file.metadata().is_ok_and(has)
-            && self.head(known.offset).is_ok_and(|head| head == known.head)
+    fn bytes(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.len())
     }
 
-    /// Finds the log that was read up to `known`, in its place or next to it.
+    /// Whether it has what was read up to `known`, as far as its length and its start tell.
+    fn has(&self, known: Position) -> bool {
+        self.bytes() >= known.offset && self.head(known.offset).is_ok_and(|head| head == known.head)
+    }
+
+    /// Whether it is the file that was read up to `known`.
+    fn is_of(&self, known: Position) -> bool {
+        self.is == (known.device, known.inode) && self.has(known)
+    }
+
+    /// Whether it is a copy of that: its start, which is a line or at least the time of one, is the
+    /// same, and a line ends where reading did.
+    fn is_copy_of(&self, known: Position) -> bool {
+        let mut end = [0];
+        let read_end = |at| self.file.read_exact_at(&mut end, at).is_ok();
+        known.offset.checked_sub(1).is_some_and(read_end)
+            && matches!(end, [b'\n' | 0])
+            && self.has(known)
+    }
+
+    /// Finds the log that was read up to `known`, in its place or next to it: the file, else a copy.
     fn find(path: &Path, known: Position) -> Option<Self> {
-        let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok());
-        let beside = beside.into_iter().flatten().flatten();
-        let candidates = std::iter::once(path.to_owned()).chain(beside.map(|it| it.path()));
-        for path in candidates {
-            let is = fs::metadata(&path).as_ref().map(identity).ok();
-            if is != Some((known.device, known.inode)) {
-                continue;
-            }
-            let mut log = Self::open(&path).ok()?;
-            return (log.is_of(known) && log.go_to(known.offset).is_ok()).then_some(log);
-        }
-        None
+        let paths = paths_of(path);
+        let is_it = |path: &&PathBuf| {
+            let is = fs::metadata(path).as_ref().map(identity).ok();
+            is == Some((known.device, known.inode))
+        };
+        let mut files = paths.iter().filter(is_it).filter_map(|path| Self::open(path).ok());
+        let found = files.find(|log| log.is_of(known)).or_else(|| {
+            let logs = paths.iter().filter_map(|path| Some((path, Self::open(path).ok()?)));
+            let copies = logs.filter(|(_, log)| log.is_copy_of(known));
+            let best = copies.max_by_key(|(at, log)| (*at == path, log.bytes()));
+            best.map(|(_, log)| log)
+        });
+        let mut log = found?;
+        log.go_to(known.offset).ok()?;
+        Some(log)
     }
 
     /// Decides what to do at its end.
@@ -146,8 +166,16 @@ impl Log {
             // That one may be moved away too.
             _ => {}
         }
-        let is_settled = self.next.as_ref().is_some_and(|(since, _)| since.elapsed() > SETTLED);
-        Ok(if is_settled { Next::Other } else { Next::Wait })
+        if self.next.as_ref().is_none_or(|(since, _)| since.elapsed() <= SETTLED) {
+            return Ok(Next::Wait);
+        }
+        let known = self.position()?;
+        let Some((_, mut copy)) = self.next.take_if(|(_, next)| next.is_copy_of(known)) else {
+            return Ok(Next::Other);
+        };
+        copy.go_to(known.offset)?;
+        *self = *copy;
+        Ok(Next::Copy)
     }
 }
 
@@ -160,6 +188,15 @@ enum Next {
     Anew,
     /// Continue with the file that replaced it.
     Other,
+    /// Continue: a copy has replaced it.
+    Copy,
+}
+
+/// The log's place, and those of the files beside it.
+fn paths_of(path: &Path) -> Vec<PathBuf> {
+    let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let beside = beside.into_iter().flatten().flatten();
+    std::iter::once(path.to_owned()).chain(beside.map(|it| it.path())).collect()
 }
 
 fn identity(metadata: &Metadata) -> (u64, u64) {
@@ -202,7 +239,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
         let went_on = match &mut log {
             Some(open) => match read(open, path, &mut chunk, &mut intake, shutdown) {
                 Ok(Next::Wait) => Ok(false),
-                Ok(Next::Anew) => Ok(true),
+                Ok(Next::Anew | Next::Copy) => Ok(true),
                 Ok(Next::Other) => {
                     log = open.next.take().map(|(_, next)| *next);
                     log.iter().for_each(|next| {
@@ -257,7 +294,8 @@ fn open<R: Rewrite>(
 
 /// Begins a log at its start.
 fn begin<R: Rewrite>(log: &Log, intake: &mut Intake<R>) {
-    intake.decoder.begin_file(log.position().ok(), |known| log.is_of(known));
+    let is_it = |known| log.is_of(known) || log.is_copy_of(known);
+    intake.decoder.begin_file(log.position().ok(), is_it);
 }
 
 /// Follows an opened log from its position.
@@ -282,6 +320,13 @@ fn read<R: Rewrite>(
             Next::Other => {
                 intake.end(&mut log.lines);
                 Next::Other
+            }
+            Next::Copy => {
+                info!(
+                    path = %path.display(), offset = log.read_bytes,
+                    "Following a copy of a log of Squid's, which has replaced it."
+                );
+                Next::Copy
             }
             Next::Anew => {
                 // Of what it has now nothing was read.
@@ -329,5 +374,83 @@ mod tests {
         fs::write(&path, "third file").unwrap();
         assert_eq!(look(false), (true, false, Some(4)), "the second may be moved away too");
         assert_eq!(look(true), (false, true, Some(4)));
+    }
+
+    const LINES: &str = "sq1 start=1.000 sn=1\nsq1 start=2.000 sn=2\n";
+
+    /// A log with these lines that was read up to the end of the last whole one.
+    fn read_to_its_end(path: &Path, lines: &str) -> (Log, Position) {
+        fs::write(path, lines).unwrap();
+        let mut log = Log::open(path).unwrap();
+        log.go_to(lines.rfind('\n').map_or(0, |at| at as u64 + 1)).unwrap();
+        let known = log.position().unwrap();
+        (log, known)
+    }
+
+    /// Restored, moved to another disk, or copied and emptied by a rotation: it is the same log.
+    #[test]
+    fn a_copy_is_read_on() {
+        let long = format!("{LINES}{}\n", "x".repeat(2 * HEAD_BYTES)).repeat(9);
+        for lines in [LINES, &LINES[..LINES.len() / 2], &*long] {
+            let dir = tempfile::tempdir().unwrap();
+            let [path, beside] = ["access.log", "access.log.1"].map(|name| dir.path().join(name));
+            let (log, known) = read_to_its_end(&path, lines);
+            fs::copy(&path, &beside).unwrap();
+            let found = || Log::find(&path, known).map(|log| (log.is, log.read_bytes));
+            assert_eq!(found(), Some((log.is, known.offset)), "the file itself");
+            let copy = Log::open(&beside).unwrap();
+            assert_ne!(copy.is, log.is);
+            // Emptied, and as long as before.
+            for content in [String::new(), lines.replacen('1', "2", 1)] {
+                fs::write(&path, content).unwrap();
+                assert_eq!(found(), Some((copy.is, known.offset)), "beside it");
+            }
+            fs::rename(&beside, &path).unwrap();
+            assert_eq!(found(), Some((copy.is, known.offset)), "in its place");
+            let longer = fs::copy(&path, &beside).unwrap();
+            File::options().append(true).open(&beside).unwrap().set_len(longer + 9).unwrap();
+            assert_eq!(found(), Some((copy.is, known.offset)), "that one counts first");
+            fs::remove_file(&beside).unwrap();
+            for other in [&lines[..lines.len() - 1], &lines.replacen('1', "2", 1)] {
+                fs::write(&path, other).unwrap();
+                assert_eq!(found(), None, "{other}");
+            }
+        }
+    }
+
+    /// An empty one has nothing to be known by, and one that goes on inside a line is not a log.
+    #[test]
+    fn what_begins_like_anything_is_no_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let (log, known) = read_to_its_end(&path, LINES);
+        assert!(log.is_copy_of(known) && log.is_of(known));
+        let empty = Position { offset: 0, head: log.head(0).unwrap(), ..known };
+        assert!(!log.is_copy_of(empty) && log.is_of(empty));
+        let offset = known.offset - 1;
+        let inside = Position { offset, head: log.head(offset).unwrap(), ..known };
+        assert!(!log.is_copy_of(inside) && log.is_of(inside));
+    }
+
+    /// As `sed -i` and a restore do it.
+    #[test]
+    fn a_copy_that_replaces_a_followed_file_is_no_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let (mut log, known) = read_to_its_end(&path, LINES);
+        let mut replaced_by = |content: &str| {
+            let new = dir.path().join("new");
+            fs::write(&new, content).unwrap();
+            fs::rename(&new, &path).unwrap();
+            assert!(log.look(&path).unwrap() == Next::Wait);
+            let (since, _) = log.next.as_mut().unwrap();
+            *since = since.checked_sub(Duration::from_secs(11)).unwrap();
+            let next = log.look(&path).unwrap();
+            (next == Next::Copy, next == Next::Other, log.read_bytes)
+        };
+        let more = format!("{LINES}{LINES}");
+        assert_eq!(replaced_by(&more), (true, false, known.offset));
+        assert_eq!(replaced_by(LINES), (true, false, known.offset));
+        assert_eq!(replaced_by(&more[1..]), (false, true, known.offset));
     }
 }
