@@ -4,7 +4,7 @@
 //! read until the one that replaced it has had something for two seconds, then that; one that became
 //! shorter is read from its start. The position survives a restart (with `history.dir` or
 //! `state.dir`); the next process also finds a renamed file in its folder. A copy has another
-//! inode, and after a restore or a mount the same file may have another device: then its start tells
+//! inode, and after a restore or a mount the same file may have another device: its start then says
 //! that it is the same log, and it is read on. With `history.dir` the position is written in the
 //! same commit as the data, so that each line counts once; until history is open nothing is read.
 
@@ -69,6 +69,12 @@ impl Position {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
+    /// Whether a line of the file was read: then its start is known.
+    #[must_use]
+    pub fn is_past_line(self) -> bool {
+        self.offset > 0
+    }
+
     /// The position with these numbers.
     pub(crate) fn of([device, inode, offset, head]: [u64; 4]) -> Option<Self> {
         Some(Self { device, inode, offset, head: u32::try_from(head).ok()? })
@@ -102,8 +108,19 @@ impl Log {
         Ok(crc32fast::hash(&head))
     }
 
+    /// Start of the first unread line.
+    fn offset(&self) -> u64 {
+        self.read_bytes.saturating_sub(self.lines.held_bytes() as u64)
+    }
+
+    /// Takes the next bytes of it.
+    fn feed<R: Rewrite>(&mut self, bytes: &[u8], intake: &mut Intake<R>) {
+        self.read_bytes = self.read_bytes.saturating_add(bytes.len() as u64);
+        intake.feed(&mut self.lines, bytes);
+    }
+
     fn position(&self) -> io::Result<Position> {
-        let offset = self.read_bytes.saturating_sub(self.lines.held_bytes() as u64);
+        let offset = self.offset();
         Ok(Position { device: self.is.0, inode: self.is.1, offset, head: self.head(offset)? })
     }
 
@@ -131,7 +148,7 @@ impl Log {
             && self.has(known)
     }
 
-    /// Finds the log that was read up to `known`, in its place or next to it: the file, else a copy.
+    /// Finds the log that was read up to `known`, in its place or beside it: the file, else a copy.
     fn find(path: &Path, known: Position) -> Option<Self> {
         let paths = paths_of(path);
         let is_it = |path: &&PathBuf| {
@@ -219,7 +236,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
     }
     intake.decoder.go_on();
     let mut known = intake.decoder.source.progress.lock().file;
-    let mut log = known.and_then(|known| Log::find(path, known));
+    let mut log = find(path, known, &mut intake);
     if from_end && known.is_none() {
         log = Log::open(path).ok().and_then(|mut log| {
             let end = log.file.metadata().ok()?.len();
@@ -269,6 +286,16 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
     }
 }
 
+/// Finds the log that was read up to `known`. One of which no line was read may have others by now:
+/// it is begun.
+fn find<R: Rewrite>(path: &Path, known: Option<Position>, intake: &mut Intake<R>) -> Option<Log> {
+    let log = Log::find(path, known?)?;
+    if log.offset() == 0 {
+        begin(&log, intake);
+    }
+    Some(log)
+}
+
 /// Opens the log in its place, to be read from its start, or continues with the one read up to
 /// `known` if that is found.
 fn open<R: Rewrite>(
@@ -277,7 +304,7 @@ fn open<R: Rewrite>(
     intake: &mut Intake<R>,
 ) -> io::Result<Log> {
     let mut log = Log::open(path)?;
-    match known.and_then(|known| Log::find(path, known)) {
+    match find(path, known, intake) {
         Some(found) => log = found,
         None => {
             if let Some(Position { offset, .. }) = known {
@@ -335,8 +362,17 @@ fn read<R: Rewrite>(
             }
         },
         bytes => {
-            log.read_bytes = log.read_bytes.saturating_add(bytes as u64);
-            intake.feed(&mut log.lines, chunk.get(..bytes).unwrap_or_default());
+            let mut bytes = chunk.get(..bytes).unwrap_or_default();
+            // Its first line alone: at the start of a file nothing of it is merged or in history.
+            if log.offset() == 0
+                && let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | 0))
+                && let Some((first, others)) = bytes.split_at_checked(end.saturating_add(1))
+            {
+                log.feed(first, intake);
+                intake.publish(log.position().ok(), shutdown);
+                bytes = others;
+            }
+            log.feed(bytes, intake);
             Next::Anew
         }
     };
@@ -346,7 +382,81 @@ fn read<R: Rewrite>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::tests::{decoder, source};
+    use super::super::{LineNumbers, Reading, Source};
     use super::*;
+    use crate::clock::ManualClock;
+    use crate::input::rewrite::AsSent;
+    use crate::ring::{RingPlan, TempRing};
+    use crate::telemetry::counters::SocketCounters;
+
+    /// The intake of a source that goes on where it is known to have been.
+    fn intake(known: Option<Reading>) -> (Intake<AsSent>, Arc<Source>) {
+        let source = source("path = '/nowhere'");
+        source.begin(known);
+        let counters: Vec<Arc<SocketCounters>> = vec![Arc::default()];
+        let plan = RingPlan::new(16, 1 << 20, 1);
+        let (_ring, mut producers, _consumer) = TempRing::new(plan, &counters);
+        let mut decoder = decoder(&source);
+        decoder.go_on();
+        let intake = Intake {
+            decoder,
+            producer: producers.remove(0),
+            counters: Arc::clone(&counters[0]),
+            clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+        };
+        (intake, source)
+    }
+
+    /// Nothing tells a file of which no line was read from what it may have next: at its start
+    /// nothing of it has been merged.
+    #[test]
+    fn a_position_behind_a_merged_line_is_behind_the_first() {
+        let lines = "sq1 start=1.000 tr=1 ss=TCP_HIT\n".repeat(5);
+        let line_bytes = lines.len() as u64 / 5;
+        for pieces in [vec![lines.len()], vec![9, 9, lines.len()], vec![lines.len() / 5; 5]] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("access.log");
+            fs::write(&path, &lines).unwrap();
+            let (mut intake, source) = intake(None);
+            let stop = Shutdown::new();
+            let mut log = Log::open(&path).unwrap();
+            begin(&log, &mut intake);
+            follow(&log, &path, &mut intake, &stop);
+            for piece in &pieces {
+                let mut chunk = vec![0; *piece];
+                assert!(read(&mut log, &path, &mut chunk, &mut intake, &stop).is_ok());
+            }
+            assert_eq!(intake.counters.requests_pushed.get(), 5);
+            for left in 0..=5 {
+                let progress = source.at(left).0;
+                let at = progress.file.unwrap().offset;
+                assert_eq!(at / line_bytes + progress.merged, left, "{pieces:?}");
+                assert_eq!(at > 0, left > 0, "{pieces:?}: {left}");
+            }
+        }
+    }
+
+    /// Emptied since, and written anew.
+    #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
+    #[test]
+    fn a_file_of_which_no_line_was_read_is_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let (_log, known) = read_to_its_end(&path, "");
+        let mut reading = Reading::default();
+        (reading.progress.file, reading.progress.merged) = (Some(known), 7);
+        (reading.requests.lines, reading.requests.ahead) = (7, Vec::from([7..20]));
+        let (mut intake, source) = intake(Some(reading));
+        fs::write(&path, LINES).unwrap();
+        let log = find(&path, Some(known), &mut intake).unwrap();
+        assert_eq!(log.read_bytes, 0);
+        let progress = source.progress.lock().clone();
+        assert_eq!((progress.file, progress.merged, progress.files_begun), (Some(known), 0, 1));
+        assert_eq!(progress.next, LineNumbers { requests: 20, swaps: 0 });
+    }
 
     /// Squid is told of a rotation later than the file is moved, and its workers reopen one by one.
     #[test]
