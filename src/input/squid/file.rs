@@ -1,12 +1,13 @@
 //! Follows a log of Squid in a growing file.
 //!
 //! One thread reads to the end and looks again ten times a second. A file that was moved away is
-//! read until the one that replaced it has had something for two seconds, then that; one that became
-//! shorter is read from its start. The position survives a restart (with `history.dir` or
-//! `state.dir`); the next process also finds a renamed file in its folder. A copy has another
-//! inode, and after a restore or a mount the same file may have another device: its start then says
-//! that it is the same log, and it is read on. With `history.dir` the position is written in the
-//! same commit as the data, so that each line counts once; until history is open nothing is read.
+//! read until the one that replaced it has had something for two seconds, then that; one that
+//! became shorter is read from its start. The position survives a restart (with `history.dir` or
+//! `state.dir`); the next process also finds a renamed file in its folder, or in that of the file
+//! to which a symbolic link leads. A copy has another inode, and after a restore or a mount the
+//! same file may have another device: its start then says that it is the same log, and it is read
+//! on. With `history.dir` the position is written in the same commit as the data, so that each line
+//! counts once; until history is open nothing is read.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -209,10 +210,12 @@ enum Next {
     Copy,
 }
 
-/// The log's place, and those of the files beside it.
+/// The log's place, and those of the files beside it, also where a symbolic link leads: a file is
+/// moved within its own folder.
 fn paths_of(path: &Path) -> Vec<PathBuf> {
-    let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok());
-    let beside = beside.into_iter().flatten().flatten();
+    let target = fs::canonicalize(path).ok();
+    let folders = [Some(path), target.as_deref()].into_iter().flatten().filter_map(Path::parent);
+    let beside = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     std::iter::once(path.to_owned()).chain(beside.map(|it| it.path())).collect()
 }
 
@@ -526,6 +529,22 @@ mod tests {
                 assert_eq!(found(), None, "{other}");
             }
         }
+    }
+
+    /// It is moved within the folder of the file, not within that of the link.
+    #[test]
+    fn a_log_behind_a_symbolic_link_is_found_after_its_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let [links, files] = ["links", "files"].map(|name| dir.path().join(name));
+        fs::create_dir(&links).unwrap();
+        fs::create_dir(&files).unwrap();
+        let [path, file] = [links.join("access.log"), files.join("access.log")];
+        std::os::unix::fs::symlink("../files/access.log", &path).unwrap();
+        let (log, known) = read_to_its_end(&path, LINES);
+        fs::rename(&file, files.join("access.log.1")).unwrap();
+        fs::write(&file, "sq1 start=3.000 sn=3\n").unwrap();
+        let found = Log::find(&path, known).unwrap();
+        assert_eq!((found.is, found.read_bytes), (log.is, known.offset));
     }
 
     /// An empty one has nothing to be known by, and one that goes on inside a line is not a log.
