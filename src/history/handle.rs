@@ -84,7 +84,8 @@ struct Memory {
     /// Requests before this id are to be flushed as soon as possible.
     wanted_to: u64,
     seal: Seal,
-    /// Whether another file is followed than the one whose position was taken for the last flush.
+    /// Whether another file is followed than the one whose position was taken for the last flush, or
+    /// that position is before its first line.
     has_begun_file: bool,
 }
 
@@ -386,7 +387,7 @@ impl History {
             if let Some(now) = &reached.files {
                 let before = memory.reached.files.as_deref().unwrap_or(&NOWHERE);
                 let begun = |positions: &Positions, from: &String| {
-                    positions.get(from).map(|it| it.progress.files_begun)
+                    positions.get(from).map(|it| it.progress.begun())
                 };
                 let fresh = &mut memory.running.fresh;
                 // One that is not known on disk yet is begun too.

@@ -1,16 +1,18 @@
 //! Follows a log of Squid in a growing file.
 //!
 //! One thread reads to the end and looks again ten times a second. A file that was moved away is
-//! read until the one that replaced it has had something for two seconds, then that; one that became
-//! shorter is read from its start. The position survives a restart (with `history.dir` or
-//! `state.dir`); the next process also finds a renamed file in its folder. With `history.dir` the
-//! position is written in the same commit as the data, so that each line counts once; until history
-//! is open nothing is read.
+//! read until the one that replaced it has had something for two seconds, then that; one that
+//! became shorter is read from its start. The position survives a restart (with `history.dir` or
+//! `state.dir`); the next process also finds a renamed file in its folder, or in that of the file
+//! to which a symbolic link leads. A copy has another inode, and after a restore or a mount the
+//! same file may have another device: its start then says that it is the same log, and it is read
+//! on. With `history.dir` the position is written in the same commit as the data, so that each line
+//! counts once; until history is open nothing is read.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,6 +70,12 @@ impl Position {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
+    /// Whether a line of the file was read: then its start is known.
+    #[must_use]
+    pub fn is_past_line(self) -> bool {
+        self.offset > 0
+    }
+
     /// The position with these numbers.
     pub(crate) fn of([device, inode, offset, head]: [u64; 4]) -> Option<Self> {
         Some(Self { device, inode, offset, head: u32::try_from(head).ok()? })
@@ -101,33 +109,63 @@ impl Log {
         Ok(crc32fast::hash(&head))
     }
 
+    /// Start of the first unread line.
+    fn offset(&self) -> u64 {
+        self.read_bytes.saturating_sub(self.lines.held_bytes() as u64)
+    }
+
+    /// Takes the next bytes of it.
+    fn feed<R: Rewrite>(&mut self, bytes: &[u8], intake: &mut Intake<R>) {
+        self.read_bytes = self.read_bytes.saturating_add(bytes.len() as u64);
+        intake.feed(&mut self.lines, bytes);
+    }
+
     fn position(&self) -> io::Result<Position> {
-        let offset = self.read_bytes.saturating_sub(self.lines.held_bytes() as u64);
+        let offset = self.offset();
         Ok(Position { device: self.is.0, inode: self.is.1, offset, head: self.head(offset)? })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    /// Whether it has what was read up to `known`, as far as its length and its start tell.
+    fn has(&self, known: Position) -> bool {
+        self.bytes() >= known.offset && self.head(known.offset).is_ok_and(|head| head == known.head)
     }
 
     /// Whether it is the file that was read up to `known`.
     fn is_of(&self, known: Position) -> bool {
-        let has = |metadata: Metadata| metadata.len() >= known.offset;
-        self.is == (known.device, known.inode)
-            && self.file.metadata().is_ok_and(has)
-            && self.head(known.offset).is_ok_and(|head| head == known.head)
+        self.is == (known.device, known.inode) && self.has(known)
     }
 
-    /// Finds the log that was read up to `known`, in its place or next to it.
+    /// Whether it is a copy of that: its start, which is a line or at least the time of one, is the
+    /// same, and a line ends where reading did.
+    fn is_copy_of(&self, known: Position) -> bool {
+        let mut end = [0];
+        let read_end = |at| self.file.read_exact_at(&mut end, at).is_ok();
+        known.offset.checked_sub(1).is_some_and(read_end)
+            && matches!(end, [b'\n' | 0])
+            && self.has(known)
+    }
+
+    /// Finds the log that was read up to `known`, in its place or beside it: the file, else a copy.
     fn find(path: &Path, known: Position) -> Option<Self> {
-        let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok());
-        let beside = beside.into_iter().flatten().flatten();
-        let candidates = std::iter::once(path.to_owned()).chain(beside.map(|it| it.path()));
-        for path in candidates {
-            let is = fs::metadata(&path).as_ref().map(identity).ok();
-            if is != Some((known.device, known.inode)) {
-                continue;
-            }
-            let mut log = Self::open(&path).ok()?;
-            return (log.is_of(known) && log.go_to(known.offset).is_ok()).then_some(log);
-        }
-        None
+        let paths = paths_of(path);
+        let is_it = |path: &&PathBuf| {
+            let is = fs::metadata(path).as_ref().map(identity).ok();
+            is == Some((known.device, known.inode))
+        };
+        let mut files = paths.iter().filter(is_it).filter_map(|path| Self::open(path).ok());
+        let found = files.find(|log| log.is_of(known)).or_else(|| {
+            let logs = paths.iter().filter_map(|path| Some((path, Self::open(path).ok()?)));
+            let copies = logs.filter(|(_, log)| log.is_copy_of(known));
+            let best = copies.max_by_key(|(at, log)| (*at == path, log.bytes()));
+            best.map(|(_, log)| log)
+        });
+        let mut log = found?;
+        log.go_to(known.offset).ok()?;
+        Some(log)
     }
 
     /// Decides what to do at its end.
@@ -146,8 +184,16 @@ impl Log {
             // That one may be moved away too.
             _ => {}
         }
-        let is_settled = self.next.as_ref().is_some_and(|(since, _)| since.elapsed() > SETTLED);
-        Ok(if is_settled { Next::Other } else { Next::Wait })
+        if self.next.as_ref().is_none_or(|(since, _)| since.elapsed() <= SETTLED) {
+            return Ok(Next::Wait);
+        }
+        let known = self.position()?;
+        let Some((_, mut copy)) = self.next.take_if(|(_, next)| next.is_copy_of(known)) else {
+            return Ok(Next::Other);
+        };
+        copy.go_to(known.offset)?;
+        *self = *copy;
+        Ok(Next::Copy)
     }
 }
 
@@ -160,6 +206,17 @@ enum Next {
     Anew,
     /// Continue with the file that replaced it.
     Other,
+    /// Continue: a copy has replaced it.
+    Copy,
+}
+
+/// The log's place, and those of the files beside it, also where a symbolic link leads: a file is
+/// moved within its own folder.
+fn paths_of(path: &Path) -> Vec<PathBuf> {
+    let target = fs::canonicalize(path).ok();
+    let folders = [Some(path), target.as_deref()].into_iter().flatten().filter_map(Path::parent);
+    let beside = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    std::iter::once(path.to_owned()).chain(beside.map(|it| it.path())).collect()
 }
 
 fn identity(metadata: &Metadata) -> (u64, u64) {
@@ -182,7 +239,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
     }
     intake.decoder.go_on();
     let mut known = intake.decoder.source.progress.lock().file;
-    let mut log = known.and_then(|known| Log::find(path, known));
+    let mut log = find(path, known, &mut intake);
     if from_end && known.is_none() {
         log = Log::open(path).ok().and_then(|mut log| {
             let end = log.file.metadata().ok()?.len();
@@ -202,7 +259,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
         let went_on = match &mut log {
             Some(open) => match read(open, path, &mut chunk, &mut intake, shutdown) {
                 Ok(Next::Wait) => Ok(false),
-                Ok(Next::Anew) => Ok(true),
+                Ok(Next::Anew | Next::Copy) => Ok(true),
                 Ok(Next::Other) => {
                     log = open.next.take().map(|(_, next)| *next);
                     log.iter().for_each(|next| {
@@ -232,6 +289,16 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
     }
 }
 
+/// Finds the log that was read up to `known`. One of which no line was read may have others by now:
+/// it is begun.
+fn find<R: Rewrite>(path: &Path, known: Option<Position>, intake: &mut Intake<R>) -> Option<Log> {
+    let log = Log::find(path, known?)?;
+    if log.offset() == 0 {
+        begin(&log, intake);
+    }
+    Some(log)
+}
+
 /// Opens the log in its place, to be read from its start, or continues with the one read up to
 /// `known` if that is found.
 fn open<R: Rewrite>(
@@ -240,7 +307,7 @@ fn open<R: Rewrite>(
     intake: &mut Intake<R>,
 ) -> io::Result<Log> {
     let mut log = Log::open(path)?;
-    match known.and_then(|known| Log::find(path, known)) {
+    match find(path, known, intake) {
         Some(found) => log = found,
         None => {
             if let Some(Position { offset, .. }) = known {
@@ -257,7 +324,8 @@ fn open<R: Rewrite>(
 
 /// Begins a log at its start.
 fn begin<R: Rewrite>(log: &Log, intake: &mut Intake<R>) {
-    intake.decoder.begin_file(log.position().ok(), |known| log.is_of(known));
+    let is_it = |known| log.is_of(known) || log.is_copy_of(known);
+    intake.decoder.begin_file(log.position().ok(), is_it);
 }
 
 /// Follows an opened log from its position.
@@ -283,6 +351,13 @@ fn read<R: Rewrite>(
                 intake.end(&mut log.lines);
                 Next::Other
             }
+            Next::Copy => {
+                info!(
+                    path = %path.display(), offset = log.read_bytes,
+                    "Following a copy of a log of Squid's, which has replaced it."
+                );
+                Next::Copy
+            }
             Next::Anew => {
                 // Of what it has now nothing was read.
                 intake.decoder.begin_file(log.position().ok(), |_| false);
@@ -290,8 +365,17 @@ fn read<R: Rewrite>(
             }
         },
         bytes => {
-            log.read_bytes = log.read_bytes.saturating_add(bytes as u64);
-            intake.feed(&mut log.lines, chunk.get(..bytes).unwrap_or_default());
+            let mut bytes = chunk.get(..bytes).unwrap_or_default();
+            // Its first line alone: at the start of a file nothing of it is merged or in history.
+            if log.offset() == 0
+                && let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | 0))
+                && let Some((first, others)) = bytes.split_at_checked(end.saturating_add(1))
+            {
+                log.feed(first, intake);
+                intake.publish(log.position().ok(), shutdown);
+                bytes = others;
+            }
+            log.feed(bytes, intake);
             Next::Anew
         }
     };
@@ -301,7 +385,81 @@ fn read<R: Rewrite>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::tests::{decoder, source};
+    use super::super::{LineNumbers, Reading, Source};
     use super::*;
+    use crate::clock::ManualClock;
+    use crate::input::rewrite::AsSent;
+    use crate::ring::{RingPlan, TempRing};
+    use crate::telemetry::counters::SocketCounters;
+
+    /// The intake of a source that goes on where it is known to have been.
+    fn intake(known: Option<Reading>) -> (Intake<AsSent>, Arc<Source>) {
+        let source = source("path = '/nowhere'");
+        source.begin(known);
+        let counters: Vec<Arc<SocketCounters>> = vec![Arc::default()];
+        let plan = RingPlan::new(16, 1 << 20, 1);
+        let (_ring, mut producers, _consumer) = TempRing::new(plan, &counters);
+        let mut decoder = decoder(&source);
+        decoder.go_on();
+        let intake = Intake {
+            decoder,
+            producer: producers.remove(0),
+            counters: Arc::clone(&counters[0]),
+            clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+        };
+        (intake, source)
+    }
+
+    /// Nothing tells a file of which no line was read from what it may have next: at its start
+    /// nothing of it has been merged.
+    #[test]
+    fn a_position_behind_a_merged_line_is_behind_the_first() {
+        let lines = "sq1 start=1.000 tr=1 ss=TCP_HIT\n".repeat(5);
+        let line_bytes = lines.len() as u64 / 5;
+        for pieces in [vec![lines.len()], vec![9, 9, lines.len()], vec![lines.len() / 5; 5]] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("access.log");
+            fs::write(&path, &lines).unwrap();
+            let (mut intake, source) = intake(None);
+            let stop = Shutdown::new();
+            let mut log = Log::open(&path).unwrap();
+            begin(&log, &mut intake);
+            follow(&log, &path, &mut intake, &stop);
+            for piece in &pieces {
+                let mut chunk = vec![0; *piece];
+                assert!(read(&mut log, &path, &mut chunk, &mut intake, &stop).is_ok());
+            }
+            assert_eq!(intake.counters.requests_pushed.get(), 5);
+            for left in 0..=5 {
+                let progress = source.at(left).0;
+                let at = progress.file.unwrap().offset;
+                assert_eq!(at / line_bytes + progress.merged, left, "{pieces:?}");
+                assert_eq!(at > 0, left > 0, "{pieces:?}: {left}");
+            }
+        }
+    }
+
+    /// Emptied since, and written anew.
+    #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
+    #[test]
+    fn a_file_of_which_no_line_was_read_is_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let (_log, known) = read_to_its_end(&path, "");
+        let mut reading = Reading::default();
+        (reading.progress.file, reading.progress.merged) = (Some(known), 7);
+        (reading.requests.lines, reading.requests.ahead) = (7, Vec::from([7..20]));
+        let (mut intake, source) = intake(Some(reading));
+        fs::write(&path, LINES).unwrap();
+        let log = find(&path, Some(known), &mut intake).unwrap();
+        assert_eq!(log.read_bytes, 0);
+        let progress = source.progress.lock().clone();
+        assert_eq!((progress.file, progress.merged, progress.files_begun), (Some(known), 0, 1));
+        assert_eq!(progress.next, LineNumbers { requests: 20, swaps: 0 });
+    }
 
     /// Squid is told of a rotation later than the file is moved, and its workers reopen one by one.
     #[test]
@@ -329,5 +487,99 @@ mod tests {
         fs::write(&path, "third file").unwrap();
         assert_eq!(look(false), (true, false, Some(4)), "the second may be moved away too");
         assert_eq!(look(true), (false, true, Some(4)));
+    }
+
+    const LINES: &str = "sq1 start=1.000 sn=1\nsq1 start=2.000 sn=2\n";
+
+    /// A log with these lines that was read up to the end of the last whole one.
+    fn read_to_its_end(path: &Path, lines: &str) -> (Log, Position) {
+        fs::write(path, lines).unwrap();
+        let mut log = Log::open(path).unwrap();
+        log.go_to(lines.rfind('\n').map_or(0, |at| at as u64 + 1)).unwrap();
+        let known = log.position().unwrap();
+        (log, known)
+    }
+
+    /// Restored, moved to another disk, or copied and emptied by a rotation: it is the same log.
+    #[test]
+    fn a_copy_is_read_on() {
+        let long = format!("{LINES}{}\n", "x".repeat(2 * HEAD_BYTES)).repeat(9);
+        for lines in [LINES, &LINES[..LINES.len() / 2], &*long] {
+            let dir = tempfile::tempdir().unwrap();
+            let [path, beside] = ["access.log", "access.log.1"].map(|name| dir.path().join(name));
+            let (log, known) = read_to_its_end(&path, lines);
+            fs::copy(&path, &beside).unwrap();
+            let found = || Log::find(&path, known).map(|log| (log.is, log.read_bytes));
+            assert_eq!(found(), Some((log.is, known.offset)), "the file itself");
+            let copy = Log::open(&beside).unwrap();
+            assert_ne!(copy.is, log.is);
+            // Emptied, and as long as before.
+            for content in [String::new(), lines.replacen('1', "2", 1)] {
+                fs::write(&path, content).unwrap();
+                assert_eq!(found(), Some((copy.is, known.offset)), "beside it");
+            }
+            fs::rename(&beside, &path).unwrap();
+            assert_eq!(found(), Some((copy.is, known.offset)), "in its place");
+            let longer = fs::copy(&path, &beside).unwrap();
+            File::options().append(true).open(&beside).unwrap().set_len(longer + 9).unwrap();
+            assert_eq!(found(), Some((copy.is, known.offset)), "that one counts first");
+            fs::remove_file(&beside).unwrap();
+            for other in [&lines[..lines.len() - 1], &lines.replacen('1', "2", 1)] {
+                fs::write(&path, other).unwrap();
+                assert_eq!(found(), None, "{other}");
+            }
+        }
+    }
+
+    /// It is moved within the folder of the file, not within that of the link.
+    #[test]
+    fn a_log_behind_a_symbolic_link_is_found_after_its_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let [links, files] = ["links", "files"].map(|name| dir.path().join(name));
+        fs::create_dir(&links).unwrap();
+        fs::create_dir(&files).unwrap();
+        let [path, file] = [links.join("access.log"), files.join("access.log")];
+        std::os::unix::fs::symlink("../files/access.log", &path).unwrap();
+        let (log, known) = read_to_its_end(&path, LINES);
+        fs::rename(&file, files.join("access.log.1")).unwrap();
+        fs::write(&file, "sq1 start=3.000 sn=3\n").unwrap();
+        let found = Log::find(&path, known).unwrap();
+        assert_eq!((found.is, found.read_bytes), (log.is, known.offset));
+    }
+
+    /// An empty one has nothing to be known by, and one that goes on inside a line is not a log.
+    #[test]
+    fn what_begins_like_anything_is_no_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let (log, known) = read_to_its_end(&path, LINES);
+        assert!(log.is_copy_of(known) && log.is_of(known));
+        let empty = Position { offset: 0, head: log.head(0).unwrap(), ..known };
+        assert!(!log.is_copy_of(empty) && log.is_of(empty));
+        let offset = known.offset - 1;
+        let inside = Position { offset, head: log.head(offset).unwrap(), ..known };
+        assert!(!log.is_copy_of(inside) && log.is_of(inside));
+    }
+
+    /// As `sed -i` and a restore do it.
+    #[test]
+    fn a_copy_that_replaces_a_followed_file_is_no_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let (mut log, known) = read_to_its_end(&path, LINES);
+        let mut replaced_by = |content: &str| {
+            let new = dir.path().join("new");
+            fs::write(&new, content).unwrap();
+            fs::rename(&new, &path).unwrap();
+            assert!(log.look(&path).unwrap() == Next::Wait);
+            let (since, _) = log.next.as_mut().unwrap();
+            *since = since.checked_sub(Duration::from_secs(11)).unwrap();
+            let next = log.look(&path).unwrap();
+            (next == Next::Copy, next == Next::Other, log.read_bytes)
+        };
+        let more = format!("{LINES}{LINES}");
+        assert_eq!(replaced_by(&more), (true, false, known.offset));
+        assert_eq!(replaced_by(LINES), (true, false, known.offset));
+        assert_eq!(replaced_by(&more[1..]), (false, true, known.offset));
     }
 }

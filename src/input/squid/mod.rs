@@ -117,6 +117,15 @@ struct Mark {
 /// Most marks; beyond that the last one moves on, within its file.
 const MARKS_MAX: usize = 64;
 
+impl Progress {
+    /// How many files were begun, and whether a line of the last was read: a position in it says
+    /// only then which file it is.
+    #[must_use]
+    pub fn begun(&self) -> (u64, bool) {
+        (self.files_begun, self.file.is_some_and(file::Position::is_past_line))
+    }
+}
+
 impl Source {
     /// A source without data.
     #[must_use]
@@ -207,8 +216,9 @@ impl Source {
             let next = marks.front_mut().zip(passed);
             next.into_iter().for_each(|(next, mut passed)| next.moves.absorb(&mut passed.moves));
         }
-        // Each file keeps its first one: what is merged behind a position is of the same file.
-        let of_file = |mark: &Mark| mark.progress.files_begun == progress.files_begun;
+        // Each file keeps those at its start and behind its first line: what is merged behind a
+        // position is of the same file, which can be told from others by then.
+        let of_file = |mark: &Mark| mark.progress.begun() == (progress.files_begun, true);
         if marks.len() >= MARKS_MAX && marks.iter().nth_back(1).is_some_and(of_file) {
             let last = marks.pop_back();
             last.into_iter().for_each(|mut last| moves.absorb(&mut last.moves));

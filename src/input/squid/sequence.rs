@@ -4,10 +4,18 @@
 //! a reopened connection has another port and continues the run that it closed. For each run the
 //! last `RECENT` numbers are known with the start times of their requests: the same number with the
 //! same time is the same line again. A lower number of a younger request starts a new run.
+//!
+//! A file has the lines of all its writers without saying whose each is: SMP workers, or logs of
+//! several proxies that were joined. There a line belongs to the run with the nearest end before
+//! it; if there is none, it starts a run. Only senders send again what is long past, so in a file
+//! nothing else than the same number with the same time is a repetition.
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+
+use super::NOBODY;
 
 /// Numbers remembered per run: many times what Squid keeps to send again.
 const RECENT: usize = 4096;
@@ -84,7 +92,8 @@ impl Sequences {
 
     /// Records a line without a number from this sender.
     pub fn unnumbered(&mut self, sender: SocketAddr) {
-        if let Some(run) = self.runs.iter_mut().find(|run| run.known.sender == sender) {
+        let runs = self.runs.iter_mut().filter(|run| run.known.sender == sender);
+        if let Some(run) = runs.max_by_key(|run| run.used) {
             run.unnumbered = run.unnumbered.saturating_add(1);
         }
     }
@@ -110,18 +119,17 @@ impl Sequences {
 
     /// The run of a line, a new one if there is none.
     fn run(&mut self, sender: SocketAddr, number: u64, start_ms: u64) -> Option<&mut Run> {
-        let known = self.runs.iter().position(|run| run.known.sender == sender);
-        let at = known.or_else(|| {
-            // A reconnected sender has another port.
-            let closed = self.runs.iter().enumerate().filter(|(_, run)| {
-                let goes_on = run.known.next <= number;
-                run.known.sender.ip() == sender.ip()
-                    && (run.has(number, start_ms) || run.closed && goes_on)
-            });
-            let latest = closed.max_by_key(|(_, run)| run.used);
-            latest.map(|(at, _)| at)
-        });
+        let is_file = sender == NOBODY;
+        let at = match is_file {
+            true => self.of_file(number, start_ms),
+            false => self.of_sender(sender, number, start_ms),
+        };
         let at = at.unwrap_or_else(|| {
+            if is_file {
+                // Of those that ended, none takes lines of this one.
+                let lines = self.lines;
+                self.runs.retain(|run| lines.saturating_sub(run.used) <= RECENT as u64);
+            }
             if self.runs.len() >= RUNS_MAX {
                 let runs = self.runs.iter().enumerate();
                 let silent = runs.min_by_key(|(_, run)| run.used).map(|(at, _)| at);
@@ -133,6 +141,29 @@ impl Sequences {
         let run = self.runs.get_mut(at)?;
         run.known.sender = sender;
         Some(run)
+    }
+
+    fn of_sender(&self, sender: SocketAddr, number: u64, start_ms: u64) -> Option<usize> {
+        let known = self.runs.iter().position(|run| run.known.sender == sender);
+        known.or_else(|| {
+            // A reconnected sender has another port.
+            let closed = self.runs.iter().enumerate().filter(|(_, run)| {
+                let goes_on = run.known.next <= number;
+                run.known.sender.ip() == sender.ip()
+                    && (run.has(number, start_ms) || run.closed && goes_on)
+            });
+            let latest = closed.max_by_key(|(_, run)| run.used);
+            latest.map(|(at, _)| at)
+        })
+    }
+
+    /// The run that has this line of a file, else the nearest one; of several the latest.
+    fn of_file(&self, number: u64, start_ms: u64) -> Option<usize> {
+        let near =
+            self.runs.iter().enumerate().filter_map(|(at, run)| {
+                Some((run.distance(number, start_ms)?, Reverse(run.used), at))
+            });
+        near.min().map(|(.., at)| at)
     }
 }
 
@@ -164,22 +195,34 @@ impl Run {
         (oldest.max(self.first)..self.known.next).contains(&number)
     }
 
+    /// Whether this line was missing so far.
+    fn is_late(&self, number: u64, start_ms: u64) -> bool {
+        let is_free = self.recent.get(number as usize % RECENT) == Some(&0);
+        self.is_recent(number) && is_free && start_ms <= self.known.newest_ms
+    }
+
+    /// How far this line is from the end of the run, if it can be of it: 0 for one that it has.
+    fn distance(&self, number: u64, start_ms: u64) -> Option<u64> {
+        match number.checked_sub(self.known.next) {
+            Some(gap) => (gap <= GAP_MAX).then(|| gap.saturating_add(1)),
+            None if self.has(number, start_ms) => Some(0),
+            None => self.is_late(number, start_ms).then_some(1),
+        }
+    }
+
     fn record(&mut self, number: u64, start_ms: u64) -> Arrival {
-        let is_younger = start_ms > self.known.newest_ms;
         let came = start_ms.saturating_add(1);
         if number < self.known.next {
             if self.has(number, start_ms) {
                 return Arrival::Repeated;
             }
-            let is_recent = self.is_recent(number);
-            let is_free = is_recent && self.slot(number).is_some_and(|slot| *slot == 0);
-            if is_free && !is_younger {
+            if self.is_late(number, start_ms) {
                 if let Some(slot) = self.slot(number) {
                     *slot = came;
                 }
                 return Arrival::Late;
             }
-            if !is_recent && !is_younger {
+            if !self.is_recent(number) && start_ms <= self.known.newest_ms {
                 return Arrival::Repeated;
             }
         }
@@ -265,6 +308,62 @@ mod tests {
         runs.close(sender(2));
         assert_eq!(runs.record(sender(3), 14, 1014), Arrival::Next { lost: 3 });
         assert_eq!(runs.known().count(), 1);
+    }
+
+    /// In one file, whatever the order of their numbers and the starts of their requests.
+    #[test]
+    fn writers_of_one_file_number_their_own_lines() {
+        for firsts in [[100_000, 50_000], [50_000, 100_000], [0, 0], [7, 9]] {
+            let mut runs = Sequences::default();
+            let mut lost = 0;
+            let lines = (0..12_000_u64).map(|at| {
+                let (number, writer) = (at / 2, at % 2);
+                let slow_ms = [0, 3000, 200, 0, 5000][(at % 5) as usize];
+                (firsts[writer as usize] + number, 10_000 + at * 10 - slow_ms + writer)
+            });
+            for (number, start) in lines.clone() {
+                match runs.record(NOBODY, number, start) {
+                    Arrival::Next { lost: more } => lost += more,
+                    Arrival::Late => {}
+                    Arrival::Repeated => panic!("{firsts:?}: {number}"),
+                }
+            }
+            // The first line of the second one may be taken for a later one of the first.
+            assert!(lost < 50_000, "{firsts:?}: {lost}");
+            for (number, start) in lines.skip(12_000 - 8) {
+                assert_eq!(runs.record(NOBODY, number, start), Arrival::Repeated, "{firsts:?}");
+            }
+        }
+    }
+
+    /// Also if its requests are older; what is missing is missing in its own run.
+    #[test]
+    fn a_log_behind_another_counts() {
+        let mut runs = Sequences::default();
+        let mut record = |number: u64| runs.record(NOBODY, number, 1_000_000 - number);
+        for number in (700_000..705_000).chain(20_000..25_000) {
+            assert_eq!(record(number), NEXT, "{number}");
+        }
+        assert_eq!(record(25_002), Arrival::Next { lost: 2 });
+        assert_eq!(record(705_001), Arrival::Next { lost: 1 });
+        assert_eq!(record(24_000), Arrival::Repeated);
+        assert_eq!(record(3), NEXT);
+        assert_eq!(record(4), NEXT);
+        assert_eq!(record(3), Arrival::Repeated);
+    }
+
+    /// Each restart of Squid begins at 0, and runs of the past take no line of the current one.
+    #[test]
+    fn a_file_has_no_more_runs_than_write_to_it() {
+        let mut runs = Sequences::default();
+        for run in 0..100 {
+            for number in (0..5000).filter(|number| number % 1000 != run) {
+                let lost = u64::from(number % 1000 == run + 1);
+                let next = Arrival::Next { lost: if number == 1 { 0 } else { lost } };
+                assert_eq!(runs.record(NOBODY, number, run * 10_000 + number), next, "{run}");
+            }
+            assert!(runs.runs.len() <= 2, "{run}");
+        }
     }
 
     #[test]

@@ -508,20 +508,26 @@ fn what_is_merged_behind_a_position_is_of_the_same_file() {
     source.begin(None);
     let (mut decoder, counters) = (decoder(&source), SocketCounters::default());
     let of_first = 2 * MARKS_MAX as u64;
+    let start = |file| file::Position::of([1, file, 0, 0]).unwrap();
     for (file, requests) in [(1, of_first), (2, 3)] {
-        decoder.begin_file(Some(position(file)), |_| false);
-        source.mark(position(file), &counters);
+        decoder.begin_file(Some(start(file)), |_| false);
+        source.mark(start(file), &counters);
         for _ in 0..requests {
             counters.requests_pushed.add(1);
             source.mark(position(file), &counters);
         }
     }
     let file_at = |left| source.at(left).0.file;
+    // At the start of a file nothing of it was merged.
+    for (first, file) in [(0, 1), (of_first, 2)] {
+        assert_eq!(file_at(first), Some(start(file)));
+        assert_eq!((file_at(first + 1), source.at(first + 1).0.merged), (Some(position(file)), 0));
+    }
     assert_eq!(file_at(of_first - 1), Some(position(1)));
-    for left in of_first..=of_first + 3 {
+    for left in of_first + 1..=of_first + 3 {
         assert_eq!(file_at(left), Some(position(2)));
     }
-    assert_eq!(source.at(of_first + 2).0.merged, 2);
+    assert_eq!(source.at(of_first + 2).0.merged, 1);
 }
 
 #[test]

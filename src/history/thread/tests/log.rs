@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::seeded::has_log;
 use super::*;
 use crate::delta::Reached;
+use crate::input::squid::file::Position;
 use crate::input::squid::{Positions, Progress, Reading, Tally};
 
 /// A writer with a log, unless it is switched off.
@@ -130,6 +131,11 @@ pub(super) fn read(history: &History, known: &Reading, more: u64, files_begun: u
         requests: known.requests.at(known.requests.lines + more),
         swaps: known.swaps.at(known.swaps.lines + 2 * more),
     };
+    read_to(history, reading);
+}
+
+/// Counts a line of the file, up to which it was read to here.
+fn read_to(history: &History, reading: Reading) {
     let reached = Reached {
         second: 0,
         next_id: 0,
@@ -242,6 +248,40 @@ fn a_log_has_no_line_of_a_file_that_was_begun_since_the_flush() {
     drop(writer);
     let (history, writer) = following(dir.path());
     assert_eq!((found(&history), known(&writer).requests.ahead), (6, Vec::from([3..4])));
+}
+
+/// As of one that was begun: before its first line nothing tells it from what it may have next.
+#[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
+#[test]
+fn a_log_has_no_line_of_a_file_whose_position_on_disk_is_its_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let (history, mut writer) = following(dir.path());
+    let read = |offset: u64, lines: u64| {
+        let mut reading = Reading::default();
+        reading.progress.file = Position::of([1, 2, offset, 3]);
+        reading.requests.lines = lines;
+        read_to(&history, reading);
+    };
+    read(0, 0);
+    assert!(writer.flush() && has_log(&history));
+    // Packets come meanwhile.
+    read(0, 0);
+    assert!(has_log(&history) && !history.is_wanted());
+    writer.write_log();
+    for lines in [1, 2] {
+        read(100, lines);
+        assert!(!has_log(&history) && history.is_wanted());
+        writer.write_log();
+    }
+    assert!(writer.flush() && has_log(&history) && !history.is_wanted());
+    read(300, 3);
+    assert!(has_log(&history) && !history.is_wanted());
+    writer.write_log();
+    drop(writer);
+    let (history, writer) = following(dir.path());
+    let known = known(&writer);
+    assert_eq!(known.requests, Tally { lines: 2, ahead: Vec::from([2..3]) });
+    assert_eq!((known.progress.file, found(&history)), (Position::of([1, 2, 100, 3]), 5));
 }
 
 /// A committed flush includes the log, even if that still exists.
