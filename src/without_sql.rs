@@ -26,6 +26,10 @@ pub mod history {
             match *self {}
         }
 
+        pub(crate) fn copy_requests(&self) {
+            match *self {}
+        }
+
         pub(crate) fn lost_at_stop(&self) -> Option<LostAtStop> {
             match *self {}
         }

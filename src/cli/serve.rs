@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::signals::Signals;
+use super::signals::Hangup;
 use super::{Failure, load};
 
 use tracing::subscriber::{NoSubscriber, with_default};
@@ -29,6 +29,8 @@ use crate::telemetry::log::{self, LogControl};
 /// Fails if the configuration is invalid, the daemon cannot start, or the last snapshot cannot be
 /// written.
 pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failure> {
+    // First: one that arrives during the start means the configuration, which is read anyway.
+    let hangup = Hangup::catch()?;
     // Outlives the daemon.
     let folder = demo_rate.and_then(|_| TemporaryFolder::new().ok());
     let removed = folder.as_ref().map_or(&[][..], |it| &it.removed);
@@ -57,8 +59,8 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     }
     // Before any thread starts, since it removes its variables from the environment.
     let activated = ActivatedSockets::from_environment(&config).map_err(Failure::failed)?;
-    // Signals first: one that arrives during startup must not kill the daemon half way.
-    let mut signals = Signals::listen()?;
+    // One that arrives during startup must not kill the daemon half way.
+    let mut signals = hangup.and_the_others()?;
     let daemon = Daemon::start_with(&config, Arc::new(SystemClock::new()), activated);
     let daemon = daemon.map_err(|error| whole(&config, error))?;
     let shutdown = Shutdown::new();

@@ -16,20 +16,40 @@ pub(super) struct Signals {
     caught: [Signal; 3],
 }
 
-impl Signals {
-    pub(super) fn listen() -> Result<Self, Failure> {
-        let listen = || -> io::Result<Self> {
+/// SIGHUP alone, caught from the creation of this value on: it must not end a start, while the other
+/// signals end one that waits for its configuration.
+#[derive(Debug)]
+pub(super) struct Hangup {
+    runtime: Runtime,
+    hangup: Signal,
+}
+
+impl Hangup {
+    pub(super) fn catch() -> Result<Self, Failure> {
+        let catch = || -> io::Result<Self> {
             let runtime = Builder::new_current_thread().enable_io().build()?;
             let entered = runtime.enter();
-            let caught = [
-                signal(SignalKind::terminate())?,
-                signal(SignalKind::interrupt())?,
-                signal(SignalKind::hangup())?,
-            ];
+            let hangup = signal(SignalKind::hangup())?;
             drop(entered);
-            Ok(Self { runtime, caught })
+            Ok(Self { runtime, hangup })
         };
-        listen().map_err(cannot_wait)
+        catch().map_err(cannot_wait)
+    }
+
+    /// Catches the others too.
+    pub(super) fn and_the_others(self) -> Result<Signals, Failure> {
+        let Self { runtime, hangup } = self;
+        let entered = runtime.enter();
+        let terminate = signal(SignalKind::terminate()).map_err(cannot_wait)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(cannot_wait)?;
+        drop(entered);
+        Ok(Signals { runtime, caught: [terminate, interrupt, hangup] })
+    }
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        Hangup::catch()?.and_the_others()
     }
 
     /// Waits for any of them and returns its name.

@@ -369,6 +369,11 @@ impl History {
         let _begun_once = self.0.requests.set(requests.clone());
     }
 
+    /// Copies the raw requests to keep, which are about to leave the pool.
+    pub(crate) fn copy_requests(&self) {
+        self.0.requests.get().into_iter().for_each(Requests::copy_all);
+    }
+
     /// Adds gains up to `reached`. Before they came here, `missed` requests were lost and `folded`
     /// keys overflowed.
     pub(super) fn take(

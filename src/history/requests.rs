@@ -167,6 +167,14 @@ impl Requests {
         self.copier().select(&self.0.live, self.limit())
     }
 
+    /// Selects and copies now: the pool is about to be cleared.
+    pub(super) fn copy_all(&self) {
+        let mut copier = self.copier();
+        // Those without room, or behind the limit, are missed.
+        let _is_all = copier.select(&self.0.live, self.limit());
+        copier.copy_out(&self.0.live, u64::MAX);
+    }
+
     /// Sets the first id that may not be looked at yet.
     pub(super) fn set_limit(&self, limit: u64) {
         self.0.limit.store(limit, Ordering::Release);

@@ -12,7 +12,8 @@
 //! minute so far, summed by key. Later ones are in a later shipment, under another number. Pieces
 //! never change and each has a unique number, so both positions define forever what a shipment
 //! contains, and it can be sent again after any failure. They are written to `cursor` before the
-//! first byte is sent, with the numbers of the pieces, and again when everything is accepted. A
+//! first byte is sent, with the numbers of the pieces, and again when everything is accepted. After
+//! a clock that was ahead, the next shipment has all rows of its pieces, and `minute` goes back. A
 //! piece that cannot be opened or is missing is waited for, and in the end given up and counted:
 //! it is left out of a shipment that has not begun, or ends one that has, which is never sent with
 //! less.
@@ -412,7 +413,10 @@ impl Inner {
 /// The next position beyond `done`, if there is anything to ship.
 fn next_position(done: &ShipPosition, pieces: &ByNumber, now: u64) -> Option<ShipPosition> {
     let over = Resolution::Minute.begin(now.saturating_sub(FINAL_SECS));
-    let mut to = ShipPosition { number: done.number + 1, minute: over.max(done.minute), ..*done };
+    // The minute goes back only with all rows of all pieces before it: none is shipped twice.
+    let was_ahead = done.minute > now;
+    let minute = if was_ahead { over } else { over.max(done.minute) };
+    let mut to = ShipPosition { number: done.number + 1, minute, ..*done };
     let (mut bytes, mut more) = (0, false);
     for (place, (number, part)) in pieces.range(done.below..).enumerate() {
         bytes += part.bytes;
@@ -426,7 +430,10 @@ fn next_position(done: &ShipPosition, pieces: &ByNumber, now: u64) -> Option<Shi
     let is_old = |part: &Part| part.written + WHOLE_SECS <= now || part.written > now + FINAL_SECS;
     let old = pieces.range(done.whole..to.below).take_while(|(_, part)| is_old(part)).last();
     to.whole = old.map_or(done.whole, |(number, _)| number + 1);
-    let is_due = to.minute > done.minute || to.whole > done.whole || more;
+    if was_ahead {
+        to.whole = to.below;
+    }
+    let is_due = was_ahead || to.minute > done.minute || to.whole > done.whole || more;
     let units = ShipmentRows::Pieces(*done, to);
     (is_due && pieces.values().any(|part| units.has(part))).then_some(to)
 }

@@ -491,6 +491,8 @@ impl Catalog {
     /// [`QueryError::Busy`] if the merger did not get round to it in time.
     pub fn reset(&self) -> Result<(), QueryError> {
         let _one_at_a_time = CHANGES.lock(&self.changes);
+        // Before they leave the pool.
+        self.status.history.iter().for_each(History::copy_requests);
         writing(&self.live).clear();
         if let Some(profile) = &self.status.profile {
             profile.clear();

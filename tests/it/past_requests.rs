@@ -302,6 +302,21 @@ fn every_request_is_found_once_at_any_moment() {
     here.stop();
 }
 
+/// The pool alone had them so far.
+#[test]
+fn a_reset_takes_no_raw_request_from_history() {
+    let (here, clock, _dir) =
+        Here::with_own_history(START_SECS, &settings("history.requests=tail"));
+    let mut sent = Vec::new();
+    send(&here, &clock, 1, 60, &mut sent);
+    assert_eq!(here.site.post("/api/v1/reset", "").status, 200);
+    assert_eq!(here.site.sql("SELECT COUNT(*) FROM request"), json!([[0]]));
+    let kept = "SELECT COUNT(*), SUM(weight) FROM history.request";
+    assert_eq!(here.site.sql(kept), json!([[60, 60]]));
+    assert_eq!(here.site.sql("SELECT COUNT(*) FROM history.timer"), json!([[120]]));
+    here.stop();
+}
+
 /// Their seconds never run backwards, so a span does not have them.
 #[test]
 fn after_a_clock_that_was_ahead_answers_name_the_second_of_requests() {

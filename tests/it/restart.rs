@@ -668,6 +668,37 @@ fn taken_at_the_stop(packets: u64) -> u64 {
     came
 }
 
+/// As by a service manager that reloads while the daemon starts: here it waits for its
+/// configuration.
+#[test]
+fn sighup_during_a_start_does_not_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let (pipe, id) = (at("pipe"), at("id"));
+    assert!(run(Command::new("mkfifo").arg(&pipe)).code == Some(0));
+    let mut command = clean(Command::new("sh"));
+    let text = format!("echo $$ > {id}; exec {} \"$@\"", program());
+    command.args(["-c", &text, "sh"]);
+    let of_start = pipe.clone();
+    let configures = std::thread::spawn(move || {
+        // Until it opens the other end.
+        let mut pipe = std::fs::OpenOptions::new().write(true).open(of_start).unwrap();
+        let kill = format!("kill -HUP $(cat {id})");
+        assert!(run(Command::new("sh").args(["-c", &kill])).code == Some(0));
+        std::io::Write::write_all(&mut pipe, b"[log]\nlevel = \"info\"\n").unwrap();
+    });
+    let program = Program::start_as(command, &["serve", "--config", &pipe], &[]);
+    configures.join().unwrap();
+    await_condition("the signal is looked at after the start", || {
+        let log = program.log();
+        let is_refused = log.iter().any(|line| {
+            let message = line["message"].as_str().unwrap_or_default();
+            message.starts_with("Cannot reload the configuration")
+        });
+        if is_refused { Ok(()) } else { Err(log) }
+    });
+}
+
 /// SIGHUP: what can change does, what cannot is named, and a bad file changes nothing.
 #[test]
 fn sighup_reloads_what_can_change_and_names_what_cannot() {

@@ -462,6 +462,52 @@ fn a_followed_file_is_in_history_once_through_kills() {
     }
 }
 
+/// A stop while history cannot be written, and a daemon that runs without it for a while.
+#[cfg(feature = "sql")]
+#[test]
+fn requests_that_history_lacks_are_in_it_once_and_live_answers_say_that_they_count_again() {
+    for meanwhile in ["history.free_min=1TiB", "history.dir="] {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("access.log");
+        let squid = format!("squid=[{{path='{}'}}]", log.display());
+        let state = format!("state.dir={}", dir.path().join("state").display());
+        let clock = std::sync::Arc::new(pinbad::clock::ManualClock::new(1_709_161_200_000));
+        let history = dir.path().join("history");
+        let start = |other: &str| Here::with_history(&history, &clock, &[&*squid, &state, other]);
+        let add = |lines: usize| {
+            let mut file = OpenOptions::new().create(true).append(true).open(&log).unwrap();
+            let line = "sq1 start=1709161200.000 tr=4 ss=TCP_MISS url=http://h/\n";
+            file.write_all(line.repeat(lines).as_bytes()).unwrap();
+        };
+        let has = |here: &Here, requests: u64| {
+            await_condition("all is counted", || {
+                let answer = here.site.json("/api/v1/reports/report_by_script_name");
+                let counted = &answer["rows"][0]["req_count"];
+                match counted.as_u64() == Some(requests) {
+                    true => Ok(answer["partial"].to_string()),
+                    false => Err(counted.clone()),
+                }
+            })
+        };
+        add(10);
+        let here = start("history.free_min=0");
+        has(&here, 10);
+        here.stop();
+        let here = start(meanwhile);
+        add(5);
+        assert_lacks!(has(&here, 15) => "more than once"; "{meanwhile}");
+        drop(here);
+        let here = start("history.free_min=0");
+        let said = format!("5 requests of {} may be counted more than once", log.display());
+        assert_has!(has(&here, 20) => said; "{meanwhile}");
+        here.stop();
+        let here = start("history.free_min=0");
+        let in_history = here.site.json("/api/v1/info?from=0&to=4000000000");
+        assert_eq!(in_history["req_count"], 15, "{meanwhile}");
+        here.stop();
+    }
+}
+
 /// The position on disk is in each file soon after that is begun, long before a flush is due: the one
 /// before may be gone by then, and the next one may be rotated away too.
 #[test]

@@ -374,6 +374,26 @@ fn rows_of_a_minute_go_together_when_it_is_over() {
     assert_eq!(place.taken(), place.flushed);
 }
 
+/// Twice, with rows of both times that wait when it is set back.
+#[test]
+fn after_a_clock_that_was_ahead_minutes_are_shipped_when_they_are_over() {
+    let (mut place, mut now) = (Place::new(), NOON);
+    for ahead in [NOON + 86_400, NOON + 90_000] {
+        place.flush(ahead, &[ahead, ahead - 60]);
+        while place.ship(ahead + 240, usize::MAX) {}
+        assert_eq!(place.taken(), place.flushed);
+        place.flush(ahead + 240, &[ahead + 240, ahead + 180]);
+        for _ in 0..5 {
+            place.flush(now, &[now, now - 60]);
+            while place.ship(now, usize::MAX) {}
+            now += 60;
+        }
+        now += 240;
+        while place.ship(now, usize::MAX) {}
+        assert_eq!(place.taken(), place.flushed, "ten minutes later");
+    }
+}
+
 #[test]
 fn what_has_begun_goes_on_without_what_retention_took() {
     let (later, now) = (NOON + 3_600, NOON + 3 * 3_600);

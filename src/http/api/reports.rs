@@ -162,6 +162,7 @@ fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<Stri
         members.insert("refilled".to_owned(), span);
     }
     remarks.extend(lost_remark(source, name, answer));
+    remarks.extend(source.counted_again(answer.window_seconds));
     remarks.extend(source.why_lacking().filter(|_| answer.window_seconds > 0.0));
     if !remarks.is_empty() {
         members.insert("partial".to_owned(), remarks.into());

@@ -102,6 +102,7 @@ impl Ranking {
         let time = &view.time;
         if self.answer.of_span.is_none() {
             self.answer.remarks.extend(lost_remark(view.source, name, &self.answer));
+            self.answer.remarks.extend(view.source.counted_again(self.answer.window_seconds));
         }
         let covered = self.answer.covered_seconds;
         let of_span = self.answer.of_span.as_ref();

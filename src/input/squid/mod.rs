@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 use self::counters::SquidCounters;
 use self::line::{BadLine, Line};
@@ -145,7 +146,9 @@ impl Source {
     /// Allows reading to start: from `known`, if that is better than the current position.
     pub fn begin(&self, known: Option<Reading>) {
         let (mut progress, mut begun_at) = (self.progress.lock(), self.begun_at.lock());
+        let mut again = 0;
         if let Some(known) = known {
+            again = known.requests.lacks(progress.next.requests);
             progress.clone_from(&known.progress);
             progress.next =
                 LineNumbers { requests: known.requests.lines, swaps: known.swaps.lines };
@@ -154,6 +157,13 @@ impl Source {
         (begun_at.requests.lines, begun_at.swaps.lines) =
             (progress.next.requests, progress.next.swaps);
         drop((progress, begun_at));
+        self.sums.lock().counted_again = again;
+        if again > 0 {
+            warn!(
+                from = %self.config.from, requests = again,
+                "History lacks requests that the snapshot has: they are read again, and live reports count them more than once until the snapshot's leave their windows."
+            );
+        }
         self.has_begun.store(true, Ordering::Release);
     }
 

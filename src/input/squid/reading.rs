@@ -43,6 +43,13 @@ impl Tally {
         Self { lines, ahead: later.cloned().collect() }
     }
 
+    /// How many of the lines before this number it has not.
+    pub(super) fn lacks(&self, before: u64) -> u64 {
+        let ahead = self.ahead.iter();
+        let ahead = ahead.map(|it| it.end.min(before).saturating_sub(it.start.max(self.lines)));
+        before.saturating_sub(self.lines).saturating_sub(ahead.fold(0, u64::saturating_add))
+    }
+
     /// A number that no line has yet, neither up to the position nor ahead.
     pub(super) fn end(&self) -> u64 {
         let ahead = self.ahead.iter().map(|it| it.end).max();
@@ -224,6 +231,27 @@ mod tests {
             assert_eq!((progress.files_begun, progress.next), (1, behind_all));
             assert_eq!(read(&mut decoder, 5), (vec![false; 5], 5, 5), "behind {before}");
         }
+    }
+
+    /// A snapshot was made while history could not be written, or without it.
+    #[test]
+    fn requests_that_a_snapshot_has_and_history_has_not_are_read_again() {
+        let mut known = Reading::default();
+        known.requests.lines = 4;
+        known.requests.add(2..5);
+        known.requests.add(6..8);
+        for (saved, again) in [(0, 0), (4, 0), (5, 0), (6, 1), (7, 1), (10, 3)] {
+            let source = source("path = '/nowhere'");
+            source.progress.lock().next.requests = saved;
+            source.begin(Some(known.clone()));
+            assert_eq!(source.sums.lock().counted_again, again, "{saved}");
+            source.sums.lock().clear();
+            assert_eq!(source.sums.lock().counted_again, 0, "a reset");
+        }
+        let source = source("path = '/nowhere'");
+        source.progress.lock().next.requests = 10;
+        source.begin(None);
+        assert_eq!(source.sums.lock().counted_again, 0, "it goes on there");
     }
 
     /// Raw rows get what reports have already; reports do not.

@@ -42,6 +42,9 @@ pub struct Sums {
     pub fresh: Option<Moves>,
     /// The first lines that are not in the sums.
     pub next: LineNumbers,
+    /// Requests that live rows have from the snapshot and that are read again for history, which
+    /// lacks them.
+    pub counted_again: u64,
     /// The file that was begun last: how far it was read, and its first lines.
     pub file: Option<(Position, LineNumbers)>,
     swaps: Windowed<Swaps>,

@@ -3,7 +3,8 @@
 use super::Catalog;
 use crate::clickhouse::ShipStatus;
 use crate::history::History;
-use crate::value::text::{count, roughly};
+use crate::input::squid::Source;
+use crate::value::text::{count, counted, roughly};
 
 impl Catalog {
     /// The reasons why the daemon is not ready: sockets not bound, merger dead or behind. Empty if
@@ -40,6 +41,22 @@ impl Catalog {
             .chain(self.why_lacking())
             .chain(failing)
             .collect()
+    }
+
+    /// A remark on requests that live rows inside a window of so many seconds may have more than
+    /// once: those of a snapshot that were not in history.
+    pub(crate) fn counted_again(&self, window_secs: f64) -> Option<String> {
+        let up_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
+        let again = |source: &Source| match source.sums.lock().counted_again {
+            0 => None,
+            requests => Some(format!("{} of {}", counted(requests, "request"), source.config.from)),
+        };
+        let again = self.squids().filter_map(again).collect::<Vec<_>>().join(", ");
+        (!again.is_empty() && up_ms as f64 / 1e3 < window_secs).then(|| {
+            format!(
+                "{again} may be counted more than once: when the daemon stopped they were not in history, so they were read again"
+            )
+        })
     }
 
     /// Parts that cannot keep what they should, each with its reason.

@@ -48,6 +48,8 @@ pub struct Refill {
     window_secs: u64,
     /// The missing spans.
     lost: Vec<Lost>,
+    /// Whether history could be read, or there is none.
+    is_read: bool,
     /// From the first minute to the end of the last; empty if there is no row.
     filled: Range<u64>,
     /// A remark on what no row replaces although history has it, or had it before.
@@ -137,10 +139,13 @@ impl Refill {
             format!("live reports lack what was counted from {start} to {end}: {why}")
         };
         let lacking = lacking.iter().map(remark).collect::<Vec<_>>().join("; ");
-        for (lost, _) in spans.iter_mut().filter(|(_, is_found)| *is_found) {
+        for (lost, is_found) in &mut spans {
             let Some(earlier) = &earlier else { break };
-            lost.store = earlier.store;
-            if earlier.unflushed.is_none() {
+            if *is_found {
+                lost.store = earlier.store;
+            }
+            // Whether or not rows were found: what comes from now on is not of this span.
+            if earlier.unflushed.is_none() && (lost.store == 0 || lost.store == earlier.store) {
                 lost.below = lost.below.min(earlier.next);
             }
         }
@@ -162,6 +167,7 @@ impl Refill {
             error_status,
             window_secs: longest,
             lost: spans.into_iter().map(|(lost, _)| lost).collect(),
+            is_read,
             filled,
             lacking: Some(lacking).filter(|it| !it.is_empty()),
         })
@@ -205,6 +211,14 @@ impl Refill {
     pub fn lost(&self, now: u64) -> Vec<Lost> {
         let lost = self.lost.iter().copied();
         lost.filter(|lost| now.saturating_sub(self.window_secs) < lost.end).collect()
+    }
+
+    /// Those for the next process. If history has nothing of one, and which files are earlier is not
+    /// known, that would take rows of this process for missing ones.
+    fn for_the_next(&self, now: u64) -> Vec<Lost> {
+        let mut lost = self.lost(now);
+        lost.retain(|it| !self.is_read || it.store != 0 || it.below < u64::MAX);
+        lost
     }
 
     /// Adds the rows of the minutes inside the window of `of` to a live reading with keys, and with
@@ -458,7 +472,7 @@ impl Catalog {
     /// The missing spans that history replaces, or may replace later, for the next process.
     #[must_use]
     pub(crate) fn missing_spans(&self) -> Vec<Lost> {
-        self.missing().map_or(Vec::new(), |it| it.lost(self.unix_secs()))
+        self.missing().map_or(Vec::new(), |it| it.for_the_next(self.unix_secs()))
     }
 
     fn unix_secs(&self) -> u64 {

@@ -32,6 +32,7 @@ fn seconds_are_covered_although_the_clock_was_set_back() {
             error_status: 500,
             window_secs: 900,
             lost: vec![Lost { start: 0, end: start, below: u64::MAX, from: 0, store: 1 }],
+            is_read: true,
             filled: killed - 240..start,
             lacking: None,
         };
@@ -76,6 +77,53 @@ fn all_minutes_that_are_kept_come_back() {
     assert_eq!(requests, 48);
 }
 
+/// Writes a request of that minute, as if the series thread had counted it.
+fn count(store: &mut Store, dataset: &Arc<Dataset>, minute: u64, written: u64) {
+    let key = key_of(dataset.keys.iter().map(|_| "/"));
+    let one = Sum::of(Totals { requests: 1, ..Totals::ZERO }, None);
+    let mut rows = UnflushedRows::default();
+    rows.add(dataset, minute, &key, false, &Gain { sum: one, ..Gain::default() });
+    store.flush(&rows, written, || ()).unwrap();
+    let parts = store.parts();
+    let counted = |part: &Arc<Part>| {
+        let mut part = Part::clone(part);
+        part.is_imported = false;
+        Arc::new(part)
+    };
+    let all: Vec<_> = parts.read().iter().map(counted).collect();
+    *parts.write() = all.into();
+}
+
+/// A reset just before the turn of a minute, a kill just after it, and then a clean restart, to which
+/// the snapshot has brought all of the process before.
+#[test]
+fn what_a_later_process_counts_in_a_missing_minute_is_not_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let keep = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
+    let mut store = Store::open(dir.path(), keep).unwrap();
+    let report = builtin::reports(&Defaults::default()).into_iter().next().unwrap();
+    let dataset = Arc::new(Dataset::of(&report, 500));
+    let history = History::new(store.parts(), 1 << 20, Arc::new(ManualClock::new(0)));
+    let minute = 1_700_006_400;
+    let read = |lost: &[Lost]| Refill::read(Some(&history), [&report].into_iter(), 500, lost);
+    let from = u64::MAX;
+    let lost = Lost { start: minute + 57, end: minute + 61, below: u64::MAX, from, store: 0 };
+    count(&mut store, &dataset, minute, minute + 10);
+    let refill = read(&[lost]).unwrap();
+    assert_eq!(refill.filled(), None);
+    let missing = refill.for_the_next(minute + 70);
+    assert_eq!(missing, [Lost { below: history.earlier().unwrap().next, ..lost }]);
+    count(&mut store, &dataset, minute + 60, minute + 70);
+    let refill = read(&missing);
+    assert_eq!(refill.and_then(|it| it.filled()), None);
+
+    // History has that minute only in the log, as far as it is known.
+    let unknown = Refill { lost: vec![lost], ..read(&missing).unwrap() };
+    assert_eq!(unknown.for_the_next(minute + 70), []);
+    let unread = Refill { is_read: false, ..unknown };
+    assert_eq!(unread.for_the_next(minute + 70), [lost]);
+}
+
 /// A snapshot ended within a minute and notes no file of history, since none could be written;
 /// later ones could.
 #[test]
@@ -85,26 +133,10 @@ fn what_history_has_as_one_sum_with_earlier_counts_is_said_to_be_lacking() {
     let mut store = Store::open(dir.path(), keep).unwrap();
     let report = builtin::reports(&Defaults::default()).into_iter().next().unwrap();
     let dataset = Arc::new(Dataset::of(&report, 500));
-    let key = key_of(dataset.keys.iter().map(|_| "/"));
-    let one = Sum::of(Totals { requests: 1, ..Totals::ZERO }, None);
     let clock = Arc::new(ManualClock::new(0));
     let history = History::new(store.parts(), 1 << 20, clock);
     let minute = 1_700_006_400;
-    let mut write = |minute: u64, written: u64| {
-        let mut rows = UnflushedRows::default();
-        let gain = Gain { sum: one.clone(), ..Gain::default() };
-        rows.add(&dataset, minute, &key, false, &gain);
-        store.flush(&rows, written, || ()).unwrap();
-        // As if the series thread had counted them.
-        let parts = store.parts();
-        let counted = |part: &Arc<Part>| {
-            let mut part = Part::clone(part);
-            part.is_imported = false;
-            Arc::new(part)
-        };
-        let all: Vec<_> = parts.read().iter().map(counted).collect();
-        *parts.write() = all.into();
-    };
+    let mut write = |minute: u64, written: u64| count(&mut store, &dataset, minute, written);
     let read = |start: u64, end: u64, from: u64| {
         let lost = Lost { start, end, below: u64::MAX, from, store: 0 };
         Refill::read(Some(&history), [&report].into_iter(), 500, &[lost])
