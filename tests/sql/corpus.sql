@@ -99,6 +99,9 @@ SELECT LEFT(script_name, 4) g, max(id) FROM request GROUP BY g ORDER BY g
 SELECT hostname FROM request GROUP BY hostname ORDER BY max(id) DESC
 SELECT script_name, sum(req_time) OVER (PARTITION BY hostname ORDER BY id) FROM request WHERE id < 6 ORDER BY id
 SELECT id, ROW_NUMBER() OVER (ORDER BY id DESC), RANK() OVER (ORDER BY status), LAG(id) OVER (ORDER BY id), SUM(id) OVER () FROM request WHERE id < 6 ORDER BY id
+SELECT id, ROW_NUMBER() OVER (ORDER BY id) - 10, id - ROW_NUMBER() OVER (ORDER BY id DESC), NTILE(4) OVER (ORDER BY id) - 3, DENSE_RANK() OVER (ORDER BY status) * -1, RANK() OVER (ORDER BY status) - 9 FROM request ORDER BY id
+SELECT id, rn - LAG(rn) OVER (ORDER BY id) FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY hostname, id) rn FROM request) t ORDER BY id
+SELECT MIN(rn) - MAX(rn) FROM (SELECT ROW_NUMBER() OVER (ORDER BY id) rn FROM request) t
 SELECT id, ROUND(PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY mem_peak_usage) OVER (PARTITION BY hostname), 6) AS p95, PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY id) OVER (PARTITION BY script_name) AS p50 FROM request ORDER BY id
 SELECT id, ROUND(MEDIAN(id) OVER (PARTITION BY hostname), 1) AS m, PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY req_time DESC) OVER (PARTITION BY server_name) AS p90 FROM request ORDER BY id
 (SELECT id FROM request WHERE id = 1) UNION (SELECT id FROM request WHERE id IN (1, 2)) ORDER BY id DESC
