@@ -57,18 +57,20 @@ pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Option<Value<'a
             let kept = kept.and_then(|kept| rescale(kept, wanted, wanted.max(0)));
             Value::Decimal(kept.unwrap_or(0), wanted.max(0))
         }
-        None => {
-            let value = a[0].real();
-            let by = 10_f64.powi(i32::from(wanted.abs()));
-            let scaled = if wanted < 0 { value / by } else { value * by };
-            let kept = match rounding {
-                _ if !scaled.is_finite() => return Some(Value::Double(value)),
-                Rounding::Nearest => scaled.round_ties_even(),
-                Rounding::Down => scaled.trunc(),
-            };
-            Value::Double(if wanted < 0 { kept * by } else { kept / by })
-        }
+        None => Value::Double(cut_real(a[0].real(), wanted, rounding)),
     })
+}
+
+/// Cuts a double to so many digits after the point, or before it if negative.
+fn cut_real(value: f64, wanted: i8, rounding: Rounding) -> f64 {
+    let by = 10_f64.powi(i32::from(wanted.abs()));
+    let scaled = if wanted < 0 { value / by } else { value * by };
+    let kept = match rounding {
+        _ if !scaled.is_finite() => return value,
+        Rounding::Nearest => scaled.round_ties_even(),
+        Rounding::Down => scaled.trunc(),
+    };
+    if wanted < 0 { kept * by } else { kept / by }
 }
 
 /// The type after FLOOR and CEILING.
@@ -106,7 +108,11 @@ pub(super) fn format(a: &[Value<'_>]) -> Option<String> {
             let value = rescale(value, scale, places)?;
             Value::Decimal(value, places).to_text().into_owned()
         }
-        None => format!("{:.*}", usize::from(places.unsigned_abs()), a[0].real()),
+        None => {
+            let rounded = cut_real(a[0].real(), places, Rounding::Nearest);
+            // -0 becomes 0.
+            with_places(rounded + 0.0, usize::from(places.unsigned_abs()))
+        }
     };
     let first = text.find(|sign: char| sign.is_ascii_digit())?;
     let mut at = text.find('.').unwrap_or(text.len());
@@ -115,4 +121,47 @@ pub(super) fn format(a: &[Value<'_>]) -> Option<String> {
         text.insert(at, ',');
     }
     Some(text)
+}
+
+/// A double with so many digits after the point: those that it prints, then zeros.
+fn with_places(value: f64, places: usize) -> String {
+    let printed = value.to_string();
+    let (whole, fraction) = printed.split_once('.').unwrap_or((&printed, ""));
+    match places {
+        0 if fraction.is_empty() => printed,
+        _ if fraction.len() <= places && value.is_finite() => {
+            format!("{whole}.{fraction:0<places$}")
+        }
+        _ => format!("{value:.places$}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_formatted_as_they_are_rounded() {
+        for (value, places, text) in [
+            (1.115, 2, "1.12"),
+            (2.675, 2, "2.68"),
+            (0.145, 2, "0.14"),
+            (0.5, 0, "0"),
+            (1.5, 0, "2"),
+            (2.5, 0, "2"),
+            (-0.4, 0, "0"),
+            (-0.004, 2, "0.00"),
+            (1_234_567.895, 2, "1,234,567.90"),
+            (-1_234.5, -2, "-1,234"),
+            (0.1, 20, "0.10000000000000000000"),
+            (1e-20, 30, "0.000000000000000000010000000000"),
+            (1e20, 2, "100,000,000,000,000,000,000.00"),
+            (123_456_789_012_345_678.0, 1, "123,456,789,012,345,680.0"),
+            (1e22 / 3.0, 0, "3,333,333,333,333,333,500,000"),
+            (123_456_789.123_456_79, 10, "123,456,789.1234567900"),
+        ] {
+            let shown = format(&[Value::Double(value), Value::Int(places)]);
+            assert_eq!(shown.as_deref(), Some(text), "{value:e}");
+        }
+    }
 }
