@@ -311,6 +311,7 @@ SELECT -1 AS g, COUNT(*) FROM tag GROUP BY g
 ~SELECT hostname, 1 AS one, COUNT(*) FROM request WHERE hostname = 'web1' GROUP BY one
 ~SELECT script_name, 3 AS x, COUNT(*) AS c FROM request GROUP BY script_name, x
 SET @x = 7; SELECT id FROM request WHERE id<@x ORDER BY id
+SET @x = (SELECT req_time FROM request WHERE id = 3); SELECT id, @x, @x * 2, ROUND(@x, 3) FROM request WHERE req_time = @x
 SELECT id, status FROM request ORDER BY (2), ((1)) DESC LIMIT 4
 SELECT script_name, COUNT(*), MAX(id) FROM request GROUP BY script_name ORDER BY (3) DESC, 1, 2 LIMIT 2
 SELECT id FROM request UNION SELECT 7000 ORDER BY (1) DESC LIMIT 3
