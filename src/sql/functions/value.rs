@@ -112,6 +112,14 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Converts to the bits that operators on bits see: doubles are rounded half away from zero.
+    pub(crate) fn bits(&self) -> u64 {
+        match self {
+            Value::Double(_) | Value::Float(_) => Value::Double(self.real().round()).unsigned(),
+            other => other.unsigned(),
+        }
+    }
+
     /// A decimal, rounded.
     fn whole(&self) -> Option<i128> {
         match self {
