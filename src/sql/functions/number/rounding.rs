@@ -1,13 +1,14 @@
 //! ROUND, TRUNCATE, FLOOR, CEILING and FORMAT.
 //!
 //! Decimals round half away from zero, doubles half to even, as in MySQL; digits cut before the
-//! point become zeros.
+//! point become zeros. Of a DATETIME the fraction of the second is cut, and it stays a DATETIME; a
+//! DATE is a number.
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 
-use crate::sql::functions::ArgumentInfo;
 use crate::sql::functions::result_type::common;
 use crate::sql::functions::value::{Value, rescale};
+use crate::sql::functions::{ArgumentInfo, SECONDS};
 
 /// How to drop digits.
 #[derive(Clone, Copy)]
@@ -18,8 +19,13 @@ pub(super) enum Rounding {
 
 /// The type after ROUND: the requested digits after the point, and room for a carry.
 pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
-    let DataType::Decimal128(all, scale) = known.types[0] else {
-        return common(&known.types[..1], true);
+    let (all, scale) = match &known.types[0] {
+        DataType::Decimal128(all, scale) => (*all, *scale),
+        DataType::Timestamp(TimeUnit::Microsecond, _) if known.types.len() > 1 => {
+            return DataType::Timestamp(TimeUnit::Microsecond, None);
+        }
+        DataType::Timestamp(..) => return SECONDS,
+        _ => return common(&known.types[..1], true),
     };
     let wanted = match known.types.len() {
         1 => 0,
@@ -44,6 +50,11 @@ pub(super) fn shown_type(known: &ArgumentInfo<'_>) -> DataType {
 /// ROUND and TRUNCATE
 pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Option<Value<'a>> {
     let wanted = a.get(1).map_or(0, Value::int).clamp(-30, 30) as i8;
+    if let Value::Datetime(micros) = a[0] {
+        let by = 10_i64.pow(6 - u32::from(wanted.clamp(0, 6).unsigned_abs()));
+        let half = if matches!(rounding, Rounding::Nearest) { by / 2 } else { 0 };
+        return in_steps(micros.checked_add(half)?, by, i128::div_euclid);
+    }
     Some(match a[0].decimal() {
         Some((value, scale)) if wanted >= scale => Value::Decimal(value, scale),
         Some((value, scale)) => {
@@ -77,24 +88,34 @@ fn cut_real(value: f64, wanted: i8, rounding: Rounding) -> f64 {
 pub(super) fn whole_or_real(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
         DataType::Decimal128(..) => DataType::Int64,
+        DataType::Timestamp(..) => SECONDS,
         other => common(std::slice::from_ref(other), true),
     }
 }
 
 /// FLOOR and CEILING
-pub(super) fn whole(
-    number: Value<'_>,
+pub(super) fn whole<'a>(
+    value: &Value<'a>,
     real: fn(f64) -> f64,
     exact: fn(i128, i128) -> i128,
-) -> Value<'_> {
-    match number {
+) -> Option<Value<'a>> {
+    if let Value::Datetime(micros) = *value {
+        return in_steps(micros, 1_000_000, exact);
+    }
+    Some(match value.number() {
         Value::Decimal(value, scale) => {
             let by = 10_i128.pow(u32::from(scale.unsigned_abs()).min(38));
             Value::Decimal(exact(value, by), 0)
         }
         Value::Double(value) => Value::Double(real(value)),
         other => other,
-    }
+    })
+}
+
+/// A DATETIME that is a multiple of so many microseconds, by a division that rounds.
+fn in_steps<'a>(micros: i64, by: i64, divide: fn(i128, i128) -> i128) -> Option<Value<'a>> {
+    let steps = i64::try_from(divide(micros.into(), by.into())).ok()?;
+    steps.checked_mul(by).map(Value::Datetime)
 }
 
 /// FORMAT: digits in groups of three.
