@@ -163,6 +163,16 @@ impl MysqlOperators {
                 let counted = AggregateFunction { func, params };
                 Ok(Transformed::yes(Expr::AggregateFunction(counted)))
             }
+            // What is distinct is ordered by itself, as DataFusion wants it.
+            Expr::AggregateFunction(mut joined)
+                if self.case_insensitive
+                    && !joined.params.distinct
+                    && !joined.params.order_by.is_empty() =>
+            {
+                let orders = joined.params.order_by.iter_mut();
+                fold(orders.map(|order| &mut order.expr), schema)?;
+                Ok(Transformed::yes(Expr::AggregateFunction(joined)))
+            }
             Expr::WindowFunction(mut window) if self.case_insensitive => {
                 fold(&mut window.params.partition_by, schema)?;
                 let orders = window.params.order_by.iter_mut();
