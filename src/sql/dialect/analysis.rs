@@ -439,12 +439,13 @@ fn with_columns(
     LogicalPlanBuilder::from(plan).project(items)?.build()
 }
 
-/// Folds the case of texts, except in sub-queries: a grouping expression occurs twice, and nesting
-/// would double it each time.
+/// Folds the case of texts, except of BINARY ones, and in sub-queries: a grouping expression occurs
+/// twice, and nesting would double it each time.
 fn fold<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> Result<()> {
     for expr in exprs {
         let is_query = |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(_)));
-        if class(&expr.get_type(schema)?) == Class::Text && !expr.exists(is_query)? {
+        let is_text = class(&expr.get_type(schema)?) == Class::Text && !is_binary(expr);
+        if is_text && !expr.exists(is_query)? {
             *expr = call("__fold", std::mem::take(expr));
         }
     }
