@@ -481,8 +481,11 @@ impl Engine {
             Value::Int(value) => Literal::Int(value),
             Value::UInt(value) => Literal::UInt(value),
             Value::Double(value) => Literal::Float(value),
+            Value::Float(value) => Literal::Float(value.into()),
             digits @ Value::Decimal(..) => Literal::Decimal(digits.to_text().into_owned()),
-            other => Literal::Text(other.to_text().into_owned()),
+            text @ (Value::Text(_) | Value::Datetime(_) | Value::Date(_)) => {
+                Literal::Text(text.to_text().into_owned())
+            }
         })
     }
 }

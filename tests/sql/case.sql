@@ -29,3 +29,9 @@ SELECT count(*) FROM request WHERE hostname IN (SELECT 'WEB1')
 SELECT count(*) FROM request WHERE hostname NOT IN (SELECT 'WEB1 ')
 SELECT count(*) FROM request WHERE BINARY hostname = 'WEB1'
 ~SELECT COUNT(*) FROM (SELECT 'WEB1' AS hostname) a JOIN request b USING (hostname)
+SELECT GROUP_CONCAT(hostname, id ORDER BY hostname, id) FROM request
+SELECT server_name, GROUP_CONCAT(script_name, id ORDER BY script_name DESC, id SEPARATOR '|') FROM request GROUP BY server_name ORDER BY 1
+SELECT GROUP_CONCAT(id, hostname ORDER BY 2, 1 DESC) FROM request
+SELECT GROUP_CONCAT(hostname, id ORDER BY BINARY hostname, id), COUNT(DISTINCT BINARY hostname) FROM request
+SELECT id, RANK() OVER (ORDER BY BINARY hostname) FROM request ORDER BY BINARY hostname, id
+~SELECT BINARY hostname, COUNT(*) FROM request GROUP BY BINARY hostname

@@ -163,6 +163,16 @@ impl MysqlOperators {
                 let counted = AggregateFunction { func, params };
                 Ok(Transformed::yes(Expr::AggregateFunction(counted)))
             }
+            // What is distinct is ordered by itself, as DataFusion wants it.
+            Expr::AggregateFunction(mut joined)
+                if self.case_insensitive
+                    && !joined.params.distinct
+                    && !joined.params.order_by.is_empty() =>
+            {
+                let orders = joined.params.order_by.iter_mut();
+                fold(orders.map(|order| &mut order.expr), schema)?;
+                Ok(Transformed::yes(Expr::AggregateFunction(joined)))
+            }
             Expr::WindowFunction(mut window) if self.case_insensitive => {
                 fold(&mut window.params.partition_by, schema)?;
                 let orders = window.params.order_by.iter_mut();
@@ -429,12 +439,13 @@ fn with_columns(
     LogicalPlanBuilder::from(plan).project(items)?.build()
 }
 
-/// Folds the case of texts, except in sub-queries: a grouping expression occurs twice, and nesting
-/// would double it each time.
+/// Folds the case of texts, except of BINARY ones, and in sub-queries: a grouping expression occurs
+/// twice, and nesting would double it each time.
 fn fold<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> Result<()> {
     for expr in exprs {
         let is_query = |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(_)));
-        if class(&expr.get_type(schema)?) == Class::Text && !expr.exists(is_query)? {
+        let is_text = class(&expr.get_type(schema)?) == Class::Text && !is_binary(expr);
+        if is_text && !expr.exists(is_query)? {
             *expr = call("__fold", std::mem::take(expr));
         }
     }

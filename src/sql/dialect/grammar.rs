@@ -74,7 +74,12 @@ impl Dialect for Grammar {
     );
 
     // As MySQL has it.
-    enabled!(supports_bang_not_operator, supports_group_by_with_modifier, allow_extract_custom,);
+    enabled!(
+        supports_bang_not_operator,
+        supports_group_by_with_modifier,
+        allow_extract_custom,
+        supports_parens_around_table_factor,
+    );
 
     fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         MYSQL.is_table_factor_alias(explicit, kw, parser)

@@ -112,6 +112,8 @@ impl<'a> Tokens<'a> {
                 self.set(at, Token::make_keyword("OR"));
             }
             Token::Overlap => self.set(at, Token::make_keyword("AND")),
+            Token::LBrace if self.is(at + 1, "OJ") => self.outer_join(at),
+            Token::LParen if at > 0 && self.is(at - 1, "FROM JOIN") => self.table_list(at + 1),
             _ => {}
         }
         Ok(())
@@ -133,6 +135,48 @@ impl<'a> Tokens<'a> {
         }
         self.set(at, Token::Placeholder(name.to_lowercase()));
         Ok(())
+    }
+
+    /// `{OJ a LEFT JOIN b ON ...}`: a join in parentheses. One in another is left to the parser,
+    /// which refuses it.
+    fn outer_join(&mut self, at: usize) {
+        let mut depth = 1_usize;
+        for end in at + 2..self.tokens.len() {
+            match &self.tokens[end].token {
+                Token::LBrace if self.is(end + 1, "OJ") => return,
+                Token::LBrace => depth += 1,
+                Token::RBrace => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                self.set(at, Token::LParen);
+                self.blank(at + 1);
+                self.set(end, Token::RParen);
+                return;
+            }
+        }
+    }
+
+    /// `FROM (a, b)`: a comma is a join there, unless one that follows depends on what is joined
+    /// first.
+    fn table_list(&mut self, first: usize) {
+        if self.is(first, "SELECT WITH VALUES") {
+            return;
+        }
+        let (mut depth, mut commas) = (0_usize, Vec::new());
+        for at in first..self.tokens.len() {
+            match &self.tokens[at].token {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 0 => break,
+                Token::RParen => depth -= 1,
+                Token::Comma if depth == 0 => commas.push(at),
+                _ if depth == 0 && self.is(at, "RIGHT NATURAL USING") => return,
+                _ => {}
+            }
+        }
+        for at in commas {
+            self.set(at, Token::make_keyword("JOIN"));
+        }
     }
 
     fn word(&mut self, at: usize) {

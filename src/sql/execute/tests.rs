@@ -3,15 +3,20 @@
 use std::time::Instant;
 
 use super::*;
+use crate::cli::load::TrafficOptions;
 use crate::config::{Config, SqlConfig};
 use crate::sql::functions;
 use crate::sql::settings::SqlSettings;
 use crate::sql::tests::pools::Pools;
 
 fn engine(settings: impl Into<SqlSettings>) -> Engine {
+    engine_over(Pools::new(10, 10), settings)
+}
+
+fn engine_over(pools: Pools, settings: impl Into<SqlSettings>) -> Engine {
     let mut settings = settings.into();
     settings.limits.threads = 2;
-    Engine::new(Pools::new(10, 10).catalog, settings).expect("threads")
+    Engine::new(pools.catalog, settings).expect("threads")
 }
 
 /// An answer as lines: names, then values.
@@ -108,6 +113,24 @@ async fn scripts_answer_as_they_say() {
     assert!(session.autocommit() && session.in_transaction);
     let results = session.variables.get("character_set_results");
     assert_eq!(results.map(String::as_str), Some("utf8mb4"));
+}
+
+/// A variable has all digits of a FLOAT, and finds the row again that it is from.
+#[tokio::test]
+async fn variables_keep_floats() {
+    let mut pools = Pools::new(100, 100);
+    pools.fill(&TrafficOptions::default(), 50);
+    let engine = engine_over(pools, SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    let longest = "(SELECT MAX(req_time) FROM request)";
+    for (text, wanted) in [
+        (format!("SET @x = {longest}"), "done"),
+        ("SELECT COUNT(*) > 0 FROM request WHERE req_time = @x".to_owned(), "1"),
+        (format!("SELECT @x = {longest}"), "1"),
+    ] {
+        let answer = ask(&engine, &mut session, &text).await.expect(&text);
+        assert_eq!(answer.last().map(String::as_str), Some(wanted), "{text}");
+    }
 }
 
 /// What a join has in common is a column of `*`, also where a percentile is selected beside it.

@@ -34,7 +34,6 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         moment("__date date", |_| DataType::Date32),
         moment("__datetime", seconds_type)
             .identity_for(|given| matches!(given, DataType::Timestamp(..))),
-        moment("timestamp", seconds_type),
         strict("binary", (1, 1), |a| a[0].to_text().into_owned()),
     ]
 }

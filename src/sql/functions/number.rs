@@ -62,13 +62,11 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         typed("round", (1, 2), rounded_type, |a| cut(a, Rounding::Nearest)).checked(),
         typed("truncate", (2, 2), rounded_type, |a| cut(a, Rounding::Down)),
-        typed("floor", (1, 1), whole_or_real, |a| {
-            Some(whole(a[0].number(), f64::floor, i128::div_euclid))
-        })
-        .checked(),
+        typed("floor", (1, 1), whole_or_real, |a| whole(&a[0], f64::floor, i128::div_euclid))
+            .checked(),
         typed("ceil ceiling", (1, 1), whole_or_real, |a| {
             let up = |value: i128, by| -(-value).div_euclid(by);
-            Some(whole(a[0].number(), f64::ceil, up))
+            whole(&a[0], f64::ceil, up)
         })
         .checked(),
         nullable("format", (2, 3), format),
@@ -99,13 +97,13 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         bits("__bitand", |a, b| a & b),
         bits("__bitor", |a, b| a | b),
         bits("__bitxor", |a, b| a ^ b),
-        bits("__shl", |a, b| shift(a, b, u64::checked_shl)),
-        bits("__shr", |a, b| shift(a, b, u64::checked_shr)),
-        strict("__bitnot", (1, 1), |a| !a[0].unsigned()),
-        strict("bit_count", (1, 1), |a| i64::from(a[0].unsigned().count_ones())),
+        shifts("__shl", u64::checked_shl),
+        shifts("__shr", u64::checked_shr),
+        strict("__bitnot", (1, 1), |a| !a[0].bits()),
+        strict("bit_count", (1, 1), |a| i64::from(a[0].bits().count_ones())),
         strict("conv", (3, 3), conv),
-        strict("bin", (1, 1), |a| format!("{:b}", a[0].unsigned())),
-        strict("oct", (1, 1), |a| format!("{:o}", a[0].unsigned())),
+        strict("bin", (1, 1), |a| conv(&[a[0].clone(), Value::Int(10), Value::Int(2)])),
+        strict("oct", (1, 1), |a| conv(&[a[0].clone(), Value::Int(10), Value::Int(8)])),
         of_text("crc32", |text| i64::from(crc32fast::hash(text.as_bytes()))),
     ]
 }
@@ -140,7 +138,12 @@ fn integers(names: &'static str, columns: ColumnKernel) -> FunctionDef {
 }
 
 fn bits(names: &'static str, of: fn(u64, u64) -> u64) -> FunctionDef {
-    strict(names, (2, 2), move |a| of(a[0].unsigned(), a[1].unsigned()))
+    strict(names, (2, 2), move |a| of(a[0].bits(), a[1].bits()))
+}
+
+/// A shift; by a double as it is cast to an integer.
+fn shifts(names: &'static str, of: fn(u64, u32) -> Option<u64>) -> FunctionDef {
+    strict(names, (2, 2), move |a| shift(a[0].bits(), a[1].unsigned(), of))
 }
 
 /// The greatest or least of texts, perhaps regardless of case, datetimes or numbers.

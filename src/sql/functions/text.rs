@@ -98,9 +98,10 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         strict("hex", (1, 1), |a| match &a[0] {
             Value::Text(text) if text.len() * 2 > TEXT_MAX => None,
-            Value::Text(text) => Some(text.bytes().map(|byte| format!("{byte:02X}")).collect()),
-            Value::UInt(number) => Some(format!("{number:X}")),
-            number => Some(format!("{:X}", number.int())),
+            text @ (Value::Text(_) | Value::Datetime(_) | Value::Date(_)) => {
+                Some(text.to_text().bytes().map(|byte| format!("{byte:02X}")).collect())
+            }
+            number => Some(format!("{:X}", number.bits())),
         }),
         of_text("unhex", |digits| {
             let padded = format!("{}{digits}", &"0"[..digits.len() % 2]);

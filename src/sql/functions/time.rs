@@ -95,6 +95,19 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         typed("__date_add", (3, 3), added_type, |a| added(&a[0], &a[1], &a[2].to_text(), false)),
         typed("__date_sub", (3, 3), added_type, |a| added(&a[0], &a[1], &a[2].to_text(), true)),
+        typed("timestamp", (1, 2), seconds_type, |a| {
+            let time = match a.get(1).map(moment) {
+                Some(Some((Kind::Time, micros))) => micros,
+                Some(_) => return None,
+                None => 0,
+            };
+            a[0].micros()?.checked_add(time).map(Value::Datetime)
+        }),
+        strict("timediff", (2, 2), |a| {
+            let ((kind, end), (other, start)) = (moment(&a[0])?, moment(&a[1])?);
+            let seconds = end.checked_sub(start)?.clamp(-TIME_MAX, TIME_MAX) / SECOND;
+            (kind == other).then(|| clock_text(seconds * SECOND, 0))
+        }),
         strict("time_to_sec", (1, 1), |a| Some(time_of(&a[0])? / SECOND)),
         strict("sec_to_time", (1, 1), |a| {
             let (micros, digits) = match a[0].decimal() {
@@ -169,6 +182,38 @@ fn clock(of: &Value<'_>) -> Option<NaiveDateTime> {
     date_time(time_of(of)?.abs().rem_euclid(86_400 * SECOND))
 }
 
+/// What MySQL takes a value for where it may be a time or a point in time.
+#[derive(PartialEq)]
+enum Kind {
+    Time,
+    Date,
+    Datetime,
+}
+
+/// The microseconds of a time, or since 1970; `None` if it is neither.
+fn moment(of: &Value<'_>) -> Option<(Kind, i64)> {
+    let kind = match of {
+        Value::Datetime(_) => Kind::Datetime,
+        Value::Date(_) => Kind::Date,
+        other => {
+            let text = other.to_text();
+            let text = text.trim().trim_start_matches('-');
+            // The text of a date alone is no point in time.
+            match has_date(text) && text.contains(':') == text.contains('-') {
+                true => Kind::Datetime,
+                false => Kind::Time,
+            }
+        }
+    };
+    let micros = if kind == Kind::Time { time_of(of)? } else { of.micros()? };
+    Some((kind, micros))
+}
+
+/// Whether the text of a time without its sign begins with a date.
+fn has_date(text: &str) -> bool {
+    text.contains('-') || (text.len() >= 12 && !text.contains([':', '.']))
+}
+
 /// A time in microseconds: of a datetime, `hh:mm:ss.ffffff` after a number of days, or `hhmmss`.
 fn time_of(of: &Value<'_>) -> Option<i64> {
     let written = match of {
@@ -181,8 +226,9 @@ fn time_of(of: &Value<'_>) -> Option<i64> {
         Some(positive) => (-1, positive),
         None => (1, written.trim()),
     };
-    let is_datetime = text.contains('-') || (text.len() >= 12 && !text.contains([':', '.']));
-    if is_datetime && let Some(micros) = of.micros() {
+    if has_date(text)
+        && let Some(micros) = of.micros()
+    {
         return Some(micros.rem_euclid(86_400 * SECOND));
     }
     let (days, text) = text.split_once(' ').unwrap_or(("0", text));

@@ -18,7 +18,7 @@ use self::datetimes::parse_datetime_number;
 pub(crate) use self::datetimes::{date_time, parse_datetime};
 use self::numbers::text_of;
 pub(crate) use self::numbers::{Prefix, aligned, aligned_wide, rescale};
-use self::numbers::{put_double, put_float};
+use self::numbers::{put_double, put_float, real_at_scale};
 use crate::value::digits::{self, Sink};
 
 /// One value.
@@ -112,6 +112,14 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Converts to the bits that operators on bits see: doubles are rounded half away from zero.
+    pub(crate) fn bits(&self) -> u64 {
+        match self {
+            Value::Double(_) | Value::Float(_) => Value::Double(self.real().round()).unsigned(),
+            other => other.unsigned(),
+        }
+    }
+
     /// A decimal, rounded.
     fn whole(&self) -> Option<i128> {
         match self {
@@ -122,12 +130,11 @@ impl<'a> Value<'a> {
 
     /// A number as a decimal of this scale; the greatest or least of 128 bits if it has no room.
     fn at_scale(&self, scale: i8) -> i128 {
-        match self.decimal() {
-            Some((value, from)) => {
-                rescale(value, from, scale).unwrap_or(if value < 0 { i128::MIN } else { i128::MAX })
-            }
-            None => (self.real() * 10_f64.powi(i32::from(scale))).round() as i128,
-        }
+        let exact = match self.decimal() {
+            Some((value, from)) => rescale(value, from, scale),
+            None => real_at_scale(self.real(), scale),
+        };
+        exact.unwrap_or_else(|| if self.real() < 0.0 { i128::MIN } else { i128::MAX })
     }
 
     /// Whether a type has room for it, if that is one of decimals, or one of integers and it is a

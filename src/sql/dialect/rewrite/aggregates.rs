@@ -236,6 +236,10 @@ pub(super) fn rewrite(
             }
             list.args = vec![argument(joined), argument(text(separator))];
         }
+        // Unsigned in DataFusion, where a difference below 0 would be out of range.
+        "row_number" | "rank" | "dense_rank" | "ntile" => {
+            return Ok(call("__signed", vec![Expr::Function(call_of)]));
+        }
         _ => {}
     }
     Ok(Expr::Function(call_of))

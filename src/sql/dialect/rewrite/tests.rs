@@ -59,6 +59,8 @@ fn forms() {
             "SELECT __number(7) AS n, __number(-1) AS m, count(*) AS c FROM def.pinba.t AS t GROUP BY n, m";
         "SELECT group_concat(DISTINCT a ORDER BY a DESC SEPARATOR '-') AS g FROM t" =>
             "SELECT string_agg(DISTINCT __text(a), '-' ORDER BY __text(a) DESC) AS g FROM def.pinba.t AS t";
+        "SELECT ROW_NUMBER() OVER (ORDER BY a) - 9 AS n FROM t" =>
+            "SELECT __signed(row_number() OVER (ORDER BY a)) - 9 AS n FROM def.pinba.t AS t";
         "SELECT a FROM t WHERE b BETWEEN 1 AND 2 LIMIT 5, 10" =>
             "SELECT a AS a FROM def.pinba.t AS t WHERE __truth((b >= 1 AND b <= 2)) LIMIT 5, 10";
     ] {

@@ -34,6 +34,23 @@ fn what_means_nothing_here_is_left_out() {
 }
 
 #[test]
+fn joins_in_braces_and_lists_of_tables_are_joins_in_parentheses() {
+    for (given, wanted) in cases![
+        "SELECT 1 FROM {OJ a LEFT JOIN b ON a.x = {fn ABS(b.x)}} WHERE 1" =>
+            "SELECT 1 FROM ( a LEFT JOIN b ON a . `x` = { fn ABS ( b . `x` ) } ) WHERE 1";
+        "SELECT 1 FROM { oj a JOIN b }, c" => "SELECT 1 FROM ( a JOIN b ) , c";
+        "SELECT 1 FROM {OJ a JOIN {OJ b JOIN c}}" => "SELECT 1 FROM { OJ a JOIN ( b JOIN c ) }";
+        "SELECT 1 FROM (a, b x, c)" => "SELECT 1 FROM ( a JOIN b x JOIN c )";
+        "SELECT 1 FROM a LEFT JOIN (b, (SELECT 1, 2) c) ON f(a, b) = (1, 2), d" =>
+            "SELECT 1 FROM a LEFT JOIN ( b JOIN ( SELECT 1 , 2 ) c ) ON f ( a , b ) = ( 1 , 2 ) , d";
+        "SELECT 1 FROM (SELECT 1, 2) a" => "SELECT 1 FROM ( SELECT 1 , 2 ) a";
+        "SELECT 1 FROM (a, b RIGHT JOIN c ON 1)" => "SELECT 1 FROM ( a , b RIGHT JOIN c ON 1 )";
+    ] {
+        assert_eq!(left(given), wanted, "{given}");
+    }
+}
+
+#[test]
 fn items_are_kept_as_they_were_written() {
     let text = "select  count( * ), a/ b , 'x' 'y', (select 1) FROM (SELECT c,d) q";
     let mut items: Vec<_> = read(text).items.into_iter().collect();

@@ -7,7 +7,8 @@ pub(super) fn shift(value: u64, by: u64, how: fn(u64, u32) -> Option<u64>) -> u6
     u32::try_from(by).ok().and_then(|by| how(value, by)).unwrap_or(0)
 }
 
-/// CONV: converts an integer from one base to another.
+/// CONV: converts the integer that a text begins with from one base to another. BIN and OCT are
+/// CONV from 10.
 pub(super) fn conv(a: &[Value<'_>]) -> Option<String> {
     let base = |of: &Value<'_>| {
         let base = u32::try_from(of.int().unsigned_abs()).ok();
@@ -15,14 +16,17 @@ pub(super) fn conv(a: &[Value<'_>]) -> Option<String> {
     };
     let (from, to) = (base(&a[1])?, base(&a[2])?);
     let text = a[0].to_text();
+    if text.is_empty() {
+        return None;
+    }
     let digits = text.trim();
-    let positive = digits.strip_prefix('-').unwrap_or(digits);
+    let positive = digits.strip_prefix(['-', '+']).unwrap_or(digits);
     let values = positive.chars().map_while(|digit| digit.to_digit(from));
     let mut value = values.fold(0_u64, |value, digit| {
         let value = value.saturating_mul(from.into());
         value.saturating_add(digit.into())
     });
-    if positive.len() < digits.len() {
+    if digits.starts_with('-') {
         value = value.wrapping_neg();
     }
     // A negative base asks for a sign.

@@ -17,6 +17,22 @@ pub(crate) fn rescale(value: i128, from: i8, to: i8) -> Option<i128> {
     }
 }
 
+/// A double as a decimal of this scale; `None` beyond 38 digits. What is rounded, half away from
+/// zero, are the digits that it prints, as in MySQL: 1.005 is 1.01, though the double is a little
+/// less.
+pub(super) fn real_at_scale(value: f64, scale: i8) -> Option<i128> {
+    let printed = format!("{value:e}");
+    let (digits, power) = printed.split_once('e')?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let after = i32::try_from(fraction.len()).ok()? - power.parse::<i32>().ok()?;
+    // A double prints no more than 17 digits.
+    match after - i32::from(scale) {
+        18.. => Some(0),
+        _ => rescale(digits, i8::try_from(after).ok()?, scale),
+    }
+}
+
 /// Brings two decimals to the same scale, and returns it; `None` beyond 38 digits.
 pub(crate) fn aligned(left: (i128, i8), right: (i128, i8)) -> Option<(i128, i128, i8)> {
     let scale = left.1.max(right.1);
@@ -219,6 +235,29 @@ mod tests {
             let long: f64 = format!("{:.5e}", f64::from(value)).parse().expect("a number");
             let long = text_of(|to| put_double(to, long));
             assert_eq!(text_of(|to| put_float(to, value)), long, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn doubles_round_as_they_print() {
+        for (value, scale, rounded) in [
+            (0.285, 2, Some(29)),
+            (1.005, 2, Some(101)),
+            (-0.145, 2, Some(-15)),
+            (2.5, 0, Some(3)),
+            (0.1 + 0.2, 30, Some(300_000_000_000_000_040_000_000_000_000)),
+            (123_456_789_012_345_678.0, 2, Some(12_345_678_901_234_568_000)),
+            (1e20, 18, Some(10_i128.pow(38))),
+            (1e20, 19, None),
+            (f64::MAX, 0, None),
+            (-5e-324, 38, Some(0)),
+            (9.999_999_999_999_999e-20, 19, Some(1)),
+            (4.9e-20, 19, Some(0)),
+            (-0.0, 38, Some(0)),
+            (f64::INFINITY, 0, None),
+            (f64::NAN, 0, None),
+        ] {
+            assert_eq!(real_at_scale(value, scale), rounded, "{value:e} at {scale}");
         }
     }
 
