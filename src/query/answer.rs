@@ -59,8 +59,8 @@ impl ReportSummary {
 pub struct ReportAnswer {
     /// The report's window, or the span's length, in seconds.
     pub window_seconds: f64,
-    /// Seconds that the data spans: at least 1, at most the window. For a span, those in which
-    /// requests were counted.
+    /// Seconds that the data spans: at least 1, at most the window; 0 without data. For a span,
+    /// those in which requests were counted.
     pub covered_seconds: u64,
     /// Wall-clock milliseconds since 1970 at the moment of reading.
     pub as_of_ms: u64,
@@ -174,6 +174,17 @@ pub struct Scanned {
     /// Approximate number of requests of which these are a uniform sample; `None` if they are not a
     /// sample.
     pub sample_of: Option<u64>,
+    /// Approximate number of requests that these stand for, if history kept some of them for
+    /// several.
+    pub stands_for: Option<u64>,
+}
+
+impl Scanned {
+    /// Whether sums over them are estimates, which are some percent off.
+    #[must_use]
+    pub const fn is_estimate(&self) -> bool {
+        self.sample_of.is_some() || self.stands_for.is_some()
+    }
 }
 
 /// The result of a step.

@@ -62,7 +62,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 }
 
 fn form(params: &Params, tag: &str, groups: &TimerGroups) -> Markup {
-    let hidden = |name: &str| !matches!(name, "by" | "script_name" | "offset");
+    // A column of the order may be the tag.
+    let hidden = |name: &str| !matches!(name, "by" | "sort" | "script_name" | "offset");
     let others = groups.tag_names.iter().filter(|name| *name != tag);
     html! {
         (conditions("Conditions", given_conditions(params), "/calls", params))
@@ -110,7 +111,9 @@ fn rows(
         };
         let (script, value) = (or_empty(script), or_empty(value));
         let timers = [("by", &*by), ("script_name", &script), (&narrowed, &value)];
-        Some(view.time.link("/timers", timers))
+        let timers = timers.map(|(name, value)| (name, Some(value)));
+        // The order may be by a column that is not there.
+        Some(params.link("/timers", &[&timers[..], &[("sort", None), ("limit", None)]].concat()))
     });
     let cells = cells.into_iter().zip(&shown).map(|(cells, row)| {
         let (run, id) = known[*row].per_request.unwrap_or_default().request;
