@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::objective::{Budget, Count, Objective, verdict};
 use super::rule::Rule;
-use super::state::{Episode, Events, Moment, Phase, RuleState};
+use super::state::{Episode, Events, Moment, RuleState};
 use super::windows::{ReportGain, Room, Windows};
 use crate::report::row_key::{key_of, key_texts};
 
@@ -223,9 +223,11 @@ impl Engine {
             let key = |texts: Vec<String>| -> Option<Box<[u8]>> {
                 (texts.len() == keys).then(|| key_of(texts).into())
             };
-            let kept = episodes
-                .into_iter()
-                .filter(|(_, it)| it.phase != Phase::Pending || stopped <= PENDING_AWAY_SECS);
+            let is_short = stopped <= PENDING_AWAY_SECS;
+            let kept = episodes.into_iter().filter_map(|(texts, it)| {
+                let kept = if is_short { Some(it) } else { it.last_fired().cloned() };
+                Some((texts, kept?))
+            });
             state.episodes.extend(kept.filter_map(|(texts, episode)| match texts {
                 Some(texts) => Some((Some(key(texts)?), episode)),
                 None => Some((None, episode)),

@@ -9,6 +9,7 @@
 //! alerts are saved with the state, so a restart repeats nothing. Each receiver has a thread of its
 //! own that waits for its answers; a slow receiver delays no other.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,13 +102,10 @@ impl Receiver {
     /// needed.
     pub(super) fn due(&self, alerts: &[Alert], now: u64) -> Vec<(String, Told)> {
         let mut told = self.told.lock();
-        // A firing alert, of which the list has the first, takes precedence over a resolved one
-        // with the same labels, and that over a pending one.
-        let (pending, sent): (Vec<_>, Vec<_>) =
-            alerts.iter().rev().partition(|it| it.episode.phase == Phase::Pending);
+        // Of alerts with the same labels the first of the list: a firing one takes precedence.
         let id = |it: &Alert| json!(it.labels).to_string();
-        let wanted: BTreeMap<_, _> =
-            pending.into_iter().chain(sent).map(|it| (id(it), it)).collect();
+        let fired = alerts.iter().rev().filter_map(Alert::last_fired);
+        let wanted: BTreeMap<_, _> = fired.map(|it| (id(&it), it)).collect();
         for (id, it) in told.iter_mut().filter(|it| it.1.ended == 0) {
             let end = it.end(wanted.get(id).map(|it| &it.episode), now);
             it.over = end.and_then(|end| it.over.take().or(Some(end)));
@@ -125,7 +123,6 @@ impl Receiver {
             let is_late = |it: &Told| !self.is_webhook && it.at + self.period <= now;
             let is_heard = alert.silenced_by.is_none();
             let is_due = match (episode.phase, same) {
-                (Phase::Pending, _) => false,
                 (Phase::Firing, Some(it)) if it.ended == 0 => is_late(it),
                 (Phase::Firing, _) => is_heard,
                 (_, Some(it)) => {
@@ -237,6 +234,15 @@ fn post(agent: &Agent, url: &str, body: &str) -> Result<Option<String>, String> 
 }
 
 impl Alert {
+    /// Returns what there is to tell of: while it is only pending, the alert before it.
+    fn last_fired(&self) -> Option<Cow<'_, Self>> {
+        let episode = self.episode.last_fired()?;
+        Some(match self.episode.phase {
+            Phase::Pending => Cow::Owned(Self { episode: episode.clone(), ..self.clone() }),
+            _ => Cow::Borrowed(self),
+        })
+    }
+
     fn message(&self, at: u64) -> Told {
         Told {
             labels: self.labels.clone(),
@@ -263,8 +269,8 @@ impl Told {
                 _ => return None,
             },
             Some(next) => {
-                let before = next.before.filter(|it| it.0 == self.started);
-                (before.map_or(next.since, |it| it.1), "")
+                let previous = next.previous.as_ref().filter(|it| it.started == self.started);
+                previous.map_or((next.since, ""), |it| (it.ended, &*it.reason))
             }
         };
         Some((ended.max(self.started), reason.to_owned()))

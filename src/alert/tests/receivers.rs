@@ -1,5 +1,7 @@
 //! What receivers are told, silences and links.
 
+use std::cmp::Reverse;
+
 use super::*;
 
 /// An alert of one rule, as front ends show it.
@@ -9,17 +11,86 @@ pub(super) fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Opt
     );
     let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
     take(&mut engine, &second(1, &[("/a", (9, 0))]));
-    let (rule, key, episode) = engine.alerts().next().unwrap();
-    let mut episode = episode.clone();
+    let mut alert = shown(&engine).remove(0);
+    let episode = &mut alert.episode;
     (episode.phase, episode.started, episode.ended) = (phase, started, ended);
-    Alert {
+    Alert { silenced_by, ..alert }
+}
+
+/// The alerts of an engine, as front ends show them.
+fn shown(engine: &Engine) -> Vec<Alert> {
+    let alerts = engine.alerts().map(|(rule, key, episode)| Alert {
         labels: rule.labels(key),
         rule: Arc::clone(rule),
         key: key.map(Box::from),
-        episode,
+        episode: episode.clone(),
         link: "http://127.0.0.1/".to_owned(),
-        silenced_by,
+        silenced_by: None,
+    });
+    let mut alerts: Vec<Alert> = alerts.collect();
+    alerts.sort_by_key(|it| (it.episode.phase, Reverse(it.episode.since)));
+    alerts
+}
+
+/// The messages that a receiver takes: end, 0 for a firing alert, and its reason.
+fn tell(receiver: &Receiver, engine: &Engine, now: u64) -> Vec<(u64, String)> {
+    let messages = receiver.due(&shown(engine), now);
+    let told = messages.iter().map(|it| (it.1.ended, it.1.reason.clone())).collect();
+    receiver.told.lock().extend(messages);
+    told
+}
+
+/// Pending alerts that come to nothing do not take the place of the alert before them.
+#[test]
+fn what_was_only_pending_leaves_the_alert_before_it() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"errors > 0\"\nwindow = 1\nmin_requests = 0\nfor = 2\n"
+    );
+    let rules = rules(&text);
+    let mut engine = Engine::new(&rules, 1 << 20, 1);
+    let settings = config("").alerting;
+    let [hook, away, manager] =
+        [true, true, false].map(|is_webhook| Receiver::new(is_webhook, "http://x", &settings));
+    let found = |engine: &Engine| {
+        let alerts = engine.alerts().map(|it| (it.2.phase, it.2.started, it.2.ended));
+        alerts.collect::<Vec<_>>()
+    };
+    let phases = |engine: &mut Engine, unix, errors| -> Vec<Option<Phase>> {
+        let happened = take(engine, &second(unix, &[("/a", (1, errors))]));
+        happened.into_iter().map(|it| it.2).collect()
+    };
+    assert_eq!(phases(&mut engine, 1, 1), [Some(Phase::Pending)]);
+    assert!(phases(&mut engine, 2, 1).is_empty());
+    assert_eq!(phases(&mut engine, 3, 1), [Some(Phase::Firing)]);
+    for receiver in [&hook, &manager] {
+        assert_eq!(tell(receiver, &engine, 4), [(0, String::new())]);
     }
+    // Over, and pending again before anyone is told.
+    assert_eq!(phases(&mut engine, 4, 0), [Some(Phase::Resolved)]);
+    assert_eq!(phases(&mut engine, 5, 1), [Some(Phase::Pending)]);
+    let over = [(Phase::Resolved, 4, 5)];
+    // Neither a removed rule nor a long stop takes the alert that is over with the pending one.
+    let mut again = Engine::new(&rules, 1 << 20, 1);
+    let saved = serde_json::to_string(&engine.save()).unwrap();
+    again.restore(serde_json::from_str(&saved).unwrap(), 3_601);
+    assert_eq!(found(&again), over);
+    again.restore(engine.save(), 3_600);
+    assert_eq!(found(&again)[0].0, Phase::Pending);
+    again.replace(&[], 6, &mut |_, event| panic!("{event:?}"));
+    assert_eq!(found(&again), over);
+    assert_eq!(phases(&mut engine, 6, 0), [None], "dropped");
+    assert_eq!(found(&engine), over);
+    for receiver in [&hook, &away, &manager] {
+        assert_eq!(tell(receiver, &engine, 7), [(5, String::new())]);
+    }
+    // It is forgotten when it would have been.
+    for unix in 7..903 {
+        phases(&mut engine, unix, unix % 2);
+        assert!(tell(&hook, &engine, unix + 1).is_empty());
+    }
+    assert_eq!(found(&engine), over);
+    (903..=904).for_each(|unix| _ = phases(&mut engine, unix, unix % 2));
+    assert!(found(&engine).is_empty());
 }
 
 #[test]
@@ -85,7 +156,7 @@ fn receivers_are_told_the_difference_once() {
                 Resolved => (10_020, 10_030),
             };
             let mut next = alert(phase, (started, ended), None);
-            next.episode.before = Some((10_000, 10_010));
+            next.episode.previous = Some(Box::new(alert(Resolved, (10_000, 10_010), None).episode));
             let first = told(&receiver, Some(&next), 10_040);
             // An Alertmanager takes the new beginning.
             let is_begun_anew = phase == Firing && !is_webhook;
