@@ -128,8 +128,10 @@ impl Receiver {
                 (_, Some(it)) => {
                     it.ended == 0 || is_late(it) && now < episode.ended + RESOLVED_SECS
                 }
-                // The alert was over before anything was sent.
-                (_, None) => self.is_webhook,
+                // The alert was over before anything was sent; one that was sent may have been later.
+                (_, None) => {
+                    self.is_webhook && before.is_none_or(|it| it.started < episode.started)
+                }
             };
             let message = is_due.then(|| (id.clone(), alert.message(now)));
             match is_heard || same.is_some() {
@@ -261,17 +263,14 @@ impl Alert {
 impl Told {
     /// Returns when and why this alert ended, if it did, by what is there now with its labels.
     fn end(&self, there: Option<&Episode>, now: u64) -> Option<(u64, String)> {
-        let (ended, reason) = match there {
+        let previous = there.and_then(|it| it.previous.as_deref());
+        let same = there.into_iter().chain(previous).find(|it| it.started == self.started);
+        let (ended, reason) = match (same, there) {
+            (Some(same), _) if same.phase == Phase::Resolved => (same.ended, &*same.reason),
+            (Some(_), _) => return None,
+            (None, Some(next)) if next.started > self.started => (next.since, ""),
             // The rule was removed, or its labels changed.
-            None => (now, "rule"),
-            Some(same) if same.started == self.started => match same.phase {
-                Phase::Resolved => (same.ended, &*same.reason),
-                _ => return None,
-            },
-            Some(next) => {
-                let previous = next.previous.as_ref().filter(|it| it.started == self.started);
-                previous.map_or((next.since, ""), |it| (it.ended, &*it.reason))
-            }
+            (None, _) => (now, "rule"),
         };
         Some((ended.max(self.started), reason.to_owned()))
     }

@@ -209,6 +209,20 @@ impl RuleState {
         self.step(now, None, of_more, each);
     }
 
+    /// Takes out the alerts that are over, also those before pending ones.
+    pub(super) fn take_over(&mut self) -> BTreeMap<RowKey, Episode> {
+        let mut over = BTreeMap::new();
+        for (key, mut episode) in std::mem::take(&mut self.episodes) {
+            let fired = episode.last_fired().filter(|it| it.phase == Phase::Resolved);
+            over.extend(fired.map(|it| (key.clone(), it.clone())));
+            if episode.phase != Phase::Resolved {
+                episode.previous = None;
+                self.episodes.insert(key, episode);
+            }
+        }
+        over
+    }
+
     /// Ends all alerts of a rule that was removed, and passes on those that fired.
     pub fn end(&mut self, unix: u64, each: &mut Events<'_>) {
         self.known.clear();

@@ -93,6 +93,56 @@ fn what_was_only_pending_leaves_the_alert_before_it() {
     assert!(found(&engine).is_empty());
 }
 
+/// An alert that is over stays with the labels under which it was told.
+#[test]
+fn a_reload_repeats_no_end() {
+    let rule = |severity: &str, script: &str| {
+        rules(&format!(
+            "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhere = \"script_name={script}\"\nwhen = \"errors > 0\"\n\
+             window = 1\nmin_requests = 0\nfor = 2\nseverity = \"{severity}\"\n"
+        ))
+    };
+    let hook = Receiver::new(true, "http://x", &config("").alerting);
+    let mut engine = Engine::new(&rule("page", "/a"), 1 << 20, 1);
+    let mut now = 1;
+    let mut seconds = |engine: &mut Engine, all: &[u64]| {
+        for errors in all {
+            take(engine, &second(now, &[("/a", (1, *errors))]));
+            now += 1;
+        }
+        tell(&hook, engine, now)
+    };
+    let reload =
+        |engine: &mut Engine, rules: &[Arc<Rule>]| engine.replace(rules, 0, &mut |_, _| ());
+    let fired = || (0, String::new());
+    assert_eq!(seconds(&mut engine, &[1, 1, 1]), [fired()]);
+    assert_eq!(seconds(&mut engine, &[0]), [(5, String::new())]);
+    for severity in ["info", "page"] {
+        reload(&mut engine, &rule(severity, "/a"));
+        assert!(seconds(&mut engine, &[0]).is_empty(), "{severity}");
+    }
+    // Another rule whose alerts have the same labels.
+    reload(&mut engine, &rule("page", "/a*"));
+    assert_eq!(seconds(&mut engine, &[0, 1, 1, 1]), [fired()]);
+    assert_eq!(seconds(&mut engine, &[0]), [(12, String::new())]);
+    assert!(seconds(&mut engine, &[1]).is_empty(), "the end of the one before");
+    assert!(seconds(&mut engine, &[0]).is_empty());
+    // One that fires ends under its old labels, and those before it are not told again.
+    assert_eq!(seconds(&mut engine, &[1, 1, 1]), [fired()]);
+    reload(&mut engine, &rule("info", "/a*"));
+    assert_eq!(seconds(&mut engine, &[]), [(17, "rule".to_owned()), fired()]);
+    assert!(seconds(&mut engine, &[1]).is_empty());
+    assert_eq!(seconds(&mut engine, &[0]), [(19, String::new())]);
+    assert!(seconds(&mut engine, &[1]).is_empty());
+    // Nor after a restart.
+    for (severity, alerts) in [("info", 1), ("ticket", 0)] {
+        let mut again = Engine::new(&rule(severity, "/a*"), 1 << 20, 1);
+        again.restore(engine.save(), 3_601);
+        assert!(seconds(&mut again, &[]).is_empty(), "{severity}");
+        assert_eq!(again.alerts().count(), alerts, "{severity}");
+    }
+}
+
 #[test]
 fn receivers_are_told_the_difference_once() {
     use Phase::{Firing, Pending, Resolved};
