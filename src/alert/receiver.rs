@@ -120,7 +120,9 @@ impl Receiver {
                 due.push((id.clone(), last.end_message(now)));
                 continue;
             }
-            let is_late = |it: &Told| !self.is_webhook && it.at + self.period <= now;
+            // A message in the future was sent before the clock was set back.
+            let is_old = |at: u64| at > now || at + self.period <= now;
+            let is_late = |it: &Told| !self.is_webhook && is_old(it.at);
             let is_heard = alert.silenced_by.is_none();
             let is_due = match (episode.phase, same) {
                 (Phase::Firing, Some(it)) if it.ended == 0 => is_late(it),
@@ -154,7 +156,12 @@ impl Receiver {
     }
 
     /// Returns where to post messages, and the body.
-    fn request(&self, messages: &[(String, Told)], now: u64, page: &str) -> (String, Json) {
+    pub(super) fn request(
+        &self,
+        messages: &[(String, Told)],
+        now: u64,
+        page: &str,
+    ) -> (String, Json) {
         if self.is_webhook {
             return (self.url.clone(), webhook(messages, page));
         }
@@ -281,13 +288,16 @@ impl Told {
         Self { ended, at, value: None, reason, over: None, ..self.clone() }
     }
 
-    /// Returns it as Alertmanager takes it; a firing alert ends at `until`.
+    /// Returns it as Alertmanager takes it; a firing alert ends at `until`. Times are not after the
+    /// message, as they would be once the clock was set back: an end in the future is none.
     fn alert(&self, until: &str) -> Json {
+        let (ended, is_over) = (self.ended.min(self.at), self.ended > 0);
+        let started = self.started.min(if is_over { ended } else { self.at });
         json!({
             "labels": self.labels,
             "annotations": self.annotations,
-            "startsAt": rfc3339(self.started),
-            "endsAt": if self.ended > 0 { rfc3339(self.ended) } else { until.to_owned() },
+            "startsAt": rfc3339(started),
+            "endsAt": if is_over { rfc3339(ended) } else { until.to_owned() },
             "generatorURL": self.link,
         })
     }

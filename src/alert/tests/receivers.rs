@@ -2,7 +2,10 @@
 
 use std::cmp::Reverse;
 
+use serde_json::json;
+
 use super::*;
+use crate::clock::rfc3339;
 
 /// An alert of one rule, as front ends show it.
 pub(super) fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Option<u64>) -> Alert {
@@ -214,6 +217,32 @@ fn receivers_are_told_the_difference_once() {
             receiver.told.lock().clear();
         }
     }
+}
+
+/// Once the clock is set back, an alert began and ended in the future: there an end is none.
+#[test]
+fn times_that_are_sent_are_not_in_the_future() {
+    let receiver = Receiver::new(false, "http://x", &config("alerting.period = \"60s\"").alerting);
+    let sent = |phase, times, now| {
+        let messages = receiver.due(&[alert(phase, times, None)], now);
+        let (_, body) = receiver.request(&messages, now, "");
+        receiver.told.lock().extend(messages);
+        let alerts = body.as_array().unwrap().iter();
+        let times = alerts.map(|it| ["startsAt", "endsAt"].map(|name| it[name].clone()));
+        times.collect::<Vec<_>>()
+    };
+    let times = |start, end| [[start, end].map(|unix| json!(rfc3339(unix)))];
+    let fires = |now| sent(Phase::Firing, (7_200, 0), now);
+    let is_over = |now| sent(Phase::Resolved, (7_200, 7_200), now);
+    assert_eq!(fires(7_210), times(7_200, 7_510));
+    assert_eq!(fires(3_600), times(3_600, 3_900), "sent again at once");
+    assert!(fires(3_659).is_empty());
+    assert_eq!(fires(3_660), times(3_660, 3_960));
+    assert_eq!(is_over(3_670), times(3_670, 3_670));
+    assert!(is_over(3_729).is_empty());
+    assert_eq!(is_over(3_730), times(3_730, 3_730));
+    // And forward again.
+    assert_eq!(is_over(7_300), times(7_200, 7_200));
 }
 
 /// An alert that an Alertmanager ends by itself unless it is sent again would begin anew.
