@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::objective::{Budget, Count, Objective, verdict};
 use super::rule::Rule;
-use super::state::{Episode, Events, Moment, Phase, RuleState};
+use super::state::{Episode, Events, Moment, RuleState};
 use super::windows::{ReportGain, Room, Windows};
 use crate::report::row_key::{key_of, key_texts};
 
@@ -51,6 +51,9 @@ impl Gain {
 pub struct SavedRule {
     name: String,
     identity: String,
+    /// Labels that all its alerts have.
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
     /// By key texts; `null` stands for the rows without an alert of their own.
     episodes: Vec<(Option<Vec<String>>, Episode)>,
     known: Vec<Vec<String>>,
@@ -93,8 +96,13 @@ impl Engine {
     pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64, each: &mut Events<'_>) {
         let mut old = std::mem::take(&mut self.rules);
         for rule in rules {
-            let mut like = old.extract_if(.., |it| it.rule.is_like(rule));
-            let state = like.next().unwrap_or_else(|| RuleState::new(Arc::clone(rule)));
+            let like = old.extract_if(.., |it| it.rule.is_like(rule)).next();
+            let mut state = like.unwrap_or_else(|| RuleState::new(Arc::clone(rule)));
+            // What is over keeps the labels that it had.
+            if state.rule.labels(None) != rule.labels(None) {
+                let episodes = state.take_over();
+                self.gone.push(RuleState { episodes, ..RuleState::new(Arc::clone(&state.rule)) });
+            }
             self.rules.push(RuleState { rule: Arc::clone(rule), ..state });
         }
         old.iter_mut().for_each(|it| it.end(unix, each));
@@ -164,8 +172,10 @@ impl Engine {
             // Requests of the seconds in which none were merged come with the last one.
             let step = windows.step;
             let booked = (now - now % step).max(before + 1);
+            let over = windows.over();
             for second in before + 1..=now {
                 if second == booked {
+                    windows.gain_began(over);
                     gained.iter().for_each(|it| windows.gain(it, room));
                 }
                 windows.running.covered_secs += u64::from(second <= covered);
@@ -203,6 +213,7 @@ impl Engine {
         let saved = self.rules.iter().map(|it| SavedRule {
             name: it.rule.entry.name.clone(),
             identity: it.rule.identity(),
+            labels: Some(it.rule.labels(None)),
             episodes: it.alerts().map(|(key, it)| (key.map(texts), it.clone())).collect(),
             known: it.known.keys().map(|key| texts(key)).collect(),
             away: it.known.values().copied().collect(),
@@ -212,7 +223,7 @@ impl Engine {
 
     /// Restores the state saved by a process that ended `stopped` seconds ago.
     pub fn restore(&mut self, saved: Vec<SavedRule>, stopped: u64) {
-        for SavedRule { name, identity, episodes, known, away } in saved {
+        for SavedRule { name, identity, labels, episodes, known, away } in saved {
             let mut rules = self.rules.iter_mut();
             // Files of older versions have identities without the keys.
             let is_like = |it: &Rule| it.entry.name == name && it.identity().ends_with(&identity);
@@ -223,13 +234,19 @@ impl Engine {
             let key = |texts: Vec<String>| -> Option<Box<[u8]>> {
                 (texts.len() == keys).then(|| key_of(texts).into())
             };
-            let kept = episodes
-                .into_iter()
-                .filter(|(_, it)| it.phase != Phase::Pending || stopped <= PENDING_AWAY_SECS);
+            let is_short = stopped <= PENDING_AWAY_SECS;
+            let kept = episodes.into_iter().filter_map(|(texts, it)| {
+                let kept = if is_short { Some(it) } else { it.last_fired().cloned() };
+                Some((texts, kept?))
+            });
             state.episodes.extend(kept.filter_map(|(texts, episode)| match texts {
                 Some(texts) => Some((Some(key(texts)?), episode)),
                 None => Some((None, episode)),
             }));
+            if labels.is_some_and(|it| it != state.rule.labels(None)) {
+                // Receivers know it by other labels.
+                let _over = state.take_over();
+            }
             let known = known.into_iter().zip(away.into_iter().chain(iter::repeat(0)));
             let known = known.filter_map(|(texts, away)| Some((key(texts)?, away)));
             state.known = known.collect();

@@ -9,6 +9,7 @@
 //! alerts are saved with the state, so a restart repeats nothing. Each receiver has a thread of its
 //! own that waits for its answers; a slow receiver delays no other.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,13 +102,10 @@ impl Receiver {
     /// needed.
     pub(super) fn due(&self, alerts: &[Alert], now: u64) -> Vec<(String, Told)> {
         let mut told = self.told.lock();
-        // A firing alert, of which the list has the first, takes precedence over a resolved one
-        // with the same labels, and that over a pending one.
-        let (pending, sent): (Vec<_>, Vec<_>) =
-            alerts.iter().rev().partition(|it| it.episode.phase == Phase::Pending);
+        // Of alerts with the same labels the first of the list: a firing one takes precedence.
         let id = |it: &Alert| json!(it.labels).to_string();
-        let wanted: BTreeMap<_, _> =
-            pending.into_iter().chain(sent).map(|it| (id(it), it)).collect();
+        let fired = alerts.iter().rev().filter_map(Alert::last_fired);
+        let wanted: BTreeMap<_, _> = fired.map(|it| (id(&it), it)).collect();
         for (id, it) in told.iter_mut().filter(|it| it.1.ended == 0) {
             let end = it.end(wanted.get(id).map(|it| &it.episode), now);
             it.over = end.and_then(|end| it.over.take().or(Some(end)));
@@ -122,17 +120,20 @@ impl Receiver {
                 due.push((id.clone(), last.end_message(now)));
                 continue;
             }
-            let is_late = |it: &Told| !self.is_webhook && it.at + self.period <= now;
+            // A message in the future was sent before the clock was set back.
+            let is_old = |at: u64| at > now || at + self.period <= now;
+            let is_late = |it: &Told| !self.is_webhook && is_old(it.at);
             let is_heard = alert.silenced_by.is_none();
             let is_due = match (episode.phase, same) {
-                (Phase::Pending, _) => false,
                 (Phase::Firing, Some(it)) if it.ended == 0 => is_late(it),
                 (Phase::Firing, _) => is_heard,
                 (_, Some(it)) => {
                     it.ended == 0 || is_late(it) && now < episode.ended + RESOLVED_SECS
                 }
-                // The alert was over before anything was sent.
-                (_, None) => self.is_webhook,
+                // The alert was over before anything was sent. One that was sent may be later.
+                (_, None) => {
+                    self.is_webhook && before.is_none_or(|it| it.started < episode.started)
+                }
             };
             let message = is_due.then(|| (id.clone(), alert.message(now)));
             match is_heard || same.is_some() {
@@ -155,7 +156,12 @@ impl Receiver {
     }
 
     /// Returns where to post messages, and the body.
-    fn request(&self, messages: &[(String, Told)], now: u64, page: &str) -> (String, Json) {
+    pub(super) fn request(
+        &self,
+        messages: &[(String, Told)],
+        now: u64,
+        page: &str,
+    ) -> (String, Json) {
         if self.is_webhook {
             return (self.url.clone(), webhook(messages, page));
         }
@@ -237,6 +243,15 @@ fn post(agent: &Agent, url: &str, body: &str) -> Result<Option<String>, String> 
 }
 
 impl Alert {
+    /// Returns what there is to tell of: while it is only pending, the alert before it.
+    fn last_fired(&self) -> Option<Cow<'_, Self>> {
+        let episode = self.episode.last_fired()?;
+        Some(match self.episode.phase {
+            Phase::Pending => Cow::Owned(Self { episode: episode.clone(), ..self.clone() }),
+            _ => Cow::Borrowed(self),
+        })
+    }
+
     fn message(&self, at: u64) -> Told {
         Told {
             labels: self.labels.clone(),
@@ -255,17 +270,14 @@ impl Alert {
 impl Told {
     /// Returns when and why this alert ended, if it did, by what is there now with its labels.
     fn end(&self, there: Option<&Episode>, now: u64) -> Option<(u64, String)> {
-        let (ended, reason) = match there {
+        let previous = there.and_then(|it| it.previous.as_deref());
+        let same = there.into_iter().chain(previous).find(|it| it.started == self.started);
+        let (ended, reason) = match (same, there) {
+            (Some(same), _) if same.phase == Phase::Resolved => (same.ended, &*same.reason),
+            (Some(_), _) => return None,
+            (None, Some(next)) if next.started > self.started => (next.since, ""),
             // The rule was removed, or its labels changed.
-            None => (now, "rule"),
-            Some(same) if same.started == self.started => match same.phase {
-                Phase::Resolved => (same.ended, &*same.reason),
-                _ => return None,
-            },
-            Some(next) => {
-                let before = next.before.filter(|it| it.0 == self.started);
-                (before.map_or(next.since, |it| it.1), "")
-            }
+            (None, _) => (now, "rule"),
         };
         Some((ended.max(self.started), reason.to_owned()))
     }
@@ -276,13 +288,16 @@ impl Told {
         Self { ended, at, value: None, reason, over: None, ..self.clone() }
     }
 
-    /// Returns it as Alertmanager takes it; a firing alert ends at `until`.
+    /// Returns it as Alertmanager takes it; a firing alert ends at `until`. Times are not after the
+    /// message, as they would be once the clock was set back: an end in the future is none.
     fn alert(&self, until: &str) -> Json {
+        let (ended, is_over) = (self.ended.min(self.at), self.ended > 0);
+        let started = self.started.min(if is_over { ended } else { self.at });
         json!({
             "labels": self.labels,
             "annotations": self.annotations,
-            "startsAt": rfc3339(self.started),
-            "endsAt": if self.ended > 0 { rfc3339(self.ended) } else { until.to_owned() },
+            "startsAt": rfc3339(started),
+            "endsAt": if is_over { rfc3339(ended) } else { until.to_owned() },
             "generatorURL": self.link,
         })
     }

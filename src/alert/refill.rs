@@ -15,9 +15,10 @@ pub trait Past: Send + Sync {
     fn of(&self, objective: &Arc<Objective>) -> Option<Option<Counts>>;
 }
 
-/// Returns the count over a span of whole minutes, unix seconds, or `None` if exactly that span is
-/// not available.
-pub type Counts = Box<dyn Fn(&Range<u64>) -> Option<Count> + Send>;
+/// Returns the count over a span of whole minutes, unix seconds, and the end of what was counted.
+/// Where only longer steps are kept, that is later; if the first begins before the span, it is left
+/// out.
+pub type Counts = Box<dyn Fn(&Range<u64>) -> (Count, u64) + Send>;
 
 /// An objective's past, being read.
 pub(super) struct Refill {
@@ -46,7 +47,8 @@ impl Refill {
             true => (at - at % step + step).min(minute - window),
             false => at + 60,
         };
-        self.budget.gain(&(self.counts)(&(at..end)).unwrap_or_default());
+        let (count, end) = (self.counts)(&(at..end));
+        self.budget.gain(&count);
         (at..end.min(self.now)).for_each(|second| self.budget.pass(second + 1));
         self.at = end;
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!            true                        false                      unknown
 //!   none     pending, or firing          -                          -
-//!   pending  firing after `for`          dropped                    the clock stops; dropped after max(window, for)
+//!   pending  firing after `for`          dropped, or the           the clock stops; the same
+//!                                        resolved one before it    after max(window, for)
 //!   firing   stays                       resolved after `keep`      holds; resolved after max(2 windows, 10 min): "no data"
 //!   resolved a new episode               forgotten after 15 min     as false
 //! ```
@@ -76,8 +77,9 @@ pub struct Episode {
     is_ending: bool,
     /// Seconds without a judgement.
     unknown: Option<u64>,
-    /// Start and end of the previous episode.
-    pub before: Option<(u64, u64)>,
+    /// The previous episode, which is over: if this one never fires, the alert is that again.
+    #[serde(default)]
+    pub previous: Option<Box<Self>>,
 }
 
 /// A rule and its alerts.
@@ -207,10 +209,27 @@ impl RuleState {
         self.step(now, None, of_more, each);
     }
 
+    /// Takes out the alerts that are over, also those before pending ones.
+    pub(super) fn take_over(&mut self) -> BTreeMap<RowKey, Episode> {
+        let mut over = BTreeMap::new();
+        for (key, mut episode) in std::mem::take(&mut self.episodes) {
+            let fired = episode.last_fired().filter(|it| it.phase == Phase::Resolved);
+            over.extend(fired.map(|it| (key.clone(), it.clone())));
+            if episode.phase != Phase::Resolved {
+                episode.previous = None;
+                self.episodes.insert(key, episode);
+            }
+        }
+        over
+    }
+
     /// Ends all alerts of a rule that was removed, and passes on those that fired.
     pub fn end(&mut self, unix: u64, each: &mut Events<'_>) {
         self.known.clear();
-        self.episodes.retain(|_, it| it.phase != Phase::Pending);
+        self.episodes.retain(|_, it| {
+            let fired = it.last_fired().cloned();
+            fired.map(|fired| *it = fired).is_some()
+        });
         for (key, episode) in self.episodes.iter_mut().filter(|it| it.1.phase == Phase::Firing) {
             episode.resolve(unix, "rule");
             each(&self.rule, &Event { key: key.as_deref(), unix, episode: Some(episode) });
@@ -252,7 +271,11 @@ impl RuleState {
             (None, Some((true, value))) => Some(Episode::begin(&self.rule, now, value, None)),
             (None, _) => None,
         };
-        let event = Event { key, unix: now.unix, episode: episode.as_ref() };
+        // One that was dropped is dropped, although the one before it is there again.
+        let is_dropped =
+            |it: &&Episode| phase == Some(Phase::Pending) && it.phase == Phase::Resolved;
+        let shown = episode.as_ref().filter(|it| !is_dropped(it));
+        let event = Event { key, unix: now.unix, episode: shown };
         // An episode that directly follows another is an event too.
         let is_new = event.episode.is_some_and(|it| it.since == now.unix && is_true(judgement));
         if event.phase() != phase || is_new && phase == Some(Phase::Resolved) {
@@ -263,12 +286,21 @@ impl RuleState {
 }
 
 impl Episode {
-    fn begin(rule: &Rule, now: Moment, value: Option<f64>, before: Option<(u64, u64)>) -> Self {
+    fn begin(rule: &Rule, now: Moment, value: Option<f64>, previous: Option<Box<Self>>) -> Self {
         let (phase, started) = match rule.entry.hold {
             0 => (Phase::Firing, now.unix),
             _ => (Phase::Pending, 0),
         };
-        Self { phase, since: now.unix, started, value, before, ..Self::default() }
+        Self { phase, since: now.unix, started, value, previous, ..Self::default() }
+    }
+
+    /// Returns the last episode that fired, if it is remembered: this one, or the one before a
+    /// pending one.
+    pub(super) fn last_fired(&self) -> Option<&Self> {
+        match self.phase {
+            Phase::Pending => self.previous.as_deref().filter(|it| it.clock < RESOLVED_SECS),
+            _ => Some(self),
+        }
     }
 
     fn resolve(&mut self, unix: u64, reason: &str) {
@@ -283,18 +315,21 @@ impl Episode {
         let (entry, (holds, value)) = (&rule.entry, judgement.unzip());
         let value = value.flatten();
         if self.phase == Phase::Resolved {
-            if holds == Some(true) {
-                let before = Some((self.started, self.ended));
-                return Some(Self::begin(rule, now, value, before));
-            }
             self.clock += now.passed;
+            if holds == Some(true) {
+                self.previous = None;
+                return Some(Self::begin(rule, now, value, Some(Box::new(self))));
+            }
             return (self.clock < RESOLVED_SECS).then_some(self);
+        }
+        if let Some(previous) = &mut self.previous {
+            previous.clock += now.passed;
         }
         self.value = value.or(self.value);
         let unknown = self.unknown.map_or(0, |secs| secs + now.passed);
         self.unknown = holds.is_none().then_some(unknown);
         match (self.phase, holds) {
-            (Phase::Pending, Some(false)) => return None,
+            (Phase::Pending, Some(false)) => return self.last_fired().cloned(),
             (Phase::Pending, Some(true)) => {
                 self.clock += now.passed;
                 if self.clock >= entry.hold {
@@ -304,7 +339,7 @@ impl Episode {
                 }
             }
             (Phase::Pending, None) if unknown >= entry.window.max(entry.hold) => {
-                return None;
+                return self.last_fired().cloned();
             }
             (Phase::Firing, Some(true)) => (self.clock, self.is_ending) = (0, false),
             (Phase::Firing, Some(false)) => {

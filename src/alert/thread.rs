@@ -168,7 +168,8 @@ impl Evaluation {
         // From now on, for the seconds that come meanwhile.
         *budget = new();
         let now = clock.unix_ms() / 1_000;
-        let at = (now - now % 60).saturating_sub(past.longest());
+        // On an hour, as the period begins that is counted live.
+        let at = (now - now % 3_600).saturating_sub(past.longest());
         Some(Refill { budget: past, counts, at, now })
     }
 

@@ -72,17 +72,13 @@ pub(super) fn start(
 }
 
 impl Daemon {
-    /// The rules of a new configuration, over its reports and those created at run time.
+    /// The rules of a new configuration, over the reports that there are once it is in force.
     pub(super) fn new_rules(
         &self,
         config: &Config,
-        mut definitions: Definitions,
+        definitions: Definitions,
     ) -> Result<Rules, StartError> {
-        let is_new = |name: &str| definitions.reports.iter().all(|it| it.0.name != name);
-        let made = self.catalog.made_at_run_time();
-        let made: Vec<_> = made.into_iter().filter(|it| is_new(&it.0.name)).collect();
-        definitions.reports.extend(made);
-        let rules = rules(config, &definitions.reports);
+        let rules = rules(config, &self.catalog.reports_after(definitions, config));
         rules.map_err(|errors| {
             let first = errors.into_iter().next();
             first.expect("there is one, or they would be rules").into()

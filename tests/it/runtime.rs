@@ -228,11 +228,15 @@ fn a_report_that_is_now_configured_stays_in_the_file() {
     assert_eq!(site.listed("mine").unwrap()["comment"], "tag_info:a");
 }
 
-/// The same when the configuration is read again: start and SIGHUP agree.
+/// The same when the configuration is read again: start and SIGHUP agree, also about the reports of
+/// rules.
 #[test]
 fn a_report_that_a_reload_configures_gives_way_and_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pinbad.toml");
+    let rule = |report: &str| {
+        format!("[[alert]]\nname = \"{report}\"\nreport = \"{report}\"\nabsent = true\n")
+    };
     let write = |text: &str| std::fs::write(&file, text).unwrap();
     write("");
     let state = format!("state.dir={}", dir.path().join("state").display());
@@ -271,9 +275,12 @@ fn a_report_that_a_reload_configures_gives_way_and_comes_back() {
     let replaced = log.iter().filter(|line| line.to_string().contains("took the place of one"));
     let replaced: Vec<_> = replaced.map(|line| line["report"].clone()).collect();
     assert_eq!(replaced, ["mine", "who"]);
-    write("");
+    write(&(rule("mine") + &rule("same")));
     let by = "run time";
     await_listed([("tag_info:a", by), ("tag_info:c", by), ("active", by)]);
+    let rules = || program.site.json("/api/v1/alerts")["rules"].as_array().unwrap().len();
+    await_until("the rules are in force", rules, |rules| *rules == 2);
+    program.site.delete("/api/v1/reports/mine").problem(409);
 }
 
 #[test]

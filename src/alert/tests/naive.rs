@@ -22,6 +22,8 @@ struct State {
     clock: u64,
     is_ending: bool,
     unknown: Option<u64>,
+    /// Steps since the end of the alert before a pending one.
+    over: Option<u64>,
 }
 
 impl Naive {
@@ -50,6 +52,16 @@ impl Naive {
             };
             let unknown = state.unknown.unwrap_or(0);
             let clock = state.clock + passed;
+            let over = state.over.map(|secs| secs + passed);
+            let dropped = match over {
+                Some(over) if over < 900 => (Some(Phase::Resolved), over),
+                _ => (None, 0),
+            };
+            state.over = match (before, truth) {
+                (Some(Phase::Resolved), Some(true)) => Some(clock),
+                (Some(Phase::Pending), _) => over,
+                _ => None,
+            };
             let mut is_new = false;
             (state.phase, state.clock) = match (before, truth) {
                 (None | Some(Phase::Resolved), Some(true)) => {
@@ -61,12 +73,12 @@ impl Naive {
                 (None, _) => (None, 0),
                 (Some(Phase::Resolved), _) if clock >= 900 => (None, 0),
                 (Some(Phase::Resolved), _) => (before, clock),
-                (Some(Phase::Pending), Some(false)) => (None, 0),
+                (Some(Phase::Pending), Some(false)) => dropped,
                 (Some(Phase::Pending), Some(true)) if clock >= self.hold => {
                     (Some(Phase::Firing), 0)
                 }
                 (Some(Phase::Pending), Some(true)) => (before, clock),
-                (Some(Phase::Pending), None) if unknown >= self.window.max(self.hold) => (None, 0),
+                (Some(Phase::Pending), None) if unknown >= self.window.max(self.hold) => dropped,
                 (Some(Phase::Firing), Some(true)) => {
                     state.is_ending = false;
                     (before, 0)
@@ -85,7 +97,9 @@ impl Naive {
                 (Some(Phase::Pending | Phase::Firing), None) => (before, state.clock),
             };
             if before != state.phase || is_new {
-                happened.push((unix, script, state.phase));
+                let is_dropped = before == Some(Phase::Pending);
+                let told = state.phase.filter(|it| !(is_dropped && *it == Phase::Resolved));
+                happened.push((unix, script, told));
             }
         }
         happened

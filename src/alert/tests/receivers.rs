@@ -1,6 +1,11 @@
 //! What receivers are told, silences and links.
 
+use std::cmp::Reverse;
+
+use serde_json::json;
+
 use super::*;
+use crate::clock::rfc3339;
 
 /// An alert of one rule, as front ends show it.
 pub(super) fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Option<u64>) -> Alert {
@@ -9,16 +14,135 @@ pub(super) fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Opt
     );
     let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
     take(&mut engine, &second(1, &[("/a", (9, 0))]));
-    let (rule, key, episode) = engine.alerts().next().unwrap();
-    let mut episode = episode.clone();
+    let mut alert = shown(&engine).remove(0);
+    let episode = &mut alert.episode;
     (episode.phase, episode.started, episode.ended) = (phase, started, ended);
-    Alert {
+    Alert { silenced_by, ..alert }
+}
+
+/// The alerts of an engine, as front ends show them.
+fn shown(engine: &Engine) -> Vec<Alert> {
+    let alerts = engine.alerts().map(|(rule, key, episode)| Alert {
         labels: rule.labels(key),
         rule: Arc::clone(rule),
         key: key.map(Box::from),
-        episode,
+        episode: episode.clone(),
         link: "http://127.0.0.1/".to_owned(),
-        silenced_by,
+        silenced_by: None,
+    });
+    let mut alerts: Vec<Alert> = alerts.collect();
+    alerts.sort_by_key(|it| (it.episode.phase, Reverse(it.episode.since)));
+    alerts
+}
+
+/// The messages that a receiver takes: end, 0 for a firing alert, and its reason.
+fn tell(receiver: &Receiver, engine: &Engine, now: u64) -> Vec<(u64, String)> {
+    let messages = receiver.due(&shown(engine), now);
+    let told = messages.iter().map(|it| (it.1.ended, it.1.reason.clone())).collect();
+    receiver.told.lock().extend(messages);
+    told
+}
+
+/// Pending alerts that come to nothing do not take the place of the alert before them.
+#[test]
+fn what_was_only_pending_leaves_the_alert_before_it() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"errors > 0\"\nwindow = 1\nmin_requests = 0\nfor = 2\n"
+    );
+    let rules = rules(&text);
+    let mut engine = Engine::new(&rules, 1 << 20, 1);
+    let settings = config("").alerting;
+    let [hook, away, manager] =
+        [true, true, false].map(|is_webhook| Receiver::new(is_webhook, "http://x", &settings));
+    let found = |engine: &Engine| {
+        let alerts = engine.alerts().map(|it| (it.2.phase, it.2.started, it.2.ended));
+        alerts.collect::<Vec<_>>()
+    };
+    let phases = |engine: &mut Engine, unix, errors| -> Vec<Option<Phase>> {
+        let happened = take(engine, &second(unix, &[("/a", (1, errors))]));
+        happened.into_iter().map(|it| it.2).collect()
+    };
+    assert_eq!(phases(&mut engine, 1, 1), [Some(Phase::Pending)]);
+    assert!(phases(&mut engine, 2, 1).is_empty());
+    assert_eq!(phases(&mut engine, 3, 1), [Some(Phase::Firing)]);
+    for receiver in [&hook, &manager] {
+        assert_eq!(tell(receiver, &engine, 4), [(0, String::new())]);
+    }
+    // Over, and pending again before anyone is told.
+    assert_eq!(phases(&mut engine, 4, 0), [Some(Phase::Resolved)]);
+    assert_eq!(phases(&mut engine, 5, 1), [Some(Phase::Pending)]);
+    let over = [(Phase::Resolved, 4, 5)];
+    // Neither a removed rule nor a long stop takes the alert that is over with the pending one.
+    let mut again = Engine::new(&rules, 1 << 20, 1);
+    let saved = serde_json::to_string(&engine.save()).unwrap();
+    again.restore(serde_json::from_str(&saved).unwrap(), 3_601);
+    assert_eq!(found(&again), over);
+    again.restore(engine.save(), 3_600);
+    assert_eq!(found(&again)[0].0, Phase::Pending);
+    again.replace(&[], 6, &mut |_, event| panic!("{event:?}"));
+    assert_eq!(found(&again), over);
+    assert_eq!(phases(&mut engine, 6, 0), [None], "dropped");
+    assert_eq!(found(&engine), over);
+    for receiver in [&hook, &away, &manager] {
+        assert_eq!(tell(receiver, &engine, 7), [(5, String::new())]);
+    }
+    // It is forgotten when it would have been.
+    for unix in 7..903 {
+        phases(&mut engine, unix, unix % 2);
+        assert!(tell(&hook, &engine, unix + 1).is_empty());
+    }
+    assert_eq!(found(&engine), over);
+    (903..=904).for_each(|unix| _ = phases(&mut engine, unix, unix % 2));
+    assert!(found(&engine).is_empty());
+}
+
+/// An alert that is over stays with the labels under which it was told.
+#[test]
+fn a_reload_repeats_no_end() {
+    let rule = |severity: &str, script: &str| {
+        rules(&format!(
+            "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhere = \"script_name={script}\"\nwhen = \"errors > 0\"\n\
+             window = 1\nmin_requests = 0\nfor = 2\nseverity = \"{severity}\"\n"
+        ))
+    };
+    let hook = Receiver::new(true, "http://x", &config("").alerting);
+    let mut engine = Engine::new(&rule("page", "/a"), 1 << 20, 1);
+    let mut now = 1;
+    let mut seconds = |engine: &mut Engine, all: &[u64]| {
+        for errors in all {
+            take(engine, &second(now, &[("/a", (1, *errors))]));
+            now += 1;
+        }
+        tell(&hook, engine, now)
+    };
+    let reload =
+        |engine: &mut Engine, rules: &[Arc<Rule>]| engine.replace(rules, 0, &mut |_, _| ());
+    let fired = || (0, String::new());
+    assert_eq!(seconds(&mut engine, &[1, 1, 1]), [fired()]);
+    assert_eq!(seconds(&mut engine, &[0]), [(5, String::new())]);
+    for severity in ["info", "page"] {
+        reload(&mut engine, &rule(severity, "/a"));
+        assert!(seconds(&mut engine, &[0]).is_empty(), "{severity}");
+    }
+    // Another rule whose alerts have the same labels.
+    reload(&mut engine, &rule("page", "/a*"));
+    assert_eq!(seconds(&mut engine, &[0, 1, 1, 1]), [fired()]);
+    assert_eq!(seconds(&mut engine, &[0]), [(12, String::new())]);
+    assert!(seconds(&mut engine, &[1]).is_empty(), "the end of the one before");
+    assert!(seconds(&mut engine, &[0]).is_empty());
+    // One that fires ends under its old labels, and those before it are not told again.
+    assert_eq!(seconds(&mut engine, &[1, 1, 1]), [fired()]);
+    reload(&mut engine, &rule("info", "/a*"));
+    assert_eq!(seconds(&mut engine, &[]), [(17, "rule".to_owned()), fired()]);
+    assert!(seconds(&mut engine, &[1]).is_empty());
+    assert_eq!(seconds(&mut engine, &[0]), [(19, String::new())]);
+    assert!(seconds(&mut engine, &[1]).is_empty());
+    // Nor after a restart.
+    for (severity, alerts) in [("info", 1), ("ticket", 0)] {
+        let mut again = Engine::new(&rule(severity, "/a*"), 1 << 20, 1);
+        again.restore(engine.save(), 3_601);
+        assert!(seconds(&mut again, &[]).is_empty(), "{severity}");
+        assert_eq!(again.alerts().count(), alerts, "{severity}");
     }
 }
 
@@ -85,7 +209,7 @@ fn receivers_are_told_the_difference_once() {
                 Resolved => (10_020, 10_030),
             };
             let mut next = alert(phase, (started, ended), None);
-            next.episode.before = Some((10_000, 10_010));
+            next.episode.previous = Some(Box::new(alert(Resolved, (10_000, 10_010), None).episode));
             let first = told(&receiver, Some(&next), 10_040);
             // An Alertmanager takes the new beginning.
             let is_begun_anew = phase == Firing && !is_webhook;
@@ -93,6 +217,32 @@ fn receivers_are_told_the_difference_once() {
             receiver.told.lock().clear();
         }
     }
+}
+
+/// Once the clock is set back, an alert began and ended in the future: there an end is none.
+#[test]
+fn times_that_are_sent_are_not_in_the_future() {
+    let receiver = Receiver::new(false, "http://x", &config("alerting.period = \"60s\"").alerting);
+    let sent = |phase, times, now| {
+        let messages = receiver.due(&[alert(phase, times, None)], now);
+        let (_, body) = receiver.request(&messages, now, "");
+        receiver.told.lock().extend(messages);
+        let alerts = body.as_array().unwrap().iter();
+        let times = alerts.map(|it| ["startsAt", "endsAt"].map(|name| it[name].clone()));
+        times.collect::<Vec<_>>()
+    };
+    let times = |start, end| [[start, end].map(|unix| json!(rfc3339(unix)))];
+    let fires = |now| sent(Phase::Firing, (7_200, 0), now);
+    let is_over = |now| sent(Phase::Resolved, (7_200, 7_200), now);
+    assert_eq!(fires(7_210), times(7_200, 7_510));
+    assert_eq!(fires(3_600), times(3_600, 3_900), "sent again at once");
+    assert!(fires(3_659).is_empty());
+    assert_eq!(fires(3_660), times(3_660, 3_960));
+    assert_eq!(is_over(3_670), times(3_670, 3_670));
+    assert!(is_over(3_729).is_empty());
+    assert_eq!(is_over(3_730), times(3_730, 3_730));
+    // And forward again.
+    assert_eq!(is_over(7_300), times(7_200, 7_200));
 }
 
 /// An alert that an Alertmanager ends by itself unless it is sent again would begin anew.

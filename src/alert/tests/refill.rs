@@ -30,6 +30,8 @@ struct State {
     is_off: bool,
     /// Whether the report is one that history does not keep.
     is_unkept: bool,
+    /// Until then it keeps whole hours only.
+    hours_until: u64,
     /// Seconds that come during each read of history, and just before it is seen.
     come_meanwhile: u64,
     come_before: u64,
@@ -84,13 +86,21 @@ impl Past for Of {
         }
         let before = std::mem::take(&mut site.state.lock().come_before);
         site.seconds_come(before);
-        let seen = site.state.lock().history.clone();
+        let (seen, hours_until) = {
+            let state = site.state.lock();
+            (state.history.clone(), state.hours_until)
+        };
         Some(Some(Box::new(move |span| {
             let meanwhile = site.state.lock().come_meanwhile;
             site.seconds_come(meanwhile);
+            let has_minutes = |at: u64| at >= hours_until || at.is_multiple_of(3_600);
+            let end =
+                if has_minutes(span.end) { span.end } else { span.end.next_multiple_of(3_600) };
             let mut count = Count::default();
-            seen.range(span.clone()).for_each(|(_, it)| count += it);
-            Some(count)
+            if has_minutes(span.start) {
+                seen.range(span.start..end).for_each(|(_, it)| count += it);
+            }
+            (count, end)
         })))
     }
 }
@@ -167,6 +177,21 @@ fn a_past_that_cannot_be_read_at_the_start_is_read_later() {
     assert_eq!(objective.count.covered_secs, 86_400 + 91);
     // The window of three days is longer than the period.
     assert!(objective.burns.iter().all(|it| it.holds.is_some()), "{:?}", objective.burns);
+}
+
+/// The period begins on an hour, as live; so do the steps of reading where only hours are kept.
+#[test]
+fn a_past_of_hours_is_read_whole() {
+    const DAY: u64 = 86_400;
+    let now = START + 4 * 3_600 + 1_036;
+    for hours_until in [0, START - 3 * DAY, START - DAY, START] {
+        let site = Site::new(&slo("a").replace("1d", "4d"), now - 5 * DAY..now);
+        site.state.lock().hours_until = hours_until;
+        let mut evaluation = site.evaluation();
+        site.seconds_come(1);
+        evaluation.turn(&site.clock);
+        assert_eq!(site.total(0), 2 * (4 * DAY + 1_037), "hours until {hours_until}");
+    }
 }
 
 /// What was counted live is all there is of a report that history does not keep.

@@ -14,6 +14,7 @@ use crate::query::tables::StatusTable;
 use crate::release::REPORT;
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
+use crate::state::State;
 
 /// The changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,9 +37,7 @@ impl Catalog {
     /// Replaces the configured reports by those of `wanted`; `config` is in force.
     pub fn reconfigure(&self, mut wanted: Definitions, config: &Config) -> Reconfigured {
         let changes = CHANGES.lock(&self.changes);
-        let saved = changes.as_ref().map(|state| (state.reports(), state.dropped().to_vec()));
-        // Those whose names the configuration has are no news.
-        let _left_out = wanted.add_others(config, saved.unwrap_or_default(), &self.defaults);
+        self.add_others(&mut wanted, config, changes.as_ref());
         let Definitions { reports, tables, .. } = &wanted;
         let configured_reports = reports.iter().filter(|(_, by)| is_configured(by));
         let configured_tables = tables.iter().filter(|table| is_configured(&table.defined_by));
@@ -95,12 +94,38 @@ impl Catalog {
         done
     }
 
-    /// The reports that can be dropped.
+    /// The reports that there are once `wanted` is [in force](Self::reconfigure): the configured ones,
+    /// those that can be dropped and stay, and those that come back.
     #[must_use]
-    pub fn made_at_run_time(&self) -> Vec<(Definition, DefinedBy)> {
+    pub fn reports_after(
+        &self,
+        mut wanted: Definitions,
+        config: &Config,
+    ) -> Vec<(Definition, DefinedBy)> {
+        let changes = CHANGES.lock(&self.changes);
+        self.add_others(&mut wanted, config, changes.as_ref());
+        let Definitions { mut reports, tables, .. } = wanted;
+        let is_live = |name: &str| self.own_name(name).is_some();
+        reports.retain(|(it, by)| !by.is_droppable() || is_live(&it.name));
         let live = reading(&self.live);
+        // Without `state.dir` they are nowhere else.
         let made = live.reports.iter().filter(|it| it.defined_by.is_droppable());
-        made.map(|it| ((*it.definition).clone(), it.defined_by.clone())).collect()
+        let made = made.map(|it| ((*it.definition).clone(), it.defined_by.clone()));
+        let is_new = |name: &str| {
+            let reports = reports.iter().map(|it| &it.0.name);
+            let mut taken = reports.chain(tables.iter().map(|it| &it.name));
+            taken.all(|it| it != name)
+        };
+        let made: Vec<_> = made.filter(|it| is_new(&it.0.name)).collect();
+        reports.extend(made);
+        reports
+    }
+
+    /// Adds what there is beside the configured definitions.
+    fn add_others(&self, wanted: &mut Definitions, config: &Config, state: Option<&State>) {
+        let saved = state.map(|state| (state.reports(), state.dropped().to_vec()));
+        // Those whose names the configuration has are no news.
+        let _left_out = wanted.add_others(config, saved.unwrap_or_default(), &self.defaults);
     }
 
     /// Watches these reports for alert rules, and that of releases.

@@ -128,13 +128,13 @@ impl Past for Catalog {
         let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
         Some(Some(Box::new(move |span| {
             let plan = ReadPlan::new(&view.parts, &dataset, span.clone());
-            let covered = Covered::read(&ran, &coverage, &dataset, span).own.secs;
-            if plan.span != *span || covered == 0 {
-                return None;
+            let covered = Covered::read(&ran, &coverage, &dataset, &plan.span).own.secs;
+            let mut count = Count::default();
+            if plan.span.start == span.start && covered > 0 {
+                count = counted(&objective, &Sums::read(view.clone(), &dataset, &plan));
+                count.covered_secs = covered.min(plan.span.end - plan.span.start);
             }
-            let mut count = counted(&objective, &Sums::read(view.clone(), &dataset, &plan));
-            count.covered_secs = covered.min(span.end - span.start);
-            Some(count)
+            (count, plan.span.end)
         })))
     }
 }
