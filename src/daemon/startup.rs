@@ -280,7 +280,7 @@ impl Past {
             warn!(reports = ?left_out, "{}.", series::why_left_out());
         }
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
-        let push = Push::new(config, watched.clone(), clock).map_err(StartError::Push)?;
+        let push = Push::new(config, clock).map_err(StartError::Push)?;
         let metrics = Metrics::new(watched.clone(), buckets, series_max);
         let metrics = metrics.with(alerts.clone(), push.clone());
         let of_rows = metrics.clone();

@@ -44,7 +44,6 @@ use crate::input::otlp::messages::{KeyValue, Resource};
 use crate::merger::SharedLive;
 use crate::metrics::exemplars::NewRequests;
 use crate::profile::this_host;
-use crate::report::Watchlist;
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Group, Place, readings};
 
@@ -104,19 +103,14 @@ pub fn check(config: &Config) -> Result<(), String> {
 }
 
 impl Push {
-    /// Creates a push of the configured reports among those in this list, counting from now on;
-    /// `None` if no server is configured.
+    /// Creates a push that counts from now on; `None` if no server is configured.
     ///
     /// # Errors
     /// As [`check`].
-    pub fn new(
-        config: &Config,
-        watched: Watchlist,
-        clock: &dyn Clock,
-    ) -> Result<Option<Self>, String> {
+    pub fn new(config: &Config, clock: &dyn Clock) -> Result<Option<Self>, String> {
         let is_delta = config.otlp.temporality == OtlpTemporality::Delta;
         Ok(Server::of(&config.otlp)?.map(|server| Self {
-            rows: Arc::new(Mutex::new(Rows::new(watched, is_delta, clock.unix_ms()))),
+            rows: Arc::new(Mutex::new(Rows::new(is_delta, clock.unix_ms()))),
             counters: Arc::default(),
             problem: Arc::default(),
             server,

@@ -7,9 +7,11 @@
 //! - Delta: a row has its gain since the last point, and is removed with it.
 //! - Cumulative: a row only grows, from when the report was first watched.
 //!
+//! A redefined report continues the rows of the one before it, so that no stream is sent twice.
+//!
 //! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: rows beyond are added up in `(other)`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -21,10 +23,10 @@ use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::otlp::messages::{Exemplar, HistogramPoint, KeyValue, NumberPoint};
 use crate::metrics::exemplars::{self, Traced};
 use crate::metrics::rows::{COUNTERS, DURATIONS, Measures, each_time};
-use crate::report::definition::{Definition, Field, KeySource, Level};
-use crate::report::row_key::key_texts;
+use crate::report::definition::{Definition, Field, Key, KeySource, Level};
+use crate::report::row_key::{key_of, key_texts};
 use crate::report::totals::Totals;
-use crate::report::{OTHER_ID, Watched, Watchlist};
+use crate::report::{OTHER_ID, Watched};
 use crate::value::Unit;
 
 /// Exemplars of a point, as in the SDKs.
@@ -40,7 +42,6 @@ const ROW_BYTES: usize = 1_024;
 /// Rows of all pushed reports.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    watched: Watchlist,
     pub(super) is_delta: bool,
     /// By their numbers, the oldest first.
     reports: BTreeMap<u64, ReportRows>,
@@ -59,6 +60,10 @@ pub(super) struct Rows {
 #[derive(Debug)]
 struct ReportRows {
     definition: Arc<Definition>,
+    /// The attribute of each key.
+    key_attributes: Vec<String>,
+    /// Shorter times count as zero, seconds.
+    zero_threshold: f64,
     /// Start of counting, milliseconds since 1970.
     start_ms: u64,
     /// By their ids, [`OTHER_ID`] among them.
@@ -75,64 +80,131 @@ struct Row {
 
 /// The attribute that tells user from system time.
 const CPU_MODE: &str = "cpu.mode";
+/// The attributes that name a report, and mark its `(other)`.
+const REPORT: &str = "pinbad.report";
+const OVERFLOW: &str = "otel.metric.overflow";
 
-impl ReportRows {
-    /// Returns the attributes of a row: fields under their names in the semantic conventions, tags
-    /// under their own unless these are taken.
-    fn attributes_of(&self, id: u64, row: &Row) -> Vec<KeyValue> {
-        let report = KeyValue::text("pinbad.report", self.definition.name.as_str());
-        let overflow = KeyValue::truth("otel.metric.overflow");
-        // All three names are taken, whether or not they stay.
-        let mut all = vec![KeyValue::truth(CPU_MODE), overflow, report];
-        let keys = || self.definition.keys.iter().map(|it| &it.source).zip(key_texts(&row.key));
-        for (source, text) in keys() {
-            let KeySource::Field(field) = source else { continue };
-            all.push(match (field, text.parse()) {
-                (Field::Hostname, _) => KeyValue::text("host.name", text),
-                (Field::ServerName, _) => KeyValue::text("server.address", text),
-                (Field::ScriptName, _) => KeyValue::text("http.route", text),
-                (Field::Schema, _) => KeyValue::text("url.scheme", text),
-                (Field::Status, Ok(status)) => {
-                    KeyValue::number("http.response.status_code", status)
-                }
-                (Field::Status, Err(_)) => KeyValue::text("http.response.status_code", text),
-            });
-        }
-        for (source, text) in keys() {
-            match source {
-                KeySource::Field(_) => {}
-                KeySource::RequestTag(tag)
-                | KeySource::TimerTag(tag)
-                | KeySource::TimerTagOrField(tag, _) => push_unique(&mut all, tag, text),
-            }
-        }
-        all.drain(..if id == OTHER_ID { 1 } else { 2 });
-        all
+/// Returns the attribute of a field: its name in the semantic conventions.
+const fn field_attribute(field: Field) -> &'static str {
+    match field {
+        Field::Hostname => "host.name",
+        Field::ServerName => "server.address",
+        Field::ScriptName => "http.route",
+        Field::Schema => "url.scheme",
+        Field::Status => "http.response.status_code",
     }
 }
 
-/// Adds a tag to attributes, with `pinbad.` before its name until that is not taken.
-pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str) {
+/// Returns the attribute of each key: tags have their own name unless it is taken.
+fn key_attributes(keys: &[Key]) -> Vec<String> {
+    // All three names are taken, whether or not a row has them.
+    let mut taken = [CPU_MODE, OVERFLOW, REPORT].map(str::to_owned).to_vec();
+    taken.extend(keys.iter().filter_map(|key| match key.source {
+        KeySource::Field(field) => Some(field_attribute(field).to_owned()),
+        _ => None,
+    }));
+    let attributes = keys.iter().map(|key| match &key.source {
+        KeySource::Field(field) => field_attribute(*field).to_owned(),
+        KeySource::RequestTag(tag)
+        | KeySource::TimerTag(tag)
+        | KeySource::TimerTagOrField(tag, _) => {
+            let name = unique_name(tag, |name| taken.iter().any(|it| it == name));
+            taken.push(name.clone());
+            name
+        }
+    });
+    attributes.collect()
+}
+
+/// Returns a name that is not taken: that of the tag, with `pinbad.` before it until it is not.
+fn unique_name(tag: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut name = tag.to_owned();
-    while attributes.iter().any(|it| it.key == name) {
+    while is_taken(&name) {
         name.insert_str(0, "pinbad.");
     }
+    name
+}
+
+/// Adds a tag to attributes, under a name that is not taken.
+pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str) {
+    let name = unique_name(tag, |name| attributes.iter().any(|it| it.key == name));
     attributes.push(KeyValue::text(name, value));
+}
+
+impl ReportRows {
+    fn new(definition: &Arc<Definition>, start_ms: u64) -> Self {
+        Self {
+            definition: Arc::clone(definition),
+            key_attributes: key_attributes(&definition.keys),
+            zero_threshold: zero_threshold(&definition.buckets),
+            start_ms,
+            rows: HashMap::default(),
+        }
+    }
+
+    /// For each key, the position in the keys of `earlier` of the one with the same attribute;
+    /// `None` if rows of both have other attributes.
+    fn key_order(&self, earlier: &Self) -> Option<Vec<usize>> {
+        let of_earlier = |name| earlier.key_attributes.iter().position(|it| it == name);
+        let order: Option<Vec<usize>> = self.key_attributes.iter().map(of_earlier).collect();
+        order.filter(|it| it.len() == earlier.key_attributes.len())
+    }
+
+    /// Continues the rows of an earlier definition of its report that would be the same streams. It
+    /// has no rows itself yet.
+    fn continue_rows(&mut self, report: &Watched, earlier: &mut Self, is_delta: bool) {
+        let [of_timers, before] = [&*self, &*earlier].map(|it| it.definition.level == Level::Timer);
+        let order = self.key_order(earlier);
+        // A cumulative row continues only with its start, which all rows have in common.
+        if earlier.definition.name != self.definition.name
+            || before != of_timers
+            || order.is_none() && !is_delta
+        {
+            return;
+        }
+        self.start_ms = self.start_ms.min(earlier.start_ms);
+        self.zero_threshold = self.zero_threshold.max(earlier.zero_threshold);
+        for (id, mut row) in std::mem::take(&mut earlier.rows) {
+            match &order {
+                // It has no keys.
+                _ if id == OTHER_ID => _ = self.rows.insert(id, row),
+                Some(order) => {
+                    let texts: Vec<&str> = key_texts(&row.key).collect();
+                    row.key = key_of(order.iter().filter_map(|at| texts.get(*at))).into();
+                    self.rows.insert(report.row_id(&row.key), row);
+                }
+                None => _ = earlier.rows.insert(id, row),
+            }
+        }
+    }
+
+    /// Returns the attributes of a row.
+    fn attributes_of(&self, id: u64, row: &Row) -> Vec<KeyValue> {
+        let overflow = (id == OTHER_ID).then(|| KeyValue::truth(OVERFLOW));
+        let report = KeyValue::text(REPORT, self.definition.name.as_str());
+        let keys = self.definition.keys.iter().zip(&self.key_attributes).zip(key_texts(&row.key));
+        let keys = keys.map(|((key, name), text)| match (&key.source, text.parse()) {
+            (KeySource::Field(Field::Status), Ok(status)) => KeyValue::number(name, status),
+            _ => KeyValue::text(name, text),
+        });
+        overflow.into_iter().chain([report]).chain(keys).collect()
+    }
 }
 
 impl Rows {
     /// Creates empty rows that count from `now_ms` on.
-    pub(super) fn new(watched: Watchlist, is_delta: bool, now_ms: u64) -> Self {
+    pub(super) fn new(is_delta: bool, now_ms: u64) -> Self {
         let open = Interval { start_ms: now_ms, end_ms: now_ms };
-        Self { watched, is_delta, open, ..Self::default() }
+        Self { is_delta, open, ..Self::default() }
     }
 
     /// Takes a second, whose rows are supplied by `read`.
     pub(super) fn take(&mut self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
-        // As a delta, the gain of a removed report still has to be sent.
+        // As a delta, the gain of a removed report still has to be sent. The list of the second
+        // counts: the reports of now may have been defined after it.
         if !self.is_delta {
-            let watched = self.watched.now();
-            self.reports.retain(|number, _| watched.iter().any(|it| it.number == *number));
+            let watched: BTreeSet<u64> = second.reports().map(|it| it.number).collect();
+            self.reports.retain(|number, _| watched.contains(number));
         }
         let rows = self.reports.values().flat_map(|it| &it.rows).filter(|it| *it.0 != OTHER_ID);
         let bytes = rows.map(|(_, row)| row_bytes(&row.key));
@@ -185,7 +257,7 @@ impl Rows {
                         start,
                         time,
                         sum: Some(row.totals.time as f64 / 1e6),
-                        zero_threshold: zero_threshold(&definition.buckets),
+                        zero_threshold: report.zero_threshold,
                         ..row.times.point()
                     };
                     bodies.point(durations, &point);
@@ -219,14 +291,19 @@ fn unit(measures: Measures) -> &'static str {
 impl RowReader for Rows {
     fn begin(&mut self, report: &Watched) {
         self.current = report.is_pushed.then_some(report.number);
-        if report.is_pushed {
-            let Interval { start_ms, end_ms } = self.open;
-            self.reports.entry(report.number).or_insert_with(|| ReportRows {
-                definition: Arc::clone(&report.definition),
-                start_ms: if self.is_delta { start_ms } else { end_ms },
-                rows: HashMap::default(),
-            });
+        if !report.is_pushed || self.reports.contains_key(&report.number) {
+            return;
         }
+        let Interval { start_ms, end_ms } = self.open;
+        let start_ms = if self.is_delta { start_ms } else { end_ms };
+        let mut new = ReportRows::new(&report.definition, start_ms);
+        for earlier in self.reports.values_mut() {
+            new.continue_rows(report, earlier, self.is_delta);
+        }
+        // Of rows that end here only the gain as a delta still has to be sent.
+        let is_other = |it: &ReportRows| it.definition.name != new.definition.name;
+        self.reports.retain(|_, it| is_other(it) || self.is_delta && !it.rows.is_empty());
+        self.reports.insert(report.number, new);
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {

@@ -1,6 +1,9 @@
 //! Pushed bodies compared with the messages of the crate `opentelemetry-proto`.
 
+use std::collections::BTreeSet;
+
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest as Reference;
+use opentelemetry_proto::tonic::common::v1::KeyValue as Attribute;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -14,10 +17,12 @@ use super::exponential::Exponential;
 use super::own::Own;
 use super::*;
 use crate::input::otlp::messages::{HistogramPoint, NumberPoint};
-use crate::input::record::{Hasher, RejectReason};
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::{Hasher, RejectReason, TextLimits};
 use crate::merger::test_harness::{self, Limits};
 use crate::query::status::{SocketStatus, Status};
 use crate::report::histogram::BucketLayout;
+use crate::report::{DefinedBy, WatchSettings};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 use crate::telemetry::reading::{Kind, Reading};
@@ -219,5 +224,118 @@ fn own_counters_count_from_before_anything_was_received() {
             other => panic!("{other:?}"),
         });
         assert_eq!(counts.sum::<i64>(), expected, "{name}");
+    }
+}
+
+/// Points by metric and attributes: their start, time, and count or sum.
+type Streams = BTreeMap<(String, BTreeSet<String>), (u64, u64, f64)>;
+
+/// Returns the points of bodies; no stream may have two.
+fn streams(bodies: Bodies) -> Streams {
+    let mut streams = Streams::new();
+    let bodies = decoded(&bodies.end()).into_iter().flat_map(|it| it.resource_metrics);
+    for metric in bodies.flat_map(|it| it.scope_metrics).flat_map(|it| it.metrics) {
+        let mut add = |attributes: &[Attribute], point| {
+            let attributes = attributes.iter().map(|it| format!("{it:?}")).collect();
+            let stream = (metric.name.clone(), attributes);
+            let twice = streams.insert(stream.clone(), point);
+            assert_eq!(twice, None, "{stream:?}");
+        };
+        match metric.data {
+            Some(Data::ExponentialHistogram(of)) => of.data_points.iter().for_each(|it| {
+                let point = (it.start_time_unix_nano, it.time_unix_nano, it.count as f64);
+                add(&it.attributes, point);
+            }),
+            Some(Data::Sum(of)) => of.data_points.iter().for_each(|it| {
+                let value = match it.value.unwrap() {
+                    Number::AsInt(number) => number as f64,
+                    Number::AsDouble(number) => number,
+                };
+                add(&it.attributes, (it.start_time_unix_nano, it.time_unix_nano, value));
+            }),
+            other => panic!("{other:?}"),
+        }
+    }
+    streams
+}
+
+/// However a report is redefined within a second, no stream is in a body twice, cumulative ones do
+/// not go back without a new start, and nothing is lost as a delta.
+#[test]
+fn streams_of_a_redefined_report_go_on() {
+    let definitions = [
+        r#"{"level": "request", "keys": ["script_name", "+env"]}"#,
+        r#"{"level": "request", "keys": ["script_name", "+env"], "window": "30s"}"#,
+        r#"{"level": "request", "keys": ["+env", "script_name"], "percentiles": [95]}"#,
+        r#"{"level": "request", "keys": ["+env", "script_name"], "histogram": "hv=10:60000:2000"}"#,
+        // From here on the keys are others.
+        r#"{"level": "request", "keys": ["script_name"]}"#,
+        r#"{"level": "packet"}"#,
+        r#"{"level": "request", "keys": ["script_name", "+env"]}"#,
+    ];
+    for (is_delta, lag) in [(false, 1), (true, 1), (false, 2), (true, 3)] {
+        let (limits, hasher) = (Limits::SMALL, Hasher::new());
+        let defaults = test_harness::defaults(limits.window);
+        let own = [("made", definitions[0])];
+        let mut live = limits.live(&hasher, test_harness::with_own(&defaults, &own));
+        let pushed = vec!["made".to_owned()];
+        let (reports_max, bytes_max) = (10, 1 << 20);
+        let settings = WatchSettings { pushed, reports_max, bytes_max, ..WatchSettings::default() };
+        let (_, mut reader) = live.watch(settings, 0, 1_000_000);
+        let mut rows = Rows::new(is_delta, 1_000_000);
+        let mut decoder = Decoder::new(TextLimits::default(), hasher);
+        let (mut now_ms, mut sent, mut all) = (0, 0, 0.0);
+        let mut last = Streams::new();
+        let mut cut_ns = 1_000_000_000_000;
+        for (nth, next) in (1..).zip(definitions.iter().cycle().skip(1).take(20)) {
+            for is_redefined in [false, true] {
+                if is_redefined {
+                    let new = Arc::new(test_harness::definition("made", next, &defaults));
+                    assert!(live.reports.remove("made", &mut live.pool));
+                    let mut filling = live.reports.define(new, DefinedBy::BuiltIn, &live.pool);
+                    while let Some(rest) = filling {
+                        filling = live.reports.fill(rest, &mut live.pool, 100);
+                    }
+                }
+                let mut records = Vec::new();
+                for (script, env) in [("/a", "x"), ("/a", "y"), ("/b", "x"), ("(other)", "(other)")]
+                {
+                    let mut request = model::Request::named("h", "s", script);
+                    request.request_time = Some(0.25);
+                    request.status = Some(500);
+                    request.add_tag("env", env);
+                    test_harness::decode(&mut decoder, &request, &mut records);
+                    sent += 1;
+                }
+                live.merge(&records, now_ms);
+            }
+            now_ms += 1_000;
+            live.advance_second(now_ms, 1_000_000 + now_ms);
+            if nth % lag != 0 {
+                continue;
+            }
+            reader.poll(|second, _| rows.take(second, |rows| second.read(&mut [rows])));
+            let mut bodies = bodies(is_delta);
+            rows.cut(false, &[], &mut bodies);
+            for (stream, (start, time, value)) in streams(bodies) {
+                assert_eq!(time, 1_000_000_000_000 + now_ms * 1_000_000);
+                all += if stream.0 == "pinbad.request.duration" { value } else { 0.0 };
+                let before = last.insert(stream.clone(), (start, time, value));
+                if is_delta {
+                    assert_eq!(start, cut_ns, "{stream:?}");
+                } else if let Some(before) = before {
+                    let goes_on = start == before.0 && value >= before.2;
+                    assert!(goes_on || start >= before.1, "{stream:?} {before:?} {start} {value}");
+                    assert!(goes_on || nth >= 4, "{stream:?} {before:?} {start} {value}");
+                }
+            }
+            cut_ns = 1_000_000_000_000 + now_ms * 1_000_000;
+            if is_delta {
+                assert_eq!(all, f64::from(sent));
+            } else if nth < 4 {
+                let counts = last.iter().filter(|it| it.0.0 == "pinbad.request.duration");
+                assert_eq!(counts.map(|it| it.1.2).sum::<f64>(), f64::from(sent));
+            }
+        }
     }
 }
