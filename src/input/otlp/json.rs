@@ -1,8 +1,9 @@
 //! Rewrites bodies in JSON as protobuf, which is decoded then.
 //!
 //! Names are in lowerCamelCase, ids hexadecimal, 64-bit numbers strings or numbers, enums numbers;
-//! `null` counts as absent, and names that the mapping does not use are skipped whatever their
-//! depth. Protobuf is never longer than the JSON it is made of.
+//! whole numbers may have an exponent, or a fraction of zeros. `null` counts as absent, and names
+//! that the mapping does not use are skipped whatever their depth. Protobuf is never longer than the
+//! JSON it is made of.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -165,6 +166,11 @@ impl<'de> Visitor<'de> for Member<'_> {
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
         match self.1 {
             Kind::Float => double::encode(self.0, &number, self.2),
+            // Those past all integers become the largest one, which no field holds.
+            Kind::Enum | Kind::Flags | Kind::Time | Kind::Whole if number.fract() == 0.0 => {
+                return self.whole(number as i128);
+            }
+            Kind::Enum | Kind::Flags | Kind::Time | Kind::Whole => {}
             _ => return Err(E::invalid_type(Unexpected::Float(number), &self)),
         }
         Ok(())
@@ -179,8 +185,10 @@ impl<'de> Visitor<'de> for Member<'_> {
                 // A span with an id of one byte is refused.
                 _ => self.bytes(&[0]),
             },
-            Kind::Time | Kind::Whole => return text.parse().map_or(Ok(()), |it| self.whole(it)),
-            Kind::Float => return text.parse().map_or(Ok(()), |it| self.visit_f64(it)),
+            Kind::Time | Kind::Whole if let Ok(number) = text.parse() => return self.whole(number),
+            Kind::Time | Kind::Whole | Kind::Float => {
+                return text.parse().map_or(Ok(()), |it| self.visit_f64(it));
+            }
             _ => return Err(E::invalid_type(Unexpected::Str(text), &self)),
         }
         Ok(())

@@ -225,6 +225,60 @@ fn texts_of_json_that_are_cut_within_a_character_cost_nothing_else() {
     }
 }
 
+/// As protobuf's mapping allows. Node's SDK sends whole numbers of any size as `intValue`.
+#[test]
+fn whole_numbers_may_be_written_as_floats_and_one_too_large_costs_nothing_else() {
+    for (written, tags) in [
+        ("5.0", "n=5"),
+        ("1e3", "n=1000"),
+        ("\"1e3\"", "n=1000"),
+        ("-1.7e18", "n=-1700000000000000000"),
+        ("1e+21", ""),
+        ("1180591620717411303424", ""),
+        ("18446744073709551615", ""),
+        ("-1e300", ""),
+        ("0.5", ""),
+        ("\"NaN\"", ""),
+    ] {
+        let sent = span(7, (1, 0), 2, (0, 10), json!({"n": 777}));
+        let sent = body(json!({}), json!([sent])).to_string().replace("\"777\"", written);
+        let mut world = World::new("attributes = ['n']");
+        assert_eq!(world.take_bytes(sent.as_bytes()), Ok(0), "{sent}");
+        world.finish();
+        let shown = world.requests();
+        assert!(shown.len() == 1 && shown[0].tags == tags, "{written}: {shown:?}");
+    }
+    let mut sent = span(7, (1, 0), 2, (0, 10), json!({}));
+    sent["status"] = json!({"code": 2});
+    let whole = body(json!({}), json!([&sent])).to_string();
+    for (member, float) in cases![
+        "kind" => json!(2.0);
+        "flags" => json!(257.0);
+        "status" => json!({"code": 2.0});
+        "startTimeUnixNano" => json!((NOW_NS - 1_000_000_000) as f64);
+    ] {
+        let mut floats = sent.clone();
+        floats[member] = float;
+        let floats = body(json!({}), json!([floats])).to_string();
+        let [whole, floats] = [&whole, &floats].map(|it| decode(Form::Json, it.as_bytes()));
+        assert_eq!(floats, whole, "{member}");
+    }
+    // One that its field cannot hold is none.
+    for (member, float, refused) in cases![
+        "kind" => json!(1e21), 0;
+        "kind" => json!(0.5), 0;
+        "flags" => json!(-1.0), 0;
+        "endTimeUnixNano" => json!(1e21), 1;
+        "endTimeUnixNano" => json!(0.5), 1;
+    ] {
+        let mut bad = sent.clone();
+        bad[member] = float;
+        let bad = body(json!({}), json!([bad])).to_string();
+        let decoded = decode(Form::Json, bad.as_bytes());
+        assert_eq!(decoded.map(|it| it.2), Ok(refused), "{bad}");
+    }
+}
+
 #[test]
 fn bad_json_is_described_with_its_place() {
     let keys = Keys::new(&[]);
