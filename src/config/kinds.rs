@@ -303,7 +303,10 @@ pub(super) fn server_urls() -> Kind<Vec<String>> {
     let accepted = "up to 8 URLs, as in [\"http://alertmanager:9093\"], without user, password and parameters; [] for none";
     list((8, "URLs"), accepted, |given, before| {
         let url = (server_url("").reader)(given)?;
-        match url.is_empty() || before.contains(&url) {
+        // A slash at the end makes no difference to where alerts go.
+        let without_slash = url.trim_end_matches('/');
+        let is_known = before.iter().any(|it: &String| it.trim_end_matches('/') == without_slash);
+        match url.is_empty() || is_known {
             true => Err("empty, or twice the same".into()),
             false => Ok(url),
         }

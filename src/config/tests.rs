@@ -386,6 +386,9 @@ fn settings_that_do_not_go_together_are_refused() {
         )
         .is_ok()
     );
+    // It would get each alert twice.
+    let twice = "[alerting]\nalertmanager = [\"http://h:9093\", \"http://h:9093/\"]\n";
+    assert_has!(errors_of(twice)[0] => "alerting.alertmanager", "twice the same");
     let twice = "[[squid]]\npath = \"/log\"\n[[squid]]\npath = \"/log\"\nfrom = \"end\"\n";
     assert_eq!(
         errors_of(twice),
