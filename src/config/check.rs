@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+
+use ureq::http::Uri;
 
 use super::data_folder::UsualFolder;
 use super::error::ConfigError;
@@ -51,6 +53,7 @@ pub(super) fn check(raw: &mut RawConfig) -> Config {
     raw.check_folders(&config);
     raw.check_retention(&config);
     raw.check_shipping(&config);
+    raw.check_push(&config);
     config
 }
 
@@ -265,6 +268,32 @@ impl RawConfig {
             let problem = "clickhouse.url without history.dir or data.dir, from which it would be shipped; accepted: both, or neither";
             let error = ConfigError::new(self.location("clickhouse.url"), problem.to_owned());
             self.errors.push(error);
+        }
+    }
+
+    /// Checks that nothing is pushed to an own input of spans: metrics are refused there, and
+    /// requests would come back as others.
+    fn check_push(&mut self, config: &Config) {
+        let Ok(url) = config.otlp.url.parse::<Uri>() else { return };
+        let by_scheme = if url.scheme_str() == Some("https") { 443 } else { 80 };
+        let port = url.port_u16().unwrap_or(by_scheme);
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+        let ip = host.parse::<IpAddr>().ok();
+        let is_local = ip.map_or(host.eq_ignore_ascii_case("localhost"), |it| it.is_loopback());
+        let is_at = |own: IpAddr| match ip {
+            Some(ip) => ip == own || is_local && own.is_unspecified(),
+            None => is_local && (own.is_loopback() || own.is_unspecified()),
+        };
+        let listens = |at: &SocketAddr| at.port() == port && port != 0 && is_at(at.ip());
+        if let Some(input) = config.otlp_inputs.iter().find(|it| listens(&it.listen)) {
+            let location = self.location("otlp.url");
+            let problem = format!(
+                "otlp.url = {}: the daemon's own otlp_input.listen = {}, which takes spans of others; accepted: another \
+                 server",
+                location.given(),
+                input.listen
+            );
+            self.errors.push(ConfigError::new(location, problem));
         }
     }
 

@@ -333,6 +333,40 @@ fn beyond_loopback_only_with_the_operators_word() {
     }
 }
 
+/// Whatever leads back to an input of this daemon: what is pushed there is no good to anybody.
+#[test]
+fn nothing_is_pushed_to_an_own_input() {
+    for (listen, url, is_own) in [
+        ("127.0.0.1:4318", "http://127.0.0.1:4318", true),
+        ("127.0.0.1:4318", "http://LOCALHOST:4318/v1/traces", true),
+        ("[::1]:4318", "http://[::1]:4318/", true),
+        ("[::1]:443", "https://localhost", true),
+        ("0.0.0.0:80", "http://127.0.0.2", true),
+        ("[::]:4318", "http://127.0.0.1:4318", true),
+        ("10.0.0.1:4318", "http://10.0.0.1:4318", true),
+        ("127.0.0.1:4318", "http://127.0.0.1:4319", false),
+        ("127.0.0.1:4318", "http://127.0.0.2:4318", false),
+        ("0.0.0.0:4318", "http://collector:4318", false),
+        ("10.0.0.1:4318", "http://localhost:4318", false),
+    ] {
+        let input = format!("[[otlp_input]]\nlisten = \"{listen}\"\nallow_anonymous = true\n");
+        let text = format!("{input}[otlp]\nurl = \"{url}\"\n");
+        match Config::from_toml(FILE, &text) {
+            Ok(_) => assert!(!is_own, "{text}"),
+            refused => assert_eq!(
+                (lines(refused), is_own),
+                (
+                    vec![format!(
+                        "pinbad.toml:5: otlp.url = \"{url}\": the daemon's own otlp_input.listen = {listen}, which \
+                         takes spans of others; accepted: another server"
+                    )],
+                    true
+                )
+            ),
+        }
+    }
+}
+
 #[test]
 fn settings_that_do_not_go_together_are_refused() {
     assert_eq!(

@@ -8,6 +8,7 @@ use super::error::StartError;
 use super::sockets::bind;
 use crate::config::{Config, OtlpInput};
 use crate::input::otlp::Source;
+use crate::metrics::otlp::own_instance;
 use crate::state::counters::SocketName;
 
 /// An input that can be served.
@@ -15,6 +16,7 @@ pub(crate) type OpenInput = (Arc<Source>, TcpListener);
 
 /// Binds the addresses of the entries, and records each bound address.
 pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
+    let own_instance = own_instance(config);
     let opened = config.otlp_inputs.iter().map(|input| {
         let bound = bind(input.listen).and_then(|it| Ok((it.local_addr()?, it)));
         let (listen, listener) = bound.map_err(|source| StartError::OtlpInput {
@@ -22,7 +24,7 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
             address: input.listen,
             source,
         })?;
-        Ok((Source::new(OtlpInput { listen, ..input.clone() }), listener))
+        Ok((Source::new(OtlpInput { listen, ..input.clone() }, own_instance.clone()), listener))
     });
     opened.collect()
 }

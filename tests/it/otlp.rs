@@ -13,9 +13,10 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use crate::harness::{
-    Here, Program, Reply, START_SECS, Site, Status, await_until, clients, run_within,
+    Collector, Here, Program, Reply, START_SECS, Sender, Site, Status, await_until, clients,
+    run_within,
 };
-use crate::packets::corpus_file;
+use crate::packets::{corpus_file, packet};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
@@ -408,6 +409,27 @@ fn who_sends_logs_in_where_there_are_users() {
     assert_has!(row["tags"].as_str().unwrap() => "url.scheme=http");
     let timers = here.site.json(&format!("/api/v1/requests/{}", row["id"]))["timers"].clone();
     assert_eq!(timers.as_array().unwrap().len(), 4, "internal ones too");
+}
+
+/// They would be requests that are pushed again, with every round more of them.
+#[test]
+fn spans_that_were_pushed_are_refused_when_a_collector_sends_them_back() {
+    let collector = Collector::start();
+    let url = format!("otlp.url={}", collector.url);
+    let (here, clock) = Here::with_manual_clock(&[ONE, &url, "otlp.period=1s", "otlp.traces=slow"]);
+    let mut sender = Sender::new(&here.site);
+    sender.send(&packet("/a", 200, 0.5));
+    sender.at_rest();
+    clock.advance_ms(1_000);
+    let pushed = || collector.bodies("/v1/traces http").pop();
+    let pushed = await_until("spans are pushed", pushed, Option::is_some).unwrap();
+    let (reply, _) = send(&here.site, &[("content-type", PROTOBUF)], &pushed);
+    assert_eq!(reply.status, 200);
+    assert_has!(reply.body => "spans refused, by reason: own_span 3");
+    let input = assert_accounted(&here.site);
+    assert_eq!(input.reason("spans_refused_by_reason", "own_span"), 3);
+    assert_eq!(input.count("spans_received"), 3);
+    here.stop();
 }
 
 #[test]

@@ -39,7 +39,9 @@ const REQUEST: Fields = &[("resourceSpans", 1, Kind::Message(RESOURCE_SPANS))];
 const RESOURCE_SPANS: Fields =
     &[("resource", 1, Kind::Message(RESOURCE)), ("scopeSpans", 2, Kind::Message(SCOPE_SPANS))];
 const RESOURCE: Fields = &[("attributes", 1, Kind::Message(ATTRIBUTE))];
-const SCOPE_SPANS: Fields = &[("spans", 2, Kind::Message(SPAN))];
+const SCOPE_SPANS: Fields =
+    &[("scope", 1, Kind::Message(SCOPE)), ("spans", 2, Kind::Message(SPAN))];
+const SCOPE: Fields = &[("name", 1, Kind::Text)];
 const SPAN: Fields = &[
     ("traceId", 1, Kind::Id),
     ("spanId", 2, Kind::Id),

@@ -8,6 +8,11 @@
 use prost::Message;
 use serde::{Serialize, Serializer};
 
+/// The scope of what a pinbad pushes.
+pub(crate) const OWN_SCOPE: &str = "pinbad";
+/// The attribute of a resource that tells pushing daemons apart.
+pub(crate) const INSTANCE_ID: &str = "service.instance.id";
+
 /// `Export...ServiceResponse`, of traces and of metrics; empty if all were accepted.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -90,6 +90,8 @@ pub struct Source {
     /// Its counters.
     pub counters: Arc<OtlpCounters>,
     keys: Arc<Keys>,
+    /// The `service.instance.id` of spans that this daemon pushes, which are refused here.
+    own_instance: Option<Arc<str>>,
     /// The joiner, present from start until shutdown.
     joiner: Mutex<Option<Joiner>>,
 }
@@ -109,12 +111,14 @@ pub struct Lane {
 const NAP: Duration = Duration::from_millis(20);
 
 impl Source {
-    /// Creates a source, which accepts bodies only after [`begin`](Self::begin).
+    /// Creates a source, which accepts bodies only after [`begin`](Self::begin), and no spans that
+    /// the daemon pushes as `own_instance`.
     #[must_use]
-    pub fn new(config: OtlpInput) -> Arc<Self> {
+    pub fn new(config: OtlpInput, own_instance: Option<Arc<str>>) -> Arc<Self> {
         Arc::new(Self {
             keys: Arc::new(Keys::new(&config.attributes)),
             config: Arc::new(config),
+            own_instance,
             counters: Arc::default(),
             joiner: Mutex::default(),
         })
@@ -145,7 +149,9 @@ impl Source {
         let mut stage = TAKE_SPANS.begin();
         let now_ms = self.joiner.lock().as_ref().ok_or_else(stopping)?.lane.clock.unix_ms();
         let now_ns = now_ms.saturating_mul(1_000_000);
-        let mut batch = Batch { sender: Some(sender), now_ns, ..Batch::default() };
+        let own_instance = self.own_instance.clone();
+        let sender = Some(sender);
+        let mut batch = Batch { own_instance, sender, now_ns, ..Batch::default() };
         form.decode(body, &self.keys, &mut batch)?;
         stage.worked(batch.received);
         let partial_success = batch.partial_success();

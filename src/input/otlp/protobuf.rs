@@ -8,13 +8,14 @@
 //! ```text
 //!   request   1 resource spans*
 //!   resource spans   1 resource, 2 scope spans*          resource   1 attribute*
-//!   scope spans   2 span*
+//!   scope spans   1 scope, 2 span*          scope   1 name
 //!   span   1 trace id, 2 id, 3 state, 4 parent, 5 name, 6 kind, 7 start, 8 end, 9 attribute*, 11 event*, 15 status, 16 flags
 //!   event   2 name, 3 attribute*          status   3 code          attribute   1 key, 2 value
 //!   value   1 text, 2 truth, 3 whole number, 4 float
 //! ```
 
 use super::attributes::{Key, Keys, Value};
+use super::messages::{INSTANCE_ID, OWN_SCOPE};
 use super::span::{Batch, Kind, Resource, Span};
 use crate::input::cursor::Cursor;
 use crate::input::cursor::wire_type::{FIXED32, FIXED64, LENGTH, VARINT};
@@ -61,14 +62,17 @@ fn skip(mut cursor: Cursor<'_>, key: u32) -> Result<Cursor<'_>> {
 pub(super) fn decode(body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
     for message in messages(body, 1) {
         let message = message?;
-        let mut resource = Resource::default();
+        let (mut resource, mut is_own) = (Resource::default(), false);
         // Its scopes may precede the resource; attributes of spans must not be mixed with the
         // resource's.
         for of_resource in messages(message, 1) {
             let of_resource = of_resource?;
             resource.hash = resource.hash.rotate_left(1) ^ keys.hash(of_resource);
             for pair in messages(of_resource, 1) {
-                attribute(pair?, keys, batch)?;
+                let (name, value) = name_and_value(pair?)?;
+                let own = batch.own_instance.as_ref().map(|it| Value::Text(it.as_bytes()));
+                is_own |= name == INSTANCE_ID.as_bytes() && own == Some(value);
+                batch.facts.attribute(keys, name, value);
             }
         }
         if batch.facts.lacks(Key::HostName)
@@ -80,7 +84,9 @@ pub(super) fn decode(body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> 
         let before = batch.spans.len();
         batch.spans.reserve(message.len() / SPAN_BYTES);
         for scope in messages(message, 2) {
-            for message in messages(scope?, 2) {
+            let scope = scope?;
+            batch.is_own = is_own && is_own_scope(scope)?;
+            for message in messages(scope, 2) {
                 span(message?, keys, batch)?;
             }
         }
@@ -91,6 +97,17 @@ pub(super) fn decode(body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Returns true if spans of this scope are pushed by a pinbad.
+fn is_own_scope(message: &[u8]) -> Result<bool> {
+    let mut is_own = false;
+    for scope in messages(message, 1) {
+        for name in messages(scope?, 1) {
+            is_own = name? == OWN_SCOPE.as_bytes();
+        }
+    }
+    Ok(is_own)
 }
 
 fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
@@ -143,12 +160,17 @@ fn number(id: &[u8]) -> u64 {
 }
 
 fn attribute(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
-    let (name, value) = match short_text(message) {
-        Some((name, text)) => (name, Value::Text(text)),
-        None => key_value(message)?,
-    };
+    let (name, value) = name_and_value(message)?;
     batch.facts.attribute(keys, name, value);
     Ok(())
+}
+
+#[inline]
+fn name_and_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
+    match short_text(message) {
+        Some((name, text)) => Ok((name, Value::Text(text))),
+        None => key_value(message),
+    }
 }
 
 /// Returns name and text of an attribute as nearly all are: both short, and nothing beside them.

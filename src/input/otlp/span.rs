@@ -4,6 +4,7 @@
 //! [`BODY_SPANS_MAX`], although a message can take very few bytes on the wire.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::attributes::{FactsAt, FactsWriter};
 use super::messages::PartialSuccess;
@@ -26,6 +27,8 @@ counted! {
         TooOld = "too_old",
         /// The body has more spans than are accepted at once.
         TooMany = "too_many_spans",
+        /// The daemon pushed the span itself: a request made of it would be pushed again.
+        OwnSpan = "own_span",
     }
 }
 
@@ -122,6 +125,10 @@ pub(super) struct Batch {
     pub(super) refused: [u64; SpanRefusal::COUNT],
     /// Spans whose sender samples and declares that others were dropped.
     pub(super) sampled: u64,
+    /// The `service.instance.id` of spans that the daemon pushes; `None` if it pushes none.
+    pub(super) own_instance: Option<Arc<str>>,
+    /// Whether the spans being decoded are of these.
+    pub(super) is_own: bool,
     /// Its host, for resources that do not name theirs.
     pub(super) sender: Option<IpAddr>,
     /// Present time, nanoseconds since 1970.
@@ -138,6 +145,7 @@ impl Batch {
         let tomorrow = self.now_ns.saturating_add(HOUR_NS.saturating_mul(24));
         let refusal = match () {
             _ if self.received > BODY_SPANS_MAX as u64 => SpanRefusal::TooMany,
+            _ if self.is_own => SpanRefusal::OwnSpan,
             _ if has_parent && span.parent == 0 => SpanRefusal::ParentId,
             _ if span.trace == TraceId::default() => SpanRefusal::TraceId,
             _ if span.id == 0 => SpanRefusal::SpanId,

@@ -56,7 +56,7 @@ struct Shown {
 
 impl World {
     fn new(more: &str) -> Self {
-        let source = Source::new(config(more));
+        let source = Source::new(config(more), Some("own".into()));
         let sockets = Counters::new(1);
         let (_, mut producers, consumer) =
             TempRing::new(RingPlan::new(10_000, 16 << 20, 1), &sockets.sockets);

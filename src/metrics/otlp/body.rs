@@ -8,7 +8,9 @@ use flate2::write::GzEncoder;
 use prost::Message;
 use prost::encoding::message;
 
-use crate::input::otlp::messages::{Metric, OfResource, OfScope, Points, Resource, Scope};
+use crate::input::otlp::messages::{
+    Metric, OWN_SCOPE, OfResource, OfScope, Points, Resource, Scope,
+};
 
 /// The content of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +137,7 @@ impl Bodies {
             items.push(item);
         }
         let scope =
-            Scope { name: "pinbad".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+            Scope { name: OWN_SCOPE.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let of_resource = OfResource {
             resource: Some(self.resource.clone()),
             scopes: vec![OfScope { scope: Some(scope), items }],

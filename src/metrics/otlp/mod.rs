@@ -38,9 +38,9 @@ use self::server::{ANSWER_MAX, Outcome, Server};
 use self::traces::Traces;
 use crate::backoff::BackOff;
 use crate::clock::Clock;
-use crate::config::{Config, OtlpConfig, OtlpTemporality};
+use crate::config::{Config, OtlpConfig, OtlpTemporality, OtlpTraces};
 use crate::delta::{RowReader, Second};
-use crate::input::otlp::messages::{KeyValue, Resource};
+use crate::input::otlp::messages::{INSTANCE_ID, KeyValue, Resource};
 use crate::merger::SharedLive;
 use crate::metrics::exemplars::NewRequests;
 use crate::profile::this_host;
@@ -164,21 +164,32 @@ impl Push {
     }
 }
 
-/// Returns the resource that identifies this daemon; it stays the same across restarts.
+/// Returns the `service.instance.id` of spans that this daemon pushes; `None` if it pushes none.
+pub(crate) fn own_instance(config: &Config) -> Option<Arc<str>> {
+    let pushes = !config.otlp.url.is_empty() && config.otlp.traces != OtlpTraces::None;
+    pushes.then(|| resource_texts(config).remove(INSTANCE_ID).unwrap_or_default().into())
+}
+
+/// Returns the resource that identifies this daemon.
 fn resource(config: &Config) -> Resource {
+    let attributes = resource_texts(config).into_iter();
+    Resource { attributes: attributes.map(|(name, is)| KeyValue::text(name, is)).collect() }
+}
+
+/// Returns the attributes of the resource; they stay the same across restarts.
+fn resource_texts(config: &Config) -> BTreeMap<String, String> {
     let host = this_host();
     let listen = config.ingest.listen.iter().map(ToString::to_string);
     let instance = listen.fold(host.clone(), |all, it| format!("{all}/{it}"));
     let defaults = [
         ("service.name", "pinbad".to_owned()),
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("service.instance.id", instance),
+        (INSTANCE_ID, instance),
         ("host.name", host),
     ];
     let mut attributes = BTreeMap::from(defaults.map(|(name, is)| (name.to_owned(), is)));
     attributes.extend(config.otlp.resource.clone());
-    let attributes = attributes.into_iter().map(|(name, is)| KeyValue::text(name, is));
-    Resource { attributes: attributes.collect() }
+    attributes
 }
 
 impl Pusher {

@@ -34,7 +34,7 @@ pub fn otlp(body: &[u8]) {
 /// Returns the records made of a body, which is taken twice; its first byte selects the encoding.
 /// Every span is counted once.
 fn records(body: &[u8]) -> Vec<u8> {
-    let source = CONFIG.with(|config| Source::new(config.otlp_inputs[0].clone()));
+    let source = CONFIG.with(|config| Source::new(config.otlp_inputs[0].clone(), None));
     let sockets = Counters::new(1).sockets;
     let (_, mut producers, mut consumer) = TempRing::new(RingPlan::new(1024, 4 << 20, 1), &sockets);
     // A time in the corpus.

@@ -370,6 +370,26 @@ fn what_a_sampler_left_out_is_told_by_its_threshold() {
 }
 
 #[test]
+fn spans_that_the_daemon_pushed_itself_are_refused() {
+    for (instance, scope, refused) in
+        [("own", "pinbad", 1), ("other", "pinbad", 0), ("own", "x", 0)]
+    {
+        let sent = span(1, (1, 0), 2, (0, 9), json!({}));
+        let mut sent = body(json!({"service.instance.id": instance}), json!([sent]));
+        sent["resourceSpans"][0]["scopeSpans"][0]["scope"]["name"] = json!(scope);
+        let sent = sent.to_string();
+        let packed = super::super::json::as_protobuf(sent.as_bytes()).unwrap();
+        for body in [sent.as_bytes(), &packed] {
+            let mut world = World::new("");
+            assert_eq!(world.take_bytes(body), Ok(refused), "{sent}");
+            assert_eq!(world.refused(SpanRefusal::OwnSpan), refused);
+            world.finish();
+            assert_eq!(world.requests().len() as u64, 1 - refused);
+        }
+    }
+}
+
+#[test]
 fn spans_are_refused_by_reason() {
     let good = || span(7, (1, 0), 2, (0, 10), json!({}));
     for (member, value, reason) in cases![
