@@ -404,16 +404,17 @@ fn what_is_not_known_is_left_out_of_averages() {
     let (ru_utime, ru_stime, memory) = (90_000_000, 30_000_000, 240_000);
     let sent = Totals { requests: 30, ru_utime, ru_stime, memory, ..Totals::ZERO };
     let spans = Totals { requests: 90, unmeasured: 90, ..Totals::ZERO };
-    for totals in [sent, spans] {
-        tracker.add(["1", "/", "200"], &totals, std::iter::empty());
+    for (release, totals) in [("1", sent), ("1", spans), ("2", spans)] {
+        tracker.add([release, "/", "200"], &totals, std::iter::empty());
     }
     drop(tracker);
     releases.save(&file, true).unwrap();
     let again = Releases::new(1_800, 500);
     again.open(dir.path(), &tags, 1).unwrap();
     for releases in [releases, again] {
-        let release = releases.all().remove(0);
-        assert_eq!((release.requests, release.cpu, release.memory), (120, 4.0, 8_000.0));
+        let shown = releases.all().into_iter().map(|it| (it.requests, it.cpu, it.memory));
+        let expected = [(90, None, None), (120, Some(4.0), Some(8_000.0))];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
     }
 }
 

@@ -58,10 +58,10 @@ pub struct Release {
     pub p50: Option<f64>,
     /// 95th percentile of the request time, seconds.
     pub p95: Option<f64>,
-    /// User and system CPU of a request, mean, seconds.
-    pub cpu: f64,
-    /// Memory footprint of a request, mean, bytes.
-    pub memory: f64,
+    /// User and system CPU of a request, mean, seconds; `None` if it is known of none.
+    pub cpu: Option<f64>,
+    /// Memory footprint of a request, mean, bytes; likewise.
+    pub memory: Option<f64>,
     /// Since when nearly all requests have been of it, if they are; later than `first_seen` after a
     /// rollback to it.
     pub running_since: Option<u64>,
@@ -115,6 +115,7 @@ impl Counted {
         let running = running.now.as_ref().filter(|(name, _)| *name == self.name);
         let part = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
         let measured = self.requests.saturating_sub(self.unmeasured);
+        let mean = |sum: u64| (measured > 0).then(|| part(sum, measured));
         Release {
             release: self.name.clone(),
             first_seen: self.first_seen,
@@ -125,8 +126,8 @@ impl Counted {
             errors: self.errors,
             p50: quantile(&self.times, 50.0),
             p95: quantile(&self.times, 95.0),
-            cpu: part(self.cpu_us, measured) / 1e6,
-            memory: part(self.memory, measured),
+            cpu: mean(self.cpu_us).map(|us| us / 1e6),
+            memory: mean(self.memory),
             running_since: running.map(|(_, since)| *since),
             verdict: self.verdict.clone(),
         }

@@ -75,7 +75,7 @@ fn row(view: &View<'_>, it: &Release) -> Markup {
         td { (percent(it.share * 100.0)) } td { (count(it.requests)) }
         td { (number(it.requests_per_second)) } td { (count(it.errors)) }
         td { (time(it.p50)) } td { (time(it.p95)) }
-        td { (secs(it.cpu)) } td { (bytes(it.memory)) }
+        td { (time(it.cpu)) } td { (it.memory.map(bytes).unwrap_or_default()) }
         td.key { @if let Some(verdict) = &it.verdict { (result(verdict)) } }
     }
 }
