@@ -184,6 +184,18 @@ SELECT 0xFF + 0, b'101' + 0, 10 | 0x01, '5' = 0x35, 5 = 0x05, 5 IN (0x05, 6), CO
 SELECT -(5 & 3), HEX(18446744073709551615), CAST('18446744073709551616' AS UNSIGNED), CAST(3 AS UNSIGNED) - 1, BIT_AND(NULL), BIT_OR(NULL), SUM(NULL), CONV('7b', 16, -10), CONV(-17, 10, -18), SUBSTRING_INDEX('aaaaa', 'aa', -1), UPPER('straße'), LOCATE('', 'abc', 4)
 !SELECT TIMESTAMP('2026-01-01') = 20260101, UNIX_TIMESTAMP('2026-01-01 00:00:00.25')
 
+# --- INTERSECT and EXCEPT of several types
+SELECT '1.0' INTERSECT SELECT 1
+SELECT 1 EXCEPT SELECT '01'
+SELECT '1' INTERSECT SELECT 1
+~SELECT id FROM request WHERE id < 5 EXCEPT SELECT '02'
+~SELECT hostname FROM request EXCEPT SELECT 10
+SELECT id FROM tag EXCEPT SELECT name FROM tag ORDER BY 1
+~SELECT id AS x, name FROM tag EXCEPT SELECT id, 5 FROM tag
+SELECT status = 200 FROM request INTERSECT SELECT 1
+SELECT status FROM request INTERSECT SELECT 200.0
+SELECT x + 1 FROM (SELECT '1' AS x INTERSECT SELECT 1) t
+
 # --- texts
 SELECT CONCAT('a', 1, 2.50), CONCAT('a', NULL), CONCAT_WS('-', 'a', NULL, 'b', 3), CONCAT_WS(NULL, 'a'), 'a' 'b', "x""y", 'it''s', 'a\'b', 'tab\tx'
 SELECT LEFT('abc', 2), LEFT('abc', 0), RIGHT('abc', 2), RIGHT('abc', 9), SUBSTRING('abcdef', 2, 3), SUBSTRING('abc', -2), SUBSTRING('abc', 0), SUBSTR('abc' FROM 2 FOR 1), MID('abc', 2, 1), SUBSTRING('abc', 2, -1)
@@ -254,6 +266,22 @@ SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status =
 ~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname LIKE 'web%'
 ~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1' AND b.server_name IN (SELECT server_name FROM request WHERE hostname = 'web2')
 ~SELECT hostname, b.req_count FROM report_by_hostname a RIGHT JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1'
+# --- joins in parentheses
+SELECT COUNT(*) FROM (request a JOIN timer b ON b.request_id = a.id)
+SELECT COUNT(*) FROM ((request a INNER JOIN timer b ON b.request_id = a.id) LEFT JOIN timertag c ON c.timer_id = b.id) INNER JOIN tag g ON g.id = c.tag_id
+SELECT COUNT(*), COUNT(c.id) FROM request a LEFT JOIN (timer b JOIN timertag c ON c.timer_id = b.id AND c.value = 'db') ON b.request_id = a.id
+SELECT a.id, b.id, c.id FROM tag a LEFT JOIN (tag b JOIN tag c ON c.id = b.id + 1) ON b.id = a.id + 1 ORDER BY 1
+SELECT COUNT(*) FROM (report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname)) WHERE hostname = 'web1'
+
+# --- what is constant on the side of an outer join that may be missing
+SELECT r.id, x.flag FROM request r LEFT JOIN (SELECT request_id, 1 AS flag FROM timer WHERE value > 0.02) x ON x.request_id = r.id ORDER BY x.flag DESC, r.id LIMIT 4
+SELECT r.id, x.flag FROM request r LEFT JOIN (SELECT request_id, COUNT(*) n, 'slow' AS flag FROM timer WHERE value > 0.02 GROUP BY request_id) x ON x.request_id = r.id ORDER BY x.flag DESC, r.id LIMIT 4
+SELECT r.id, m.v FROM request r LEFT JOIN (SELECT MAX(id) v FROM request) m ON m.v = r.id ORDER BY m.v DESC, r.id LIMIT 3
+SELECT r.id, s.label FROM (SELECT 200 AS status, 'ok' AS label) s RIGHT JOIN request r ON s.status = r.status ORDER BY s.label DESC, r.id LIMIT 12
+SELECT r.id, ROW_NUMBER() OVER (ORDER BY x.flag DESC, r.id) n FROM request r LEFT JOIN (SELECT DISTINCT request_id, 1 AS flag FROM timer WHERE value > 0.02) x ON x.request_id = r.id ORDER BY n LIMIT 4
+SELECT r.id, a.n, b.n FROM request r LEFT JOIN (SELECT 1 n, 3 i) a ON a.i = r.id LEFT JOIN (SELECT 1 n, 4 i) b ON b.i = r.id ORDER BY a.n DESC, b.n DESC, r.id LIMIT 4
+SELECT r.id, (SELECT 'late' FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 LIMIT 1) c FROM request r ORDER BY c DESC, r.id LIMIT 4
+
 # --- IN and NOT IN: NULLs, constants, what depends on the row
 SELECT COUNT(*) FROM request r WHERE r.hostname NOT IN (SELECT NULLIF(hostname, 'web1') FROM request) OR r.id < 0
 SELECT COUNT(*) FROM request r WHERE NULLIF(r.hostname, 'web1') NOT IN (SELECT server_name FROM request) OR r.id < 0
@@ -270,6 +298,34 @@ SELECT COUNT(*) FROM request WHERE hostname NOT IN (NULLIF(hostname, 'web1'), 'a
 SELECT id, IF(id = 3, 7, id) IN (IF(status = 200, 1, id), 0) FROM request WHERE id < 10 ORDER BY id
 SELECT NULL IN ('a', 0), NULL NOT IN ('a', 0), 1 IN (NULL, 2), 1 NOT IN (NULL, 2), 2 IN (NULL, 2)
 SELECT FIELD('x', NULL, 'abc'), FIELD('x', 'abc', NULL), FIELD('abc', NULL, 'abc')
+SELECT COUNT(*) FROM request WHERE status IN (SELECT '200') OR id < 3
+SELECT COUNT(*) FROM request WHERE status NOT IN (SELECT '200') OR id < 3 OR hostname IN (SELECT 'web3')
+SELECT COUNT(*) FROM request WHERE id IN (SELECT request_id FROM timer WHERE value > 0.02 UNION SELECT NULL) OR id = 1
+
+# --- sub-queries that aggregate what may be nothing for the row around them
+SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE NOT EXISTS (SELECT MAX(id) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) = 0)
+SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) < 2) OR r.id = 24
+SELECT COUNT(*) FROM request r WHERE NOT EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING MAX(t.value) > 0.03)
+SELECT COUNT(*) FROM request r WHERE NOT EXISTS (SELECT t.request_id FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id HAVING COUNT(*) >= 2)
+SELECT COUNT(*) FROM request r WHERE 0 IN (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE r.timers_cnt NOT IN (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE r.id IN (SELECT MAX(t.request_id) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE r.id NOT IN (SELECT MAX(t.request_id) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE 0 NOT IN (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) > 0)
+SELECT r.hostname, COUNT(*) FROM request r GROUP BY r.hostname HAVING EXISTS (SELECT COUNT(*) FROM request q WHERE q.hostname = r.hostname AND q.id = 1) ORDER BY 1
+SELECT r.id, (SELECT 7 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) = 0) a FROM request r ORDER BY id
+SELECT r.id, (SELECT 'few' FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) < 2) c FROM request r ORDER BY 1
+SELECT r.id, (SELECT SUM(hit_count) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) <> 1) c FROM request r ORDER BY 1
+SELECT r.id, (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) < 1) c FROM request r ORDER BY 1
+SELECT COUNT(*) FROM request r WHERE (SELECT MAX(value) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) < 2) IS NOT NULL
+SELECT COUNT(*) FROM request r WHERE (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) > 1) IS NULL
+SELECT COUNT(*) FROM request r WHERE (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id) IS NULL
+SELECT COUNT(*) FROM request r WHERE NOT (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id) > 0
+SELECT r.id, IFNULL((SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id), 0) c FROM request r ORDER BY 1
+SELECT r.id, COALESCE((SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id), 0) + 1 c FROM request r ORDER BY 1
+
 # --- sums past 64 bits
 SELECT SUM(9223372036854775807), AVG(9223372036854775807) FROM tag
 SELECT SUM(x) FROM (SELECT 9223372036854775807 x UNION ALL SELECT 9223372036854775807) t
@@ -337,6 +393,21 @@ SELECT id FROM request ORDER BY (0)
 SELECT id FROM request ORDER BY (2)
 SELECT 2 AS a UNION ALL SELECT 1 ORDER BY (-1)
 SELECT GROUP_CONCAT(id ORDER BY 2) FROM request
+# --- names that are an alias and a column
+SELECT COUNT(status) AS hostname FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT LEFT(hostname, 3) AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT LEFT(hostname, 3) AS h, COUNT(*) FROM request GROUP BY h HAVING h = 'web'
+SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname
+SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT -status AS status FROM request ORDER BY status + 0, id LIMIT 5
+SELECT -status AS status FROM request ORDER BY -status, id LIMIT 5
+SELECT -status AS status, id FROM request ORDER BY status, id LIMIT 5
+SELECT -status AS status, id FROM request ORDER BY status, status + 0, id LIMIT 5
+SELECT -status AS status FROM request ORDER BY request.status, id LIMIT 5
+SELECT hostname, SUM(req_count) AS req_count FROM report_by_hostname_and_server GROUP BY hostname ORDER BY req_count DESC, hostname
+SELECT MAX(LEFT(hostname, 3)) AS hostname, COUNT(*) FROM request GROUP BY hostname ORDER BY CONCAT(hostname, '') DESC
+SELECT COUNT(*) FROM (SELECT -status AS status FROM request ORDER BY status + 0 LIMIT 3) x WHERE x.status < 0
+
 # --- names of columns end after 255 bytes
 SELECT LENGTH('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxa'), LENGTH('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxbc'), LENGTH('жжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжж'), 1 AS `yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy`, id FROM request WHERE id = 3
 # --- totals come after their groups

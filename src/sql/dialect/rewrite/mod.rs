@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 pub(crate) use self::names::{ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases};
+pub(crate) use self::select::{groups_by_alias, is_not_grouped};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
@@ -76,6 +77,10 @@ impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        // The names of what is inside are asked for outside.
+        if self.with.is_empty() {
+            names::reveal_ordered_columns(query);
+        }
         to_flow(self.query(query))
     }
 
@@ -97,6 +102,16 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
         to_flow(self.table(table))
+    }
+
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
+        // Joins in parentheses; those of a SELECT are done with it.
+        if let TableFactor::NestedJoin { table_with_joins, .. } = table {
+            for join in &mut table_with_joins.joins {
+                lower_join(&mut join.join_operator);
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -213,12 +228,7 @@ impl Rewriter<'_> {
                 }
                 Ok(())
             }
-            TableFactor::NestedJoin { alias: None, table_with_joins } => {
-                for join in &mut table_with_joins.joins {
-                    lower_join(&mut join.join_operator);
-                }
-                Ok(())
-            }
+            TableFactor::NestedJoin { alias: None, .. } => Ok(()),
             other => Err(SqlError::not_supported(format!("this in FROM: {other}"))),
         }
     }
