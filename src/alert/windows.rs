@@ -313,9 +313,9 @@ impl Windows {
 
     /// Removes frames that have left the window from a row, and the row if nothing is left of it.
     fn forget(&mut self, id: u64, room: &mut Room) {
+        let last_gone = self.last_gone();
         let Entry::Occupied(mut place) = self.rows.entry(id) else { return };
         let row = place.get_mut();
-        let last_gone = self.last_gone();
         while let Some(gone) = row.frames.pop_front_if(|it| it.step <= last_gone) {
             row.totals -= &gone.totals();
             room.used -= gone.bytes();
