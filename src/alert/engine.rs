@@ -172,8 +172,10 @@ impl Engine {
             // Requests of the seconds in which none were merged come with the last one.
             let step = windows.step;
             let booked = (now - now % step).max(before + 1);
+            let over = windows.over();
             for second in before + 1..=now {
                 if second == booked {
+                    windows.gain_began(over);
                     gained.iter().for_each(|it| windows.gain(it, room));
                 }
                 windows.running.covered_secs += u64::from(second <= covered);

@@ -130,7 +130,7 @@ impl Receiver {
                 (_, Some(it)) => {
                     it.ended == 0 || is_late(it) && now < episode.ended + RESOLVED_SECS
                 }
-                // The alert was over before anything was sent; one that was sent may have been later.
+                // The alert was over before anything was sent. One that was sent may be later.
                 (_, None) => {
                     self.is_webhook && before.is_none_or(|it| it.started < episode.started)
                 }

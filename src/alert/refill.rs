@@ -15,9 +15,9 @@ pub trait Past: Send + Sync {
     fn of(&self, objective: &Arc<Objective>) -> Option<Option<Counts>>;
 }
 
-/// Returns the count over a span of whole minutes, unix seconds, and the end of what was counted: it
-/// is later where only longer steps are kept. Nothing is counted where such a step begins before the
-/// span.
+/// Returns the count over a span of whole minutes, unix seconds, and the end of what was counted.
+/// Where only longer steps are kept, that is later; if the first begins before the span, it is left
+/// out.
 pub type Counts = Box<dyn Fn(&Range<u64>) -> (Count, u64) + Send>;
 
 /// An objective's past, being read.

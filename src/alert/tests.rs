@@ -287,6 +287,40 @@ fn what_waits_to_be_read_is_not_absent() {
     }
 }
 
+/// Of requests that waited, an unknown part is in a window that begins inside their time.
+#[test]
+fn what_waits_to_be_read_is_not_all_in_a_shorter_window() {
+    let rule = |name: &str, when: &str, window: u64| {
+        format!(
+            "[[alert]]\nname = \"{name}\"\nreport = \"{REPORT}\"\nwhen = \"{when}\"\nwindow = {window}\nmin_requests = 0\n"
+        )
+    };
+    // Two requests a second.
+    let text = rule("many", "req_count > 25", 10)
+        + &rule("fast", "req_per_sec > 2.5", 10)
+        + &rule("few", "req_count < 15", 10)
+        + &rule("many_of_few_seconds", "req_count > 8", 4);
+    let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
+    let mut unix = 1_000;
+    for secs in [1; 20].into_iter().chain([7; 9]).chain([1; 20]).chain([30]).chain([1; 40]) {
+        let gain = second(unix, &[("/a", (2 * secs, 0))]);
+        let happened = take(&mut engine, &Gain { secs, covered_secs: secs, ..gain });
+        assert!(happened.is_empty(), "{secs} s from {unix} on: {happened:?}");
+        unix += secs;
+    }
+    // What holds with and without the gain in which the window begins is known.
+    let text = rule("failing", "errors > 3", 10);
+    let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
+    let phases = [(0, None), (0, None), (2, Some(Phase::Firing)), (2, None), (0, None)];
+    for (errors, phase) in phases.into_iter().chain([(0, Some(Phase::Resolved))]) {
+        let gain = second(unix, &[("/a", (14, 7 * errors))]);
+        let happened = take(&mut engine, &Gain { secs: 7, covered_secs: 7, ..gain });
+        let happened: Vec<_> = happened.into_iter().map(|it| it.2).collect();
+        assert_eq!(happened, Vec::from_iter(phase.map(Some)), "from {unix} on");
+        unix += 7;
+    }
+}
+
 /// Rows keep their gain while rules come and go; of rows that none selected, the gain is unknown.
 #[test]
 fn windows_outlive_a_reload() {

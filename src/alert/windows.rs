@@ -79,7 +79,7 @@ impl ReportGain {
 }
 
 /// Gain of a row in a step.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Frame {
     pub(super) step: u64,
     pub(super) packed: Box<[u8]>,
@@ -132,6 +132,15 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// Returns it without its gain in a step.
+    fn without(&self, step: u64) -> Self {
+        let (key, rules, mut totals) = (self.key.clone(), Arc::clone(&self.rules), self.totals);
+        let left_out = self.frames.iter().filter(|it| it.step == step);
+        left_out.for_each(|it| totals -= &it.totals());
+        let frames = self.frames.iter().filter(|it| it.step != step).cloned().collect();
+        Self { key, rules, frames, totals, ..*self }
+    }
+
     pub(super) fn extremes(&self) -> Extremes {
         let mut extremes = Extremes::NOTHING;
         self.frames.iter().for_each(|it| extremes.widen(&it.extremes));
@@ -166,6 +175,9 @@ pub struct Windows {
     gained: Vec<u64>,
     /// Number of completed steps.
     over: u64,
+    /// Gains of several steps, which are in the last of these: the number of steps before each, and
+    /// the step that has it.
+    long: VecDeque<(u64, u64)>,
     /// The step until which rows that come are incomplete: rules before did not select them.
     whole_from: u64,
 }
@@ -216,6 +228,18 @@ impl Windows {
         let frames = self.rows.values().flat_map(|it| &it.frames).map(Frame::bytes);
         let rows = self.rows.values().map(|it| row_bytes(&it.key));
         frames.chain(rows).chain(self.sets.iter().map(|it| it.bytes())).sum()
+    }
+
+    /// Number of completed steps.
+    pub(super) fn over(&self) -> u64 {
+        self.over
+    }
+
+    /// Notes that the gain of the running step began after so many steps.
+    pub(super) fn gain_began(&mut self, over: u64) {
+        if over < self.over {
+            self.long.push_back((over, self.over + 1));
+        }
     }
 
     /// Adds the gain of the running step.
@@ -273,13 +297,20 @@ impl Windows {
             let losing = self.steps.pop_front().map(|it| it.1);
             losing.into_iter().flatten().for_each(|id| self.forget(id, room));
         }
+        let last_gone = self.last_gone();
+        self.long.retain(|it| it.1 > last_gone);
+    }
+
+    /// The last step that has left the window.
+    fn last_gone(&self) -> u64 {
+        self.over.saturating_sub(self.length)
     }
 
     /// Removes frames that have left the window from a row, and the row if nothing is left of it.
     fn forget(&mut self, id: u64, room: &mut Room) {
+        let last_gone = self.last_gone();
         let Entry::Occupied(mut place) = self.rows.entry(id) else { return };
         let row = place.get_mut();
-        let last_gone = self.over.saturating_sub(self.length);
         while let Some(gone) = row.frames.pop_front_if(|it| it.step <= last_gone) {
             row.totals -= &gone.totals();
             room.used -= gone.bytes();
@@ -312,11 +343,30 @@ impl Windows {
             window.has_other |= step.has_other;
             window.grand += &step.grand;
         }
+        let cut = self.cut(window);
         for (at, rows) in self.rules.iter().zip(concerned) {
             let state = &mut states[*at];
-            let judged = state.rule.judge(&window, &rows);
+            let mut judged = state.rule.judge(&window, &rows);
+            if let Some((step, window)) = &cut {
+                let rows: Vec<Row> = rows.iter().map(|row| row.without(*step)).collect();
+                let rows: Vec<&Row> = rows.iter().collect();
+                let least = state.rule.judge(window, &rows).into_iter().map(|it| it.1);
+                for (most, least) in judged.iter_mut().map(|it| &mut it.1).zip(least) {
+                    *most = most.filter(|it| least.is_some_and(|least| least.0 == it.0));
+                }
+            }
             state.evaluate(now, &window, &judged, each);
         }
+    }
+
+    /// Returns the step with a gain inside which the window begins, and the window without that step:
+    /// an unknown part of the gain came in the window.
+    fn cut(&self, mut window: Window) -> Option<(u64, Window)> {
+        let last_gone = self.last_gone();
+        let step = self.long.iter().find(|it| it.0 < last_gone && last_gone < it.1)?.1;
+        let (gained, _) = self.steps.get(usize::try_from(step - last_gone - 1).ok()?)?;
+        window.grand -= &gained.grand;
+        Some((step, window))
     }
 
     /// Adds the number of rows that each rule selects now.

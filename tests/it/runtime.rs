@@ -228,8 +228,8 @@ fn a_report_that_is_now_configured_stays_in_the_file() {
     assert_eq!(site.listed("mine").unwrap()["comment"], "tag_info:a");
 }
 
-/// The same when the configuration is read again: start and SIGHUP agree, also about the reports that
-/// rules are over.
+/// The same when the configuration is read again: start and SIGHUP agree, also about the reports of
+/// rules.
 #[test]
 fn a_report_that_a_reload_configures_gives_way_and_comes_back() {
     let dir = tempfile::tempdir().unwrap();

@@ -94,8 +94,8 @@ impl Catalog {
         done
     }
 
-    /// The reports that there are once [`reconfigure`](Self::reconfigure) has put `wanted` in force:
-    /// the configured ones, those that can be dropped and stay, and those that come back.
+    /// The reports that there are once `wanted` is [in force](Self::reconfigure): the configured ones,
+    /// those that can be dropped and stay, and those that come back.
     #[must_use]
     pub fn reports_after(
         &self,
