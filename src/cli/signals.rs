@@ -16,8 +16,8 @@ pub(super) struct Signals {
     caught: [Signal; 3],
 }
 
-/// SIGHUP alone, caught from the creation of this value on: it must not end a start, while the other
-/// signals end one that waits for its configuration.
+/// SIGHUP alone, caught from the creation of this value on: it must not end a start, while the
+/// other signals end one that waits for its configuration.
 #[derive(Debug)]
 pub(super) struct Hangup {
     runtime: Runtime,

@@ -94,8 +94,8 @@ fn count(store: &mut Store, dataset: &Arc<Dataset>, minute: u64, written: u64) {
     *parts.write() = all.into();
 }
 
-/// A reset just before the turn of a minute, a kill just after it, and then a clean restart, to which
-/// the snapshot has brought all of the process before.
+/// A reset just before the turn of a minute, a kill just after it, and then a clean restart, to
+/// which the snapshot has brought all of the process before.
 #[test]
 fn what_a_later_process_counts_in_a_missing_minute_is_not_missing() {
     let dir = tempfile::tempdir().unwrap();
