@@ -2,26 +2,34 @@
 //! order.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
-use datafusion::common::{JoinType, Result};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::common::tree_node::{
+    Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
+};
+use datafusion::common::{JoinType, Result, Statistics, internal_err};
+use datafusion::execution::TaskContext;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
-use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
+};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-
-use super::functions;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
+};
 
 /// One of DataFusion's two rules that push filters down to the scans. They look up the columns of a
 /// filter by name in the node below, and find the first of two that have one name, as joined tables
@@ -97,11 +105,14 @@ impl PhysicalOptimizerRule for OuterJoins {
                 _ => return Ok(Transformed::no(node)),
             };
             let sides = node.children().into_iter().zip(may_be_missing);
-            let sides = sides.map(|(side, may_be_missing)| match may_be_missing {
-                true => without_constants(side),
-                false => Ok(Arc::clone(side)),
+            let sides = sides.map(|(side, may_be_missing)| {
+                let constants = side.properties().equivalence_properties().constants();
+                match may_be_missing && !constants.is_empty() {
+                    true => Arc::new(Optional::new(Arc::clone(side))) as Arc<dyn ExecutionPlan>,
+                    false => Arc::clone(side),
+                }
             });
-            let sides = sides.collect::<Result<_>>()?;
+            let sides = sides.collect();
             replace_children_if_necessary(Arc::clone(&node), sides).map(Transformed::yes)
         });
         corrected.data()
@@ -116,18 +127,107 @@ impl PhysicalOptimizerRule for OuterJoins {
     }
 }
 
-/// Hides from DataFusion which columns filters make constant.
-fn without_constants(side: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let hidden = Arc::clone(side).transform_up(|node| {
-        let Some(filter) = node.downcast_ref::<FilterExec>() else {
-            return Ok(Transformed::no(node));
-        };
-        let (condition, schema) = (Arc::clone(filter.predicate()), filter.input().schema());
-        let condition = functions::around(functions::INTERRUPTIBLE, condition, &schema)?;
-        let filter = FilterExecBuilder::from(filter).with_predicate(condition).build()?;
-        Ok(Transformed::yes(Arc::new(filter) as Arc<dyn ExecutionPlan>))
-    });
-    hidden.data()
+/// Passes rows on, and hides what is known of their columns: above an outer join it is not true of
+/// rows that are missing.
+#[derive(Debug)]
+struct Optional {
+    rows: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl Optional {
+    fn new(rows: Arc<dyn ExecutionPlan>) -> Self {
+        let nothing = EquivalenceProperties::new(rows.schema());
+        let properties = PlanProperties::clone(rows.properties()).with_eq_properties(nothing);
+        Self { rows, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for Optional {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Optional")
+    }
+}
+
+impl ExecutionPlan for Optional {
+    fn name(&self) -> &'static str {
+        "Optional"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.rows]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(rows), true) => Ok(Arc::new(Self::new(rows))),
+            _ => internal_err!("it passes on the rows of one node"),
+        }
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.rows.execute(partition, context)
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&inputs[0]))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(filters, &self.children())
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        Ok(FilterPushdownPropagation::if_all(result))
+    }
 }
 
 /// Whether a filter on columns of these names that came to a node, or one made there or below, is

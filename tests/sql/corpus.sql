@@ -235,6 +235,15 @@ SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status =
 ~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname LIKE 'web%'
 ~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1' AND b.server_name IN (SELECT server_name FROM request WHERE hostname = 'web2')
 ~SELECT hostname, b.req_count FROM report_by_hostname a RIGHT JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1'
+# --- what is constant on the side of an outer join that may be missing
+SELECT r.id, x.flag FROM request r LEFT JOIN (SELECT request_id, 1 AS flag FROM timer WHERE value > 0.02) x ON x.request_id = r.id ORDER BY x.flag DESC, r.id LIMIT 4
+SELECT r.id, x.flag FROM request r LEFT JOIN (SELECT request_id, COUNT(*) n, 'slow' AS flag FROM timer WHERE value > 0.02 GROUP BY request_id) x ON x.request_id = r.id ORDER BY x.flag DESC, r.id LIMIT 4
+SELECT r.id, m.v FROM request r LEFT JOIN (SELECT MAX(id) v FROM request) m ON m.v = r.id ORDER BY m.v DESC, r.id LIMIT 3
+SELECT r.id, s.label FROM (SELECT 200 AS status, 'ok' AS label) s RIGHT JOIN request r ON s.status = r.status ORDER BY s.label DESC, r.id LIMIT 12
+SELECT r.id, ROW_NUMBER() OVER (ORDER BY x.flag DESC, r.id) n FROM request r LEFT JOIN (SELECT DISTINCT request_id, 1 AS flag FROM timer WHERE value > 0.02) x ON x.request_id = r.id ORDER BY n LIMIT 4
+SELECT r.id, a.n, b.n FROM request r LEFT JOIN (SELECT 1 n, 3 i) a ON a.i = r.id LEFT JOIN (SELECT 1 n, 4 i) b ON b.i = r.id ORDER BY a.n DESC, b.n DESC, r.id LIMIT 4
+SELECT r.id, (SELECT 'late' FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 LIMIT 1) c FROM request r ORDER BY c DESC, r.id LIMIT 4
+
 # --- IN and NOT IN: NULLs, constants, what depends on the row
 SELECT COUNT(*) FROM request r WHERE r.hostname NOT IN (SELECT NULLIF(hostname, 'web1') FROM request) OR r.id < 0
 SELECT COUNT(*) FROM request r WHERE NULLIF(r.hostname, 'web1') NOT IN (SELECT server_name FROM request) OR r.id < 0
