@@ -260,6 +260,30 @@ SELECT COUNT(*) FROM request WHERE hostname NOT IN (NULLIF(hostname, 'web1'), 'a
 SELECT id, IF(id = 3, 7, id) IN (IF(status = 200, 1, id), 0) FROM request WHERE id < 10 ORDER BY id
 SELECT NULL IN ('a', 0), NULL NOT IN ('a', 0), 1 IN (NULL, 2), 1 NOT IN (NULL, 2), 2 IN (NULL, 2)
 SELECT FIELD('x', NULL, 'abc'), FIELD('x', 'abc', NULL), FIELD('abc', NULL, 'abc')
+# --- sub-queries that aggregate what may be nothing for the row around them
+SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE NOT EXISTS (SELECT MAX(id) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) = 0)
+SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) < 2) OR r.id = 24
+SELECT COUNT(*) FROM request r WHERE NOT EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING MAX(t.value) > 0.03)
+SELECT COUNT(*) FROM request r WHERE NOT EXISTS (SELECT t.request_id FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id HAVING COUNT(*) >= 2)
+SELECT COUNT(*) FROM request r WHERE 0 IN (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE r.timers_cnt NOT IN (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE r.id IN (SELECT MAX(t.request_id) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE r.id NOT IN (SELECT MAX(t.request_id) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
+SELECT COUNT(*) FROM request r WHERE 0 NOT IN (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) > 0)
+SELECT r.hostname, COUNT(*) FROM request r GROUP BY r.hostname HAVING EXISTS (SELECT COUNT(*) FROM request q WHERE q.hostname = r.hostname AND q.id = 1) ORDER BY 1
+SELECT r.id, (SELECT 7 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) = 0) a FROM request r ORDER BY id
+SELECT r.id, (SELECT 'few' FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) < 2) c FROM request r ORDER BY 1
+SELECT r.id, (SELECT SUM(hit_count) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) <> 1) c FROM request r ORDER BY 1
+SELECT r.id, (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) < 1) c FROM request r ORDER BY 1
+SELECT COUNT(*) FROM request r WHERE (SELECT MAX(value) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) < 2) IS NOT NULL
+SELECT COUNT(*) FROM request r WHERE (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 HAVING COUNT(*) > 1) IS NULL
+SELECT COUNT(*) FROM request r WHERE (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id) IS NULL
+SELECT COUNT(*) FROM request r WHERE NOT (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id) > 0
+SELECT r.id, IFNULL((SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id), 0) c FROM request r ORDER BY 1
+SELECT r.id, COALESCE((SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02 GROUP BY t.request_id), 0) + 1 c FROM request r ORDER BY 1
+
 # --- sums past 64 bits
 SELECT SUM(9223372036854775807), AVG(9223372036854775807) FROM tag
 SELECT SUM(x) FROM (SELECT 9223372036854775807 x UNION ALL SELECT 9223372036854775807) t

@@ -31,7 +31,7 @@ use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 
 use self::quotients::{calculated, called, is_rounded, unrounded, widened};
-use self::subqueries::{beside_aggregates, one_row, or_null, unknown_rows};
+use self::subqueries::{Total, beside_aggregates, refuse_limit, unknown_rows};
 use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
 use crate::sql::cancellation;
 use crate::sql::functions::{self, BETWEEN, CASE, branch_type};
@@ -143,7 +143,8 @@ impl MysqlOperators {
                     false => Transformed::no(Expr::ScalarFunction(call)),
                 })
             }
-            Expr::ScalarSubquery(query) => one_row(query)?.transform_data(or_null),
+            Expr::ScalarSubquery(query) => subqueries::value(query),
+            Expr::Exists(exists) => subqueries::exists(exists),
             Expr::InSubquery(list) => self.in_subquery(list, schema),
             Expr::AggregateFunction(counted)
                 if self.case_insensitive
@@ -239,8 +240,19 @@ impl MysqlOperators {
         Ok(Transformed::yes(conjunction(found).unwrap_or_else(|| lit(true))))
     }
 
-    /// `x IN (SELECT ...)`: texts regardless of case, a text beside a number as one.
+    /// `x IN (SELECT ...)`: texts regardless of case, a text beside a number as one, and one row as
+    /// `=` compares.
     fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        list.subquery = match Total::new(list.subquery) {
+            Ok(total) => {
+                let exists = total.exists()?;
+                let equal = self.operation(Operator::Eq, *list.expr, total.value()?, schema)?;
+                let found = exists.and(self.expression(equal, schema)?.data);
+                return Ok(Transformed::yes(if list.negated { not(found) } else { found }));
+            }
+            Err(subquery) => subquery,
+        };
+        refuse_limit(&list.subquery)?;
         let left = class(&list.expr.get_type(schema)?);
         let listed = class(list.subquery.subquery.schema().field(0).data_type());
         let is_number = |class| matches!(class, Class::Whole | Class::Decimal | Class::Real);

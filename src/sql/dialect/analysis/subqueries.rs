@@ -1,19 +1,19 @@
 //! Sub-queries that DataFusion does not join as MySQL answers them: IN with NULLs, of constants and of
-//! what depends on the row around it; those that find nothing; those for one row of an order; and
-//! those that refer to rows of an aggregate.
+//! what depends on the row around it; those that find nothing; those that aggregate without GROUP BY
+//! what may be nothing; those for one row of an order; and those that refer to rows of an aggregate.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::functions_aggregate::count::count_all;
 use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable as _, FetchType, Filter, LogicalPlan, LogicalPlanBuilder,
-    Projection, SkipType, Subquery, lit, not,
+    Aggregate, Distinct, Expr, ExprSchemable as _, FetchType, Filter, LogicalPlan,
+    LogicalPlanBuilder, Projection, SkipType, Subquery, lit, not, when,
 };
 
 use super::with_columns;
@@ -25,20 +25,172 @@ use crate::sql::functions::NULLABLE;
 /// each outer row.
 const SKIP_MAX: usize = 1_000_000;
 
-/// A sub-query that finds no row is NULL, whatever its column is.
-pub(super) fn or_null(expr: Expr) -> Result<Transformed<Expr>> {
-    match expr {
-        Expr::ScalarSubquery(mut query)
-            if query.outer_ref_columns.is_empty()
-                && !query.subquery.schema().field(0).is_nullable() =>
+/// What a sub-query shows that aggregates the rows of the row around it without GROUP BY: one row,
+/// unless its HAVING refuses that. DataFusion joins the groups of the rows that there are.
+pub(super) struct Total {
+    query: Subquery,
+    /// Whether there is a HAVING, or what else changes with the number of rows.
+    is_conditional: bool,
+}
+
+impl Total {
+    /// Whether a sub-query is one.
+    ///
+    /// # Errors
+    /// Returns the sub-query if it is none.
+    pub(super) fn new(query: Subquery) -> Result<Self, Subquery> {
+        // A row is in order, and there is no other like it.
+        let mut shown = &query.subquery;
+        while let LogicalPlan::Sort(_) | LogicalPlan::Limit(_) | LogicalPlan::Distinct(_) = **shown
+            && let Some(below) = below_row(shown)
         {
+            shown = below;
+        }
+        let (mut row, mut is_conditional) = (shown, false);
+        while let Some(below) = below_row(row) {
+            is_conditional |= matches!(**row, LogicalPlan::Filter(_) | LogicalPlan::Window(_));
+            row = below;
+        }
+        match &**row {
+            LogicalPlan::Aggregate(groups)
+                if groups.group_expr.is_empty() && !groups.input.all_out_ref_exprs().is_empty() =>
+            {
+                let subquery = Arc::clone(shown);
+                Ok(Self { query: Subquery { subquery, ..query }, is_conditional })
+            }
+            _ => Err(query),
+        }
+    }
+
+    /// Its value: NULL if there is no row.
+    pub(super) fn value(self) -> Result<Expr> {
+        if !self.is_conditional {
+            return Ok(Expr::ScalarSubquery(self.query));
+        }
+        self.instead(|value, having| when(having, value).end())
+    }
+
+    /// Whether there is a row.
+    pub(super) fn exists(&self) -> Result<Expr> {
+        match self.is_conditional {
+            true => Ok(self.instead(|_, having| Ok(having))?.is_true()),
+            false => Ok(lit(true)),
+        }
+    }
+
+    /// The sub-query with something else in place of its value, and without HAVING.
+    fn instead(&self, of: impl Fn(Expr, Expr) -> Result<Expr>) -> Result<Expr> {
+        let LogicalPlan::Projection(shown) = &*self.query.subquery else {
+            return Err(more_than_having());
+        };
+        let LogicalPlan::Filter(having) = &*shown.input else {
+            return Err(more_than_having());
+        };
+        let (LogicalPlan::Aggregate(_), [value, ..]) = (&*having.input, &*shown.expr) else {
+            return Err(more_than_having());
+        };
+        let name = NamePreserver::new_for_projection().save(value);
+        let value = of(value.clone().unalias(), having.predicate.clone())?;
+        let shown = Projection::try_new(vec![name.restore(value)], Arc::clone(&having.input))?;
+        let subquery = Arc::new(LogicalPlan::Projection(shown));
+        Ok(Expr::ScalarSubquery(Subquery { subquery, ..self.query.clone() }))
+    }
+}
+
+/// The node below one that makes no rows of one row, and keeps it or refuses it.
+fn below_row(plan: &LogicalPlan) -> Option<&Arc<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Projection(node) => Some(&node.input),
+        LogicalPlan::Filter(node) => Some(&node.input),
+        LogicalPlan::SubqueryAlias(node) => Some(&node.input),
+        LogicalPlan::Window(node) => Some(&node.input),
+        LogicalPlan::Sort(node) => Some(&node.input),
+        LogicalPlan::Distinct(Distinct::All(input)) => Some(input),
+        LogicalPlan::Limit(node)
+            if matches!(
+                (node.get_skip_type(), node.get_fetch_type()),
+                (Ok(SkipType::Literal(0)), Ok(FetchType::Literal(fetch))) if fetch != Some(0)
+            ) =>
+        {
+            Some(&node.input)
+        }
+        _ => None,
+    }
+}
+
+fn more_than_having() -> DataFusionError {
+    let what =
+        "a sub-query that looks at the row around it and has more than HAVING on its one row";
+    SqlError::not_supported(what).into()
+}
+
+/// The value of a sub-query; one that finds no row is NULL, whatever its column is.
+pub(super) fn value(mut query: Subquery) -> Result<Transformed<Expr>> {
+    let is_never_null = |query: &Subquery| !query.subquery.schema().field(0).is_nullable();
+    if query.outer_ref_columns.is_empty() {
+        let is_changed = is_never_null(&query);
+        if is_changed {
             let plan = LogicalPlan::clone(&query.subquery);
             query.subquery =
                 Arc::new(with_columns(plan, |_, column| Some(call(NULLABLE, column.clone())))?);
-            Ok(Transformed::yes(Expr::ScalarSubquery(query)))
         }
-        other => Ok(Transformed::no(other)),
+        return Ok(Transformed::new_transformed(Expr::ScalarSubquery(query), is_changed));
     }
+    let given = Arc::clone(&query.subquery);
+    match Total::new(query) {
+        Ok(total) => {
+            let is_changed = total.is_conditional || !Arc::ptr_eq(&given, &total.query.subquery);
+            Ok(Transformed::new_transformed(total.value()?, is_changed))
+        }
+        Err(query) => one_row(query)?.transform_data(|expr| match expr {
+            Expr::ScalarSubquery(query) if is_never_null(&query) => {
+                Ok(Transformed::yes(call(NULLABLE, Expr::ScalarSubquery(query))))
+            }
+            other => Ok(Transformed::no(other)),
+        }),
+    }
+}
+
+/// `EXISTS (SELECT ...)`: some aggregates bring a row also where nothing matches.
+pub(super) fn exists(exists: Exists) -> Result<Transformed<Expr>> {
+    let Exists { subquery, negated } = exists;
+    match Total::new(subquery) {
+        Ok(total) => {
+            let found = total.exists()?;
+            Ok(Transformed::yes(if negated { not(found) } else { found }))
+        }
+        Err(query) => {
+            refuse_offset(&query)?;
+            Ok(Transformed::no(Expr::Exists(Exists::new(query, negated))))
+        }
+    }
+}
+
+/// Refuses `EXISTS (SELECT ... LIMIT 1, 1)` where DataFusion looks at all rows instead.
+fn refuse_offset(query: &Subquery) -> Result<()> {
+    match &*query.subquery {
+        LogicalPlan::Limit(limit)
+            if !query.outer_ref_columns.is_empty()
+                && !matches!(limit.get_skip_type()?, SkipType::Literal(0)) =>
+        {
+            let what = "EXISTS of a sub-query that looks at the row around it and has LIMIT with an offset";
+            Err(SqlError::not_supported(format!("{what}; count its rows")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses `IN (SELECT ... LIMIT 1)` where DataFusion looks at all rows instead.
+///
+/// # Errors
+/// [`SqlError::not_supported`].
+pub(super) fn refuse_limit(query: &Subquery) -> Result<()> {
+    let is_limited = matches!(&*query.subquery, LogicalPlan::Limit(_));
+    if is_limited && !query.outer_ref_columns.is_empty() {
+        let what = "IN of a sub-query that looks at the row around it and has LIMIT";
+        return Err(SqlError::not_supported(what).into());
+    }
+    Ok(())
 }
 
 /// `x IN (SELECT ...)` where DataFusion has no join that knows NULLs: within a condition, of a
@@ -156,8 +308,10 @@ pub(super) fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
         rows = &sort.input;
     }
     let mut below = rows;
-    while let LogicalPlan::Projection(shown) = &**below {
-        below = &shown.input;
+    while let LogicalPlan::Projection(Projection { input, .. })
+    | LogicalPlan::Filter(Filter { input, .. }) = &**below
+    {
+        below = input;
     }
     if matches!(
         &**below,
