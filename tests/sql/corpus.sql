@@ -235,6 +235,13 @@ SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status =
 ~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname LIKE 'web%'
 ~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1' AND b.server_name IN (SELECT server_name FROM request WHERE hostname = 'web2')
 ~SELECT hostname, b.req_count FROM report_by_hostname a RIGHT JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1'
+# --- joins in parentheses
+SELECT COUNT(*) FROM (request a JOIN timer b ON b.request_id = a.id)
+SELECT COUNT(*) FROM ((request a INNER JOIN timer b ON b.request_id = a.id) LEFT JOIN timertag c ON c.timer_id = b.id) INNER JOIN tag g ON g.id = c.tag_id
+SELECT COUNT(*), COUNT(c.id) FROM request a LEFT JOIN (timer b JOIN timertag c ON c.timer_id = b.id AND c.value = 'db') ON b.request_id = a.id
+SELECT a.id, b.id, c.id FROM tag a LEFT JOIN (tag b JOIN tag c ON c.id = b.id + 1) ON b.id = a.id + 1 ORDER BY 1
+SELECT COUNT(*) FROM (report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname)) WHERE hostname = 'web1'
+
 # --- what is constant on the side of an outer join that may be missing
 SELECT r.id, x.flag FROM request r LEFT JOIN (SELECT request_id, 1 AS flag FROM timer WHERE value > 0.02) x ON x.request_id = r.id ORDER BY x.flag DESC, r.id LIMIT 4
 SELECT r.id, x.flag FROM request r LEFT JOIN (SELECT request_id, COUNT(*) n, 'slow' AS flag FROM timer WHERE value > 0.02 GROUP BY request_id) x ON x.request_id = r.id ORDER BY x.flag DESC, r.id LIMIT 4

@@ -99,6 +99,16 @@ impl VisitorMut for Rewriter<'_> {
         to_flow(self.table(table))
     }
 
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
+        // Joins in parentheses; those of a SELECT are done with it.
+        if let TableFactor::NestedJoin { table_with_joins, .. } = table {
+            for join in &mut table_with_joins.joins {
+                lower_join(&mut join.join_operator);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         names::lower_names(expr);
         ControlFlow::Continue(())
@@ -213,12 +223,7 @@ impl Rewriter<'_> {
                 }
                 Ok(())
             }
-            TableFactor::NestedJoin { alias: None, table_with_joins } => {
-                for join in &mut table_with_joins.joins {
-                    lower_join(&mut join.join_operator);
-                }
-                Ok(())
-            }
+            TableFactor::NestedJoin { alias: None, .. } => Ok(()),
             other => Err(SqlError::not_supported(format!("this in FROM: {other}"))),
         }
     }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::{iter, slice};
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint, JoinOperator,
@@ -235,6 +236,11 @@ fn numbered<'s>(expr: &Expr, columns: &'s [SelectItem]) -> Option<&'s Expr> {
 fn using(from: &[TableWithJoins]) -> HashMap<String, Expr> {
     let mut found = HashMap::new();
     for TableWithJoins { relation, joins } in from {
+        for table in iter::once(relation).chain(joins.iter().map(|join| &join.relation)) {
+            if let TableFactor::NestedJoin { table_with_joins, .. } = table {
+                found.extend(using(slice::from_ref(&**table_with_joins)));
+            }
+        }
         for (at, join) in joins.iter().enumerate() {
             let (left, constraint) = match &join.join_operator {
                 JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
