@@ -14,7 +14,9 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeContainer as _};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
+use datafusion::common::{
+    Column, DFSchema, JoinType, NullEquality, Result, ScalarValue, internal_err,
+};
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::expr_fn::first_value;
 use datafusion::logical_expr::expr::{AggregateFunction, InList, InSubquery, ScalarFunction};
@@ -23,7 +25,7 @@ use datafusion::logical_expr::utils::{
     conjunction, disjunction, grouping_set_to_exprlist, merge_schema,
 };
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, GroupingSet, LogicalPlan,
+    Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan,
     LogicalPlanBuilder, Operator, Union, cast, lit, not, when,
 };
 
@@ -51,7 +53,11 @@ impl MysqlOperators {
                 true => plan.recompute_schema()?,
                 false => plan,
             };
-            let is_union = matches!(plan, LogicalPlan::Union(_));
+            let is_union = match &plan {
+                LogicalPlan::Union(_) => true,
+                LogicalPlan::Join(join) => is_of_sets(join),
+                _ => false,
+            };
             let done = self.expressions(plan, retyped.get())?;
             let done = done.transform_data(|plan| self.shape(plan))?;
             changed.set(changed.get() || done.transformed);
@@ -61,8 +67,8 @@ impl MysqlOperators {
         truths_as_numbers(plan.data)
     }
 
-    /// Corrects the expressions of one node; `retyped` if a UNION below it has other types than
-    /// when its operators were planned.
+    /// Corrects the expressions of one node; `retyped` if a UNION or the like below it has
+    /// other types than when its operators were planned.
     fn expressions(&self, plan: LogicalPlan, retyped: bool) -> Result<Transformed<LogicalPlan>> {
         let schema = match plan.inputs().as_slice() {
             [] => Arc::clone(plan.schema()),
@@ -285,14 +291,10 @@ impl MysqlOperators {
                 fold(orders, sort.input.schema())?;
                 Ok(Transformed::yes(LogicalPlan::Sort(sort)))
             }
-            LogicalPlan::Join(mut join) if self.case_insensitive && !join.on.is_empty() => {
-                let schemas = [join.left.schema(), join.right.schema()].map(Arc::clone);
-                for (left, right) in &mut join.on {
-                    fold([left], &schemas[0])?;
-                    fold([right], &schemas[1])?;
-                }
-                Ok(Transformed::yes(LogicalPlan::Join(join)))
+            LogicalPlan::Join(join) if is_of_sets(&join) => {
+                intersected(join)?.transform_data(|join| self.folded_keys(join))
             }
+            LogicalPlan::Join(join) => self.folded_keys(join),
             LogicalPlan::Aggregate(groups) if self.case_insensitive => folded(groups),
             LogicalPlan::Distinct(Distinct::All(input)) if self.case_insensitive => {
                 let columns = input.schema().columns().into_iter().map(Expr::Column);
@@ -305,6 +307,19 @@ impl MysqlOperators {
             }
             other => Ok(Transformed::no(other)),
         }
+    }
+
+    /// Compares the keys of a join regardless of case, if texts are.
+    fn folded_keys(&self, mut join: Join) -> Result<Transformed<LogicalPlan>> {
+        let is_changed = self.case_insensitive && !join.on.is_empty();
+        if is_changed {
+            let schemas = [join.left.schema(), join.right.schema()].map(Arc::clone);
+            for (left, right) in &mut join.on {
+                fold([left], &schemas[0])?;
+                fold([right], &schemas[1])?;
+            }
+        }
+        Ok(Transformed::new_transformed(LogicalPlan::Join(join), is_changed))
     }
 }
 
@@ -409,6 +424,40 @@ fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     });
     let union = Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)?;
     Ok(Transformed::yes(LogicalPlan::Union(union)))
+}
+
+/// Whether a join is an INTERSECT or an EXCEPT; sub-queries are joined later.
+fn is_of_sets(join: &Join) -> bool {
+    matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.null_equality == NullEquality::NullEqualsNull
+}
+
+/// The columns of both sides of an INTERSECT or an EXCEPT are compared in the types that they would
+/// have in a union.
+fn intersected(mut join: Join) -> Result<Transformed<Join>> {
+    let sides = [join.left.schema(), join.right.schema()].map(Arc::clone);
+    let [left, right] = sides.each_ref().map(|schema| schema.fields().iter());
+    let wanted = left.zip(right).map(|(left, right)| {
+        let types = [left, right].map(|field| field.data_type().clone());
+        let [left, right] = types.each_ref().map(class);
+        let is_same = types[0] == types[1] || (left == Class::Text && right == Class::Text);
+        (!is_same).then(|| branch_type(&types))
+    });
+    let wanted: Vec<Option<DataType>> = wanted.collect();
+    if wanted.iter().all(Option::is_none) {
+        return Ok(Transformed::no(join));
+    }
+    for (side, schema) in [&mut join.left, &mut join.right].into_iter().zip(sides) {
+        let rows = with_columns(LogicalPlan::clone(side), |at, column| {
+            let wanted = wanted[at].as_ref()?;
+            branch(column.clone(), wanted, &schema).ok()
+        });
+        *side = Arc::new(rows?);
+    }
+    match LogicalPlan::Join(join).recompute_schema()? {
+        LogicalPlan::Join(join) => Ok(Transformed::yes(join)),
+        _ => internal_err!("a join stays one"),
+    }
 }
 
 /// TRUE is 1 in an answer.
