@@ -17,7 +17,8 @@ use super::cancellation::{self, StatementGuard};
 use super::dialect::context::Context;
 use super::dialect::lex::Mode;
 use super::dialect::rewrite::{
-    ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases, rewrite,
+    ColumnNames, groups_by_alias, is_clash, is_not_grouped, make_aliases_unique,
+    mixes_star_and_aliases, rewrite,
 };
 use super::dialect::tokens::Items;
 use super::digest;
@@ -242,7 +243,9 @@ impl Engine {
         items: &Items,
         mut context: Context<'_>,
     ) -> Result<Query, SqlError> {
-        let again = percentiles::are_named(&query) || mixes_star_and_aliases(&query);
+        let again = percentiles::are_named(&query)
+            || mixes_star_and_aliases(&query)
+            || groups_by_alias(&query);
         let again = again.then(|| query.clone());
         let planned = self.plan_once(query, items, &mut context).await;
         let planned = match (planned, again) {
@@ -257,6 +260,12 @@ impl Engine {
                 make_aliases_unique(&mut query);
                 context.sleep.set(0.0);
                 self.plan_once(query, items, &mut context).await
+            }
+            (Err(error), Some(query)) if is_not_grouped(&error) => {
+                context.groups_are_columns.set(true);
+                context.sleep.set(0.0);
+                let planned = self.plan_once(query, items, &mut context).await;
+                planned.map_err(|_| error)
             }
             (planned, _) => planned,
         };

@@ -369,6 +369,22 @@ SELECT id FROM request ORDER BY (0)
 SELECT id FROM request ORDER BY (2)
 SELECT 2 AS a UNION ALL SELECT 1 ORDER BY (-1)
 SELECT GROUP_CONCAT(id ORDER BY 2) FROM request
+# --- names that are an alias and a column
+SELECT COUNT(status) AS hostname FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT LEFT(hostname, 3) AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT LEFT(hostname, 3) AS h, COUNT(*) FROM request GROUP BY h HAVING h = 'web'
+SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname
+SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT COALESCE(hostname, 'all') AS hostname, COUNT(*) FROM request GROUP BY hostname WITH ROLLUP
+SELECT -status AS status FROM request ORDER BY status + 0, id LIMIT 5
+SELECT -status AS status FROM request ORDER BY -status, id LIMIT 5
+SELECT -status AS status, id FROM request ORDER BY status, id LIMIT 5
+SELECT -status AS status, id FROM request ORDER BY status, status + 0, id LIMIT 5
+SELECT -status AS status FROM request ORDER BY request.status, id LIMIT 5
+SELECT hostname, SUM(req_count) AS req_count FROM report_by_hostname_and_server GROUP BY hostname ORDER BY req_count DESC, hostname
+SELECT MAX(LEFT(hostname, 3)) AS hostname, COUNT(*) FROM request GROUP BY hostname ORDER BY CONCAT(hostname, '') DESC
+SELECT COUNT(*) FROM (SELECT -status AS status FROM request ORDER BY status + 0 LIMIT 3) x WHERE x.status < 0
+
 # --- names of columns end after 255 bytes
 SELECT LENGTH('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxa'), LENGTH('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxbc'), LENGTH('жжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжж'), 1 AS `yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy`, id FROM request WHERE id = 3
 # --- totals come after their groups

@@ -27,6 +27,8 @@ pub(crate) struct Context<'a> {
     pub(crate) sleep: Cell<f64>,
     /// Whether reports have their percentiles as columns.
     pub(crate) with_percentiles: Cell<bool>,
+    /// Whether names in GROUP BY are columns where they are aliases, too.
+    pub(crate) groups_are_columns: Cell<bool>,
 }
 
 impl<'a> Context<'a> {
@@ -47,6 +49,7 @@ impl<'a> Context<'a> {
             copies: Copies::default(),
             sleep: Cell::new(0.0),
             with_percentiles: Cell::new(false),
+            groups_are_columns: Cell::new(false),
         }
     }
 

@@ -70,7 +70,7 @@ impl<F: FnMut(&Expr) -> bool> Visitor for Outside<F> {
 }
 
 /// Whether there is such an expression, outside of sub-queries.
-fn has(within: &impl Visit, is_found: impl FnMut(&Expr) -> bool) -> bool {
+pub(super) fn has(within: &impl Visit, is_found: impl FnMut(&Expr) -> bool) -> bool {
     Visit::visit(within, &mut Outside { inside: 0, is_found }).is_break()
 }
 

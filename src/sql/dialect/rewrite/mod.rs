@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 pub(crate) use self::names::{ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases};
+pub(crate) use self::select::{groups_by_alias, is_not_grouped};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
@@ -76,6 +77,10 @@ impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        // The names of what is inside are asked for outside.
+        if self.with.is_empty() {
+            names::reveal_ordered_columns(query);
+        }
         to_flow(self.query(query))
     }
 

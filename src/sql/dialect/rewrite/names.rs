@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::build::{call, number, take, text};
+use super::select::{has_column, own_column};
 use super::{ident, lower};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
@@ -94,13 +95,40 @@ pub(crate) fn is_clash(error: &SqlError) -> bool {
 
 /// Makes the names of a query unique that are those of columns in its `*`.
 pub(crate) fn make_aliases_unique(query: &mut Query) {
+    rename_aliases(query, |_, _| true);
+}
+
+/// Renames what hides a column that is ordered by inside an expression: there, a name is that of the
+/// column, and that of an alias only if it stands alone.
+pub(super) fn reveal_ordered_columns(query: &mut Query) {
+    let SetExpr::Select(select) = &*query.body else { return };
+    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &query.order_by else {
+        return;
+    };
+    // These know only what is shown.
+    if select.distinct.is_some() || select.having.is_some() {
+        return;
+    }
+    let orders = orders.iter().map(|order| &order.expr);
+    let orders = orders.filter(|expr| !matches!(expr, Expr::Identifier(_)));
+    let orders: Vec<Expr> = orders.cloned().collect();
+    rename_aliases(query, |alias, meant| {
+        has_column(meant, alias) && orders.iter().any(|it| own_column(it, alias).is_some())
+    });
+}
+
+/// Gives some aliases names of their own, also where they are ordered by.
+fn rename_aliases(query: &mut Query, is_renamed: impl Fn(&str, &Expr) -> bool) {
     let SetExpr::Select(select) = &mut *query.body else { return };
     let orders = match &mut query.order_by {
         Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) => orders.as_mut_slice(),
         _ => &mut [],
     };
     for (at, item) in select.projection.iter_mut().enumerate() {
-        let SelectItem::ExprWithAlias { alias, .. } = item else { continue };
+        let SelectItem::ExprWithAlias { alias, expr } = item else { continue };
+        if !is_renamed(&alias.value, expr) {
+            continue;
+        }
         let unique = format!("{}{MARK}{at}", alias.value);
         for order in &mut *orders {
             if let Expr::Identifier(name) = &mut order.expr

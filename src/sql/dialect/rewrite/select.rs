@@ -2,7 +2,9 @@
 //!
 //! MySQL names a column by the text of its expression, lets HAVING refer to aliases, and lets a
 //! SELECT with groups show columns that are not grouped (with the value of some row of the group;
-//! here, the first one).
+//! here, the first one). A name in GROUP BY, and then in HAVING, is a column if there is one, or else
+//! an alias. Which columns there are is not known yet: a name is taken for a column where the
+//! statement shows that there is one, or where it fails otherwise.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,12 +18,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::aggregates::{
-    check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
+    check_concatenations, has, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
 };
 use super::build::{binary, call, null, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
-use super::{READ_ONLY, group_expressions, lower, lower_join};
+use super::{READ_ONLY, group_expressions, ident, lower, lower_join};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -114,7 +116,7 @@ fn one(
     if grouped {
         hide_numbers(&mut select.projection);
     }
-    let totals = roll_up(&mut select.group_by, &select.projection)?;
+    let totals = roll_up(&mut select.group_by, &select.projection, &select.from)?;
     if orders.is_empty() && select.distinct.is_none() {
         orders.extend(totals);
     }
@@ -206,6 +208,66 @@ fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
     }
 }
 
+/// Whether the alias of an expression that is grouped by is the name of a column, too: the expression
+/// has the column, or is an aggregate.
+fn hides_column(expr: &Expr, name: &str) -> bool {
+    has_aggregate(expr) || has_column(expr, name)
+}
+
+/// Whether an expression more than a column has a column of this name.
+pub(super) fn has_column(expr: &Expr, name: &str) -> bool {
+    own_column(expr, name).is_some_and(|column| column != *expr)
+}
+
+/// The first column of this name in an expression.
+pub(super) fn own_column(expr: &Expr, name: &str) -> Option<Expr> {
+    let mut found = None;
+    has(expr, |part| {
+        let own = match part {
+            Expr::Identifier(own) => Some(own),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        let is_own = own.is_some_and(|own| own.value.eq_ignore_ascii_case(name));
+        if is_own {
+            found = Some(part.clone());
+        }
+        is_own
+    });
+    found
+}
+
+/// The column of the tables whose name is an alias, too; `None` if it may be of several tables.
+fn column(name: &str, meant: &Expr, from: &[TableWithJoins]) -> Option<Expr> {
+    if let Some(column @ Expr::CompoundIdentifier(_)) = own_column(meant, name) {
+        return Some(column);
+    }
+    match from {
+        [TableWithJoins { relation, joins }] if joins.is_empty() => {
+            Some(Expr::CompoundIdentifier(vec![table_name(relation)?.clone(), ident(name)]))
+        }
+        _ => None,
+    }
+}
+
+/// Whether GROUP BY names an alias of its SELECT, which may be the name of a column, too.
+pub(crate) fn groups_by_alias(query: &Query) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    let is_alias = |group: &Expr| {
+        let Expr::Identifier(name) = group else { return false };
+        select.projection.iter().any(|item| {
+            let SelectItem::ExprWithAlias { alias, .. } = item else { return false };
+            alias.value.eq_ignore_ascii_case(&name.value)
+        })
+    };
+    group_expressions(&select.group_by).iter().any(is_alias)
+}
+
+/// Whether a statement failed because what it shows is not grouped.
+pub(crate) fn is_not_grouped(error: &SqlError) -> bool {
+    error.message.contains("must be in GROUP BY")
+}
+
 /// Wraps the numbers that a SELECT shows: in GROUP BY, the alias of one would be a position.
 fn hide_numbers(columns: &mut [SelectItem]) {
     for item in columns {
@@ -285,6 +347,7 @@ fn table_name(table: &TableFactor) -> Option<&Ident> {
 fn roll_up(
     group_by: &mut GroupByExpr,
     columns: &[SelectItem],
+    from: &[TableWithJoins],
 ) -> Result<Vec<OrderByExpr>, SqlError> {
     let GroupByExpr::Expressions(expressions, modifiers) = group_by else {
         return Err(SqlError::parse("GROUP BY ALL is not MySQL's"));
@@ -301,12 +364,17 @@ fn roll_up(
             let keys: Vec<Expr> = keys.collect();
             let orders = keys.iter().flat_map(|key| {
                 let meant = columns.iter().find_map(|item| match (item, key) {
-                    (SelectItem::ExprWithAlias { expr, alias }, Expr::Identifier(name)) => {
-                        (alias.value == name.value).then_some(expr)
+                    (SelectItem::ExprWithAlias { expr, alias }, Expr::Identifier(name))
+                        if alias.value == name.value =>
+                    {
+                        match hides_column(expr, &name.value) {
+                            true => column(&name.value, expr, from),
+                            false => Some(expr.clone()),
+                        }
                     }
                     _ => None,
                 });
-                let is_total = call("grouping", vec![meant.unwrap_or(key).clone()]);
+                let is_total = call("grouping", vec![meant.unwrap_or_else(|| key.clone())]);
                 let orders = [is_total, key.clone()];
                 orders.map(|expr| OrderByExpr {
                     expr,
@@ -345,7 +413,7 @@ fn loosen(
     context: &Context<'_>,
 ) -> Result<(), SqlError> {
     let aliases = aliases(select);
-    let mut grouped = Vec::new();
+    let (mut grouped, mut columns) = (Vec::new(), HashMap::new());
     // ROLLUP (a, b)
     let each = group_expressions(&select.group_by).iter().flat_map(|expr| match expr {
         Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
@@ -359,8 +427,17 @@ fn loosen(
                 grouped.extend(numbered(it, &select.projection).cloned());
             }
             Expr::Identifier(name) => {
-                grouped.extend(aliases.get(&name.value).cloned());
                 grouped.push(expr.clone());
+                let name = &name.value;
+                let Some(meant) = aliases.get(name) else { continue };
+                // A column goes before an alias.
+                let is_column = context.groups_are_columns.get() || hides_column(meant, name);
+                match is_column {
+                    true => {
+                        columns.insert(name.clone(), column(name, meant, &select.from));
+                    }
+                    false => grouped.push(meant.clone()),
+                }
             }
             Expr::Nested(inner) => grouped.push((**inner).clone()),
             other => grouped.push(other.clone()),
@@ -383,7 +460,14 @@ fn loosen(
     }
     if let Some(mut condition) = select.having.take() {
         let _ = VisitMut::visit(&mut condition, &mut Loosen::new(&grouped, &aliases));
-        named(&mut condition, &self::aliases(select), context)?;
+        let mut meant = self::aliases(select);
+        for (name, column) in columns {
+            match column {
+                Some(column) => meant.insert(name, column),
+                None => meant.remove(&name),
+            };
+        }
+        named(&mut condition, &meant, context)?;
         select.having = Some(condition);
     }
     Ok(())
