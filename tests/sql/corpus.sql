@@ -279,6 +279,10 @@ SELECT COUNT(*) FROM request WHERE hostname NOT IN (NULLIF(hostname, 'web1'), 'a
 SELECT id, IF(id = 3, 7, id) IN (IF(status = 200, 1, id), 0) FROM request WHERE id < 10 ORDER BY id
 SELECT NULL IN ('a', 0), NULL NOT IN ('a', 0), 1 IN (NULL, 2), 1 NOT IN (NULL, 2), 2 IN (NULL, 2)
 SELECT FIELD('x', NULL, 'abc'), FIELD('x', 'abc', NULL), FIELD('abc', NULL, 'abc')
+SELECT COUNT(*) FROM request WHERE status IN (SELECT '200') OR id < 3
+SELECT COUNT(*) FROM request WHERE status NOT IN (SELECT '200') OR id < 3 OR hostname IN (SELECT 'web3')
+SELECT COUNT(*) FROM request WHERE id IN (SELECT request_id FROM timer WHERE value > 0.02 UNION SELECT NULL) OR id = 1
+
 # --- sub-queries that aggregate what may be nothing for the row around them
 SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)
 SELECT COUNT(*) FROM request r WHERE NOT EXISTS (SELECT MAX(id) FROM timer t WHERE t.request_id = r.id AND t.value > 0.02)

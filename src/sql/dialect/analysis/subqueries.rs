@@ -254,6 +254,9 @@ fn found_or_unknown(mut list: InSubquery, schema: &DFSchema) -> Result<Expr> {
         })?;
         among(listed.eq(expr.data), outer)?
     } else {
+        // DataFusion takes a column without a table for another than the one that it joins.
+        let rows = LogicalPlanBuilder::from(Arc::clone(&list.subquery.subquery));
+        list.subquery.subquery = Arc::new(rows.alias("__listed")?.build()?);
         Expr::InSubquery(list)
     };
     let found = match disjunction(unknown) {
