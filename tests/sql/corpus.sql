@@ -253,6 +253,8 @@ SELECT COUNT(*) FROM ((request a INNER JOIN timer b ON b.request_id = a.id) LEFT
 SELECT COUNT(*), COUNT(c.id) FROM request a LEFT JOIN (timer b JOIN timertag c ON c.timer_id = b.id AND c.value = 'db') ON b.request_id = a.id
 SELECT a.id, b.id, c.id FROM tag a LEFT JOIN (tag b JOIN tag c ON c.id = b.id + 1) ON b.id = a.id + 1 ORDER BY 1
 SELECT COUNT(*) FROM (report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname)) WHERE hostname = 'web1'
+SELECT COUNT(*), SUM(status) FROM request JOIN (SELECT '200x' AS status) x USING (status)
+SELECT COUNT(*), COUNT(b.name) FROM tag a LEFT JOIN (SELECT name AS id, name FROM tag) b USING (id)
 
 # --- what is constant on the side of an outer join that may be missing
 SELECT r.id, x.flag FROM request r LEFT JOIN (SELECT request_id, 1 AS flag FROM timer WHERE value > 0.02) x ON x.request_id = r.id ORDER BY x.flag DESC, r.id LIMIT 4

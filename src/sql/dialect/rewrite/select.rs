@@ -2,8 +2,8 @@
 //!
 //! MySQL names a column by the text of its expression, lets HAVING refer to aliases, and lets a
 //! SELECT with groups show columns that are not grouped (with the value of some row of the group;
-//! here, the first one). A name in GROUP BY, and then in HAVING, is a column if there is one, or else
-//! an alias. Which columns there are is not known yet: a name is taken for a column where the
+//! here, the first one). A name in GROUP BY, and then in HAVING, is a column if there is one, or
+//! else an alias. Which columns there are is not known yet: a name is taken for a column where the
 //! statement shows that there is one, or where it fails otherwise.
 
 use std::collections::HashMap;
@@ -208,8 +208,8 @@ fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
     }
 }
 
-/// Whether the alias of an expression that is grouped by is the name of a column, too: the expression
-/// has the column, or is an aggregate.
+/// Whether the alias of an expression that is grouped by is the name of a column, too: the
+/// expression has the column, or is an aggregate.
 fn hides_column(expr: &Expr, name: &str) -> bool {
     has_aggregate(expr) || has_column(expr, name)
 }
