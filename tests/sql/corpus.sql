@@ -272,6 +272,8 @@ SELECT COUNT(*) FROM ((request a INNER JOIN timer b ON b.request_id = a.id) LEFT
 SELECT COUNT(*), COUNT(c.id) FROM request a LEFT JOIN (timer b JOIN timertag c ON c.timer_id = b.id AND c.value = 'db') ON b.request_id = a.id
 SELECT a.id, b.id, c.id FROM tag a LEFT JOIN (tag b JOIN tag c ON c.id = b.id + 1) ON b.id = a.id + 1 ORDER BY 1
 SELECT COUNT(*) FROM (report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname)) WHERE hostname = 'web1'
+SELECT COUNT(*), SUM(status) FROM request JOIN (SELECT '200x' AS status) x USING (status)
+SELECT COUNT(*), COUNT(b.name) FROM tag a LEFT JOIN (SELECT name AS id, name FROM tag) b USING (id)
 
 # --- what is constant on the side of an outer join that may be missing
 SELECT r.id, x.flag FROM request r LEFT JOIN (SELECT request_id, 1 AS flag FROM timer WHERE value > 0.02) x ON x.request_id = r.id ORDER BY x.flag DESC, r.id LIMIT 4
@@ -399,6 +401,7 @@ SELECT LEFT(hostname, 3) AS hostname, COUNT(*) FROM request GROUP BY hostname HA
 SELECT LEFT(hostname, 3) AS h, COUNT(*) FROM request GROUP BY h HAVING h = 'web'
 SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname
 SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT COALESCE(hostname, 'all') AS hostname, COUNT(*) FROM request GROUP BY hostname WITH ROLLUP
 SELECT -status AS status FROM request ORDER BY status + 0, id LIMIT 5
 SELECT -status AS status FROM request ORDER BY -status, id LIMIT 5
 SELECT -status AS status, id FROM request ORDER BY status, id LIMIT 5

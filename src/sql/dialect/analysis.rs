@@ -15,7 +15,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeContainer as _};
 use datafusion::common::{
-    Column, DFSchema, JoinType, NullEquality, Result, ScalarValue, internal_err,
+    Column, DFSchema, JoinConstraint, JoinType, NullEquality, Result, ScalarValue, internal_err,
 };
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::expr_fn::first_value;
@@ -302,9 +302,9 @@ impl MysqlOperators {
                 Ok(Transformed::yes(LogicalPlan::Sort(sort)))
             }
             LogicalPlan::Join(join) if is_of_sets(&join) => {
-                intersected(join)?.transform_data(|join| self.folded_keys(join))
+                intersected(join)?.transform_data(|join| self.keys(join))
             }
-            LogicalPlan::Join(join) => self.folded_keys(join),
+            LogicalPlan::Join(join) => self.keys(join),
             LogicalPlan::Aggregate(groups) if self.case_insensitive => folded(groups),
             LogicalPlan::Distinct(Distinct::All(input)) if self.case_insensitive => {
                 let columns = input.schema().columns().into_iter().map(Expr::Column);
@@ -319,15 +319,31 @@ impl MysqlOperators {
         }
     }
 
-    /// Compares the keys of a join regardless of case, if texts are.
-    fn folded_keys(&self, mut join: Join) -> Result<Transformed<LogicalPlan>> {
-        let is_changed = self.case_insensitive && !join.on.is_empty();
-        if is_changed {
-            let schemas = [join.left.schema(), join.right.schema()].map(Arc::clone);
-            for (left, right) in &mut join.on {
-                fold([left], &schemas[0])?;
-                fold([right], &schemas[1])?;
+    /// Compares the keys of a join as `=` does: a text beside a number as one, and texts regardless
+    /// of case if they are.
+    fn keys(&self, mut join: Join) -> Result<Transformed<LogicalPlan>> {
+        let schemas = [join.left.schema(), join.right.schema()].map(Arc::clone);
+        let is_number = |class| matches!(class, Class::Whole | Class::Decimal | Class::Real);
+        let mut is_changed = self.case_insensitive && !join.on.is_empty();
+        for (left, right) in &mut join.on {
+            let classes =
+                [class(&left.get_type(&*schemas[0])?), class(&right.get_type(&*schemas[1])?)];
+            let are_mixed = match classes {
+                [Class::Text, other] | [other, Class::Text] => is_number(other),
+                _ => false,
+            };
+            for ((key, class), schema) in [left, right].into_iter().zip(classes).zip(&schemas) {
+                if are_mixed {
+                    *key = double(number(std::mem::take(key), class), &**schema)?;
+                } else if self.case_insensitive {
+                    fold([key], schema)?;
+                }
             }
+            is_changed |= are_mixed;
+        }
+        if is_changed {
+            // Names are resolved already, and keys of USING have to be columns.
+            join.join_constraint = JoinConstraint::On;
         }
         Ok(Transformed::new_transformed(LogicalPlan::Join(join), is_changed))
     }

@@ -1,6 +1,7 @@
 //! Sub-queries that DataFusion does not join as MySQL answers them: IN with NULLs, of constants and of
-//! what depends on the row around it; those that find nothing; those that aggregate without GROUP BY
-//! what may be nothing; those for one row of an order; and those that refer to rows of an aggregate.
+//! what depends on the row around it; those that find nothing; those that aggregate without GROUP
+//! BY what may be nothing; those for one row of an order; and those that refer to rows of an
+//! aggregate.
 
 use std::sync::Arc;
 

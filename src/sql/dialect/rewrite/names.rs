@@ -98,8 +98,8 @@ pub(crate) fn make_aliases_unique(query: &mut Query) {
     rename_aliases(query, |_, _| true);
 }
 
-/// Renames what hides a column that is ordered by inside an expression: there, a name is that of the
-/// column, and that of an alias only if it stands alone.
+/// Renames what hides a column that is ordered by inside an expression: there, a name is that of
+/// the column, and that of an alias only if it stands alone.
 pub(super) fn reveal_ordered_columns(query: &mut Query) {
     let SetExpr::Select(select) = &*query.body else { return };
     let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &query.order_by else {

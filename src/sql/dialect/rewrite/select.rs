@@ -2,8 +2,8 @@
 //!
 //! MySQL names a column by the text of its expression, lets HAVING refer to aliases, and lets a
 //! SELECT with groups show columns that are not grouped (with the value of some row of the group;
-//! here, the first one). A name in GROUP BY, and then in HAVING, is a column if there is one, or else
-//! an alias. Which columns there are is not known yet: a name is taken for a column where the
+//! here, the first one). A name in GROUP BY, and then in HAVING, is a column if there is one, or
+//! else an alias. Which columns there are is not known yet: a name is taken for a column where the
 //! statement shows that there is one, or where it fails otherwise.
 
 use std::collections::HashMap;
@@ -116,7 +116,7 @@ fn one(
     if grouped {
         hide_numbers(&mut select.projection);
     }
-    let totals = roll_up(&mut select.group_by, &select.projection)?;
+    let totals = roll_up(&mut select.group_by, &select.projection, &select.from)?;
     if orders.is_empty() && select.distinct.is_none() {
         orders.extend(totals);
     }
@@ -208,6 +208,12 @@ fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
     }
 }
 
+/// Whether the alias of an expression that is grouped by is the name of a column, too: the
+/// expression has the column, or is an aggregate.
+fn hides_column(expr: &Expr, name: &str) -> bool {
+    has_aggregate(expr) || has_column(expr, name)
+}
+
 /// Whether an expression more than a column has a column of this name.
 pub(super) fn has_column(expr: &Expr, name: &str) -> bool {
     own_column(expr, name).is_some_and(|column| column != *expr)
@@ -294,7 +300,7 @@ fn using(from: &[TableWithJoins]) -> HashMap<String, Expr> {
     for TableWithJoins { relation, joins } in from {
         for table in iter::once(relation).chain(joins.iter().map(|join| &join.relation)) {
             if let TableFactor::NestedJoin { table_with_joins, .. } = table {
-                found.extend(using(slice::from_ref(table_with_joins)));
+                found.extend(using(slice::from_ref(&**table_with_joins)));
             }
         }
         for (at, join) in joins.iter().enumerate() {
@@ -341,6 +347,7 @@ fn table_name(table: &TableFactor) -> Option<&Ident> {
 fn roll_up(
     group_by: &mut GroupByExpr,
     columns: &[SelectItem],
+    from: &[TableWithJoins],
 ) -> Result<Vec<OrderByExpr>, SqlError> {
     let GroupByExpr::Expressions(expressions, modifiers) = group_by else {
         return Err(SqlError::parse("GROUP BY ALL is not MySQL's"));
@@ -357,12 +364,17 @@ fn roll_up(
             let keys: Vec<Expr> = keys.collect();
             let orders = keys.iter().flat_map(|key| {
                 let meant = columns.iter().find_map(|item| match (item, key) {
-                    (SelectItem::ExprWithAlias { expr, alias }, Expr::Identifier(name)) => {
-                        (alias.value == name.value).then_some(expr)
+                    (SelectItem::ExprWithAlias { expr, alias }, Expr::Identifier(name))
+                        if alias.value == name.value =>
+                    {
+                        match hides_column(expr, &name.value) {
+                            true => column(&name.value, expr, from),
+                            false => Some(expr.clone()),
+                        }
                     }
                     _ => None,
                 });
-                let is_total = call("grouping", vec![meant.unwrap_or(key).clone()]);
+                let is_total = call("grouping", vec![meant.unwrap_or_else(|| key.clone())]);
                 let orders = [is_total, key.clone()];
                 orders.map(|expr| OrderByExpr {
                     expr,
@@ -419,9 +431,7 @@ fn loosen(
                 let name = &name.value;
                 let Some(meant) = aliases.get(name) else { continue };
                 // A column goes before an alias.
-                let is_column = context.groups_are_columns.get()
-                    || has_aggregate(meant)
-                    || has_column(meant, name);
+                let is_column = context.groups_are_columns.get() || hides_column(meant, name);
                 match is_column {
                     true => {
                         columns.insert(name.clone(), column(name, meant, &select.from));
