@@ -38,6 +38,11 @@ const COMPARED: [(&str, Option<&str>); 4] = [
     ("the week before", Some("-1w")),
 ];
 
+/// Most seconds of a span without counting that need no mention: the newest are on their way.
+const NOT_COUNTED_SECS: u64 = 2;
+/// The same as a fraction of the span: a fiftieth.
+const NOT_COUNTED_PART: u64 = 50;
+
 /// The time that a page shows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Time {
@@ -244,9 +249,18 @@ impl Time {
         let mut about = self.words(span);
         if covered == 0 {
             about += ", no data";
-        } else if covered + 60 < span.end - span.start {
-            let covered = formatting::roughly(covered as f64);
-            about += &format!(", counted for {covered} of it");
+        } else {
+            // The running minute has not been counted to its end.
+            let all = span.end.min(self.now).saturating_sub(span.start);
+            let missing = all.saturating_sub(covered);
+            if missing > NOT_COUNTED_SECS.max(all / NOT_COUNTED_PART) {
+                let [all, covered, missing] =
+                    [all, covered, missing].map(|secs| formatting::roughly(secs as f64));
+                about += &match covered == all {
+                    true => format!(", counted for all but {missing} of it"),
+                    false => format!(", counted for {covered} of it"),
+                };
+            }
         }
         if let Some(before) = before {
             about += &format!(", compared with {}", self.words(before));
@@ -493,6 +507,38 @@ mod tests {
         assert_eq!(page.in_zone(text), there);
         let control = page.control("/", &Params::default()).into_string();
         assert_has!(control => "Times in <b>Europe/Berlin</b>");
+    }
+
+    #[test]
+    fn seconds_that_were_not_counted_are_said() {
+        let page = time("from=2026-11-22T10:16&to=2026-11-22T10:17");
+        let Spans { span, .. } = page.spans.clone().unwrap();
+        let about = |now: u64, span: Range<u64>, covered| {
+            let spans = Spans { span, before: None };
+            let of_span =
+                OfSpan { spans, resolution_seconds: 60, percentile_error: None, partial: vec![] };
+            let about = Time { now, ..page.clone() }.about(&of_span, covered);
+            about.split_once(" UTC").unwrap().1.to_owned()
+        };
+        let (start, minute) = (span.start, span.clone());
+        let later = start + 100_000;
+        for (now, covered, said) in [
+            (later, 60, ""),
+            (later, 58, ""),
+            (later, 57, ", counted for 57 s of it"),
+            (later, 18, ", counted for 18 s of it"),
+            (later, 0, ", no data"),
+            // It is running, and so is the newest second.
+            (start + 20, 18, ""),
+            (start + 20, 17, ", counted for 17 s of it"),
+            // The clock was set back.
+            (start - 5, 18, ""),
+        ] {
+            assert_eq!(about(now, minute.clone(), covered), said, "{covered} s at {now}");
+        }
+        let hours = start..start + 36_000;
+        assert_eq!(about(later, hours.clone(), 35_280), "");
+        assert_eq!(about(later, hours, 34_900), ", counted for all but 18 min of it");
     }
 
     #[test]
