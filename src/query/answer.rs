@@ -59,8 +59,8 @@ impl ReportSummary {
 pub struct ReportAnswer {
     /// The report's window, or the span's length, in seconds.
     pub window_seconds: f64,
-    /// Seconds that the data spans: at least 1, at most the window. For a span, those in which
-    /// requests were counted.
+    /// Seconds that the data spans: at least 1, at most the window; 0 without data. For a span,
+    /// those in which requests were counted.
     pub covered_seconds: u64,
     /// Wall-clock milliseconds since 1970 at the moment of reading.
     pub as_of_ms: u64,

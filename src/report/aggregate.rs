@@ -304,11 +304,11 @@ impl Aggregate {
     }
 
     /// Whole seconds from the oldest data in the window to `now_ms`, at least 1 and at most the
-    /// window. So rates fall when traffic stops.
+    /// window; 0 if there is no data. So rates fall when traffic stops.
     pub(super) fn covered_secs(&self, window_ms: u64, now_ms: u64) -> u64 {
         let oldest = self.ticks().find_map(|it| it.seen);
-        let span_ms = oldest.map_or(0, |(first, _)| now_ms.saturating_sub(first));
-        (span_ms.min(window_ms) / 1000).max(1)
+        let span_ms = oldest.map(|(first, _)| now_ms.saturating_sub(first));
+        span_ms.map_or(0, |span_ms| (span_ms.min(window_ms) / 1000).max(1))
     }
 
     /// Whether quantiles are known: no tick in the window lacks its histograms.

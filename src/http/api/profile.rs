@@ -57,7 +57,7 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
         let listed = listed.map(|(frames, samples)| json!({"frames": frames, "samples": samples}));
         Ok(json!({
             "window_seconds": answer.window_seconds,
-            "covered_seconds": answer.covered_seconds,
+            "covered_seconds": answer.covered_seconds.max(1),
             "samples": tree.root.samples,
             "idle": tree.idle,
             "total_stacks": stacks.len(),

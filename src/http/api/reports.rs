@@ -309,7 +309,7 @@ impl Query {
         let mut head = json!({
             "report": name,
             "window_seconds": write::number(answer.window_seconds),
-            "covered_seconds": answer.covered_seconds,
+            "covered_seconds": answer.covered_seconds.max(answer.of_span.is_none().into()),
             "as_of": write::number(answer.as_of_ms as f64 / 1e3),
             "total_rows": selected.total,
         });

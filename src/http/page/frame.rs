@@ -10,6 +10,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::time::Time;
 use super::{assets, formatting};
+use crate::query::answer::ReportAnswer;
 
 /// The parts of the site, for the navigation.
 pub(super) const SECTIONS: [(&str, &str); 9] = [
@@ -159,14 +160,36 @@ pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>
 }
 
 /// The time span of a table's data, in words; empty for a table without one.
-pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
-    if window_seconds == 0.0 {
+pub(super) fn span_of(answer: &ReportAnswer) -> String {
+    if answer.window_seconds == 0.0 {
         return String::new();
     }
-    let [covered, window] = [covered_seconds as f64, window_seconds].map(formatting::roughly);
-    // One second also stands for no data at all.
-    match covered_seconds <= 1 || covered == window {
+    let covered = answer.covered_seconds;
+    let [secs, window] = [covered as f64, answer.window_seconds].map(formatting::roughly);
+    match covered == 0 || secs == window {
         true => format!("last {window}"),
-        false => format!("last {covered} of a {window} window"),
+        false => format!("last {secs} of a {window} window"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::tests::harness::catalog;
+    use crate::query::question::ReportQuestion;
+
+    #[test]
+    fn a_window_without_data_is_whole_and_one_second_of_data_is_one() {
+        // The last request comes 17 s after the others.
+        for (requests, name, about) in [
+            (0, "info", "last 15 min"),
+            (0, "r", "last 15 min"),
+            (1, "info", "last 1 s of a 15 min window"),
+            (1, "r", "last 1 s of a 15 min window"),
+            (2, "info", "last 17 s of a 15 min window"),
+        ] {
+            let answer = catalog(requests).report(name, &ReportQuestion::default()).unwrap();
+            assert_eq!(span_of(&answer), about, "{name} of {requests}");
+        }
     }
 }

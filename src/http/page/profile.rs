@@ -113,7 +113,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             @for problem in problems(&view.source.status()) { p.problem { (visible(&problem)) } }
             p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
-                " in the " (super::frame::span_of(boxes.covered_seconds, boxes.window_seconds)) }
+                " in the " (super::frame::span_of(&boxes)) }
             div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (drawn(&tree, &params, search.as_deref())) }
             p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
                       A sample has no deeper stack than that. With the JIT a line may be an older one." }

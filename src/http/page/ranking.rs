@@ -127,7 +127,7 @@ impl Ranking {
     fn of(answer: ReportAnswer, mut columns: Vec<Column>, time: &'static str) -> Self {
         declared(&mut columns, answer.table.as_ref());
         Self {
-            about: frame::span_of(answer.covered_seconds, answer.window_seconds),
+            about: frame::span_of(&answer),
             answer,
             timers: time == "timer_value",
             columns,

@@ -166,7 +166,7 @@ fn sums(
     let mut over = String::new();
     let rows = match view.source.report(name, &ReportQuestion::default()) {
         Ok(answer) => {
-            over = frame::span_of(answer.covered_seconds, answer.window_seconds);
+            over = frame::span_of(&answer);
             let mut ranking = Ranking::made(answer.table, answer.key_columns, name, sort);
             let sort = Sort::largest(sort);
             let (rows, _) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;

@@ -98,7 +98,7 @@ pub(super) fn requests(
     Ok(report::requests(columns, recent, profile.unix_us()))
 }
 
-/// Returns a report over samples, and the seconds that its samples span.
+/// Returns a report over samples, and the seconds that its samples span: 0 without any.
 ///
 /// # Errors
 /// As [`samples`].
@@ -108,7 +108,8 @@ pub(super) fn report(
 ) -> Result<(Box<dyn Table>, u64), QueryError> {
     let recent = profile.recent(Some(report.window)).ok_or_else(busy)?;
     let table = report::table(report, recent.report(report));
-    let covered = recent.covered().min(report.window).as_secs().max(1);
+    let covered = recent.covered().min(report.window).as_secs();
+    let covered = if table.is_empty() { 0 } else { covered.max(1) };
     Ok((table, covered))
 }
 

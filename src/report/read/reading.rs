@@ -47,7 +47,7 @@ impl Want {
 pub struct Reading {
     /// The report's window in seconds.
     pub window_secs: f64,
-    /// Whole seconds from the oldest data to now: at least 1, at most the window.
+    /// Whole seconds from the oldest data to now: at least 1, at most the window; 0 without data.
     pub covered_secs: u64,
     /// Wall-clock milliseconds since 1970 at the moment of reading.
     pub as_of_ms: u64,
