@@ -388,6 +388,15 @@ fn too_many_calls_are_found_with_an_example() {
     ] {
         assert_has!(site.get(&format!("/calls?by={by}&script_name=%2Fodd")).body => link);
     }
+    // They keep the other conditions.
+    let mut production = request("h", "s", "/prod");
+    production.add_tag("env", "prod");
+    production.add_timer(1, 0.125, &[("group", "db")]);
+    sender.send(&production.encode_to_vec());
+    sender.at_rest();
+    let page = site.get("/calls?by=group&hostname=h&tag.env=prod&sort=group&limit=5").body;
+    let link = "\"/timers?hostname=h&amp;tag.env=prod&amp;by=group&amp;script_name=%2Fprod&amp;t.group=db\"";
+    assert_has!(page => link);
     let bad = site.get("/calls?limit=0");
     assert!(bad.status == 400 && bad.body.contains("from 1 to 100"), "{bad:?}");
     here.stop();

@@ -110,7 +110,9 @@ fn rows(
         };
         let (script, value) = (or_empty(script), or_empty(value));
         let timers = [("by", &*by), ("script_name", &script), (&narrowed, &value)];
-        Some(view.time.link("/timers", timers))
+        let timers = timers.map(|(name, value)| (name, Some(value)));
+        // The order may be by a column that is not there.
+        Some(params.link("/timers", &[&timers[..], &[("sort", None), ("limit", None)]].concat()))
     });
     let cells = cells.into_iter().zip(&shown).map(|(cells, row)| {
         let (run, id) = known[*row].per_request.unwrap_or_default().request;
