@@ -397,6 +397,10 @@ fn too_many_calls_are_found_with_an_example() {
     let page = site.get("/calls?by=group&hostname=h&tag.env=prod&sort=group&limit=5").body;
     let link = "\"/timers?hostname=h&amp;tag.env=prod&amp;by=group&amp;script_name=%2Fprod&amp;t.group=db\"";
     assert_has!(page => link);
+    // Its form passes on the conditions, and not the order: the column may be the tag.
+    let form = page.split("<form").find(|it| it.contains("<select name=\"by\"")).unwrap();
+    assert_has!(form => "name=\"hostname\" value=\"h\"", "name=\"limit\" value=\"5\"");
+    assert_lacks!(form => "name=\"sort\"");
     let bad = site.get("/calls?limit=0");
     assert!(bad.status == 400 && bad.body.contains("from 1 to 100"), "{bad:?}");
     here.stop();

@@ -62,7 +62,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 }
 
 fn form(params: &Params, tag: &str, groups: &TimerGroups) -> Markup {
-    let hidden = |name: &str| !matches!(name, "by" | "script_name" | "offset");
+    // A column of the order may be the tag.
+    let hidden = |name: &str| !matches!(name, "by" | "sort" | "script_name" | "offset");
     let others = groups.tag_names.iter().filter(|name| *name != tag);
     html! {
         (conditions("Conditions", given_conditions(params), "/calls", params))
