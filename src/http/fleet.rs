@@ -5,7 +5,7 @@
 //! relative to it are complete.
 
 use super::error::Problem;
-use super::params::Params;
+use super::params::{Params, list_items};
 use super::time_range::Span;
 use crate::query::catalog::Catalog;
 use crate::query::question::{Fleet, When, Whose};
@@ -36,8 +36,7 @@ pub(super) fn take(
         if keys.iter().any(|key| key == name) {
             return None;
         }
-        let names = params.text(name)?;
-        Some(names.split(',').map(str::to_owned).collect())
+        Some(list_items(&params.text(name)?))
     };
     let (dcs, collectors): (Option<Vec<_>>, Option<Vec<_>>) = (list("dc"), list("collector"));
     if is_fleet == Some(false) && (dcs.is_some() || collectors.is_some()) {

@@ -372,6 +372,30 @@ fn decode(text: &str) -> Result<String, Problem> {
     Ok(decoded.into_owned())
 }
 
+/// The items of a list with commas between them. A backslash before a comma, or before another
+/// backslash, makes it a part of an item.
+pub(super) fn list_items(text: &str) -> Vec<String> {
+    let (mut items, mut item) = (Vec::new(), String::new());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let escaped = match letter {
+            '\\' => letters.next_if(|next| matches!(next, ',' | '\\')),
+            _ => None,
+        };
+        match escaped {
+            None if letter == ',' => items.push(std::mem::take(&mut item)),
+            _ => item.push(escaped.unwrap_or(letter)),
+        }
+    }
+    items.push(item);
+    items
+}
+
+/// A text as an item of such a list.
+pub(super) fn as_list_item(text: &str) -> String {
+    text.replace('\\', "\\\\").replace(',', "\\,")
+}
+
 /// Names and values, borrowed.
 pub(super) fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
@@ -444,6 +468,15 @@ mod tests {
         for text in ["", ".", "1.", ".5", "-1", "1e3", "nan", "1,5", "99999999999999999999"] {
             assert_eq!(decimal(text, 6, Up), None, "{text}");
         }
+    }
+
+    #[test]
+    fn lists_have_items_with_commas() {
+        assert_eq!(list_items("a,b"), ["a", "b"]);
+        assert_eq!(list_items(",a,"), ["", "a", ""]);
+        assert_eq!(list_items(r"App\Db,\,c\"), [r"App\Db", r",c\"]);
+        let items = ["", "a", "a,b", ",", r"\", r"\,", r"App\Db", r"\\,\"];
+        assert_eq!(list_items(&items.map(as_list_item).join(",")), items);
     }
 
     #[test]

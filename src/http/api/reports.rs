@@ -24,7 +24,7 @@ use crate::http::answer::writer::RowWriter;
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{NoParams, Params, encode};
+use crate::http::params::{NoParams, Params, encode, list_items};
 use crate::http::request_checks::{JsonBody, members};
 use crate::http::time_range::Span;
 use crate::query::answer::{INDEX_VALUE, OfSpan, ReportAnswer, ReportSummary};
@@ -370,7 +370,8 @@ fn list_of_columns(
         return Ok(None);
     };
     let mut known = HashSet::new();
-    for column in text.split(',') {
+    let columns = list_items(&text);
+    for column in &columns {
         let column = match name {
             "sort" => column.strip_prefix('-').unwrap_or(column),
             _ => column,
@@ -385,7 +386,8 @@ fn list_of_columns(
             return Err(Problem::parameter(name, why));
         }
     }
-    Ok(Some(text.split(',').map(str::to_owned).collect()))
+    drop(known);
+    Ok(Some(columns))
 }
 
 /// The value that a key column must have.

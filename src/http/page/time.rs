@@ -14,7 +14,7 @@ use super::frame::hidden_fields;
 use crate::clock::rfc3339;
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{Params, Rounding, moment, owned, pairs};
+use crate::http::params::{Params, Rounding, as_list_item, moment, owned, pairs};
 use crate::http::time_range::{Span, Zone};
 use crate::query::answer::OfSpan;
 use crate::query::catalog::Catalog;
@@ -365,8 +365,9 @@ impl Time {
         // A member without a name cannot be selected by a link: an empty parameter counts as
         // absent.
         dcs.retain(|dc| !dc.is_empty());
-        let collectors = members.iter().filter(|it| dc.is_none_or(|dc| it.0 == dc));
-        let collectors = collectors.map(|(_, collector)| collector.as_str());
+        let collectors = members.iter().filter(|it| dc.is_none_or(|dc| as_list_item(&it.0) == dc));
+        let collectors = collectors.map(|(_, collector)| (collector, as_list_item(collector)));
+        let dcs = dcs.into_iter().map(|name| (name, as_list_item(name)));
         let current = |is_this: bool| is_this.then_some("true");
         let fields = params.changed(&[("collector", None)]);
         html! {
@@ -374,7 +375,7 @@ impl Time {
                 a href=(here) aria-current=[current(!is_fleet)] { "this daemon" }
                 a href=(address(Some("true"), None, None)) aria-current=[current(is_fleet && dc.or(collector).is_none())] { "fleet" }
                 @if is_fleet {
-                    @for name in dcs { a href=(address(Some("true"), Some(name), None)) aria-current=[current(dc == Some(name))] { (visible(name)) } }
+                    @for (name, item) in dcs { a href=(address(Some("true"), Some(&item), None)) aria-current=[current(dc == Some(&*item))] { (visible(name)) } }
                     details {
                         summary aria-current=[current(collector.is_some())] { (collector.map_or_else(|| "collector".to_owned(), visible)) }
                         form.filters method="get" action=(path) {
@@ -382,7 +383,7 @@ impl Time {
                             label { "Collector "
                                 select name="collector" {
                                     option value="" { "all" }
-                                    @for name in collectors { option value=(name) selected[collector == Some(name)] { (visible(name)) } }
+                                    @for (name, item) in collectors { option value=(item) selected[collector == Some(&*item)] { (visible(name)) } }
                                 }
                             }
                             button type="submit" { "Show" }

@@ -6,7 +6,6 @@
 //! table links to the page that searches further, with the same conditions. There timers are
 //! grouped by the tag `group`, or by the first tag found.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use maud::{Markup, html};
@@ -18,7 +17,7 @@ use super::render::View;
 use super::table::table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
-use crate::http::params::{link, pairs};
+use crate::http::params::{as_list_item, link, pairs};
 use crate::query::answer::Scanned;
 use crate::query::error::QueryError;
 use crate::query::question::{RequestSearch, When};
@@ -145,11 +144,13 @@ pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGrou
     view.source.timer_groups(&search, &When::Now)
 }
 
-/// A timer tag as a key in an address of `/timers`, where a bare name may be a field of the request.
-pub(super) fn as_key(tag: &str) -> Cow<'_, str> {
+/// A timer tag as a key in an address of `/timers`, where a bare name may be a field of the request
+/// and commas separate keys.
+pub(super) fn as_key(tag: &str) -> String {
+    let item = as_list_item(tag);
     match Field::named(tag).is_some() || tag.starts_with(['@', '+']) {
-        true => format!("@{tag}").into(),
-        false => tag.into(),
+        true => format!("@{item}"),
+        false => item,
     }
 }
 

@@ -3,8 +3,8 @@
 //! Searches the newest requests in memory ([`Catalog::timer_groups`]), or the stored ones of a
 //! span, so the answer says how far back it reaches; a report covers a whole window at no cost to
 //! the reader, and the page offers to create it. `by` takes timer tags by name, `+request_tag`, and
-//! request fields. `t.NAME=VALUE` keeps timers with that tag; the conditions of the search for
-//! requests work here too.
+//! request fields; a comma in a name is `\,`. `t.NAME=VALUE` keeps timers with that tag; the
+//! conditions of the search for requests work here too.
 //!
 //! [`Catalog::timer_groups`]: crate::query::catalog::Catalog::timer_groups
 
@@ -22,7 +22,7 @@ use super::timer_groups::{self, GROUPS_MAX, USUAL_TAG, as_key};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{Params, pairs};
+use crate::http::params::{Params, as_list_item, list_items, pairs};
 use crate::query::timer_groups::{HELD_BYTES_MAX, SlowTimer, TimerGroups, TimerSearch};
 use crate::report::definition::native::FilterForm;
 use crate::report::definition::{Field, Filter, KeySource, Pattern};
@@ -94,9 +94,9 @@ fn keys(params: &Params) -> Result<Vec<String>, Problem> {
     let mut keys: Vec<String> = Vec::new();
     // Commas alone name no key.
     let by = params.get("by").filter(|by| by.bytes().any(|byte| byte != b','));
-    for key in by.unwrap_or(USUAL_TAG).split(',') {
-        if !key.is_empty() && !keys.iter().any(|known| known == key) {
-            keys.push(key.to_owned());
+    for key in list_items(by.unwrap_or(USUAL_TAG)) {
+        if !key.is_empty() && !keys.contains(&key) {
+            keys.push(key);
         }
     }
     if keys.len() > KEYS_MAX {
@@ -123,8 +123,8 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
     let fields = ["script_name", "hostname", "server_name", "status"];
     let unused = |name: &str| !keys.iter().any(|key| key.trim_start_matches('@') == name);
     let without = |key: &String| {
-        let rest: Vec<&str> =
-            keys.iter().filter(|other| *other != key).map(|it| it.as_str()).collect();
+        let rest = keys.iter().filter(|other| *other != key);
+        let rest: Vec<String> = rest.map(|it| as_list_item(it)).collect();
         params.link("/timers", &[("by", Some(&rest.join(","))), ("sort", None)])
     };
     let hidden =
@@ -305,6 +305,16 @@ mod tests {
         let sources: Vec<String> = keys.iter().map(|key| key_source(key).to_string()).collect();
         assert_eq!(sources, ["@group", "script_name", "+env", "@status"]);
         assert_eq!(super::keys(&given("by=,,")).unwrap(), [USUAL_TAG]);
+        for tag in ["a,b", "a", r"App\Db", r"a\,b", "status", "@x", "+y,z"] {
+            let by = Params::from_pairs(vec![("by".into(), format!("{},c", as_key(tag)))]);
+            let keys = super::keys(&by).unwrap();
+            let sources: Vec<KeySource> = keys.iter().map(|key| key_source(key)).collect();
+            assert_eq!(sources, [tag, "c"].map(|tag| KeySource::TimerTag(tag.to_owned())));
+            // The link without the other key leads to the same.
+            let form = form(&by, &keys, &TimerGroups::default(), &Time::default());
+            let link = by.link("/timers", &[("by", Some(&as_key(tag))), ("sort", None)]);
+            assert_has!(form.into_string() => format!("\"{link}\" aria-label=\"Not by c\""));
+        }
     }
 
     #[test]
