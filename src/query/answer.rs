@@ -174,6 +174,17 @@ pub struct Scanned {
     /// Approximate number of requests of which these are a uniform sample; `None` if they are not a
     /// sample.
     pub sample_of: Option<u64>,
+    /// Approximate number of requests that these stand for, if history kept some of them for
+    /// several.
+    pub stands_for: Option<u64>,
+}
+
+impl Scanned {
+    /// Whether sums over them are estimates, which are some percent off.
+    #[must_use]
+    pub const fn is_estimate(&self) -> bool {
+        self.sample_of.is_some() || self.stands_for.is_some()
+    }
 }
 
 /// The result of a step.

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use crate::harness::{Here, Sender, Site, await_condition};
 use crate::mysql::tools::{fine, tool};
 use crate::packets::request;
-use crate::page::links;
+use crate::page::{links, rows};
 
 /// 2024-02-28 22:50:00 UTC.
 const START_SECS: u64 = 1_709_160_600;
@@ -329,6 +329,7 @@ fn weights_of_a_sample_say_how_many_there_were() {
     here.site.send((0..9_000_u32).map(|number| {
         let mut packet = request("web", "shop", ["/a", "/b"][(number % 2) as usize]);
         packet.request_time = Some(number as f32 / 1e4);
+        packet.add_timer(1, 0.125, &[("group", "db")]);
         packet
     }));
     let site = &here.site;
@@ -358,5 +359,16 @@ fn weights_of_a_sample_say_how_many_there_were() {
         }
     });
     check();
+    // Timers count as often as their requests, and so are estimates: of both halves, and of a row.
+    let span = format!("from={START_SECS}&to={}", clock.unix_ms() / 1_000 + 1);
+    let page = site.get(&format!("/timers?by=script_name&{span}")).body;
+    assert_has!(page => "raw requests that are kept, standing for about 9,000<");
+    let hits = rows(&page, 1).into_iter().map(|row| row[7].replace(',', "").parse::<u32>());
+    let hits: Vec<u32> = hits.map(Result::unwrap).collect();
+    assert!(hits.len() == 2 && hits.iter().all(|hits| hits % 100 == 0), "{hits:?}");
+    let row = format!("/reports/report_by_script_name/row?script_name=%2Fa&{span}");
+    for page in [format!("/?{span}"), row] {
+        assert_has!(site.get(&page).body => ", standing for about ");
+    }
     here.stop();
 }

@@ -58,11 +58,11 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
     })
 }
 
-/// A sum as far as it is known: those of a sample are some percent off.
+/// A sum as far as it is known.
 pub(super) fn rounded(groups: &TimerGroups, sum: u64) -> u64 {
-    match groups.scanned.sample_of {
-        Some(_) => with_two_digits(sum),
-        None => sum,
+    match groups.scanned.is_estimate() {
+        true => with_two_digits(sum),
+        false => sum,
     }
 }
 
@@ -109,6 +109,10 @@ pub(super) fn searched(searched: &Scanned) -> String {
         (true, true) => "that are kept and match",
         (false, false) => "in memory",
         (false, true) => "in memory that match",
+    };
+    let place = match searched.stands_for {
+        Some(all) => format!("{place}, standing for about {}", formatting::roughly_many(all)),
+        None => place.to_owned(),
     };
     match (searched.sample_of, searched.requests) {
         (Some(all), _) => {
@@ -235,7 +239,34 @@ mod tests {
         assert_eq!(number(&groups, "hits"), Some(98_765.0));
         groups.scanned.sample_of = Some(10_000);
         let rough = ["time", "hits", "timers", "requests", "max"];
-        let rough = rough.map(|column| number(&groups, column).unwrap_or_default());
-        assert_eq!(rough, [1_200.0, 99_000.0, 2_500.0, 1_200.0, 0.123_456]);
+        let numbers =
+            |groups: &TimerGroups| rough.map(|column| number(groups, column).unwrap_or_default());
+        let two_digits = [1_200.0, 99_000.0, 2_500.0, 1_200.0, 0.123_456];
+        assert_eq!(numbers(&groups), two_digits);
+        groups.scanned.sample_of = None;
+        assert_eq!(number(&groups, "timers"), Some(2_468.0));
+        groups.scanned.stands_for = Some(10_000);
+        assert_eq!(numbers(&groups), two_digits);
+    }
+
+    #[test]
+    fn the_heading_says_what_the_requests_stand_for() {
+        let kept = Scanned { requests: 9_816, all: true, kept: true, ..Scanned::default() };
+        let weighed = Scanned { stands_for: Some(45_321), ..kept };
+        for (scanned, words) in [
+            (kept, "all 9,816 raw requests that are kept"),
+            (weighed, "all 9,816 raw requests that are kept, standing for about 45,000"),
+            (
+                Scanned { requests: 1, narrowed: true, ..weighed },
+                "the one raw request that is kept and matches, standing for about 45,000",
+            ),
+            (
+                Scanned { all: false, sample_of: Some(20_111), ..weighed },
+                "a sample of 9,816 of about 20,000 raw requests that are kept, standing for about 45,000, \
+                 spread over the whole time; numbers are estimates",
+            ),
+        ] {
+            assert_eq!(searched(&scanned), words);
+        }
     }
 }

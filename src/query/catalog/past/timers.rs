@@ -40,8 +40,15 @@ struct Origin {
     keys: Vec<Option<String>>,
 }
 
-/// A request: its data, and the number of its timers.
-type Found = (Arc<Origin>, usize);
+/// A request.
+#[derive(Debug)]
+struct Found {
+    origin: Arc<Origin>,
+    /// The number of its timers.
+    timers: usize,
+    /// How many requests it stands for.
+    weight: f64,
+}
 
 impl Catalog {
     /// The raw timers of matching requests in a span of unix seconds, summed by any keys.
@@ -82,7 +89,7 @@ fn requests_of(
 ) -> (HashMap<(i64, i64), Found>, Scanned) {
     let question =
         RequestQuestion { search: search.requests.clone(), ..RequestQuestion::default() };
-    let cost = |(origin, timers): &Found| {
+    let cost = |Found { origin, timers, .. }: &Found| {
         let keys = origin.keys.iter().flatten().map(String::len);
         let texts = origin.script_name.len() + keys.sum::<usize>();
         texts.div_ceil(TEXT_BYTES).max(*timers).max(1)
@@ -100,19 +107,25 @@ fn requests_of(
             known.insert(Arc::clone(&origin));
             origin
         });
-        (origin, int(batch, "timers_cnt", row).cast_unsigned() as usize)
+        let timers = int(batch, "timers_cnt", row).cast_unsigned() as usize;
+        let weight = weights(batch).map_or(1.0, |weights| weights.value(row));
+        Found { origin, timers, weight }
     });
     let (found, is_full) = first.finish();
     let name = |key: &Key| key.name(Order::Shuffled);
     let oldest = found.iter().map(|(key, _)| name(key).received).min();
     let last = found.last().filter(|_| is_full);
+    let each = last.map(|(key, _)| key.stands_for());
+    let is_weighed = found.iter().any(|(_, it)| it.weight > 1.0);
+    let weight: f64 = found.iter().map(|(_, it)| it.weight).sum();
     let scanned = Scanned {
         requests: found.len() as u64,
         oldest: oldest.unwrap_or_default() as u32,
         all: !is_full,
         kept: true,
         narrowed: search.requests.narrows(),
-        sample_of: last.map(|(key, _)| (found.len() as f64 * key.stands_for()).round() as u64),
+        sample_of: each.map(|each| (found.len() as f64 * each).round() as u64),
+        stands_for: is_weighed.then(|| (weight * each.unwrap_or(1.0)).round() as u64),
     };
     let named = found.into_iter().map(|(key, found)| {
         let name = name(&key);
@@ -137,6 +150,11 @@ impl Origin {
         });
         Self { script_name: field(&Field::ScriptName), keys: keys.collect() }
     }
+}
+
+/// How many requests each row of a batch stands for; a request's timers have its weight.
+fn weights(batch: &RecordBatch) -> Option<&Float64Array> {
+    batch.column_by_name("weight")?.as_any().downcast_ref()
 }
 
 /// Sums the timers of requests; returns whether one of these represents more than itself.
@@ -168,11 +186,10 @@ fn add_timers(
             is_weighed = true;
             break;
         }
-        let weights = batch.column_by_name("weight");
-        let weights = weights.and_then(|it| it.as_any().downcast_ref::<Float64Array>());
+        let weights = weights(&batch);
         for row in 0..batch.num_rows() {
             let name = (int(&batch, RUN, row), int(&batch, OF_REQUEST, row));
-            let Some((origin, _)) = requests.get(&name) else {
+            let Some(Found { origin, .. }) = requests.get(&name) else {
                 continue;
             };
             sums.timers_scanned += 1;
