@@ -280,6 +280,13 @@ fn a_page_says_what_is_gone() {
 fn reports_are_made_and_dropped_and_themes_are_remembered() {
     let here = Here::start(&[]);
     let browser = Browser::start(&here.site);
+    browser.open("/timers");
+    browser.click("a[href$='#make-h']");
+    await_until(
+        "a name can be typed into the form that is filled in",
+        || browser.js("return [document.readyState, document.activeElement.name]"),
+        |state| *state == json!(["complete", "name"]),
+    );
     browser.open("/reports");
     browser.keys("#make [name=name]", "by_group");
     browser.keys("#make [name=definition]", "tag_info:");

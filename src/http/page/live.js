@@ -156,8 +156,8 @@
 
   function makeReports(form, said) {
     form.hidden = false;
-    // A link filled it in.
-    if (form.elements.definition.value) form.elements.name.focus();
+    // A link filled it in. Going to the fragment of its address takes the focus away before the load.
+    if (form.elements.definition.value) addEventListener("load", () => form.elements.name.focus());
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       const name = form.elements.name.value.trim();
