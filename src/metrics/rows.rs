@@ -30,7 +30,7 @@ use crate::value;
 pub(super) struct Rows {
     watched: Watchlist,
     reports: Vec<ReportMetrics>,
-    /// Requests under `(other)` in reports that were dropped.
+    /// Requests without a place in reports that were dropped.
     folded_before: u64,
     bounds: Arc<[u64]>,
     series_max: usize,
@@ -50,8 +50,10 @@ struct ReportMetrics {
     edges: Vec<u32>,
     /// Rows by key.
     rows: BTreeMap<Box<[u8]>, Row>,
-    /// The sum of rows without a place.
+    /// The sum of rows without a place, and of those that are `(other)` in the report already.
     other: Row,
+    /// Requests there for lack of places.
+    folded: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -113,6 +115,7 @@ impl ReportMetrics {
             report: Arc::clone(report),
             rows: BTreeMap::new(),
             other: Row::new(bounds.len()),
+            folded: 0,
         }
     }
 
@@ -125,12 +128,6 @@ impl ReportMetrics {
         (self.rows.len() + 1) * self.series_of_row()
     }
 
-    /// Requests in `(other)`, for lack of places.
-    fn folded(&self) -> u64 {
-        // The only row of a report without keys is there too.
-        if self.labels.is_empty() { 0 } else { self.other.totals.requests }
-    }
-
     /// Series of one row: its buckets, their sum and count, and its counters.
     fn series_of_row(&self) -> usize {
         self.edges.len() + 1 + 2 + if self.of_timers() { 3 } else { 4 }
@@ -140,28 +137,33 @@ impl ReportMetrics {
     /// without keys uses `other`: it exists from the start, so that rates include its first
     /// request.
     fn count(&mut self, gained: &RowDelta<'_>, new: &mut Vec<(Box<[u8]>, Row)>, room: usize) {
-        let Self { report, edges, rows, other, .. } = self;
+        let Self { report, labels, edges, rows, other, folded } = self;
         let definition = &report.definition;
         if let Some(row) = rows.get_mut(&*gained.key.bytes()).filter(|_| gained.id != OTHER_ID) {
             row.add(gained, definition, edges);
         } else if room == 0 || gained.id == OTHER_ID {
             other.add(gained, definition, edges);
+            if gained.id != OTHER_ID && !labels.is_empty() {
+                *folded += gained.totals.requests;
+            }
         } else {
             let mut row = Row::new(edges.len());
             row.add(gained, definition, edges);
             new.push((gained.key.bytes().into(), row));
             if new.len() >= 2 * room {
-                heaviest(new, room, other);
+                heaviest(new, room, (other, folded));
             }
         }
     }
 }
 
-/// Keeps the `room` rows with the most time, in descending order, and adds the rest to `other`.
-fn heaviest(rows: &mut Vec<(Box<[u8]>, Row)>, room: usize, other: &mut Row) {
+/// Keeps the `room` rows with the most time, in descending order, and adds the rest to `other`, and
+/// their requests to `folded`.
+fn heaviest(rows: &mut Vec<(Box<[u8]>, Row)>, room: usize, (other, folded): (&mut Row, &mut u64)) {
     rows.sort_unstable_by(|a, b| (b.1.totals.time, &b.0).cmp(&(a.1.totals.time, &a.0)));
     for (_, row) in rows.drain(room.min(rows.len())..) {
         other.add_row(&row);
+        *folded += row.totals.requests;
     }
 }
 
@@ -201,7 +203,7 @@ impl Rows {
         let reports = &mut self.reports;
         let gone = reports
             .extract_if(.., |it| watched.iter().all(|watched| !Arc::ptr_eq(watched, &it.report)));
-        self.folded_before += gone.map(|it| it.folded()).sum::<u64>();
+        self.folded_before += gone.map(|it| it.folded).sum::<u64>();
         for report in watched.iter().filter(|it| it.is_scraped) {
             if reports.iter().all(|it| !Arc::ptr_eq(&it.report, report)) {
                 let series: usize = reports.iter().map(ReportMetrics::series).sum();
@@ -219,7 +221,7 @@ impl Rows {
 
     /// Usage of the budget of series.
     pub(super) fn status(&self) -> Group {
-        let folded = self.reports.iter().map(ReportMetrics::folded).sum::<u64>();
+        let folded = self.reports.iter().map(|it| it.folded).sum::<u64>();
         let folded = self.folded_before + folded;
         let rows = |it: &ReportMetrics| it.rows.len() + usize::from(it.labels.is_empty());
         let rows: usize = self.reports.iter().map(rows).sum();
@@ -352,7 +354,7 @@ impl RowReader for Rows {
     fn end(&mut self) {
         if let Some(at) = self.counted {
             let report = &mut self.reports[at];
-            heaviest(&mut self.new, self.room, &mut report.other);
+            heaviest(&mut self.new, self.room, (&mut report.other, &mut report.folded));
             report.rows.extend(self.new.drain(..));
         }
     }
@@ -425,43 +427,61 @@ mod tests {
         (live, Rows::new(watched, [100_000].into(), 100))
     }
 
-    /// Their count is the number of requests.
-    #[test]
-    fn times_without_a_distribution_count_at_their_average() {
-        let (_live, mut rows) = rows();
-        let at = rows.reports.iter().position(|it| it.report.definition.name == "info").unwrap();
+    /// Counts a second of a report: rows by id, each with three requests that took so long together.
+    fn second(rows: &mut Rows, name: &str, gained: &[(u64, u128)]) {
+        let at = rows.reports.iter().position(|it| it.report.definition.name == name).unwrap();
         let report = Arc::clone(&rows.reports[at].report);
-        for time in [150_000, 900_000] {
-            rows.begin(&report);
+        rows.begin(&report);
+        for &(id, time) in gained {
             rows.row(&RowDelta {
-                id: 1,
-                key: RowKey::Bytes(&[]),
+                id,
+                key: RowKey::Bytes(&id.to_be_bytes()),
                 encoded: EncodedGain(&[]),
                 totals: Totals { requests: 3, time, ..Totals::ZERO },
                 times: None,
                 extremes: Extremes::NOTHING,
             });
-            rows.end();
         }
-        assert_eq!(*rows.reports[at].other.buckets, [3, 3]);
+        rows.end();
     }
 
-    /// Requests that were folded stay counted when their report is dropped.
+    /// Their count is the number of requests.
+    #[test]
+    fn times_without_a_distribution_count_at_their_average() {
+        let (_live, mut rows) = rows();
+        for time in [150_000, 900_000] {
+            second(&mut rows, "info", &[(100, time)]);
+        }
+        let info = rows.reports.iter().find(|it| it.report.definition.name == "info").unwrap();
+        assert_eq!(*info.other.buckets, [3, 3]);
+    }
+
+    /// Only requests of rows that got no series are counted as such, and they stay counted when
+    /// their report is dropped. There are 100 series, eight for each row.
     #[test]
     fn what_was_folded_only_grows() {
         let (mut live, mut rows) = rows();
-        for report in &mut rows.reports {
-            report.other.totals.requests = 7;
-        }
         let folded = |rows: &Rows| {
             let status = rows.status();
             let found = status.readings.iter().find(|it| it.name == "requests_folded");
             found.unwrap().value.as_u64()
         };
-        assert_eq!(folded(&rows), Some(7), "info has no keys");
+        second(&mut rows, "info", &[(100, 1)]);
+        assert_eq!(folded(&rows), Some(0), "info has no keys");
+        second(&mut rows, "own", &[(OTHER_ID, 1)]);
+        assert_eq!(folded(&rows), Some(0), "it was (other) before");
+        // The later ones take longer.
+        let ids =
+            |ids: std::ops::Range<u64>| ids.map(|id| (id, u128::from(id))).collect::<Vec<_>>();
+        second(&mut rows, "own", &ids(100..112));
+        assert_eq!(folded(&rows), Some(2 * 3), "there is room for ten");
+        second(&mut rows, "own", &ids(100..102));
+        assert_eq!(folded(&rows), Some(4 * 3));
+        second(&mut rows, "own", &[(OTHER_ID, 1), (105, 1)]);
+        assert_eq!(folded(&rows), Some(4 * 3));
         assert!(live.reports.remove("own", &mut live.pool));
         rows.follow();
-        assert_eq!((rows.reports.len(), folded(&rows)), (1, Some(7)));
+        assert_eq!((rows.reports.len(), folded(&rows)), (1, Some(4 * 3)));
     }
 
     #[test]
