@@ -83,6 +83,12 @@ for (const chart of [...document.querySelectorAll('figure.chart')].filter(shown)
   const room = svg && chart.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - box(svg).width;
   if (room > 2) say('narrower than its panel:', chart, room);
 }
+// A heat map stands right below its caption.
+for (const chart of [...document.querySelectorAll('.heat figure.chart')].filter(shown)) {
+  const [caption, svg] = ['figcaption', 'svg[role=img]'].map((it) => chart.querySelector(it));
+  const room = svg && box(svg).top - box(caption).bottom;
+  if (room > 20) say('away from its caption:', chart, room);
+}
 // A tag is broken only where it is longer than its line.
 for (const tag of [...document.querySelectorAll('.pair')].filter(shown)) {
   if (tag.textContent.length < 22 && tag.getClientRects()[0].height > 1.9 * parseFloat(getComputedStyle(tag).lineHeight || 20)) say('broken:', tag, box(tag).height);
