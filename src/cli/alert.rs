@@ -222,6 +222,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
     ];
     for alert in list(alerts, "rows") {
         let silenced = alert["silenced_by"].as_u64();
+        let was = if alert["state"] == "resolved" { "was " } else { "" };
         rows.push([
             text(alert, "state"),
             moment(alert["since"].as_u64().unwrap_or_default()),
@@ -229,7 +230,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
             text(alert, "alert"),
             text(alert, "severity"),
             pairs(&alert["key"]),
-            format!("{} ({})", text(alert, "value_text"), text(alert, "threshold")),
+            format!("{} ({was}{})", text(alert, "value_text"), text(alert, "threshold")),
             silenced.map_or_else(|| text(alert, "reason"), |id| format!("silenced by {id}")),
         ]);
     }
@@ -288,7 +289,10 @@ mod tests {
             "rows": [{
                 "alert": "slow", "report": "r", "key": {"script_name": "/a\u{1b}"}, "state": "firing", "since": 0,
                 "reason": "", "value_text": "912.3 ms", "threshold": "> 800 ms", "severity": "page", "silenced_by": 3,
-            }, {"alert": "over", "state": "resolved", "since": 60, "ended": 120}],
+            }, {
+                "alert": "over", "state": "resolved", "since": 60, "ended": 120,
+                "value_text": "371 ms", "threshold": "> 700 ms",
+            }],
             "more": 2,
             "rules": [{"text": "slow: words", "rows": 7}],
         });
@@ -300,6 +304,7 @@ mod tests {
             "912.3 ms (> 800 ms)",
             "silenced by 3",
             "resolved  1970-01-01 00:01:00Z  1970-01-01 00:02:00Z  over",
+            "371 ms (was > 700 ms)",
             "2 further rows",
             "slow: words; 7 rows",
             "alertname=slow until",
