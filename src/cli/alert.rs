@@ -14,6 +14,7 @@ use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon::memory_plan::counted;
 use crate::http::encode;
+use crate::value::text::name_or_empty;
 
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
@@ -167,10 +168,16 @@ fn list<'a>(of: &'a Json, member: &str) -> &'a [Json] {
 }
 
 /// The members of an object, for a line.
-fn pairs(of: &Json) -> String {
+fn pairs(of: &Json, shown: impl Fn(&str) -> &str) -> String {
     let pairs = of.as_object().into_iter().flatten();
-    let pairs = pairs.map(|(name, text)| format!("{name}={}", text.as_str().unwrap_or_default()));
+    let pairs = pairs.map(|(name, text)| (name, text.as_str().unwrap_or_default()));
+    let pairs = pairs.map(|(name, text)| format!("{name}={}", shown(text)));
     visible(&pairs.collect::<Vec<_>>().join(" ")).into_owned()
+}
+
+/// The keys of a row, for a line.
+fn row_keys(of: &Json) -> String {
+    pairs(&of["key"], name_or_empty)
 }
 
 /// Lists when rules would have fired, one line each.
@@ -184,7 +191,7 @@ fn replayed(found: &Json) -> String {
         });
         let [alert, severity] =
             ["alert", "severity"].map(|name| visible(row[name].as_str().unwrap_or_default()));
-        let line = format!("{started}  {lasted}  {alert}  {severity}  {}", pairs(&row["key"]));
+        let line = format!("{started}  {lasted}  {alert}  {severity}  {}", row_keys(row));
         line.trim_end().to_owned()
     });
     let late = timed_out(found);
@@ -229,7 +236,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
             alert["ended"].as_u64().map_or_else(String::new, moment),
             text(alert, "alert"),
             text(alert, "severity"),
-            pairs(&alert["key"]),
+            row_keys(alert),
             format!("{} ({was}{})", text(alert, "value_text"), text(alert, "threshold")),
             silenced.map_or_else(|| text(alert, "reason"), |id| format!("silenced by {id}")),
         ]);
@@ -248,7 +255,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
     }
     for it in list(silences, "rows") {
         let (labels, until) =
-            (pairs(&it["matchers"]), moment(it["ends"].as_u64().unwrap_or_default()));
+            (pairs(&it["matchers"], |it| it), moment(it["ends"].as_u64().unwrap_or_default()));
         lines.push(format!("silence {}: {labels} until {until}: {}", it["id"], text(it, "reason")));
     }
     lines.join("\n")
@@ -291,7 +298,7 @@ mod tests {
                 "reason": "", "value_text": "912.3 ms", "threshold": "> 800 ms", "severity": "page", "silenced_by": 3,
             }, {
                 "alert": "over", "state": "resolved", "since": 60, "ended": 120,
-                "value_text": "371 ms", "threshold": "> 700 ms",
+                "value_text": "371 ms", "threshold": "> 700 ms", "key": {"hostname": ""},
             }],
             "more": 2,
             "rules": [{"text": "slow: words", "rows": 7}],
@@ -304,6 +311,7 @@ mod tests {
             "912.3 ms (> 800 ms)",
             "silenced by 3",
             "resolved  1970-01-01 00:01:00Z  1970-01-01 00:02:00Z  over",
+            "hostname=(empty)",
             "371 ms (was > 700 ms)",
             "2 further rows",
             "slow: words; 7 rows",
