@@ -126,6 +126,15 @@ fn a_rule_has_a_hundred_alerts_and_the_rest_is_one() {
 }
 
 #[test]
+fn an_empty_name_is_said_in_words() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 2\nmin_requests = 0\n"
+    );
+    let summary = rules(&text)[0].summary(Some(&key("")), Some(7.0));
+    assert!(summary.starts_with("script_name (empty): req_count > 5 over 2s"), "{summary}");
+}
+
+#[test]
 fn rows_without_room_are_not_judged() {
     let text = format!(
         "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 2\nmin_requests = 0\n"

@@ -14,6 +14,7 @@ use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon::memory_plan::counted;
 use crate::http::encode;
+use crate::value::text::name_or_empty;
 
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
@@ -167,10 +168,16 @@ fn list<'a>(of: &'a Json, member: &str) -> &'a [Json] {
 }
 
 /// The members of an object, for a line.
-fn pairs(of: &Json) -> String {
+fn pairs(of: &Json, shown: impl Fn(&str) -> &str) -> String {
     let pairs = of.as_object().into_iter().flatten();
-    let pairs = pairs.map(|(name, text)| format!("{name}={}", text.as_str().unwrap_or_default()));
+    let pairs = pairs.map(|(name, text)| (name, text.as_str().unwrap_or_default()));
+    let pairs = pairs.map(|(name, text)| format!("{name}={}", shown(text)));
     visible(&pairs.collect::<Vec<_>>().join(" ")).into_owned()
+}
+
+/// The keys of a row, for a line.
+fn row_keys(of: &Json) -> String {
+    pairs(&of["key"], name_or_empty)
 }
 
 /// Lists when rules would have fired, one line each.
@@ -184,7 +191,7 @@ fn replayed(found: &Json) -> String {
         });
         let [alert, severity] =
             ["alert", "severity"].map(|name| visible(row[name].as_str().unwrap_or_default()));
-        let line = format!("{started}  {lasted}  {alert}  {severity}  {}", pairs(&row["key"]));
+        let line = format!("{started}  {lasted}  {alert}  {severity}  {}", row_keys(row));
         line.trim_end().to_owned()
     });
     let late = timed_out(found);
@@ -222,14 +229,15 @@ fn listed(alerts: &Json, silences: &Json) -> String {
     ];
     for alert in list(alerts, "rows") {
         let silenced = alert["silenced_by"].as_u64();
+        let was = if alert["state"] == "resolved" { "was " } else { "" };
         rows.push([
             text(alert, "state"),
             moment(alert["since"].as_u64().unwrap_or_default()),
             alert["ended"].as_u64().map_or_else(String::new, moment),
             text(alert, "alert"),
             text(alert, "severity"),
-            pairs(&alert["key"]),
-            format!("{} ({})", text(alert, "value_text"), text(alert, "threshold")),
+            row_keys(alert),
+            format!("{} ({was}{})", text(alert, "value_text"), text(alert, "threshold")),
             silenced.map_or_else(|| text(alert, "reason"), |id| format!("silenced by {id}")),
         ]);
     }
@@ -247,7 +255,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
     }
     for it in list(silences, "rows") {
         let (labels, until) =
-            (pairs(&it["matchers"]), moment(it["ends"].as_u64().unwrap_or_default()));
+            (pairs(&it["matchers"], |it| it), moment(it["ends"].as_u64().unwrap_or_default()));
         lines.push(format!("silence {}: {labels} until {until}: {}", it["id"], text(it, "reason")));
     }
     lines.join("\n")
@@ -288,7 +296,10 @@ mod tests {
             "rows": [{
                 "alert": "slow", "report": "r", "key": {"script_name": "/a\u{1b}"}, "state": "firing", "since": 0,
                 "reason": "", "value_text": "912.3 ms", "threshold": "> 800 ms", "severity": "page", "silenced_by": 3,
-            }, {"alert": "over", "state": "resolved", "since": 60, "ended": 120}],
+            }, {
+                "alert": "over", "state": "resolved", "since": 60, "ended": 120,
+                "value_text": "371 ms", "threshold": "> 700 ms", "key": {"hostname": ""},
+            }],
             "more": 2,
             "rules": [{"text": "slow: words", "rows": 7}],
         });
@@ -300,6 +311,8 @@ mod tests {
             "912.3 ms (> 800 ms)",
             "silenced by 3",
             "resolved  1970-01-01 00:01:00Z  1970-01-01 00:02:00Z  over",
+            "hostname=(empty)",
+            "371 ms (was > 700 ms)",
             "2 further rows",
             "slow: words; 7 rows",
             "alertname=slow until",

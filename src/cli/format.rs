@@ -10,11 +10,8 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::value::text::written_out;
-pub use crate::value::text::{bytes, grouped, number, secs};
-
-/// Stands for a name without characters.
-pub const EMPTY: &str = "(empty)";
+pub use crate::value::text::{EMPTY, bytes, grouped, number, secs};
+use crate::value::text::{name_or_empty, written_out};
 
 /// Marks a text that was cut.
 const CUT: char = '…';
@@ -138,8 +135,7 @@ pub fn tag_text(tags: &Json) -> String {
     let mut pairs = Vec::new();
     for (name, value) in tags.as_object().into_iter().flatten() {
         for value in tag_values(value) {
-            let value = if value.is_empty() { EMPTY } else { value };
-            pairs.push(format!("{}={}", visible(name), visible(value)));
+            pairs.push(format!("{}={}", visible(name), visible(name_or_empty(value))));
         }
     }
     pairs.join(" ")

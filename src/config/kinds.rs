@@ -334,6 +334,22 @@ fn list<T: 'static>(
     })
 }
 
+/// Refuses an item that stands there already.
+fn distinct<T: PartialEq>(item: T, before: &[T]) -> Result<T, Problem> {
+    match before.contains(&item) {
+        true => Err("the same twice".into()),
+        false => Ok(item),
+    }
+}
+
+/// Likewise a name, which is not empty.
+fn distinct_name(name: Option<&str>, before: &[String]) -> Result<String, Problem> {
+    match name.ok_or("not a text")? {
+        "" => Err("empty".into()),
+        name => distinct(name.to_owned(), before),
+    }
+}
+
 pub(super) fn addresses() -> Kind<Vec<SocketAddr>> {
     let accepted = "1 to 64 IP addresses with ports, as in [\"0.0.0.0:30002\", \"[::]:30002\"]";
     let any = list((64, "addresses"), accepted, |given, before| {
@@ -353,26 +369,26 @@ pub(super) fn addresses() -> Kind<Vec<SocketAddr>> {
 pub(super) fn networks() -> Kind<Vec<IpNet>> {
     let accepted =
         "up to 64 networks, as in [\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]; [] for none";
-    list((64, "networks"), accepted, |given, _| {
+    list((64, "networks"), accepted, |given, before| {
         let text = given.text().unwrap_or_default();
         // A plain address is a network of one.
         let alone = || text.parse().map(|address: IpAddr| address.into());
         let network: IpNet = text.parse().or_else(|_| alone()).map_err(|_| "not a network")?;
         match network.trunc() {
             whole if whole != network => Err(format!("an address in the network {whole}").into()),
-            whole => Ok(whole),
+            whole => distinct(whole, before),
         }
     })
 }
 
 pub(super) fn host_names() -> Kind<Vec<String>> {
     let accepted = "up to 64 host names without ports, as in [\"stats.example.com\"]; [] for none";
-    list((64, "names"), accepted, |given, _| {
+    list((64, "names"), accepted, |given, before| {
         let text = given.text().unwrap_or_default();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         match text.is_empty() || text.len() > 253 || !text.bytes().all(fits) {
             true => Err("not a host name".into()),
-            false => Ok(text.to_ascii_lowercase()),
+            false => distinct(text.to_ascii_lowercase(), before),
         }
     })
 }
@@ -380,39 +396,32 @@ pub(super) fn host_names() -> Kind<Vec<String>> {
 pub(super) fn report_names() -> Kind<Vec<String>> {
     let accepted = "up to 64 names of reports, as in [\"report_by_script_name\", \"*\"], where \"*\" is every \
                     [[report]]; [] for none";
-    list((64, "names"), accepted, |given, _| {
-        let text = given.text().filter(|text| !text.is_empty());
-        Ok(text.ok_or("not a text")?.to_owned())
-    })
+    list((64, "names"), accepted, |given, before| distinct_name(given.text(), before))
 }
 
 pub(super) fn patterns() -> Kind<Vec<String>> {
     let accepted = "up to 64 patterns of names of instruments, as in [\"stage/%\", \"wait/%=counted\"], each alone or \
                     with =timed or =counted; [] for none";
-    list((64, "patterns"), accepted, |given, _| {
+    list((64, "patterns"), accepted, |given, before| {
         let text = given.text().unwrap_or_default();
         let (pattern, how) = text.split_once('=').unwrap_or((text, "timed"));
         match pattern.is_empty() || !["timed", "counted"].contains(&how) {
             true => Err("not a pattern".into()),
-            false => Ok(text.to_owned()),
+            false => distinct(text.to_owned(), before),
         }
     })
 }
 
 pub(super) fn tag_names() -> Kind<Vec<String>> {
     let accepted = "up to 64 names of tags, as in [\"group\", \"op\"]; \"*\" is all, [] none";
-    list((64, "names"), accepted, |given, _| {
-        let text = given.text_or_number().filter(|text| !text.is_empty());
-        Ok(text.ok_or("not a text")?.to_owned())
-    })
+    list((64, "names"), accepted, |given, before| distinct_name(given.text_or_number(), before))
 }
 
 pub(super) fn attributes() -> Kind<Vec<String>> {
     let accepted = "up to 16 names of attributes, as in [\"tenant.id\", \"http.request.header.x\"]; [] for none";
-    list((SPAN_TAGS_MAX, "names"), accepted, |given, before: &[String]| match given.text() {
+    list((SPAN_TAGS_MAX, "names"), accepted, |given, before| match given.text() {
         None | Some("") => Err("not the name of an attribute".into()),
-        Some(name) if before.iter().any(|it| it == name) => Err("the same twice".into()),
-        Some(name) => Ok(name.to_owned()),
+        Some(name) => distinct(name.to_owned(), before),
     })
 }
 

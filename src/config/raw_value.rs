@@ -121,13 +121,14 @@ impl Given {
     }
 
     /// The items of a list. A single value is a list of one; "" or a shell's remains of `[]` is
-    /// empty.
+    /// empty, unlike `[""]`.
     ///
     /// A shell eats the quotes of `["127.0.0.1:0","[::1]:0"]` unless they are quoted again; the
     /// remainder (`[127.0.0.1:0,[::1]:0]`) is still clear, and so is `127.0.0.1:0,[::1]:0`.
     pub(super) fn items(&self) -> Vec<Self> {
-        let items = match &self.value {
+        match &self.value {
             Value::List(items) => items.clone(),
+            Value::Text(text) if text.is_empty() => Vec::new(),
             Value::Text(text) if !self.location.is_in_file() => {
                 let inner = text
                     .strip_prefix('[')
@@ -138,13 +139,13 @@ impl Given {
                     value: Value::Text(item.trim().trim_matches(['"', '\'']).to_owned()),
                     location: Location::whole(self.location.origin().clone(), item),
                 });
-                items.collect()
+                let items: Vec<Self> = items.collect();
+                match &items[..] {
+                    [only] if only.text() == Some("") => Vec::new(),
+                    _ => items,
+                }
             }
             _ => vec![self.clone()],
-        };
-        match &items[..] {
-            [only] if only.text() == Some("") => Vec::new(),
-            _ => items,
         }
     }
 

@@ -285,6 +285,33 @@ fn the_wrong_item_of_a_list_is_pointed_at() {
 }
 
 #[test]
+fn no_item_of_a_list_is_empty_or_there_twice() {
+    for (key, given, item, problem) in [
+        ("releases.tag", r#"["a", "a"]"#, r#""a""#, "the same twice"),
+        ("releases.tag", r#"[""]"#, r#""""#, "empty"),
+        ("metrics.reports", r#"["*", "*"]"#, r#""*""#, "the same twice"),
+        ("metrics.reports", r#"["info", ""]"#, r#""""#, "empty"),
+        ("http.host_names", r#"["a.example", "A.example"]"#, r#""A.example""#, "the same twice"),
+        ("http.host_names", r#"[""]"#, r#""""#, "not a host name"),
+        ("ingest.allow", r#"["10.0.0.7", "10.0.0.7/32"]"#, r#""10.0.0.7/32""#, "the same twice"),
+        ("instruments.enabled", r#"["idle", "idle"]"#, r#""idle""#, "the same twice"),
+    ] {
+        let (section, name) = key.split_once('.').unwrap();
+        let errors = errors_of(&format!("[{section}]\n{name} = {given}\n"));
+        let begin = format!("pinbad.toml:2: {key} = {item}: {problem}; accepted: ");
+        assert!(errors.len() == 1 && errors[0].starts_with(&begin), "{begin}: {errors:?}");
+    }
+    let none = "[releases]\ntag = \"\"\n[http]\nhost_names = []\n";
+    let config = Config::from_toml("pinbad.toml", none).unwrap();
+    assert!(config.releases.tag.is_empty() && config.http.host_names.is_empty());
+    for set in ["", "[]", "\"\"", "''"] {
+        let flags =
+            ConfigFlags { set: vec![format!("releases.tag={set}")], ..ConfigFlags::default() };
+        assert!(Config::load(&flags, []).unwrap().releases.tag.is_empty(), "{set}");
+    }
+}
+
+#[test]
 fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
     for case in include_str!("tests/names.txt").split("\n\n").skip(1) {
         let (text, expected) = case.split_once("=> ").unwrap();

@@ -9,6 +9,14 @@ use std::fmt;
 
 use super::Unit;
 
+/// Stands for a name without characters.
+pub const EMPTY: &str = "(empty)";
+
+/// A name, or what stands for one without characters.
+pub(crate) fn name_or_empty(name: &str) -> &str {
+    if name.is_empty() { EMPTY } else { name }
+}
+
 /// Replaces invisible characters: `⟨0A⟩`, `⟨202E⟩`.
 pub(crate) fn visible(text: &str) -> String {
     let sign = |c| format!("\u{27e8}{:02X}\u{27e9}", u32::from(c));

@@ -119,7 +119,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
         assert_eq!(sql, json!([["busy", "/busy.php", "firing", 1]]));
     }
     let html = here.site.get("/alerts").body;
-    assert_has!(html => "/busy.php", "firing", "Condition</th><th class=\"key\" scope=\"col\">Remarks</th>");
+    assert_has!(html => "/busy.php", "firing", "Condition</th><th class=\"key\" scope=\"col\">Remarks</th>", ">&gt; 5<");
     await_condition("it is written", || {
         let text = std::fs::read_to_string(dir.path().join("alerts.json")).unwrap_or_default();
         if text.contains("receivers") && text.contains(&hook.url) && text.contains("\"started\"") {
@@ -133,6 +133,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     assert_eq!(states(&again.site), ["firing"], "as it was");
     let over = |states: &Vec<String>| *states == ["resolved"];
     await_until("its end", || states(&again.site), over);
+    assert_has!(again.site.get("/alerts").body => ">was &gt; 5<");
     let told = await_until("its end is told", || hook.alerts(), |it| it.len() > 1);
     let [fired, ended] = &told[..] else { panic!("{told:?}") };
     assert_eq!((fired[0].as_str(), ended[0].as_str()), ("firing", "resolved"));

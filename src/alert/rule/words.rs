@@ -10,7 +10,7 @@ use crate::limits::ALERT_KNOWN_ROWS_MAX;
 use crate::report::definition::Level;
 use crate::report::definition::comment::percentile_named;
 use crate::report::row_key::key_texts;
-use crate::value::text::counted;
+use crate::value::text::{counted, name_or_empty};
 
 impl Rule {
     /// Returns the labels of a row's alert; `None` stands for the rows without one of their own.
@@ -100,7 +100,8 @@ impl Rule {
             None => "further rows".to_owned(),
             Some([]) => "all requests".to_owned(),
             Some(key) => {
-                let texts = self.key_texts(key).map(|(key, text)| format!("{key} {text}"));
+                let texts = self.key_texts(key);
+                let texts = texts.map(|(key, text)| format!("{key} {}", name_or_empty(text)));
                 texts.collect::<Vec<_>>().join(", ")
             }
         };

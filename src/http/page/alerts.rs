@@ -150,7 +150,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
             @for (_, text) in alert.key_texts() { span.pair { (Name(text)) } " " }
         } }
         td { (alert.value_text().unwrap_or_default()) }
-        td.key { (visible(&alert.rule.threshold())) }
+        td.key { @if episode.phase == Phase::Resolved { "was " } (visible(&alert.rule.threshold())) }
         td.key.text {
             @if let Some(id) = alert.silenced_by { "silenced by " (id) }
             @if episode.ended > 0 { " resolved at " (view.time.moment(episode.ended)) " " (episode.reason) }

@@ -8,15 +8,12 @@ use maud::{Markup, Render, html};
 
 use crate::value::Value;
 pub(super) use crate::value::text::{
-    MINUS, Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, number, percent,
-    roughly, roughly_many, secs, short, visible, with_two_digits,
+    EMPTY, MINUS, Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, name_or_empty,
+    number, percent, roughly, roughly_many, secs, short, visible, with_two_digits,
 };
 
-/// The empty text as pages show it, and as their fields accept it: forms send fields left empty.
-pub(super) const EMPTY: &str = "(empty)";
-
-/// A text from a packet as fields accept it. One that looks like the words for the empty text gets
-/// a backslash.
+/// A text from a packet as fields accept it, since forms send fields left empty. One that looks
+/// like the words for the empty text gets a backslash.
 pub(super) fn or_empty(text: &str) -> Cow<'_, str> {
     match text {
         "" => EMPTY.into(),
@@ -40,7 +37,7 @@ fn is_like_empty(text: &str) -> bool {
 
 /// A name from a packet, as text of a title.
 pub(super) fn named(name: &str) -> String {
-    visible(if name.is_empty() { EMPTY } else { name })
+    visible(name_or_empty(name))
 }
 
 /// A name from a packet, as text of a page.

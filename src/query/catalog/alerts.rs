@@ -13,6 +13,7 @@ use crate::query::tables::{Row, float, int, text};
 use crate::report::row_key::key_of;
 use crate::series::EVERYTHING;
 use crate::value::Value;
+use crate::value::text::name_or_empty;
 
 impl Catalog {
     /// The rules of a configuration over the reports that there are.
@@ -74,7 +75,7 @@ pub(super) fn row(alert: &Alert) -> Row {
     };
     let (entry, episode) = (&alert.rule.entry, &alert.episode);
     let keys = alert.key_texts().filter(|_| alert.key.is_some());
-    let keys: Vec<&str> = keys.map(|it| it.1).collect();
+    let keys: Vec<&str> = keys.map(|it| name_or_empty(it.1)).collect();
     vec![
         text(&entry.name),
         text(&entry.report),

@@ -205,7 +205,7 @@ impl Whole<'_> {
             Cell::PerSec(measure, unit, over_window) => {
                 let secs = match over_window {
                     true => report.window_ms as f64 / 1000.0,
-                    false => self.covered as f64,
+                    false => self.covered.max(1) as f64,
                 };
                 is_near(got, row.sum(measure) as f64 / unit / secs)
             }
@@ -230,7 +230,7 @@ impl Whole<'_> {
                 };
                 is(matches!(got, Value::Float(got) if should.is(*got)), should)
             }
-            Cell::Interval => is_whole(got, self.covered.into()),
+            Cell::Interval => is_whole(got, self.covered.max(1).into()),
             Cell::HistogramText(gap) => is_text(got, &histogram_text(row, report.layout, gap)),
             Cell::Min | Cell::Max | Cell::PeakMax if row.requests == 0 => {
                 is(*got == Value::Null, "NULL")

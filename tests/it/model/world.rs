@@ -339,8 +339,8 @@ impl World {
             .collect();
         let rows = recount(report, inside.iter().rev().copied());
         let oldest = inside.last().map(|it| it.merged_ms);
-        let span_ms = oldest.map_or(0, |oldest| self.now_ms - oldest);
-        let covered = (span_ms.min(report.window_ms) / 1000).max(1);
+        let span_ms = oldest.map(|oldest| self.now_ms - oldest);
+        let covered = span_ms.map_or(0, |ms| (ms.min(report.window_ms) / 1000).max(1));
         compare::compare(&self.live, report, &rows, covered, &self.plan).map_err(|problem| {
             format!(
                 "{} {:?} at {} ms with {} requests inside, known {ids:?}: {problem}",
