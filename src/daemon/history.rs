@@ -195,8 +195,8 @@ impl OpenHistory {
         config: &Config,
         profile: Option<Arc<Profile>>,
     ) -> Option<TakeRows> {
-        let minutes = MinuteRollup::new(self.history.clone()?, config.reports.error_status);
-        let mut minutes = minutes.with_samples(profile);
+        let (history, error_status) = (self.history.clone()?, config.reports.error_status);
+        let mut minutes = MinuteRollup::new(history, error_status, profile);
         Some(Box::new(move |second: &Second, missed, read: ReadRows<'_>| {
             minutes.take_rows(second, missed, read);
         }))

@@ -225,7 +225,7 @@ impl World {
             series,
             fold,
             metrics,
-            minute_rows: MinuteRollup::new(history.clone(), 500),
+            minute_rows: MinuteRollup::new(history.clone(), 500, None),
             history,
             seen: Seen::default(),
             expected: Gains::new(),

@@ -48,30 +48,24 @@ const OF_COVERAGE: [(&str, Measure); 5] = [
 ];
 
 /// The definition of [`Dataset::swaps`], and its sums.
-const SWAPS: (&str, [(&str, Measure); 5]) = (
-    "0000000000000001",
-    [
-        ("count", Measure::Requests),
-        ("bytes", Measure::Traffic),
-        ("timed", Measure::Hits),
-        ("first_delay_us", Measure::RuUtime),
-        ("total_us", Measure::Time),
-    ],
-);
+const SWAPS: &str = "0000000000000001";
+const OF_SWAPS: [(&str, Measure); 5] = [
+    ("count", Measure::Requests),
+    ("bytes", Measure::Traffic),
+    ("timed", Measure::Hits),
+    ("first_delay_us", Measure::RuUtime),
+    ("total_us", Measure::Time),
+];
 
-/// The keys of [`Dataset::samples`].
+/// The definition of [`Dataset::samples`], its keys and its sums.
+const SAMPLES: &str = "0000000000000002";
 pub(super) const SAMPLE_KEYS: [SampleKey; 5] =
     [SampleKey::Host, SampleKey::Script, SampleKey::Scope, SampleKey::Function, SampleKey::File];
-
-/// The definition of [`Dataset::samples`], and its sums.
-const SAMPLES: (&str, [(&str, Measure); 3]) = (
-    "0000000000000002",
-    [
-        ("samples", Measure::Requests),
-        ("seconds_estimated_us", Measure::Time),
-        ("memory_sum", Measure::Memory),
-    ],
-);
+const OF_SAMPLES: [(&str, Measure); 3] = [
+    ("samples", Measure::Requests),
+    ("seconds_estimated_us", Measure::Time),
+    ("memory_sum", Measure::Memory),
+];
 
 /// Coverage of a report in a minute, hour or day: a row of [`Dataset::coverage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -152,14 +146,14 @@ impl Dataset {
     /// Objects that Squid moved to and from its disk: rows of no report. Keys are action, size
     /// class and type, sums as in `squid_swap`.
     pub(crate) fn swaps() -> Self {
-        Self::of_keys("squid_swap", SWAPS.0, &["action", "size_class", "mime"])
+        Self::of_keys("squid_swap", SWAPS, &["action", "size_class", "mime"])
     }
 
     /// Samples of PHP's functions: rows of no report, with more keys than the live one of that name
     /// has.
     pub(crate) fn samples() -> Self {
         let keys = SAMPLE_KEYS.map(SampleKey::name);
-        Self::of_keys("profile_functions", SAMPLES.0, &keys)
+        Self::of_keys("profile_functions", SAMPLES, &keys)
     }
 
     fn of_keys(report: &str, hash: &str, keys: &[&str]) -> Self {
@@ -174,8 +168,8 @@ impl Dataset {
     /// The columns of its sums in files, if it is of no report.
     pub(super) fn own_sums(&self) -> Option<&'static [(&'static str, Measure)]> {
         match &*self.hash {
-            hash if hash == SWAPS.0 => Some(&SWAPS.1),
-            hash if hash == SAMPLES.0 => Some(&SAMPLES.1),
+            SWAPS => Some(&OF_SWAPS),
+            SAMPLES => Some(&OF_SAMPLES),
             _ => self.is_coverage().then_some(&OF_COVERAGE),
         }
     }

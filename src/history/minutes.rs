@@ -11,7 +11,6 @@ use super::dataset::{Coverage, SAMPLE_KEYS};
 use super::{Dataset, Gain, History, Resolution, UnflushedRows};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::squid::sums::Swaps;
-use crate::profile::report::SampleRow;
 use crate::profile::{NewSamples, Profile};
 use crate::report::Watched;
 use crate::report::row_key::key_of;
@@ -33,18 +32,12 @@ pub struct MinuteRollup {
 }
 
 impl MinuteRollup {
-    /// Adds to the memory of `history`. A status from `error_status` on is an
-    /// error.
-    pub(crate) fn new(history: History, error_status: u32) -> Self {
-        let swaps = Arc::new(Dataset::swaps());
-        Self { history, error_status, swaps, samples: None, datasets: HashMap::new() }
-    }
-
-    /// Also adds samples that come from now on.
-    pub(crate) fn with_samples(self, profile: Option<Arc<Profile>>) -> Self {
-        let samples =
-            |profile| (Arc::new(Dataset::samples()), NewSamples::new(profile, &SAMPLE_KEYS));
-        Self { samples: profile.map(samples), ..self }
+    /// Adds to the memory of `history`, with samples that come from now on. A status from
+    /// `status` on is an error.
+    pub(crate) fn new(history: History, status: u32, profile: Option<Arc<Profile>>) -> Self {
+        let new = |profile| (Arc::new(Dataset::samples()), NewSamples::new(profile, &SAMPLE_KEYS));
+        let (swaps, samples) = (Arc::new(Dataset::swaps()), profile.map(new));
+        Self { history, error_status: status, swaps, samples, datasets: HashMap::new() }
     }
 
     /// Adds a second, with the rows from `read`. `missed`: requests of earlier seconds that were
@@ -69,8 +62,10 @@ impl MinuteRollup {
             }
             if let Some((dataset, (rows, missed))) = sampled {
                 for row in &rows.rows {
-                    let (key, gain) = (key_of(row.texts()), gain_of_samples(row));
-                    running.add(dataset, minute, &key, row.is_other(), &gain);
+                    let time = (row.seconds * 1e6).round() as u128;
+                    let (requests, memory) = (row.samples, row.memory_sum);
+                    let gain = Gain::of(Totals { requests, time, memory, ..Totals::ZERO });
+                    running.add(dataset, minute, &key_of(row.texts()), row.is_other(), &gain);
                 }
                 if missed > 0 {
                     let lost = Coverage { missed, ..Coverage::default() };
@@ -114,16 +109,6 @@ fn gain_of(moved: &Swaps) -> Gain {
         hits: moved.timed.into(),
         ru_utime: moved.first_delay_us.into(),
         time: moved.total_us.into(),
-        ..Totals::ZERO
-    })
-}
-
-/// Samples as sums of a row, in the columns of [`Dataset::samples`].
-fn gain_of_samples(row: &SampleRow) -> Gain {
-    Gain::of(Totals {
-        requests: row.samples,
-        time: (row.seconds * 1e6).round() as u128,
-        memory: row.memory_sum,
         ..Totals::ZERO
     })
 }

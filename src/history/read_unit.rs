@@ -208,7 +208,7 @@ impl ReadUnit {
                 })
             }
             UnitRows::Pending(pending, share) => pending.blocks(dataset, share.clone()),
-            UnitRows::Memory(batches) => Box::new(batches.to_vec().into_iter().map(Ok)),
+            UnitRows::Memory(batches) => Box::new(Vec::from(&batches[..]).into_iter().map(Ok)),
             UnitRows::Requests(requests) => requests.clone().batches(dataset, columns),
         })
     }

@@ -98,7 +98,7 @@ impl Counting {
             requests: Requests::new(keep, ROWS_BYTES / 8, error_status, run, &live, false),
             live,
             deltas,
-            minutes: MinuteRollup::new(rows.clone(), error_status),
+            minutes: MinuteRollup::new(rows.clone(), error_status, None),
             rows,
             kept: Vec::new(),
         }

@@ -21,7 +21,7 @@ use crate::profile::report::METRICS;
 use crate::query::answer::ReportSummary;
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::question::{LineQuestion, SampleQuestion, Whose};
+use crate::query::question::{LineQuestion, SampleQuestion, Spans, Whose};
 use crate::query::tables::SAMPLES;
 use crate::report::definition::comment::percentile_hint;
 use crate::series::{Lines, Metric, Series};
@@ -99,7 +99,7 @@ impl Query {
         let hint = percentile_hint(metric);
         let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, &hint, names()))?;
         let now_ms = source.now_ms(&whose);
-        if let Some((span, before)) = self.compared(now_ms)? {
+        if let Some(Spans { span, before: Some(before) }) = self.span.at(now_ms)? {
             return self.against(&listed, metric, (span, before, whose), source);
         }
         let (from, to) = self.ends(now_ms)?;
@@ -145,7 +145,7 @@ impl Query {
         let metric = metric.ok_or_else(|| no_metric(name, "", names))?;
         let key = key_of(&self.keys, &report.keys)?;
         let now_ms = source.unix_ms();
-        if self.compared(now_ms)?.is_some() {
+        if self.span.at(now_ms)?.is_some_and(|spans| spans.before.is_some()) {
             let why = "a report over samples has no past to compare";
             return Err(Problem::parameter("compare", why));
         }
@@ -184,12 +184,6 @@ impl Query {
         body["resolution_seconds"] = line.resolution_seconds.into();
         body["partial"] = line.partial.into();
         Ok(body)
-    }
-
-    /// The span and the one to compare it with, if there is one.
-    fn compared(&self, now_ms: u64) -> Result<Option<(Range<u64>, Range<u64>)>, Problem> {
-        let spans = self.span.at(now_ms)?;
-        Ok(spans.and_then(|spans| Some((spans.span, spans.before?))))
     }
 
     /// The series of both spans from history, in steps of equal length.

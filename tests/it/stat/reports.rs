@@ -1,7 +1,6 @@
 //! Samples in reports, over time, on pages, in SQL and as a stream.
 
 use super::*;
-use crate::harness::Program;
 use crate::page::rows;
 
 #[cfg(feature = "sql")]
@@ -39,7 +38,7 @@ fn samples_are_in_history_once_over_a_restart() {
     let by_function = "SELECT `function`, CAST(SUM(samples) AS SIGNED) FROM history.profile_functions GROUP BY 1 ORDER BY 1";
     let mut sent = 0;
     for _ in 0..2 {
-        let mut daemon = Program::serve(&[&extension.setting(), &data]);
+        let mut daemon = crate::harness::Program::serve(&[&extension.setting(), &data]);
         // Open until the end: the daemon would connect again.
         let mut player = extension.accept();
         player.write(&bytes);
