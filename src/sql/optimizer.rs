@@ -27,6 +27,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
 };
@@ -83,7 +84,8 @@ impl PhysicalOptimizerRule for PushDown {
 }
 
 /// Lets sorts by a column stay that is a constant on the side of an outer join that may be missing:
-/// DataFusion takes it for a constant above the join too, where it may be NULL.
+/// DataFusion takes it for a constant above the join too, where it may be NULL. Likewise sorts by
+/// what is one constant in each part of a UNION, which a join above it needs.
 #[derive(Debug)]
 struct OuterJoins;
 
@@ -93,7 +95,14 @@ impl PhysicalOptimizerRule for OuterJoins {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let has_constants = |node: &Arc<dyn ExecutionPlan>| {
+            !node.properties().equivalence_properties().constants().is_empty()
+        };
+        let hidden = |node| Arc::new(Optional::new(node)) as Arc<dyn ExecutionPlan>;
         let corrected = plan.transform_up(|node| {
+            if node.is::<UnionExec>() && has_constants(&node) {
+                return Ok(Transformed::yes(hidden(node)));
+            }
             let kind = match node.downcast_ref::<HashJoinExec>() {
                 Some(join) => Some(*join.join_type()),
                 None => node.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type()),
@@ -105,13 +114,11 @@ impl PhysicalOptimizerRule for OuterJoins {
                 _ => return Ok(Transformed::no(node)),
             };
             let sides = node.children().into_iter().zip(may_be_missing);
-            let sides = sides.map(|(side, may_be_missing)| {
-                let constants = side.properties().equivalence_properties().constants();
-                match may_be_missing && !constants.is_empty() {
-                    true => Arc::new(Optional::new(Arc::clone(side))) as Arc<dyn ExecutionPlan>,
+            let sides =
+                sides.map(|(side, may_be_missing)| match may_be_missing && has_constants(side) {
+                    true => hidden(Arc::clone(side)),
                     false => Arc::clone(side),
-                }
-            });
+                });
             let sides = sides.collect();
             replace_children_if_necessary(Arc::clone(&node), sides).map(Transformed::yes)
         });
@@ -128,7 +135,7 @@ impl PhysicalOptimizerRule for OuterJoins {
 }
 
 /// Passes rows on, and hides what is known of their columns: above an outer join it is not true of
-/// rows that are missing.
+/// rows that are missing, above a UNION not of all rows.
 #[derive(Debug)]
 struct Optional {
     rows: Arc<dyn ExecutionPlan>,
