@@ -390,12 +390,12 @@ fn too_many_calls_are_found_with_an_example() {
     }
     // They keep the other conditions.
     let mut production = request("h", "s", "/prod");
-    production.add_tag("env", "prod");
+    production.add_tag("stage", "prod");
     production.add_timer(1, 0.125, &[("group", "db")]);
     sender.send(&production.encode_to_vec());
     sender.at_rest();
-    let page = site.get("/calls?by=group&hostname=h&tag.env=prod&sort=group&limit=5").body;
-    let link = "\"/timers?hostname=h&amp;tag.env=prod&amp;by=group&amp;script_name=%2Fprod&amp;t.group=db\"";
+    let page = site.get("/calls?by=group&hostname=h&tag.stage=prod&sort=group&limit=5").body;
+    let link = "\"/timers?hostname=h&amp;tag.stage=prod&amp;by=group&amp;script_name=%2Fprod&amp;t.group=db\"";
     assert_has!(page => link);
     // Its form passes on the conditions, and not the order: the column may be the tag.
     let form = page.split("<form").find(|it| it.contains("<select name=\"by\"")).unwrap();

@@ -305,7 +305,7 @@ fn pages(here: &Here, span: &std::ops::Range<u64>) {
     for part in [
         ">this daemon</a>",
         "fleet=true&amp;dc=ams\">ams</a>",
-        "<option value=\"th'r\\ee\">",
+        "<option value=\"th'r\\\\ee\">",
         "/reports/report_by_script_name/row?script_name=%2Fonly",
         "fleet=true",
     ] {
