@@ -17,6 +17,7 @@ pub mod intake;
 pub mod objective;
 pub mod receiver;
 pub mod refill;
+mod row;
 pub mod rule;
 mod rule_index;
 pub mod silence;

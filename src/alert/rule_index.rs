@@ -12,29 +12,9 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 
+use super::row::RuleSet;
 use super::rule::Rule;
 use crate::report::row_key::key_texts;
-
-/// The rules that select a row; rows that the same ones select share it.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct RuleSet {
-    /// Their numbers.
-    pub(super) numbers: Box<[u32]>,
-    /// Fewest requests with which one of them can judge the row.
-    pub(super) min_requests: u64,
-}
-
-impl RuleSet {
-    /// Returns the number of each.
-    pub(super) fn each(&self) -> impl Iterator<Item = usize> {
-        self.numbers.iter().map(|number| *number as usize)
-    }
-
-    /// Size in memory, including its place in a hash table, bytes.
-    pub(super) fn bytes(&self) -> usize {
-        2 * size_of::<Self>() + size_of_val(&*self.numbers)
-    }
-}
 
 type ByText = HashMap<String, Vec<u32>, RandomState>;
 
