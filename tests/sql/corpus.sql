@@ -269,7 +269,7 @@ SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status =
 # --- joins in parentheses
 SELECT COUNT(*) FROM (request a JOIN timer b ON b.request_id = a.id)
 SELECT COUNT(*) FROM ((request a INNER JOIN timer b ON b.request_id = a.id) LEFT JOIN timertag c ON c.timer_id = b.id) INNER JOIN tag g ON g.id = c.tag_id
-SELECT COUNT(*), COUNT(c.id) FROM request a LEFT JOIN (timer b JOIN timertag c ON c.timer_id = b.id AND c.value = 'db') ON b.request_id = a.id
+SELECT COUNT(*), COUNT(c.timer_id) FROM request a LEFT JOIN (timer b JOIN timertag c ON c.timer_id = b.id AND c.value = 'db') ON b.request_id = a.id
 SELECT a.id, b.id, c.id FROM tag a LEFT JOIN (tag b JOIN tag c ON c.id = b.id + 1) ON b.id = a.id + 1 ORDER BY 1
 SELECT COUNT(*) FROM (report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname)) WHERE hostname = 'web1'
 SELECT COUNT(*), SUM(status) FROM request JOIN (SELECT '200x' AS status) x USING (status)
