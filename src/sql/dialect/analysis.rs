@@ -170,7 +170,7 @@ impl MysqlOperators {
                 let counted = AggregateFunction { func, params };
                 Ok(Transformed::yes(Expr::AggregateFunction(counted)))
             }
-            // What is distinct is ordered by itself, as DataFusion wants it.
+            // DataFusion wants GROUP_CONCAT(DISTINCT x) ordered by x.
             Expr::AggregateFunction(mut joined)
                 if self.case_insensitive
                     && !joined.params.distinct
@@ -319,8 +319,8 @@ impl MysqlOperators {
         }
     }
 
-    /// Compares the keys of a join as `=` does: a text beside a number as one, and texts regardless
-    /// of case if they are.
+    /// Compares a text beside a number in the keys of a join as a number, and texts regardless of
+    /// case if that is set.
     fn keys(&self, mut join: Join) -> Result<Transformed<LogicalPlan>> {
         let schemas = [join.left.schema(), join.right.schema()].map(Arc::clone);
         let is_number = |class| matches!(class, Class::Whole | Class::Decimal | Class::Real);

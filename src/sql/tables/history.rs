@@ -13,7 +13,6 @@
 //! All conditions on rows are tested in the scan, and so are bounds that a sort with a limit finds
 //! at run time; statistics of the files decide what is read at all.
 
-use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,7 +64,7 @@ const ORDERED_BYTES: usize = 64 << 10;
 
 /// The names of its tables, in order; none without history.
 pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
-    let mut names: Vec<String> = datasets(catalog).map(|it| it.report).collect();
+    let mut names: Vec<String> = datasets(catalog).into_iter().map(|it| it.report).collect();
     if catalog.has_history() {
         names.extend(TABLES.map(str::to_owned));
     }
@@ -87,7 +86,7 @@ fn view(catalog: &Catalog, name: &str) -> Option<View> {
         let columns = FixedTable::raw(table)?.columns(catalog.defaults());
         return Some(View::live(table, &declared::schema(table, &columns)));
     }
-    let mut datasets = datasets(catalog);
+    let mut datasets = datasets(catalog).into_iter();
     let dataset = datasets.find(|dataset| dataset.report.eq_ignore_ascii_case(name))?;
     let mut view = View::of_report(&Arc::new(dataset));
     let of_buckets = || {
@@ -104,13 +103,15 @@ fn view(catalog: &Catalog, name: &str) -> Option<View> {
     Some(view)
 }
 
-fn datasets(catalog: &Catalog) -> impl Iterator<Item = Dataset> + use<> {
-    let of_sources =
-        [(catalog.has_squid(), Dataset::swaps()), (catalog.has_samples(), Dataset::samples())];
-    let of_sources = of_sources.into_iter().filter(|it| it.0).map(|it| it.1);
-    let own = iter::once(Dataset::coverage()).chain(of_sources);
-    let own: Vec<Dataset> = own.filter(|_| catalog.has_history()).collect();
-    own.into_iter().chain(catalog.kept_datasets())
+fn datasets(catalog: &Catalog) -> Vec<Dataset> {
+    let mut all = Vec::new();
+    if catalog.has_history() {
+        all.push(Dataset::coverage());
+        all.extend(catalog.has_squid().then(Dataset::swaps));
+        all.extend(catalog.has_samples().then(Dataset::samples));
+    }
+    all.append(&mut catalog.kept_datasets());
+    all
 }
 
 /// A table by name, in any case; an error with the reason while history is off.

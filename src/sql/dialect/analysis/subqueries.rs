@@ -26,8 +26,8 @@ use crate::sql::functions::NULLABLE;
 /// each outer row.
 const SKIP_MAX: usize = 1_000_000;
 
-/// What a sub-query shows that aggregates the rows of the row around it without GROUP BY: one row,
-/// unless its HAVING refuses that. DataFusion joins the groups of the rows that there are.
+/// A correlated sub-query that aggregates without GROUP BY: one row, or none if its HAVING refuses
+/// that. DataFusion joins its groups, so it lacks the row where nothing matches (the "count bug").
 pub(super) struct Total {
     query: Subquery,
     /// Whether there is a HAVING, or what else changes with the number of rows.

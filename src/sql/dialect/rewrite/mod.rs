@@ -6,6 +6,7 @@
 //! `coercion` for those.
 
 mod aggregates;
+mod aliases;
 mod build;
 mod calls;
 mod conditions;
@@ -22,8 +23,8 @@ use datafusion::sql::sqlparser::ast::{
     Select, Statement, TableAlias, TableFactor, Value, ValueWithSpan, Visit, VisitMut, VisitorMut,
 };
 
+pub(crate) use self::aliases::{groups_by_alias, is_not_grouped};
 pub(crate) use self::names::{ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases};
-pub(crate) use self::select::{groups_by_alias, is_not_grouped};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};

@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::ast::{
     OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, WindowType,
 };
 
+use super::aliases::{find_column, uses_column};
 use super::build::{call, number, take, text};
-use super::select::{has_column, own_column};
 use super::{ident, lower};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
@@ -105,7 +105,7 @@ pub(super) fn reveal_ordered_columns(query: &mut Query) {
     let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &query.order_by else {
         return;
     };
-    // These know only what is shown.
+    // DISTINCT and HAVING can be ordered by selected columns only.
     if select.distinct.is_some() || select.having.is_some() {
         return;
     }
@@ -113,7 +113,7 @@ pub(super) fn reveal_ordered_columns(query: &mut Query) {
     let orders = orders.filter(|expr| !matches!(expr, Expr::Identifier(_)));
     let orders: Vec<Expr> = orders.cloned().collect();
     rename_aliases(query, |alias, meant| {
-        has_column(meant, alias) && orders.iter().any(|it| own_column(it, alias).is_some())
+        uses_column(meant, alias) && orders.iter().any(|it| find_column(it, alias).is_some())
     });
 }
 

@@ -2,28 +2,25 @@
 //!
 //! MySQL names a column by the text of its expression, lets HAVING refer to aliases, and lets a
 //! SELECT with groups show columns that are not grouped (with the value of some row of the group;
-//! here, the first one). A name in GROUP BY, and then in HAVING, is a column if there is one, or
-//! else an alias. Which columns there are is not known yet: a name is taken for a column where the
-//! statement shows that there is one, or where it fails otherwise.
+//! here, the first one). What a name stands for tells [`aliases`](super::aliases).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::{iter, slice};
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint, JoinOperator,
-    ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value,
-    ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
+    OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, TableWithJoins,
+    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
 use super::aggregates::{
-    check_concatenations, has, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
+    check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
 };
+use super::aliases::{self, column_behind, named, shadows_column, using};
 use super::build::{binary, call, null, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
-use super::{READ_ONLY, group_expressions, ident, lower, lower_join};
+use super::{READ_ONLY, group_expressions, lower, lower_join};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -132,7 +129,7 @@ fn one(
         }
     } else if let Some(mut condition) = select.having.take() {
         // HAVING without groups is a WHERE that may use aliases.
-        named(&mut condition, &aliases(select), context)?;
+        named(&mut condition, &aliases::aliases(select), context)?;
         as_condition(&mut condition);
         select.selection = Some(match select.selection.take() {
             Some(before) => binary(before, BinaryOperator::And, condition),
@@ -208,66 +205,6 @@ fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
     }
 }
 
-/// Whether the alias of an expression that is grouped by is the name of a column, too: the
-/// expression has the column, or is an aggregate.
-fn hides_column(expr: &Expr, name: &str) -> bool {
-    has_aggregate(expr) || has_column(expr, name)
-}
-
-/// Whether an expression more than a column has a column of this name.
-pub(super) fn has_column(expr: &Expr, name: &str) -> bool {
-    own_column(expr, name).is_some_and(|column| column != *expr)
-}
-
-/// The first column of this name in an expression.
-pub(super) fn own_column(expr: &Expr, name: &str) -> Option<Expr> {
-    let mut found = None;
-    has(expr, |part| {
-        let own = match part {
-            Expr::Identifier(own) => Some(own),
-            Expr::CompoundIdentifier(parts) => parts.last(),
-            _ => None,
-        };
-        let is_own = own.is_some_and(|own| own.value.eq_ignore_ascii_case(name));
-        if is_own {
-            found = Some(part.clone());
-        }
-        is_own
-    });
-    found
-}
-
-/// The column of the tables whose name is an alias, too; `None` if it may be of several tables.
-fn column(name: &str, meant: &Expr, from: &[TableWithJoins]) -> Option<Expr> {
-    if let Some(column @ Expr::CompoundIdentifier(_)) = own_column(meant, name) {
-        return Some(column);
-    }
-    match from {
-        [TableWithJoins { relation, joins }] if joins.is_empty() => {
-            Some(Expr::CompoundIdentifier(vec![table_name(relation)?.clone(), ident(name)]))
-        }
-        _ => None,
-    }
-}
-
-/// Whether GROUP BY names an alias of its SELECT, which may be the name of a column, too.
-pub(crate) fn groups_by_alias(query: &Query) -> bool {
-    let SetExpr::Select(select) = &*query.body else { return false };
-    let is_alias = |group: &Expr| {
-        let Expr::Identifier(name) = group else { return false };
-        select.projection.iter().any(|item| {
-            let SelectItem::ExprWithAlias { alias, .. } = item else { return false };
-            alias.value.eq_ignore_ascii_case(&name.value)
-        })
-    };
-    group_expressions(&select.group_by).iter().any(is_alias)
-}
-
-/// Whether a statement failed because what it shows is not grouped.
-pub(crate) fn is_not_grouped(error: &SqlError) -> bool {
-    error.message.contains("must be in GROUP BY")
-}
-
 /// Wraps the numbers that a SELECT shows: in GROUP BY, the alias of one would be a position.
 fn hide_numbers(columns: &mut [SelectItem]) {
     for item in columns {
@@ -292,54 +229,6 @@ fn position(expr: &Expr) -> Option<usize> {
 fn numbered<'s>(expr: &Expr, columns: &'s [SelectItem]) -> Option<&'s Expr> {
     let at = position(expr)?.checked_sub(1)?;
     item_expr(columns.get(at)?)
-}
-
-/// Where columns are that joins compare by USING: DataFusion does not find them in WHERE.
-fn using(from: &[TableWithJoins]) -> HashMap<String, Expr> {
-    let mut found = HashMap::new();
-    for TableWithJoins { relation, joins } in from {
-        for table in iter::once(relation).chain(joins.iter().map(|join| &join.relation)) {
-            if let TableFactor::NestedJoin { table_with_joins, .. } = table {
-                found.extend(using(slice::from_ref(&**table_with_joins)));
-            }
-        }
-        for (at, join) in joins.iter().enumerate() {
-            let (left, constraint) = match &join.join_operator {
-                JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
-                    (&join.relation, constraint)
-                }
-                JoinOperator::Join(constraint)
-                | JoinOperator::Inner(constraint)
-                | JoinOperator::Left(constraint)
-                | JoinOperator::LeftOuter(constraint) => (relation, constraint),
-                _ => continue,
-            };
-            let (JoinConstraint::Using(columns), Some(table)) = (constraint, table_name(left))
-            else {
-                continue;
-            };
-            for column in columns {
-                if let [ObjectNamePart::Identifier(name)] = &*column.0
-                    // Of several tables any may have it.
-                    && (at == 0 || found.contains_key(&name.value))
-                {
-                    let column = vec![table.clone(), name.clone()];
-                    found.insert(name.value.clone(), Expr::CompoundIdentifier(column));
-                }
-            }
-        }
-    }
-    found
-}
-
-/// The name by which columns refer to a table.
-fn table_name(table: &TableFactor) -> Option<&Ident> {
-    match table {
-        TableFactor::Table { alias: Some(alias), .. }
-        | TableFactor::Derived { alias: Some(alias), .. } => Some(&alias.name),
-        TableFactor::Table { name, .. } => name.0.last().and_then(ObjectNamePart::as_ident),
-        _ => None,
-    }
 }
 
 /// `GROUP BY a, b WITH ROLLUP` as the standard writes it. Returns MySQL's order of the rows: each
@@ -367,8 +256,8 @@ fn roll_up(
                     (SelectItem::ExprWithAlias { expr, alias }, Expr::Identifier(name))
                         if alias.value == name.value =>
                     {
-                        match hides_column(expr, &name.value) {
-                            true => column(&name.value, expr, from),
+                        match shadows_column(expr, &name.value) {
+                            true => column_behind(&name.value, expr, from),
                             false => Some(expr.clone()),
                         }
                     }
@@ -390,15 +279,6 @@ fn roll_up(
     }
 }
 
-/// The expression behind each alias of a SELECT.
-fn aliases(select: &Select) -> HashMap<String, Expr> {
-    let aliased = select.projection.iter().filter_map(|item| match item {
-        SelectItem::ExprWithAlias { expr, alias } => Some((alias.value.clone(), expr.clone())),
-        _ => None,
-    });
-    aliased.collect()
-}
-
 pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::ExprWithAlias { expr, .. } => Some(expr),
@@ -412,7 +292,7 @@ fn loosen(
     orders: &mut [OrderByExpr],
     context: &Context<'_>,
 ) -> Result<(), SqlError> {
-    let aliases = aliases(select);
+    let aliases = aliases::aliases(select);
     let (mut grouped, mut columns) = (Vec::new(), HashMap::new());
     // ROLLUP (a, b)
     let each = group_expressions(&select.group_by).iter().flat_map(|expr| match expr {
@@ -431,10 +311,10 @@ fn loosen(
                 let name = &name.value;
                 let Some(meant) = aliases.get(name) else { continue };
                 // A column goes before an alias.
-                let is_column = context.groups_are_columns.get() || hides_column(meant, name);
+                let is_column = context.groups_are_columns.get() || shadows_column(meant, name);
                 match is_column {
                     true => {
-                        columns.insert(name.clone(), column(name, meant, &select.from));
+                        columns.insert(name.clone(), column_behind(name, meant, &select.from));
                     }
                     false => grouped.push(meant.clone()),
                 }
@@ -460,7 +340,7 @@ fn loosen(
     }
     if let Some(mut condition) = select.having.take() {
         let _ = VisitMut::visit(&mut condition, &mut Loosen::new(&grouped, &aliases));
-        let mut meant = self::aliases(select);
+        let mut meant = aliases::aliases(select);
         for (name, column) in columns {
             match column {
                 Some(column) => meant.insert(name, column),
@@ -471,59 +351,6 @@ fn loosen(
         select.having = Some(condition);
     }
     Ok(())
-}
-
-/// Replaces names in a condition by what they stand for. Outside of aggregates, an alias goes before
-/// a column of its name.
-fn named(
-    condition: &mut Expr,
-    meant: &HashMap<String, Expr>,
-    context: &Context<'_>,
-) -> Result<(), SqlError> {
-    match VisitMut::visit(condition, &mut Named { meant, context, inside: 0 }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-struct Named<'a, 'c> {
-    meant: &'a HashMap<String, Expr>,
-    context: &'a Context<'c>,
-    /// Nesting depth of sub-queries and aggregates.
-    inside: usize,
-}
-
-impl VisitorMut for Named<'_, '_> {
-    type Break = SqlError;
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
-        self.inside += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
-        self.inside -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        self.inside += usize::from(is_aggregate_call(expr));
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        self.inside -= usize::from(is_aggregate_call(expr));
-        if self.inside == 0
-            && let Expr::Identifier(name) = expr
-            && let Some(meant) = self.meant.get(&name.value)
-        {
-            match self.context.copies.of(meant) {
-                Ok(meant) => *expr = Expr::Nested(Box::new(meant)),
-                Err(error) => return ControlFlow::Break(error),
-            }
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 struct Loosen<'a> {

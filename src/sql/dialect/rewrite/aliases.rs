@@ -1,0 +1,189 @@
+//! What a name in a SELECT stands for: a column, or an alias of what is shown.
+//!
+//! A name in GROUP BY, and then in HAVING, is a column if there is one, or else an alias. Which
+//! columns there are is not known yet: a name is taken for a column where the statement shows that
+//! there is one, or where it fails otherwise.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::{iter, slice};
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select, SelectItem, SetExpr,
+    TableFactor, TableWithJoins, VisitMut, VisitorMut,
+};
+
+use super::aggregates::{has, has_aggregate, is_aggregate_call};
+use super::{group_expressions, ident};
+use crate::sql::dialect::context::Context;
+use crate::sql::error::SqlError;
+
+/// Whether the alias of an expression that is grouped by is the name of a column, too: the
+/// expression has the column, or is an aggregate.
+pub(super) fn shadows_column(expr: &Expr, name: &str) -> bool {
+    has_aggregate(expr) || uses_column(expr, name)
+}
+
+/// Whether an expression more than a column has a column of this name.
+pub(super) fn uses_column(expr: &Expr, name: &str) -> bool {
+    find_column(expr, name).is_some_and(|column| column != *expr)
+}
+
+/// The first column of this name in an expression.
+pub(super) fn find_column(expr: &Expr, name: &str) -> Option<Expr> {
+    let mut found = None;
+    has(expr, |part| {
+        let own = match part {
+            Expr::Identifier(own) => Some(own),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        let is_own = own.is_some_and(|own| own.value.eq_ignore_ascii_case(name));
+        if is_own {
+            found = Some(part.clone());
+        }
+        is_own
+    });
+    found
+}
+
+/// The column of the tables whose name is an alias, too; `None` if it may be of several tables.
+pub(super) fn column_behind(name: &str, meant: &Expr, from: &[TableWithJoins]) -> Option<Expr> {
+    if let Some(column @ Expr::CompoundIdentifier(_)) = find_column(meant, name) {
+        return Some(column);
+    }
+    match from {
+        [TableWithJoins { relation, joins }] if joins.is_empty() => {
+            Some(Expr::CompoundIdentifier(vec![table_name(relation)?.clone(), ident(name)]))
+        }
+        _ => None,
+    }
+}
+
+/// Whether GROUP BY names an alias of its SELECT, which may be the name of a column, too.
+pub(crate) fn groups_by_alias(query: &Query) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    let is_alias = |group: &Expr| {
+        let Expr::Identifier(name) = group else { return false };
+        select.projection.iter().any(|item| {
+            let SelectItem::ExprWithAlias { alias, .. } = item else { return false };
+            alias.value.eq_ignore_ascii_case(&name.value)
+        })
+    };
+    group_expressions(&select.group_by).iter().any(is_alias)
+}
+
+/// Whether a statement failed because what it shows is not grouped.
+pub(crate) fn is_not_grouped(error: &SqlError) -> bool {
+    error.message.contains("must be in GROUP BY")
+}
+
+/// Where columns are that joins compare by USING: DataFusion does not find them in WHERE.
+pub(super) fn using(from: &[TableWithJoins]) -> HashMap<String, Expr> {
+    let mut found = HashMap::new();
+    for TableWithJoins { relation, joins } in from {
+        for table in iter::once(relation).chain(joins.iter().map(|join| &join.relation)) {
+            if let TableFactor::NestedJoin { table_with_joins, .. } = table {
+                found.extend(using(slice::from_ref(&**table_with_joins)));
+            }
+        }
+        for (at, join) in joins.iter().enumerate() {
+            let (left, constraint) = match &join.join_operator {
+                JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+                    (&join.relation, constraint)
+                }
+                JoinOperator::Join(constraint)
+                | JoinOperator::Inner(constraint)
+                | JoinOperator::Left(constraint)
+                | JoinOperator::LeftOuter(constraint) => (relation, constraint),
+                _ => continue,
+            };
+            let (JoinConstraint::Using(columns), Some(table)) = (constraint, table_name(left))
+            else {
+                continue;
+            };
+            for column in columns {
+                if let [ObjectNamePart::Identifier(name)] = &*column.0
+                    // Of several tables any may have it.
+                    && (at == 0 || found.contains_key(&name.value))
+                {
+                    let column = vec![table.clone(), name.clone()];
+                    found.insert(name.value.clone(), Expr::CompoundIdentifier(column));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The name by which columns refer to a table.
+fn table_name(table: &TableFactor) -> Option<&Ident> {
+    match table {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. } => Some(&alias.name),
+        TableFactor::Table { name, .. } => name.0.last().and_then(ObjectNamePart::as_ident),
+        _ => None,
+    }
+}
+
+/// The expression behind each alias of a SELECT.
+pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
+    let aliased = select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { expr, alias } => Some((alias.value.clone(), expr.clone())),
+        _ => None,
+    });
+    aliased.collect()
+}
+
+/// Replaces names in a condition by what they stand for. Outside of aggregates, an alias goes before
+/// a column of its name.
+pub(super) fn named(
+    condition: &mut Expr,
+    meant: &HashMap<String, Expr>,
+    context: &Context<'_>,
+) -> Result<(), SqlError> {
+    match VisitMut::visit(condition, &mut Named { meant, context, inside: 0 }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Named<'a, 'c> {
+    meant: &'a HashMap<String, Expr>,
+    context: &'a Context<'c>,
+    /// Nesting depth of sub-queries and aggregates.
+    inside: usize,
+}
+
+impl VisitorMut for Named<'_, '_> {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
+        self.inside += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
+        self.inside -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        self.inside += usize::from(is_aggregate_call(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        self.inside -= usize::from(is_aggregate_call(expr));
+        if self.inside == 0
+            && let Expr::Identifier(name) = expr
+            && let Some(meant) = self.meant.get(&name.value)
+        {
+            match self.context.copies.of(meant) {
+                Ok(meant) => *expr = Expr::Nested(Box::new(meant)),
+                Err(error) => return ControlFlow::Break(error),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
