@@ -101,6 +101,11 @@ impl Span {
         span
     }
 
+    /// Whether another span is to be compared.
+    pub(super) const fn is_compared(&self) -> bool {
+        self.compare.is_some()
+    }
+
     /// The times of `from` and `to`, if given, at `now_ms` of the wall clock.
     pub(super) fn ends(&self, now_ms: u64) -> Result<(Option<u64>, Option<u64>), Problem> {
         let (now, tz) = self.here(now_ms)?;

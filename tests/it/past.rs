@@ -248,33 +248,32 @@ fn drawn(site: &Site, sent: &[Sent], now: u64) {
         );
         let line = site.json(&target);
         assert_eq!(line["step"], step, "{line}");
-        let begin = line["from"].as_u64().unwrap();
-        for (at, point) in line["points"].as_array().unwrap().iter().enumerate() {
-            let begin = begin + at as u64 * step;
-            let span = begin..(begin + step).min(to.next_multiple_of(60));
-            let is_it = |it: &&Sent| {
-                span.contains(&it.secs) && script.is_none_or(|script| script == it.script)
-            };
-            let count = sent.iter().filter(is_it).count() as f64;
-            assert!(
-                point.as_f64().is_none_or(|point| point == count),
-                "{point} {count} at {begin}: {line}"
-            );
-            assert!(count == 0.0 || point.is_number(), "{line}");
-        }
-        let compared = site.json(&format!("{target}&compare=1h"));
-        let shifted = (from_asked - 3_600, to - 3_600);
-        let span = ["compare_from", "compare_to"].map(|end| compared[end].as_u64().unwrap());
-        assert_eq!(span, <[u64; 2]>::from(shifted), "{compared}");
-        let before = target.replace(
-            &format!("from={from_asked}&to={to}"),
-            &format!("from={}&to={}", shifted.0, shifted.1),
-        );
-        let before = site.json(&before);
-        assert_eq!(
-            (&compared["points"], &compared["points_before"]),
-            (&line["points"], &before["points"])
-        );
+        let recounted = |line: &Json, (from, points): (&str, &str), to: u64| {
+            let begin = line[from].as_u64().unwrap();
+            for (at, point) in line[points].as_array().unwrap().iter().enumerate() {
+                let begin = begin + at as u64 * step;
+                let span = begin..(begin + step).min(to.next_multiple_of(60));
+                let is_it = |it: &&Sent| {
+                    span.contains(&it.secs) && script.is_none_or(|script| script == it.script)
+                };
+                let count = sent.iter().filter(is_it).count() as f64;
+                assert!(
+                    point.as_f64().is_none_or(|point| point == count),
+                    "{point} {count} at {begin}: {line}"
+                );
+                assert!(count == 0.0 || point.is_number(), "{line}");
+            }
+        };
+        recounted(&line, ("from", "points"), to);
+        // No multiple of an hour or a day, so the other line has steps of its own beginning.
+        let compared = site.json(&format!("{target}&compare=90m"));
+        assert_eq!(compared["points"], line["points"]);
+        assert_eq!(compared["compare_to"], to - 5_400);
+        recounted(&compared, ("compare_from", "points_before"), to - 5_400);
+    }
+    for from in [now, now + 60] {
+        let target = format!("/api/v1/reports/report_by_script_name/series?from={from}");
+        assert_eq!(site.json(&target)["points"], json!([]), "there is none yet");
     }
 }
 

@@ -68,7 +68,7 @@ pub(in crate::http) async fn read(
 }
 
 /// The parameters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Query {
     metric: Option<String>,
     step: Option<u64>,
@@ -99,9 +99,13 @@ impl Query {
         let hint = percentile_hint(metric);
         let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, &hint, names()))?;
         let now_ms = source.now_ms(&whose);
-        if let Some(Spans { span, before: Some(before) }) = self.span.at(now_ms)? {
-            return self.against(&listed, metric, (span, before, whose), source);
+        if self.span.is_compared()
+            && let Some(spans) = self.span.at(now_ms)?
+        {
+            let keys = source.past_keys(name)?;
+            return self.past(&listed, metric, &keys, (spans, whose), source);
         }
+        let alone = |span| Spans { span, before: None };
         let (from, to) = self.ends(now_ms)?;
         // There are no points beyond the present; an answer from history has the running minute.
         let past_to = |from: u64| {
@@ -112,14 +116,14 @@ impl Query {
             let keys = source.past_keys(name)?;
             let to = past_to(from.unwrap_or_default());
             let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
-            return self.past(&listed, metric, &keys, (from..to, whose), source);
+            return self.past(&listed, metric, &keys, (alone(from..to), whose), source);
         }
         // Times before the last hour come from history, if there is one.
         let kept_from = series.coverage().map(|reach| reach.from);
         if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
             match source.past_keys(name) {
                 Ok(keys) => {
-                    let span = from..past_to(from);
+                    let span = alone(from..past_to(from));
                     return self.past(&listed, metric, &keys, (span, whose), source);
                 }
                 Err(QueryError::NoHistory(_)) => {}
@@ -145,7 +149,7 @@ impl Query {
         let metric = metric.ok_or_else(|| no_metric(name, "", names))?;
         let key = key_of(&self.keys, &report.keys)?;
         let now_ms = source.unix_ms();
-        if self.span.at(now_ms)?.is_some_and(|spans| spans.before.is_some()) {
+        if self.span.is_compared() {
             let why = "a report over samples has no past to compare";
             return Err(Problem::parameter("compare", why));
         }
@@ -159,13 +163,14 @@ impl Query {
         Ok(body(&report.name, key, (metric.0, metric.1), lines))
     }
 
-    /// The series from history.
+    /// The series of a span from history, and of the one that it is compared with: both in steps of
+    /// the same length.
     fn past(
         &self,
         report: &ReportSummary,
         metric: Metric,
         keys: &[String],
-        (span, whose): (Range<u64>, Whose),
+        (Spans { span, before }, whose): (Spans, Whose),
         source: &Catalog,
     ) -> Result<Json, Problem> {
         if span.is_empty() {
@@ -176,39 +181,32 @@ impl Query {
         let step = self.step.unwrap_or_else(step_default).max(60);
         too_many(secs, step)?;
         let key = key_of(&self.keys, keys)?;
-        let question = LineQuestion { key: key.clone(), metrics: vec![metric], span, step, whose };
-        let line = source.past_lines(&report.name, &question)?;
-        let metric = (&*metric.name(), metric.unit());
-        let key = key.map(|key| named(keys, &key, &report.columns));
-        let mut body = body(&report.name, key, metric, line.lines);
+        let read = |span: &Range<u64>, step| {
+            let (key, metrics, whose) = (key.clone(), vec![metric], whose.clone());
+            let question = LineQuestion { key, metrics, span: span.clone(), step, whose };
+            source.past_lines(&report.name, &question)
+        };
+        let mut line = read(&span, step)?;
+        let earlier = before.as_ref().map(|before| read(before, line.lines.step)).transpose()?;
+        // Of the other span only coarser rows may be kept.
+        if let Some(coarser) = earlier.as_ref().map(|it| it.lines.step)
+            && coarser > line.lines.step
+        {
+            line = read(&span, coarser)?;
+        }
+        let shown = key.as_ref().map(|key| named(keys, key, &report.columns));
+        let mut body = body(&report.name, shown, (&metric.name(), metric.unit()), line.lines);
+        if let Some((earlier, before)) = earlier.zip(before) {
+            line.resolution_seconds = line.resolution_seconds.max(earlier.resolution_seconds);
+            let more = earlier.partial.into_iter().filter(|it| !line.partial.contains(it));
+            let more: Vec<String> = more.collect();
+            line.partial.extend(more);
+            body["compare_from"] = earlier.lines.from.into();
+            body["compare_to"] = before.end.into();
+            body["points_before"] = points(earlier.lines);
+        }
         body["resolution_seconds"] = line.resolution_seconds.into();
         body["partial"] = line.partial.into();
-        Ok(body)
-    }
-
-    /// The series of both spans from history, in steps of equal length.
-    fn against(
-        &self,
-        report: &ReportSummary,
-        metric: Metric,
-        (span, before, whose): (Range<u64>, Range<u64>, Whose),
-        source: &Catalog,
-    ) -> Result<Json, Problem> {
-        let keys = source.past_keys(&report.name)?;
-        let mut body = self.past(report, metric, &keys, (span, whose.clone()), source)?;
-        let (step, keys_given) = (body["step"].as_u64(), self.keys.clone());
-        let other = Self { step, keys: keys_given, ..Self::default() };
-        let mut earlier = other.past(report, metric, &keys, (before.clone(), whose), source)?;
-        let resolution = |of: &Json| of["resolution_seconds"].as_u64();
-        body["resolution_seconds"] = resolution(&body).max(resolution(&earlier)).into();
-        if let [Json::Array(partial), Json::Array(more)] =
-            [&mut body["partial"], &mut earlier["partial"]]
-        {
-            more.retain(|it| !partial.contains(it));
-            partial.append(more);
-        }
-        (body["compare_from"], body["compare_to"]) = (before.start.into(), before.end.into());
-        body["points_before"] = earlier["points"].take();
         Ok(body)
     }
 
@@ -250,9 +248,12 @@ pub(super) fn key_of(params: &Params, keys: &[String]) -> Result<Option<Vec<Stri
     Ok(Some(row.map(|(_, value)| value).collect()))
 }
 
-fn body(name: &str, key: Option<Map<String, Json>>, metric: (&str, &str), lines: Lines) -> Json {
+fn points(lines: Lines) -> Json {
     let points = lines.points.into_iter().flatten();
-    let points = points.map(|point| point.map(number));
+    points.map(|point| point.map(number)).collect()
+}
+
+fn body(name: &str, key: Option<Map<String, Json>>, metric: (&str, &str), lines: Lines) -> Json {
     json!({
         "report": name,
         "key": key,
@@ -260,7 +261,7 @@ fn body(name: &str, key: Option<Map<String, Json>>, metric: (&str, &str), lines:
         "unit": metric.1,
         "step": lines.step,
         "from": lines.from,
-        "points": points.collect::<Vec<_>>(),
+        "points": points(lines),
     })
 }
 
