@@ -117,7 +117,7 @@ pub const GROUP_DEPTH_MAX: usize = 100;
 
 // ---- alerts ----
 
-/// `[[alert]]` entries. Each is checked for every new row.
+/// `[[alert]]` entries.
 pub const ALERTS_MAX: usize = 1_000;
 
 /// `[[slo]]` entries. Each looks at the histogram of every row that it concerns, every second.

@@ -288,8 +288,9 @@ impl Told {
         Self { ended, at, value: None, reason, over: None, ..self.clone() }
     }
 
-    /// Returns it as Alertmanager takes it; a firing alert ends at `until`. Times are not after the
-    /// message, as they would be once the clock was set back: an end in the future is none.
+    /// Returns it as Alertmanager takes it; a firing alert ends at `until`. Times are at most that
+    /// of the message: after the clock was set back they could lie in the future, and Alertmanager
+    /// takes an alert that ends there for one that fires.
     fn alert(&self, until: &str) -> Json {
         let (ended, is_over) = (self.ended.min(self.at), self.ended > 0);
         let started = self.started.min(if is_over { ended } else { self.at });

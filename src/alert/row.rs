@@ -39,16 +39,6 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Adds the gain of another second of the step.
-    pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
-        self.extremes.widen(extremes);
-        let mut sum = sum([&*self]);
-        sum.add(EncodedGain(packed));
-        let mut packed = Vec::new();
-        sum.encode(&mut packed, true);
-        self.packed = packed.into();
-    }
-
     pub(super) fn totals(&self) -> Totals {
         EncodedGain(&self.packed).read().0
     }
@@ -76,6 +66,9 @@ pub(super) struct Row {
     pub(super) frames: VecDeque<Frame>,
     /// Sums of the frames.
     pub(super) totals: Totals,
+    /// Its gain in the running step, if it came in several seconds: until the step ends, the frame
+    /// has that of the first.
+    pub(super) running: Option<Box<Sum>>,
     /// The last step in which it gained something.
     pub(super) gained_in: u64,
     /// The step from which on the row is complete: before, some of its gain did not fit, or no rule
@@ -90,7 +83,16 @@ impl Row {
         let left_out = self.frames.iter().filter(|it| it.step == step);
         left_out.for_each(|it| totals -= &it.totals());
         let frames = self.frames.iter().filter(|it| it.step != step).cloned().collect();
-        Self { key, rules, frames, totals, ..*self }
+        Self { key, rules, frames, totals, running: None, ..*self }
+    }
+
+    /// Adds the gain of another second of the running step, whose frame is the last.
+    pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
+        if let Some(frame) = self.frames.back_mut() {
+            frame.extremes.widen(extremes);
+            let running = self.running.get_or_insert_with(|| Box::new(sum([&*frame])));
+            running.add(EncodedGain(packed));
+        }
     }
 
     pub(super) fn extremes(&self) -> Extremes {

@@ -77,7 +77,7 @@ pub struct Episode {
     is_ending: bool,
     /// Seconds without a judgement.
     unknown: Option<u64>,
-    /// The previous episode, which is over: if this one never fires, the alert is that again.
+    /// The previous episode, which is over; restored if this one never fires.
     #[serde(default)]
     pub previous: Option<Box<Self>>,
 }

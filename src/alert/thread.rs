@@ -165,7 +165,7 @@ impl Evaluation {
         let new = || Budget::new(Arc::clone(&budget.objective));
         let mut past = new();
         past.has_past = true;
-        // From now on, for the seconds that come meanwhile.
+        // Counts what arrives while the past is read.
         *budget = new();
         let now = clock.unix_ms() / 1_000;
         // On an hour, as the period begins that is counted live.

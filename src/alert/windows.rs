@@ -82,6 +82,17 @@ impl ReportGain {
     }
 }
 
+/// Keeps a frame of a row, if there is room; otherwise the row is unknown for the length of the
+/// window.
+fn keep(row: &mut Row, frame: Frame, room: &mut Room, length: u64) {
+    if room.take(frame.bytes()) {
+        row.totals += &frame.totals();
+        row.frames.push_back(frame);
+    } else {
+        row.whole_from = frame.step + length;
+    }
+}
+
 /// The windows of one length over the rows of one report.
 #[derive(Debug, Default)]
 pub struct Windows {
@@ -102,6 +113,8 @@ pub struct Windows {
     pub(super) running: Window,
     /// The rows that gained something in the running step.
     gained: Vec<u64>,
+    /// Those of them that did so in several of its seconds.
+    repeated: Vec<u64>,
     /// Number of completed steps.
     over: u64,
     /// Gains of several steps, which are in the last of these: the number of steps before each, and
@@ -198,28 +211,34 @@ impl Windows {
             let step = self.over + 1;
             if std::mem::replace(&mut row.gained_in, step) < step {
                 self.gained.push(*id);
-            }
-            let frame = match row.frames.pop_back_if(|it| it.step == step) {
-                Some(mut frame) => {
-                    row.totals -= &frame.totals();
-                    room.used -= frame.bytes();
-                    frame.add(packed, extremes);
-                    frame
+                let frame = Frame { step, packed: packed.clone(), extremes: *extremes };
+                keep(row, frame, room, self.length);
+            } else if row.frames.back().is_some_and(|it| it.step == step) {
+                if row.running.is_none() {
+                    self.repeated.push(*id);
                 }
-                None => Frame { step, packed: packed.clone(), extremes: *extremes },
-            };
-            if room.take(frame.bytes()) {
-                row.totals += &frame.totals();
-                row.frames.push_back(frame);
-            } else {
-                row.whole_from = step + self.length;
+                row.add(packed, extremes);
             }
         }
     }
 
-    /// Completes the running step. Only rows that lose some of their gain are visited.
+    /// Completes the running step. Only rows that gained something in several of its seconds, or
+    /// lose some of their gain, are visited.
     pub fn end_step(&mut self, room: &mut Room) {
         self.over += 1;
+        for id in std::mem::take(&mut self.repeated) {
+            if let Some(row) = self.rows.get_mut(&id)
+                && let Some(sum) = row.running.take()
+                && let Some(mut frame) = row.frames.pop_back()
+            {
+                row.totals -= &frame.totals();
+                room.used -= frame.bytes();
+                let mut packed = Vec::new();
+                sum.encode(&mut packed, true);
+                frame.packed = packed.into();
+                keep(row, frame, room, self.length);
+            }
+        }
         let step = (std::mem::take(&mut self.running), std::mem::take(&mut self.gained));
         self.steps.push_back(step);
         if self.steps.len() as u64 > self.length {

@@ -142,8 +142,9 @@ pub(super) const DAYS: Method = Method { before: 1, placebos: [6, 13] };
 pub(super) struct Script {
     /// Its name.
     pub(super) name: String,
-    /// The new release, and the windows right before it, as far as they can be used.
+    /// The new release.
     pub(super) new: Cell,
+    /// The windows right before it, as far as they can be used.
     pub(super) before: Cell,
     /// Windows of the old release, newest first; `None` if a window cannot be used.
     pub(super) old: Vec<Option<Cell>>,
