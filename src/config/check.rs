@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use ureq::http::Uri;
@@ -271,17 +271,25 @@ impl RawConfig {
         }
     }
 
-    /// Checks that nothing is pushed to an own input of spans: metrics are refused there, and
-    /// requests would come back as others.
+    /// Refuses an `otlp.url` that is one of this daemon's own inputs: these take no metrics, and
+    /// refuse spans that the daemon pushed itself.
     fn check_push(&mut self, config: &Config) {
         let Ok(url) = config.otlp.url.parse::<Uri>() else { return };
         let by_scheme = if url.scheme_str() == Some("https") { 443 } else { 80 };
         let port = url.port_u16().unwrap_or(by_scheme);
         let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-        let ip = host.parse::<IpAddr>().ok();
+        // A connection to no address in particular goes to this machine.
+        let ip = host.parse::<IpAddr>().ok().map(|ip| match ip {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+            _ => ip,
+        });
         let is_local = ip.map_or(host.eq_ignore_ascii_case("localhost"), |it| it.is_loopback());
         let is_at = |own: IpAddr| match ip {
-            Some(ip) => ip == own || is_local && own.is_unspecified(),
+            Some(ip) => {
+                let has_family = own.is_ipv6() || ip.is_ipv4();
+                ip == own || is_local && own.is_unspecified() && has_family
+            }
             None => is_local && (own.is_loopback() || own.is_unspecified()),
         };
         let listens = |at: &SocketAddr| at.port() == port && port != 0 && is_at(at.ip());

@@ -304,12 +304,7 @@ pub(super) fn server_urls() -> Kind<Vec<String>> {
     list((8, "URLs"), accepted, |given, before| {
         let url = (server_url("").reader)(given)?;
         // A slash at the end makes no difference to where alerts go.
-        let without_slash = url.trim_end_matches('/');
-        let is_known = before.iter().any(|it: &String| it.trim_end_matches('/') == without_slash);
-        match url.is_empty() || is_known {
-            true => Err("empty, or twice the same".into()),
-            false => Ok(url),
-        }
+        distinct_name(Some(url.trim_end_matches('/')), before)
     })
 }
 
@@ -334,7 +329,7 @@ fn list<T: 'static>(
     })
 }
 
-/// Refuses an item that stands there already.
+/// Refuses an item that is in the list already.
 fn distinct<T: PartialEq>(item: T, before: &[T]) -> Result<T, Problem> {
     match before.contains(&item) {
         true => Err("the same twice".into()),
@@ -342,7 +337,7 @@ fn distinct<T: PartialEq>(item: T, before: &[T]) -> Result<T, Problem> {
     }
 }
 
-/// Likewise a name, which is not empty.
+/// The same for a name, which must not be empty.
 fn distinct_name(name: Option<&str>, before: &[String]) -> Result<String, Problem> {
     match name.ok_or("not a text")? {
         "" => Err("empty".into()),

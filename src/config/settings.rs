@@ -172,8 +172,8 @@ settings! {
     /// `[reports]`: limits for all reports.
     reports: ReportsConfig {
         /// Rows of each report: 1 to 10000000. Further keys are summed in one row, `(other)`; totals stay exact.
-        /// Cost: 1,380 bytes each, six answers at 230 bytes a row; rows themselves take reports.memory, and a query that
-        /// reads rows of a report 230 bytes for each of sql.memory.
+        /// Cost: with HTTP 1,380 bytes a row (six answers of 230). The rows themselves are in reports.memory; a query takes 230
+        /// bytes a row from sql.memory.
         rows_max: usize = "100000", whole(1, 10_000_000), "rows per report before new keys fold into (other)";
 
         /// Memory of all reports together: rows, what is to expire, and percentiles: "1MiB" to "1TiB". When it is full, new
@@ -411,8 +411,8 @@ settings! {
 
         /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the keys with the least time and
         /// requests in their minute go without percentiles, then to `(other)`; totals stay.
-        /// Cost: with a `dir` itself, up to half of it again for its log and for what a kill took, and 256 MiB for answers
-        /// over the past.
+        /// Cost: with a `dir` itself, a quarter of it again for its log (96 MiB at most), 16 MiB for what a kill took, and 256 MiB
+        /// for answers over the past.
         memory: usize = "\"64MiB\"", size(4 * MIB, 64 * GIB), "rows on their way to disk";
 
         /// How often gains are written to disk: "1s" to "1h". A kill or a power cut loses that much where there is no log; a stop
@@ -494,14 +494,14 @@ settings! {
         page: String = "\"\"", server_url("https://pinbad.example.com");
 
         /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows without room are not evaluated.
-        /// Cost: itself and 89 MiB, if there is an `[[alert]]` or `[[slo]]`, and two threads.
+        /// Cost: with an `[[alert]]` or `[[slo]]` itself, 88 MiB, 0.8 MiB for each rule and 2.4 MiB for each objective, and two threads.
         memory: usize = "\"32MiB\"", size(MIB, 16 * GIB), "windows of all rules together";
     }
 
     /// `[otlp]`: metrics pushed to a server of OpenTelemetry.
     otlp: OtlpConfig {
         /// Where metrics are pushed to, over HTTP in protobuf: the server, as in "http://collector:4318", to which /v1/metrics is added, or
-        /// all of it, as in "https://prometheus:9090/api/v1/otlp/v1/metrics"; "" pushes nothing.
+        /// all of it, as in "https://prometheus:9090/api/v1/otlp/v1/metrics"; "" pushes nothing. Not an otlp_input of this daemon.
         /// Cost: a thread, and up to 105 MiB while the server is down.
         url: String = "\"\"", server_url("http://collector:4318");
 

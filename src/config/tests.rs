@@ -360,7 +360,7 @@ fn beyond_loopback_only_with_the_operators_word() {
     }
 }
 
-/// Whatever leads back to an input of this daemon: what is pushed there is no good to anybody.
+/// Every spelling of an address at which this daemon itself listens.
 #[test]
 fn nothing_is_pushed_to_an_own_input() {
     for (listen, url, is_own) in [
@@ -371,6 +371,9 @@ fn nothing_is_pushed_to_an_own_input() {
         ("0.0.0.0:80", "http://127.0.0.2", true),
         ("[::]:4318", "http://127.0.0.1:4318", true),
         ("10.0.0.1:4318", "http://10.0.0.1:4318", true),
+        ("127.0.0.1:4318", "http://0.0.0.0:4318", true),
+        ("0.0.0.0:4318", "http://0.0.0.0:4318", true),
+        ("0.0.0.0:4318", "http://[::1]:4318", false),
         ("127.0.0.1:4318", "http://127.0.0.1:4319", false),
         ("127.0.0.1:4318", "http://127.0.0.2:4318", false),
         ("0.0.0.0:4318", "http://collector:4318", false),
@@ -449,7 +452,7 @@ fn settings_that_do_not_go_together_are_refused() {
     );
     // It would get each alert twice.
     let twice = "[alerting]\nalertmanager = [\"http://h:9093\", \"http://h:9093/\"]\n";
-    assert_has!(errors_of(twice)[0] => "alerting.alertmanager", "twice the same");
+    assert_has!(errors_of(twice)[0] => "alerting.alertmanager", "the same twice");
     let twice = "[[squid]]\npath = \"/log\"\n[[squid]]\npath = \"/log\"\nfrom = \"end\"\n";
     assert_eq!(
         errors_of(twice),

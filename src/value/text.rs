@@ -9,10 +9,10 @@ use std::fmt;
 
 use super::Unit;
 
-/// Stands for a name without characters.
+/// Shown in place of an empty name.
 pub const EMPTY: &str = "(empty)";
 
-/// A name, or what stands for one without characters.
+/// A name, or [`EMPTY`].
 pub(crate) fn name_or_empty(name: &str) -> &str {
     if name.is_empty() { EMPTY } else { name }
 }

@@ -85,8 +85,6 @@ fn assert_alike(shown: &Block<'_>, said: &Said) {
                 let real: Json =
                     serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}", context()));
                 assert_eq!(members(&real), members(&shown), "{}", context());
-                let points = |answer: &Json| answer["points"].as_array().map(Vec::len);
-                assert_eq!(points(&real), points(&shown), "{}", context());
             }
             Err(_) => {
                 let first = shown.text.split(':').next().unwrap();

@@ -307,10 +307,15 @@ impl Query {
         let all = answer.table.columns();
         let named = selected.columns.iter().map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
+        // Of a window that has just begun it is a second.
+        let covered_seconds = match answer.of_span {
+            Some(_) => answer.covered_seconds,
+            None => answer.covered_seconds.max(1),
+        };
         let mut head = json!({
             "report": name,
             "window_seconds": write::number(answer.window_seconds),
-            "covered_seconds": answer.covered_seconds.max(answer.of_span.is_none().into()),
+            "covered_seconds": covered_seconds,
             "as_of": write::number(answer.as_of_ms as f64 / 1e3),
             "total_rows": selected.total,
         });
@@ -387,7 +392,6 @@ fn list_of_columns(
             return Err(Problem::parameter(name, why));
         }
     }
-    drop(known);
     Ok(Some(columns))
 }
 

@@ -62,7 +62,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 }
 
 fn form(params: &Params, tag: &str, groups: &TimerGroups) -> Markup {
-    // A column of the order may be the tag.
+    // The order may name the tag, which this form changes.
     let hidden = |name: &str| !matches!(name, "by" | "sort" | "script_name" | "offset");
     let others = groups.tag_names.iter().filter(|name| *name != tag);
     html! {
@@ -110,10 +110,15 @@ fn rows(
             return None;
         };
         let (script, value) = (or_empty(script), or_empty(value));
-        let timers = [("by", &*by), ("script_name", &script), (&narrowed, &value)];
-        let timers = timers.map(|(name, value)| (name, Some(value)));
-        // The order may be by a column that is not there.
-        Some(params.link("/timers", &[&timers[..], &[("sort", None), ("limit", None)]].concat()))
+        // That page may lack the column of the order.
+        let changes = [
+            ("by", Some(&*by)),
+            ("script_name", Some(&*script)),
+            (&*narrowed, Some(&*value)),
+            ("sort", None),
+            ("limit", None),
+        ];
+        Some(params.link("/timers", &changes))
     });
     let cells = cells.into_iter().zip(&shown).map(|(cells, row)| {
         let (run, id) = known[*row].per_request.unwrap_or_default().request;

@@ -12,8 +12,8 @@ pub(super) use crate::value::text::{
     number, percent, roughly, roughly_many, secs, short, visible, with_two_digits,
 };
 
-/// A text from a packet as fields accept it, since forms send fields left empty. One that looks
-/// like the words for the empty text gets a backslash.
+/// A text from a packet as a form field shows and accepts it: a field left empty means "not given",
+/// so the empty text is `(empty)`, and a text that looks like that gets a backslash.
 pub(super) fn or_empty(text: &str) -> Cow<'_, str> {
     match text {
         "" => EMPTY.into(),

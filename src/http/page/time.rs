@@ -38,10 +38,10 @@ const COMPARED: [(&str, Option<&str>); 4] = [
     ("the week before", Some("-1w")),
 ];
 
-/// Most seconds of a span without counting that need no mention: the newest are on their way.
-const NOT_COUNTED_SECS: u64 = 2;
-/// The same as a fraction of the span: a fiftieth.
-const NOT_COUNTED_PART: u64 = 50;
+/// Uncounted seconds that need no mention: the newest are on their way. Likewise a fiftieth of the
+/// span.
+const UNCOUNTED_SECS_MAX: u64 = 2;
+const UNCOUNTED_DIVISOR: u64 = 50;
 
 /// The time that a page shows.
 #[derive(Debug, Clone, Default)]
@@ -253,7 +253,7 @@ impl Time {
             // The running minute has not been counted to its end.
             let all = span.end.min(self.now).saturating_sub(span.start);
             let missing = all.saturating_sub(covered);
-            if missing > NOT_COUNTED_SECS.max(all / NOT_COUNTED_PART) {
+            if missing > UNCOUNTED_SECS_MAX.max(all / UNCOUNTED_DIVISOR) {
                 let [all, covered, missing] =
                     [all, covered, missing].map(|secs| formatting::roughly(secs as f64));
                 about += &match covered == all {

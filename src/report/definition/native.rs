@@ -291,7 +291,7 @@ impl ReportForm {
         }
         if self.history == Some(true) {
             let problem = "a report of level sample has none of its own: history.profile_functions has all samples by host, \
-                           script, class, function and file. To keep them one by one, record GET /api/v1/stream/samples";
+                           script, scope, function and file. To keep them one by one, record GET /api/v1/stream/samples";
             return Err(FormError::part("history", problem));
         }
         if self.keys.len() > DEFINITION_KEYS_MAX || self.filters.len() > FILTERS_MAX {
