@@ -2,7 +2,7 @@
 //!
 //! MySQL names a column by the text of its expression, lets HAVING refer to aliases, and lets a
 //! SELECT with groups show columns that are not grouped (with the value of some row of the group;
-//! here, the first one). What a name stands for tells [`aliases`](super::aliases).
+//! here, the first one). [`super::aliases`] finds out what a name stands for.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
