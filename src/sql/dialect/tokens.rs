@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use super::lex::{Mode, is_word, range_of, tokens};
 use crate::sql::error::SqlError;
+use crate::sql::functions::unhex;
 use crate::sql::limits::operators;
 
 /// The items of each SELECT as written, by the column at which the SELECT stands.
@@ -279,11 +280,9 @@ fn bits(digits: &str) -> Result<Token, SqlError> {
 
 /// `x'1f'`: a text.
 fn text(digits: &str) -> Result<Token, SqlError> {
-    let bytes = (0..digits.len()).step_by(2).map(|at| {
-        let byte = digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        byte.ok_or_else(|| SqlError::parse(format!("not a number in base 16: {digits}")))
-    });
-    let text = String::from_utf8(bytes.collect::<Result<_, _>>()?)
+    let bytes = unhex(digits)
+        .ok_or_else(|| SqlError::parse(format!("not a number in base 16: {digits}")))?;
+    let text = String::from_utf8(bytes)
         .map_err(|_| SqlError::not_supported(format!("{digits}: bytes that are not UTF-8")))?;
     Ok(Token::SingleQuotedString(text))
 }

@@ -38,6 +38,7 @@ pub(crate) use self::result_type::branch_type;
 use self::value::{Builder, Cells, Value};
 
 pub(crate) use self::conditions::check_regex;
+pub(crate) use self::text::unhex;
 pub(crate) use self::time::{shown, zone};
 use super::cancellation::{self, StatementGuard};
 use super::error::SqlError;

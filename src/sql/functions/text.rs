@@ -105,10 +105,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         of_text("unhex", |digits| {
             let padded = format!("{}{digits}", &"0"[..digits.len() % 2]);
-            let pairs = padded.as_bytes().chunks(2);
-            let bytes =
-                pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-            String::from_utf8(bytes.collect::<Option<_>>()?).ok()
+            String::from_utf8(unhex(&padded)?).ok()
         }),
         nullable("field", (2, MANY), |a| {
             let texts = a.iter().all(|it| it.is_null() || matches!(it, Value::Text(_)));
@@ -188,6 +185,16 @@ pub(super) fn fold(text: &str) -> String {
 /// A count; 0 if negative.
 fn count(of: &Value<'_>) -> usize {
     usize::try_from(of.int()).unwrap_or(0)
+}
+
+/// The bytes that hexadecimal digits stand for, two each.
+pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let value = |digit: u8| char::from(digit).to_digit(16);
+    let bytes = digits.as_bytes().chunks(2).map(|pair| match *pair {
+        [high, low] => Some((value(high)? * 16 + value(low)?) as u8),
+        _ => None,
+    });
+    bytes.collect()
 }
 
 fn joined<'a>(parts: impl Iterator<Item = Cow<'a, str>>) -> Option<String> {

@@ -14,7 +14,7 @@ use super::patterns::{like, regexp};
 use super::types::{cast, date_arithmetic};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
-use crate::sql::functions::{BETWEEN, BITS};
+use crate::sql::functions::{BETWEEN, BITS, unhex};
 
 /// Most values in an IN of tuples.
 const TUPLES_MAX: usize = 200;
@@ -190,10 +190,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
 
 /// `0x41` and `b'1000001'`: a text and a number; `call` and `coercion` choose.
 fn bits(digits: &str) -> Expr {
-    let bytes = digits.as_bytes().chunks(2);
-    let bytes = bytes.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    let written =
-        bytes.collect::<Option<Vec<u8>>>().and_then(|bytes| String::from_utf8(bytes).ok());
+    let written = unhex(digits).and_then(|bytes| String::from_utf8(bytes).ok());
     let digits = digits.trim_start_matches('0');
     let value = match digits {
         "" => 0,
