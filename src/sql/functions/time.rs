@@ -14,7 +14,7 @@ use self::calendar::{added, difference, extract, week};
 use self::formats::{clock_formatted, formatted, is_clock, read};
 use self::zones::unix;
 pub(crate) use self::zones::{shown, zone};
-use super::value::{Value, date_time, rescale};
+use super::value::{Value, date_time};
 use super::{Answer, ArgumentInfo, FunctionDef, SECONDS, seconds_type, strict, typed};
 
 /// Microseconds in a second.
@@ -26,11 +26,7 @@ const TIME_MAX: i64 = 3_020_400 * SECOND - 1;
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
         typed("__from_unixtime", (2, 2), fraction_type, |a| {
-            let micros = match a[0].decimal() {
-                Some((value, scale)) => rescale(value, scale, 6)?,
-                None => (a[0].real() * 1e6).round() as i128,
-            };
-            let micros = i64::try_from(micros).ok().filter(|micros| *micros >= 0)?;
+            let micros = i64::try_from(a[0].at_scale(6)).ok().filter(|micros| *micros >= 0)?;
             shown(micros, &a[1].to_text()).map(Value::Datetime)
         }),
         strict("__unix_timestamp", (2, 2), |a| {
@@ -110,15 +106,12 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         strict("time_to_sec", (1, 1), |a| Some(time_of(&a[0])? / SECOND)),
         strict("sec_to_time", (1, 1), |a| {
-            let (micros, digits) = match a[0].decimal() {
-                Some((value, scale)) => (rescale(value, scale, 6)?, scale.clamp(0, 6)),
-                None => ((a[0].real() * 1e6).round() as i128, 6),
-            };
+            let digits = a[0].decimal().map_or(6, |(_, scale)| scale.clamp(0, 6));
             let most = i128::from(TIME_MAX);
-            let micros = micros.clamp(-most, most) as i64;
+            let micros = a[0].at_scale(6).clamp(-most, most) as i64;
             // A double does not tell how many digits it was rounded to.
             let is_whole = digits == 6 && micros % SECOND == 0;
-            Some(clock_text(micros, if is_whole { 0 } else { digits as usize }))
+            clock_text(micros, if is_whole { 0 } else { digits as usize })
         }),
         strict("time __time", (1, 1), |a| Some(clock_text(time_of(&a[0])?, 0))),
         typed("str_to_date", (2, 2), read_type, |a| read(&a[0].to_text(), &a[1].to_text())),

@@ -83,8 +83,9 @@ impl<'a> Value<'a> {
             Value::Null => 0,
             Value::Int(value) => *value,
             Value::UInt(value) => i64::try_from(*value).unwrap_or(i64::MAX),
-            Value::Decimal(value, scale) => {
-                clamp(rescale(*value, *scale, 0).unwrap_or(i128::from(i64::MAX)))
+            Value::Decimal(..) => {
+                let whole = self.whole().unwrap_or(i128::MAX);
+                whole.clamp(i64::MIN.into(), i64::MAX.into()) as i64
             }
             Value::Double(value) => value.round_ties_even() as i64,
             Value::Float(value) => f64::from(*value).round_ties_even() as i64,
@@ -129,7 +130,7 @@ impl<'a> Value<'a> {
     }
 
     /// A number as a decimal of this scale; the greatest or least of 128 bits if it has no room.
-    fn at_scale(&self, scale: i8) -> i128 {
+    pub(super) fn at_scale(&self, scale: i8) -> i128 {
         let exact = match self.decimal() {
             Some((value, from)) => rescale(value, from, scale),
             None => real_at_scale(self.real(), scale),
@@ -240,8 +241,4 @@ impl<'a> Value<'a> {
 /// The greatest number of so many digits.
 fn decimal_max(digits: u8) -> i128 {
     10_i128.pow(u32::from(digits).min(38)) - 1
-}
-
-fn clamp(value: i128) -> i64 {
-    value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
