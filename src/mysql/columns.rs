@@ -57,18 +57,10 @@ pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, collation: u16, b
     }
     let text = matches!(column.sql_type, SqlType::Varchar(_) | SqlType::Text);
     let mut flags = ColumnFlags::empty();
-    if !column.nullable {
-        flags |= ColumnFlags::NOT_NULL_FLAG;
-    }
-    if column.sql_type == SqlType::BigIntUnsigned {
-        flags |= ColumnFlags::UNSIGNED_FLAG;
-    }
-    if kind == ColumnType::MYSQL_TYPE_BLOB {
-        flags |= ColumnFlags::BLOB_FLAG;
-    }
-    if !text && column.origin.is_none() {
-        flags |= ColumnFlags::BINARY_FLAG;
-    }
+    flags.set(ColumnFlags::NOT_NULL_FLAG, !column.nullable);
+    flags.set(ColumnFlags::UNSIGNED_FLAG, column.sql_type == SqlType::BigIntUnsigned);
+    flags.set(ColumnFlags::BLOB_FLAG, kind == ColumnType::MYSQL_TYPE_BLOB);
+    flags.set(ColumnFlags::BINARY_FLAG, !text && column.origin.is_none());
     let (database, origin, name) = match &column.origin {
         Some((table, name)) => {
             flags |= key_flags(table, name);
@@ -126,16 +118,10 @@ fn put_definition(
     to.extend_from_slice(&[decimals, 0, 0]);
 }
 
-/// The default value that COM_FIELD_LIST adds to a definition; there never is one.
-pub(super) fn put_no_default(to: &mut Vec<u8>) {
-    to.push(0xFB);
-}
-
 /// Type, length and decimals.
 fn shape(column: &SqlColumn, collation: u16) -> (ColumnType, u32, u8) {
     match column.sql_type {
-        SqlType::BigInt => (ColumnType::MYSQL_TYPE_LONGLONG, 20, 0),
-        SqlType::BigIntUnsigned => (ColumnType::MYSQL_TYPE_LONGLONG, 20, 0),
+        SqlType::BigInt | SqlType::BigIntUnsigned => (ColumnType::MYSQL_TYPE_LONGLONG, 20, 0),
         SqlType::Int => (ColumnType::MYSQL_TYPE_LONG, 11, 0),
         SqlType::Float => (ColumnType::MYSQL_TYPE_FLOAT, 12, ANY_DECIMALS),
         SqlType::Double => (ColumnType::MYSQL_TYPE_DOUBLE, 22, ANY_DECIMALS),

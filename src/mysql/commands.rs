@@ -119,7 +119,8 @@ impl Client {
         for column in &*prepared.columns {
             self.frames.packet(|body| {
                 columns::put_column(body, column, collation, false);
-                columns::put_no_default(body);
+                // The default value, which there never is.
+                body.push(0xFB);
             });
         }
         self.put_end(false);

@@ -65,7 +65,8 @@ pub(super) struct Connections(Mutex<Table>);
 pub(super) struct Registered {
     pub(super) id: u32,
     all: Arc<Connections>,
-    wish: watch::Receiver<Wish>,
+    /// Tells of wishes.
+    pub(super) wish: watch::Receiver<Wish>,
 }
 
 /// The target of a KILL.
@@ -131,11 +132,6 @@ impl Registered {
             entry.owner = Some(owner);
         }
     }
-
-    /// A receiver for wishes, to wait on.
-    pub(super) fn wish(&self) -> watch::Receiver<Wish> {
-        self.wish.clone()
-    }
 }
 
 impl Drop for Registered {
@@ -180,7 +176,7 @@ mod tests {
                     let code = killed.err().map(|error| error.code);
                     assert_eq!(code, wanted, "{who:?} {owner:?}");
                 }
-                assert_eq!(place.wish().borrow().end, may);
+                assert_eq!(place.wish.borrow().end, may);
             }
         }
         let killed = all.kill(1, Victim::Query, &kim, true);

@@ -59,23 +59,24 @@ impl Budget {
     }
 }
 
-/// One packet.
+/// A packet, or a value that comes in several.
 #[derive(Debug, Default)]
-pub(super) struct Packet {
-    /// Its bytes, without headers.
+pub(super) struct Received {
+    /// The bytes, without headers.
     pub(super) bytes: Vec<u8>,
-    /// Its share of the budget.
+    /// Their share of the budget.
     share: Share,
 }
 
-impl Packet {
-    /// Adds bytes; false if the budget does not have room for them.
-    fn add(&mut self, bytes: &[u8], limit: usize, budget: &Budget) -> bool {
+impl Received {
+    /// Adds bytes; false if the budget does not have room for them. The first `free` bytes take
+    /// none of it.
+    pub(super) fn add(&mut self, bytes: &[u8], limit: usize, free: usize, budget: &Budget) -> bool {
         let (used, has) = (self.bytes.len(), self.bytes.capacity());
         let needed = used + bytes.len();
         if needed > has {
             let wanted = needed.max(2 * has).min(limit.max(needed));
-            if wanted > SMALL && !budget.take(&mut self.share, wanted - has) {
+            if wanted > free && !budget.take(&mut self.share, wanted - has) {
                 return false;
             }
             self.bytes.reserve_exact(wanted - used);
@@ -180,8 +181,8 @@ impl Frames {
         &mut self,
         limit: usize,
         mut wait: Duration,
-    ) -> Result<Packet, FrameError> {
-        let mut packet = Ok(Packet::default());
+    ) -> Result<Received, FrameError> {
+        let mut packet = Ok(Received::default());
         loop {
             let mut head = [0; HEAD];
             for byte in &mut head {
@@ -205,7 +206,7 @@ impl Frames {
                 let piece = self.ahead(wait).await?;
                 let piece = &piece[..piece.len().min(left)];
                 if let Ok(whole) = &mut packet
-                    && !whole.add(piece, limit, &budget)
+                    && !whole.add(piece, limit, SMALL, &budget)
                 {
                     packet = Err(FrameError::NoMemory);
                 }

@@ -14,32 +14,20 @@ pub(super) struct Kill {
 
 /// Parses a KILL; `None` for any other statement.
 pub(super) fn parse(text: &str) -> Option<Result<Kill, SqlError>> {
-    let text = without_comments(text);
-    let mut words = text.split_ascii_whitespace();
+    let mut words = without_comments(text).split_ascii_whitespace();
     if !words.next()?.eq_ignore_ascii_case("kill") {
         return None;
     }
-    let mut victim = Victim::Connection;
-    let mut word = words.next();
-    let is =
-        |word: Option<&str>, name: &str| word.is_some_and(|word| word.eq_ignore_ascii_case(name));
-    if is(word, "hard") || is(word, "soft") {
-        word = words.next();
-    }
-    if is(word, "connection") {
-        word = words.next();
-    } else if is(word, "query") {
-        victim = Victim::Query;
-        word = words.next();
-    }
-    let id = word.map(|word| word.trim_end_matches(';')).and_then(|word| word.parse().ok());
-    let rest = words.find(|word| *word != ";");
-    Some(match (id, rest) {
-        (Some(id), None) => Ok(Kill { id, victim }),
-        _ => Err(SqlError::parse(
-            "KILL takes [CONNECTION | QUERY] and the number of a connection, as in KILL QUERY 7",
-        )),
-    })
+    let rest = words.collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+    let rest = rest.trim_end_matches([';', ' ']);
+    let rest = rest.strip_prefix("hard ").or(rest.strip_prefix("soft ")).unwrap_or(rest);
+    let (victim, id) = match rest.strip_prefix("query ") {
+        Some(id) => (Victim::Query, id),
+        None => (Victim::Connection, rest.strip_prefix("connection ").unwrap_or(rest)),
+    };
+    let wrong =
+        "KILL takes [CONNECTION | QUERY] and the number of a connection, as in KILL QUERY 7";
+    Some(id.parse().map(|id| Kill { id, victim }).map_err(|_| SqlError::parse(wrong)))
 }
 
 /// The text after leading comments.

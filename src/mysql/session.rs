@@ -17,7 +17,7 @@ use super::MySql;
 use super::commands::{statement_id, utf8};
 use super::connections::{Owner, Registered, Victim};
 use super::errors::{error, unknown_command};
-use super::frames::{FrameError, Frames, Packet, Stream};
+use super::frames::{FrameError, Frames, Received, Stream};
 use super::interruption::{CommandError, Watch};
 use super::kill::Kill;
 use super::login::{Entrance, Login};
@@ -72,7 +72,7 @@ pub(super) async fn drive(
     let settings = &service.settings;
     let entrance =
         Entrance { service: &service, peer, deadline: Instant::now() + settings.login_max };
-    let mut watch = Watch { wish: place.wish(), stop, pass: None, seen: 0 };
+    let mut watch = Watch { wish: place.wish.clone(), stop, pass: None, seen: 0 };
     // Each step of the login has its own limit; this one covers all of them, and the output.
     let greeting = timeout_at(entrance.deadline, entrance.greet(stream, place.id));
     let greeted = tokio::select! {
@@ -198,7 +198,7 @@ impl Client {
     }
 
     /// Answers one command.
-    async fn answer(&mut self, packet: Packet) -> Result<(), CommandError> {
+    async fn answer(&mut self, packet: Received) -> Result<(), CommandError> {
         let Some((&command, body)) = packet.bytes.split_first() else {
             return Err(unknown_command().into());
         };

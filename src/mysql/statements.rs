@@ -12,7 +12,7 @@ use mysql_common::proto::MyDeserialize as _;
 use mysql_common::value::{BinValue, Value, ValueDeserializer};
 
 use super::errors::{error, malformed, no_statement_memory, not_utf8};
-use super::frames::{Budget, Share};
+use super::frames::{Budget, Received, Share};
 use crate::sql::{Literal, Prepared, SqlError};
 
 /// Bit of the type byte for unsigned numbers.
@@ -25,12 +25,11 @@ pub(super) struct Statement {
     /// Type and sign of each value, as last given.
     types: Vec<(u8, bool)>,
     /// Values sent in pieces, by parameter number.
-    long: HashMap<u16, Vec<u8>>,
+    long: HashMap<u16, Received>,
     /// The error for the next EXECUTE.
     spoilt: Option<SqlError>,
     /// Share of the budget for text and columns.
     _share: Share,
-    long_share: Share,
 }
 
 /// The statements of a connection.
@@ -77,7 +76,6 @@ impl Statements {
             long: HashMap::new(),
             spoilt: None,
             _share: share,
-            long_share: Share::default(),
         };
         self.list.insert(self.last, statement);
         Ok(self.last)
@@ -117,7 +115,7 @@ impl Statements {
         {
             let parameter = u16::from_le_bytes(*parameter);
             if let Err(error) = statement.add_long(parameter, piece, value_max, &budget) {
-                statement.forget_long();
+                statement.long.clear();
                 statement.spoilt = Some(error);
             }
         }
@@ -137,32 +135,21 @@ impl Statement {
             return Err(SqlError::wrong_arguments(problem));
         }
         let value = self.long.entry(parameter).or_default();
-        let wanted = value.len() + piece.len();
-        if wanted > value_max {
+        if value.bytes.len() + piece.len() > value_max {
             let problem = format!(
                 "Parameter of prepared statement is longer than {value_max} bytes (mysql.packet_max)"
             );
             return Err(SqlError::packet_too_large(problem));
         }
-        if wanted > value.capacity() {
-            let more = wanted.max(2 * value.capacity()) - value.capacity();
-            if !budget.take(&mut self.long_share, more) {
-                return Err(no_statement_memory());
-            }
-            value.reserve_exact(value.capacity() + more - value.len());
+        match value.add(piece, value_max, 0, budget) {
+            true => Ok(()),
+            false => Err(no_statement_memory()),
         }
-        value.extend_from_slice(piece);
-        Ok(())
-    }
-
-    fn forget_long(&mut self) {
-        self.long.clear();
-        self.long_share = Share::default();
     }
 
     /// Resets to the state after PREPARE.
     pub(super) fn reset(&mut self) {
-        self.forget_long();
+        self.long.clear();
         self.spoilt = None;
     }
 
@@ -202,7 +189,7 @@ impl Statement {
         let values = self.types.iter().zip(0_u16..).enumerate();
         values
             .map(|(index, (&(kind, unsigned), number))| match self.long.get(&number) {
-                Some(long) => text(long.clone()),
+                Some(long) => text(long.bytes.clone()),
                 None if nulls[index / 8] >> (index % 8) & 1 == 1 => Ok(Literal::Null),
                 None => value(kind, unsigned, &mut rest),
             })
