@@ -21,7 +21,6 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::error::SqlError;
 use super::session::Session;
 use super::settings::SqlSettings;
-use super::virtual_table::{Cell, row};
 use crate::instruments::summary::Summary;
 
 /// Longer constants stay calls in the plan, because plans may copy constants.
@@ -50,10 +49,11 @@ tokio::task_local! {
 #[derive(Debug)]
 pub(super) struct StatementGuard {
     /// The session as it was when the statement began.
-    session: Session,
-    until: Instant,
-    /// The error of a statement that takes longer.
-    late: SqlError,
+    pub(super) session: Session,
+    /// The deadline.
+    pub(super) until: Instant,
+    /// The error of a statement past it.
+    pub(super) late: SqlError,
     /// Nobody wants the rows any more.
     left: AtomicBool,
     /// Its plan is running.
@@ -108,31 +108,9 @@ impl StatementGuard {
         })
     }
 
-    /// Number, user, host and database of its session.
-    pub(super) fn connection(&self) -> Vec<Cell> {
-        let Session { id, user, database, .. } = &self.session;
-        let (user, host) = user.split_once('@').unwrap_or((user, ""));
-        row![*id, user, host, database.clone()]
-    }
-
-    /// The session as it was when the statement began.
-    pub(super) fn session(&self) -> &Session {
-        &self.session
-    }
-
     /// Sums over the instruments, the same for all tables of the statement.
     pub(super) fn summary(&self) -> Arc<Summary> {
         Arc::clone(self.summary.get_or_init(|| Arc::new(Summary::read())))
-    }
-
-    /// The deadline.
-    pub(super) fn until(&self) -> Instant {
-        self.until
-    }
-
-    /// The error of a statement past its deadline.
-    pub(super) fn late(&self) -> SqlError {
-        self.late.clone()
     }
 
     /// Fails if the statement should end. Lets others have the thread from time to time.
@@ -140,7 +118,7 @@ impl StatementGuard {
         let now = Instant::now();
         if self.left.load(Ordering::Relaxed) || now >= self.until {
             // A client that left does not see the message.
-            return Err(self.late().into());
+            return Err(self.late.clone().into());
         }
         if now - TURN_BEGAN.get() > TURN {
             pass_on_the_thread();
@@ -196,6 +174,11 @@ fn pass_on_the_thread() {
 /// The guard of the statement that this task works for.
 pub(super) fn current() -> Option<Arc<StatementGuard>> {
     GUARD.try_with(Arc::clone).ok()
+}
+
+/// Fails if the statement that this task works for should end.
+pub(super) fn check() -> Result<()> {
+    GUARD.try_with(|guard| guard.check()).unwrap_or(Ok(()))
 }
 
 /// Runs `work` on behalf of a statement.

@@ -126,7 +126,7 @@ impl Engine {
         options.sql_parser.parse_float_as_decimal = true;
         // As in MySQL, NULL sorts before everything.
         options.sql_parser.default_null_ordering = "nulls_min".to_owned();
-        let databases = tables::databases(&catalog, &settings).map_err(std::io::Error::other)?;
+        let databases = tables::databases(&catalog, &settings)?;
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(environment)
@@ -135,14 +135,13 @@ impl Engine {
             .with_physical_optimizer_rules(optimizer::rules())
             .build();
         let operators = MysqlOperators { case_insensitive: limits.case_insensitive };
-        let registered = functions::functions()
-            .try_for_each(|function| state.register_udf(function).map(drop))
-            .and_then(|()| {
-                let mut aggregates = functions::aggregates().into_iter();
-                aggregates.try_for_each(|aggregate| state.register_udaf(aggregate).map(drop))
-            })
-            .and_then(|()| state.register_expr_planner(Arc::new(operators)));
-        registered.map_err(std::io::Error::other)?;
+        for function in functions::functions() {
+            state.register_udf(function)?;
+        }
+        for aggregate in functions::aggregates() {
+            state.register_udaf(aggregate)?;
+        }
+        state.register_expr_planner(Arc::new(operators))?;
         let one = state.config().clone().with_target_partitions(1);
         let single_threaded = SessionStateBuilder::new_from_existing(state.clone());
         Ok(Self(Arc::new(Inner {

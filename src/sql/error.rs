@@ -205,6 +205,13 @@ impl SqlError {
         Self::no_such_column(format!("Unknown column '{written}' in '{clause}'"))
     }
 
+    /// The error of a call with more or fewer arguments than the function takes.
+    pub(super) fn parameter_count(name: &str) -> Self {
+        Self::wrong_argument_count(format!(
+            "Incorrect parameter count in the call to native function '{name}'"
+        ))
+    }
+
     /// The error of a decimal that 128 bits have no room for.
     pub(super) fn too_many_digits() -> Self {
         Self::out_of_range("DECIMAL value of more than 38 digits is out of range")

@@ -157,12 +157,7 @@ impl Engine {
                     return reply;
                 }
                 Statement::Do(query) => {
-                    let reply = self.run_query(session, query, items, values).await?;
-                    if let Reply::Rows(mut rows) = reply {
-                        while let Some(batch) = rows.next().await {
-                            batch?;
-                        }
-                    }
+                    self.run_query(session, query, items, values).await?.discard().await?;
                 }
                 Statement::Set(settings) => self.set_all(session, &settings, values).await?,
                 Statement::Use(name) => session.database = Some(self.database(&name)?),
@@ -247,29 +242,26 @@ impl Engine {
             || mixes_star_and_aliases(&query)
             || groups_by_alias(&query);
         let again = again.then(|| query.clone());
-        let planned = self.plan_once(query, items, &mut context).await;
-        let planned = match (planned, again) {
-            (Err(error), Some(mut query)) if percentiles::is_lacking(&error) => {
-                let database = context.session.database.as_deref();
-                percentiles::write_out(&mut query, &self.0.catalog, database);
-                context.with_percentiles.set(true);
-                context.sleep.set(0.0);
-                self.plan_once(query, items, &mut context).await
-            }
-            (Err(error), Some(mut query)) if is_clash(&error) => {
-                make_aliases_unique(&mut query);
-                context.sleep.set(0.0);
-                self.plan_once(query, items, &mut context).await
-            }
-            (Err(error), Some(query)) if is_not_grouped(&error) => {
-                context.groups_are_columns.set(true);
-                context.sleep.set(0.0);
-                let planned = self.plan_once(query, items, &mut context).await;
-                planned.map_err(|_| error)
-            }
-            (planned, _) => planned,
+        let (error, mut query) = match (self.plan_once(query, items, &mut context).await, again) {
+            (Err(error), Some(query)) => (error, query),
+            (planned, _) => return planned.map_err(|error| self.suggesting(error)),
         };
-        planned.map_err(|error| self.suggesting(error))
+        if percentiles::is_lacking(&error) {
+            let database = context.session.database.as_deref();
+            percentiles::write_out(&mut query, &self.0.catalog, database);
+            context.with_percentiles = true;
+        } else if is_clash(&error) {
+            make_aliases_unique(&mut query);
+        } else if is_not_grouped(&error) {
+            context.groups_are_columns = true;
+        } else {
+            return Err(self.suggesting(error));
+        }
+        context.sleep.set(0.0);
+        let planned = self.plan_once(query, items, &mut context).await;
+        planned.map_err(|later| {
+            self.suggesting(if context.groups_are_columns { error } else { later })
+        })
     }
 
     /// Adds a suggestion to the error for a table that does not exist.
@@ -369,9 +361,9 @@ impl Engine {
         let watch = StatementGuard::new(session, &self.0.settings, pool);
         let work = cancellation::scope(Arc::clone(&watch), work(self.clone(), session.clone()));
         let task = self.runtime()?.spawn(work);
-        let ends_with_us = Running::new(task.abort_handle(), Some(Arc::clone(&watch)));
-        let Ok(ended) = tokio::time::timeout_at(watch.until().into(), task).await else {
-            return Err(watch.late());
+        let ends_with_us = Running { task: task.abort_handle(), watch: Some(Arc::clone(&watch)) };
+        let Ok(ended) = tokio::time::timeout_at(watch.until.into(), task).await else {
+            return Err(watch.late.clone());
         };
         ends_with_us.finish();
         match ended {

@@ -12,7 +12,6 @@ use super::dialect::context::Context;
 use super::dialect::lex::{self, Mode};
 use super::dialect::rewrite::rewrite;
 use super::engine::Engine;
-use super::reply::Reply;
 use super::session::{Literal, Session};
 use super::settings::SqlSettings;
 use super::statement::{self, Parsed, Statement};
@@ -59,8 +58,8 @@ pub(crate) async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, Strin
     let mut rest = text;
     while let Some(statement) = lex::take_statement(&mut rest, &session) {
         let patience = engine.0.settings.limits.time_max + PATIENCE;
-        let run = tokio::time::timeout(patience, answer(engine, &mut session, statement));
-        match run.await {
+        let run = async { engine.run(&mut session, statement, &[]).await?.discard().await };
+        match tokio::time::timeout(patience, run).await {
             Err(_) => return Err(format!("no end: {statement}")),
             Ok(Ok(())) => answered += 1,
             Ok(Err(error)) if error.code == 1105 => return Err(format!("{error}: {statement}")),
@@ -84,19 +83,6 @@ impl Engine {
         let free = self.0.running.available_permits();
         free == self.0.settings.limits.queries_max && memory.reserved() == 0
     }
-}
-
-async fn answer(
-    engine: &Engine,
-    session: &mut Session,
-    statement: &str,
-) -> Result<(), super::SqlError> {
-    if let Reply::Rows(mut rows) = engine.run(session, statement, &[]).await? {
-        while let Some(batch) = rows.next().await {
-            batch?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) struct Column {
 }
 
 /// A table or a list.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Layout {
     pub(super) name: &'static str,
     pub(super) columns: Vec<Column>,
@@ -59,12 +59,7 @@ impl Layouts {
             };
             if !names.is_empty() {
                 last = all.len();
-                all.extend(names.split('|').map(|name| Layout {
-                    name,
-                    columns: Vec::new(),
-                    rows: Vec::new(),
-                    form: Vec::new(),
-                }));
+                all.extend(names.split('|').map(|name| Layout { name, ..Layout::default() }));
             }
             for layout in &mut all[last..] {
                 let written = columns.split(", ").map(|it| it.trim().trim_end_matches(','));
@@ -89,9 +84,9 @@ impl Column {
         // Names of lists may contain blanks, and so may types.
         let typed = written.match_indices(' ').find_map(|(at, _)| {
             let (name, declared) = (&written[..at], &written[at + 1..]);
-            type_of(declared).map(|sql_type| (name, declared, sql_type))
+            SqlType::named(declared).map(|sql_type| (name, declared, sql_type))
         });
-        let untyped = || (written, usual, type_of(usual).unwrap_or(SqlType::Text));
+        let untyped = || (written, usual, SqlType::named(usual).unwrap_or(SqlType::Text));
         let (name, declared, sql_type) = typed.unwrap_or_else(untyped);
         Self { name, declared, sql_type, required }
     }
@@ -116,20 +111,6 @@ impl Layout {
         });
         form.collect()
     }
-}
-
-/// Parses a type in MySQL's notation.
-fn type_of(declared: &str) -> Option<SqlType> {
-    let known = match declared {
-        "bigint(20)" => SqlType::BigInt,
-        "int(11)" => SqlType::Int,
-        "longtext" => SqlType::Text,
-        "timestamp" => SqlType::Datetime(0),
-        declared if declared.ends_with("unsigned") => SqlType::BigIntUnsigned,
-        declared if declared.starts_with("enum(") => SqlType::Varchar(16),
-        declared => return SqlType::named(declared),
-    };
-    Some(known)
 }
 
 /// Parses a cell.

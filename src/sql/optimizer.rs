@@ -37,14 +37,7 @@ use datafusion::physical_plan::{
 /// do (`request.id`, `timer.id`): a plan in which a filter could meet such a pair keeps its filters
 /// where they are.
 #[derive(Debug)]
-pub(super) struct PushDown(FilterPushdown);
-
-impl PushDown {
-    /// The rule for filters that joins, limits and aggregates find while they run.
-    pub(super) fn dynamic() -> Self {
-        Self(FilterPushdown::new_post_optimization())
-    }
-}
+pub(super) struct PushDown(pub(super) FilterPushdown);
 
 /// DataFusion's rules, in their order.
 pub(super) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
@@ -98,7 +91,7 @@ impl PhysicalOptimizerRule for OuterJoins {
         let has_constants = |node: &Arc<dyn ExecutionPlan>| {
             !node.properties().equivalence_properties().constants().is_empty()
         };
-        let hidden = |node| Arc::new(Optional::new(node)) as Arc<dyn ExecutionPlan>;
+        let hidden = |node| Arc::new(HideConstants::new(node)) as Arc<dyn ExecutionPlan>;
         let corrected = plan.transform_up(|node| {
             if node.is::<UnionExec>() && has_constants(&node) {
                 return Ok(Transformed::yes(hidden(node)));
@@ -137,12 +130,12 @@ impl PhysicalOptimizerRule for OuterJoins {
 /// Passes rows on, and hides what is known of their columns: above an outer join it is not true of
 /// rows that are missing, above a UNION not of all rows.
 #[derive(Debug)]
-struct Optional {
+struct HideConstants {
     rows: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
 }
 
-impl Optional {
+impl HideConstants {
     fn new(rows: Arc<dyn ExecutionPlan>) -> Self {
         let nothing = EquivalenceProperties::new(rows.schema());
         let properties = PlanProperties::clone(rows.properties()).with_eq_properties(nothing);
@@ -150,15 +143,15 @@ impl Optional {
     }
 }
 
-impl DisplayAs for Optional {
+impl DisplayAs for HideConstants {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Optional")
+        f.write_str("HideConstants")
     }
 }
 
-impl ExecutionPlan for Optional {
+impl ExecutionPlan for HideConstants {
     fn name(&self) -> &'static str {
-        "Optional"
+        "HideConstants"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {

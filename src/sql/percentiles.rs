@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut, WildcardAdditionalOptions, visit_expressions,
 };
 
-use super::dialect::rewrite::ident;
+use super::dialect::rewrite::{column_name, ident};
 use super::error::SqlError;
 use super::tables;
 use crate::query::catalog::Catalog;
@@ -47,12 +47,7 @@ fn is_one(name: &str) -> bool {
 /// Whether one of them occurs anywhere in a query.
 pub(super) fn are_named(query: &Query) -> bool {
     let found = visit_expressions(query, |expr| {
-        let name = match expr {
-            Expr::Identifier(name) => Some(name),
-            Expr::CompoundIdentifier(parts) => parts.last(),
-            _ => None,
-        };
-        match name.is_some_and(|name| is_one(&name.value)) {
+        match column_name(expr).is_some_and(|name| is_one(&name.value)) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }

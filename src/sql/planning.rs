@@ -13,6 +13,7 @@ use datafusion::common::tree_node::TreeNode as _;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use parking_lot::Mutex;
 use regex::Regex;
@@ -145,7 +146,8 @@ impl Engine {
         };
         let (plan, _) = with_number(plan, OURS, number)?;
         // Drops the hints that joins gave the scans in an earlier run.
-        let plan = PushDown::dynamic().optimize(plan, self.0.state.config_options())?;
+        let hints = PushDown(FilterPushdown::new_post_optimization());
+        let plan = hints.optimize(plan, self.0.state.config_options())?;
         Ok(Some((place, (plan, columns))))
     }
 

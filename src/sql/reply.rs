@@ -20,6 +20,18 @@ pub enum Reply {
     Done,
 }
 
+impl Reply {
+    /// Reads rows to their end and discards them.
+    pub(super) async fn discard(self) -> Result<(), SqlError> {
+        if let Self::Rows(mut rows) = self {
+            while let Some(batch) = rows.next().await {
+                batch?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The type of a column of an answer, in MySQL's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SqlType {
@@ -48,16 +60,17 @@ pub enum SqlType {
 }
 
 impl SqlType {
-    /// Parses a type; of integers, texts and datetimes those that tables have.
+    /// Parses a type in MySQL's notation; of integers, texts and datetimes those that tables have.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
-            "bigint" => Self::BigInt,
-            "bigint unsigned" | "unsigned" => Self::BigIntUnsigned,
-            "int" => Self::Int,
+            "bigint" | "bigint(20)" => Self::BigInt,
+            unsigned if unsigned.ends_with("unsigned") => Self::BigIntUnsigned,
+            "int" | "int(11)" => Self::Int,
             "float" => Self::Float,
             "double" => Self::Double,
-            "text" => Self::Text,
-            "datetime" => Self::Datetime(0),
+            "text" | "longtext" => Self::Text,
+            "datetime" | "timestamp" => Self::Datetime(0),
+            choice if choice.starts_with("enum(") => Self::Varchar(16),
             _ => {
                 let length = name.strip_prefix("varchar(")?.strip_suffix(')')?;
                 Self::Varchar(length.parse().ok()?)
@@ -154,15 +167,11 @@ impl Rows {
 /// A task that is aborted on drop.
 #[derive(Debug)]
 pub(super) struct Running {
-    task: tokio::task::AbortHandle,
-    watch: Option<Arc<StatementGuard>>,
+    pub(super) task: tokio::task::AbortHandle,
+    pub(super) watch: Option<Arc<StatementGuard>>,
 }
 
 impl Running {
-    pub(super) fn new(task: tokio::task::AbortHandle, watch: Option<Arc<StatementGuard>>) -> Self {
-        Self { task, watch }
-    }
-
     /// Drops this without ending the statement: its task is over, but the statement runs on.
     pub(super) fn finish(mut self) {
         self.watch = None;

@@ -94,7 +94,7 @@ impl Engine {
         let context = self.context();
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let limits = self.0.settings.limits.clone();
-        let (until, late) = (guard.until(), guard.late());
+        let (until, late) = (guard.until, guard.late.clone());
         let mut work = Box::pin(cancellation::scope(Arc::clone(&guard), async move {
             let work = run(plan, context, &limits, &sender);
             let ended = tokio::time::timeout_at(until.into(), work).await;
@@ -108,7 +108,7 @@ impl Engine {
             Poll::Ready(()) => None,
             Poll::Pending => {
                 let task = self.runtime()?.spawn(work);
-                Some(Running::new(task.abort_handle(), Some(guard)))
+                Some(Running { task: task.abort_handle(), watch: Some(guard) })
             }
         };
         Ok(Reply::Rows(Rows {
@@ -178,14 +178,7 @@ pub(super) fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
                 filter.column_indices().to_vec(),
                 Arc::clone(filter.schema()),
             );
-            let join = NestedLoopJoinExecBuilder::new(
-                Arc::clone(join.left()),
-                Arc::clone(join.right()),
-                *join.join_type(),
-            )
-            .with_projection_ref(join.projection().clone())
-            .with_filter(Some(filter))
-            .build()?;
+            let join = NestedLoopJoinExecBuilder::from(join).with_filter(Some(filter)).build()?;
             return Ok(Transformed::yes(Arc::new(CooperativeExec::new(Arc::new(join)))));
         }
         // One row may produce many: this node yields if they are read without a pause.

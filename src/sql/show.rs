@@ -133,11 +133,8 @@ impl Engine {
                 pairs(all)
             }
             "PROCESSLIST" => {
-                let (user, host) = session.user.split_once('@').unwrap_or((&session.user, ""));
-                let id = i64::try_from(session.id).unwrap_or(i64::MAX);
-                let database = session.database.clone();
-                let statement = "SHOW PROCESSLIST";
-                vec![row![id, user, host, database, "Query", 0_i64, "", statement, "0.000"]]
+                let doing = row!["Query", 0_i64, "", "SHOW PROCESSLIST", "0.000"];
+                vec![[information_schema::connection(session), doing].concat()]
             }
             "GRANTS" => {
                 let user = session.user.split('@').next().unwrap_or_default();

@@ -8,7 +8,6 @@
 mod quotients;
 mod subqueries;
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
@@ -19,7 +18,7 @@ use datafusion::common::{
 };
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::expr_fn::first_value;
-use datafusion::logical_expr::expr::{AggregateFunction, InList, InSubquery, ScalarFunction};
+use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{
     conjunction, disjunction, grouping_set_to_exprlist, merge_schema,
@@ -34,7 +33,7 @@ use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingF
 
 use self::quotients::{calculated, called, is_rounded, unrounded, widened};
 use self::subqueries::{Total, beside_aggregates, refuse_limit, unknown_rows};
-use super::coercion::{Class, MysqlOperators, call, class, double, is_binary, number};
+use super::coercion::{Class, MysqlOperators, OF_INTEGERS, call, class, double, is_binary, number};
 use crate::sql::cancellation;
 use crate::sql::functions::{self, BETWEEN, CASE, branch_type};
 
@@ -46,22 +45,19 @@ impl MysqlOperators {
     pub(crate) fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         // It compares the arguments of GROUPING with the groups as they are written.
         let plan = ResolveGroupingFunction::new().analyze(plan, &ConfigOptions::default())?;
-        let (changed, retyped) = (Cell::new(false), Cell::new(false));
+        let (mut changed, mut retyped) = (false, false);
         let plan = plan.transform_up_with_subqueries(|plan| {
             // Rebuilds the nodes above a plan whose types changed.
-            let plan = match changed.get() {
-                true => plan.recompute_schema()?,
-                false => plan,
-            };
+            let plan = if changed { plan.recompute_schema()? } else { plan };
             let is_union = match &plan {
                 LogicalPlan::Union(_) => true,
                 LogicalPlan::Join(join) => is_of_sets(join),
                 _ => false,
             };
-            let done = self.expressions(plan, retyped.get())?;
+            let done = self.expressions(plan, retyped)?;
             let done = done.transform_data(|plan| self.shape(plan))?;
-            changed.set(changed.get() || done.transformed);
-            retyped.set(retyped.get() || (is_union && done.transformed));
+            changed |= done.transformed;
+            retyped |= is_union && done.transformed;
             Ok(done)
         })?;
         truths_as_numbers(plan.data)
@@ -82,10 +78,14 @@ impl MysqlOperators {
                 Expr::BinaryExpr(BinaryExpr { left, op, right }) if retyped => {
                     self.operation(op, *left, *right, &schema).map(Transformed::yes)
                 }
-                Expr::ScalarFunction(mut call) if retyped && integer_operator(&call).is_some() => {
-                    let op = integer_operator(&call).unwrap_or(Operator::Plus);
-                    let (right, left) = (call.args.remove(1), call.args.remove(0));
-                    self.operation(op, left, right, &schema).map(Transformed::yes)
+                Expr::ScalarFunction(mut call) if retyped => {
+                    match OF_INTEGERS.iter().find(|(_, name)| call.name() == *name) {
+                        Some((op, _)) => {
+                            let (right, left) = (call.args.remove(1), call.args.remove(0));
+                            self.operation(*op, left, right, &schema).map(Transformed::yes)
+                        }
+                        None => self.expression(Expr::ScalarFunction(call), &schema),
+                    }
                 }
                 expr => self.expression(expr, &schema),
             })?;
@@ -152,13 +152,12 @@ impl MysqlOperators {
             Expr::ScalarSubquery(query) => subqueries::value(query),
             Expr::Exists(exists) => subqueries::exists(exists),
             Expr::InSubquery(list) => self.in_subquery(list, schema),
-            Expr::AggregateFunction(counted)
+            Expr::AggregateFunction(mut counted)
                 if self.case_insensitive
                     && counted.params.distinct
                     && counted.func.name() == "count" =>
             {
-                let AggregateFunction { func, mut params } = counted;
-                for argument in &mut params.args {
+                for argument in &mut counted.params.args {
                     match argument {
                         // Several values as one text: each is compared.
                         Expr::ScalarFunction(all) if all.name() == "__tuple" => {
@@ -167,7 +166,6 @@ impl MysqlOperators {
                         one => fold([one], schema)?,
                     }
                 }
-                let counted = AggregateFunction { func, params };
                 Ok(Transformed::yes(Expr::AggregateFunction(counted)))
             }
             // DataFusion wants GROUP_CONCAT(DISTINCT x) ordered by x.
@@ -198,11 +196,8 @@ impl MysqlOperators {
         }
         let (mut lists, mut equal) = (Vec::<(Expr, Vec<Expr>)>::new(), Vec::new());
         let mut has_null = false;
-        let guard = cancellation::current();
         for value in list.list {
-            if let Some(guard) = &guard {
-                guard.check()?;
-            }
+            cancellation::check()?;
             let (left, value) = self.compared((*list.expr).clone(), value, schema)?;
             if class(&value.get_type(schema)?) == Class::Null {
                 has_null = true;
@@ -238,9 +233,7 @@ impl MysqlOperators {
         let types = parts.args.iter().map(|part| part.get_type(schema));
         let classes: Vec<Class> = types.map(|it| Ok(class(&it?))).collect::<Result<_>>()?;
         let has_time = classes.contains(&Class::Time);
-        let is_number =
-            |it: &Class| matches!(it, Class::Whole | Class::Decimal | Class::Real | Class::Truth);
-        let has_number = classes.iter().any(is_number);
+        let has_number = classes.iter().any(|it| it.is_number() || *it == Class::Truth);
         let mut sides = parts.args.into_iter().zip(classes).map(|(part, class)| match class {
             Class::Text if has_time => call("__datetime", part),
             Class::Text if has_number => number(part, Class::Text),
@@ -271,14 +264,13 @@ impl MysqlOperators {
         refuse_limit(&list.subquery)?;
         let left = class(&list.expr.get_type(schema)?);
         let listed = class(list.subquery.subquery.schema().field(0).data_type());
-        let is_number = |class| matches!(class, Class::Whole | Class::Decimal | Class::Real);
         let expr = std::mem::take(&mut *list.expr);
         match (left, listed) {
             (Class::Text, Class::Text) if self.case_insensitive && !is_binary(&expr) => {
                 *list.expr = call("__fold", expr);
                 in_rows(list, |column, _| Ok(call("__fold", column))).map(Transformed::yes)
             }
-            (text, other) | (other, text) if text == Class::Text && is_number(other) => {
+            (text, other) | (other, text) if text == Class::Text && other.is_number() => {
                 *list.expr = double(number(expr, left), schema)?;
                 let listed = |column, schema: &DFSchema| double(number(column, listed), schema);
                 in_rows(list, listed).map(Transformed::yes)
@@ -323,13 +315,12 @@ impl MysqlOperators {
     /// case if that is set.
     fn keys(&self, mut join: Join) -> Result<Transformed<LogicalPlan>> {
         let schemas = [join.left.schema(), join.right.schema()].map(Arc::clone);
-        let is_number = |class| matches!(class, Class::Whole | Class::Decimal | Class::Real);
         let mut is_changed = self.case_insensitive && !join.on.is_empty();
         for (left, right) in &mut join.on {
             let classes =
                 [class(&left.get_type(&*schemas[0])?), class(&right.get_type(&*schemas[1])?)];
             let are_mixed = match classes {
-                [Class::Text, other] | [other, Class::Text] => is_number(other),
+                [Class::Text, other] | [other, Class::Text] => other.is_number(),
                 _ => false,
             };
             for ((key, class), schema) in [left, right].into_iter().zip(classes).zip(&schemas) {
@@ -356,16 +347,6 @@ fn is_extreme(call: &ScalarFunction, schema: &DFSchema) -> bool {
         given.is_ok_and(|given| class(&given) == Class::Text) && !is_binary(part)
     };
     matches!(call.name(), "greatest" | "least") && call.args.iter().all(is_text)
-}
-
-/// The operator that an addition, a subtraction or a multiplication of integers was.
-fn integer_operator(call: &ScalarFunction) -> Option<Operator> {
-    Some(match call.name() {
-        "__plus" => Operator::Plus,
-        "__minus" => Operator::Minus,
-        "__times" => Operator::Multiply,
-        _ => return None,
-    })
 }
 
 /// The type of a choice between expressions.
@@ -429,6 +410,14 @@ fn in_rows(mut list: InSubquery, with: impl Fn(Expr, &DFSchema) -> Result<Expr>)
     Ok(Expr::InSubquery(list))
 }
 
+/// The rows of a plan, with the columns that are wanted so in other types.
+fn in_types(plan: &LogicalPlan, wanted: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
+    let rows = with_columns(plan.clone(), |at, column| {
+        branch(column.clone(), wanted[at].as_ref()?, plan.schema()).ok()
+    });
+    rows.map(Arc::new)
+}
+
 /// The columns of a union have types with room for all its rows.
 fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     let wanted = |at: usize| {
@@ -441,13 +430,7 @@ fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     if wanted.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
-    let inputs = union.inputs.iter().map(|input| {
-        with_columns(LogicalPlan::clone(input), |at, column| {
-            let wanted = wanted[at].as_ref()?;
-            branch(column.clone(), wanted, input.schema()).ok()
-        })
-        .map(Arc::new)
-    });
+    let inputs = union.inputs.iter().map(|input| in_types(input, &wanted));
     let union = Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)?;
     Ok(Transformed::yes(LogicalPlan::Union(union)))
 }
@@ -461,8 +444,7 @@ fn is_of_sets(join: &Join) -> bool {
 /// The columns of both sides of an INTERSECT or an EXCEPT are compared in the types that they would
 /// have in a union.
 fn intersected(mut join: Join) -> Result<Transformed<Join>> {
-    let sides = [join.left.schema(), join.right.schema()].map(Arc::clone);
-    let [left, right] = sides.each_ref().map(|schema| schema.fields().iter());
+    let [left, right] = [&join.left, &join.right].map(|side| side.schema().fields().iter());
     let wanted = left.zip(right).map(|(left, right)| {
         let types = [left, right].map(|field| field.data_type().clone());
         let [left, right] = types.each_ref().map(class);
@@ -473,12 +455,8 @@ fn intersected(mut join: Join) -> Result<Transformed<Join>> {
     if wanted.iter().all(Option::is_none) {
         return Ok(Transformed::no(join));
     }
-    for (side, schema) in [&mut join.left, &mut join.right].into_iter().zip(sides) {
-        let rows = with_columns(LogicalPlan::clone(side), |at, column| {
-            let wanted = wanted[at].as_ref()?;
-            branch(column.clone(), wanted, &schema).ok()
-        });
-        *side = Arc::new(rows?);
+    for side in [&mut join.left, &mut join.right] {
+        *side = in_types(side, &wanted)?;
     }
     match LogicalPlan::Join(join).recompute_schema()? {
         LogicalPlan::Join(join) => Ok(Transformed::yes(join)),

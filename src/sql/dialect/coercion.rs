@@ -23,6 +23,10 @@ pub(crate) struct MysqlOperators {
     pub(crate) case_insensitive: bool,
 }
 
+/// Operators of integers: DataFusion's own would overflow silently.
+pub(super) const OF_INTEGERS: [(Operator, &str); 3] =
+    [(Operator::Plus, "__plus"), (Operator::Minus, "__minus"), (Operator::Multiply, "__times")];
+
 /// The class of a type, for MySQL's operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
@@ -34,6 +38,12 @@ pub(super) enum Class {
     Truth,
     Time,
     Other,
+}
+
+impl Class {
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Self::Whole | Self::Decimal | Self::Real)
+    }
 }
 
 pub(super) fn class(data_type: &DataType) -> Class {
@@ -144,9 +154,8 @@ impl MysqlOperators {
             }
             (Class::Text, Class::Text)
             | (Class::Truth, Class::Truth)
-            | (Class::Null, _)
-            | (_, Class::Null) => (left, right),
-            (Class::Other, _) | (_, Class::Other) => (left, right),
+            | (Class::Null | Class::Other, _)
+            | (_, Class::Null | Class::Other) => (left, right),
             _ => {
                 let left = whole(&left, r).unwrap_or_else(|| number(left, l));
                 let right = whole(&right, l).unwrap_or_else(|| number(right, r));
@@ -163,9 +172,8 @@ impl MysqlOperators {
     fn calculated(left: Expr, right: Expr, schema: &dyn ExprSchema) -> Result<(Expr, Expr)> {
         let (left, right) = (bits_as_number(left), bits_as_number(right));
         let (l, r) = (class(&left.get_type(schema)?), class(&right.get_type(schema)?));
-        let real = |class: Class| matches!(class, Class::Text | Class::Real);
         let (left, right) = (number(left, l), number(right, r));
-        match real(l) || real(r) {
+        match [l, r].iter().any(|class| matches!(class, Class::Text | Class::Real)) {
             true => Ok((double(left, schema)?, double(right, schema)?)),
             false => Ok((left, right)),
         }
@@ -182,13 +190,10 @@ impl MysqlOperators {
         let (left, right) = match op {
             Operator::Plus | Operator::Minus | Operator::Multiply => {
                 let (left, right) = Self::calculated(left, right, schema)?;
-                if left.get_type(schema)?.is_integer() && right.get_type(schema)?.is_integer() {
-                    // DataFusion's operators would overflow silently.
-                    let name = match op {
-                        Operator::Plus => "__plus",
-                        Operator::Minus => "__minus",
-                        _ => "__times",
-                    };
+                if left.get_type(schema)?.is_integer()
+                    && right.get_type(schema)?.is_integer()
+                    && let Some((_, name)) = OF_INTEGERS.iter().find(|it| it.0 == op)
+                {
                     return Ok(functions::call(name, vec![left, right]));
                 }
                 if op == Operator::Multiply && class(&left.get_type(schema)?) == Class::Real {
@@ -235,9 +240,7 @@ impl ExprPlanner for MysqlOperators {
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         // Resolving nested operators takes long, because each looks up the types of everything
         // inside it.
-        if let Some(watch) = cancellation::current() {
-            watch.check()?;
-        }
+        cancellation::check()?;
         let RawBinaryExpr { op, left, right } = expr;
         // Outer columns of a sub-query have types of their own; an expression without a type is
         // left to DataFusion.

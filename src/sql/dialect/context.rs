@@ -26,9 +26,9 @@ pub(crate) struct Context<'a> {
     /// Total time of SLEEP calls, in seconds.
     pub(crate) sleep: Cell<f64>,
     /// Whether reports have their percentiles as columns.
-    pub(crate) with_percentiles: Cell<bool>,
+    pub(crate) with_percentiles: bool,
     /// Whether names in GROUP BY are columns where they are aliases, too.
-    pub(crate) groups_are_columns: Cell<bool>,
+    pub(crate) groups_are_columns: bool,
 }
 
 impl<'a> Context<'a> {
@@ -48,8 +48,8 @@ impl<'a> Context<'a> {
             now_utc: now.naive_utc(),
             copies: Copies::default(),
             sleep: Cell::new(0.0),
-            with_percentiles: Cell::new(false),
-            groups_are_columns: Cell::new(false),
+            with_percentiles: false,
+            groups_are_columns: false,
         }
     }
 

@@ -120,15 +120,11 @@ fn replacement(to: &str) -> String {
     made
 }
 
-/// Validates an expression while a statement is planned.
+/// Compiles an expression; also to validate it while a statement is planned.
 ///
 /// # Errors
 /// A description of the problem.
-pub(crate) fn check_regex(pattern: &str) -> Result<(), String> {
-    compile(pattern).map(drop)
-}
-
-fn compile(pattern: &str) -> Result<Regex, String> {
+pub(crate) fn regex(pattern: &str) -> Result<Regex, String> {
     regex::RegexBuilder::new(pattern)
         .size_limit(REGEX_BYTES_MAX)
         .build()
@@ -142,7 +138,7 @@ fn with_regex<T>(pattern: &str, work: impl FnOnce(&Regex) -> T) -> Option<T> {
     }
     LAST.with_borrow_mut(|last| {
         if last.as_ref().is_none_or(|(of, _)| of != pattern) {
-            *last = compile(pattern).ok().map(|regex| (pattern.to_owned(), regex));
+            *last = regex(pattern).ok().map(|regex| (pattern.to_owned(), regex));
         }
         last.as_ref().map(|(_, regex)| work(regex))
     })

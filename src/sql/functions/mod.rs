@@ -37,10 +37,10 @@ pub(crate) use self::percentile::aggregates;
 pub(crate) use self::result_type::branch_type;
 use self::value::{Builder, Cells, Value};
 
-pub(crate) use self::conditions::check_regex;
+pub(crate) use self::conditions::regex;
 pub(crate) use self::text::unhex;
 pub(crate) use self::time::{shown, zone};
-use super::cancellation::{self, StatementGuard};
+use super::cancellation;
 use super::error::SqlError;
 
 /// Longest text that a function may return: `max_allowed_packet`.
@@ -313,11 +313,7 @@ impl ScalarUDFImpl for Function {
         if (least..=most).contains(&given.len()) {
             return Ok(given.to_vec());
         }
-        let name = self.name.trim_start_matches('_');
-        Err(SqlError::wrong_argument_count(format!(
-            "Incorrect parameter count in the call to native function '{name}'"
-        ))
-        .into())
+        Err(SqlError::parameter_count(self.name.trim_start_matches('_')).into())
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
@@ -352,10 +348,7 @@ impl ScalarUDFImpl for Function {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let guard = cancellation::current();
-        if let Some(guard) = &guard {
-            guard.check()?;
-        }
+        cancellation::check()?;
         if let [only] = args.args.as_slice()
             && self.is_identity(&[only.data_type()])
         {
@@ -372,13 +365,13 @@ impl ScalarUDFImpl for Function {
             None => {
                 let rows = if constant { 1 } else { args.number_rows };
                 let data_type = args.return_field.data_type();
-                rows_of(self.def(), &args.args, rows, data_type, guard.as_deref())?
+                rows_of(self.def(), &args.args, rows, data_type)?
             }
         };
         if !constant {
             return Ok(ColumnarValue::Array(array));
         }
-        if let Some(guard) = guard {
+        if let Some(guard) = cancellation::current() {
             guard.constant(texts)?;
         }
         let value = ScalarValue::try_from_array(&array, 0)?;
@@ -400,7 +393,6 @@ fn rows_of(
     arguments: &[ColumnarValue],
     rows: usize,
     data_type: &DataType,
-    guard: Option<&StatementGuard>,
 ) -> Result<(ArrayRef, usize)> {
     let cells = arguments.iter().map(|argument| {
         let (array, is_one) = match argument {
@@ -414,10 +406,8 @@ fn rows_of(
     let (mut room, mut texts) = (Room::default(), 0);
     let mut values = Vec::with_capacity(cells.len());
     for row in 0..rows {
-        if row % ROWS_PER_CHECK == 0
-            && let Some(guard) = guard
-        {
-            guard.check()?;
+        if row % ROWS_PER_CHECK == 0 {
+            cancellation::check()?;
         }
         values.clear();
         let at = cells.iter();

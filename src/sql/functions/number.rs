@@ -18,14 +18,14 @@ use datafusion::common::ScalarValue;
 
 pub(crate) use self::arithmetic::INNER_SCALE_MAX;
 use self::arithmetic::{
-    checked, divide, divide_reals, divide_whole, division_type, inner_divide, inner_division_type,
-    inner_multiply, multiply, negate, product_type, remainder,
+    checked, divide_reals, divide_whole, negate, product, product_type, quotient, quotient_type,
+    remainder,
 };
 use self::bits::{conv, shift};
 use self::rounding::{Rounding, cut, format, rounded_type, shown_type, whole, whole_or_real};
 use super::result_type::{
-    arithmetic_type, common_type, integer_type, is_number, negative_type, number_type,
-    summand_type, whole_type,
+    arithmetic_type, common_type, integer_type, negative_type, number_type, summand_type,
+    whole_type,
 };
 use super::text::fold;
 use super::value::{Prefix, Value, aligned, aligned_wide};
@@ -33,10 +33,12 @@ use super::{Answer, ColumnKernel, FunctionDef, MANY, nullable, of_text, strict, 
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
-        typed("__div", (2, 2), division_type, divide).with_columns(divide_reals).checked(),
-        typed("__div_inner", (2, 2), inner_division_type, inner_divide).checked(),
-        typed("__product", (3, 3), product_type, multiply).checked(),
-        typed("__product_inner", (3, 3), product_type, inner_multiply).checked(),
+        typed("__div", (2, 2), quotient_type::<false>, quotient::<false>)
+            .with_columns(divide_reals)
+            .checked(),
+        typed("__div_inner", (2, 2), quotient_type::<true>, quotient::<true>).checked(),
+        typed("__product", (3, 3), product_type, product::<false>).checked(),
+        typed("__product_inner", (3, 3), product_type, product::<true>).checked(),
         typed("__shown", (2, 2), shown_type, |a| cut(a, Rounding::Nearest)),
         integers("__plus", |a| checked(a, numeric::add)),
         integers("__minus", |a| checked(a, numeric::sub)),
@@ -46,7 +48,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         typed("__neg", (1, 1), negative_type, |a| Some(negate(a[0].number()))).checked(),
         typed("__number", (1, 1), number_type, |a| Some(a[0].number()))
             // Histograms too: PERCENTILE takes them.
-            .identity_for(|given| is_number(given) || *given == DataType::Binary),
+            .identity_for(|given| given.is_numeric() || *given == DataType::Binary),
         typed("__summand", (1, 1), summand_type, |a| Some(a[0].number()))
             .identity_for(DataType::is_floating)
             .with_columns(|a| Ok(as_decimals(&a[0])?)),

@@ -247,9 +247,7 @@ impl Accumulator for Values {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        if let Some(guard) = cancellation::current() {
-            guard.check()?;
-        }
+        cancellation::check()?;
         ScalarValue::Float64(self.percentile()).cast_to(&self.returns)
     }
 

@@ -5,25 +5,25 @@ use datafusion::arrow::datatypes::{DataType, TimeUnit};
 
 use crate::sql::functions::{ArgumentInfo, SECONDS};
 
-/// Whether it is a numeric type.
-pub(super) fn is_number(given: &DataType) -> bool {
-    given.is_numeric()
-}
-
 fn is_whole(given: &DataType) -> bool {
     given.is_integer()
         || matches!(given, DataType::Boolean | DataType::Timestamp(..) | DataType::Date32)
 }
 
-/// Precision and scale; `None` for types calculated as doubles.
-pub(super) fn digits(given: &DataType) -> Option<(u8, i8)> {
+/// Digits before and after the point; `None` for types calculated as doubles.
+pub(super) fn digits(given: &DataType) -> Option<(i16, i8)> {
     match given {
-        DataType::Decimal128(digits, scale) => Some((*digits, *scale)),
+        DataType::Decimal128(all, scale) => Some((i16::from(*all) - i16::from(*scale), *scale)),
         DataType::UInt64 => Some((20, 0)),
         DataType::Null => Some((1, 0)),
         whole if is_whole(whole) => Some((19, 0)),
         _ => None,
     }
+}
+
+/// A decimal with so many digits before and after the point, as far as there is room for them.
+pub(super) fn decimal(whole: i16, scale: i8) -> DataType {
+    DataType::Decimal128((whole + i16::from(scale)).clamp(1, 38) as u8, scale)
 }
 
 /// The type in which numbers are summed. Integers are decimals, so that no sum overflows; decimals
@@ -122,12 +122,10 @@ pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
         }
         _ => {}
     }
-    let digits: Option<Vec<(u8, i8)>> = known.iter().map(|given| digits(given)).collect();
+    let digits: Option<Vec<(i16, i8)>> = known.iter().map(|given| digits(given)).collect();
     let Some(digits) = digits else {
         return DataType::Float64;
     };
-    let whole = digits.iter().map(|(all, after)| i16::from(*all) - i16::from(*after));
-    let scale = digits.iter().map(|(_, after)| *after).max().unwrap_or(0);
-    let all = whole.max().unwrap_or(0) + i16::from(scale);
-    DataType::Decimal128(u8::try_from(all).unwrap_or(38).min(38), scale)
+    let whole = digits.iter().map(|(whole, _)| *whole).max().unwrap_or(0);
+    decimal(whole, digits.iter().map(|(_, after)| *after).max().unwrap_or(0))
 }

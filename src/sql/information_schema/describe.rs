@@ -124,54 +124,50 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
 
 /// Describes a view.
 fn of_view(name: &str) -> Option<TableInfo> {
-    let columns = layout::table(name)?.columns.into_iter();
-    let columns = columns.map(|(name, of)| ColumnInfo {
-        name,
-        column_type: of.to_string().replace("bigint", "bigint(21)"),
-        nullable: true,
-        key: "",
-    });
-    Some(TableInfo {
-        name: name.to_uppercase(),
-        columns: columns.collect(),
-        ..TableInfo::default()
-    })
+    let columns = layout::LAYOUTS.named(name)?.table().columns.into_iter();
+    let columns =
+        columns.map(|(name, of)| (name, of.to_string().replace("bigint", "bigint(21)"), true));
+    Some(declared(name.to_uppercase(), columns, None))
 }
 
 /// Describes a table of instruments.
 fn of_instruments(name: &str) -> Option<TableInfo> {
     let table = performance_schema::LAYOUTS.named(name)?;
-    let columns = table.columns.iter().map(|column| ColumnInfo {
-        name: column.name.to_owned(),
-        column_type: column.declared.to_owned(),
-        nullable: !column.required,
-        key: "",
-    });
-    Some(declared(table.name.to_owned(), columns.collect(), "PERFORMANCE_SCHEMA"))
+    let columns = table.columns.iter();
+    let columns = columns.map(|it| (it.name.to_owned(), it.declared.to_owned(), !it.required));
+    Some(declared(table.name.to_owned(), columns, Some("PERFORMANCE_SCHEMA")))
 }
 
-/// A table without keys, and a statement as it might be created by.
-fn declared(name: String, columns: Vec<ColumnInfo>, engine: &str) -> TableInfo {
+/// A table without keys, of columns by name, type and whether they may be NULL; for an engine with
+/// a statement as it might be created by.
+fn declared(
+    name: String,
+    columns: impl Iterator<Item = (String, String, bool)>,
+    engine: Option<&str>,
+) -> TableInfo {
+    let columns = columns.map(|(name, column_type, nullable)| ColumnInfo {
+        name,
+        column_type,
+        nullable,
+        key: "",
+    });
+    let columns: Vec<ColumnInfo> = columns.collect();
     let lines = columns.iter().map(|column| {
         let null = if column.nullable { "DEFAULT NULL" } else { "NOT NULL" };
         format!("  `{}` {} {null}", column.name, column.column_type)
     });
-    let lines: Vec<String> = lines.collect();
-    let statement = format!(
-        "CREATE TABLE `{name}` (\n{}\n) ENGINE={engine} DEFAULT CHARSET=utf8mb4",
-        lines.join(",\n")
-    );
-    TableInfo { name, columns, statement: Some(statement), ..TableInfo::default() }
+    let lines = lines.collect::<Vec<_>>().join(",\n");
+    let statement = engine.map(|engine| {
+        format!("CREATE TABLE `{name}` (\n{lines}\n) ENGINE={engine} DEFAULT CHARSET=utf8mb4")
+    });
+    TableInfo { name, columns, statement, ..TableInfo::default() }
 }
 
 /// Describes a table of history.
 fn of_history(catalog: &Catalog, name: &str) -> Option<TableInfo> {
     let schema = history::columns(catalog, name)?;
-    let columns = schema.fields().iter().map(|field| ColumnInfo {
-        name: field.name().clone(),
-        column_type: tables::column_of(None, field).sql_type.to_string(),
-        nullable: true,
-        key: "",
+    let columns = schema.fields().iter().map(|field| {
+        (field.name().clone(), tables::column_of(None, field).sql_type.to_string(), true)
     });
-    Some(declared(name.to_lowercase(), columns.collect(), "PINBA"))
+    Some(declared(name.to_lowercase(), columns, Some("PINBA")))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::sql::layout::Layouts;
+use crate::sql::layout::{Layout, Layouts};
 use crate::sql::virtual_table::{Cell, VirtualTable};
 
 /// Prefix of the names of lists.
@@ -28,12 +28,7 @@ pub(in crate::sql) fn tables() -> impl Iterator<Item = &'static str> {
     names.filter(|name| !name.starts_with(LIST))
 }
 
-/// A table by name, in any case, with its fixed rows.
-pub(super) fn table(name: &str) -> Option<VirtualTable> {
-    LAYOUTS.named(name).map(|it| it.table())
-}
-
 /// A list of SHOW, with its fixed rows.
 pub(in crate::sql) fn list(name: &str) -> VirtualTable {
-    table(&format!("{LIST}{name}")).unwrap_or_default()
+    LAYOUTS.named(&format!("{LIST}{name}")).map(Layout::table).unwrap_or_default()
 }

@@ -16,6 +16,7 @@ use datafusion::common::Result;
 use self::describe::{ColumnInfo, TableInfo};
 use super::cancellation;
 use super::performance_schema;
+use super::session::Session;
 use super::settings::SqlSettings;
 use super::tables;
 use super::variables;
@@ -45,12 +46,12 @@ pub(super) fn table(
     settings: &SqlSettings,
     name: &str,
 ) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(mut table) = layout::table(name) else {
+    let Some(layout) = layout::LAYOUTS.named(name) else {
         return Ok(None);
     };
-    let own = name.to_ascii_uppercase();
-    table.rows.extend(rows(catalog, settings, &own));
-    table.provider(&own).map(Some)
+    let mut table = layout.table();
+    table.rows.extend(rows(catalog, settings, layout.name));
+    table.provider(layout.name).map(Some)
 }
 
 /// The variable rows of a table.
@@ -100,17 +101,24 @@ fn rows(catalog: &Catalog, settings: &SqlSettings, name: &str) -> Vec<Vec<Cell>>
             .collect(),
         "PROCESSLIST" => {
             let own = cancellation::current();
-            own.map(|statement| layout::row_of(name, statement.connection())).into_iter().collect()
+            let row = |of: &Session| layout::row_of(name, connection(of));
+            own.map(|statement| row(&statement.session)).into_iter().collect()
         }
         "GLOBAL_STATUS" | "SESSION_STATUS" => in_capitals(status(catalog)),
         "GLOBAL_VARIABLES" => in_capitals(variables::all(None, settings)),
         "SESSION_VARIABLES" => {
             let own = cancellation::current();
-            let session = own.as_ref().map(|statement| statement.session());
+            let session = own.as_ref().map(|statement| &statement.session);
             in_capitals(variables::all(session, settings))
         }
         _ => Vec::new(),
     }
+}
+
+/// Number, user, host and database of a session.
+pub(super) fn connection(session: &Session) -> Vec<Cell> {
+    let (user, host) = session.user.split_once('@').unwrap_or((&session.user, ""));
+    row![session.id, user, host, session.database.clone()]
 }
 
 /// The tables of these databases.

@@ -67,9 +67,9 @@ fn weigh(plan: &LogicalPlan, grown: &mut u64) -> Weights {
     }
     let mut made = Vec::new();
     let _ = plan.apply_expressions(|expr| {
-        let weight = weight(expr, &known);
-        *grown = grown.saturating_add(weight.grown);
-        made.push(weight.full);
+        let (full, added) = weight(expr, &known);
+        *grown = grown.saturating_add(added);
+        made.push(full);
         Ok(TreeNodeRecursion::Continue)
     });
     let _ = plan.apply_subqueries(|within| {
@@ -96,15 +96,8 @@ fn weigh(plan: &LogicalPlan, grown: &mut u64) -> Weights {
     weighed.filter(|(_, weight)| *weight > 1).collect()
 }
 
-/// The weight of one expression.
-struct Weight {
-    /// Nodes when fully expanded.
-    full: u64,
-    /// Nodes that expansion adds.
-    grown: u64,
-}
-
-fn weight(expr: &Expr, known: &Weights) -> Weight {
+/// The nodes of one expression when fully expanded, and those that expansion adds.
+fn weight(expr: &Expr, known: &Weights) -> (u64, u64) {
     let (mut full, mut written) = (0_u64, 0_u64);
     let (mut has_columns, mut has_calls) = (false, false);
     let mut left = vec![(expr, 1_u64)];
@@ -166,5 +159,5 @@ fn weight(expr: &Expr, known: &Weights) -> Weight {
         full = full.saturating_add(CONSTANT);
         written = written.saturating_add(CONSTANT);
     }
-    Weight { full, grown: full.saturating_sub(written) }
+    (full, full.saturating_sub(written))
 }

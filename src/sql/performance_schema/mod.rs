@@ -51,15 +51,15 @@ pub(super) fn names() -> Vec<String> {
 
 /// A table by name, in any case.
 pub(super) fn table(name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(table) = LAYOUTS.named(name) else {
+    let Some(layout) = LAYOUTS.named(name) else {
         return Ok(None);
     };
     let summary = match cancellation::current() {
         Some(statement) => statement.summary(),
         None => Arc::new(Summary::read()),
     };
-    let shown = VirtualTable { rows: rows::of(table, &summary), ..table.table() };
-    shown.provider(table.name).map(Some)
+    let table = VirtualTable { rows: rows::of(layout, &summary), ..layout.table() };
+    table.provider(layout.name).map(Some)
 }
 
 /// Counters of SHOW STATUS for instruments and threads beyond the limits.

@@ -43,9 +43,7 @@ pub(super) fn of(table: &Layout, summary: &Summary) -> Vec<Vec<Cell>> {
         ("events_statements_summary_by_digest", _) => {
             rows.of_each(digests::all(), |it, column| rows.digest(it, column))
         }
-        ("memory_summary_global_by_event_name", _) => {
-            rows.of_each(memory::read(), |it, column| rows.memory(it, column))
-        }
+        ("memory_summary_global_by_event_name", _) => rows.of_each(memory::read(), Rows::memory),
         (_, Some(kind)) if is("summary_global_by_event_name") => rows
             .of_each(summary.global(kind), |(instrument, totals), column| {
                 rows.sum(None, instrument, totals, column)
@@ -78,9 +76,6 @@ fn setup(instrument: &Instrument, column: &str) -> Cell {
         _ => yes(timed),
     }
 }
-
-/// A row of a memory pool.
-type Pool = (&'static Instrument, memory::Used);
 
 struct Rows<'a> {
     table: &'a Layout,
@@ -212,7 +207,7 @@ impl Rows<'_> {
         }
     }
 
-    fn memory(&self, (instrument, used): &Pool, column: &str) -> Cell {
+    fn memory((instrument, used): &(&Instrument, memory::Used), column: &str) -> Cell {
         match column {
             "EVENT_NAME" => instrument.name.into(),
             "COUNT_ALLOC" | "CURRENT_COUNT_USED" | "HIGH_COUNT_USED" => 1.into(),

@@ -17,14 +17,6 @@ const DECLARED: &str = "pinbad";
 /// Separates the parts of the value.
 const BETWEEN: char = '\t';
 
-/// A column as its table declares it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Declared<'a> {
-    pub(super) table: &'a str,
-    pub(super) column: &'a str,
-    pub(super) sql_type: SqlType,
-}
-
 /// The metadata of a column that another module declares.
 pub(in crate::sql) fn origin_metadata(
     table: &str,
@@ -46,11 +38,11 @@ pub(super) fn schema(table: &str, columns: &[Column]) -> SchemaRef {
     SchemaRef::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The declaration of a field, if it shows a column unchanged.
-pub(super) fn declared(field: &FieldRef) -> Option<Declared<'_>> {
+/// Table, column and type as declared, if a field shows a column unchanged.
+pub(super) fn declared(field: &FieldRef) -> Option<((String, String), SqlType)> {
     let mut parts = field.metadata().get(DECLARED)?.split(BETWEEN);
-    let (table, column) = (parts.next()?, parts.next()?);
+    let origin = (parts.next()?.to_owned(), parts.next()?.to_owned());
     let sql_type = SqlType::named(parts.next()?)?;
     // A cast keeps the metadata but changes the type.
-    (*field.data_type() == sql_type.kept()).then_some(Declared { table, column, sql_type })
+    (*field.data_type() == sql_type.kept()).then_some((origin, sql_type))
 }

@@ -175,12 +175,12 @@ fn table_of(plan: &LogicalPlan, at: usize) -> Option<&str> {
 
 /// A column of an answer, given the statement's name for its table.
 pub(super) fn column_of(table: Option<&str>, field: &FieldRef) -> SqlColumn {
-    let declared = declared::declared(field);
+    let (origin, declared) = declared::declared(field).unzip();
     SqlColumn {
         name: field.name().clone(),
-        origin: declared.map(|of| (of.table.to_owned(), of.column.to_owned())),
+        origin,
         table: table.map(str::to_owned),
-        sql_type: declared.map_or_else(|| sql_type(field.data_type()), |of| of.sql_type),
+        sql_type: declared.unwrap_or_else(|| sql_type(field.data_type())),
         nullable: field.is_nullable(),
     }
 }

@@ -1,10 +1,8 @@
 //! Sets of integers as ranges, for conditions on ids and timestamps.
 
-use std::collections::VecDeque;
-
 /// Inclusive ranges, ascending and disjoint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Ranges(Vec<(i64, i64)>);
+pub(super) struct Ranges(pub(super) Vec<(i64, i64)>);
 
 impl Ranges {
     /// The numbers from `low` to `high`, inclusive; none if `low` is above `high`.
@@ -56,11 +54,6 @@ impl Ranges {
         Self::from_pairs([&self.0[..], &other.0].concat())
     }
 
-    /// The ranges.
-    pub(super) fn pairs(&self) -> &[(i64, i64)] {
-        &self.0
-    }
-
     /// The number of integers in it.
     pub(super) fn count(&self) -> u64 {
         let lengths = self.0.iter().map(|&(low, high)| high.abs_diff(low).saturating_add(1));
@@ -75,12 +68,6 @@ impl Ranges {
         let share = high.abs_diff(low) / parts as u64 + 1;
         let from = low.saturating_add_unsigned(share * at as u64);
         self.and(&Self::between(from, from.saturating_add_unsigned(share - 1)))
-    }
-}
-
-impl From<Ranges> for VecDeque<(i64, i64)> {
-    fn from(ranges: Ranges) -> Self {
-        ranges.0.into()
     }
 }
 
@@ -117,7 +104,7 @@ mod tests {
             assert_eq!(one.count(), numbers.len() as u64);
             let parts = (0..3).map(|at| one.part(at, 3));
             let all = parts.reduce(|all, part| {
-                assert!(all.and(&part).pairs().is_empty());
+                assert!(all.and(&part).0.is_empty());
                 all.or(&part)
             });
             assert_eq!(all, Some(one));

@@ -92,37 +92,30 @@ pub(super) fn called(mut call: ScalarFunction, schema: &DFSchema) -> Result<Tran
     match (&*name, call_type) {
         ("round" | "truncate" | "format" | "__decimal", _) => {
             call.args[0] = unrounded(std::mem::take(&mut call.args[0]), schema)?;
-            Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
         // As of operators whose product has more digits than there is room for.
-        _ if is_exact || name == "__product" => {
-            call.args = all_unrounded(call.args, schema)?;
-            Ok(Transformed::yes(Expr::ScalarFunction(call)))
-        }
+        _ if is_exact || name == "__product" => call.args = all_unrounded(call.args, schema)?,
         ("__div", DataType::Decimal128(_, scale @ ..=INNER_SCALE_MAX)) => {
             let inner = functions::call("__div_inner", all_unrounded(call.args, schema)?);
-            Ok(Transformed::yes(shown(inner, scale)))
+            return Ok(Transformed::yes(shown(inner, scale)));
         }
         // It shows more digits than it would keep: four more than the dividend shows.
         ("__div", DataType::Decimal128(..)) => {
             call.args[1] = unrounded(std::mem::take(&mut call.args[1]), schema)?;
-            Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
         ("__mod" | "mod", DataType::Decimal128(_, scale)) => {
             call.args = all_unrounded(call.args, schema)?;
-            let inner = Expr::ScalarFunction(call);
-            Ok(Transformed::yes(match scale <= INNER_SCALE_MAX {
-                true => shown(inner, scale),
-                false => inner,
-            }))
+            if scale <= INNER_SCALE_MAX {
+                return Ok(Transformed::yes(shown(Expr::ScalarFunction(call), scale)));
+            }
         }
         ("greatest" | "least", DataType::Decimal128(_, scale)) => {
             let all = call.args.into_iter().map(|one| widened(one, scale, schema));
             call.args = all.collect::<Result<_>>()?;
-            Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
-        _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
+        _ => return Ok(Transformed::no(Expr::ScalarFunction(call))),
     }
+    Ok(Transformed::yes(Expr::ScalarFunction(call)))
 }
 
 /// Rounds a decimal to the digits that MySQL shows.

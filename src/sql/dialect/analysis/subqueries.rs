@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
-use datafusion::common::{Column, DFSchema, DataFusionError, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::functions_aggregate::count::count_all;
 use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
@@ -81,20 +81,19 @@ impl Total {
 
     /// The sub-query with something else in place of its value, and without HAVING.
     fn instead(&self, of: impl Fn(Expr, Expr) -> Result<Expr>) -> Result<Expr> {
-        let LogicalPlan::Projection(shown) = &*self.query.subquery else {
-            return Err(more_than_having());
-        };
-        let LogicalPlan::Filter(having) = &*shown.input else {
-            return Err(more_than_having());
-        };
-        let (LogicalPlan::Aggregate(_), [value, ..]) = (&*having.input, &*shown.expr) else {
-            return Err(more_than_having());
-        };
-        let name = NamePreserver::new_for_projection().save(value);
-        let value = of(value.clone().unalias(), having.predicate.clone())?;
-        let shown = Projection::try_new(vec![name.restore(value)], Arc::clone(&having.input))?;
-        let subquery = Arc::new(LogicalPlan::Projection(shown));
-        Ok(Expr::ScalarSubquery(Subquery { subquery, ..self.query.clone() }))
+        if let LogicalPlan::Projection(shown) = &*self.query.subquery
+            && let (LogicalPlan::Filter(having), [value, ..]) = (&*shown.input, &*shown.expr)
+            && let LogicalPlan::Aggregate(_) = &*having.input
+        {
+            let name = NamePreserver::new_for_projection().save(value);
+            let value = of(value.clone().unalias(), having.predicate.clone())?;
+            let shown = Projection::try_new(vec![name.restore(value)], Arc::clone(&having.input))?;
+            let subquery = Arc::new(LogicalPlan::Projection(shown));
+            return Ok(Expr::ScalarSubquery(Subquery { subquery, ..self.query.clone() }));
+        }
+        let what =
+            "a sub-query that looks at the row around it and has more than HAVING on its one row";
+        Err(SqlError::not_supported(what).into())
     }
 }
 
@@ -117,12 +116,6 @@ fn below_row(plan: &LogicalPlan) -> Option<&Arc<LogicalPlan>> {
         }
         _ => None,
     }
-}
-
-fn more_than_having() -> DataFusionError {
-    let what =
-        "a sub-query that looks at the row around it and has more than HAVING on its one row";
-    SqlError::not_supported(what).into()
 }
 
 /// The value of a sub-query; one that finds no row is NULL, whatever its column is.

@@ -12,11 +12,12 @@ use datafusion::sql::sqlparser::ast::{
     Visitor,
 };
 
+use super::aliases::aliased;
 use super::build::{argument, binary, call, name_of, number, text};
-use super::calls::unnamed;
+use super::calls::{not_a_call, unnamed};
 use super::expressions::is_number;
 use super::ident;
-use super::select::{OrderedBy, item_expr, ordered_by};
+use super::select::{OrderedBy, ordered_by};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -109,7 +110,7 @@ pub(super) fn misplaced() -> SqlError {
 
 /// Whether a SELECT aggregates without GROUP BY.
 pub(super) fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
-    let in_items = select.projection.iter().filter_map(item_expr);
+    let in_items = select.projection.iter().filter_map(aliased).map(|(_, expr)| expr);
     let in_orders = orders.iter().map(|order| &order.expr);
     in_items.chain(in_orders).chain(select.having.iter()).any(has_aggregate)
 }
@@ -135,7 +136,7 @@ pub(super) fn rewrite(
     let meant = standard_name(name);
     call_of.name = ObjectName::from(vec![ident(meant)]);
     let FunctionArguments::List(list) = &mut call_of.args else {
-        return Err(SqlError::parse(format!("{name}(SELECT ...) is not a function call")));
+        return Err(not_a_call(name));
     };
     if call_of.over.is_none() && list.args.iter().any(has_aggregate) {
         return Err(misplaced());
@@ -152,9 +153,7 @@ pub(super) fn rewrite(
             list.args = vec![argument(call("__tuple", all))];
         }
         // Texts are summed as the numbers they begin with.
-        "sum" => {
-            wrap(list, "__summand")?;
-        }
+        "sum" => wrap(list, "__summand")?,
         "avg" => {
             wrap(list, "__summand")?;
             let mut counted = context.copies.of(&call_of)?;
@@ -199,25 +198,20 @@ pub(super) fn rewrite(
         }
         "string_agg" => {
             let mut all = unnamed(list)?;
-            let mut separator = ",".to_owned();
-            let mut kept = Vec::new();
+            let (mut separator, mut orders) = (",".to_owned(), Vec::new());
             for clause in list.clauses.drain(..) {
                 match clause {
                     FunctionArgumentClause::Separator(written) => {
                         separator = written.into_string().unwrap_or_default();
                     }
-                    FunctionArgumentClause::OrderBy(orders) => {
-                        let orders = by_argument(orders, &all, context)?;
-                        if !orders.is_empty() {
-                            kept.push(FunctionArgumentClause::OrderBy(orders));
-                        }
+                    FunctionArgumentClause::OrderBy(by) => {
+                        orders = by_argument(by, &all, context)?;
                     }
                     other => {
                         return Err(SqlError::not_supported(format!("GROUP_CONCAT({other})")));
                     }
                 }
             }
-            list.clauses = kept;
             let joined = match all.len() {
                 0 => return Err(SqlError::parse("GROUP_CONCAT() of nothing")),
                 1 => call("__text", vec![all.remove(0)]),
@@ -225,14 +219,13 @@ pub(super) fn rewrite(
             };
             if distinct {
                 // DISTINCT values are also the values to order by.
-                for clause in &mut list.clauses {
-                    if let FunctionArgumentClause::OrderBy(orders) = clause {
-                        orders.truncate(1);
-                        for order in orders {
-                            order.expr = context.copies.of(&joined)?;
-                        }
-                    }
+                orders.truncate(1);
+                for order in &mut orders {
+                    order.expr = context.copies.of(&joined)?;
                 }
+            }
+            if !orders.is_empty() {
+                list.clauses.push(FunctionArgumentClause::OrderBy(orders));
             }
             list.args = vec![argument(joined), argument(text(separator))];
         }

@@ -10,11 +10,12 @@ use std::{iter, slice};
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select, SelectItem, SetExpr,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
 };
 
 use super::aggregates::{has, has_aggregate, is_aggregate_call};
-use super::{group_expressions, ident};
+use super::build::null;
+use super::{column_name, group_expressions, ident, to_flow};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -33,12 +34,7 @@ pub(super) fn uses_column(expr: &Expr, name: &str) -> bool {
 pub(super) fn find_column(expr: &Expr, name: &str) -> Option<Expr> {
     let mut found = None;
     has(expr, |part| {
-        let own = match part {
-            Expr::Identifier(own) => Some(own),
-            Expr::CompoundIdentifier(parts) => parts.last(),
-            _ => None,
-        };
-        let is_own = own.is_some_and(|own| own.value.eq_ignore_ascii_case(name));
+        let is_own = column_name(part).is_some_and(|it| it.value.eq_ignore_ascii_case(name));
         if is_own {
             found = Some(part.clone());
         }
@@ -65,10 +61,8 @@ pub(crate) fn groups_by_alias(query: &Query) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     let is_alias = |group: &Expr| {
         let Expr::Identifier(name) = group else { return false };
-        select.projection.iter().any(|item| {
-            let SelectItem::ExprWithAlias { alias, .. } = item else { return false };
-            alias.value.eq_ignore_ascii_case(&name.value)
-        })
+        let mut items = select.projection.iter().filter_map(aliased);
+        items.any(|(alias, _)| alias.value.eq_ignore_ascii_case(&name.value))
     };
     group_expressions(&select.group_by).iter().any(is_alias)
 }
@@ -126,13 +120,18 @@ fn table_name(table: &TableFactor) -> Option<&Ident> {
     }
 }
 
+/// The alias of an item of a SELECT, and the expression behind it; `None` for `*`.
+pub(super) fn aliased(item: &SelectItem) -> Option<(&Ident, &Expr)> {
+    match item {
+        SelectItem::ExprWithAlias { expr, alias } => Some((alias, expr)),
+        _ => None,
+    }
+}
+
 /// The expression behind each alias of a SELECT.
 pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
-    let aliased = select.projection.iter().filter_map(|item| match item {
-        SelectItem::ExprWithAlias { expr, alias } => Some((alias.value.clone(), expr.clone())),
-        _ => None,
-    });
-    aliased.collect()
+    let items = select.projection.iter().filter_map(aliased);
+    items.map(|(alias, expr)| (alias.value.clone(), expr.clone())).collect()
 }
 
 /// Replaces names in a condition by what they stand for. Outside of aggregates, an alias goes before
@@ -142,20 +141,45 @@ pub(super) fn named(
     meant: &HashMap<String, Expr>,
     context: &Context<'_>,
 ) -> Result<(), SqlError> {
-    match VisitMut::visit(condition, &mut Named { meant, context, inside: 0 }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    replace(condition, is_aggregate_call, |expr| {
+        if let Expr::Identifier(name) = expr
+            && let Some(meant) = meant.get(&name.value)
+        {
+            *expr = Expr::Nested(Box::new(context.copies.of(meant)?));
+        }
+        Ok(())
+    })
 }
 
-struct Named<'a, 'c> {
-    meant: &'a HashMap<String, Expr>,
-    context: &'a Context<'c>,
-    /// Nesting depth of sub-queries and aggregates.
+/// Gives `with` each expression outside of sub-queries, after those inside it; some are kept as
+/// they are, with all that is inside them.
+pub(super) fn replace(
+    within: &mut Expr,
+    is_kept: impl Fn(&Expr) -> bool,
+    with: impl FnMut(&mut Expr) -> Result<(), SqlError>,
+) -> Result<(), SqlError> {
+    let mut replacing = Replacing { is_kept, with, inside: 0, kept: Vec::new() };
+    VisitMut::visit(within, &mut replacing).break_value().map_or(Ok(()), Err)
+}
+
+struct Replacing<K, W> {
+    is_kept: K,
+    with: W,
+    /// Nesting depth of sub-queries.
     inside: usize,
+    /// Expressions set aside on the way down; a placeholder stands for each, so that they are not
+    /// visited.
+    kept: Vec<Expr>,
 }
 
-impl VisitorMut for Named<'_, '_> {
+/// Stands for an expression that was set aside.
+const KEPT: Value = Value::Placeholder(String::new());
+
+impl<K, W> VisitorMut for Replacing<K, W>
+where
+    K: Fn(&Expr) -> bool,
+    W: FnMut(&mut Expr) -> Result<(), SqlError>,
+{
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
@@ -169,20 +193,19 @@ impl VisitorMut for Named<'_, '_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        self.inside += usize::from(is_aggregate_call(expr));
+        if self.inside == 0 && (self.is_kept)(expr) {
+            self.kept.push(std::mem::replace(expr, Expr::Value(KEPT.into())));
+        }
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        self.inside -= usize::from(is_aggregate_call(expr));
-        if self.inside == 0
-            && let Expr::Identifier(name) = expr
-            && let Some(meant) = self.meant.get(&name.value)
-        {
-            match self.context.copies.of(meant) {
-                Ok(meant) => *expr = Expr::Nested(Box::new(meant)),
-                Err(error) => return ControlFlow::Break(error),
+        match expr {
+            _ if self.inside > 0 => {}
+            Expr::Value(value) if value.value == KEPT => {
+                *expr = self.kept.pop().unwrap_or_else(null);
             }
+            other => return to_flow((self.with)(other)),
         }
         ControlFlow::Continue(())
     }

@@ -43,13 +43,6 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
         )));
     };
     call_of.name = ObjectName::from(vec![ident(name.as_str())]);
-    if matches!(call_of.args, FunctionArguments::None) {
-        call_of.args = FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: Vec::new(),
-            clauses: Vec::new(),
-        });
-    }
     let is_aggregate = aggregates::is_aggregate_name(&name);
     if is_aggregate || call_of.over.is_some() {
         if !is_aggregate && !WINDOWS.split(' ').any(|it| it == name) {
@@ -68,11 +61,6 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
     if let Some(value) = of_session(&name, count, context) {
         return Ok(value);
     }
-    let wrong_count = || {
-        SqlError::wrong_argument_count(format!(
-            "Incorrect parameter count in the call to native function '{name}'"
-        ))
-    };
     let mut next = || arguments.drain(..1).next().unwrap_or_else(null);
     let zone = || text(context.session.time_zone());
     Ok(match (name.as_str(), count) {
@@ -132,7 +120,7 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
         }
         ("current_role", 0) => null(),
         ("if" | "ifnull" | "nullif" | "isnull" | "sleep" | "from_unixtime", _) => {
-            return Err(wrong_count());
+            return Err(SqlError::parameter_count(&name));
         }
         ("md5" | "sha1" | "sha" | "sha2" | "password" | "aes_encrypt" | "compress", _) => {
             return Err(SqlError::not_supported(format!("the function {name}()")));
@@ -179,10 +167,17 @@ fn of_session(name: &str, arguments: usize, context: &Context<'_>) -> Option<Exp
     })
 }
 
+/// The error of a function of a sub-query.
+pub(super) fn not_a_call(name: &str) -> SqlError {
+    SqlError::parse(format!("{name}(SELECT ...) is not a function call"))
+}
+
 /// Takes the arguments if they are plain expressions.
 fn plain_arguments(call_of: &mut Function, name: &str) -> Result<Vec<Expr>, SqlError> {
-    let FunctionArguments::List(list) = &mut call_of.args else {
-        return Err(SqlError::parse(format!("{name}(SELECT ...) is not a function call")));
+    let list = match &mut call_of.args {
+        FunctionArguments::None => return Ok(Vec::new()),
+        FunctionArguments::List(list) => list,
+        FunctionArguments::Subquery(_) => return Err(not_a_call(name)),
     };
     let within = !call_of.within_group.is_empty();
     if within || !list.clauses.is_empty() || list.duplicate_treatment.is_some() {

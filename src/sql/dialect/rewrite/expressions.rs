@@ -47,11 +47,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         },
         Expr::TypedString(typed) => {
             let written = text(typed.value.clone().into_string().unwrap_or_default());
-            *expr = match typed.data_type.to_string().to_ascii_uppercase().as_str() {
-                "DATE" => call("__date", vec![written]),
-                "TIME" => call("__time", vec![written]),
-                _ => call("__datetime", vec![written]),
-            };
+            *expr = cast(written, &typed.data_type.to_string())?;
         }
         Expr::BinaryOp { .. } => rewrite_binary(expr)?,
         Expr::UnaryOp { op, expr: inner } => match op {
@@ -115,10 +111,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         }
         Expr::RLike { negated, expr: inner, pattern, .. } => {
             let matches = regexp(take(inner), take(pattern), context)?;
-            *expr = match negated {
-                true => not(matches),
-                false => matches,
-            };
+            *expr = if *negated { not(matches) } else { matches };
         }
         Expr::Case { operand, conditions, else_result, .. } => {
             let mut parts = Vec::new();
@@ -272,20 +265,13 @@ fn rewrite_in(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
     if list.len() > TUPLES_MAX {
         return Err(SqlError::not_supported(format!("IN with more than {TUPLES_MAX} rows")));
     }
-    let mut any: Option<Expr> = None;
-    for row in list.iter_mut() {
+    let rows = list.iter_mut().map(|row| {
         let mut one = binary(context.copies.of(&**inner)?, BinaryOperator::Eq, take(row));
-        rewrite_binary(&mut one)?;
-        any = Some(match any {
-            Some(any) => binary(any, BinaryOperator::Or, one),
-            None => one,
-        });
-    }
-    let any = any.unwrap_or_else(null);
-    *expr = match negated {
-        true => not(any),
-        false => Expr::Nested(Box::new(any)),
-    };
+        rewrite_binary(&mut one).map(|()| one)
+    });
+    let any = rows.reduce(|any, one| Ok(binary(any?, BinaryOperator::Or, one?)));
+    let any = any.unwrap_or_else(|| Ok(null()))?;
+    *expr = if *negated { not(any) } else { Expr::Nested(Box::new(any)) };
     Ok(())
 }
 

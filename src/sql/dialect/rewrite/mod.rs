@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
-    Select, Statement, TableAlias, TableFactor, Value, ValueWithSpan, Visit, VisitMut, VisitorMut,
+    Select, Statement, TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
 pub(crate) use self::aliases::{groups_by_alias, is_not_grouped};
@@ -37,16 +37,15 @@ use crate::sql::tables::CATALOG;
 /// # Errors
 /// Fails on unsupported parts, naming them.
 pub(crate) fn rewrite(
-    tree: &mut (impl Visit + VisitMut),
+    tree: &mut impl VisitMut,
     items: &Items,
     context: &Context<'_>,
 ) -> Result<ColumnNames, SqlError> {
-    tables::check(tree)?;
-    let mut rewriter = Rewriter { items, context, names: ColumnNames::new(), with: Vec::new() };
-    match VisitMut::visit(tree, &mut rewriter) {
-        ControlFlow::Continue(()) => Ok(rewriter.names),
-        ControlFlow::Break(error) => Err(error),
-    }
+    let (names, levels) = (ColumnNames::new(), vec![Level::default()]);
+    let mut rewriter = Rewriter { items, context, names, levels };
+    tree.visit(&mut rewriter).break_value().map_or(Ok(()), Err)?;
+    tables::check(rewriter.levels.first().map_or(0, |whole| whole.tables))?;
+    Ok(rewriter.names)
 }
 
 /// Rewrites a condition that belongs to no SELECT, as in SHOW ... WHERE.
@@ -69,9 +68,20 @@ struct Rewriter<'a> {
     items: &'a Items,
     context: &'a Context<'a>,
     names: ColumnNames,
-    /// The names that the WITH of each enclosing query defines, in order, and whether they can be
-    /// used: after their own query, except in WITH RECURSIVE.
-    with: Vec<Vec<(String, bool)>>,
+    /// The enclosing queries, the whole statement first.
+    levels: Vec<Level>,
+}
+
+/// A query.
+#[derive(Default)]
+struct Level {
+    /// The names that its WITH defines, in order, with the number of tables behind those that can
+    /// be used: after their own query or, as one table, in a WITH RECURSIVE.
+    names: Vec<(String, Option<u64>)>,
+    /// How many of their queries are done.
+    done: usize,
+    /// Its tables, with each name of WITH expanded.
+    tables: u64,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -79,18 +89,22 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         // The names of what is inside are asked for outside.
-        if self.with.is_empty() {
+        if self.levels.len() == 1 {
             names::reveal_ordered_columns(query);
         }
         to_flow(self.query(query))
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        self.with.pop();
-        // The queries of a WITH come first, in order.
-        let outer = self.with.last_mut().into_iter().flatten();
-        if let Some((_, is_known)) = outer.into_iter().find(|(_, is_known)| !*is_known) {
-            *is_known = true;
+        let own = self.levels.pop().map_or(0, |level| level.tables);
+        let own = own.saturating_add(tables::without_from(&query.body));
+        if let Some(outer) = self.levels.last_mut() {
+            // The queries of a WITH come first, in order.
+            match outer.names.get_mut(outer.done) {
+                Some((_, tables)) => *tables = Some(own),
+                None => outer.tables = outer.tables.saturating_add(own),
+            }
+            outer.done += 1;
         }
         to_flow(select::shape(query, self.context))
     }
@@ -161,27 +175,38 @@ pub(in crate::sql) fn ident(name: impl Into<String>) -> Ident {
     Ident::with_quote('`', name)
 }
 
+/// The own name of what may be a column.
+pub(in crate::sql) fn column_name(expr: &Expr) -> Option<&Ident> {
+    match expr {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(parts) => parts.last(),
+        _ => None,
+    }
+}
+
 impl Rewriter<'_> {
     fn query(&mut self, query: &mut Query) -> Result<(), SqlError> {
         query.locks.clear();
         if query.for_clause.is_some() {
             return Err(SqlError::not_supported("FOR XML and FOR JSON"));
         }
-        let mut names = Vec::new();
+        let mut level = Level::default();
         if let Some(with) = &mut query.with {
             for table in &mut with.cte_tables {
                 lower_alias(&mut table.alias);
-                names.push((table.alias.name.value.clone(), with.recursive));
+                let name = table.alias.name.value.clone();
+                level.names.push((name, with.recursive.then_some(1)));
             }
         }
-        self.with.push(names);
+        self.levels.push(level);
         let limit = query.limit_clause.as_mut();
         limit.map_or(Ok(()), |limit| names::limits(limit, self.context))
     }
 
-    /// Whether a WITH defines this name here.
-    fn is_of_with(&self, name: &str) -> bool {
-        self.with.iter().flatten().any(|(own, is_known)| *is_known && own == name)
+    /// The number of tables behind a name, if a WITH defines it here.
+    fn tables_behind(&self, name: &str) -> Option<u64> {
+        let mut names = self.levels.iter().rev().flat_map(|level| &level.names);
+        names.find_map(|(own, tables)| tables.filter(|_| own == name))
     }
 
     fn table(&mut self, table: &mut TableFactor) -> Result<(), SqlError> {
@@ -198,8 +223,13 @@ impl Rewriter<'_> {
                 let mut parts: Vec<&str> = parts.map(|part| part.value.as_str()).collect();
                 let own = parts.pop().unwrap_or_default();
                 let lower = own.to_lowercase();
-                let database = match (parts.pop(), &self.context.session.database) {
-                    (None, _) if self.is_of_with(&lower) => {
+                let database = parts.pop();
+                let of_with = self.tables_behind(&lower).filter(|_| database.is_none());
+                if let Some(level) = self.levels.last_mut() {
+                    level.tables = level.tables.saturating_add(of_with.unwrap_or(1));
+                }
+                let database = match (database, &self.context.session.database) {
+                    (None, _) if of_with.is_some() => {
                         *name = ObjectName::from(vec![ident(lower)]);
                         return Ok(());
                     }
@@ -207,7 +237,7 @@ impl Rewriter<'_> {
                     (None, Some(database)) => database.clone(),
                     (Some(database), _) => database.to_lowercase(),
                 };
-                let own = match self.context.with_percentiles.get() && database == "pinba" {
+                let own = match self.context.with_percentiles && database == "pinba" {
                     true => percentiles::marked(own),
                     false => own.to_owned(),
                 };

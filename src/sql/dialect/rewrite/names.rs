@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::aliases::{find_column, uses_column};
 use super::build::{call, number, take, text};
-use super::{ident, lower};
+use super::{column_name, ident, lower};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::SqlError;
@@ -55,11 +55,7 @@ pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnN
     for (at, item) in select.projection.iter_mut().enumerate() {
         let (expr, name, is_column) = match item {
             SelectItem::UnnamedExpr(expr) => {
-                let column = match &*expr {
-                    Expr::Identifier(name) if !is_bare_call(name) => Some(name),
-                    Expr::CompoundIdentifier(parts) => parts.last(),
-                    _ => None,
-                };
+                let column = column_name(expr).filter(|name| !is_bare_call(name));
                 let name = match (column, written.map(|written| &written[at])) {
                     (Some(column), _) => column.value.clone(),
                     (None, Some(written)) if !written.is_empty() => written.clone(),

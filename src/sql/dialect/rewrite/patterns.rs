@@ -50,7 +50,7 @@ pub(super) fn regexp(inner: Expr, pattern: Expr, context: &Context<'_>) -> Resul
     if let Expr::Value(literal) = &pattern
         && let Some(value) = literal.clone().into_string()
     {
-        functions::check_regex(&value)
+        functions::regex(&value)
             .map_err(|error| SqlError::bad_regex(format!("Regex error: {error}")))?;
         if context.case_insensitive() {
             pattern = text(format!("(?i){value}"));

@@ -5,19 +5,18 @@
 //! here, the first one). [`super::aliases`] finds out what a name stands for.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
     OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, TableWithJoins,
-    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    UnaryOperator, Value, ValueWithSpan,
 };
 
 use super::aggregates::{
     check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
 };
-use super::aliases::{self, column_behind, named, shadows_column, using};
-use super::build::{binary, call, null, number, take};
+use super::aliases::{self, aliased, column_behind, named, replace, shadows_column, using};
+use super::build::{binary, call, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
 use super::{READ_ONLY, group_expressions, lower, lower_join};
@@ -185,24 +184,22 @@ pub(super) fn ordered_by(expr: &Expr) -> Result<OrderedBy, SqlError> {
 
 /// Orders by the name of a column what is ordered by the expression that the column shows.
 fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
-    let is_alias = |name: &Expr| {
-        let Expr::Identifier(name) = name else { return false };
-        let mut columns = columns.iter();
-        columns.any(
-            |it| matches!(it, SelectItem::ExprWithAlias { alias, .. } if alias.value == name.value),
-        )
+    let is_alias = |expr: &Expr| {
+        columns.iter().filter_map(aliased).any(|(alias, _)| is_name(expr, &alias.value))
     };
     // A number is a position, even if a column shows that number.
     let stays = |expr: &Expr| position(expr).is_some() || is_alias(expr);
     for order in orders.iter_mut().filter(|it| !stays(&it.expr)) {
-        let shown = columns.iter().find_map(|item| match item {
-            SelectItem::ExprWithAlias { expr, alias } if *expr == order.expr => Some(alias),
-            _ => None,
-        });
-        if let Some(alias) = shown {
+        let mut shown = columns.iter().filter_map(aliased);
+        if let Some((alias, _)) = shown.find(|(_, expr)| **expr == order.expr) {
             order.expr = Expr::Identifier(alias.clone());
         }
     }
+}
+
+/// Whether an expression is this name alone.
+fn is_name(expr: &Expr, name: &str) -> bool {
+    matches!(expr, Expr::Identifier(own) if own.value == name)
 }
 
 /// Wraps the numbers that a SELECT shows: in GROUP BY, the alias of one would be a position.
@@ -228,7 +225,7 @@ fn position(expr: &Expr) -> Option<usize> {
 /// Returns the column of a SELECT that a number in GROUP BY stands for.
 fn numbered<'s>(expr: &Expr, columns: &'s [SelectItem]) -> Option<&'s Expr> {
     let at = position(expr)?.checked_sub(1)?;
-    item_expr(columns.get(at)?)
+    aliased(columns.get(at)?).map(|(_, expr)| expr)
 }
 
 /// `GROUP BY a, b WITH ROLLUP` as the standard writes it. Returns MySQL's order of the rows: each
@@ -252,17 +249,13 @@ fn roll_up(
             let keys = keys.map(|expr| numbered(&expr, columns).cloned().unwrap_or(expr));
             let keys: Vec<Expr> = keys.collect();
             let orders = keys.iter().flat_map(|key| {
-                let meant = columns.iter().find_map(|item| match (item, key) {
-                    (SelectItem::ExprWithAlias { expr, alias }, Expr::Identifier(name))
-                        if alias.value == name.value =>
-                    {
-                        match shadows_column(expr, &name.value) {
-                            true => column_behind(&name.value, expr, from),
-                            false => Some(expr.clone()),
-                        }
-                    }
-                    _ => None,
-                });
+                let mut items = columns.iter().filter_map(aliased);
+                let meant = items.find(|(alias, _)| is_name(key, &alias.value));
+                let meant =
+                    meant.and_then(|(alias, expr)| match shadows_column(expr, &alias.value) {
+                        true => column_behind(&alias.value, expr, from),
+                        false => Some(expr.clone()),
+                    });
                 let is_total = call("grouping", vec![meant.unwrap_or_else(|| key.clone())]);
                 let orders = [is_total, key.clone()];
                 orders.map(|expr| OrderByExpr {
@@ -276,13 +269,6 @@ fn roll_up(
             Ok(orders)
         }
         _ => Err(SqlError::not_supported("GROUP BY ... WITH anything but ROLLUP")),
-    }
-}
-
-pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
-    match item {
-        SelectItem::ExprWithAlias { expr, .. } => Some(expr),
-        _ => None,
     }
 }
 
@@ -311,7 +297,7 @@ fn loosen(
                 let name = &name.value;
                 let Some(meant) = aliases.get(name) else { continue };
                 // A column goes before an alias.
-                let is_column = context.groups_are_columns.get() || shadows_column(meant, name);
+                let is_column = context.groups_are_columns || shadows_column(meant, name);
                 match is_column {
                     true => {
                         columns.insert(name.clone(), column_behind(name, meant, &select.from));
@@ -323,23 +309,22 @@ fn loosen(
             other => grouped.push(other.clone()),
         }
     }
-    let is_star = |item| item_expr(item).is_none();
+    let is_star = |item| aliased(item).is_none();
     if select.projection.iter().any(is_star) && !grouped.is_empty() {
         return Err(SqlError::not_supported(
             "SELECT * with GROUP BY; name the columns that are wanted",
         ));
     }
-    let none = HashMap::new();
     for item in &mut select.projection {
         if let SelectItem::ExprWithAlias { expr, .. } = item {
-            let _ = VisitMut::visit(expr, &mut Loosen::new(&grouped, &none));
+            from_first_row(expr, &grouped, &HashMap::new())?;
         }
     }
     for order in orders {
-        let _ = VisitMut::visit(&mut order.expr, &mut Loosen::new(&grouped, &aliases));
+        from_first_row(&mut order.expr, &grouped, &aliases)?;
     }
     if let Some(mut condition) = select.having.take() {
-        let _ = VisitMut::visit(&mut condition, &mut Loosen::new(&grouped, &aliases));
+        from_first_row(&mut condition, &grouped, &aliases)?;
         let mut meant = aliases::aliases(select);
         for (name, column) in columns {
             match column {
@@ -353,80 +338,43 @@ fn loosen(
     Ok(())
 }
 
-struct Loosen<'a> {
-    grouped: &'a [Expr],
-    aliases: &'a HashMap<String, Expr>,
-    /// Nesting depth of sub-queries.
-    inside: usize,
-    /// Aggregates and grouped expressions set aside on the way down; a placeholder stands for each,
-    /// so that they are not visited.
-    kept: Vec<Expr>,
-}
-
-/// Stands for an expression that was set aside.
-const KEPT: Value = Value::Placeholder(String::new());
-
-impl<'a> Loosen<'a> {
-    fn new(grouped: &'a [Expr], aliases: &'a HashMap<String, Expr>) -> Self {
-        Self { grouped, aliases, inside: 0, kept: Vec::new() }
-    }
-
-    fn is_grouped(&self, expr: &Expr) -> bool {
-        let parts = |expr: &Expr| match expr {
-            Expr::Identifier(name) => vec![name.value.clone()],
-            Expr::CompoundIdentifier(parts) => {
-                parts.iter().rev().map(|part| part.value.clone()).collect()
-            }
-            _ => Vec::new(),
-        };
-        let own = parts(expr);
-        self.grouped.iter().any(|grouped| match own.is_empty() {
-            true => grouped == expr,
-            // `hostname` matches `request.hostname`.
-            false => {
-                let grouped = parts(grouped);
-                !grouped.is_empty() && own.iter().zip(&grouped).all(|(left, right)| left == right)
-            }
-        })
-    }
-}
-
-impl VisitorMut for Loosen<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.inside += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.inside -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.inside == 0 && (is_aggregate_call(expr) || self.is_grouped(expr)) {
-            self.kept.push(std::mem::replace(expr, Expr::Value(KEPT.into())));
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.inside > 0 {
-            return ControlFlow::Continue(());
-        }
-        let free = match expr {
-            Expr::Identifier(name) => !self.aliases.contains_key(&name.value),
+/// Takes the columns of an expression that are neither grouped nor in an aggregate from the first
+/// row.
+fn from_first_row(
+    within: &mut Expr,
+    grouped: &[Expr],
+    aliases: &HashMap<String, Expr>,
+) -> Result<(), SqlError> {
+    let is_kept = |expr: &Expr| is_aggregate_call(expr) || is_grouped(expr, grouped);
+    replace(within, is_kept, |expr| {
+        let is_free = match expr {
+            Expr::Identifier(name) => !aliases.contains_key(&name.value),
             Expr::CompoundIdentifier(_) => true,
-            Expr::Value(value) if value.value == KEPT => {
-                *expr = self.kept.pop().unwrap_or_else(null);
-                false
-            }
             _ => false,
         };
-        if free {
+        if is_free {
             *expr = call("first_value", vec![take(expr)]);
         }
-        ControlFlow::Continue(())
-    }
+        Ok(())
+    })
+}
+
+/// Whether it is one of the expressions that are grouped by.
+fn is_grouped(expr: &Expr, grouped: &[Expr]) -> bool {
+    let parts = |expr: &Expr| match expr {
+        Expr::Identifier(name) => vec![name.value.clone()],
+        Expr::CompoundIdentifier(parts) => {
+            parts.iter().rev().map(|part| part.value.clone()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let own = parts(expr);
+    grouped.iter().any(|grouped| match own.is_empty() {
+        true => grouped == expr,
+        // `hostname` matches `request.hostname`.
+        false => {
+            let grouped = parts(grouped);
+            !grouped.is_empty() && own.iter().zip(&grouped).all(|(left, right)| left == right)
+        }
+    })
 }

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{DataType, i256};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 
-use crate::sql::functions::result_type::digits;
+use crate::sql::functions::result_type::{decimal, digits};
 use crate::sql::functions::value::{Value, aligned, aligned_wide};
 use crate::sql::functions::{ArgumentInfo, out_of_range};
 
@@ -23,61 +23,37 @@ const SCALE_MAX: i8 = 30;
 /// Most digits after the point of a decimal that is calculated with: those before it need room too.
 pub(crate) const INNER_SCALE_MAX: i8 = 20;
 
-/// Four digits more than the dividend, as MySQL shows a quotient.
-fn shown_scale(after: i8, _: i8) -> i8 {
-    (after + DIVISION_DIGITS).min(SCALE_MAX)
-}
-
-/// The digits with which MySQL calculates on: it keeps them in groups of nine.
-fn inner_scale(after: i8, more: i8) -> i8 {
+/// The digits after the point of a quotient: as MySQL shows it, four more than the dividend has;
+/// inside an expression those with which it calculates on, kept in groups of nine.
+fn quotient_scale(after: i8, more: i8, inner: bool) -> i8 {
+    if !inner {
+        return (after + DIVISION_DIGITS).min(SCALE_MAX);
+    }
     let groups = |digits: i8| (digits + 8) / 9 * 9;
     let (left, right) = (groups(after), groups(more));
     let missing = (DIVISION_DIGITS - (left - after) - (right - more)).max(0);
     groups(left + right + missing).min(INNER_SCALE_MAX)
 }
 
-fn quotient_type(known: &ArgumentInfo<'_>, scale: fn(i8, i8) -> i8) -> DataType {
-    let [left, right] = known.types else {
-        return DataType::Float64;
-    };
-    match (digits(left), digits(right)) {
-        (Some((all, after)), Some((_, more))) => {
-            let scale = scale(after, more);
-            let all = i16::from(all) - i16::from(after) + i16::from(more) + i16::from(scale);
-            DataType::Decimal128(u8::try_from(all).unwrap_or(38).min(38), scale)
+/// The type of a quotient; a double if either side is one.
+pub(super) fn quotient_type<const INNER: bool>(known: &ArgumentInfo<'_>) -> DataType {
+    match (digits(&known.types[0]), digits(&known.types[1])) {
+        (Some((whole, after)), Some((_, more))) => {
+            decimal(whole + i16::from(more), quotient_scale(after, more, INNER))
         }
         _ => DataType::Float64,
     }
 }
 
-/// The type of a quotient; a double if either side is one.
-pub(super) fn division_type(known: &ArgumentInfo<'_>) -> DataType {
-    quotient_type(known, shown_scale)
-}
-
-/// The type of a quotient that is calculated with.
-pub(super) fn inner_division_type(known: &ArgumentInfo<'_>) -> DataType {
-    quotient_type(known, inner_scale)
-}
-
-/// `/`
-pub(super) fn divide<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
-    quotient(a, shown_scale, true)
-}
-
-/// `/` inside an expression: the digits past those that MySQL keeps are cut.
-pub(super) fn inner_divide<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
-    quotient(a, inner_scale, false)
-}
-
-fn quotient<'a>(a: &'a [Value<'a>], scale: fn(i8, i8) -> i8, rounds: bool) -> Option<Value<'a>> {
+/// `/`; inside an expression the digits past those that MySQL keeps are cut.
+pub(super) fn quotient<'a, const INNER: bool>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     let Some(((left, after), (right, more))) = a[0].decimal().zip(a[1].decimal()) else {
         let right = a[1].real();
         return (right != 0.0).then(|| Value::Double(a[0].real() / right));
     };
-    let scale = scale(after, more);
+    let scale = quotient_scale(after, more, INNER);
     let (whole, rest) = divided(left, u32::from((scale - after + more).unsigned_abs()), right)?;
-    let up = rounds && rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
+    let up = !INNER && rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
     let away = if (left < 0) == (right < 0) { 1 } else { -1 };
     Some(Value::Decimal(whole.saturating_add(if up { away } else { 0 }), scale))
 }
@@ -104,32 +80,20 @@ fn divided(left: i128, digits: u32, right: i128) -> Option<(i128, i128)> {
 pub(super) fn product_type(known: &ArgumentInfo<'_>) -> DataType {
     let scale = known.int(2).and_then(|scale| i8::try_from(scale).ok());
     match (digits(&known.types[0]), digits(&known.types[1]), scale) {
-        (Some((all, after)), Some((others, behind)), Some(scale)) => {
-            let whole = i16::from(all) - i16::from(after) + i16::from(others) - i16::from(behind);
-            let all = whole + i16::from(scale);
-            DataType::Decimal128(u8::try_from(all).unwrap_or(38).clamp(1, 38), scale)
-        }
+        (Some((left, _)), Some((right, _)), Some(scale)) => decimal(left + right, scale),
         _ => DataType::Float64,
     }
 }
 
-/// `*` of decimals whose product has more digits than there is room for.
-pub(super) fn multiply<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
-    product(a, true)
-}
-
-/// The same inside an expression: the digits past those that are kept are cut.
-pub(super) fn inner_multiply<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
-    product(a, false)
-}
-
-fn product<'a>(a: &'a [Value<'a>], rounds: bool) -> Option<Value<'a>> {
+/// `*` of decimals whose product has more digits than there is room for; inside an expression the
+/// digits past those that are kept are cut.
+pub(super) fn product<'a, const INNER: bool>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     let ((left, after), (right, behind)) = a[0].decimal().zip(a[1].decimal())?;
     let all = i256::from_i128(left).checked_mul(i256::from_i128(right))?;
     let scale = i8::try_from(a[2].int()).ok()?.min(after + behind);
     let by = i256::from_i128(10).checked_pow(u32::from((after + behind).abs_diff(scale)))?;
     let (whole, rest) = (all.checked_div(by)?, all.checked_rem(by)?.wrapping_abs());
-    let up = rounds && rest >= by.wrapping_sub(rest);
+    let up = !INNER && rest >= by.wrapping_sub(rest);
     let away = if (left < 0) == (right < 0) { 1 } else { -1 };
     let whole = whole.to_i128().unwrap_or(i128::MAX);
     Some(Value::Decimal(whole.saturating_add(if up { away } else { 0 }), scale))

@@ -6,7 +6,7 @@
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 
-use crate::sql::functions::result_type::common;
+use crate::sql::functions::result_type::{common, decimal};
 use crate::sql::functions::value::{Value, rescale};
 use crate::sql::functions::{ArgumentInfo, SECONDS};
 
@@ -19,8 +19,8 @@ pub(super) enum Rounding {
 
 /// The type after ROUND: the requested digits after the point, and room for a carry.
 pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
-    let (all, scale) = match &known.types[0] {
-        DataType::Decimal128(all, scale) => (*all, *scale),
+    let (whole, scale) = match &known.types[0] {
+        DataType::Decimal128(all, scale) => (i16::from(*all) - i16::from(*scale), *scale),
         DataType::Timestamp(TimeUnit::Microsecond, _) if known.types.len() > 1 => {
             return DataType::Timestamp(TimeUnit::Microsecond, None);
         }
@@ -32,8 +32,7 @@ pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
         _ => known.int(1).unwrap_or(i64::from(scale)),
     };
     let wanted = i8::try_from(wanted.clamp(0, i64::from(scale))).unwrap_or(scale);
-    let all = i16::from(all) - i16::from(scale) + i16::from(wanted) + 1;
-    DataType::Decimal128(u8::try_from(all).unwrap_or(38).clamp(1, 38), wanted)
+    decimal(whole + 1, wanted)
 }
 
 /// The type of a decimal that is shown with so many digits after the point.

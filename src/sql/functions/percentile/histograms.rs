@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     Array as _, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array,
 };
-use datafusion::arrow::compute::{not, nullif, prep_null_mask_filter};
+use datafusion::arrow::compute::nullif;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
@@ -212,10 +212,10 @@ impl GroupsAccumulator for Groups {
     ) -> Result<Vec<ArrayRef>> {
         let wanted = match filter {
             // Only rows where the filter is true count.
-            Some(filter) if filter.null_count() > 0 => {
-                nullif(&values[0], &not(&prep_null_mask_filter(filter))?)?
+            Some(filter) => {
+                let others: BooleanArray = filter.iter().map(|it| Some(it != Some(true))).collect();
+                nullif(&values[0], &others)?
             }
-            Some(filter) => nullif(&values[0], &not(filter)?)?,
             None => Arc::clone(&values[0]),
         };
         Ok(vec![wanted])

@@ -124,12 +124,10 @@ impl Builder {
         let known = (!value.is_null()).then_some(value);
         match self.data_type {
             DataType::Boolean => {
-                let array = self.of::<BooleanBuilder>();
-                array.append_option(known.map(Value::is_true));
+                self.of::<BooleanBuilder>().append_option(known.map(Value::is_true));
             }
             DataType::Utf8View => {
-                let array = self.of::<StringViewBuilder>();
-                array.append_option(known.map(Value::to_text));
+                self.of::<StringViewBuilder>().append_option(known.map(Value::to_text));
             }
             DataType::Int64 => self.number::<Int64Type>(known.map(Value::int)),
             DataType::UInt64 => self.number::<UInt64Type>(known.map(Value::unsigned)),

@@ -22,10 +22,12 @@ pub(crate) fn rescale(value: i128, from: i8, to: i8) -> Option<i128> {
 /// less.
 pub(super) fn real_at_scale(value: f64, scale: i8) -> Option<i128> {
     let printed = format!("{value:e}");
-    let (digits, power) = printed.split_once('e')?;
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let after = i32::try_from(fraction.len()).ok()? - power.parse::<i32>().ok()?;
+    let (written, power) = printed.split_once('e')?;
+    let digits = written.bytes().filter(u8::is_ascii_digit);
+    let size = digits.fold(0_i128, |size, digit| size * 10 + i128::from(digit - b'0'));
+    let digits = if value < 0.0 { -size } else { size };
+    let fraction = written.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    let after = i32::try_from(fraction).ok()? - power.parse::<i32>().ok()?;
     // A double prints no more than 17 digits.
     match after - i32::from(scale) {
         18.. => Some(0),

@@ -35,7 +35,7 @@ impl Reader {
             let conditions = Arc::clone(&self.scan.conditions);
             let (ids, left) = self.settle(within(&all), &conditions)?;
             self.conditions = left;
-            self.left = ids.part(self.partition, self.scan.pieces()).into();
+            self.left = ids.part(self.partition, self.scan.pieces()).0.into();
         }
         let mut hints = Vec::new();
         for filter in &self.scan.filters {
@@ -47,7 +47,7 @@ impl Reader {
         hints.retain(|hint| !hint.is::<Literal>() && !is_volatile(hint));
         let left = Ranges::from_pairs(std::mem::take(&mut self.left).into());
         let (left, hints) = self.settle(left, &hints)?;
-        self.left = left.into();
+        self.left = left.0.into();
         let tests = [self.conditions.clone(), hints].concat();
         self.filter = Filter::new(&self.scan.table.schema, &tests)?;
         Ok(())
@@ -67,7 +67,7 @@ impl Reader {
                 Some((RowKey::Id, wanted)) => ids.and(&wanted),
                 Some((RowKey::Owner, wanted)) => ids.and(&self.of_requests(&wanted)?),
                 // More seconds than that cover everything anyway.
-                Some((RowKey::Timestamp, wanted)) if wanted.pairs().len() <= LOOKUPS => {
+                Some((RowKey::Timestamp, wanted)) if wanted.0.len() <= LOOKUPS => {
                     ids.and(&self.of_timestamps(&wanted)?)
                 }
                 _ => {
@@ -88,7 +88,7 @@ impl Reader {
             let is_before = |id| Some(i64::from(held.timestamp(id)?) < second);
             first_from(ids.clone(), is_before)
         };
-        let pairs = timestamps.pairs().iter().map(|&(low, high)| {
+        let pairs = timestamps.0.iter().map(|&(low, high)| {
             let end = high.checked_add(1).map_or(Some(ids.end), first_at)?;
             Some((first_at(low)?.cast_signed(), end.cast_signed() - 1))
         });
@@ -99,8 +99,8 @@ impl Reader {
     /// The timers of these requests.
     fn of_requests(&self, requests: &Ranges) -> Result<Ranges> {
         let requests = requests.and(&within(self.snapshot.requests()));
-        let mut timers = Vec::with_capacity(requests.pairs().len());
-        for pairs in requests.pairs().chunks(LOOKUPS) {
+        let mut timers = Vec::with_capacity(requests.0.len());
+        for pairs in requests.0.chunks(LOOKUPS) {
             let live = answering(&self.snapshot.live);
             for &(low, high) in pairs {
                 let start = first_timer(&live.pool, low.cast_unsigned()).ok_or_else(expired)?;
