@@ -27,7 +27,7 @@ use super::{
     NAME_BYTES_MAX,
 };
 use crate::config::suggest;
-use crate::profile::definition::{SampleReport, Wanted};
+use crate::profile::definition::SampleReport;
 use crate::report::histogram::BucketLayout;
 
 mod filter;
@@ -381,14 +381,8 @@ impl From<&Definition> for ReportForm {
 impl From<&SampleReport> for ReportForm {
     fn from(report: &SampleReport) -> Self {
         let keys = report.keys.iter().map(|key| key.name().to_owned());
-        let filters = report.filters.iter().map(|(key, wanted)| {
-            let key = key.name();
-            FilterForm::Text(match wanted {
-                Wanted::Equals(text) => format!("{key}={text}"),
-                Wanted::Differs(text) => format!("{key}!={text}"),
-                Wanted::StartsWith(text) => format!("{key}={text}*"),
-            })
-        });
+        let filters = report.filters.iter();
+        let filters = filters.map(|(key, wanted)| FilterForm::Text(wanted.condition(key.name())));
         Self {
             level: Some(FormLevel::Sample),
             keys: keys.map(KeyForm::Text).collect(),
