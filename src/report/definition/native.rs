@@ -101,26 +101,21 @@ pub enum FormError {
     /// The name, the COMMENT or (`""`) the form as a whole, and the problem.
     #[error("{1}")]
     Whole(&'static str, String),
-    /// One part of the form.
-    #[error("{part}: {problem}")]
-    Part {
-        /// The setting and, in a list, the index: `keys[0]`.
-        part: String,
-        /// The problem, and what is accepted.
-        problem: String,
-    },
+    /// One setting, in a list with its index (`keys[0]`), and the problem.
+    #[error("{0}: {1}")]
+    Part(String, String),
 }
 
 impl FormError {
     fn part(part: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Part { part: part.into(), problem: problem.into() }
+        Self::Part(part.into(), problem.into())
     }
 
     /// The setting at fault (`keys[0]`; empty for the form as a whole), and the problem.
     #[must_use]
     pub fn part_and_problem(&self) -> (&str, String) {
         match self {
-            Self::Part { part, problem } => (part, problem.clone()),
+            Self::Part(part, problem) => (part, problem.clone()),
             Self::Whole(part, problem) => (part, problem.clone()),
             Self::Mixed(other) => ("comment", mixed(other)),
             Self::Fixed(_) => ("comment", self.to_string()),
