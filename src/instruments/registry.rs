@@ -516,6 +516,25 @@ mod tests {
         assert_eq!(THIRD.switches(), (false, false));
     }
 
+    /// Threads of one name take over each other's entries, by their instrument.
+    #[test]
+    fn a_name_that_two_threads_make_at_once_is_one_instrument() {
+        let settings = Settings { enabled: Vec::new(), classes_max: [2_000; CLASSES_SET] };
+        let registry = Registry::new(&settings);
+        let barrier = std::sync::Barrier::new(2);
+        let make = |round: u32| {
+            barrier.wait();
+            registry.named(format!("thread/test/{round}")).unwrap()
+        };
+        for round in 0..1_000 {
+            let (one, other) = std::thread::scope(|scope| {
+                let other = scope.spawn(|| make(round));
+                (make(round), other.join().unwrap())
+            });
+            assert!(std::ptr::eq(one, other), "round {round}");
+        }
+    }
+
     #[test]
     fn consumers_govern_those_below() {
         let registry =
