@@ -117,7 +117,7 @@ pub fn check_names(
 const METRICS_MEMORY: usize = 16 << 20;
 
 impl Series {
-    /// A series without reports and data, for tests of readers.
+    /// A series without reports and data, where none is kept.
     #[must_use]
     pub fn nothing() -> Self {
         Self::new(Watchlist::default(), 0).0
