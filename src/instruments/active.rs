@@ -44,7 +44,6 @@ impl Instrument {
         }
         let switch = self.switch.load(Ordering::Relaxed);
         let place = place_of(switch)?;
-        let timer = kind.timer(self.class, &registry.timers);
         let is_timed = switch & TIMED != 0;
         let (depth, id, nesting) = thread.enter(kind);
         let event = Event {
@@ -53,7 +52,7 @@ impl Instrument {
             end_id: None,
             place,
             kind,
-            start: is_timed.then(|| registry.timers.now(timer)),
+            start: is_timed.then(|| registry.now(self)),
             end: None,
             nesting,
             numbers: [None; 2],
@@ -181,8 +180,7 @@ impl Running {
             return;
         };
         let (event, thread) = (&mut self.event, self.thread);
-        let timer = event.kind.timer(self.instrument.class, &registry.timers);
-        event.end = event.start.map(|start| registry.timers.now(timer).max(start));
+        event.end = event.start.map(|start| registry.now(self.instrument).max(start));
         event.end_id = Some(thread.leave(self.depth));
         let time = event.start.zip(event.end).map(|(start, end)| end - start);
         let statement = self.statement.as_ref();

@@ -52,8 +52,3 @@ pub fn truncate(kind: Kind, span: Span) {
         Span::HistoryLong => LONG[kind as usize].clear(),
     }
 }
-
-/// Allocates the long histories.
-pub(super) fn prepare() {
-    LazyLock::force(&LONG);
-}

@@ -33,6 +33,8 @@ pub mod sums;
 pub mod thread;
 pub mod timers;
 
+use std::sync::LazyLock;
+
 pub use active::Active;
 pub use measured_write::MeasuredWrite;
 pub use registry::{Class, Instrument, Settings};
@@ -41,7 +43,8 @@ pub use thread::Foreground;
 /// Registers these instruments, and switches on those named by `settings`. Only the first call in a
 /// process sets the sizes.
 pub fn start(settings: &Settings, instruments: &[&'static Instrument]) {
-    event_history::prepare();
+    // Allocated now.
+    LazyLock::force(&event_history::LONG);
     registry::start(settings, instruments);
 }
 

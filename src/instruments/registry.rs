@@ -1,9 +1,10 @@
 //! The registry of instruments and their switches.
 //!
 //! One array per class, sized by the configuration and filled at start. Instruments beyond the size
-//! are counted and stay off. An instrument's key is its index plus one; registering a known name
-//! returns the existing key. Each instrument has one atomic switch, read where it is used and
-//! written at start and by UPDATE of `setup_instruments`.
+//! are counted and stay off. An instrument's key is its index plus one. A name is declared once:
+//! registering a known one returns the existing key, and another declaration of it stays off. Each
+//! instrument has one atomic switch, read where it is used and written at start and by UPDATE of
+//! `setup_instruments`.
 
 use std::panic::Location;
 use std::sync::OnceLock;
@@ -75,14 +76,6 @@ impl Kind {
     #[must_use]
     pub fn word(self) -> &'static str {
         ["waits", "stages", "statements"][self as usize]
-    }
-
-    /// Returns the timer of its events.
-    pub(super) fn timer(self, class: Class, timers: &Timers) -> TimerName {
-        match self {
-            Self::Waits if class != Class::Idle => timers.waits,
-            _ => timers.others,
-        }
     }
 }
 
@@ -222,8 +215,6 @@ pub struct Registry {
     /// The timers.
     pub timers: Timers,
     classes: [Registered; CLASSES.len()],
-    /// Further declarations under a name that was already registered.
-    twins: RwLock<Vec<&'static Instrument>>,
     enabled: RwLock<Vec<String>>,
     consumers: AtomicU32,
     /// Consumers that are on together with all consumers they depend on.
@@ -273,7 +264,6 @@ impl Registry {
         let registry = Self {
             timers,
             classes,
-            twins: RwLock::default(),
             enabled: RwLock::default(),
             consumers: AtomicU32::new((1 << CONSUMERS.len()) - 1),
             effective: AtomicU32::new(0),
@@ -286,28 +276,18 @@ impl Registry {
     pub fn register(&self, instrument: &'static Instrument) -> u32 {
         let class = &self.classes[instrument.class as usize];
         let mut list = class.list.write();
-        let known = list.iter().position(|it| it.name == instrument.name);
-        let at = known.unwrap_or(list.len());
+        if let Some(known) = list.iter().position(|it| it.name == instrument.name) {
+            return known as u32 + 1;
+        }
+        let at = list.len();
         if at >= class.max {
             class.lost.fetch_add(1, Ordering::Relaxed);
             return 0;
         }
-        match known {
-            Some(at) if std::ptr::eq(list[at], instrument) => {}
-            Some(_) => {
-                let mut twins = self.twins.write();
-                if !twins.iter().any(|it| std::ptr::eq(*it, instrument)) {
-                    twins.push(instrument);
-                }
-            }
-            None => list.push(instrument),
-        }
+        list.push(instrument);
         let place = (class.first + at + 1) as u32;
         instrument.switch.store(place << SWITCHES, Ordering::Relaxed);
-        let (enabled, timed) = match known {
-            Some(at) => list[at].switches(),
-            None => self.wanted(instrument.name),
-        };
+        let (enabled, timed) = self.wanted(instrument.name);
         instrument.set(enabled, timed);
         at as u32 + 1
     }
@@ -317,20 +297,20 @@ impl Registry {
     #[track_caller]
     pub fn named(&self, name: String) -> Option<&'static Instrument> {
         let of = &self.classes[Class::of(&name) as usize];
-        {
-            let list = of.list.read();
-            let known = list.iter().find(|it| it.name == name).copied();
-            if known.is_some() {
-                return known;
-            }
-            if list.len() >= of.max {
-                of.lost.fetch_add(1, Ordering::Relaxed);
-                return None;
-            }
+        let known = |name: &str| of.list.read().iter().find(|it| it.name == name).copied();
+        if let Some(known) = known(&name) {
+            return Some(known);
+        }
+        if of.list.read().len() >= of.max {
+            of.lost.fetch_add(1, Ordering::Relaxed);
+            return None;
         }
         // Leaks at most as many as there is room for, once per process.
-        let instrument = Box::leak(Box::new(Instrument::new(String::leak(name))));
-        (self.register(instrument) != 0).then_some(instrument)
+        let instrument: &'static Instrument =
+            Box::leak(Box::new(Instrument::new(String::leak(name))));
+        self.register(instrument);
+        // Another thread may have been faster.
+        known(instrument.name)
     }
 
     /// Returns all registered instruments, class by class.
@@ -361,11 +341,9 @@ impl Registry {
         classes.map(|((_, word, _), class)| (*word, class.lost.load(Ordering::Relaxed))).collect()
     }
 
-    /// Switches all declarations of an instrument.
+    /// Switches an instrument.
     pub fn switch(&self, name: &str, enabled: bool, timed: bool) {
-        let twins = self.twins.read().clone();
-        let named = self.all().into_iter().chain(twins);
-        for instrument in named.filter(|it| it.name == name) {
+        if let Some(instrument) = self.all().into_iter().find(|it| it.name == name) {
             // Without events there are no times.
             let timed = timed && instrument.class.kind().is_some();
             instrument.set(enabled, timed);
@@ -422,8 +400,10 @@ impl Registry {
     /// Returns the timer of an instrument.
     #[must_use]
     pub fn timer(&self, instrument: &Instrument) -> TimerName {
-        let kind = instrument.class.kind().unwrap_or(Kind::Stages);
-        kind.timer(instrument.class, &self.timers)
+        match instrument.class.kind() {
+            Some(Kind::Waits) if instrument.class != Class::Idle => self.timers.waits,
+            _ => self.timers.others,
+        }
     }
 
     fn set_consumers(&self, on: u32) {
@@ -522,7 +502,7 @@ mod tests {
         assert_eq!(FIRST.place(), None);
         let keys = [&FIRST, &AGAIN, &SECOND, &THIRD].map(|it| registry.register(it));
         assert_eq!(keys, [1, 1, 2, 0]);
-        assert_eq!(FIRST.place(), AGAIN.place());
+        assert_eq!((FIRST.place().is_some(), AGAIN.place()), (true, None));
         assert_eq!((FIRST.switches(), SECOND.switches()), ((true, false), (true, true)));
         assert_eq!(THIRD.switches(), (false, false));
         assert_eq!(registry.lost()[Class::Stage as usize], ("stage", 1));
@@ -530,10 +510,29 @@ mod tests {
         let second = SECOND.place().and_then(|place| registry.at(place));
         assert_eq!(second.map(|it| it.name), Some(SECOND.name));
         registry.switch("stage/test/first", false, true);
-        assert_eq!((FIRST.switches(), AGAIN.switches()), ((false, true), (false, true)));
+        assert_eq!((FIRST.switches(), AGAIN.switches()), ((false, true), (false, false)));
         // Switching an unregistered instrument has no effect.
         registry.switch("stage/test/third", true, true);
         assert_eq!(THIRD.switches(), (false, false));
+    }
+
+    /// Threads of one name take over each other's entries, by their instrument.
+    #[test]
+    fn a_name_that_two_threads_make_at_once_is_one_instrument() {
+        let settings = Settings { enabled: Vec::new(), classes_max: [2_000; CLASSES_SET] };
+        let registry = Registry::new(&settings);
+        let barrier = std::sync::Barrier::new(2);
+        let make = |round: u32| {
+            barrier.wait();
+            registry.named(format!("thread/test/{round}")).unwrap()
+        };
+        for round in 0..1_000 {
+            let (one, other) = std::thread::scope(|scope| {
+                let other = scope.spawn(|| make(round));
+                (make(round), other.join().unwrap())
+            });
+            assert!(std::ptr::eq(one, other), "round {round}");
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub fn since_start() -> Vec<(&'static Instrument, Totals)> {
 /// Sums of all threads at one moment, as nearly as this is possible without stopping them.
 #[derive(Debug)]
 pub struct Summary {
-    instruments: Vec<(&'static Instrument, usize)>,
+    instruments: Vec<&'static Instrument>,
     /// Sums by thread, in the order of `instruments`.
     threads: Vec<(&'static Thread, Vec<Totals>)>,
 }
@@ -56,15 +56,15 @@ impl Summary {
         });
         Self {
             threads: threads.collect(),
-            instruments: placed.into_iter().map(|(it, _, at)| (it, at)).collect(),
+            instruments: placed.into_iter().map(|(it, ..)| it).collect(),
         }
     }
 
     /// Returns the sums of each instrument of a kind, over all threads.
     pub fn global(&self, kind: Kind) -> impl Iterator<Item = (&'static Instrument, Totals)> {
         let instruments = self.instruments.iter().enumerate();
-        let of_kind = instruments.filter(move |(_, (it, _))| it.class.kind() == Some(kind));
-        of_kind.map(|(at, (instrument, _))| {
+        let of_kind = instruments.filter(move |(_, it)| it.class.kind() == Some(kind));
+        of_kind.map(|(at, instrument)| {
             let mut totals = Totals::default();
             let threads = self.threads.iter();
             threads.for_each(|(_, sums)| totals.add(&sums[at]));
@@ -79,8 +79,8 @@ impl Summary {
     ) -> impl Iterator<Item = (&'static Thread, &'static Instrument, Totals)> {
         self.threads.iter().flat_map(move |(thread, sums)| {
             let all = self.instruments.iter().zip(sums);
-            let of_kind = all.filter(move |((it, _), _)| it.class.kind() == Some(kind));
-            of_kind.map(move |((instrument, _), totals)| (*thread, *instrument, *totals))
+            let of_kind = all.filter(move |(it, _)| it.class.kind() == Some(kind));
+            of_kind.map(move |(instrument, totals)| (*thread, *instrument, *totals))
         })
     }
 }

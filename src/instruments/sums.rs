@@ -98,16 +98,9 @@ impl Sum {
         if self.epoch.load(Ordering::Acquire) != epoch {
             return Totals::default();
         }
-        let own = |at: usize| self.values[at].load(Ordering::Relaxed);
-        Totals {
-            count: own(0),
-            timed: own(1),
-            sum: own(2),
-            min: own(3),
-            max: own(4),
-            errors: own(5),
-            rows: own(6),
-        }
+        let values = self.values.each_ref().map(|it| it.load(Ordering::Relaxed));
+        let [count, timed, sum, min, max, errors, rows] = values;
+        Totals { count, timed, sum, min, max, errors, rows }
     }
 }
 

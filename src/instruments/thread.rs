@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::digests::STATEMENT_BYTES;
-use super::event::Recorded;
+use super::event::{Recorded, kind_of};
 use super::event_rings::{Cell, Current, DEPTH_MAX, Ring};
 use super::registry::{Instrument, Kind, registry};
 use super::sums::Sum;
@@ -106,7 +106,7 @@ impl Thread {
         }
         let outer = depth.checked_sub(1).and_then(|at| self.within.get(at));
         let outer = outer.map(|outer| outer.load(Ordering::Relaxed));
-        let nesting = outer.map(|outer| (outer >> 2, Kind::ALL[(outer & 3) as usize % 3]));
+        let nesting = outer.map(|outer| (outer >> 2, kind_of(outer)));
         (depth, id, nesting)
     }
 
@@ -187,7 +187,8 @@ fn attach(name: &str) -> Option<&'static Thread> {
     None
 }
 
-/// The entry of a thread, released when the thread ends.
+/// The entry of a thread or connection, released when that ends.
+#[derive(Debug)]
 struct Here(Option<&'static Thread>);
 
 impl Here {
@@ -235,32 +236,24 @@ pub(super) fn of_task() -> Option<&'static Thread> {
 
 /// A connection, shown as a thread. Its events are recorded on the owner of this handle.
 #[derive(Debug)]
-pub struct Foreground(Option<&'static Thread>);
+pub struct Foreground(Here);
 
 impl Foreground {
     /// Takes an entry for a connection of this name.
     #[must_use]
     pub fn attach(name: &str) -> Self {
-        Self(attach(name))
+        Self(Here(attach(name)))
     }
 
     /// Sets the client of the connection.
     pub fn set_client(&self, client: Client) {
-        if let Some(thread) = self.0 {
+        if let Some(thread) = self.0.0 {
             *thread.client.lock() = Some(client);
         }
     }
 
     /// Runs `work` so that events in it belong to the connection.
     pub async fn scope<T>(&self, work: impl Future<Output = T>) -> T {
-        TASK.scope(self.0, work).await
-    }
-}
-
-impl Drop for Foreground {
-    fn drop(&mut self) {
-        if let Some(thread) = self.0 {
-            thread.release();
-        }
+        TASK.scope(self.0.0, work).await
     }
 }

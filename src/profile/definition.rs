@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::input::record::counted;
+use crate::report::definition::Pattern;
 
 counted! {
     /// Keys of a report over samples, with the names of their columns.
@@ -49,36 +50,13 @@ impl SampleKey {
     }
 }
 
-/// A condition on a key. A sample without the key has the empty text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
-    /// Equals this text.
-    Equals(String),
-    /// Differs from this text.
-    Differs(String),
-    /// Starts with this text.
-    StartsWith(String),
-}
-
-impl Wanted {
-    /// Returns true if a text meets the condition.
-    #[must_use]
-    pub fn holds(&self, shown: &str) -> bool {
-        match self {
-            Self::Equals(text) => shown == text,
-            Self::Differs(text) => shown != text,
-            Self::StartsWith(start) => shown.starts_with(start.as_str()),
-        }
-    }
-}
-
 /// A report over samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleReport {
     /// Keys of a row.
     pub keys: Vec<SampleKey>,
-    /// Conditions, all of which a sample must meet.
-    pub filters: Vec<(SampleKey, Wanted)>,
+    /// Conditions, all of which a sample must meet. One without the key has the empty text.
+    pub filters: Vec<(SampleKey, Pattern)>,
     /// Length of the window.
     pub window: Duration,
 }
@@ -117,22 +95,13 @@ impl SampleReport {
         }
         for (place, text) in filters.iter().enumerate() {
             let wrong = |problem| ("filters", place, problem);
-            let no_filter = || {
-                wrong(format!(
+            let Some((key, Some(pattern))) = Pattern::of_condition(text) else {
+                return Err(wrong(format!(
                     "'{text}': a filter is KEY=value, KEY!=value or KEY=prefix*, where KEY is one of {}",
                     names()
-                ))
+                )));
             };
-            let (key, value) = text.split_once('=').ok_or_else(no_filter)?;
-            let (key, value) = (key.trim(), value.trim());
-            let (key, wanted) =
-                match (key.strip_suffix('!').map(str::trim_end), value.strip_suffix('*')) {
-                    (None, None) => (key, Wanted::Equals(value.to_owned())),
-                    (None, Some(start)) => (key, Wanted::StartsWith(start.to_owned())),
-                    (Some(key), None) => (key, Wanted::Differs(value.to_owned())),
-                    (Some(_), Some(_)) => return Err(no_filter()),
-                };
-            report.filters.push((named(key).map_err(wrong)?, wanted));
+            report.filters.push((named(key).map_err(wrong)?, pattern));
         }
         Ok(report)
     }
@@ -146,7 +115,7 @@ mod tests {
     fn blanks_around_a_filter_do_not_count() {
         let (keys, filters) = (["script".to_owned()], [" function != md5 ".to_owned()]);
         let report = SampleReport::read(&keys, &filters, Duration::from_secs(1)).unwrap();
-        let wanted = Wanted::Differs("md5".to_owned());
+        let wanted = Pattern::Differs("md5".to_owned());
         assert_eq!(report.filters, [(SampleKey::Function, wanted)]);
     }
 }

@@ -39,7 +39,7 @@ const ENTRY_BYTES: usize = 256;
 /// Memory of a report per sample while it is computed, bytes.
 const REPORT_BYTES: usize = 48;
 
-/// Marks an absent value.
+/// Marks an absent value: no dictionary has so many entries.
 const NONE: u32 = u32::MAX;
 
 /// Maximum size of a pool of `samples` samples including its readers, bytes.
@@ -192,27 +192,25 @@ impl Segment {
     /// Returns the running function.
     #[must_use]
     pub fn symbol(&self, sample: &Sample) -> Option<&Frame> {
-        self.frames.get(known(sample.symbol)? as usize)
+        self.frames.get(sample.symbol as usize)
     }
 
     /// Returns the PHP code that called it.
     #[must_use]
     pub fn caller(&self, sample: &Sample) -> Option<&Frame> {
-        self.frames.get(known(sample.caller)? as usize)
+        self.frames.get(sample.caller as usize)
     }
 
     /// Returns its arguments.
     #[must_use]
     pub fn arguments(&self, sample: &Sample) -> Option<&str> {
-        let text = self.texts.get(known(sample.arguments)? as usize);
-        text.map(|text| &**text)
+        self.texts.get(sample.arguments as usize).map(|text| &**text)
     }
 
     /// Returns the opcode that PHP executed.
     #[must_use]
     pub fn opcode(&self, sample: &Sample) -> Option<&str> {
-        let text = self.texts.get(known(sample.opcode)? as usize);
-        text.map(|text| &**text)
+        self.texts.get(sample.opcode as usize).map(|text| &**text)
     }
 }
 
@@ -331,11 +329,7 @@ impl Pool {
         if self.gone.len() > spare(self.samples_max) {
             return None;
         }
-        let mut segments: Vec<_> = self.sealed.iter().cloned().collect();
-        if !self.open.samples.is_empty() {
-            segments.push(Arc::new(self.open.clone()));
-        }
-        Some(Snapshot { segments })
+        Some(self.behind(0))
     }
 
     /// Returns the id of the newest sample; 0 before the first.

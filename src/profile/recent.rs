@@ -111,6 +111,7 @@ impl Recent {
         let mut recent = Self { now_us, ..Self::default() };
         // Samples by request: (request, time, segment, index).
         let mut places: HashMap<(u64, i64, u64), u32, RandomState> = HashMap::default();
+        let mut requests = Vec::new();
         let mut order: Vec<(u32, u64, u32, u32)> = Vec::with_capacity(snapshot.len());
         for (at, segment) in (0_u32..).zip(&snapshot.segments) {
             let mut of = vec![NOT_HERE; segment.requests.len()];
@@ -125,8 +126,8 @@ impl Recent {
                 let known = &mut of[sample.request as usize];
                 if *known == NOT_HERE {
                     *known = *places.entry(request.key()).or_insert_with(|| {
-                        recent.requests.push(Sampled::of(request));
-                        recent.requests.len() as u32 - 1
+                        requests.push(Arc::clone(request));
+                        requests.len() as u32 - 1
                     });
                 }
                 order.push((*known, sample.elapsed, at, place));
@@ -136,14 +137,21 @@ impl Recent {
         }
         order.sort_unstable();
         let mut gaps = Vec::new();
-        for samples in order.chunk_by(|a, b| a.0 == b.0) {
-            let request = &mut recent.requests[samples[0].0 as usize];
+        // Each has a sample, so they come in their order.
+        for (request, samples) in requests.into_iter().zip(order.chunk_by(|a, b| a.0 == b.0)) {
             gaps.clear();
             gaps.extend(samples.windows(2).map(|pair| pair[1].1 - pair[0].1));
-            request.sampled = sampled(&mut gaps);
-            request.first = samples[0].1;
-            request.last = samples[samples.len() - 1].1;
-            request.samples = samples.len() as u64;
+            let mut request = Sampled {
+                request,
+                first: samples[0].1,
+                last: samples[samples.len() - 1].1,
+                samples: samples.len() as u64,
+                idle: 0,
+                sampled: sampled(&mut gaps),
+                memory: Vec::new(),
+                memory_max: 0,
+                ended: false,
+            };
             let step = samples.len().div_ceil(CURVE_POINTS - 1);
             let mut before = None;
             for (number, &(_, elapsed, at, place)) in samples.iter().enumerate() {
@@ -158,6 +166,7 @@ impl Recent {
                     request.memory.push((elapsed, used));
                 }
             }
+            recent.requests.push(request);
         }
         recent.snapshot = snapshot;
         recent.end(now_us.saturating_sub(span_us(REQUEST_ENDED)));
@@ -217,22 +226,6 @@ impl Recent {
                 (*growth != OUTSIDE).then_some(seen)
             })
         })
-    }
-}
-
-impl Sampled {
-    fn of(request: &Arc<StatRequest>) -> Self {
-        Self {
-            request: Arc::clone(request),
-            first: 0,
-            last: 0,
-            samples: 0,
-            idle: 0,
-            sampled: 0,
-            memory: Vec::new(),
-            memory_max: 0,
-            ended: false,
-        }
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use super::definition::{SampleKey, SampleReport, Wanted};
+use super::definition::{SampleKey, SampleReport};
 use super::pool::{Frame, Sample, Segment};
 use super::recent::{Recent, Seen};
 use crate::input::stat::line::{SampleType, UNITS};
+use crate::report::definition::Pattern;
 
 /// Maximum number of rows; samples with further keys are counted in `(other)`.
 pub const ROWS_MAX: usize = 100_000;
@@ -102,17 +103,17 @@ fn shown(key: SampleKey, segment: &Segment, sample: &Sample) -> KeyValue {
     text.map_or(KeyValue::Absent, KeyValue::Text)
 }
 
-fn holds(wanted: &Wanted, value: &KeyValue) -> bool {
+fn holds(wanted: &Pattern, value: &KeyValue) -> bool {
     match value {
-        KeyValue::Absent => wanted.holds(""),
-        KeyValue::Number(number) => wanted.holds(&number.to_string()),
-        KeyValue::Text(text) => wanted.holds(text),
+        KeyValue::Absent => wanted.matches(b""),
+        KeyValue::Number(number) => wanted.matches(number.to_string().as_bytes()),
+        KeyValue::Text(text) => wanted.matches(text.as_bytes()),
     }
 }
 
 /// Returns true if a sample meets all conditions.
 #[must_use]
-pub fn is_wanted(filters: &[(SampleKey, Wanted)], segment: &Segment, sample: &Sample) -> bool {
+pub fn is_wanted(filters: &[(SampleKey, Pattern)], segment: &Segment, sample: &Sample) -> bool {
     let mut filters = filters.iter();
     filters.all(|(key, wanted)| holds(wanted, &shown(*key, segment, sample)))
 }
@@ -180,7 +181,7 @@ pub static METRICS: [SampleMetric; 8] = [
 pub fn fill_steps(
     steps: &mut [Step],
     report: &SampleReport,
-    row: &[(SampleKey, Wanted)],
+    row: &[(SampleKey, Pattern)],
     recent: &Recent,
     (from_us, step_us): (i64, i64),
 ) -> bool {

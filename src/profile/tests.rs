@@ -333,7 +333,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
         let first = all.iter().map(|it| it.2).min().unwrap();
         for row in &groups.rows {
             let report::KeyValue::Text(name) = &row.keys[0] else { panic!("{row:?}") };
-            let wanted = definition::Wanted::Equals(name.to_string());
+            let wanted = crate::report::definition::Pattern::Equals(name.to_string());
             let key = [(definition::SampleKey::Function, wanted)];
             let mut steps = vec![report::Step::default(); 2_000];
             let from_us = recent.oldest_us.unwrap();

@@ -23,11 +23,12 @@ pub(super) struct MemoryUse {
     pub(super) closed: usize,
 }
 
-impl std::ops::Add for MemoryUse {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { all: self.all + other.all, closed: self.closed + other.closed }
+impl std::iter::Sum for MemoryUse {
+    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
+        each.fold(Self::default(), |sum, it| Self {
+            all: sum.all + it.all,
+            closed: sum.closed + it.closed,
+        })
     }
 }
 

@@ -467,6 +467,15 @@ impl Pattern {
         })
     }
 
+    /// The text of a condition on `key`, as [`of_condition`](Self::of_condition) takes it.
+    pub(super) fn condition(&self, key: &str) -> String {
+        match self {
+            Self::Equals(value) => format!("{key}={value}"),
+            Self::Differs(value) => format!("{key}!={value}"),
+            Self::StartsWith(value) => format!("{key}={value}*"),
+        }
+    }
+
     /// Whether `text` matches.
     #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {

@@ -292,7 +292,7 @@ mod tests {
             assert_eq!(sums.drain().collect::<Vec<_>>(), counts);
             let (mut logged, mut in_log, mut pairs) =
                 (Totals::ZERO, PairSums::default(), Vec::new());
-            let mut entries = log.unfinished();
+            let mut entries = &log.bytes[..];
             while let Some((_, totals)) = take_entry(&mut entries, &mut pairs) {
                 logged += &totals;
                 in_log.add(pairs.iter().copied());

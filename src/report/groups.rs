@@ -74,8 +74,9 @@ pub(super) struct Groups {
     fronts: Chunked<Front>,
     blocks: Vec<Block>,
     blocks_max: usize,
-    slots: Chunked<Slot>,
-    slots_used: usize,
+    /// Slots of the running tick, of which these are in use: as many as groups with a gain in it.
+    pub(super) slots: Chunked<Slot>,
+    pub(super) slots_used: usize,
     /// Most slots in use in this tick.
     slots_peak: usize,
     /// Whether somebody reads gains by second.
@@ -103,7 +104,7 @@ impl Groups {
 
     /// One more than the largest number in use.
     pub(super) fn end(&self) -> u32 {
-        self.keys.end()
+        self.keys.end
     }
 
     /// The numbers of all groups.
@@ -372,16 +373,6 @@ impl Groups {
         self.fronts[at] = Front::default();
         self.slot_of[id as usize] = at as u32;
         at as u32
-    }
-
-    /// Slot `at` of the running tick.
-    pub(super) fn slot(&self, at: usize) -> &Slot {
-        &self.slots[at]
-    }
-
-    /// Slots in use: as many as groups with a gain in the running tick.
-    pub(super) fn slots_used(&self) -> usize {
-        self.slots_used
     }
 
     /// Moves the settled slot `at` into its group (sums, extremes and, if wanted, the histogram)

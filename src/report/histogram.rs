@@ -224,17 +224,9 @@ impl BucketLayout {
     /// layout may have longer ones.
     #[must_use]
     pub fn ends(&self, bucket: u32) -> (u64, u64) {
-        match self {
-            Self::LogLinear => {
-                let (low, width) = log_linear_bounds(bucket);
-                (low, low + width - 1)
-            }
-            Self::Linear { max_us, size } => {
-                let edge = |bucket: u64| bucket.saturating_mul(*max_us) / u64::from((*size).max(1));
-                (edge(bucket.into()), edge(u64::from(bucket) + 1) + 1)
-            }
-            Self::V2(v2) => v2.bounds(bucket),
-        }
+        let (low, end) = self.bounds(bucket);
+        // The edges of the others are not whole microseconds.
+        (low, end - u64::from(matches!(self, Self::LogLinear)))
     }
 
     /// One quantile in seconds; see [`BucketLayout::quantiles`].

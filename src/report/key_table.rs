@@ -22,7 +22,7 @@ pub(super) struct KeyTable {
     /// `stride` per combination.
     key_ids: Chunked<u32>,
     /// One more than the largest number.
-    end: u32,
+    pub(super) end: u32,
     by_key: HashTable<u32>,
     hasher: RandomState,
     unused: BinaryHeap<Reverse<u32>>,
@@ -36,11 +36,6 @@ impl KeyTable {
     /// Number of combinations that can be found.
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
-    }
-
-    /// Exclusive upper bound of numbers.
-    pub(super) fn end(&self) -> u32 {
-        self.end
     }
 
     /// Key id `at` of a combination.

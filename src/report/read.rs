@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ahash::AHashSet;
 
-use self::reading::{KeyCell, Reading, Want, bound};
+use self::reading::{KeyCell, Reading, Want, push_quantiles};
 use self::selection::RowSelection;
 
 use super::aggregate::Aggregate;
@@ -105,7 +105,7 @@ pub fn read_into(
     let layout = &entry.definition.layout;
     let selection = selection.map(|selection| (layout.want(selection.chosen_by()), selection));
     let selection = selection.filter(|(by, _)| !by.has_histograms());
-    let removals = held.live().0.removals();
+    let removals = held.live().0.removals;
     for attempt in 0..=ATTEMPTS {
         wait_while_leaving(held, entry, removals)?;
         let reader = Reader::new(std::mem::take(&mut memory), held.live().0, entry, as_of_ms);
@@ -113,7 +113,7 @@ pub fn read_into(
             ATTEMPTS => reader.read(&mut held.live(), want, selection),
             _ => reader.read(held, want, selection),
         };
-        if read.is_some() || held.live().0.removals() != removals {
+        if read.is_some() || held.live().0.removals != removals {
             return read;
         }
     }
@@ -126,7 +126,7 @@ fn wait_while_leaving(held: &mut impl ReadLock, entry: &Entry, removals: u64) ->
     let (times, each) = WAITS;
     for _ in 0..times {
         let (reports, _) = held.live();
-        if reports.removals() != removals {
+        if reports.removals != removals {
             return None;
         }
         if !reports.aggregate(entry).is_leaving {
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         reading.clear();
         reading.totals.reserve_exact(row_map.len() + 1);
         let mut reader = Self {
-            removals: reports.removals(),
+            removals: reports.removals,
             meanwhile: Some(aggregate.meanwhile.reader()),
             moves: aggregate.meanwhile.moves,
             counted: aggregate.meanwhile.counted.len(),
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
         held: &'b impl ReadLock,
     ) -> Option<(&'b Aggregate, &'b StringInterner)> {
         let (reports, strings) = held.live();
-        let is_there = reports.removals() == self.removals;
+        let is_there = reports.removals == self.removals;
         let aggregate = is_there.then(|| reports.aggregate(self.entry));
         let aggregate = aggregate.filter(|it| it.meanwhile.moves == self.moves);
         aggregate.map(|aggregate| (aggregate, strings))
@@ -481,12 +481,9 @@ impl<'a> Reader<'a> {
     ) {
         let (definition, reading) = (&self.entry.definition, &mut self.reading);
         if want.quantiles {
-            let total = pairs.clone().map(|(_, count)| count).sum();
-            let (buckets, quantiles) = (definition.buckets, &mut reading.quantiles);
-            let row = quantiles.len();
-            buckets.quantiles(ranks, total, pairs.clone(), quantiles);
-            let time = reading.totals[place].time;
-            bound(definition, &mut quantiles[row..], time, pairs.clone(), |it| buckets.ends(it));
+            let (ends, time) = (|it| definition.buckets.ends(it), reading.totals[place].time);
+            let to = &mut reading.quantiles;
+            push_quantiles(to, definition, ranks, time, pairs.clone(), |secs| secs, ends);
         }
         if want.histograms {
             reading.histograms.push(pairs.collect());

@@ -60,7 +60,7 @@ pub struct Reports {
     /// moment, which may be a while ago.
     now_ms: u64,
     /// Number of dropped reports and resets: data that a snapshot saw before no longer exists.
-    removals: u64,
+    pub(super) removals: u64,
     watch: watch::Watch,
     /// Aggregates before this one have been cut in the ending second.
     cut: usize,
@@ -335,8 +335,7 @@ impl Reports {
 
     /// Memory of all aggregates.
     fn taken(&self) -> MemoryUse {
-        let aggregates = self.aggregates.iter().flatten();
-        aggregates.fold(MemoryUse::default(), |sum, aggregate| sum + aggregate.taken())
+        self.aggregates.iter().flatten().map(|it| it.taken()).sum()
     }
 
     fn measure(&mut self) {
@@ -371,7 +370,7 @@ impl Reports {
     /// Keys of a report that are counted under `(other)` for lack of rows.
     #[must_use]
     pub fn overflowed(&self, entry: &Entry) -> usize {
-        self.aggregate(entry).row_map(entry.report).overflowed()
+        self.aggregate(entry).row_map(entry.report).overflowed
     }
 
     /// The version of a report's data and of the time it covers: equal versions mean equal answers.
@@ -420,11 +419,6 @@ impl Reports {
         let want = Want { keys: true, ..want };
         let mut held = (self, &pool.strings);
         read::read(&mut held, entry, want, unix_ms).expect("nothing is dropped meanwhile")
-    }
-
-    /// How often a report was dropped or everything cleared.
-    pub(super) const fn removals(&self) -> u64 {
-        self.removals
     }
 
     pub(super) fn aggregate(&self, entry: &Entry) -> &Aggregate {

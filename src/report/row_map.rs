@@ -30,8 +30,8 @@ pub(super) struct RowMap {
     /// The keys of the rows; that of the overflow row cannot be found.
     rows: KeyTable,
     rows_max: usize,
-    /// Groups in the overflow row that have a key of their own.
-    overflowed: usize,
+    /// Groups in the overflow row that have a key of their own, for lack of rows.
+    pub(super) overflowed: usize,
 }
 
 impl RowMap {
@@ -138,11 +138,6 @@ impl RowMap {
     /// Groups in row `row`.
     pub(super) fn groups_in(&self, row: u32) -> u32 {
         self.groups_in[row as usize]
-    }
-
-    /// Groups in the overflow row for lack of rows.
-    pub(super) fn overflowed(&self) -> usize {
-        self.overflowed
     }
 
     /// Row of group `id`.

@@ -88,7 +88,8 @@ impl TickLogs {
 /// Writes entries one after the other.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TickLogWriter {
-    bytes: Vec<u8>,
+    /// Entries written since the last log was finished.
+    pub(super) bytes: Vec<u8>,
     /// Number of entries.
     groups: usize,
 }
@@ -116,12 +117,7 @@ impl TickLogWriter {
         self.groups += 1;
     }
 
-    /// Entries written since the last log was finished.
-    pub(super) fn unfinished(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Whether they are enough for a piece.
+    /// Whether its entries are enough for a piece.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= PIECE_BYTES || self.groups >= PIECE_GROUPS
     }

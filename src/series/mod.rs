@@ -78,30 +78,13 @@ struct State {
 
 /// A list of reports is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
-    /// There is no such report.
-    #[error(
-        "there is no report called {name:?}{meant} accepted: the names of base reports such as \
-         \"report_by_script_name\", of the configuration's own reports, and \"*\" for all of the latter"
-    )]
-    Unknown {
-        /// The unknown name.
-        name: String,
-        /// A semicolon, and the question whether a close name was meant.
-        meant: String,
-    },
-    /// There are too many.
-    #[error("{count} reports; accepted: up to {REPORTS_MAX}, since each is added up every second")]
-    TooMany {
-        /// How many.
-        count: usize,
-    },
-}
+#[error("{0}")]
+pub struct ChoiceError(String);
 
 /// Checks a list of report names, in which `"*"` stands for all reports of the configuration.
 ///
 /// # Errors
-/// [`ChoiceError`].
+/// Which name is unknown, or that they are too many.
 pub fn check_names(
     names: &[String],
     defined: &[(Definition, DefinedBy)],
@@ -112,7 +95,10 @@ pub fn check_names(
         let known: Vec<&str> = defined.iter().map(|it| it.0.name.as_str()).collect();
         let meant = Some(question(name, known.iter().copied()));
         let meant = meant.filter(|it| !it.is_empty()).unwrap_or_else(|| ";".to_owned());
-        return Err(ChoiceError::Unknown { name: name.clone(), meant });
+        return Err(ChoiceError(format!(
+            "there is no report called {name:?}{meant} accepted: the names of base reports such as \
+             \"report_by_script_name\", of the configuration's own reports, and \"*\" for all of the latter"
+        )));
     }
     let is_named = |name: &str| names.iter().any(|it| it == name);
     let is_chosen = |(it, by): &&(Definition, DefinedBy)| {
@@ -120,7 +106,9 @@ pub fn check_names(
         is_named(&it.name) || is_configured && is_named(CONFIGURED)
     };
     match defined.iter().filter(is_chosen).count() {
-        count if count > REPORTS_MAX => Err(ChoiceError::TooMany { count }),
+        count if count > REPORTS_MAX => Err(ChoiceError(format!(
+            "{count} reports; accepted: up to {REPORTS_MAX}, since each is added up every second"
+        ))),
         _ => Ok(()),
     }
 }
@@ -129,7 +117,7 @@ pub fn check_names(
 const METRICS_MEMORY: usize = 16 << 20;
 
 impl Series {
-    /// A series without reports and data, for tests of readers.
+    /// A series without reports and data, where none is kept.
     #[must_use]
     pub fn nothing() -> Self {
         Self::new(Watchlist::default(), 0).0

@@ -6,8 +6,9 @@ use crate::config::rewrite::TEXT_FIELDS;
 use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
 use crate::http::time_range::take_moment;
-use crate::profile::definition::{SampleKey, Wanted};
+use crate::profile::definition::SampleKey;
 use crate::query::question::{NUMBER_FIELDS, RequestSearch};
+use crate::report::definition::Pattern;
 
 /// The parameter `timers`: whether rows come with their timers.
 pub(in crate::http) fn with_timers(params: &mut Params) -> Result<bool, Problem> {
@@ -47,7 +48,7 @@ pub(in crate::http) fn conditions(
 }
 
 /// Parses the conditions on samples.
-pub(in crate::http) fn sample_conditions(params: &mut Params) -> Vec<(SampleKey, Wanted)> {
-    let mut condition = |key: SampleKey| Some((key, Wanted::Equals(params.text(key.name())?)));
+pub(in crate::http) fn sample_conditions(params: &mut Params) -> Vec<(SampleKey, Pattern)> {
+    let mut condition = |key: SampleKey| Some((key, Pattern::Equals(params.text(key.name())?)));
     SampleKey::ALL.into_iter().filter_map(&mut condition).collect()
 }

@@ -29,10 +29,11 @@ use crate::http::app::App;
 use crate::http::concurrency_limit::Permit;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::profile::definition::{SampleKey, Wanted};
+use crate::profile::definition::SampleKey;
 use crate::query::answer::Followed;
 use crate::query::catalog::Catalog;
 use crate::query::question::{FollowStep, RequestSearch};
+use crate::report::definition::Pattern;
 
 /// Most rows a second for one client, and the largest `rate`.
 const RATE_MAX: u64 = 20_000;
@@ -67,7 +68,7 @@ struct Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Subject {
     Requests { search: Arc<RequestSearch>, timers: bool },
-    Samples(Arc<[(SampleKey, Wanted)]>),
+    Samples(Arc<[(SampleKey, Pattern)]>),
 }
 
 /// `GET /api/v1/stream/requests`

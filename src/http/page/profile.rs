@@ -17,8 +17,9 @@ use crate::http::api::profile::{Node, STACK_KEYS, Tree, shown};
 use crate::http::api::search::sample_conditions;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::profile::definition::{SampleKey, Wanted};
+use crate::profile::definition::SampleKey;
 use crate::query::answer::ReportAnswer;
+use crate::report::definition::Pattern;
 
 /// Rows of a table.
 const ROWS: usize = 25;
@@ -118,7 +119,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
                       A sample has no deeper stack than that. With the JIT a line may be an older one." }
             @for listed in TABLES {
-                @let of_type = (SampleKey::Type, Wanted::Equals(listed.of_type.to_owned()));
+                @let of_type = (SampleKey::Type, Pattern::Equals(listed.of_type.to_owned()));
                 @let of_type = Some(of_type).filter(|_| !listed.of_type.is_empty());
                 @let filters: Vec<_> = filters.iter().cloned().chain(of_type).collect();
                 @if let Some(answer) = view.source.samples(listed.keys, &filters)? {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Catalog, alerts, answering, releases};
 use crate::input::squid::{Source, sums};
-use crate::profile::definition::{SampleKey, SampleReport, Wanted};
+use crate::profile::definition::{SampleKey, SampleReport};
 use crate::query::answer::{Followed, ReportAnswer, ReportSummary};
 use crate::query::error::QueryError;
 use crate::query::question::{FollowStep, SampleQuestion};
@@ -16,6 +16,7 @@ use crate::query::tables::{
     KIND, ReportStatus, Row, SAMPLES, StatusSnapshot, StatusTable, annotation, squid,
 };
 use crate::report::DefinedBy;
+use crate::report::definition::Pattern;
 use crate::report::definition::comment::FixedTable;
 use crate::series::Lines;
 use crate::telemetry::cpu;
@@ -182,7 +183,7 @@ impl Catalog {
     pub fn samples(
         &self,
         keys: &[SampleKey],
-        filters: &[(SampleKey, Wanted)],
+        filters: &[(SampleKey, Pattern)],
     ) -> Result<Option<ReportAnswer>, QueryError> {
         if !self.has_samples() {
             return Ok(None);
@@ -216,7 +217,7 @@ impl Catalog {
     /// The next samples after one, oldest first. `None` if none are taken.
     pub fn follow_samples(
         &self,
-        filters: &[(SampleKey, Wanted)],
+        filters: &[(SampleKey, Pattern)],
         step: FollowStep,
     ) -> Option<Followed> {
         let columns = FixedTable::Sample.columns(&self.defaults);

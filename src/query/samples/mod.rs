@@ -15,8 +15,9 @@ use super::error::QueryError;
 use super::question::{FollowStep, SampleQuestion};
 use super::table::{Computed, Table};
 use crate::profile::Profile;
-use crate::profile::definition::{SampleKey, SampleReport, Wanted};
+use crate::profile::definition::{SampleKey, SampleReport};
 use crate::profile::report::{SampleMetric, Step, fill_steps, is_wanted};
+use crate::report::definition::Pattern;
 use crate::series::Lines;
 use crate::value::Column;
 
@@ -40,7 +41,7 @@ pub(super) fn samples(
 pub(super) fn follow(
     profile: &Profile,
     columns: Vec<Column>,
-    filters: &[(SampleKey, Wanted)],
+    filters: &[(SampleKey, Pattern)],
     step: FollowStep,
 ) -> Followed {
     let (step, snapshot) = {
@@ -124,7 +125,7 @@ pub(super) fn lines(
 ) -> Result<Lines, QueryError> {
     let key = question.key.unwrap_or_default();
     let row = report.keys.iter().zip(key);
-    let row: Vec<_> = row.map(|(key, text)| (*key, Wanted::Equals(text.clone()))).collect();
+    let row: Vec<_> = row.map(|(key, text)| (*key, Pattern::Equals(text.clone()))).collect();
     let recent = profile.recent(Some(report.window)).ok_or_else(busy)?;
     let unix_us = profile.unix_us();
     let now = u64::try_from((recent.now_us + unix_us) / 1_000_000).unwrap_or(0);

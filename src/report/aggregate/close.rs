@@ -210,10 +210,10 @@ impl Aggregate {
             Closing::Settling if self.cut_some(slots, strings) => Closing::Settling,
             Closing::Settling => Closing::Measuring(0, 0),
             Closing::Measuring(at, bytes) => {
-                let end = self.groups.slots_used().min(at + slots);
+                let end = self.groups.slots_used.min(at + slots);
                 let more = (at..end).map(|at| self.groups.closing_bytes(at));
                 let bytes = bytes + more.sum::<usize>();
-                match end < self.groups.slots_used() {
+                match end < self.groups.slots_used {
                     true => Closing::Measuring(end, bytes),
                     false => Closing::Measured(bytes),
                 }
@@ -229,10 +229,10 @@ impl Aggregate {
     /// Closes up to `slots` settled slots; returns false if there is none left.
     fn close_slots(&mut self, slots: usize) -> bool {
         for _ in 0..slots {
-            let Some(last) = self.groups.slots_used().checked_sub(1) else { break };
+            let Some(last) = self.groups.slots_used.checked_sub(1) else { break };
             self.close_slot(last, true);
         }
-        self.groups.slots_used() > 0
+        self.groups.slots_used > 0
     }
 
     /// Closes every slot there is.
@@ -243,7 +243,7 @@ impl Aggregate {
             self.tick_logs.writer.entry(other, &totals, None);
         }
         // Of a tick without gains a piece is kept too: it says when something was merged.
-        if !self.tick_logs.writer.unfinished().is_empty() || self.tick.seen.is_some() {
+        if !self.tick_logs.writer.bytes.is_empty() || self.tick.seen.is_some() {
             self.tick_logs.finish(self.tick);
         }
         self.tick = TickHead::new(self.tick.tick);
@@ -259,7 +259,7 @@ impl Aggregate {
 
     /// Writes the tick log's entry of slot `at`.
     pub(super) fn log_slot(&mut self, at: usize, histogram: bool) {
-        let slot = self.groups.slot(at);
+        let slot = &self.groups.slots[at];
         let counts = histogram.then_some(&slot.histogram);
         let writer = &mut self.tick_logs.writer;
         writer.entry(slot.group, &slot.totals(), counts);
@@ -275,7 +275,7 @@ impl Aggregate {
     /// Costs of slots, by level.
     pub(super) fn costs(&self, of: impl Fn(&Groups, usize) -> usize) -> [usize; LEVELS] {
         let mut costs = [0; LEVELS];
-        for at in 0..self.groups.slots_used() {
+        for at in 0..self.groups.slots_used {
             costs[self.groups.level(at)] += of(&self.groups, at);
         }
         costs
@@ -291,7 +291,7 @@ impl Aggregate {
     ) {
         let (taken, before) = (memory.budget.taken, self.taken());
         let mut at = 0;
-        while at < self.groups.slots_used() {
+        while at < self.groups.slots_used {
             let gone = self.groups.level(at) == level && gives_way(self, at, memory);
             at += usize::from(!gone);
         }
@@ -326,7 +326,7 @@ impl Aggregate {
             });
         }
         let before = self.taken();
-        if self.groups.slots_used() > 0 {
+        if self.groups.slots_used > 0 {
             let histogram = self.groups.closing_bytes(0) <= allowance.all;
             // If part of a tick lacks its histogram, no quantiles are known for the whole tick.
             self.tick.histograms &= histogram;

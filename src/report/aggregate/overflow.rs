@@ -120,7 +120,7 @@ impl Aggregate {
         if let Some(full) = self.groups.running(other) {
             let remainder = &mut self.overflow.remainder;
             let (_, remainder) = remainder.get_or_insert((other, Totals::ZERO));
-            *remainder += &self.groups.slot(full).totals();
+            *remainder += &self.groups.slots[full].totals();
             self.groups.take_over(full, self.tick.tick, false);
             self.tick.histograms = false;
         }
@@ -174,7 +174,7 @@ impl Aggregate {
         wholly: bool,
         memory: &mut Memory<'_>,
     ) -> bool {
-        let group = self.groups.slot(at).group;
+        let group = self.groups.slots[at].group;
         let coarse = self.coarse(&self.groups.keys.key_ids(group));
         let target = match self.groups.keys.find(&coarse) {
             Some(target) if !wholly => target,
@@ -215,11 +215,11 @@ impl Aggregate {
 
     /// Whether slot `at` belongs to an overflow target.
     pub(super) fn is_target(&self, at: usize) -> bool {
-        self.groups.keys.key(self.groups.slot(at).group).any(|key_id| key_id == OTHER)
+        self.groups.keys.key(self.groups.slots[at].group).any(|key_id| key_id == OTHER)
     }
 
     /// Whether slot `at` belongs to the all-`(other)` group.
     pub(super) fn is_other(&self, at: usize) -> bool {
-        self.groups.keys.key(self.groups.slot(at).group).all(|key_id| key_id == OTHER)
+        self.groups.keys.key(self.groups.slots[at].group).all(|key_id| key_id == OTHER)
     }
 }

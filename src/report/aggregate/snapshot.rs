@@ -49,7 +49,7 @@ const SAMPLES_END: u64 = 1 << 62;
 const SAMPLES_MAX: u64 = 1 << 54;
 
 /// Most restored reports of an aggregate.
-const REPORTS_MAX: usize = 4_096;
+pub(in crate::report) const REPORTS_MAX: usize = 4_096;
 
 /// No group with that id.
 const NO_GROUP: u32 = u32::MAX;
@@ -65,7 +65,7 @@ pub struct SavedAggregate {
     /// Groups that include keys for which there was no memory.
     overflow_groups: Vec<u32>,
     /// Names of its reports.
-    reports: Vec<String>,
+    pub(in crate::report) reports: Vec<String>,
 }
 
 /// A part of an aggregate.
@@ -117,8 +117,8 @@ impl Aggregate {
         }
         let mut extremes = Vec::new();
         let (mut sums, mut pairs) = (PairSums::default(), Vec::new());
-        for at in 0..self.groups.slots_used() {
-            let group = self.groups.slot(at).group;
+        for at in 0..self.groups.slots_used {
+            let group = self.groups.slots[at].group;
             pairs.clear();
             pairs.extend(self.groups.running_samples(at));
             sums.combine(&mut pairs);
@@ -235,14 +235,6 @@ impl AggregateCut {
 /// Fails unless `holds`.
 fn check(holds: bool, damage: &'static str) -> Result<(), Damage> {
     if holds { Ok(()) } else { Err(Damage(damage)) }
-}
-
-impl SavedAggregate {
-    /// Names of its reports; fails if restored data has more than [`REPORTS_MAX`].
-    pub(in crate::report) fn reports(&self) -> Result<&[String], Damage> {
-        let fits = self.reports.len() <= REPORTS_MAX;
-        check(fits, "an aggregate has too many reports").map(|()| &self.reports[..])
-    }
 }
 
 /// A report to be restored.

@@ -27,7 +27,7 @@ use super::{
     NAME_BYTES_MAX,
 };
 use crate::config::suggest;
-use crate::profile::definition::{SampleReport, Wanted};
+use crate::profile::definition::SampleReport;
 use crate::report::histogram::BucketLayout;
 
 mod filter;
@@ -101,26 +101,21 @@ pub enum FormError {
     /// The name, the COMMENT or (`""`) the form as a whole, and the problem.
     #[error("{1}")]
     Whole(&'static str, String),
-    /// One part of the form.
-    #[error("{part}: {problem}")]
-    Part {
-        /// The setting and, in a list, the index: `keys[0]`.
-        part: String,
-        /// The problem, and what is accepted.
-        problem: String,
-    },
+    /// One setting, in a list with its index (`keys[0]`), and the problem.
+    #[error("{0}: {1}")]
+    Part(String, String),
 }
 
 impl FormError {
     fn part(part: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Part { part: part.into(), problem: problem.into() }
+        Self::Part(part.into(), problem.into())
     }
 
     /// The setting at fault (`keys[0]`; empty for the form as a whole), and the problem.
     #[must_use]
     pub fn part_and_problem(&self) -> (&str, String) {
         match self {
-            Self::Part { part, problem } => (part, problem.clone()),
+            Self::Part(part, problem) => (part, problem.clone()),
             Self::Whole(part, problem) => (part, problem.clone()),
             Self::Mixed(other) => ("comment", mixed(other)),
             Self::Fixed(_) => ("comment", self.to_string()),
@@ -381,14 +376,8 @@ impl From<&Definition> for ReportForm {
 impl From<&SampleReport> for ReportForm {
     fn from(report: &SampleReport) -> Self {
         let keys = report.keys.iter().map(|key| key.name().to_owned());
-        let filters = report.filters.iter().map(|(key, wanted)| {
-            let key = key.name();
-            FilterForm::Text(match wanted {
-                Wanted::Equals(text) => format!("{key}={text}"),
-                Wanted::Differs(text) => format!("{key}!={text}"),
-                Wanted::StartsWith(text) => format!("{key}={text}*"),
-            })
-        });
+        let filters = report.filters.iter();
+        let filters = filters.map(|(key, wanted)| FilterForm::Text(wanted.condition(key.name())));
         Self {
             level: Some(FormLevel::Sample),
             keys: keys.map(KeyForm::Text).collect(),

@@ -4,7 +4,7 @@
 //! lock.
 
 use crate::report::definition::{Definition, Field, KeySource};
-use crate::report::histogram::{BucketLayout, Histogram};
+use crate::report::histogram::{BucketLayout, Histogram, Ranks};
 use crate::report::row_key::key_texts;
 use crate::report::totals::{Extremes, Totals};
 
@@ -204,14 +204,9 @@ impl Reading {
         settle: impl Fn(f64) -> f64,
         ends: impl Fn(u32) -> (u64, u64),
     ) {
-        let total = histogram.iter().map(|(_, count)| count).sum();
         let mut quantiles = Vec::with_capacity(self.ranks);
-        let buckets = &definition.buckets;
-        buckets.quantiles(&definition.ranks(), total, histogram.iter(), &mut quantiles);
-        if total > 0 {
-            quantiles.iter_mut().for_each(|quantile| *quantile = settle(*quantile));
-        }
-        bound(definition, &mut quantiles, self.totals[row].time, histogram.iter(), ends);
+        let (ranks, time_us) = (definition.ranks(), self.totals[row].time);
+        push_quantiles(&mut quantiles, definition, &ranks, time_us, histogram.iter(), settle, ends);
         let places = self.quantiles[row * self.ranks..].iter_mut();
         for (place, quantile) in places.zip(quantiles) {
             *place = quantile;
@@ -229,15 +224,24 @@ impl Reading {
     }
 }
 
-/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept,
-/// [`Reading::quantile`] does so.
-pub(in crate::report) fn bound(
+/// Appends the quantiles of a row with this histogram, which are what `settle` makes of them, and
+/// no larger than the longest time as far as it can be told; where it is kept,
+/// [`Reading::quantile`] limits them.
+pub(in crate::report) fn push_quantiles(
+    to: &mut Vec<f64>,
     definition: &Definition,
-    quantiles: &mut [f64],
+    ranks: &Ranks,
     time_us: u128,
-    pairs: impl IntoIterator<Item = (u32, u64)>,
+    pairs: impl Iterator<Item = (u32, u64)> + Clone,
+    settle: impl Fn(f64) -> f64,
     ends: impl Fn(u32) -> (u64, u64),
 ) {
+    let (begin, total) = (to.len(), pairs.clone().map(|(_, count)| count).sum());
+    definition.buckets.quantiles(ranks, total, pairs.clone(), to);
+    let quantiles = &mut to[begin..];
+    if total > 0 {
+        quantiles.iter_mut().for_each(|quantile| *quantile = settle(*quantile));
+    }
     let from = definition.bounded_from().min(quantiles.len());
     let bounded = &mut quantiles[from..];
     if definition.extremes || bounded.is_empty() {

@@ -9,9 +9,10 @@ use super::{Entry, Reports};
 use crate::pool::Pool;
 use crate::pool::snapshot::Damage;
 use crate::report::aggregate::snapshot::{
-    AggregateCut, AggregateRestore, SavedAggregate, SavedPart, Wanted,
+    AggregateCut, AggregateRestore, REPORTS_MAX, SavedAggregate, SavedPart, Wanted,
 };
 use crate::report::aggregate::{Memory, put};
+use crate::report::budget::MemoryUse;
 use crate::report::definition::{DefinedBy, Definition};
 
 /// Raw rows added to a new report at once, at start.
@@ -136,7 +137,10 @@ impl ReportsRestore {
     ) -> Result<(), Damage> {
         self.end_aggregate(reports, pool);
         let mut wanted = Vec::new();
-        for (place, name) in saved.reports()?.iter().enumerate() {
+        if saved.reports.len() > REPORTS_MAX {
+            return Err(Damage("an aggregate has too many reports"));
+        }
+        for (place, name) in saved.reports.iter().enumerate() {
             let at = self.remaining.iter().position(|(it, _)| it.name == *name);
             let reason = match at {
                 None => "it is not defined any more",
@@ -172,7 +176,7 @@ impl ReportsRestore {
         let Some(current) = &mut self.current else { return Ok(()) };
         let budget = &mut reports.budget;
         current.take(part, &mut Memory { pool, budget })?;
-        let taken = reports.taken() + current.taken();
+        let taken: MemoryUse = [reports.taken(), current.taken()].into_iter().sum();
         reports.budget.measure(taken);
         // Keys overflow before that; this is the limit, whatever the file says.
         if !current.is_too_large && taken.all <= reports.budget.limit {

@@ -135,8 +135,7 @@ impl Reports {
 }
 
 fn taken(aggregates: &[&mut Aggregate]) -> MemoryUse {
-    let all = aggregates.iter().map(|aggregate| aggregate.taken());
-    all.fold(MemoryUse::default(), |sum, taken| sum + taken)
+    aggregates.iter().map(|it| it.taken()).sum()
 }
 
 /// The memory for an ending tick of this window, given what `all` aggregates have.

@@ -72,11 +72,7 @@ impl FilterForm {
             Filter::RequestTag(name, pattern) => (format!("+{name}"), pattern),
             Filter::TimerTag(name, pattern) => (format!("@{name}"), pattern),
         };
-        let text = match pattern {
-            Pattern::Equals(value) => format!("{key}={value}"),
-            Pattern::Differs(value) => format!("{key}!={value}"),
-            Pattern::StartsWith(value) => format!("{key}={value}*"),
-        };
+        let text = pattern.condition(&key);
         // Lengths were checked when the filter was created.
         let any_length = Defaults { text_bytes_max: u16::MAX, ..Defaults::default() };
         if read_text(&text, Level::Timer, &any_length).as_ref() == Ok(filter) {
