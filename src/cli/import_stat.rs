@@ -65,6 +65,7 @@ pub fn execute(
     let mut lines = 0;
     for path in &flags.files {
         let mut stream = listener.accept().map_err(cannot)?;
+        stream.write_all(client::DUMP).map_err(cannot)?;
         lines += send_lines(path, &mut stdin, &mut stream, cannot)?;
         end(stream).map_err(cannot)?;
     }

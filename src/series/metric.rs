@@ -120,7 +120,7 @@ impl Metric {
         };
         let events = match (per, span.definition.level) {
             (Per::All, _) => return Some(sum),
-            (Per::Second, _) => return Some(sum / span.secs as f64),
+            (Per::Second, _) => return (span.secs > 0).then(|| sum / span.secs as f64),
             (Per::Measured, level) => totals.measured(level) as f64,
             (Per::Event, Level::Timer) => totals.hits as f64,
             (Per::Event, _) => totals.requests as f64,
@@ -134,7 +134,7 @@ impl Metric {
 pub(crate) struct Span<'a> {
     /// The report's definition, which sets the rounding of ranks and the counting of times.
     pub(crate) definition: &'a Definition,
-    /// Known seconds in the span: at least 1.
+    /// Known seconds in the span. None although there are requests: the process ran for less.
     pub(crate) secs: u64,
     pub(crate) sum: Sum,
 }

@@ -303,6 +303,28 @@ fn what_is_not_kept_is_said() {
     here.stop();
 }
 
+/// A process that ends within its first second covers none, but what it counted is there: the points
+/// add up to the report, and have no rates.
+#[test]
+fn a_second_that_a_stop_cuts_short_has_its_requests() {
+    let (here, clock, dir) = Here::with_own_history(START_SECS, &[]);
+    here.site.send([request("h", "s", "/a"), request("h", "s", "/a")]);
+    here.stop();
+    clock.advance_ms(300_000);
+    let here = Here::with_history(dir.path(), &clock, &[]);
+    let span = format!("from={START_SECS}&to={}", START_SECS + 60);
+    let point = |metric: &str| {
+        let of = format!("metric={metric}&step=60&{span}");
+        let line = here.site.json(&format!("/api/v1/reports/info/series?{of}"));
+        assert_eq!(line["points"].as_array().unwrap().len(), 1, "{line}");
+        line["points"][0].as_f64()
+    };
+    assert_eq!((point("req_count"), point("req_per_sec")), (Some(2.0), None));
+    assert!(point("p50").is_some());
+    assert_eq!(here.site.json(&format!("/api/v1/info?{span}"))["req_count"], 2);
+    here.stop();
+}
+
 /// A past is kept of 64 reports. Those of the configuration come first; one that has lost its place
 /// shows what it has.
 #[test]

@@ -20,6 +20,8 @@ const ROWS_MAX: usize = 400_000;
 const MINUTE_ROWS: usize = 2;
 /// Longest time between lines during which Squid counts as running.
 const GAP_SECS: u64 = 3_600;
+/// How much earlier than the line before it one may be in one log; otherwise another log begins.
+const DISORDER_SECS: u64 = 60;
 /// How far ahead Squid's clock may be.
 const AHEAD_SECS: u64 = 300;
 
@@ -95,8 +97,10 @@ impl Piece {
 
     /// Adds the time up to a line of this second.
     fn cover(&mut self, secs: u64) {
-        // Otherwise the log has a gap, or goes back.
-        let from = self.covered_to.filter(|to| to.abs_diff(secs) <= GAP_SECS).unwrap_or(secs);
+        // Otherwise the log has a gap, or goes back. What two logs cover both is limited to the
+        // seconds of a minute when it is counted.
+        let goes_on = |to: &u64| (to.saturating_sub(DISORDER_SECS)..=to + GAP_SECS).contains(&secs);
+        let from = self.covered_to.filter(goes_on).unwrap_or(secs);
         let to = secs + 1;
         if from < to {
             self.covered_to = Some(to);
@@ -129,6 +133,24 @@ mod tests {
     use crate::input::record::{Hasher, TextLimits};
     use crate::input::rewrite::AsSent;
     use crate::input::squid::Source;
+
+    /// Proxy b logged the first half hour, proxy a from the tenth minute on; a's log comes first.
+    #[test]
+    fn what_a_second_log_covers_before_the_first_counts() {
+        let mut piece = Piece::default();
+        let start = 1_000_000 / 3_600 * 3_600;
+        for minute in (10..50).chain(0..30) {
+            piece.cover(start + 60 * minute);
+        }
+        let covered = piece.covered.values().map(|secs| *secs.min(&60));
+        assert_eq!(covered.sum::<u64>(), 49 * 60 + 1);
+        // Lines in the order in which requests began, not ended.
+        let mut piece = Piece::default();
+        for secs in [100, 160, 130, 161] {
+            piece.cover(start + secs);
+        }
+        assert_eq!(piece.covered.values().sum::<u64>(), 62);
+    }
 
     /// A piece ends before its rows are too many, also if its lines are few and far apart.
     #[test]

@@ -5,7 +5,8 @@
 //! else. It reads what is available, puts it into the [`Queue`](super::Queue) and naps for two
 //! milliseconds, so that it does not wake for each sample; after a large read, more than a socket
 //! buffer should hold meanwhile, it does not nap. A stop closes the connection at once, because
-//! PHP's shutdown waits for clients that stay connected without reading.
+//! PHP's shutdown waits for clients that stay connected without reading. A file can wait: a
+//! [`DUMP`] is read no faster than its lines are processed.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -29,6 +30,9 @@ use crate::telemetry::log::Limit;
 
 /// Waiting for samples.
 pub(crate) static READ: Instrument = Instrument::wait("wait/io/socket/stat/receive", "recv");
+
+/// What the stream of a dump begins with, as `pinbad import-stat` sends it.
+pub const DUMP: &[u8] = b"#dump\n";
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -170,8 +174,12 @@ fn drain(
     clock: &dyn Clock,
     shutdown: &Shutdown,
 ) -> (bool, String) {
-    let mut any = false;
+    let (mut any, mut is_dump) = (false, false);
     while !shutdown.requested() {
+        if is_dump && source.queue.is_half_full() {
+            thread::sleep(NAP);
+            continue;
+        }
         let waiting = READ.begin();
         let read = stream.read(chunk);
         drop(waiting);
@@ -183,14 +191,18 @@ fn drain(
                 _ => return (any, error.to_string()),
             },
         };
-        any = true;
         let counters = &source.counters;
         counters.bytes_received.add(read as u64);
+        let mut bytes = chunk.get(..read).unwrap_or_default();
+        if !any && let Some(lines) = bytes.strip_prefix(DUMP) {
+            (is_dump, bytes) = (true, lines);
+        }
+        any = true;
         let (bytes, lines) = source.queue.push(Chunk {
             connection,
             received_ms: clock.mono_ms(),
             after_gap: false,
-            bytes: chunk.get(..read).unwrap_or_default().into(),
+            bytes: bytes.into(),
         });
         if bytes > 0 {
             counters.bytes_dropped.add(bytes);

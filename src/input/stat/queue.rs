@@ -2,7 +2,7 @@
 //! lines.
 //!
 //! Bounded in bytes ([`QUEUE_BYTES_MAX`]); when it is full the oldest chunk is dropped and counted,
-//! so reading never waits.
+//! so reading PHP's samples never waits.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -61,6 +61,11 @@ impl Queue {
             lines = lines.saturating_add(ends as u64);
         }
         (bytes, lines)
+    }
+
+    /// Whether a reader that can wait should.
+    pub fn is_half_full(&self) -> bool {
+        self.0.lock().bytes > QUEUE_BYTES_MAX / 2
     }
 
     /// Takes the oldest chunk.

@@ -170,6 +170,43 @@ fn a_full_queue_lets_the_oldest_go() {
     assert_eq!((next.connection, next.after_gap), (7, false));
 }
 
+/// Nobody takes the chunks of a dump until nothing more is read; none is dropped.
+#[test]
+fn a_dump_waits_for_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stream");
+    let source = source(&path);
+    let shutdown = Shutdown::new();
+    let listener = UnixListener::bind(&path).unwrap();
+    let client = {
+        let (source, shutdown) = (Arc::clone(&source), shutdown.clone());
+        thread::spawn(move || client::run(&source, &SystemClock::new(), &shutdown))
+    };
+    let (mut stream, _) = listener.accept().unwrap();
+    drop(listener);
+    let line = [vec![b'x'; 1023], vec![b'\n']].concat();
+    let sender = thread::spawn(move || {
+        stream.write_all(client::DUMP).unwrap();
+        (0..2 * QUEUE_BYTES_MAX / line.len()).for_each(|_| stream.write_all(&line).unwrap());
+    });
+    let (mut bytes, mut seen) = (0, 0);
+    while bytes < 2 * QUEUE_BYTES_MAX {
+        thread::sleep(Duration::from_millis(20));
+        let received = source.counters.bytes_received.get();
+        if received == seen {
+            while let Some(chunk) = source.queue.pop() {
+                bytes += chunk.bytes.len();
+            }
+        }
+        seen = received;
+        assert_eq!(source.counters.lines_dropped.get(), 0);
+    }
+    assert_eq!(bytes, 2 * QUEUE_BYTES_MAX);
+    sender.join().unwrap();
+    shutdown.request();
+    client.join().unwrap();
+}
+
 /// A source whose extension has its socket at this path.
 pub(crate) fn source(path: &std::path::Path) -> Arc<Source> {
     let text = format!(

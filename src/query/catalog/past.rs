@@ -38,6 +38,7 @@ use crate::report::definition::{Columns, Definition};
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_of, key_texts};
+use crate::report::totals::Totals;
 use crate::series::{Lines, Metric, Span, Spreads, why_left_out};
 use crate::value::text::numbered;
 
@@ -385,15 +386,16 @@ impl Catalog {
         let Kept { definition, dataset, .. } = kept;
         let bits = steps.resolution.bucket_bits();
         let spans = steps.sums.into_iter().zip(steps.secs);
-        let spans = spans.map(|(sum, secs)| Span {
-            definition: &definition,
-            secs,
-            sum: sum.unwrap_or_default(),
+        let spans = spans.map(|(sum, secs)| {
+            // What a process that ended within its first second counted covers none.
+            let is_known = secs > 0 || sum.as_ref().is_some_and(|it| it.totals != Totals::ZERO);
+            is_known.then(|| Span { definition: &definition, secs, sum: sum.unwrap_or_default() })
         });
-        let spans: Vec<Span<'_>> = spans.collect();
+        let spans: Vec<Option<Span<'_>>> = spans.collect();
         let line = |metric: &Metric| {
             let points = spans.iter().map(|span| {
-                let value = metric.of(span).filter(|_| span.secs > 0);
+                let span = span.as_ref()?;
+                let value = metric.of(span);
                 match metric.is_percentile() && dataset.is_log_linear() {
                     true => value.map(|secs| {
                         let ends = |bucket| ends(&definition.buckets, bucket, bits);
@@ -429,9 +431,9 @@ impl Catalog {
         let spans = steps.sums.into_iter().zip(steps.secs);
         let columns = spans.map(|(sum, secs)| {
             let span = Span { definition: &kept.definition, secs, sum: sum.unwrap_or_default() };
-            match secs {
-                0 => (None, 0),
-                _ => (span.spread(), span.sum.totals.errors),
+            match secs > 0 || span.sum.totals != Totals::ZERO {
+                false => (None, 0),
+                true => (span.spread(), span.sum.totals.errors),
             }
         });
         let (columns, errors) = columns.unzip();
