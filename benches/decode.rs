@@ -45,7 +45,7 @@ fn packets(timers: u32, request_tags: u32, nested: u32) -> Vec<Vec<u8>> {
     let mut traffic =
         Traffic::new(&TrafficOptions { timers, request_tags, nested, ..TrafficOptions::default() });
     let packets = if nested > 0 { 1 } else { 256 };
-    (0..packets).map(|_| traffic.packet().to_vec()).collect()
+    (0..packets).map(|_| traffic.packet()).collect()
 }
 
 /// Decodes the packets in turn.
@@ -118,7 +118,7 @@ fn rules(c: &mut Criterion) {
         distribution: Distribution::Each,
         ..TrafficOptions::default()
     });
-    let new: Vec<_> = (0..1 << 16).map(|_| traffic.packet().to_vec()).collect();
+    let new: Vec<_> = (0..1 << 16).map(|_| traffic.packet()).collect();
     for (name, field, entries) in [
         ("cut", "script_name", &[CUT][..]),
         ("digits", "script_name", &[DIGITS]),

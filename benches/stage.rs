@@ -140,7 +140,7 @@ impl Stage {
             period_ms: plan.period_ms,
             packets_per_merge: plan.packets_per_merge(),
             window_ms: history.tick_ms * (history.count + 1),
-            packets: (0..plan.packets).map(|_| traffic.packet().to_vec()).collect(),
+            packets: (0..plan.packets).map(|_| traffic.packet()).collect(),
             next: 0,
             batches: Vec::new(),
         }

@@ -7,7 +7,7 @@ use clap::{Args as FlagGroup, Subcommand};
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, ClientFlags};
-use super::format::{aligned, visible};
+use super::format::{aligned, list, visible};
 use super::{Failure, print};
 use crate::alert::rule::place_in_list;
 use crate::config::units::exact_duration;
@@ -160,11 +160,6 @@ fn with_places(mut failure: Failure, config: &Config) -> Failure {
         }
     }
     failure
-}
-
-/// The elements of a member.
-fn list<'a>(of: &'a Json, member: &str) -> &'a [Json] {
-    of[member].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The members of an object, for a line.

@@ -15,10 +15,9 @@ use crate::alert::rule::Rule;
 use crate::config::units::{exact_duration, rounded_bytes};
 use crate::config::{Config, ConfigFlags, OtlpTraces};
 use crate::daemon;
-use crate::daemon::Misconfigured;
 use crate::daemon::disk_plan;
 use crate::daemon::memory_limit::{self, Limits, Scaled};
-use crate::daemon::memory_plan::MemoryPlan;
+use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::http::encode;
 use crate::metrics::otlp::urls;
 use crate::report::row_key::push_key;
@@ -49,13 +48,9 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
             return Err(Failure::usage(error));
         }
     };
-    let failed = |errors: Vec<Misconfigured>| Failure {
-        code: 2,
-        problems: errors.iter().map(ToString::to_string).collect(),
-    };
-    let rules = daemon::check(&config).map_err(failed)?;
+    let rules = daemon::check(&config).map_err(|errors| Failure::misconfigured(&errors))?;
     let rules = rules.iter();
-    let alerts = rules.map(|rule| format!("{}{}", rule.words(), rows_now(&config, rule)));
+    let alerts = rules.map(|rule| rule.words() + &rows_now(&config, rule).unwrap_or_default());
     let alerts = section("Alerts ([[alert]], [[slo]])", alerts);
     let releases = match &config.releases.tag[..] {
         [] => String::new(),
@@ -146,25 +141,17 @@ pub(super) fn pushes(config: &Config) -> Option<String> {
     Some(pushes).filter(|_| !otlp.url.is_empty())
 }
 
-/// The rows of a running daemon that a rule concerns now; nothing if there is no daemon that
-/// answers.
-fn rows_now(config: &Config, rule: &Rule) -> String {
-    let Some(url) = doctor::url(config).filter(|_| rule.objective().is_none()) else {
-        return String::new();
-    };
-    let access = AccessFlags::default().trusting(config);
-    let Ok(client) = Client::at(&url, &access) else {
-        return String::new();
-    };
+/// The rows of a running daemon that a rule concerns now; `None` if no daemon answers.
+fn rows_now(config: &Config, rule: &Rule) -> Option<String> {
+    let url = doctor::url(config).filter(|_| rule.objective().is_none())?;
+    let client = Client::at(&url, &AccessFlags::default().trusting(config)).ok()?;
     let columns: Vec<String> = rule.keys.iter().map(|it| encode(it)).collect();
     let report = encode(&rule.entry.report);
     let path = match columns.is_empty() {
         true => format!("/api/v1/reports/{report}?limit=1"),
         false => format!("/api/v1/reports/{report}?limit=0&columns={}", columns.join(",")),
     };
-    let Ok(answer) = client.patient_for(DAEMON_WAIT_MAX).get(&path) else {
-        return String::new();
-    };
+    let answer = client.patient_for(DAEMON_WAIT_MAX).get(&path).ok()?;
     let mut found = Vec::new();
     for row in answer["rows"].as_array().into_iter().flatten() {
         let text = |name: &String| match &row[name] {
@@ -186,8 +173,8 @@ fn rows_now(config: &Config, rule: &Rule) -> String {
         names if named && count > 0 => format!(": {names}{more}"),
         _ => String::new(),
     };
-    let rows = if count == 1 { "row" } else { "rows" };
-    format!("\n    concerns {count} {rows} of the daemon at {url} now{names}")
+    let rows = counted(count, "row", "rows");
+    Some(format!("\n    concerns {rows} of the daemon at {url} now{names}"))
 }
 
 /// Folders that cannot be used, and what to do about it. One that another pinbad has locked is that

@@ -307,15 +307,20 @@ fn otlp_inputs(config: &Config, serving: Option<&str>) -> Option<Finding> {
     let what = "spans";
     (!listen.is_empty()).then(|| match daemon::otlp::open(config) {
         Ok(_) => Finding::right(what, found),
-        Err(error) => match (&error, serving) {
-            (StartError::OtlpInput { address, source, .. }, Some(url))
-                if source.kind() == ErrorKind::AddrInUse =>
-            {
-                used(what, address, url)
-            }
-            _ => Finding::wrong(what, error.to_string(), String::new()),
-        },
+        Err(error) => not_opened(what, &error, serving),
     })
+}
+
+/// The error of an input, unless the pinbad at `serving` has its address.
+fn not_opened(what: &'static str, error: &StartError, serving: Option<&str>) -> Finding {
+    match (error, serving) {
+        (StartError::Input { address, source, .. }, Some(url))
+            if source.kind() == ErrorKind::AddrInUse =>
+        {
+            used(what, address, url)
+        }
+        _ => Finding::wrong(what, error.to_string(), String::new()),
+    }
 }
 
 /// Checks whether the Squid log sources are available.
@@ -325,14 +330,7 @@ fn squids(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     }
     let what = "Squid";
     if let Err(error) = daemon::squid::open(config) {
-        return vec![match (&error, serving) {
-            (StartError::Squid { from, source, .. }, Some(url))
-                if source.kind() == ErrorKind::AddrInUse =>
-            {
-                used(what, from, url)
-            }
-            _ => Finding::wrong(what, error.to_string(), String::new()),
-        }];
+        return vec![not_opened(what, &error, serving)];
     }
     let found = config.squids.iter().map(|squid| match &squid.from {
         SquidFrom::File(path, _) => match file::check(path) {
@@ -495,8 +493,8 @@ fn configured(config: &Config) -> Vec<Finding> {
             StartError::Tls(_) => TLS,
             StartError::NoHistory => HISTORY_DIR,
             StartError::Push(problem) if problem.starts_with("otlp.") => OTLP,
+            StartError::Push(problem) if problem.starts_with("clickhouse.") => "ClickHouse",
             StartError::Alert(_) | StartError::Push(_) => "alerts",
-            StartError::ClickHouse(_) => "ClickHouse",
             // The folders have findings of their own.
             _ => return None,
         };

@@ -141,6 +141,11 @@ pub fn tag_text(tags: &Json) -> String {
     pairs.join(" ")
 }
 
+/// The elements of a member that is a list.
+pub fn list<'a>(of: &'a Json, member: &str) -> &'a [Json] {
+    of[member].as_array().map_or(&[], Vec::as_slice)
+}
+
 /// The values of a timer tag: one, or a list.
 pub fn tag_values(value: &Json) -> Vec<&str> {
     match value {

@@ -75,20 +75,24 @@ impl Failure {
         Self { code: 1, problems: Vec::new() }
     }
 
+    /// Exit code 2, for all that is wrong with a configuration.
+    pub fn misconfigured(errors: &[impl Display]) -> Self {
+        Self { code: 2, problems: errors.iter().map(ToString::to_string).collect() }
+    }
+
     /// All that is wrong with a configuration, and the reports, secrets and certificates in it.
     #[must_use]
     pub fn of_configuration(errors: ConfigErrors) -> Self {
-        let others = daemon::check(&errors.1).err().into_iter().flatten();
-        let others = others.map(|error| error.to_string());
+        let others = daemon::check(&errors.1).err().unwrap_or_default();
         let mut failure = Self::from(errors);
-        failure.problems.extend(others);
+        failure.problems.extend(others.iter().map(ToString::to_string));
         failure
     }
 }
 
 impl From<ConfigErrors> for Failure {
     fn from(errors: ConfigErrors) -> Self {
-        Self { code: 2, problems: errors.0.iter().map(ToString::to_string).collect() }
+        Self::misconfigured(&errors.0)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::signals::Hangup;
+use super::signals::Signals;
 use super::{Failure, load};
 
 use tracing::subscriber::{NoSubscriber, with_default};
@@ -30,7 +30,7 @@ use crate::telemetry::log::{self, LogControl};
 /// written.
 pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failure> {
     // First: one that arrives during the start means the configuration, which is read anyway.
-    let hangup = Hangup::catch()?;
+    let hangup = Signals::hangup()?;
     // Outlives the daemon.
     let folder = demo_rate.and_then(|_| TemporaryFolder::new().ok());
     let removed = folder.as_ref().map_or(&[][..], |it| &it.removed);
@@ -119,9 +119,7 @@ fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, Con
 fn whole(config: &Config, error: StartError) -> Failure {
     // What it warns of was logged by the start.
     match with_default(NoSubscriber::new(), || daemon::check(config)) {
-        Err(errors) if error.is_configuration() => {
-            Failure { code: 2, problems: errors.iter().map(ToString::to_string).collect() }
-        }
+        Err(errors) if error.is_configuration() => Failure::misconfigured(&errors),
         _ => error.into(),
     }
 }
@@ -149,25 +147,16 @@ fn reload(
     config: &mut Config,
     log: &LogControl,
 ) {
-    let errors = match loaded {
-        Ok((new, _)) => {
-            // What it warns of, the reload itself logs.
-            let checked = with_default(NoSubscriber::new(), || daemon::check(&new));
-            let checked =
-                checked.map_err(|errors| errors.iter().map(ToString::to_string).collect());
-            let reload = |_| daemon.reload(config, &new).map_err(|error| vec![error.to_string()]);
-            match checked.and_then(reload) {
-                Ok(()) => {
-                    // The log lives as long as the program.
-                    let _set = log.reload(LevelFilter::from_level(new.log.level));
-                    return;
-                }
-                Err(errors) => errors,
-            }
-        }
-        Err(failure) => failure.problems,
-    };
-    for error in errors {
+    let reloaded = loaded.and_then(|(new, _)| {
+        // What it warns of, the reload itself logs.
+        let checked = with_default(NoSubscriber::new(), || daemon::check(&new));
+        checked.map_err(|errors| Failure::misconfigured(&errors))?;
+        daemon.reload(config, &new).map_err(Failure::failed)?;
+        // The log lives as long as the program.
+        let _set = log.reload(LevelFilter::from_level(new.log.level));
+        Ok(())
+    });
+    for error in reloaded.err().into_iter().flat_map(|failure| failure.problems) {
         tracing::error!(%error, "Cannot reload the configuration: the old one stays.");
     }
 }

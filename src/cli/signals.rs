@@ -1,6 +1,8 @@
 //! SIGTERM, SIGINT and SIGHUP, for the commands that run until one arrives.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -8,60 +10,42 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Failure;
 use crate::shutdown::Shutdown;
 
-/// The signals, caught from the creation of this value on.
+/// The signals that are caught, each with its name.
 #[derive(Debug)]
 pub(super) struct Signals {
     runtime: Runtime,
-    /// SIGTERM, SIGINT, SIGHUP.
-    caught: [Signal; 3],
-}
-
-/// SIGHUP alone, caught from the creation of this value on: it must not end a start, while the
-/// other signals end one that waits for its configuration.
-#[derive(Debug)]
-pub(super) struct Hangup {
-    runtime: Runtime,
-    hangup: Signal,
-}
-
-impl Hangup {
-    pub(super) fn catch() -> Result<Self, Failure> {
-        let catch = || -> io::Result<Self> {
-            let runtime = Builder::new_current_thread().enable_io().build()?;
-            let entered = runtime.enter();
-            let hangup = signal(SignalKind::hangup())?;
-            drop(entered);
-            Ok(Self { runtime, hangup })
-        };
-        catch().map_err(cannot_wait)
-    }
-
-    /// Catches the others too.
-    pub(super) fn and_the_others(self) -> Result<Signals, Failure> {
-        let Self { runtime, hangup } = self;
-        let entered = runtime.enter();
-        let terminate = signal(SignalKind::terminate()).map_err(cannot_wait)?;
-        let interrupt = signal(SignalKind::interrupt()).map_err(cannot_wait)?;
-        drop(entered);
-        Ok(Signals { runtime, caught: [terminate, interrupt, hangup] })
-    }
+    caught: Vec<(&'static str, Signal)>,
 }
 
 impl Signals {
-    fn listen() -> Result<Self, Failure> {
-        Hangup::catch()?.and_the_others()
+    /// Catches SIGHUP alone: it must not end a start, while the other signals end one that waits
+    /// for its configuration.
+    pub(super) fn hangup() -> Result<Self, Failure> {
+        let runtime = Builder::new_current_thread().enable_io().build().map_err(cannot_wait)?;
+        Self { runtime, caught: Vec::new() }.and("SIGHUP", SignalKind::hangup())
+    }
+
+    /// Catches the others too.
+    pub(super) fn and_the_others(self) -> Result<Self, Failure> {
+        self.and("SIGTERM", SignalKind::terminate())?.and("SIGINT", SignalKind::interrupt())
+    }
+
+    fn and(mut self, name: &'static str, kind: SignalKind) -> Result<Self, Failure> {
+        let entered = self.runtime.enter();
+        self.caught.push((name, signal(kind).map_err(cannot_wait)?));
+        drop(entered);
+        Ok(self)
     }
 
     /// Waits for any of them and returns its name.
     pub(super) fn wait(&mut self) -> &'static str {
-        let [terminate, interrupt, hangup] = &mut self.caught;
-        self.runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-                _ = hangup.recv() => "SIGHUP",
-            }
-        })
+        let Self { runtime, caught } = self;
+        runtime.block_on(poll_fn(|context| {
+            let came = caught
+                .iter_mut()
+                .find_map(|(name, signal)| signal.poll_recv(context).is_ready().then_some(*name));
+            came.map_or(Poll::Pending, Poll::Ready)
+        }))
     }
 }
 
@@ -74,7 +58,7 @@ fn cannot_wait(error: io::Error) -> Failure {
 /// # Errors
 /// The error of the command.
 pub fn until_signal(command: impl FnOnce(&Shutdown) -> Result<(), Failure>) -> Result<(), Failure> {
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::hangup()?.and_the_others()?;
     let shutdown = Shutdown::new();
     let requested = shutdown.clone();
     // Not joined: it waits for a signal that may never come, and ends with the process.

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::error::ConfigError;
-use super::kinds::{Kind, name, span, switch, whole};
+use super::kinds::{Kind, list, name, span, switch, whole};
 use super::list_entry::{EntryReader, Refused};
 use super::raw_value::{Entry, Value};
-use crate::limits::{ALERT_LABELS_MAX, ALERT_WINDOW_SECS_MAX, ALERTS_MAX};
+use crate::limits::{ALERT_LABELS_MAX, ALERT_WINDOW_SECS_MAX};
 
 /// An `[[alert]]` entry, checked as far as possible without its report.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,23 +57,9 @@ pub const OWN_LABELS: [&str; 3] = ["alertname", "severity", "report"];
 
 const ONE: &str = "one of when = \"CONDITION\", absent = true";
 
-/// Reads the rules of all entries, in order; a faulty one adds to `errors` and is left out.
-pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<AlertEntry> {
-    let mut rules: Vec<AlertEntry> = Vec::with_capacity(entries.len());
-    EntryReader::each("alert", ALERTS_MAX, entries, errors, |reader| {
-        let rule = reader.alert()?;
-        if let Some(other) = rules.iter().find(|it| it.name == rule.name) {
-            let problem = format!("the entry at {} has it too", other.entry.location);
-            return reader.refuse("name", &problem, "each name once");
-        }
-        rules.push(rule);
-        Ok(())
-    });
-    rules
-}
-
 impl EntryReader<'_> {
-    fn alert(&mut self) -> Result<AlertEntry, Refused> {
+    /// Reads a rule.
+    pub(super) fn alert(&mut self, before: &[AlertEntry]) -> Result<AlertEntry, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
         let text = |of| some(name(of));
         let name = self.required("name", &text("the alert"));
@@ -93,7 +78,7 @@ impl EntryReader<'_> {
             (None, false) => return self.missing("no condition", ONE),
             (when, _) => when,
         };
-        Ok(AlertEntry {
+        let rule = AlertEntry {
             entry: self.entry.clone(),
             name: name?,
             report: report?,
@@ -105,7 +90,10 @@ impl EntryReader<'_> {
             min_requests: min_requests?,
             severity: severity?.unwrap_or_else(|| "warning".to_owned()),
             labels: labels?.unwrap_or_default(),
-        })
+        };
+        let same = before.iter().filter(|it| it.name == rule.name);
+        self.once("name", same.map(|it| &it.entry.location), "each name once")?;
+        Ok(rule)
     }
 }
 
@@ -115,19 +103,12 @@ pub(super) fn some(kind: Kind<String>) -> Kind<String> {
 
 fn seconds(least: u64) -> Kind<u64> {
     let (least, most) = (Duration::from_secs(least), Duration::from_secs(ALERT_WINDOW_SECS_MAX));
-    span(least, most).in_whole_seconds().map(|span| span.as_secs())
+    span(least, most).in_whole_seconds().and_then(|span| Ok(span.as_secs()))
 }
 
 pub(super) fn conditions() -> Kind<Vec<String>> {
     let accepted = "up to 16 conditions on keys of the report, as in [\"script_name=/checkout*\", \"hostname!=test1\"]";
-    Kind::new(accepted, |given| {
-        let items = given.items();
-        if items.len() > 16 {
-            return Err("more than 16".into());
-        }
-        let texts = items.iter().map(|item| item.text().map(str::to_owned).ok_or("not a text"));
-        Ok(texts.collect::<Result<_, _>>()?)
-    })
+    list((16, "conditions"), accepted, |given, _| Ok(given.text().ok_or("not a text")?.to_owned()))
 }
 
 /// Returns whether Alertmanager accepts `name` as a label name.

@@ -15,10 +15,14 @@ use super::error::ConfigError;
 use super::key::{self, Key};
 use super::kinds::{AUTO, Kind};
 use super::layers::{LISTS, RawConfig};
+use super::list_entry::Entries;
 use super::location::{Location, Origin};
 use super::raw_value::Given;
-use super::{Config, FrontConfig, SquidFrom, alert, otlp, rewrite, slo, squid, stat, user};
-use crate::limits::BLOCK_BYTES;
+use super::{Config, FrontConfig, SquidFrom};
+use crate::limits::{
+    ALERTS_MAX, BLOCK_BYTES, OTLP_INPUTS_MAX, REWRITES_MAX, SLOS_MAX, SQUIDS_MAX, STATS_MAX,
+    USERS_MAX,
+};
 
 /// Most sockets in all; each has its own thread and buffers.
 const SOCKETS_MAX: usize = 1024;
@@ -31,22 +35,23 @@ const TEMP_REQUEST_BYTES: usize = 512;
 pub(super) fn check(raw: &mut RawConfig) -> Config {
     let mut config = Config::of_sections(raw);
     let [reports, squids, stats, otlps, alerts, slos, rewrites, users] =
-        LISTS.map(|list| raw.entries(list));
-    config.configured_reports = reports;
-    config.squids = squid::read(&squids, &mut raw.errors);
-    config.stats = stat::read(&stats, &mut raw.errors);
-    config.otlp_inputs = otlp::read(&otlps, !users.is_empty(), &mut raw.errors);
-    config.alerts = alert::read(&alerts, &mut raw.errors);
-    config.slos = slo::read(&slos, &config.alerts, &mut raw.errors);
-    config.rewrites = rewrite::read(&rewrites, &mut raw.errors);
-    config.users = user::read(&users, &mut raw.errors);
+        LISTS.map(|list| Entries { list, entries: raw.entries(list) });
+    let (errors, has_users) = (&mut raw.errors, !users.entries.is_empty());
+    config.configured_reports = reports.entries;
+    config.squids = squids.read(SQUIDS_MAX, errors, |it, before| it.squid(before));
+    config.stats = stats.read(STATS_MAX, errors, |it, before| it.stat(before));
+    config.otlp_inputs = otlps.read(OTLP_INPUTS_MAX, errors, |it, _| it.otlp_input(has_users));
+    config.alerts = alerts.read(ALERTS_MAX, errors, |it, before| it.alert(before));
+    config.slos = slos.read(SLOS_MAX, errors, |it, before| it.slo(before, &config.alerts));
+    config.rewrites = rewrites.read(REWRITES_MAX, errors, |it, _| it.rule());
+    config.users = users.read(USERS_MAX, errors, |it, before| it.user(before));
     config.resolve_zeros();
     config.resolve_folders(mem::take(&mut raw.usual_folder));
     raw.check_sockets(&config);
     let (http, mysql) = (config.http.front(), config.mysql.front());
     raw.check_tls(&http);
     raw.check_tls(&mysql);
-    raw.check_exposure(&http, !users.is_empty());
+    raw.check_exposure(&http, has_users);
     let with_password = config.users.iter().any(|user| user.password.is_some());
     raw.check_exposure(&mysql, with_password);
     raw.check_ports(&config);

@@ -81,9 +81,9 @@ impl<T: 'static> Kind<T> {
 }
 
 impl<T: 'static> Kind<T> {
-    /// Converts each value with `into`.
-    pub(super) fn map<U: 'static>(self, into: fn(T) -> U) -> Kind<U> {
-        Kind::new(self.accepted, move |given| (self.reader)(given).map(into))
+    /// Converts each value with `into`, which may refuse it.
+    pub(super) fn and_then<U: 'static>(self, into: fn(T) -> Result<U, Problem>) -> Kind<U> {
+        Kind::new(self.accepted, move |given| into((self.reader)(given)?))
     }
 
     /// Also refuses values for which `refuse` returns a reason.
@@ -161,10 +161,7 @@ pub(super) fn span(least: Duration, most: Duration) -> Kind<Duration> {
 impl Kind<Duration> {
     /// Accepts whole seconds only.
     pub(super) fn in_whole_seconds(self) -> Self {
-        Self::new(self.accepted, move |given| match (self.reader)(given)? {
-            duration if duration.subsec_nanos() > 0 => Err("not in whole seconds".into()),
-            duration => Ok(duration),
-        })
+        self.refusing(|it| (it.subsec_nanos() > 0).then_some("not in whole seconds"))
     }
 }
 
@@ -310,7 +307,7 @@ pub(super) fn server_urls() -> Kind<Vec<String>> {
 
 /// A list of at most `most` items, called by the given noun; a single value is a list of one.
 /// `item` reads an item and sees the ones before it.
-fn list<T: 'static>(
+pub(super) fn list<T: 'static>(
     (most, items_are): (usize, &'static str),
     accepted: &str,
     item: fn(&Given, &[T]) -> Result<T, Problem>,
@@ -355,10 +352,7 @@ pub(super) fn addresses() -> Kind<Vec<SocketAddr>> {
             false => Ok(address),
         }
     });
-    Kind::new(accepted, move |given| match (any.reader)(given)? {
-        none if none.is_empty() => Err("no address at all".into()),
-        addresses => Ok(addresses),
-    })
+    any.refusing(|addresses| addresses.is_empty().then_some("no address at all"))
 }
 
 pub(super) fn networks() -> Kind<Vec<IpNet>> {

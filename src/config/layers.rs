@@ -17,7 +17,7 @@ use super::key;
 use super::location::{Location, Origin};
 use super::raw_value::{Entry, Given, Value};
 use super::settings::KEYS;
-use super::suggest::{hint, meant, nearest};
+use super::suggest::{meant, nearest};
 
 /// The lists of tables.
 pub(super) const LISTS: [&str; 8] =
@@ -248,10 +248,11 @@ fn unknown_key(name: &str, location: Location) -> ConfigError {
     };
     let section = name.split('.').next().unwrap_or(name);
     let meant = nearest_key(name).or_else(|| nearest(name, LISTS));
-    let hint = hint(meant, || match &key::names_in(section)[..] {
-        [] => format!("accepted are the sections {}", key::sections().join(", ")),
-        names => format!("[{section}] takes {}", names.join(", ")),
-    });
+    let hint = match (meant, &key::names_in(section)[..]) {
+        (Some(meant), _) => format!("did you mean {meant}?"),
+        (None, []) => format!("accepted are the sections {}", key::sections().join(", ")),
+        (None, names) => format!("[{section}] takes {}", names.join(", ")),
+    };
     let problem = format!("{name} = {}: unknown setting; {hint}", location.given());
     ConfigError::new(location, problem)
 }
@@ -280,11 +281,9 @@ fn unknown_variable(name: &str, location: Location) -> ConfigError {
     known.push(CONFIG_VARIABLE.to_owned());
     let named = known.iter().filter_map(|name| name.strip_prefix(PREFIX));
     let meant = meant(name.strip_prefix(PREFIX).unwrap_or(name), named);
-    let meant = meant.map(|meant| format!("{PREFIX}{meant}"));
-    let hint = hint(meant.as_deref(), || {
-        "accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in PINBAD_POOL_STATS_HISTORY"
-            .to_owned()
-    });
+    let accepted =
+        "accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in PINBAD_POOL_STATS_HISTORY";
+    let hint = meant.map_or(accepted.to_owned(), |meant| format!("did you mean {PREFIX}{meant}?"));
     let problem = format!("no setting has this variable; {hint}");
     let mut error = ConfigError::new(location, problem);
     error.is_unknown_variable = true;

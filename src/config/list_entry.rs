@@ -3,12 +3,19 @@
 
 use super::error::ConfigError;
 use super::kinds::Kind;
+use super::location::Location;
 use super::raw_value::Entry;
 use super::suggest::nearest;
 
 /// Part of an entry was refused; the error is already recorded.
 #[derive(Debug)]
 pub(super) struct Refused;
+
+/// The entries of one of the lists, as given.
+pub(super) struct Entries {
+    pub(super) list: &'static str,
+    pub(super) entries: Vec<Entry>,
+}
 
 /// Reads one entry.
 pub(super) struct EntryReader<'e> {
@@ -17,25 +24,30 @@ pub(super) struct EntryReader<'e> {
     errors: &'e mut Vec<ConfigError>,
 }
 
-impl EntryReader<'_> {
-    /// Calls `read` with a reader for each entry of `list`.
-    pub(super) fn each(
-        list: &'static str,
+impl Entries {
+    /// Reads the entries in order; `read` sees what those before became. A faulty one adds to
+    /// `errors` and is left out.
+    pub(super) fn read<T>(
+        &self,
         most: usize,
-        entries: &[Entry],
         errors: &mut Vec<ConfigError>,
-        mut read: impl FnMut(&mut EntryReader<'_>) -> Result<(), Refused>,
-    ) {
+        mut read: impl FnMut(&mut EntryReader<'_>, &[T]) -> Result<T, Refused>,
+    ) -> Vec<T> {
+        let (list, entries) = (self.list, &self.entries);
         if let Some(beyond) = entries.get(most) {
             let problem = format!("{list}: {} entries; accepted: up to {most}", entries.len());
             errors.push(ConfigError::new(beyond.location.clone(), problem));
         }
+        let mut all = Vec::with_capacity(entries.len());
         for entry in entries {
-            // The error is already recorded.
-            let _left_out = read(&mut EntryReader { list, entry, errors });
+            let read = read(&mut EntryReader { list, entry, errors }, &all);
+            all.extend(read.ok());
         }
+        all
     }
+}
 
+impl EntryReader<'_> {
     /// Refuses keys that are not among `keys`; `hint` may give a better message than the list of
     /// all keys.
     pub(super) fn refuse_unknown(&mut self, keys: &[&str], hint: impl Fn(&str) -> Option<String>) {
@@ -98,6 +110,19 @@ impl EntryReader<'_> {
         let key = format!("{}.{key}", self.list);
         self.errors.push(ConfigError::value(location, &key, problem, accepted));
         Err(Refused)
+    }
+
+    /// Refuses the entry if its value of `key` is that of others, which begin `before` it.
+    pub(super) fn once<'l>(
+        &mut self,
+        key: &str,
+        mut before: impl Iterator<Item = &'l Location>,
+        accepted: &str,
+    ) -> Result<(), Refused> {
+        match before.next() {
+            Some(at) => self.refuse(key, &format!("the entry at {at} has it too"), accepted),
+            None => Ok(()),
+        }
     }
 
     /// Refuses the entry because something is missing.

@@ -4,7 +4,6 @@
 //! report module in a `[[report]]` entry, still names file and line and shows the text given. The
 //! texts are kept whole for that, once, behind an `Arc`; a configuration is a few kilobytes.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,8 +24,8 @@ pub enum Origin {
     Default(&'static str),
 }
 
-/// A range of one of the given texts.
-#[derive(Clone, PartialEq, Eq)]
+/// A range of one of the given texts. Equal to any other: a setting that was moved is the same.
+#[derive(Clone)]
 pub struct Location {
     origin: Arc<Origin>,
     text: Arc<str>,
@@ -99,11 +98,7 @@ impl Location {
     }
 }
 
-/// Where keys and lists were given. Equal to any other: a setting that was moved is the same.
-#[derive(Debug, Clone, Default)]
-pub struct Locations(pub(super) BTreeMap<&'static str, Location>);
-
-impl PartialEq for Locations {
+impl PartialEq for Location {
     fn eq(&self, _: &Self) -> bool {
         true
     }

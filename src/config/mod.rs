@@ -107,15 +107,11 @@ impl Config {
         flags: &ConfigFlags,
         variables: &[(OsString, OsString)],
     ) -> Option<(Origin, PathBuf)> {
-        let in_flag = flags.config.clone();
-        let in_variable = variables.iter().find_map(|(name, path)| {
-            let given = name == CONFIG_VARIABLE && !path.is_empty();
-            given.then(|| PathBuf::from(path))
-        });
-        let of_variable = Origin::Variable(CONFIG_VARIABLE.to_owned());
-        in_flag
-            .map(|path| (Origin::Flag("--config"), path))
-            .or(in_variable.map(|path| (of_variable, path)))
+        if let Some(path) = &flags.config {
+            return Some((Origin::Flag("--config"), path.clone()));
+        }
+        let given = variables.iter().find(|it| it.0 == CONFIG_VARIABLE && !it.1.is_empty());
+        given.map(|(_, path)| (Origin::Variable(CONFIG_VARIABLE.to_owned()), path.into()))
     }
 
     /// Reads the configuration from the text of a file, without environment and flags; errors call
@@ -147,44 +143,23 @@ impl Config {
     /// Returns the keys and lists that changed, and those that need a restart and keep their value.
     pub fn reload(&mut self, new: &Self) -> Changes {
         let mut changes = self.take_live_keys(new);
-        // Ignores locations: a line that was moved is the same rule.
-        let is_same = |(old, new): (&RewriteRule, &RewriteRule)| {
-            (&old.field, &old.change, old.stop) == (&new.field, &new.change, new.stop)
-        };
-        let mut pairs = self.rewrites.iter().zip(&new.rewrites);
-        if self.rewrites.len() != new.rewrites.len() || !pairs.all(is_same) {
-            changes.needs_restart.push("rewrite");
-        }
-        let what = |squid: &SquidSource| (squid.from.clone(), squid.name.clone(), squid.client);
-        let is_same = |(old, new): (&SquidSource, &SquidSource)| what(old) == what(new);
-        let mut pairs = self.squids.iter().zip(&new.squids);
-        if self.squids.len() != new.squids.len() || !pairs.all(is_same) {
-            changes.needs_restart.push("squid");
-        }
-        let nowhere = || Location::whole(Origin::Flag(""), "");
-        let what = |input: &OtlpInput| OtlpInput { location: nowhere(), ..input.clone() };
-        if !self.otlp_inputs.iter().map(what).eq(new.otlp_inputs.iter().map(what)) {
-            changes.needs_restart.push("otlp_input");
-        }
-        let what = |stat: &StatSource| StatSource { location: nowhere(), ..stat.clone() };
-        if !self.stats.iter().map(what).eq(new.stats.iter().map(what)) {
-            changes.needs_restart.push("stat");
-        }
-        // Ignores locations: a rule that was moved is the same rule.
-        let what = |alert: &AlertEntry| alert.entry.table.clone();
-        if !self.alerts.iter().map(what).eq(new.alerts.iter().map(what)) {
-            changes.live.push("alert");
-        }
+        let fixed = [
+            ("rewrite", self.rewrites != new.rewrites),
+            ("squid", self.squids != new.squids),
+            ("otlp_input", self.otlp_inputs != new.otlp_inputs),
+            ("stat", self.stats != new.stats),
+        ];
+        let live = [
+            ("alert", self.alerts != new.alerts),
+            ("slo", self.slos != new.slos),
+            ("user", self.users != new.users),
+        ];
+        let changed = |(list, is_other): (&'static str, bool)| is_other.then_some(list);
+        changes.needs_restart.extend(fixed.into_iter().filter_map(changed));
+        changes.live.extend(live.into_iter().filter_map(changed));
+        // Their locations too, which do not count as a change.
         self.alerts.clone_from(&new.alerts);
-        let what = |slo: &SloEntry| slo.entry.table.clone();
-        if !self.slos.iter().map(what).eq(new.slos.iter().map(what)) {
-            changes.live.push("slo");
-        }
         self.slos.clone_from(&new.slos);
-        let mut pairs = self.users.iter().zip(&new.users);
-        if self.users.len() != new.users.len() || !pairs.all(|(old, new)| old.is_same(new)) {
-            changes.live.push("user");
-        }
         self.users.clone_from(&new.users);
         changes
     }
@@ -287,7 +262,7 @@ impl Config {
     /// Where the key that a text about a setting begins with was given; `None` if it was not.
     #[must_use]
     pub fn location_of(&self, text: &str) -> Option<&Location> {
-        self.locations.0.get(text.split([' ', ':']).next()?)
+        self.locations.get(text.split([' ', ':']).next()?)
     }
 
     /// All TCP front ends that may speak TLS.

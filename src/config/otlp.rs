@@ -3,12 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::error::ConfigError;
 use super::kinds::{Kind, attributes, host, path, socket_address, switch};
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
-use super::raw_value::Entry;
-use crate::limits::OTLP_INPUTS_MAX;
 
 /// A checked entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,30 +32,9 @@ pub struct OtlpInput {
 const KEYS: [&str; 7] =
     ["listen", "name", "internal", "attributes", "allow_anonymous", "tls_cert", "tls_key"];
 
-/// Reads the inputs of all entries, in order; a faulty one adds to `errors` and is left out.
-pub(super) fn read(
-    entries: &[Entry],
-    has_users: bool,
-    errors: &mut Vec<ConfigError>,
-) -> Vec<OtlpInput> {
-    let mut inputs: Vec<OtlpInput> = Vec::with_capacity(entries.len());
-    EntryReader::each("otlp_input", OTLP_INPUTS_MAX, entries, errors, |reader| {
-        let input = reader.otlp_input()?;
-        if input.front().is_open(input.listen, has_users) {
-            let problem = "not a loopback address, and no credentials are configured, so anyone who reaches it could \
-                           send spans";
-            let accepted =
-                "a loopback address, or a [[user]], or allow_anonymous = true if that is wanted";
-            return reader.refuse("listen", problem, accepted);
-        }
-        inputs.push(input);
-        Ok(())
-    });
-    inputs
-}
-
 impl EntryReader<'_> {
-    fn otlp_input(&mut self) -> Result<OtlpInput, Refused> {
+    /// Reads an input.
+    pub(super) fn otlp_input(&mut self, has_users: bool) -> Result<OtlpInput, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
         let listen = self.required("listen", &listen());
         let name = self.read("name", &host("the hostname of its requests"));
@@ -79,6 +55,12 @@ impl EntryReader<'_> {
         match (&input.tls_cert, &input.tls_key) {
             (Some(_), None) => self.refuse("tls_cert", "tls_key is missing", "both, or neither"),
             (None, Some(_)) => self.refuse("tls_key", "tls_cert is missing", "both, or neither"),
+            _ if input.front().is_open(input.listen, has_users) => {
+                let problem = "not a loopback address, and no credentials are configured, so anyone who reaches \
+                               it could send spans";
+                let accepted = "a loopback address, or a [[user]], or allow_anonymous = true if that is wanted";
+                self.refuse("listen", problem, accepted)
+            }
             _ => Ok(input),
         }
     }

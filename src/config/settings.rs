@@ -26,7 +26,7 @@ use super::kinds::{
     texts, whole,
 };
 use super::layers::RawConfig;
-use super::location::Locations;
+use super::location::Location;
 use super::otlp::OtlpInput;
 use super::raw_value::Entry;
 use super::rewrite::RewriteRule;

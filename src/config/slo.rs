@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::alert::{AlertEntry, conditions, labels, some};
-use super::error::ConfigError;
 use super::kinds::{Kind, name, span, whole};
 use super::list_entry::{EntryReader, Refused};
 use super::raw_value::Entry;
 use super::units::parse_duration;
-use crate::limits::{SLO_PERIOD_SECS_MAX, SLOS_MAX};
+use crate::limits::SLO_PERIOD_SECS_MAX;
 
 /// Requests in the longer window below which nothing is said.
 const MIN_REQUESTS: u64 = 100;
@@ -45,29 +44,13 @@ pub struct SloEntry {
 const KEYS: [&str; 8] =
     ["name", "report", "where", "good", "objective", "period", "min_requests", "labels"];
 
-/// The objectives of all entries, in their order; what is wrong goes to `errors` and is left out.
-pub(super) fn read(
-    entries: &[Entry],
-    alerts: &[AlertEntry],
-    errors: &mut Vec<ConfigError>,
-) -> Vec<SloEntry> {
-    let mut slos: Vec<SloEntry> = Vec::with_capacity(entries.len());
-    EntryReader::each("slo", SLOS_MAX, entries, errors, |reader| {
-        let slo = reader.slo()?;
-        let alerts = alerts.iter().map(|it| (&it.name, &it.entry));
-        let mut taken = alerts.chain(slos.iter().map(|it| (&it.name, &it.entry)));
-        if let Some((_, other)) = taken.find(|it| *it.0 == slo.name) {
-            let problem = format!("the entry at {} has it too", other.location);
-            return reader.refuse("name", &problem, "a name of its own: its alerts have it");
-        }
-        slos.push(slo);
-        Ok(())
-    });
-    slos
-}
-
 impl EntryReader<'_> {
-    fn slo(&mut self) -> Result<SloEntry, Refused> {
+    /// Reads an objective.
+    pub(super) fn slo(
+        &mut self,
+        before: &[SloEntry],
+        alerts: &[AlertEntry],
+    ) -> Result<SloEntry, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
         let name = self.required("name", &some(name("the objective")));
         let report = self.required("report", &some(super::kinds::name("a report")));
@@ -78,7 +61,7 @@ impl EntryReader<'_> {
         let period = self.read("period", &span(least, most).in_whole_seconds());
         let min_requests = self.read("min_requests", &whole(1, u64::MAX >> 1));
         let labels = self.read("labels", &labels());
-        Ok(SloEntry {
+        let slo = SloEntry {
             entry: self.entry.clone(),
             name: name?,
             report: report?,
@@ -88,7 +71,12 @@ impl EntryReader<'_> {
             period: period?.map_or(PERIOD, |it| it.as_secs()),
             min_requests: min_requests?.unwrap_or(MIN_REQUESTS),
             labels: labels?.unwrap_or_default(),
-        })
+        };
+        let alerts = alerts.iter().map(|it| (&it.name, &it.entry));
+        let taken = alerts.chain(before.iter().map(|it| (&it.name, &it.entry)));
+        let same = taken.filter(|it| *it.0 == slo.name).map(|it| &it.1.location);
+        self.once("name", same, "a name of its own: its alerts have it")?;
+        Ok(slo)
     }
 }
 

@@ -4,12 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::error::ConfigError;
 use super::kinds::{Kind, choice, host, socket_address, switch};
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
-use super::raw_value::Entry;
-use crate::limits::SQUIDS_MAX;
 
 /// A checked entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,39 +49,27 @@ const LISTEN: &str =
     "\"udp://\" or \"tcp://\" and an IP address with a port, as in \"udp://127.0.0.1:18190\"";
 const ONE: &str = "one of listen, path";
 
-/// Reads the sources of all entries, in order; a faulty one adds to `errors` and is left out.
-pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<SquidSource> {
-    let mut sources: Vec<SquidSource> = Vec::with_capacity(entries.len());
-    EntryReader::each("squid", SQUIDS_MAX, entries, errors, |reader| {
-        let source = reader.squid()?;
-        let port_0 =
-            matches!(source.from, SquidFrom::Udp(at) | SquidFrom::Tcp(at) if at.port() == 0);
-        // By the name under which its position is kept, wherever a file begins to be read.
-        let from = source.from.to_string();
-        let mut others = sources.iter().filter(|it| it.from.to_string() == from && !port_0);
-        if let Some(other) = others.next() {
-            let key = reader.given(["listen", "path"])[0];
-            let problem = format!("the entry at {} has it too", other.location);
-            return reader.refuse(key, &problem, "each once");
-        }
-        sources.push(source);
-        Ok(())
-    });
-    sources
-}
-
 impl EntryReader<'_> {
-    fn squid(&mut self) -> Result<SquidSource, Refused> {
+    /// Reads a source.
+    pub(super) fn squid(&mut self, before: &[SquidSource]) -> Result<SquidSource, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
         let (from, name) =
             (self.squid_from(), self.read("name", &host("the hostname of its requests")));
         let client = self.read("client", &switch());
-        Ok(SquidSource {
+        let source = SquidSource {
             location: self.entry.location.clone(),
             from: from?,
             name: name?,
             client: client?.unwrap_or(false),
-        })
+        };
+        let port_0 =
+            matches!(source.from, SquidFrom::Udp(at) | SquidFrom::Tcp(at) if at.port() == 0);
+        // By the name under which its position is kept, wherever a file begins to be read.
+        let from = source.from.to_string();
+        let same = before.iter().filter(|it| it.from.to_string() == from && !port_0);
+        let key = self.given(["listen", "path"])[0];
+        self.once(key, same.map(|it| &it.location), "each once")?;
+        Ok(source)
     }
 
     fn squid_from(&mut self) -> Result<SquidFrom, Refused> {

@@ -4,12 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::error::ConfigError;
 use super::kinds::{Kind, host};
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
-use super::raw_value::Entry;
-use crate::limits::STATS_MAX;
 
 /// A checked entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,35 +84,24 @@ const KEYS: [&str; 4] = ["stream", "control", "name", "root"];
 pub const ACCEPTED: &str = "\"unix://\" and the path of a socket, or \"tcp://\" and a host with a port, as in \
                             \"unix:///run/php/zend.stat.stream\" or \"tcp://web1:7000\"";
 
-/// Reads the sources of all entries, in order; a faulty one adds to `errors` and is left out.
-pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<StatSource> {
-    let mut sources: Vec<StatSource> = Vec::with_capacity(entries.len());
-    EntryReader::each("stat", STATS_MAX, entries, errors, |reader| {
-        let source = reader.stat()?;
-        if let Some(other) = sources.iter().find(|it| it.stream == source.stream) {
-            let problem = format!("the entry at {} has it too", other.location);
-            return reader.refuse("stream", &problem, "each once: it gives a sample to one reader");
-        }
-        sources.push(source);
-        Ok(())
-    });
-    sources
-}
-
 impl EntryReader<'_> {
-    fn stat(&mut self) -> Result<StatSource, Refused> {
+    /// Reads a source.
+    pub(super) fn stat(&mut self, before: &[StatSource]) -> Result<StatSource, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
         let (stream, control) =
             (self.required("stream", &address()), self.read("control", &address()));
         let (name, root) =
             (self.read("name", &host("the host of its samples")), self.read("root", &root()));
-        Ok(StatSource {
+        let source = StatSource {
             location: self.entry.location.clone(),
             stream: stream?,
             control: control?,
             name: name?,
             root: root?,
-        })
+        };
+        let same = before.iter().filter(|it| it.stream == source.stream).map(|it| &it.location);
+        self.once("stream", same, "each once: it gives a sample to one reader")?;
+        Ok(source)
     }
 }
 

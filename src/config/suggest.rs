@@ -42,14 +42,6 @@ pub(crate) fn question<'a>(
     meant(given, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
 }
 
-/// The hint for an unknown name: a suggestion, or else the list of names.
-pub(super) fn hint(meant: Option<&str>, there_is: impl FnOnce() -> String) -> String {
-    match meant {
-        Some(meant) => format!("did you mean {meant}?"),
-        None => there_is(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,13 +7,12 @@
 
 use std::path::PathBuf;
 
-use super::error::ConfigError;
 use super::kinds::{Kind, choice};
 use super::list_entry::{EntryReader, Refused};
 use super::location::{Location, Origin};
-use super::raw_value::{Entry, SHOWN};
+use super::raw_value::SHOWN;
 use super::secret::Secret;
-use crate::limits::{USER_NAME_BYTES_MAX, USERS_MAX};
+use crate::limits::USER_NAME_BYTES_MAX;
 
 /// The permissions of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,14 +73,6 @@ pub struct ConfiguredUser {
 }
 
 impl ConfiguredUser {
-    /// Returns whether it is the same user, wherever the entry stands.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.name == other.name
-            && self.role == other.role
-            && self.password == other.password
-            && self.token == other.token
-    }
-
     /// The environment variables that hold its secrets.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let password = match &self.password {
@@ -103,23 +94,9 @@ const HASH: &str = "\"*\" and 40 hexadecimal digits, as MySQL's mysql.user has i
 const PASSWORDS: &str = "one of password_file, password_env, mysql_native_hash, password";
 const TOKENS: &str = "one of token_file, token_env";
 
-/// Reads the users of all entries; a faulty one adds to `errors` and is left out.
-pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<ConfiguredUser> {
-    let mut users: Vec<ConfiguredUser> = Vec::with_capacity(entries.len());
-    EntryReader::each("user", USERS_MAX, entries, errors, |reader| {
-        let user = reader.user()?;
-        if let Some(other) = users.iter().find(|other| other.name == user.name) {
-            let problem = format!("used by the entry at {} too", other.location);
-            return reader.refuse("name", &problem, NAME);
-        }
-        users.push(user);
-        Ok(())
-    });
-    users
-}
-
 impl EntryReader<'_> {
-    fn user(&mut self) -> Result<ConfiguredUser, Refused> {
+    /// Reads a user.
+    pub(super) fn user(&mut self, before: &[ConfiguredUser]) -> Result<ConfiguredUser, Refused> {
         self.refuse_unknown(&[&SHOWN[..], &SECRETS].concat(), |key| {
             let hint = "a token is kept in a file (token_file) or in the environment (token_env)";
             (key == "token").then(|| hint.to_owned())
@@ -135,13 +112,13 @@ impl EntryReader<'_> {
             let accepted = format!("{PASSWORDS}, or {TOKENS}, or both");
             return self.missing("nothing to log in with", &accepted);
         }
-        Ok(ConfiguredUser {
-            location: self.entry.location.clone(),
-            name: name?,
-            role: role?.unwrap_or(Role::Read),
-            password,
-            token,
-        })
+        let name = name?;
+        let role = role?.unwrap_or(Role::Read);
+        if let Some(other) = before.iter().find(|other| other.name == name) {
+            let problem = format!("used by the entry at {} too", other.location);
+            return self.refuse("name", &problem, NAME);
+        }
+        Ok(ConfiguredUser { location: self.entry.location.clone(), name, role, password, token })
     }
 
     fn password(&mut self) -> Result<Option<ConfiguredPassword>, Refused> {

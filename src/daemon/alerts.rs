@@ -13,7 +13,6 @@ use crate::alert::{Alerts, Rules};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::query::catalog::Catalog;
-use crate::query::definitions::Definitions;
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
 use crate::state;
@@ -41,6 +40,11 @@ pub(super) fn rules(
         config.slos.retain(|it| is_there(&it.name, &it.report));
     }
     Rule::all(&config, reports, &defaults(&config))
+}
+
+/// The error that ends a start.
+pub(super) fn first(errors: Vec<RuleError>) -> StartError {
+    errors.into_iter().next().expect("there is one, or they would be rules").into()
 }
 
 /// Starts the threads, if there is a rule or a receiver; the one that writes the state last ends
@@ -72,19 +76,6 @@ pub(super) fn start(
 }
 
 impl Daemon {
-    /// The rules of a new configuration, over the reports that there are once it is in force.
-    pub(super) fn new_rules(
-        &self,
-        config: &Config,
-        definitions: Definitions,
-    ) -> Result<Rules, StartError> {
-        let rules = rules(config, &self.catalog.reports_after(definitions, config));
-        rules.map_err(|errors| {
-            let first = errors.into_iter().next();
-            first.expect("there is one, or they would be rules").into()
-        })
-    }
-
     /// Replaces the rules in force.
     pub(super) fn replace_rules(&self, rules: Rules, config: &Config) -> Result<(), StartError> {
         self.alerts.replace_rules(rules);

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use super::socket_activation::SocketActivationError;
 use crate::access::SecretError;
 use crate::access::tls::TlsError;
 use crate::alert::rule::RuleError;
@@ -33,27 +32,15 @@ pub enum StartError {
         /// The cause.
         source: std::io::Error,
     },
-    /// A Squid log source cannot be opened.
-    #[error(
-        "{place}: squid: cannot take lines from {from}: {source}; stop what has the address, or change it"
-    )]
-    Squid {
+    /// A Squid log source or span listener cannot be opened.
+    #[error("{place}: {what} {address}: {source}; stop what has the address, or change it")]
+    Input {
         /// The location of the entry.
         place: String,
+        /// What cannot be done, as in "squid: cannot take lines from".
+        what: &'static str,
         /// The address or file.
-        from: String,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// A span listener cannot be bound.
-    #[error(
-        "{place}: otlp_input.listen: cannot listen on {address}: {source}; stop what has the address, or change it"
-    )]
-    OtlpInput {
-        /// The location of the entry.
-        place: String,
-        /// The address to listen on.
-        address: SocketAddr,
+        address: String,
         /// The cause.
         source: std::io::Error,
     },
@@ -85,10 +72,7 @@ pub enum StartError {
         "history.dir: this program was built without SQL, and so without history; accepted: \"\""
     )]
     NoHistory,
-    /// Shipping to ClickHouse cannot start.
-    #[error("{0}")]
-    ClickHouse(String),
-    /// Pushing metrics or alerts cannot start.
+    /// Pushing metrics or alerts, or shipping to ClickHouse, cannot start; the setting comes first.
     #[error("{0}")]
     Push(String),
     /// A pool is larger than the system's memory.
@@ -102,9 +86,6 @@ pub enum StartError {
     /// HTTP cannot name such a time.
     #[error("the clock of this machine shows a time before 1970; set it")]
     Clock,
-    /// A socket passed by the supervisor cannot be used.
-    #[error(transparent)]
-    ActivatedSockets(#[from] SocketActivationError),
     /// A thread or runtime cannot be created.
     #[error("cannot start {what}: {source}")]
     Thread {
@@ -161,16 +142,14 @@ impl StartError {
             | Self::User(_)
             | Self::Tls(_)
             | Self::Push(_)
-            | Self::Choice { .. } => true,
+            | Self::Choice { .. }
+            | Self::NoHistory => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
-            Self::NoHistory | Self::ClickHouse(_) => true,
             Self::Socket(_)
             | Self::FrontEnd { .. }
-            | Self::Squid { .. }
-            | Self::OtlpInput { .. }
+            | Self::Input { .. }
             | Self::NoMemory { .. }
             | Self::Clock
-            | Self::ActivatedSockets(_)
             | Self::Thread { .. } => false,
         }
     }

@@ -12,7 +12,6 @@ use tracing::{debug, warn};
 
 use super::error::StartError;
 use super::otlp::OpenInput;
-use super::sockets::Listeners;
 use super::threads::Vital;
 use crate::access::tls::{Acceptor, Certificates, Tls, TlsError};
 use crate::access::{Access, UserStore};
@@ -49,7 +48,7 @@ pub(super) struct Frontends {
     stop: watch::Sender<bool>,
     running: Vec<Front>,
     /// The certificates of front ends with TLS.
-    certificates: Vec<Arc<Tls>>,
+    pub(super) certificates: Vec<Arc<Tls>>,
     /// Those read at the start.
     read: Certificates,
 }
@@ -69,7 +68,7 @@ impl Frontends {
     /// Serves on each of the listeners.
     pub(super) fn start(
         served: &Served<'_>,
-        listeners: Listeners,
+        (http, mysql): (Option<TcpListener>, Option<TcpListener>),
         otlps: Vec<OpenInput>,
     ) -> Result<Self, StartError> {
         let mut frontends = Self {
@@ -80,21 +79,16 @@ impl Frontends {
             certificates: Vec::new(),
             read: Certificates::default(),
         };
-        if let Some(listener) = listeners.http {
+        if let Some(listener) = http {
             frontends.http = Some(frontends.start_http(served, listener)?);
         }
         for input in otlps {
             frontends.start_otlp(served, input)?;
         }
-        if let Some(listener) = listeners.mysql {
+        if let Some(listener) = mysql {
             frontends.mysql = frontends.start_mysql(served, listener)?;
         }
         Ok(frontends)
-    }
-
-    /// The certificates of front ends that have one.
-    pub(super) fn certificates(&self) -> Vec<Arc<Tls>> {
-        self.certificates.clone()
     }
 
     /// Reads the files of certificates and keys again, for each front end that has them; nothing

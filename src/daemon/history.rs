@@ -35,7 +35,6 @@ pub(super) struct OpenHistory {
     requests: Option<Requests>,
     shipper: Option<ShippingThread>,
     fleet: Option<Fleet>,
-    is_snapshot_old: bool,
 }
 
 impl OpenHistory {
@@ -67,9 +66,9 @@ impl OpenHistory {
         };
         let has_url = !config.clickhouse.url.is_empty();
         let shipper = has_url.then(|| ShippingThread::new(&config.clickhouse, Arc::clone(clock)));
-        let shipper = shipper.transpose().map_err(StartError::ClickHouse)?;
+        let shipper = shipper.transpose().map_err(StartError::Push)?;
         let fleet = has_url.then(|| Fleet::of(&config.clickhouse));
-        let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
+        let fleet = fleet.transpose().map_err(StartError::Push)?;
         let shipped = config.clickhouse.what.clone();
         let of_requests = match settings.requests {
             KeptRequests::None => 0,
@@ -111,15 +110,15 @@ impl OpenHistory {
     }
 
     /// If the previous process was killed, or its snapshot cannot be read or is not the last one,
-    /// reads from history the data that was lost.
+    /// reads from history the data that was lost. Also returns whether the snapshot is an old one.
     pub(super) fn refill(
         &mut self,
         last_end: Option<&LastEnd>,
         clock: &dyn Clock,
         live: &SharedLive,
         snapshots: Option<&Snapshots>,
-    ) -> Option<Refill> {
-        let last_end = last_end?;
+    ) -> (Option<Refill>, bool) {
+        let Some(last_end) = last_end else { return (None, false) };
         self.history.iter().for_each(|it| it.keep_lost_at_stops(&last_end.lost_at_stops));
         if let Some(writer) = self.writer.as_mut().filter(|_| !last_end.clean) {
             writer.write_restored();
@@ -141,7 +140,6 @@ impl OpenHistory {
             };
             parts.iter().any(|part| part.number() >= first && part.written > time)
         });
-        self.is_snapshot_old = is_old;
         let is_lost = restored.is_none() && snapshots.is_some() && parts.is_some();
         let clean = last_end.clean && !is_lost && !is_old;
         let spans = LastEnd { clean, ..last_end.clone() };
@@ -158,12 +156,7 @@ impl OpenHistory {
         } else if is_filled && last_end.clean && is_lost {
             info!("No snapshot came back: reports are filled from history, by the minute.");
         }
-        refill
-    }
-
-    /// Whether the restored snapshot is not the last one, as [`refill`](Self::refill) noticed.
-    pub(super) fn is_snapshot_old(&self) -> bool {
-        self.is_snapshot_old
+        (refill, is_old)
     }
 
     /// Adds the importer of logs and the refill to the catalog.

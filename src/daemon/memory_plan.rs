@@ -105,15 +105,15 @@ pub struct Backlog {
     pub kernel_secs: f64,
 }
 
-/// Lines of the plan: name of a pool, its bytes, and the reason.
+/// Lines of the plan: name of a pool, its bytes, and the reason; for some, when there is that pool.
 macro_rules! planned {
-    ($($name:literal: $bytes:expr, $why:literal;)*) => {
-        vec![$(Planned {
-            name: $name,
-            bytes: ($bytes) as u64,
-            why: format!($why),
-        }),*]
-    };
+    ($($(if $is_there:expr =>)? $name:literal: $bytes:expr, $why:literal;)*) => {{
+        let lines = [$(
+            Some(Planned { name: $name, bytes: ($bytes) as u64, why: format!($why) })
+                $(.filter(|_| $is_there))?
+        ),*];
+        lines.into_iter().flatten().collect::<Vec<_>>()
+    }};
 }
 
 impl MemoryPlan {
@@ -283,7 +283,7 @@ fn front_ends(config: &Config) -> Vec<Planned> {
 }
 
 /// Pools that only some configurations have.
-fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
+fn optional(config: &Config, lanes: usize) -> Vec<Planned> {
     let is_pattern = |rule: &&RewriteRule| matches!(rule.change, Change::Pattern(..));
     let patterns = config.rewrites.iter().filter(is_pattern).count();
     let scratch = RULES_SCRATCH_BYTES as usize + patterns * PATTERN_SCRATCH_BYTES as usize;
@@ -296,52 +296,38 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let slos = counted(config.slos.len(), "objective", "objectives");
     let watching = config.alerts.len() + 2 * config.slos.len();
     let rules = counted(config.rewrites.len(), "rule", "rules");
-    let lines = planned! {
-        "name rules": lanes * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
-        "sources": TABLE_BYTES, "{SENDERS_MAX} source addresses (ingest.count_sources)";
-        "spans": config.otlp_inputs.len() * otlp::SOURCE_BYTES,
+    let has_past = config.history.dir.is_some();
+    planned! {
+        if !config.rewrites.is_empty() => "name rules": lanes * scratch,
+            "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
+        if config.ingest.watches_sources() => "sources": TABLE_BYTES,
+            "{SENDERS_MAX} source addresses (ingest.count_sources)";
+        if !config.otlp_inputs.is_empty() => "spans": config.otlp_inputs.len() * otlp::SOURCE_BYTES,
             "{inputs} ([[otlp_input]]): spans that wait for others of their traces, the last requests, and bodies that are read";
-        "logs of Squid": config.squids.len() * (SOURCE_BYTES + BATCH_BYTES),
+        if !config.squids.is_empty() => "logs of Squid": config.squids.len() * (SOURCE_BYTES + BATCH_BYTES),
             "{squids} ([[squid]]): lines that have not ended, the last of each run, and the record being written";
-        "activities of Squid": activities * ACTIVITY_ROW_BYTES,
+        if !config.squids.is_empty() => "activities of Squid": activities * ACTIVITY_ROW_BYTES,
             "{activities} rows of {ACTIVITY_ROW_BYTES} bytes: half of pool.request_pool_size and pool.timer_pool_size together";
-        "samples": config.stats.len() * QUEUE_BYTES_MAX + pool_bytes(samples),
+        if !config.stats.is_empty() => "samples": config.stats.len() * QUEUE_BYTES_MAX + pool_bytes(samples),
             "{samples} (profile.pool_size), once more for who reads slowly, and what {stats} ([[stat]]) sent and is not taken yet";
-        "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + IDS_MAX * ID_BYTES + watching * RULE_BYTES
-                + config.slos.len() * objective::BYTES_MAX + ALERT_REPLAY_BYTES_MAX,
+        if watching > 0 => "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + IDS_MAX * ID_BYTES
+                + watching * RULE_BYTES + config.slos.len() * objective::BYTES_MAX + ALERT_REPLAY_BYTES_MAX,
             "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one \
              replay of the past; {slos} ([[slo]])";
-        "releases": RELEASES_BYTES_MAX,
+        if !config.releases.tag.is_empty() => "releases": RELEASES_BYTES_MAX,
             "{RELEASES_MAX} of them (releases.tag), their {RELEASE_CELLS_MAX} busiest scripts over a day and over two weeks, and a copy while it is written";
-        "pushed metrics": PUSH_BYTES,
+        if !config.otlp.url.is_empty() => "pushed metrics": PUSH_BYTES,
             "rows, and points on their way to otlp.url: as much while it is down";
-        "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
+        if config.state.dir.is_some() => "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
-        "history": config.history.memory + 2 * config.log_memory() + REFILL_BYTES,
+        if has_past => "history": config.history.memory + 2 * config.log_memory() + REFILL_BYTES,
             "minutes on their way to history.dir, and files that are being written (history.memory), seconds on their way to its log, and \
              what stands in for what a kill took from live reports";
-        "import of logs": LOG_IMPORT_BYTES,
+        if has_past && !config.squids.is_empty() => "import of logs": LOG_IMPORT_BYTES,
             "one piece at a time, while there are any ([[squid]], history.dir)";
-        "answers over the past": PAST_ANSWERS_BYTES_MAX,
+        if has_past => "answers over the past": PAST_ANSWERS_BYTES_MAX,
             "keys of all of them together; more are added to (other), and the answer says so";
-    };
-    let wanted = [
-        !config.rewrites.is_empty(),
-        config.ingest.watches_sources(),
-        !config.otlp_inputs.is_empty(),
-        !config.squids.is_empty(),
-        !config.squids.is_empty(),
-        !config.stats.is_empty(),
-        watching > 0,
-        !config.releases.tag.is_empty(),
-        !config.otlp.url.is_empty(),
-        config.state.dir.is_some(),
-        config.history.dir.is_some(),
-        config.history.dir.is_some() && !config.squids.is_empty(),
-        config.history.dir.is_some(),
-    ];
-    let lines = lines.into_iter().zip(wanted);
-    lines.filter_map(|(line, wanted)| wanted.then_some(line))
+    }
 }
 
 /// How long socket buffers of this size last.

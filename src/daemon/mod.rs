@@ -26,8 +26,7 @@ use self::frontends::{Frontends, Served};
 use self::history::OpenHistory;
 use self::profile::RunningProfile;
 use self::receivers::Receivers;
-use self::sockets::Listeners;
-use self::startup::{Past, Startup};
+use self::startup::Startup;
 use self::threads::{Worker, lower_priority};
 use crate::access::tls::Certificates;
 use crate::access::{UserStore, Users};
@@ -83,16 +82,14 @@ pub struct Daemon {
     receivers: Vec<Worker>,
     profile: Option<RunningProfile>,
     gathering: Arc<GatheringPeriod>,
-    merger: Option<Worker>,
-    series_thread: Option<Worker>,
-    watch_thread: Option<Worker>,
-    push_thread: Option<Worker>,
-    history_threads: Vec<Worker>,
+    /// The merger, and what takes what it counts, in the order in which they stop.
+    counting: Vec<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
     alerts: Arc<Alerts>,
     alert_threads: Mutex<Vec<Worker>>,
-    releases_thread: Option<Worker>,
+    /// What writes what was counted, likewise.
+    writing: Vec<Worker>,
     clock: Arc<dyn Clock>,
     frontends: Frontends,
 }
@@ -125,7 +122,7 @@ impl Daemon {
         let defaults = defaults(config);
         let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
         let users = Users::load(&config.users, |name| std::env::var_os(name))?;
-        let past = Past::of(config, &definitions)?;
+        let settings = startup::watched(config, &definitions)?;
         let sockets = sockets::open_sockets(config, activated.udp)?;
         let otlps = otlp::open(config)?;
         let squids = squid::open(config)?;
@@ -137,10 +134,7 @@ impl Daemon {
         if !config.alerts.is_empty() || !config.slos.is_empty() {
             definitions.add_alerts(!config.slos.is_empty());
         }
-        let rules = alerts::rules(config, &definitions.reports);
-        let first = |errors: Vec<_>| errors.into_iter().next().map(StartError::Alert);
-        let rules =
-            rules.map_err(|errors| first(errors).expect("there is one, or they would be rules"))?;
+        let rules = alerts::rules(config, &definitions.reports).map_err(alerts::first)?;
         let alerts = Arc::new(Alerts::new(config, rules));
         let (releases, releases_file) = releases::open(config, &*clock)?;
         if let Some(tag) = releases.tag()
@@ -150,7 +144,8 @@ impl Daemon {
         }
         // The addresses of the front ends too: one in use aborts the start before anything is
         // received.
-        let listeners = Listeners::open(config, activated.http, activated.mysql)?;
+        let http = sockets::open_front("http", config.http.listen, activated.http)?;
+        let mysql = sockets::open_front("mysql", config.mysql.listen, activated.mysql)?;
         startup::log_start(config, &sockets);
 
         let dir = config.state.dir.as_deref();
@@ -194,9 +189,9 @@ impl Daemon {
         // Before the first merge: history begins with the rows merged from now on.
         history.keep_requests(config, &live);
         let end = last_end.as_ref();
-        let refill = history.refill(end, &*clock, &live, snapshots.as_deref());
+        let (refill, is_old) = history.refill(end, &*clock, &live, snapshots.as_deref());
         startup::log_last_end(end, snapshots.as_deref(), refill.as_ref());
-        if end.is_some_and(|end| !end.clean) || history.is_snapshot_old() {
+        if end.is_some_and(|end| !end.clean) || is_old {
             startup::count_from_zero(&counters, &receivers.before, &live);
         }
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
@@ -209,20 +204,14 @@ impl Daemon {
         let status = history.add_to(Status {
             profile: profile.as_ref().map(|it| Arc::clone(&it.profile)),
             sockets: receivers.statuses,
-            counters: counters.clone(),
             sources: receivers.senders,
-            ring: receivers.ring,
             temp_pool_size: config.ingest.temp_pool_size,
             gathering_period: Arc::clone(&gathering),
             rewrites: config.rewrites.clone(),
             rule_counters: Arc::clone(&rule_counters),
             snapshots: snapshots.clone(),
             nothing_kept: no_room.or_else(|| startup::nothing_kept(config)),
-            history: None,
-            losses: Mutex::default(),
-            certificates: Arc::default(),
-            shipping: None,
-            fleet: None,
+            ..Status::bare(counters.clone(), receivers.ring)
         });
         let certificates = Arc::clone(&status.certificates);
         let pools = instruments::pools(&live, &status);
@@ -238,7 +227,7 @@ impl Daemon {
         let (await_kept, to_cut) = (history.await_kept(config), history.to_cut());
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
-            past.begin(config, &mut live.write(), &*clock, rollup, followers)?;
+            startup::begin(settings, config, &mut live.write(), &*clock, rollup, followers)?;
         let metrics = metrics.without(Arc::clone(&counters.unscraped));
         let catalog = history.attach_to(catalog, config, &rule_counters, refill);
         let catalog = catalog.keeping(definitions.tables, annotations, followers, state);
@@ -254,10 +243,11 @@ impl Daemon {
             counters: &counters,
         };
         instruments::set_pools(pools, &served);
-        let frontends = Frontends::start(&served, listeners, otlps)?;
-        let _set_once = certificates.set(frontends.certificates());
+        let frontends = Frontends::start(&served, (http, mysql), otlps)?;
+        let _set_once = certificates.set(frontends.certificates.clone());
         let alert_threads = alerts::start(&alerts, config, &clock, &catalog)?;
-        let releases_thread = releases::start(config, releases_file, &catalog)?;
+        let mut writing: Vec<Worker> =
+            releases::start(config, releases_file, &catalog)?.into_iter().collect();
         let pusher = metrics.push().map(|push| {
             let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
             let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();
@@ -276,17 +266,18 @@ impl Daemon {
             period: Arc::clone(&gathering),
         };
         let merge = move |stop: &Shutdown| merger.run(stop);
-        let merger = Worker::start("merge", "the merger thread", merge)?;
+        let mut counting = vec![Worker::start("merge", "the merger thread", merge)?];
         let run = move |stop: &Shutdown| {
             lower_priority(5, "the series thread");
             deltas.run(stop, take);
         };
-        let series_thread = Worker::start("series", "the series thread", run)?;
+        counting.push(Worker::start("series", "the series thread", run)?);
         let losses = LossLog::new(counters.clone());
         let watched = (Arc::clone(&users), Arc::clone(&clock));
         let run = move |stop: &Shutdown| watch(losses, &watched.0, &*watched.1, stop);
-        let watch_thread = Worker::start("watch", "the thread that logs losses", run)?;
-        let history_threads = history.start(&catalog)?;
+        counting.push(Worker::start("watch", "the thread that logs losses", run)?);
+        counting.extend(push_thread.transpose()?);
+        writing.extend(history.start(&catalog)?);
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
                 snapshots,
@@ -317,16 +308,12 @@ impl Daemon {
             receivers: receivers.threads,
             profile,
             gathering,
-            merger: Some(merger),
-            series_thread: Some(series_thread),
-            watch_thread: Some(watch_thread),
-            push_thread: push_thread.transpose()?,
-            history_threads,
+            counting,
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
             alerts,
             alert_threads: Mutex::new(alert_threads),
-            releases_thread,
+            writing,
             clock,
             frontends,
         })
@@ -373,16 +360,11 @@ impl Daemon {
             // A snapshot in progress is abandoned: the last one will have more.
             thread.request_stop();
         }
-        self.merger = None;
-        // After the merger, so that the last merged requests are counted too.
-        self.series_thread = None;
-        self.watch_thread = None;
-        self.push_thread = None;
+        // The others after the merger, so that the last merged requests are counted too.
+        self.counting.clear();
         let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
         drop(alert_threads);
-        self.releases_thread = None;
-        // After that, since it writes what was counted.
-        self.history_threads.clear();
+        self.writing.clear();
         self.frontends.stop();
         self.snapshot_thread = None;
         let last = |writer: Arc<SnapshotWriter>| writer.save(CutAt::Stop, &Shutdown::new());
@@ -441,7 +423,7 @@ pub fn check(config: &Config) -> Result<Rules, Vec<Misconfigured>> {
     let mut rules = Rules::new();
     if errors.is_empty() {
         // Of reports that are not there it would only say that.
-        errors.extend(Past::of(config, &definitions).err());
+        errors.extend(startup::watched(config, &definitions).err());
         let saved = config.state.dir.as_deref().and_then(|dir| state::saved(dir).ok());
         let (kept, dropped) = saved.unwrap_or_default();
         definitions.add_others(config, (&kept, dropped), &defaults);
@@ -479,7 +461,7 @@ pub fn check(config: &Config) -> Result<Rules, Vec<Misconfigured>> {
     let agents = receivers.receivers.iter().map(|it| it.agent());
     errors.extend(agents.filter_map(|it| it.err().map(StartError::Push)));
     #[cfg(feature = "sql")]
-    errors.extend(crate::clickhouse::check(&config.clickhouse).err().map(StartError::ClickHouse));
+    errors.extend(crate::clickhouse::check(&config.clickhouse).err().map(StartError::Push));
     match errors.is_empty() {
         true => Ok(rules),
         false => Err(errors.into_iter().map(|error| Misconfigured::of(config, error)).collect()),

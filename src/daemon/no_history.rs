@@ -30,18 +30,14 @@ impl OpenHistory {
 
     pub(super) fn keep_requests(&mut self, _: &Config, _: &SharedLive) {}
 
-    pub(super) fn is_snapshot_old(&self) -> bool {
-        false
-    }
-
     pub(super) fn refill(
         &mut self,
         _: Option<&LastEnd>,
         _: &dyn Clock,
         _: &SharedLive,
         _: Option<&Snapshots>,
-    ) -> Option<Refill> {
-        None
+    ) -> (Option<Refill>, bool) {
+        (None, false)
     }
 
     pub(super) fn attach_to(

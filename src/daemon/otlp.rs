@@ -19,9 +19,10 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
     let own_instance = own_instance(config);
     let opened = config.otlp_inputs.iter().map(|input| {
         let bound = bind(input.listen).and_then(|it| Ok((it.local_addr()?, it)));
-        let (listen, listener) = bound.map_err(|source| StartError::OtlpInput {
+        let (listen, listener) = bound.map_err(|source| StartError::Input {
             place: input.location.to_string(),
-            address: input.listen,
+            what: "otlp_input.listen: cannot listen on",
+            address: input.listen.to_string(),
             source,
         })?;
         Ok((Source::new(OtlpInput { listen, ..input.clone() }, own_instance.clone()), listener))

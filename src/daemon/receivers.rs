@@ -23,11 +23,11 @@ use crate::input::udp::receive;
 use crate::input::udp::senders::Senders;
 use crate::input::udp::socket::ReceiveSocket;
 use crate::query::status::{SocketStatus, Status};
-use crate::ring::{Consumer, Producer, RingPlan, TempRing};
+use crate::ring::{Consumer, RingPlan, TempRing};
 use crate::shutdown::Shutdown;
 use crate::state::counters::SocketName;
+use crate::telemetry::Counters;
 use crate::telemetry::reading::Group;
-use crate::telemetry::{Counters, SocketCounters};
 
 /// The receivers, and the data about them that other stages need.
 pub(super) struct Receivers {
@@ -95,11 +95,9 @@ impl Receivers {
             move || NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(&shared))
         });
         let lanes = producers.into_iter().zip(&counters.sockets).enumerate();
-        let mut lanes = lanes.map(|(index, (producer, counters))| Receiver {
-            index,
-            producer,
-            counters: Arc::clone(counters),
-            clock: Arc::clone(clock),
+        let mut lanes = lanes.map(|(index, (producer, counters))| {
+            let (counters, clock) = (Arc::clone(counters), Arc::clone(clock));
+            Receiver { index, lane: Lane { producer, counters, clock } }
         });
         for (socket, receiver) in sockets.into_iter().zip(&mut lanes) {
             let (senders, hasher) = (receivers.senders.clone(), hasher.clone());
@@ -113,10 +111,9 @@ impl Receivers {
         }
         for (source, receiver) in counters.otlps.iter().zip(&mut lanes) {
             let texts = (limits, hasher.clone());
-            let lane = receiver.lane();
             match &rules {
-                None => source.begin(lane, texts, Box::new(AsSent)),
-                Some(rules) => source.begin(lane, texts, Box::new(rules())),
+                None => source.begin(receiver.lane, texts, Box::new(AsSent)),
+                Some(rules) => source.begin(receiver.lane, texts, Box::new(rules())),
             }
             let index = receivers.threads.len();
             let source = Arc::clone(source);
@@ -150,25 +147,14 @@ pub(super) fn names(
 /// The parts of one receiver thread.
 struct Receiver {
     index: usize,
-    producer: Producer,
-    counters: Arc<SocketCounters>,
-    clock: Arc<dyn Clock>,
+    lane: Lane,
 }
 
 impl Receiver {
-    /// The lane for spans.
-    fn lane(self) -> Lane {
-        Lane { producer: self.producer, counters: self.counters, clock: self.clock }
-    }
-
     /// The intake for lines that do not arrive as datagrams.
     fn intake<R>(self, decoder: squid::Decoder<R>) -> squid::Intake<R> {
-        squid::Intake {
-            decoder,
-            producer: self.producer,
-            counters: self.counters,
-            clock: self.clock,
-        }
+        let Lane { producer, counters, clock } = self.lane;
+        squid::Intake { decoder, producer, counters, clock }
     }
 
     /// Starts the thread of a Squid log source, which owns the socket if there is one.
@@ -180,8 +166,8 @@ impl Receiver {
         rules: R,
     ) -> Result<Worker, StartError> {
         info!(from = %source.config.from, "Taking lines of Squid's log.");
-        let decoder =
-            squid::Decoder::new(source, limits, hasher, rules).with_clock(Arc::clone(&self.clock));
+        let decoder = squid::Decoder::new(source, limits, hasher, rules)
+            .with_clock(Arc::clone(&self.lane.clock));
         let name = format!("squid-{}", self.index);
         let what = "a thread for a log of Squid's";
         match opened {
@@ -208,16 +194,9 @@ impl Receiver {
         decoder: impl Decode + Send + 'static,
     ) -> Result<Worker, StartError> {
         let name = format!("receive-{}", self.index);
+        let Lane { producer, counters, clock } = self.lane;
         Worker::start(&name, "a receiver thread", move |shutdown| {
-            receive::run(
-                &socket,
-                senders,
-                decoder,
-                self.producer,
-                &self.counters,
-                &*self.clock,
-                shutdown,
-            );
+            receive::run(&socket, senders, decoder, producer, &counters, &*clock, shutdown);
         })
     }
 }

@@ -8,7 +8,7 @@
 
 use tracing::{info, warn};
 
-use super::{Daemon, StartError, defaults};
+use super::{Daemon, StartError, alerts, defaults};
 use crate::access::Users;
 use crate::config::Config;
 use crate::query::definitions::Definitions;
@@ -30,7 +30,8 @@ impl Daemon {
         let certificates = self.frontends.read_certificates()?;
         let with_reports =
             Config { alerts: new.alerts.clone(), slos: new.slos.clone(), ..old.clone() };
-        let rules = self.new_rules(&with_reports, definitions.clone())?;
+        let reports = self.catalog.reports_after(definitions.clone(), &with_reports);
+        let rules = alerts::rules(&with_reports, &reports).map_err(alerts::first)?;
         let changes = old.reload(new);
         for key in changes.needs_restart {
             warn!(key, "This setting changes at the next start only: the old value stays.");

@@ -26,18 +26,13 @@ pub struct ActivatedSockets {
     pub mysql: Option<TcpListener>,
 }
 
-/// A descriptor that cannot be used, and what is accepted instead.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct SocketActivationError(String);
-
 impl ActivatedSockets {
     /// The sockets that the environment passes to this process, if any. Call it once, before any
     /// thread starts.
     ///
     /// # Errors
-    /// The first unusable descriptor.
-    pub fn from_environment(config: &Config) -> Result<Self, SocketActivationError> {
+    /// The first unusable descriptor, and what is accepted instead.
+    pub fn from_environment(config: &Config) -> Result<Self, String> {
         // `from_env` removes the variables, so that no child process is misled by them.
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut fds = ListenFd::from_env();
@@ -57,15 +52,13 @@ impl ActivatedSockets {
         at: usize,
         name: &str,
         config: &Config,
-    ) -> Result<(), SocketActivationError> {
+    ) -> Result<(), String> {
         let refused = |what: &str| {
             let name = match name {
                 "" => String::new(),
                 name => format!(" ('{name}')"),
             };
-            let problem =
-                format!("descriptor {}{name} was handed over (LISTEN_FDS) and {what}", at + 3);
-            SocketActivationError(problem)
+            format!("descriptor {}{name} was handed over (LISTEN_FDS) and {what}", at + 3)
         };
         if !["http", "mysql"].contains(&name)
             && let Ok(Some(socket)) = fds.take_udp_socket(at)
@@ -100,14 +93,14 @@ impl ActivatedSockets {
         };
         match slot.replace(listener) {
             None => Ok(()),
-            Some(_) => Err(SocketActivationError(format!(
+            Some(_) => Err(format!(
                 "two TCP sockets were handed over (LISTEN_FDS) for {section}; accepted: one"
-            ))),
+            )),
         }
     }
 
     /// Applies the same check as for configured addresses.
-    fn check_exposure(&self, config: &Config) -> Result<(), SocketActivationError> {
+    fn check_exposure(&self, config: &Config) -> Result<(), String> {
         let anybody = !config.users.is_empty();
         let with_password = config.users.iter().any(|user| user.password.is_some());
         for (front, listener, users) in [
@@ -119,11 +112,11 @@ impl ActivatedSockets {
                 && front.is_open(address, users)
             {
                 let section = front.section;
-                return Err(SocketActivationError(format!(
+                return Err(format!(
                     "the socket for {section} that was handed over (LISTEN_FDS) listens at {address}: not a loopback \
                      address, and no credentials are configured; accepted: a loopback address, a [[user]] who can log \
                      in there, or {section}.allow_anonymous = true if that is wanted"
-                )));
+                ));
             }
         }
         Ok(())

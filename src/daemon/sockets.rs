@@ -52,27 +52,9 @@ fn receives_at(socket: &ReceiveSocket, address: &SocketAddr) -> bool {
             && (bound.is_ipv4() == ip.is_ipv4() || is_both())
 }
 
-/// The listeners of the front ends; `None`: it is switched off.
-pub(super) struct Listeners {
-    pub(super) http: Option<TcpListener>,
-    pub(super) mysql: Option<TcpListener>,
-}
-
-impl Listeners {
-    /// Binds the addresses of the configuration, unless listeners were handed over.
-    pub(super) fn open(
-        config: &Config,
-        http: Option<TcpListener>,
-        mysql: Option<TcpListener>,
-    ) -> Result<Self, StartError> {
-        Ok(Self {
-            http: open_front("http", config.http.listen, http)?,
-            mysql: open_front("mysql", config.mysql.listen, mysql)?,
-        })
-    }
-}
-
-fn open_front(
+/// Binds the address of a front end, unless its listener was handed over; `None`: it is switched
+/// off.
+pub(super) fn open_front(
     section: &'static str,
     address: Option<SocketAddr>,
     handed: Option<TcpListener>,
@@ -84,7 +66,7 @@ fn open_front(
     opened.map(Some).map_err(|source| StartError::FrontEnd { section, address, source })
 }
 
-/// Binds the address of a front end. More may wait to be accepted than the standard library has it.
+/// Binds an address for TCP. More may wait to be accepted than the standard library has it.
 pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, 1024)?;

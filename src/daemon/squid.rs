@@ -28,9 +28,9 @@ pub(crate) enum Opened {
 pub(crate) fn open(config: &Config) -> Result<Vec<OpenSource>, StartError> {
     let opened = config.squids.iter().map(|squid| {
         let opened = open_one(squid, config.ingest.recv_buffer).map_err(|source| {
-            let place = squid.location.to_string();
-            let from = squid.from.to_string();
-            StartError::Squid { place, from, source }
+            let what = "squid: cannot take lines from";
+            let (place, address) = (squid.location.to_string(), squid.from.to_string());
+            StartError::Input { place, what, address, source }
         })?;
         let from = match &opened {
             Opened::Udp(socket) => SquidFrom::Udp(socket.address),

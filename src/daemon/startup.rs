@@ -196,14 +196,6 @@ pub(super) fn count_from_zero(counters: &Counters, before: &[Group], live: &Shar
     *counters.unscraped.lock() = restored;
 }
 
-/// The reports that the last hour, the metrics and history keep, by name.
-pub(super) struct Past {
-    charted: Vec<String>,
-    scraped: Vec<String>,
-    kept: Vec<String>,
-    pushed: Vec<String>,
-}
-
 /// Receives each second, with the number of requests missed before it.
 pub(super) type TakeSecond = Box<dyn FnMut(&Second, u64) + Send>;
 
@@ -232,85 +224,86 @@ fn take_all(
     });
 }
 
-impl Past {
-    pub(super) fn of(config: &Config, definitions: &Definitions) -> Result<Self, StartError> {
-        let chosen = |key: &'static str, names: &[String]| {
-            let names = [&[series::EVERYTHING.to_owned()], names].concat();
-            match series::check_names(&names, &definitions.reports) {
-                Ok(()) => Ok(names),
-                Err(source) => Err(StartError::Choice { key, source }),
-            }
-        };
-        Ok(Self {
-            scraped: chosen("metrics.reports", &config.metrics.reports)?,
-            charted: chosen("series.reports", &config.series.reports)?,
-            kept: chosen("history.reports", &config.history.reports)?,
-            pushed: match chosen("otlp.reports", &config.otlp.reports)? {
-                _ if config.otlp.url.is_empty() => Vec::new(),
-                pushed => pushed,
-            },
-        })
-    }
+/// The reports that the last hour, the metrics and history keep; those of alerts are not known yet.
+pub(super) fn watched(
+    config: &Config,
+    definitions: &Definitions,
+) -> Result<WatchSettings, StartError> {
+    let chosen = |key: &'static str, names: &[String]| {
+        let names = [&[series::EVERYTHING.to_owned()], names].concat();
+        match series::check_names(&names, &definitions.reports) {
+            Ok(()) => Ok(names),
+            Err(source) => Err(StartError::Choice { key, source }),
+        }
+    };
+    let scraped = chosen("metrics.reports", &config.metrics.reports)?;
+    let charted = chosen("series.reports", &config.series.reports)?;
+    let kept = chosen("history.reports", &config.history.reports)?;
+    let (memory, has_history) = (config.series.memory, config.history.dir.is_some());
+    let of_history = if has_history { config.history.memory / 16 } else { 0 };
+    Ok(WatchSettings {
+        charted: (memory > 0).then_some(charted),
+        scraped,
+        kept: has_history.then_some(kept),
+        pushed: match chosen("otlp.reports", &config.otlp.reports)? {
+            _ if config.otlp.url.is_empty() => Vec::new(),
+            pushed => pushed,
+        },
+        alerted: Vec::new(),
+        reports_max: series::REPORTS_MAX,
+        bytes_max: Series::stream_bytes(memory) + of_history,
+    })
+}
 
-    /// Creates the last hour and the metrics, and the function that passes each second to them and
-    /// to history.
-    pub(super) fn begin(
-        self,
-        config: &Config,
-        live: &mut Live,
-        clock: &dyn Clock,
-        history: Option<TakeRows>,
-        (alerts, releases): (&Arc<Alerts>, &Releases),
-    ) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
-        let memory = config.series.memory;
-        let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
-        let choice = WatchSettings {
-            charted: (memory > 0).then_some(self.charted),
-            scraped: self.scraped,
-            kept: history.as_ref().map(|_| self.kept),
-            pushed: self.pushed,
-            alerted: [alerts.reports(), vec![release::REPORT.to_owned()]].concat(),
-            reports_max: series::REPORTS_MAX,
-            bytes_max: Series::stream_bytes(memory) + of_history,
-        };
-        let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
-        let left_out = live.reports.left_out().iter().map(|it| &*it.definition.name);
-        let left_out: Vec<&str> = left_out.collect();
-        if !left_out.is_empty() {
-            warn!(reports = ?left_out, "{}.", series::why_left_out());
-        }
-        let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
-        let push = Push::new(config, clock).map_err(StartError::Push)?;
-        let metrics = Metrics::new(watched.clone(), buckets, series_max);
-        let metrics = metrics.with(alerts.clone(), push.clone());
-        let of_rows = metrics.clone();
-        let mut takers: Vec<TakeRows> = vec![Box::new(move |_, _, read| of_rows.take_rows(read))];
-        let series = (memory > 0).then(|| {
-            let (series, mut hour) = Series::new(watched, memory);
-            let take = move |second: &Second, missed, read: ReadRows<'_>| {
-                hour.take_rows(second, missed, read);
-            };
-            takers.push(Box::new(take));
-            series
-        });
-        // Holds its lock until those after it have the second: objectives read their past by that.
-        takers.extend(history);
-        if let Some(push) = push {
-            takers.push(Box::new(move |second, _, read| {
-                push.take_rows(second, read);
-            }));
-        }
-        let mut intake = Intake::new(alerts.clone());
-        takers.push(Box::new(move |second, missed, read| {
-            intake.take_rows(second, missed, read);
-        }));
-        let releases = releases.clone();
-        takers.push(Box::new(move |second, _, read| {
-            releases.take_rows(second, read);
-        }));
-        let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
-        Ok((series, metrics, reader, Box::new(take)))
+/// Creates the last hour and the metrics, and the function that passes each second to them and
+/// to history.
+pub(super) fn begin(
+    mut watch: WatchSettings,
+    config: &Config,
+    live: &mut Live,
+    clock: &dyn Clock,
+    history: Option<TakeRows>,
+    (alerts, releases): (&Arc<Alerts>, &Releases),
+) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
+    let memory = config.series.memory;
+    watch.alerted = [alerts.reports(), vec![release::REPORT.to_owned()]].concat();
+    let (watched, reader) = live.watch(watch, clock.mono_ms(), clock.unix_ms());
+    let left_out = live.reports.left_out().iter().map(|it| &*it.definition.name);
+    let left_out: Vec<&str> = left_out.collect();
+    if !left_out.is_empty() {
+        warn!(reports = ?left_out, "{}.", series::why_left_out());
     }
+    let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
+    let push = Push::new(config, clock).map_err(StartError::Push)?;
+    let metrics = Metrics::new(watched.clone(), buckets, series_max);
+    let metrics = metrics.with(alerts.clone(), push.clone());
+    let of_rows = metrics.clone();
+    let mut takers: Vec<TakeRows> = vec![Box::new(move |_, _, read| of_rows.take_rows(read))];
+    let series = (memory > 0).then(|| {
+        let (series, mut hour) = Series::new(watched, memory);
+        let take = move |second: &Second, missed, read: ReadRows<'_>| {
+            hour.take_rows(second, missed, read);
+        };
+        takers.push(Box::new(take));
+        series
+    });
+    // Holds its lock until those after it have the second: objectives read their past by that.
+    takers.extend(history);
+    if let Some(push) = push {
+        takers.push(Box::new(move |second, _, read| {
+            push.take_rows(second, read);
+        }));
+    }
+    let mut intake = Intake::new(alerts.clone());
+    takers.push(Box::new(move |second, missed, read| {
+        intake.take_rows(second, missed, read);
+    }));
+    let releases = releases.clone();
+    takers.push(Box::new(move |second, _, read| {
+        releases.take_rows(second, read);
+    }));
+    let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
+    Ok((series, metrics, reader, Box::new(take)))
 }
 
 /// Opens `state.dir`, if configured, and adds the reports kept there and those of sources. Takes it

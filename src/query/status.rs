@@ -78,8 +78,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The status of a daemon without sockets, users and rules: for readers of pools and reports
-    /// alone.
+    /// The status of a daemon without sockets, users, rules, snapshots and history.
     #[must_use]
     pub fn bare(counters: Counters, ring: Arc<TempRing>) -> Self {
         Self {

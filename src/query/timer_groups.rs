@@ -5,8 +5,10 @@
 //! and the single timers shown. A request that stands for several counts as several; percentiles
 //! come from the same buckets as in reports.
 
-use ahash::AHashMap;
 use std::cmp::Reverse;
+
+use ahash::{AHashMap, RandomState};
+use indexmap::IndexMap;
 
 use super::answer::{Scanned, TimerDetail};
 use super::question::RequestSearch;
@@ -247,10 +249,9 @@ impl Row {
     }
 }
 
-/// A name of timer tags, and in how many requests it was found.
-#[derive(Debug)]
+/// In how many requests a name of timer tags was found.
+#[derive(Debug, Default)]
 struct TagName {
-    text: String,
     last: Option<Of>,
     /// In units of 1/[`ONE`].
     parts: u64,
@@ -275,11 +276,9 @@ pub(super) struct TimerSums<'a> {
     places: AHashMap<Vec<Option<String>>, usize>,
     /// Among equals the newest, and among those of a request the first.
     slowest: Slowest<(u64, Of, Reverse<u64>), SlowTimer>,
-    tag_names: Vec<TagName>,
-    tag_places: AHashMap<String, usize>,
-    /// Sets of names, and the last request counted there.
-    name_sets: Vec<(Vec<usize>, Option<Of>)>,
-    set_places: AHashMap<Vec<usize>, usize>,
+    tag_names: IndexMap<String, TagName, RandomState>,
+    /// Sets of names, by their places, and the last request counted there.
+    name_sets: IndexMap<Vec<usize>, Option<Of>, RandomState>,
     pub(super) scanned: Scanned,
     pub(super) timers_scanned: u64,
 }
@@ -292,10 +291,8 @@ impl<'a> TimerSums<'a> {
             held: 0,
             places: AHashMap::new(),
             slowest: Slowest::new(search.slowest_max),
-            tag_names: Vec::new(),
-            tag_places: AHashMap::new(),
-            name_sets: Vec::new(),
-            set_places: AHashMap::new(),
+            tag_names: IndexMap::default(),
+            name_sets: IndexMap::default(),
             scanned: Scanned::default(),
             timers_scanned: 0,
         }
@@ -316,23 +313,13 @@ impl<'a> TimerSums<'a> {
     fn name_set<'t>(&mut self, names: impl Iterator<Item = &'t str>) -> usize {
         let mut set = Vec::new();
         for name in names {
-            let known = self.tag_places.get(name).copied();
-            if known.is_none() && self.tag_names.len() >= NAMES_COUNTED_MAX {
-                continue;
+            match self.tag_names.get_index_of(name) {
+                Some(known) => set.push(known),
+                None if self.tag_names.len() >= NAMES_COUNTED_MAX => {}
+                None => set.push(self.tag_names.insert_full(name.to_owned(), TagName::default()).0),
             }
-            set.push(known.unwrap_or_else(|| {
-                let text = name.to_owned();
-                self.tag_places.insert(text.clone(), self.tag_names.len());
-                let (last, parts) = (None, 0);
-                self.tag_names.push(TagName { text, last, parts });
-                self.tag_names.len() - 1
-            }));
         }
-        let next = self.name_sets.len();
-        *self.set_places.entry(set).or_insert_with_key(|set| {
-            self.name_sets.push((set.clone(), None));
-            next
-        })
+        self.name_sets.get_index_of(&set).unwrap_or_else(|| self.name_sets.insert_full(set, None).0)
     }
 
     fn row<'t>(
@@ -375,7 +362,7 @@ impl<'a> TimerSums<'a> {
 
     /// Counts the request of a timer for the names of its tags.
     fn count_names(&mut self, set: usize, of: Of) {
-        let (names, last) = &mut self.name_sets[set];
+        let Some((names, last)) = self.name_sets.get_index_mut(set) else { return };
         if last.replace(of) == Some(of) {
             return;
         }
@@ -415,10 +402,8 @@ impl<'a> TimerSums<'a> {
     }
 
     pub(super) fn finish(mut self) -> TimerGroups {
-        let order = |it: &TagName| (Reverse(it.parts), it.text.clone());
-        self.tag_names.sort_by_cached_key(order);
-        let tag_names = self.tag_names.into_iter().take(TAG_NAMES_MAX);
-        let tag_names = tag_names.map(|it| it.text).collect();
+        self.tag_names.sort_by_cached_key(|text, it| (Reverse(it.parts), text.clone()));
+        let tag_names = self.tag_names.into_keys().take(TAG_NAMES_MAX).collect();
         let rank = |percent| Rank::percent(percent, Rounding::Up);
         let ranks = [50.0, 95.0, 99.0].into_iter().filter_map(rank);
         let ranks = Ranks::new(ranks.collect());

@@ -99,7 +99,7 @@ impl World {
         let mut records = Vec::new();
         for _ in 0..packets {
             let packet = self.traffic.packet();
-            self.decoder.decode(packet, START as u32, &mut records).unwrap();
+            self.decoder.decode(&packet, START as u32, &mut records).unwrap();
         }
         self.live.write().merge(&records, self.now_ms);
     }

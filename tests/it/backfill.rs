@@ -34,7 +34,7 @@ fn a_report_made_under_load_shows_what_one_from_the_start_shows() {
     ]);
     let mut sender = Sender::new(&here.site);
     for _ in 0..PACKETS {
-        sender.send(traffic.packet());
+        sender.send(&traffic.packet());
     }
     assert!(sender.at_rest().count("rows_evicted") > 0, "the pool was full");
 
@@ -47,7 +47,7 @@ fn a_report_made_under_load_shows_what_one_from_the_start_shows() {
         });
         let mut sent = 0;
         while sent < PACKETS || !made.load(Ordering::SeqCst) {
-            sender.send(traffic.packet());
+            sender.send(&traffic.packet());
             sent += 1;
         }
         let reply = making.join().unwrap();
@@ -62,11 +62,11 @@ fn a_report_made_under_load_shows_what_one_from_the_start_shows() {
     // What the pool had lost leaves the window; what came since stays.
     clock.advance_ms(59_000);
     for _ in 0..PACKETS {
-        sender.send(traffic.packet());
+        sender.send(&traffic.packet());
     }
     sender.at_rest();
     clock.advance_ms(2_000);
-    sender.send(traffic.packet());
+    sender.send(&traffic.packet());
     sender.at_rest();
     let [first, later] = ["first", "later"].map(|report| by_key(here.site.rows(report)));
     assert!(first.len() > 10, "{first:?}");

@@ -135,7 +135,7 @@ impl Path {
             consumer,
             live: Live::new(pool, reports, history),
             now_ms: 0,
-            corpus: (0..packets).map(|_| traffic.packet().to_vec()).collect(),
+            corpus: (0..packets).map(|_| traffic.packet()).collect(),
             next: 0,
         }
     }

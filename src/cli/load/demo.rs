@@ -215,13 +215,13 @@ impl Shop {
             waited += late;
         }
         // The work PHP did during timers is part of the request's.
-        let cpu = |own: Duration, timers: &[f32]| packet::seconds(own) + timers.iter().sum::<f32>();
+        let cpu = |own: Duration, timers: &[f32]| own.as_secs_f32() + timers.iter().sum::<f32>();
         let [user, system] = [0.55..0.8, 0.04..0.08].map(|part| share(own, rng.random_range(part)));
         request.ru_utime = Some(cpu(user, &request.timer_ru_utime));
         request.ru_stime = Some(cpu(system, &request.timer_ru_stime));
         // Something else uses its processors half of the time.
         let stolen = own * (2 * u32::from(host == SLOW_HOST));
-        request.request_time = Some(packet::seconds(own + called + waited + stolen));
+        request.request_time = Some((own + called + waited + stolen).as_secs_f32());
         request
     }
 }

@@ -25,11 +25,6 @@ pub(super) fn share(time: Duration, part: f64) -> Duration {
     whole_micros(time.as_secs_f64() * part)
 }
 
-/// Converts to seconds as on the wire.
-pub(super) const fn seconds(time: Duration) -> f32 {
-    time.as_secs_f32()
-}
-
 /// Adds request tags. Call it once, before adding timers: the extension fills the dictionary in
 /// that order.
 pub(super) fn set_request_tags<T: AsRef<[u8]>>(request: &mut Request, tags: &mut [(T, T)]) {
@@ -48,8 +43,8 @@ pub(super) fn add_timer<T: AsRef<[u8]>>(
     tags: &mut [(T, T)],
 ) {
     tags.sort_unstable_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
-    let rusage = (seconds(share(busy, 0.1)), seconds(share(busy, 0.02)));
-    let value = seconds(value);
+    let rusage = (share(busy, 0.1).as_secs_f32(), share(busy, 0.02).as_secs_f32());
+    let value = value.as_secs_f32();
     if let Some(timer) = find_timer(request, tags) {
         request.timer_hit_count[timer] += hits;
         request.timer_value[timer] += value;

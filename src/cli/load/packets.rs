@@ -126,10 +126,13 @@ mod tests {
         let packets = Packets::new(&options, 100).unwrap();
         let mut traffic = Traffic::new(&options);
         assert_eq!(packets.len(), 100);
+        let mut tally = Tally::default();
         for index in 0..100 {
-            assert_eq!(packets.packet(index), traffic.packet());
+            let request = traffic.next_request();
+            assert_eq!(packets.packet(index), request.encode_to_vec());
+            tally.add_packet(&request, request.encoded_len(), 1);
         }
-        assert_eq!(packets.totals(&[(0, 100)]), traffic.totals());
+        assert_eq!(packets.totals(&[(0, 100)]), tally.totals());
     }
 
     #[test]

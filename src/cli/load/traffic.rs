@@ -17,7 +17,6 @@ use crate::input::pinba::model::{NestedRequest, Request};
 
 use super::options::{Distribution, TrafficOptions};
 use super::packet::{self, share, whole_micros};
-use super::totals::{Tally, Totals};
 use super::vocabulary::{self, BACKENDS};
 
 /// How steeply popularity falls with rank.
@@ -33,8 +32,6 @@ pub struct Traffic {
     scripts: Vec<Script>,
     /// Requests made so far; `Distribution::Each` uses it to enumerate the keys.
     made: u64,
-    tally: Tally,
-    encoded: Vec<u8>,
 }
 
 /// The behaviour of one script.
@@ -54,30 +51,15 @@ impl Traffic {
     pub fn new(options: &TrafficOptions) -> Self {
         let mut rng = StdRng::seed_from_u64(options.seed);
         let scripts = (0..options.scripts).map(|index| Script::new(index, &mut rng)).collect();
-        Self {
-            options: options.clone(),
-            rng,
-            scripts,
-            made: 0,
-            tally: Tally::default(),
-            encoded: Vec::new(),
-        }
+        Self { options: options.clone(), rng, scripts, made: 0 }
     }
 
-    /// Encodes the next packet and adds it to [`totals`](Self::totals).
-    pub fn packet(&mut self) -> &[u8] {
-        let request = self.next_request();
-        self.encoded = request.encode_to_vec();
-        self.tally.add_packet(&request, self.encoded.len(), 1);
-        &self.encoded
+    /// The next packet.
+    pub fn packet(&mut self) -> Vec<u8> {
+        self.next_request().encode_to_vec()
     }
 
-    /// Sums over all packets returned by [`packet`](Self::packet).
-    pub fn totals(&self) -> Totals {
-        self.tally.totals()
-    }
-
-    /// The next packet before encoding; not counted in the totals.
+    /// The next packet before encoding.
     pub fn next_request(&mut self) -> Request {
         let mut request = self.request();
         for _ in 0..self.options.nested {
@@ -103,9 +85,9 @@ impl Traffic {
         let mut request = Request {
             document_size: Some(shape.document.sample(rng).clamp(120.0, 8e6) as u32),
             memory_peak: Some(shape.memory_peak),
-            request_time: Some(packet::seconds(time)),
-            ru_utime: Some(packet::seconds(share(time, rng.random_range(0.15..0.5)))),
-            ru_stime: Some(packet::seconds(share(time, rng.random_range(0.01..0.08)))),
+            request_time: Some(time.as_secs_f32()),
+            ru_utime: Some(share(time, rng.random_range(0.15..0.5)).as_secs_f32()),
+            ru_stime: Some(share(time, rng.random_range(0.01..0.08)).as_secs_f32()),
             status: Some(vocabulary::status(draw_status(rng, options.statuses))),
             memory_footprint: Some(rng.random_range(256..4096) * 4096),
             schema: draw_schema(rng, options.schemas)

@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use super::cell::Unit;
 use super::table::{Column, Content, Row};
 use super::views::{cpu, part, with};
-use crate::cli::format::{tag_text, tag_values, visible};
+use crate::cli::format::{list, tag_text, tag_values, visible};
 use crate::value::text::counted;
 
 /// Most tag names offered for grouping.
@@ -26,11 +26,6 @@ struct Sum {
     hits: f64,
     seconds: f64,
     longest: f64,
-}
-
-/// Returns the timers of a request.
-fn timers(request: &Json) -> &[Json] {
-    request["timers"].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Returns the tag names of a timer.
@@ -56,14 +51,14 @@ fn by_frequency<K: Ord>(items: impl Iterator<Item = K>) -> Vec<K> {
 
 /// Groups the timers of these requests by one tag, or by all tags together.
 pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
-    let all = || requests.iter().flat_map(timers);
+    let all = || requests.iter().flat_map(|it| list(it, "timers"));
     let mut choices = by_frequency(all().flat_map(names));
     choices.truncate(CHOICES_MAX);
     let mut sums: HashMap<String, Sum> = HashMap::new();
     let mut seconds = 0.0;
     for (at, request) in requests.iter().enumerate() {
         seconds += number(request, "req_time");
-        for timer in timers(request) {
+        for timer in list(request, "timers") {
             let key = match tag {
                 None => tag_text(&timer["tags"]),
                 Some(tag) => match tag_values(&timer["tags"][tag]).first() {
@@ -139,7 +134,7 @@ pub fn of_request(request: &Json) -> Content {
             ("avg", "avg", Unit::Seconds),
             ("cpu", "cpu", Unit::Seconds),
         ]),
-        rows: timers(request).iter().map(row).collect(),
+        rows: list(request, "timers").iter().map(row).collect(),
         sort: "value".to_owned(),
         ..Content::default()
     }

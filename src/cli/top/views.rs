@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::cell::Unit;
 use super::location::{ByKey, Conditions, Location};
 use super::table::{Column, Content, Row};
-use crate::cli::format::{clock, tag_text, visible};
+use crate::cli::format::{self, clock, tag_text, visible};
 use crate::value;
 
 /// The key of the overflow row.
@@ -52,7 +52,7 @@ impl ReportInfo {
 
     /// Infers a report that is not listed (as by an alias) from its rows: texts are its keys.
     pub fn seen(name: &str, body: &Json) -> Self {
-        let first = rows(body).first().and_then(Json::as_object);
+        let first = format::list(body, "rows").first().and_then(Json::as_object);
         let columns = first.into_iter().flatten().map(|(name, value)| {
             let sql_type = if value.is_string() { "text" } else { "double" };
             json!({"name": name, "type": sql_type})
@@ -93,10 +93,6 @@ impl ReportColumn {
             unit => Unit::of(unit.unwrap_or_default(), is_whole),
         }
     }
-}
-
-fn rows(body: &Json) -> &[Json] {
-    body["rows"].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// An object with further members; anything else counts as an empty object.
@@ -171,7 +167,7 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
     };
     Content {
         title: title.to_owned(),
-        rows: rows(body).iter().map(row).collect(),
+        rows: format::list(body, "rows").iter().map(row).collect(),
         columns,
         total: body["total_rows"].as_u64(),
         sort: "req_time_total".to_owned(),
@@ -201,7 +197,7 @@ pub fn any(info: &ReportInfo, body: &Json) -> Content {
     Content {
         title: visible(&info.name).into_owned(),
         columns: Column::known_but(&[], &columns.collect::<Vec<_>>()),
-        rows: rows(body).iter().map(row).collect(),
+        rows: format::list(body, "rows").iter().map(row).collect(),
         total: body["total_rows"].as_u64(),
         sort: info.first_sort().unwrap_or_default().to_owned(),
         choices: Vec::new(),
@@ -210,7 +206,6 @@ pub fn any(info: &ReportInfo, body: &Json) -> Content {
 
 /// The list of reports.
 pub fn list(body: &Json) -> Content {
-    let listed = body["reports"].as_array().map_or(&[][..], Vec::as_slice);
     let row = |report: &Json| {
         let info = ReportInfo::of(report);
         let keys = info.own_keys().collect::<Vec<_>>().join(", ");
@@ -235,7 +230,7 @@ pub fn list(body: &Json) -> Content {
             ("rows", "rows", Unit::Count),
             ("window_seconds", "window", Unit::Span),
         ]),
-        rows: listed.iter().map(row).collect(),
+        rows: format::list(body, "reports").iter().map(row).collect(),
         sort: "rows".to_owned(),
         ..Content::default()
     }
@@ -435,7 +430,7 @@ mod tests {
             let _odd = any(&ReportInfo::of(&body), &body);
             let _odd = list(&body);
             let _odd = about(&body);
-            let _odd = slowest(String::new(), &Vec::new(), rows(&body));
+            let _odd = slowest(String::new(), &Vec::new(), format::list(&body, "rows"));
         }
     }
 }

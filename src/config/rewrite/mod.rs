@@ -10,14 +10,11 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-use super::error::ConfigError;
 use super::kinds::{Kind, switch};
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
-use super::raw_value::{Entry, Given};
 use crate::limits::{
-    REWRITE_DFA_BYTES_MAX, REWRITE_PROGRAM_BYTES_MAX, REWRITE_TEXT_BYTES_MAX, REWRITES_MAX,
-    TEXT_BYTES_MAX,
+    REWRITE_DFA_BYTES_MAX, REWRITE_PROGRAM_BYTES_MAX, REWRITE_TEXT_BYTES_MAX, TEXT_BYTES_MAX,
 };
 pub use template::{Piece, Template};
 
@@ -142,18 +139,9 @@ impl fmt::Display for RewriteField {
 /// The keys of an entry.
 const KEYS: [&str; 7] = ["field", "pattern", "cut", "digits", "prefix", "replace", "stop"];
 
-/// Reads the rules of all entries, in order; a faulty one adds to `errors` and is left out.
-pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<RewriteRule> {
-    let mut rules = Vec::with_capacity(entries.len());
-    EntryReader::each("rewrite", REWRITES_MAX, entries, errors, |reader| {
-        rules.push(reader.rule()?);
-        Ok(())
-    });
-    rules
-}
-
 impl EntryReader<'_> {
-    fn rule(&mut self) -> Result<RewriteRule, Refused> {
+    /// Reads a rule.
+    pub(super) fn rule(&mut self) -> Result<RewriteRule, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
         // Reads all three before the first `?`, so that every slip is reported.
         let (field, change) = (self.required("field", &field()), self.change());
@@ -231,35 +219,23 @@ fn field() -> Kind<RewriteField> {
     })
 }
 
-/// The text of a key.
-fn short(given: &Given) -> Result<&str, String> {
-    match given.text().ok_or("not a text")? {
-        text if text.len() <= REWRITE_TEXT_BYTES_MAX => Ok(text),
-        _ => Err(format!("longer than {REWRITE_TEXT_BYTES_MAX} bytes")),
-    }
+fn text(accepted: &str) -> Kind<String> {
+    Kind::new(accepted, |given| match given.text().ok_or("not a text")? {
+        text if text.len() <= REWRITE_TEXT_BYTES_MAX => Ok(text.to_owned()),
+        _ => Err(format!("longer than {REWRITE_TEXT_BYTES_MAX} bytes").into()),
+    })
 }
 
 /// A text that must not be empty: an empty text is found everywhere, which nobody means.
-fn some(given: &Given) -> Result<&str, String> {
-    match short(given)? {
-        "" => Err("empty".to_owned()),
-        text => Ok(text),
-    }
-}
-
-fn text(accepted: &str) -> Kind<String> {
-    Kind::new(accepted, |given| Ok(short(given)?.to_owned()))
-}
-
 fn some_text(accepted: &str) -> Kind<String> {
-    Kind::new(accepted, |given| Ok(some(given)?.to_owned()))
+    text(accepted).refusing(|text| text.is_empty().then_some("empty"))
 }
 
 fn pattern() -> Kind<Regex> {
     let accepted = "a regular expression, best in single quotes, as in '^/user/\\d+'; see \
                     https://docs.rs/regex/latest/regex/#syntax (no look-around, no back-references)";
-    Kind::new(accepted, |given| {
-        let regex = RegexBuilder::new(some(given)?)
+    some_text(accepted).and_then(|text| {
+        let regex = RegexBuilder::new(&text)
             .size_limit(REWRITE_PROGRAM_BYTES_MAX)
             .dfa_size_limit(REWRITE_DFA_BYTES_MAX)
             .build();

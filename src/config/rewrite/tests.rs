@@ -1,6 +1,7 @@
 //! Entries as written, and the rules they become.
 
 use crate::config::Config;
+use crate::limits::REWRITES_MAX;
 
 use super::*;
 

@@ -44,7 +44,7 @@ macro_rules! settings {
             /// Why the folder that `data.dir = "auto"` stands for is there and cannot be used.
             pub folder_refused: Option<String>,
             /// Where keys and lists were given.
-            pub locations: Locations,
+            pub locations: BTreeMap<&'static str, Location>,
         }
 
         /// All keys, in the order of `config/pinbad.toml`.
@@ -74,7 +74,7 @@ macro_rules! settings {
                     rewrites: Vec::new(),
                     users: Vec::new(),
                     folder_refused: None,
-                    locations: Locations(raw.locations()),
+                    locations: raw.locations(),
                 }
             }
 

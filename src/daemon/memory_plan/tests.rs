@@ -121,7 +121,7 @@ fn seconds_are_those_of_the_buffers_that_were_granted() {
 fn typical_packets() -> Vec<Vec<u8>> {
     let mut traffic =
         crate::cli::load::traffic::Traffic::new(&crate::cli::load::TrafficOptions::default());
-    (0..1000).map(|_| traffic.packet().to_vec()).collect()
+    (0..1000).map(|_| traffic.packet()).collect()
 }
 
 #[test]

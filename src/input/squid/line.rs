@@ -278,13 +278,7 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
 /// Parses `start/first_delay/total` in microseconds; but a disk start below 0 is in milliseconds,
 /// for which the object was in memory.
 fn measure(activity: Activity, triple: &[u8]) -> Result<Measure, BadLine> {
-    let mut parts = triple.split(|byte| *byte == b'/').map(signed);
-    let (Some(start), Some(first_delay), Some(total), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(BadLine::UnknownFormat);
-    };
-    let (start, first_delay, total) = (start?, first_delay?, total?);
+    let [start, first_delay, total] = slashed(triple)?;
     let is_resident = activity.is_disk() && start < 0 && start != NOT_KNOWN;
     Ok(Measure {
         start_us: u64::try_from(start).ok(),
@@ -292,6 +286,19 @@ fn measure(activity: Activity, triple: &[u8]) -> Result<Measure, BadLine> {
         total_us: u64::try_from(total).ok(),
         resident_ms: is_resident.then_some(start.unsigned_abs()),
     })
+}
+
+/// Parses so many numbers with slashes between them.
+fn slashed<const N: usize>(text: &[u8]) -> Result<[i64; N], BadLine> {
+    let parts = text.split(|byte| *byte == b'/');
+    if parts.clone().count() != N {
+        return Err(BadLine::UnknownFormat);
+    }
+    let mut numbers = [0; N];
+    for (number, part) in numbers.iter_mut().zip(parts) {
+        *number = signed(part)?;
+    }
+    Ok(numbers)
 }
 
 /// Printed by the patch for values that do not apply or are unknown.
@@ -303,15 +310,8 @@ fn swap<'a>(fields: &[&'a [u8]]) -> Result<Swap<'a>, BadLine> {
     let [time, action, _, _, _, _, mime, sizes, _, _, times] = fields else {
         return Err(BadLine::UnknownFormat);
     };
-    let pair = |text: &[u8]| {
-        let mut parts = text.split(|byte| *byte == b'/').map(signed);
-        let (Some(one), Some(other), None) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(BadLine::UnknownFormat);
-        };
-        Ok((u64::try_from(one?).ok(), u64::try_from(other?).ok()))
-    };
-    let (_, object_bytes) = pair(sizes)?;
-    let (first_delay_us, total_us) = pair(times)?;
+    let [_, object_bytes] = slashed(sizes)?.map(|it| u64::try_from(it).ok());
+    let [first_delay_us, total_us] = slashed(times)?.map(|it| u64::try_from(it).ok());
     Ok(Swap { time_ms: time_ms(time)?, action, mime, object_bytes, first_delay_us, total_us })
 }
 

@@ -414,11 +414,6 @@ impl<R: Rewrite> Decoder<R> {
         true
     }
 
-    /// Sets the sender of the following lines.
-    pub const fn set_sender(&mut self, sender: SocketAddr) {
-        self.sender = sender;
-    }
-
     /// Records that the connection of this sender is gone.
     pub fn close(&mut self, sender: SocketAddr) {
         self.sequences.close(sender);
@@ -443,7 +438,7 @@ impl<R: Rewrite> Decode for Decoder<R> {
     const WANTS_SENDER: bool = true;
 
     fn sender(&mut self, sender: SocketAddr) {
-        self.set_sender(sender);
+        self.sender = sender;
     }
 
     fn decode(

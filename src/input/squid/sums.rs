@@ -198,17 +198,11 @@ impl Add for Answers {
 type ByKey<S> = HashMap<Box<[u8]>, S, RandomState>;
 
 /// Sums of the pieces of the window, the current one last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Windowed<S> {
     pieces: VecDeque<(u32, ByKey<S>)>,
     entries: usize,
     key: Vec<u8>,
-}
-
-impl<S> Default for Windowed<S> {
-    fn default() -> Self {
-        Self { pieces: VecDeque::new(), entries: 0, key: Vec::new() }
-    }
 }
 
 impl<S: Add> Windowed<S> {

@@ -17,6 +17,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tracing::{debug, warn};
 
 use super::{CHUNK_BYTES, Intake, Lines};
+use crate::input::Decode as _;
 use crate::input::rewrite::Rewrite;
 use crate::input::udp::senders::Senders;
 use crate::shutdown::Shutdown;
@@ -162,7 +163,7 @@ fn read_all<R: Rewrite>(
         };
         any = true;
         connection.heard_ms = intake.clock.mono_ms();
-        intake.decoder.set_sender(connection.sender);
+        intake.decoder.sender(connection.sender);
         let read = chunk.get(..bytes).unwrap_or_default();
         connection.proven |= intake.feed(&mut connection.lines, read) > 0;
         true

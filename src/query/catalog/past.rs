@@ -337,7 +337,7 @@ impl Catalog {
         let table: Box<dyn Table> = match before {
             Some(before) => {
                 let compared = Compared::new(now, before);
-                if !compared.has_sums() {
+                if !compared.has_sums {
                     partial.push(UNEQUAL.to_owned());
                 }
                 Box::new(compared)
@@ -373,17 +373,26 @@ impl Catalog {
         Ok(self.kept(name)?.dataset.keys.clone())
     }
 
-    /// Metrics of one row of a report over a span.
-    ///
-    /// # Errors
-    /// As for [`Catalog::report`].
-    pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
+    /// A report, and the gain of one row of it by step.
+    fn past_steps(
+        &self,
+        name: &str,
+        question: &LineQuestion,
+    ) -> Result<(Kept<'_>, Steps), QueryError> {
         let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
         let steps = match &question.whose {
             Whose::Own => kept.steps(question),
             Whose::Fleet(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
         };
-        let Kept { definition, dataset, .. } = kept;
+        Ok((kept, steps))
+    }
+
+    /// Metrics of one row of a report over a span.
+    ///
+    /// # Errors
+    /// As for [`Catalog::report`].
+    pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
+        let (Kept { definition, dataset, .. }, steps) = self.past_steps(name, question)?;
         let bits = steps.resolution.bucket_bits();
         let spans = steps.sums.into_iter().zip(steps.secs);
         let spans = spans.map(|(sum, secs)| {
@@ -423,11 +432,7 @@ impl Catalog {
     /// # Errors
     /// As [`Catalog::report`].
     pub fn past_spreads(&self, name: &str, question: &LineQuestion) -> Result<Spreads, QueryError> {
-        let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
-        let steps = match &question.whose {
-            Whose::Own => kept.steps(question),
-            Whose::Fleet(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
-        };
+        let (kept, steps) = self.past_steps(name, question)?;
         let spans = steps.sums.into_iter().zip(steps.secs);
         let columns = spans.map(|(sum, secs)| {
             let span = Span { definition: &kept.definition, secs, sum: sum.unwrap_or_default() };

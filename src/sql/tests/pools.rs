@@ -70,8 +70,7 @@ impl Pools {
         let mut traffic = Traffic::new(options);
         let mut left = packets;
         while left > 0 {
-            let some: Vec<Vec<u8>> =
-                (0..left.min(100)).map(|_| traffic.packet().to_vec()).collect();
+            let some: Vec<Vec<u8>> = (0..left.min(100)).map(|_| traffic.packet()).collect();
             left -= some.len();
             self.receive(some.iter().map(Vec::as_slice));
             self.unix_secs += 1;

@@ -3,11 +3,22 @@
 //!
 //! The generator's totals are compared with a naive recount of the decoded packets.
 
+use super::super::totals::{Tally, Totals};
 use super::*;
 
 fn packets(options: &TrafficOptions, count: usize) -> Vec<Vec<u8>> {
     let mut traffic = Traffic::new(options);
-    (0..count).map(|_| traffic.packet().to_vec()).collect()
+    (0..count).map(|_| traffic.packet()).collect()
+}
+
+/// The totals of the first packets.
+fn totals(options: &TrafficOptions, count: usize) -> Totals {
+    let (mut traffic, mut tally) = (Traffic::new(options), Tally::default());
+    for _ in 0..count {
+        let request = traffic.next_request();
+        tally.add_packet(&request, request.encoded_len(), 1);
+    }
+    tally.totals()
 }
 
 fn mean_bytes(options: &TrafficOptions) -> f64 {
@@ -117,24 +128,16 @@ fn each_key_in_turn_counts_exactly() {
         distribution: Distribution::Each,
         ..TrafficOptions::default()
     };
-    let mut traffic = Traffic::new(&options);
-    for _ in 0..7 * 5 * 11 {
-        traffic.packet();
-    }
     let names = ["hosts", "servers", "scripts", "hosts_servers_scripts"];
-    let distinct = traffic.totals().distinct;
+    let distinct = totals(&options, 7 * 5 * 11).distinct;
     assert_eq!(names.map(|name| distinct[name]), [7, 5, 11, 385]);
-    traffic.packet();
-    assert_eq!(traffic.totals().distinct["hosts_servers_scripts"], 385);
+    assert_eq!(totals(&options, 386).distinct["hosts_servers_scripts"], 385);
 }
 
 #[test]
 fn traffic_looks_like_a_site() {
-    let mut traffic = Traffic::new(&TrafficOptions { statuses: 8, ..TrafficOptions::default() });
-    for _ in 0..20_000 {
-        traffic.packet();
-    }
-    let totals = traffic.totals();
+    let options = TrafficOptions { statuses: 8, ..TrafficOptions::default() };
+    let totals = totals(&options, 20_000);
     assert!((18_300..18_900).contains(&totals.statuses[&200]), "{:?}", totals.statuses);
     assert_eq!(totals.statuses.len(), 8);
     let mean_ms = totals.request_time_us / 1000 / totals.requests;
@@ -147,12 +150,10 @@ fn traffic_looks_like_a_site() {
 #[test]
 fn totals_equal_a_naive_recount() {
     let options = TrafficOptions { request_tags: 2, nested: 3, ..with_timers(4, 3) };
-    let mut traffic = Traffic::new(&options);
     let (mut requests, mut bytes, mut micros, mut values, mut hits) = (0, 0, 0_i128, 0_i128, 0);
-    for _ in 0..500 {
-        let packet = traffic.packet();
+    for packet in packets(&options, 500) {
         bytes += packet.len() as u64;
-        let packet = Request::decode(packet).unwrap();
+        let packet = Request::decode(&*packet).unwrap();
         let nested = packet.requests.iter().map(NestedRequest::encode_to_vec);
         let nested = nested.map(|bytes| Request::decode(&*bytes).unwrap());
         for request in std::iter::once(packet.clone()).chain(nested) {
@@ -162,7 +163,7 @@ fn totals_equal_a_naive_recount() {
             hits += request.timer_hit_count.iter().map(|hits| u64::from(*hits)).sum::<u64>();
         }
     }
-    let totals = traffic.totals();
+    let totals = totals(&options, 500);
     assert_eq!((totals.packets, totals.requests, totals.timers), (500, 2000, 8000));
     assert_eq!((totals.requests, totals.bytes, totals.timer_hits), (requests, bytes, hits));
     assert_eq!(i128::from(totals.request_time_us), micros);
@@ -190,11 +191,8 @@ fn micros_of(seconds: f32) -> i128 {
 #[test]
 fn padding_changes_no_key() {
     let options = TrafficOptions { size: Some(1200), ..with_timers(5, 3) };
-    let (mut padded, mut plain) = (Traffic::new(&options), Traffic::new(&with_timers(5, 3)));
-    for _ in 0..200 {
-        assert_eq!(padded.packet().len(), 1200);
-        plain.packet();
-    }
-    assert_eq!(padded.totals().distinct, plain.totals().distinct);
-    assert_eq!(padded.totals().request_time_us, plain.totals().request_time_us);
+    assert!(packets(&options, 200).iter().all(|packet| packet.len() == 1200));
+    let (padded, plain) = (totals(&options, 200), totals(&with_timers(5, 3), 200));
+    assert_eq!(padded.distinct, plain.distinct);
+    assert_eq!(padded.request_time_us, plain.request_time_us);
 }

@@ -20,7 +20,7 @@ pub(super) struct Compared {
     /// The rows of either span for a key.
     rows: Vec<(Option<usize>, Option<usize>)>,
     /// Whether both were counted for about equally long, so that their sums are comparable.
-    has_sums: bool,
+    pub(super) has_sums: bool,
 }
 
 /// Largest relative difference in counted time for sums to be comparable.
@@ -41,14 +41,14 @@ enum Shown {
 
 impl Compared {
     pub(super) fn new(now: PastTable, before: PastTable) -> Self {
-        let (sums, sums_before) = (now.sums(), before.sums());
+        let (sums, sums_before) = (&now.sums, &before.sums);
         let both = sums.rows.all.keys().enumerate();
         let both = both.map(|(at, key)| (Some(at), sums_before.rows.all.get_index_of(key)));
         let gone = sums_before.rows.all.keys().enumerate();
         let gone = gone.filter(|(_, key)| !sums.rows.all.contains_key(*key));
         let rows = both.chain(gone.map(|(at, _)| (None, Some(at)))).collect();
-        let (columns, shown) = Self::columns(now.layout()).into_iter().unzip();
-        let secs = [&now, &before].map(|span| span.covered_secs() as f64);
+        let (columns, shown) = Self::columns(&now.definition.layout).into_iter().unzip();
+        let secs = [&now, &before].map(|span| span.reading.covered_secs as f64);
         let longest = secs[0].max(secs[1]);
         Self {
             columns,
@@ -58,11 +58,6 @@ impl Compared {
             rows,
             has_sums: (secs[0] - secs[1]).abs() <= LONGER * longest,
         }
-    }
-
-    /// Whether sums have changes.
-    pub(super) fn has_sums(&self) -> bool {
-        self.has_sums
     }
 
     /// The columns of a comparison of a report with this layout.
@@ -89,7 +84,7 @@ impl Compared {
 
     /// Whether a column grows with the time counted.
     fn is_sum(&self, at: usize) -> bool {
-        matches!(self.now.layout().columns()[at].cell, Cell::Sum(..))
+        matches!(self.now.definition.layout.columns()[at].cell, Cell::Sum(..))
     }
 
     /// The indexes of the columns by which rows can be selected.

@@ -35,9 +35,7 @@ impl Catalog {
     }
 }
 
-/// Counts of a piece to return, in addition to its size.
-const COUNTS: [&str; 5] = ["requests", "swaps", "lines_repeated", "lines_lost", "lines_invalid"];
-
+/// The counts of a piece, in addition to its size.
 fn shown(taken: &ImportResult) -> Json {
     let known = if taken.is_known { taken.lines } else { 0 };
     let piece = &taken.piece;
@@ -49,7 +47,7 @@ fn shown(taken: &ImportResult) -> Json {
                 shown["requests"] = (requests - piece.in_future).into();
             }
             "lines_invalid" => shown["lines_invalid_by_reason"] = reading.value,
-            name if COUNTS.contains(&name) => shown[name] = reading.value,
+            name @ ("swaps" | "lines_repeated" | "lines_lost") => shown[name] = reading.value,
             _ => {}
         }
     }

@@ -14,7 +14,6 @@ use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::definition::Definition;
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::ColumnLayout;
 use crate::report::read::reading::Reading;
 use crate::report::totals::Totals;
 use crate::value::{Column, Value};
@@ -23,8 +22,8 @@ use crate::value::{Column, Value};
 #[derive(Debug)]
 pub(super) struct PastTable {
     columns: Vec<Column>,
-    definition: Arc<Definition>,
-    sums: Sums,
+    pub(super) definition: Arc<Definition>,
+    pub(super) sums: Sums,
     pub(super) reading: Reading,
     /// Whether requests were counted at all in the span.
     is_covered: bool,
@@ -65,19 +64,6 @@ impl PastTable {
     fn is_unknown(&self, row: usize, column: usize) -> bool {
         let is_empty = !self.is_covered && self.reading.totals[row] == Totals::ZERO;
         is_empty && !is_key(&self.definition.layout.columns()[column].cell)
-    }
-
-    pub(super) fn sums(&self) -> &Sums {
-        &self.sums
-    }
-
-    /// Returns the number of seconds in which requests were counted.
-    pub(super) fn covered_secs(&self) -> u64 {
-        self.reading.covered_secs
-    }
-
-    pub(super) fn layout(&self) -> &ColumnLayout {
-        &self.definition.layout
     }
 
     /// Reads the histograms of some rows.
