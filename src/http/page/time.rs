@@ -88,7 +88,7 @@ impl Time {
             .filter(|(name, _)| *name != "compare" || whose.is_fleet() || !span.is_now());
         Ok(Self {
             given: given.map(owned).collect(),
-            spans: span.at_or(now_ms, window)?,
+            spans: span.at(now_ms, window)?,
             whose,
             zone: span.zone()?,
             now: source.unix_ms() / 1_000,
