@@ -143,10 +143,7 @@ impl App {
     }
 
     fn readings_of(&self, is_fleet: bool) -> &ConcurrencyLimit {
-        match is_fleet {
-            true => &self.fleet,
-            false => &self.readings,
-        }
+        if is_fleet { &self.fleet } else { &self.readings }
     }
 
     /// Runs a query whose rows are the answer, for the fleet if so requested.

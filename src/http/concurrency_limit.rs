@@ -59,10 +59,8 @@ impl ConcurrencyLimit {
         let _queued = self.queue.try_acquire().map_err(|_| busy())?;
         let _waiting = PERMIT.begin_in_task();
         let permit = Arc::clone(&self.permits).acquire_owned();
-        match tokio::time::timeout(self.patience, permit).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(busy()),
-        }
+        let entered = tokio::time::timeout(self.patience, permit).await;
+        entered.ok().and_then(Result::ok).ok_or_else(busy)
     }
 }
 

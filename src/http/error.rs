@@ -36,8 +36,7 @@ const CHALLENGES: [&str; 2] =
 impl Problem {
     /// An error with just a status and a reason.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        let problem = Self { status, document: Map::new(), headers: Vec::new() };
-        problem
+        Self { status, document: Map::new(), headers: Vec::new() }
             .with("type", "about:blank")
             .with("title", status.canonical_reason().unwrap_or("Error"))
             .with("status", status.as_u16())
@@ -67,10 +66,19 @@ impl Problem {
         self.header(RETRY_AFTER, secs)
     }
 
+    /// 400.
+    pub(super) fn bad(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
     /// 400: an unusable parameter or member.
     pub(super) fn parameter(name: &str, why: impl Display) -> Self {
-        let problem = Self::new(StatusCode::BAD_REQUEST, format!("{name}: {why}"));
-        problem.with("parameter", name)
+        Self::bad(format!("{name}: {why}")).with("parameter", name)
+    }
+
+    /// 400: a text that is not among those that a parameter takes.
+    pub(super) fn refused(name: &str, text: &str, accepted: &str) -> Self {
+        Self::parameter(name, format!("{text:?} is not accepted; accepted: {accepted}"))
     }
 
     /// 404.
@@ -99,8 +107,7 @@ impl Problem {
     /// Adds the accepted values, to the text and as a list.
     pub(super) fn accepting<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        let accepted = format!(" accepted: {}", names.join(", "));
-        let detail = with_clause(self.detail(), &accepted);
+        let detail = with_clause(self.detail(), &format!(" accepted: {}", names.join(", ")));
         self.with("detail", detail).with("accepted", names)
     }
 

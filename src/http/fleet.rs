@@ -28,10 +28,7 @@ pub(super) fn take(
     let is_true = params.word("fleet", &["true", "false"])? == "true";
     let is_fleet = params.get("fleet").map(|_| is_true);
     let is_given = NAMES[1..].iter().any(|name| params.get(name).is_some());
-    let keys = match is_given && is_fleet != Some(true) {
-        true => keys(),
-        false => Vec::new(),
-    };
+    let keys = if is_given && is_fleet != Some(true) { keys() } else { Vec::new() };
     let mut list = |name: &'static str| {
         if keys.iter().any(|key| key == name) {
             return None;
@@ -43,14 +40,11 @@ pub(super) fn take(
         let why = "is false, so there is no dc and no collector to choose";
         return Err(Problem::parameter("fleet", why).accepting(["true"]));
     }
-    let is_fleet = is_fleet == Some(true) || dcs.is_some() || collectors.is_some();
-    if !is_fleet {
+    if is_fleet != Some(true) && dcs.is_none() && collectors.is_none() {
         return Ok(Whose::Own);
     }
-    Ok(Whose::Fleet(Fleet {
-        dcs: dcs.unwrap_or_default(),
-        collectors: collectors.unwrap_or_default(),
-    }))
+    let (dcs, collectors) = (dcs.unwrap_or_default(), collectors.unwrap_or_default());
+    Ok(Whose::Fleet(Fleet { dcs, collectors }))
 }
 
 /// Takes the selection for a report.
@@ -82,7 +76,7 @@ pub(super) fn take_time(
 ) -> Result<(When, Whose), Problem> {
     let whose = take_of(params, source, report)?;
     let window = whose.is_fleet().then(|| window(source, report));
-    let spans = span.at_or(source.now_ms(&whose), window)?;
+    let spans = span.at(source.now_ms(&whose), window)?;
     Ok((spans.into(), whose))
 }
 

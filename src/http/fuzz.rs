@@ -7,6 +7,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{Request, Response, StatusCode};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 
 use super::answer::endless::Endless;
 use super::auth::Peer;
+use super::request_checks::header;
 use super::routes;
 use super::settings::{Answers, HttpSettings};
 
@@ -47,15 +49,11 @@ impl Router {
     /// Status, media type and body of the answer to a request from this machine; no body if the
     /// answer is endless.
     pub(crate) fn ask(&self, mut request: Request<Body>) -> (StatusCode, String, Vec<u8>) {
-        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(Peer(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))));
         self.runtime.block_on(async {
             let answer: Result<Response<Body>, _> = self.service.call(request).await;
-            let answer = answer.expect("the router has no errors");
-            let (parts, body) = answer.into_parts();
-            let media_type = parts.headers.get("content-type");
-            let media_type = media_type.and_then(|value| value.to_str().ok());
-            let media_type = media_type.unwrap_or_default().to_owned();
+            let (parts, body) = answer.expect("the router has no errors").into_parts();
+            let media_type = header(&parts.headers, CONTENT_TYPE).unwrap_or_default().to_owned();
             let body = match parts.extensions.get::<Endless>() {
                 Some(_) => Vec::new(),
                 None => axum::body::to_bytes(body, BODY_BYTES_MAX)

@@ -18,10 +18,7 @@ use crate::instruments::{Foreground, Instrument};
 
 /// Wraps the handlers of a path with measurement.
 pub(super) fn route(path: &'static str, methods: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
-    let name = match path.trim_matches('/') {
-        "" => "index",
-        path => path,
-    };
+    let name = if path == "/" { "index" } else { path.trim_matches('/') };
     let instrument = registry().and_then(|it| it.named(format!("statement/http/{name}")));
     let Some(instrument) = instrument else {
         return methods;

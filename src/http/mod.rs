@@ -150,6 +150,5 @@ async fn turn_away(stream: TcpStream) -> hyper::Result<()> {
         Ok::<_, Infallible>(response)
     });
     let mut connection = hyper::server::conn::http1::Builder::new();
-    let connection = connection.keep_alive(false);
-    connection.serve_connection(TokioIo::new(stream), answer).await
+    connection.keep_alive(false).serve_connection(TokioIo::new(stream), answer).await
 }

@@ -131,7 +131,7 @@ impl Intake {
         // Waits for others to end if too many bytes are being received.
         let most = announced(&head.headers).unwrap_or(OTLP_BODY_BYTES_MAX).min(OTLP_BODY_BYTES_MAX);
         let patience = self.settings.body_max;
-        let bad = |reason, why: &str| (reason, Problem::new(StatusCode::BAD_REQUEST, why));
+        let bad = |reason, why: &str| (reason, Problem::bad(why));
         let broken_off = || bad(BodyRefusal::BrokenOff, "the body did not arrive");
         let pieces = &self.pieces[usize::from(most > SMALL_BYTES)];
         let pieces = pieces.acquire_many(most.div_ceil(PIECE_BYTES) as u32);
@@ -158,8 +158,7 @@ fn unpack(packed: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut unpacked = Vec::new();
     let most = OTLP_UNPACKED_BYTES_MAX as u64 + 1;
     if MultiGzDecoder::new(packed).take(most).read_to_end(&mut unpacked).is_err() {
-        let problem = Problem::new(StatusCode::BAD_REQUEST, "the body is not gzip");
-        return Err((BodyRefusal::BadGzip, problem));
+        return Err((BodyRefusal::BadGzip, Problem::bad("the body is not gzip")));
     }
     if unpacked.len() > OTLP_UNPACKED_BYTES_MAX {
         let most = OTLP_UNPACKED_BYTES_MAX;

@@ -7,10 +7,10 @@
 use std::ops::RangeInclusive;
 
 use axum::extract::FromRequestParts;
-use axum::http::StatusCode;
 use axum::http::request::Parts;
 use chrono::{DateTime, FixedOffset};
 use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value as Json};
 
 use super::error::Problem;
 use crate::config::suggest;
@@ -52,8 +52,7 @@ impl Params {
 
     /// From pairs created here.
     pub(super) fn from_pairs(pairs: Vec<(String, String)>) -> Self {
-        let known = Vec::new();
-        Self { pairs, known }
+        Self { pairs, known: Vec::new() }
     }
 
     /// All of them, in the order given.
@@ -144,9 +143,7 @@ impl Params {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
-        let refused = || format!("{text:?} is not accepted; accepted: {accepted}");
-        let value = read(&text).ok_or_else(|| Problem::parameter(name, refused()))?;
-        Ok(Some(value))
+        read(&text).map(Some).ok_or_else(|| Problem::refused(name, &text, accepted))
     }
 
     /// An unsigned integer.
@@ -218,10 +215,8 @@ impl Params {
 
     /// Refuses parameters that no handler has read.
     pub(super) fn finish(&self) -> Result<(), Problem> {
-        match self.rest().next() {
-            None => Ok(()),
-            Some((name, _)) => Err(unknown(name, self.known.iter().copied())),
-        }
+        let bad = |(name, _)| Err(unknown(name, self.known.iter().copied()));
+        self.rest().next().map_or(Ok(()), bad)
     }
 
     /// The same with some parameters changed: `None` removes one. Changed ones stand last; the
@@ -279,10 +274,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoParams {
 
 /// Parses the id in a path.
 pub(super) fn id(text: &str) -> Result<u64, Problem> {
-    digits(text).ok_or_else(|| {
-        let why = format!("{text:?} is not accepted; accepted: a whole number from 0 on");
-        Problem::parameter("id", why)
-    })
+    digits(text).ok_or_else(|| Problem::refused("id", text, "a whole number from 0 on"))
 }
 
 /// The rounding of a bound with too many decimals.
@@ -310,11 +302,14 @@ fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Problem {
     Problem::parameter(name, format!("unknown parameter{question}")).accepting(known)
 }
 
-/// 400 for a member of a body that does not exist there.
-pub(super) fn unknown_member(name: &str, known: &[&str]) -> Problem {
+/// Refuses members of a body that no handler has taken; `known` are those that there may be.
+pub(super) fn no_others(members: &Map<String, Json>, known: &[&str]) -> Result<(), Problem> {
+    let Some(name) = members.keys().next() else {
+        return Ok(());
+    };
     let question = suggest::question(name, known.iter().copied());
     let problem = Problem::parameter(name, format!("is unknown{question}"));
-    problem.accepting(known.iter().copied())
+    Err(problem.accepting(known.iter().copied()))
 }
 
 fn digits(text: &str) -> Option<u64> {
@@ -359,16 +354,14 @@ fn unix_secs(text: &str, rounding: Rounding) -> Option<u64> {
 /// Decodes `%41` and `+`.
 fn decode(text: &str) -> Result<String, Problem> {
     let bad = |why: &str| {
-        let why = format!("the query {text:?} is {why}; accepted: UTF-8, percent-encoded");
-        Problem::new(StatusCode::BAD_REQUEST, why)
+        Problem::bad(format!("the query {text:?} is {why}; accepted: UTF-8, percent-encoded"))
     };
     let is_hex = |part: &str| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
     if !text.split('%').skip(1).all(is_hex) {
         return Err(bad("cut short or not hexadecimal behind a %"));
     }
     let text = text.replace('+', " ");
-    let decoded = percent_decode_str(&text).decode_utf8();
-    let decoded = decoded.map_err(|_| bad("not text"))?;
+    let decoded = percent_decode_str(&text).decode_utf8().map_err(|_| bad("not text"))?;
     Ok(decoded.into_owned())
 }
 

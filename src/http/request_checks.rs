@@ -98,9 +98,7 @@ pub(super) fn protect(headers: &mut HeaderMap) {
 async fn as_problem(method: &Method, response: Response) -> Response {
     let status = response.status();
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        let allow = response.headers().get(ALLOW);
-        let allow = allow.and_then(|allow| allow.to_str().ok());
-        return other_method(method, allow.unwrap_or_default());
+        return other_method(method, header(response.headers(), ALLOW).unwrap_or_default());
     }
     let media_type = response.headers().get(CONTENT_TYPE);
     let is_ours =
@@ -111,10 +109,7 @@ async fn as_problem(method: &Method, response: Response) -> Response {
     let reason = axum::body::to_bytes(response.into_body(), REASON_BYTES_MAX).await;
     let reason = String::from_utf8_lossy(&reason.unwrap_or_default()).into_owned();
     let short = status.canonical_reason().unwrap_or("refused");
-    let reason = match reason.is_empty() {
-        true => short.to_lowercase(),
-        false => reason,
-    };
+    let reason = if reason.is_empty() { short.to_lowercase() } else { reason };
     Problem::new(status, reason).into_response()
 }
 
@@ -152,7 +147,7 @@ fn check(request: &Request, host_names: &[String]) -> Result<(), Problem> {
 
 /// The host that the request names; `None` only for HTTP/1.0 without any.
 fn host(request: &Request) -> Result<Option<Authority>, Problem> {
-    let bad = |why: &str| Problem::new(StatusCode::BAD_REQUEST, format!("header Host: {why}"));
+    let bad = |why: &str| Problem::bad(format!("header Host: {why}"));
     let mut given = request.headers().get_all(HOST).iter();
     let host = match (given.next(), given.next()) {
         (None, _) if request.version() < Version::HTTP_11 => None,
@@ -171,8 +166,7 @@ fn host(request: &Request) -> Result<Option<Authority>, Problem> {
 
 fn check_host(host: &Authority, names: &[String]) -> Result<(), Problem> {
     let name = host.host();
-    let bare = name.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    let bare = bare.unwrap_or(name);
+    let bare = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(name);
     if bare.parse::<IpAddr>().is_ok()
         || name.eq_ignore_ascii_case("localhost")
         || names.iter().any(|known| name.eq_ignore_ascii_case(known))
@@ -193,9 +187,8 @@ fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Pro
             _ => return false,
         };
         let port = |it: &Authority| it.port_u16().unwrap_or(default_port);
-        let origin = origin.authority();
-        origin
-            .is_some_and(|it| it.host().eq_ignore_ascii_case(host.host()) && port(it) == port(host))
+        let is_host = |it: &Authority| it.host().eq_ignore_ascii_case(host.host());
+        origin.authority().is_some_and(|it| is_host(it) && port(it) == port(host))
     };
     for origin in headers.get_all(ORIGIN) {
         let text = origin.to_str().unwrap_or_default();
@@ -245,8 +238,7 @@ impl JsonBody {
         if self.0.as_ref().is_none_or(is_empty) {
             return Ok(());
         }
-        let why = "the body must be empty or {}: there is nothing to choose";
-        Err(Problem::new(StatusCode::BAD_REQUEST, why))
+        Err(Problem::bad("the body must be empty or {}: there is nothing to choose"))
     }
 }
 
@@ -259,19 +251,15 @@ impl FromRequest<Arc<App>> for JsonBody {
             return Ok(Self(None));
         }
         let document = serde_json::from_slice(&bytes);
-        let document = document.map_err(|error| {
-            let why = format!("the body is not JSON: {error}");
-            Problem::new(StatusCode::BAD_REQUEST, why)
-        })?;
-        Ok(Self(Some(document)))
+        let bad = |error| Problem::bad(format!("the body is not JSON: {error}"));
+        Ok(Self(Some(document.map_err(bad)?)))
     }
 }
 
 /// The members of a body that must be an object.
 pub(super) fn members(body: Option<Json>, example: &str) -> Result<Map<String, Json>, Problem> {
     let Some(Json::Object(members)) = body else {
-        let why = format!("the body must be a JSON object such as {example}");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+        return Err(Problem::bad(format!("the body must be a JSON object such as {example}")));
     };
     Ok(members)
 }
@@ -329,10 +317,8 @@ pub(super) async fn receive(
         let mut bytes = Vec::with_capacity(announced);
         let mut pieces = body.into_data_stream();
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|error| {
-                let why = format!("the body ended early: {error}");
-                Problem::new(StatusCode::BAD_REQUEST, why)
-            })?;
+            let bad = |error| Problem::bad(format!("the body ended early: {error}"));
+            let piece = piece.map_err(bad)?;
             if bytes.len() + piece.len() > bytes_max {
                 return Err(too_large());
             }
@@ -340,11 +326,8 @@ pub(super) async fn receive(
         }
         Ok(bytes)
     };
-    let received = tokio::time::timeout(patience, receive).await;
-    received.unwrap_or_else(|_| {
-        let why = "the body did not arrive in time";
-        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why))
-    })
+    let late = || Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+    tokio::time::timeout(patience, receive).await.unwrap_or_else(|_| Err(late()))
 }
 
 #[cfg(test)]

@@ -27,8 +27,6 @@ use super::settings::{Answers, HttpSettings};
 
 /// The endpoints for programs.
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    let sql = get(sql::query).post(sql::run);
-    let report = get(reports::read).delete(reports::drop_one);
     vec![
         ("/", page::overview()),
         ("/healthz", get(health::healthy)),
@@ -37,7 +35,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/info", get(reports::info)),
         ("/api/v1/status", get(health::status)),
         ("/api/v1/reports", get(reports::list).post(reports::create)),
-        ("/api/v1/reports/{name}", report),
+        ("/api/v1/reports/{name}", get(reports::read).delete(reports::drop_one)),
         ("/api/v1/reports/{name}/series", get(series::read)),
         ("/api/v1/reports/{name}/heatmap", get(heatmap::get)),
         (ANNOTATIONS, get(annotations::list).post(annotations::create)),
@@ -54,7 +52,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/profile", get(profile::read)),
         ("/api/v1/requests", get(requests::list)),
         ("/api/v1/requests/{id}", get(requests::read)),
-        ("/api/v1/sql", sql),
+        ("/api/v1/sql", get(sql::query).post(sql::run)),
         ("/api/v1/stream/requests", get(stream::read)),
         ("/api/v1/stream/samples", get(stream::samples)),
         ("/api/v1/import", post(imports::import)),

@@ -112,7 +112,7 @@ impl Span {
         let read = |name: &'static str, text: &Option<String>, rounding| {
             let read = |text: &String| {
                 let found = read_moment(text, now, tz, rounding);
-                found.ok_or_else(|| refused(name, text, MOMENTS))
+                found.ok_or_else(|| Problem::refused(name, text, MOMENTS))
             };
             text.as_ref().map(read).transpose()
         };
@@ -134,37 +134,24 @@ impl Span {
     fn here(&self, now_ms: u64) -> Result<(i64, Tz), Problem> {
         let tz = self.tz.as_deref().unwrap_or("UTC");
         let tz = zone(tz).ok_or_else(|| {
-            refused("tz", tz, "names of time zones such as Europe/Berlin, or UTC")
+            Problem::refused("tz", tz, "names of time zones such as Europe/Berlin, or UTC")
         })?;
         Ok((i64::try_from(now_ms / 1_000).unwrap_or_default(), tz))
     }
 
     /// The meaning; `None` if it is not the past. The default of `to` is now, and of `from` an hour
-    /// before it. A span up to now that is compared ends with the last full minute, so that neither
-    /// span has part of one.
-    pub(super) fn at(&self, now_ms: u64) -> Result<Option<Spans>, Problem> {
-        self.at_or(now_ms, None)
-    }
-
-    /// Like [`at`](Self::at); if neither is given, the last `default` seconds.
-    pub(super) fn at_or(
-        &self,
-        now_ms: u64,
-        default: Option<u64>,
-    ) -> Result<Option<Spans>, Problem> {
+    /// before it; if neither is given, the last `default` seconds. A span up to now that is compared
+    /// ends with the last full minute, so that neither span has part of one.
+    pub(super) fn at(&self, now_ms: u64, default: Option<u64>) -> Result<Option<Spans>, Problem> {
         let (now, tz) = self.here(now_ms)?;
         let (mut from, to) = self.ends(now_ms)?;
-        if from.is_none() && to.is_none() {
+        if from.or(to).is_none() {
             from = default.map(|secs| now.cast_unsigned().saturating_sub(secs));
         }
-        if from.is_none() && to.is_none() {
-            return match &self.compare {
-                Some(_) => {
-                    let why = "needs from beside it: the span to compare";
-                    Err(Problem::parameter("compare", why))
-                }
-                None => Ok(None),
-            };
+        if from.or(to).is_none() {
+            let why = "needs from beside it: the span to compare";
+            let bad = |_| Err(Problem::parameter("compare", why));
+            return self.compare.as_ref().map_or(Ok(None), bad);
         }
         let is_open = to.is_none();
         let mut to = to.unwrap_or(now.cast_unsigned());
@@ -180,7 +167,7 @@ impl Span {
         let span = from..to;
         let compare = self.compare.as_ref().map(|text| {
             let found = before(text, &span, now, tz);
-            let found = found.ok_or_else(|| refused("compare", text, COMPARED))?;
+            let found = found.ok_or_else(|| Problem::refused("compare", text, COMPARED))?;
             match found.start < now.cast_unsigned() {
                 true => Ok(found),
                 false => Err(Problem::parameter("compare", AHEAD)),
@@ -189,11 +176,6 @@ impl Span {
         let before = compare.transpose()?;
         Ok(Some(Spans { span, before }))
     }
-}
-
-fn refused(name: &str, text: &str, accepted: &str) -> Problem {
-    let why = format!("{text:?} is not accepted; accepted: {accepted}");
-    Problem::parameter(name, why)
 }
 
 fn zone(name: &str) -> Option<Tz> {
@@ -299,78 +281,64 @@ fn steps(mut text: &str) -> Option<Vec<(i64, Unit)>> {
     Some(steps)
 }
 
+/// A unit, as so many of those that a calendar reckons alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
-    Second,
-    Minute,
-    Hour,
-    Day,
-    Week,
-    Month,
-    Year,
+    Seconds(i64),
+    Days(u32),
+    Months(u32),
 }
 
 impl Unit {
     fn named(name: &str) -> Option<Self> {
         Some(match name {
-            "s" => Self::Second,
-            "m" => Self::Minute,
-            "h" => Self::Hour,
-            "d" => Self::Day,
-            "w" => Self::Week,
-            "mon" => Self::Month,
-            "y" => Self::Year,
+            "s" => Self::Seconds(1),
+            "m" => Self::Seconds(60),
+            "h" => Self::Seconds(3_600),
+            "d" => Self::Days(1),
+            "w" => Self::Days(7),
+            "mon" => Self::Months(1),
+            "y" => Self::Months(12),
             _ => return None,
         })
     }
 
     /// Adds a number of units; those of the calendar keep the time of day.
     fn step(self, at: i64, count: i64, tz: Tz) -> Option<i64> {
-        let secs = |secs: i64| at.checked_add(count.checked_mul(secs)?);
         let local = local(at, tz)?;
-        let forward = count > 0;
-        let count = count.unsigned_abs();
-        let days = |each: u64| {
-            let days = Days::new(count.checked_mul(each)?);
-            let moved =
-                if forward { local.checked_add_days(days) } else { local.checked_sub_days(days) };
-            resolved(moved?, tz)
+        let moved = match self {
+            Self::Seconds(each) => return at.checked_add(count.checked_mul(each)?),
+            Self::Days(each) => {
+                let days = TimeDelta::try_days(count.checked_mul(each.into())?)?;
+                local.checked_add_signed(days)
+            }
+            Self::Months(each) => {
+                let months = count.unsigned_abs().checked_mul(each.into())?;
+                let months = Months::new(months.try_into().ok()?);
+                match count > 0 {
+                    true => local.checked_add_months(months),
+                    false => local.checked_sub_months(months),
+                }
+            }
         };
-        let months = |each: u64| {
-            let months = Months::new(u32::try_from(count.checked_mul(each)?).ok()?);
-            let moved = if forward {
-                local.checked_add_months(months)
-            } else {
-                local.checked_sub_months(months)
-            };
-            resolved(moved?, tz)
-        };
-        match self {
-            Self::Second => secs(1),
-            Self::Minute => secs(60),
-            Self::Hour => secs(3_600),
-            Self::Day => days(1),
-            Self::Week => days(7),
-            Self::Month => months(1),
-            Self::Year => months(12),
-        }
+        resolved(moved?, tz)
     }
 
     /// The start of the unit that contains this time.
     fn begin(self, at: i64, tz: Tz) -> Option<i64> {
         let local = local(at, tz)?;
-        let into_hour = i64::from(local.minute() * 60 + local.second());
         let date = local.date();
         let date = match self {
-            Self::Second => return Some(at),
-            Self::Minute => return Some(at - into_hour % 60),
-            Self::Hour => return Some(at - into_hour),
-            Self::Day => date,
-            Self::Week => {
-                date.checked_sub_days(Days::new(date.weekday().num_days_from_monday().into()))?
+            Self::Seconds(each) => {
+                return Some(at - i64::from(local.minute() * 60 + local.second()) % each);
             }
-            Self::Month => date.with_day(1)?,
-            Self::Year => date.with_ordinal(1)?,
+            Self::Days(each) => {
+                let days = date.weekday().num_days_from_monday() % each;
+                date.checked_sub_days(Days::new(days.into()))?
+            }
+            Self::Months(each) => {
+                date.with_day(1)?.checked_sub_months(Months::new(date.month0() % each))?
+            }
         };
         resolved(date.and_time(NaiveTime::MIN), tz)
     }
@@ -530,7 +498,7 @@ mod tests {
             let mut params = Params::parse(Some(query)).unwrap();
             let span = Span::take_compared(&mut params);
             params.finish().unwrap();
-            span.at(NOW.unsigned_abs() * 1_000 + 999)
+            span.at(NOW.unsigned_abs() * 1_000 + 999, None)
         };
         let now = NOW.unsigned_abs();
         assert_eq!(spans("").unwrap(), None);

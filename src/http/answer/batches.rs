@@ -76,8 +76,7 @@ impl BatchWriter {
     /// [`SqlError::internal`] if a value cannot be encoded.
     pub(in crate::http) fn take(&mut self, batch: RecordBatch) -> Result<(), SqlError> {
         if let Form::Rows { cells, .. } = &mut self.form {
-            let columns = batch.columns().iter().map(Column::new);
-            *cells = columns.collect::<Result<_, _>>()?;
+            *cells = batch.columns().iter().map(Column::new).collect::<Result<_, _>>()?;
         }
         self.batch = Some((batch, 0));
         Ok(())
@@ -104,10 +103,8 @@ impl BatchWriter {
             }
             Form::Arrow(writer) => {
                 let bytes = batch.get_array_memory_size();
-                let most = match bytes <= ARROW_BYTES {
-                    true => all,
-                    false => (all * ARROW_BYTES / bytes).max(1),
-                };
+                let most =
+                    if bytes <= ARROW_BYTES { all } else { (all * ARROW_BYTES / bytes).max(1) };
                 let end = next.saturating_add(most).min(all);
                 let written = match (*next, end) == (0, all) {
                     true => writer.write(batch),

@@ -123,8 +123,7 @@ impl RowBody {
             for (name, value) in numbers.filter(|(_, value)| value.is_number()).chain(texts) {
                 let name = format!("x-pinbad-{}", name.replace('_', "-"));
                 let name = HeaderName::try_from(name).expect("names of members are plain");
-                let value = bare(&value).parse();
-                headers.insert(name, value.expect("a number, or a plain text"));
+                headers.insert(name, bare(&value).parse().expect("a number, or a plain text"));
             }
         }
         writer.start(&mut ready);
@@ -147,10 +146,7 @@ impl RowBody {
     pub(in crate::http) fn into_response(self, permit: Permit) -> Response<Body> {
         let format = self.source.writer.format();
         let headers = self.headers.clone();
-        let body = match self.is_whole() {
-            true => Body::from(self.ready),
-            false => self.stream(permit),
-        };
+        let body = if self.is_whole() { Body::from(self.ready) } else { self.stream(permit) };
         let mut response = format.response(body);
         response.headers_mut().extend(headers);
         response

@@ -20,7 +20,6 @@ pub(in crate::http) fn endless(
     let mut response = format.response(Body::from_stream(pieces.map(Ok::<_, Infallible>)));
     response.extensions_mut().insert(Endless);
     // Makes nginx pass on data at once.
-    let no = HeaderValue::from_static("no");
-    response.headers_mut().insert("x-accel-buffering", no);
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }

@@ -68,11 +68,10 @@ impl Format {
         known: &[Self],
     ) -> Result<Self, Problem> {
         if let Some(name) = parameter {
-            let found = known.iter().find(|format| format.name() == name);
-            return found.copied().ok_or_else(|| {
-                let problem = Problem::parameter("format", format!("{name:?} is not a format"));
-                problem.accepting(known.iter().map(|format| format.name()))
-            });
+            let found = known.iter().copied().find(|format| format.name() == name);
+            let bad = || Problem::parameter("format", format!("{name:?} is not a format"));
+            let names = known.iter().map(|format| format.name());
+            return found.ok_or_else(|| bad().accepting(names));
         }
         let ranges = weighted(headers, ACCEPT);
         if ranges.is_empty() {

@@ -73,10 +73,7 @@ fn is_plain(bytes: &[u8]) -> bool {
 /// A number for a document written by serde: integers without a fraction.
 pub(in crate::http) fn number(number: f64) -> Json {
     let whole = number as i64;
-    match whole as f64 == number {
-        true => whole.into(),
-        false => number.into(),
-    }
+    if whole as f64 == number { whole.into() } else { number.into() }
 }
 
 /// Writes the name of a member and the colon.

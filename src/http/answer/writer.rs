@@ -37,10 +37,7 @@ pub(in crate::http) enum Put<'a> {
 
 impl From<bool> for Put<'_> {
     fn from(is_written: bool) -> Self {
-        match is_written {
-            true => Self::Done,
-            false => Self::Nothing,
-        }
+        if is_written { Self::Done } else { Self::Nothing }
     }
 }
 
@@ -101,10 +98,7 @@ impl RowWriter {
     ) -> Self {
         let array = format == Format::Json && !named;
         let (open, close) = if array { (b'[', b']') } else { (b'{', b'}') };
-        let mut start = match format {
-            Format::Json => b"[".to_vec(),
-            _ => Vec::new(),
-        };
+        let mut start = if format == Format::Json { b"[".to_vec() } else { Vec::new() };
         let lead = |(at, (column, name)): (usize, (usize, &str))| {
             let mut lead = match (format, at) {
                 (Format::Csv, 0) => Vec::new(),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
 use crate::access::Pass;
@@ -28,7 +27,6 @@ use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
 use crate::report::row_key::push_key;
-use crate::value::Value;
 
 const EXAMPLE: &str =
     r#"{"matchers": {"alertname": "slow_checkout"}, "for": "2h", "reason": "migration"}"#;
@@ -48,16 +46,13 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
         json!({"text": rule.words(), "rows": rows})
     };
     let rules: Vec<Json> = view.rules.iter().map(rule).collect();
-    let body = json!({"rows": rows, "more": view.more, "rules": rules});
-    ok(body)
+    ok(json!({"rows": rows, "more": view.more, "rules": rules}))
 }
 
 /// `GET /api/v1/slos`
 pub(in crate::http) async fn slos(State(app): State<Arc<App>>, _: NoParams) -> Answer {
-    let view = app.settings.alerts.view();
-    let rows: Vec<Json> = view.objectives.iter().map(slo).collect();
-    let body = json!({ "rows": rows });
-    ok(body)
+    let rows: Vec<Json> = app.settings.alerts.view().objectives.iter().map(slo).collect();
+    ok(json!({ "rows": rows }))
 }
 
 fn slo(it: &ObjectiveView) -> Json {
@@ -142,8 +137,7 @@ fn given(body: Option<Json>) -> Result<Config, Problem> {
     let table = lists.filter(|it| !it.is_empty()).filter(fits);
     let table = table.and_then(|lists| toml::Table::try_from(lists).ok());
     let table = table.ok_or_else(|| {
-        let why = format!("the body must hold entries of a configuration: {RULES_EXAMPLE}");
-        Problem::new(StatusCode::BAD_REQUEST, why)
+        Problem::bad(format!("the body must hold entries of a configuration: {RULES_EXAMPLE}"))
     })?;
     let config = Config::from_toml("alert", &table.to_string());
     config.map_err(|errors| Problem::parameter("alert", errors.to_string()))
@@ -179,8 +173,7 @@ async fn replayed(
 pub(in crate::http) async fn silences(State(app): State<Arc<App>>, _: NoParams) -> Answer {
     let alerts = app.settings.alerts.clone();
     let rows = app.query(move |source| Ok(alerts.silences(source.unix_ms() / 1_000)));
-    let body = json!({"rows": rows.await?});
-    ok(body)
+    ok(json!({"rows": rows.await?}))
 }
 
 /// `POST /api/v1/silences`
@@ -196,11 +189,9 @@ pub(in crate::http) async fn silence(
         let now = source.unix_ms() / 1_000;
         let mut silence = form(body, now)?;
         silence.author = author.map(|name| name.to_string());
-        let added = alerts.silence(silence, now).ok_or_else(|| {
-            Problem::busy(format!(
-                "there are {SILENCES_MAX} silences, which is as many as there may be"
-            ))
-        })?;
+        let full =
+            || format!("there are {SILENCES_MAX} silences, which is as many as there may be");
+        let added = alerts.silence(silence, now).ok_or_else(|| Problem::busy(full()))?;
         let mut row = json!(added);
         row["persistent"] = alerts.keep().into();
         let unkept = alerts.why_not_kept().map(|why| format!("it cannot be kept now: {why}"));
@@ -236,11 +227,9 @@ fn unmatched(
     }
     let names: BTreeSet<&str> = rules.iter().flat_map(|it| it.label_names()).collect();
     let unknown = silence.matchers.keys().find(|it| !names.contains(it.as_str()));
-    let names: Vec<&str> = names.into_iter().collect();
+    let names = Vec::from_iter(names).join(", ");
     Ok(Some(match unknown {
-        Some(name) => {
-            format!("no alert could have the label {name:?}; there are {}", names.join(", "))
-        }
+        Some(name) => format!("no alert could have the label {name:?}; there are {names}"),
         None => "no row that a rule judges has these labels now".to_owned(),
     }))
 }
@@ -252,16 +241,11 @@ fn row_keys(source: &Catalog, rule: &Rule) -> Result<Vec<Vec<u8>>, QueryError> {
     }
     let question = ReportQuestion { needed: Some(rule.keys.clone()), ..ReportQuestion::default() };
     let table = source.report(&rule.entry.report, &question)?.table;
-    let columns = rule.keys.iter().filter_map(|name| table.column(name));
-    let columns: Vec<usize> = columns.collect();
+    let columns: Vec<usize> = rule.keys.iter().filter_map(|name| table.column(name)).collect();
     let key = |row| {
         let mut key = Vec::new();
         for column in &columns {
-            match table.value(row, *column) {
-                Value::Text(text) => push_key(&mut key, &text),
-                Value::Int(number) => push_key(&mut key, &number.to_string()),
-                Value::Null | Value::Micros(_) | Value::Float(_) => push_key(&mut key, ""),
-            }
+            push_key(&mut key, &table.value(row, *column).plain());
         }
         key
     };
@@ -328,9 +312,6 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
         let why = format!("must say why, in up to {TEXT_BYTES_MAX} bytes: {EXAMPLE}");
         Problem::parameter("reason", why)
     })?;
-    if let Some(name) = members.keys().next() {
-        let known = ["matchers", "for", "until", "reason"];
-        return Err(params::unknown_member(name, &known));
-    }
+    params::no_others(&members, &["matchers", "for", "until", "reason"])?;
     Ok(Silence { id: 0, matchers, starts: now, ends, reason, author: None })
 }

@@ -98,13 +98,8 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
     let mut members = members(body, EXAMPLE)?;
     let text = match members.shift_remove("text") {
         Some(Json::String(text)) if !text.trim().is_empty() => text,
-        Some(_) => {
-            return Err(Problem::parameter("text", "must be a text that is not empty"));
-        }
-        None => {
-            let why = format!("is missing; accepted: {EXAMPLE}");
-            return Err(Problem::parameter("text", why));
-        }
+        Some(_) => return Err(Problem::parameter("text", "must be a text that is not empty")),
+        None => return Err(Problem::parameter("text", format!("is missing; accepted: {EXAMPLE}"))),
     };
     let time = match members.shift_remove("time").unwrap_or_default() {
         Json::Null => None,
@@ -123,15 +118,12 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
         given => {
             let is_tag = |tag: &String| !tag.is_empty() && !tag.contains(',');
             let tags = serde_json::from_value::<Vec<String>>(given).ok();
-            tags.filter(|tags| tags.iter().all(is_tag)).ok_or_else(|| {
-                let why = "must be a list of texts that are not empty and have no commas";
-                Problem::parameter("tags", why)
-            })?
+            let tags = tags.filter(|tags| tags.iter().all(is_tag));
+            let why = "must be a list of texts that are not empty and have no commas";
+            tags.ok_or_else(|| Problem::parameter("tags", why))?
         }
     };
-    if let Some(name) = members.keys().next() {
-        return Err(params::unknown_member(name, &["text", "time", "tags"]));
-    }
+    params::no_others(&members, &["text", "time", "tags"])?;
     let tags = tags.join(",");
     let bytes = text.len() + tags.len();
     if bytes > ANNOTATION_BYTES_MAX {
@@ -139,6 +131,5 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
             format!("has {bytes} bytes with its tags; accepted: up to {ANNOTATION_BYTES_MAX}");
         return Err(Problem::parameter("text", why));
     }
-    let annotation = Annotation { id: 0, time: 0, text, tags, author: None };
-    Ok((time, annotation))
+    Ok((time, Annotation { id: 0, time: 0, text, tags, author: None }))
 }

@@ -55,8 +55,7 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
         let whose = fleet::take_of(&mut params, source, &query.report)?;
         params.finish()?;
         let window = fleet::window(source, &query.report);
-        let spans = span.at_or(source.now_ms(&whose), Some(window))?;
-        let spans = spans.ok_or_else(Problem::internal)?;
+        let spans = span.at(source.now_ms(&whose), Some(window))?.ok_or_else(Problem::internal)?;
         let is_live = span.is_now() && !whose.is_fleet();
         let Query { report, measure, limit } = &query;
         let found = source.changes(report, measure, &spans, (is_live, &whose), *limit)?;

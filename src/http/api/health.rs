@@ -32,6 +32,5 @@ pub(in crate::http) async fn ready(State(app): State<Arc<App>>, _: NoParams) -> 
 
 /// `GET /api/v1/status`
 pub(in crate::http) async fn status(State(app): State<Arc<App>>, _: NoParams) -> Answer {
-    let status = Json::Object(reading::object(&app.status().await?));
-    ok(status)
+    ok(Json::Object(reading::object(&app.status().await?)))
 }

@@ -77,7 +77,7 @@ pub(in crate::http) async fn get(
         let keys = keys.or_else(|| Some(series.report(&name).ok()?.key_names.clone()));
         let keys = keys.unwrap_or_default();
         let key = key_of(&params, &keys)?;
-        let spans = span.at_or(source.now_ms(&whose), Some(SPAN_DEFAULT))?;
+        let spans = span.at(source.now_ms(&whose), Some(SPAN_DEFAULT))?;
         let span = spans.ok_or_else(Problem::internal)?.span;
         let map = read((source, &series), &name, key.as_deref(), &span, &whose);
         let map = map.map_err(Problem::not_found)?;

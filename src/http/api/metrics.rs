@@ -41,9 +41,8 @@ pub(in crate::http) async fn read(
 /// The format that `Accept` prefers; the classic one by default.
 fn preferred(headers: &HeaderMap) -> Format {
     let weight = |wanted: &str| {
-        let all = weighted(headers, ACCEPT).into_iter();
-        let weights = all.filter(|(name, _)| name == wanted).map(|(_, weight)| weight);
-        weights.fold(0.0, f32::max)
+        let all = weighted(headers, ACCEPT).into_iter().filter(|(name, _)| name == wanted);
+        all.map(|(_, weight)| weight).fold(0.0, f32::max)
     };
     match weight("application/openmetrics-text") > weight("text/plain") {
         true => Format::OpenMetrics,

@@ -74,10 +74,8 @@ fn described(tables: &Json, operation: &Json) -> Json {
         }
     }
     describe(&mut described, text(operation, "description"));
-    let keys = text(operation, "parameters").split_whitespace();
-    let parameters: Vec<Json> = keys
-        .map(|key| parameter(&tables["parameters"][key], key, text(operation, "path")))
-        .collect();
+    let of = |key: &str| parameter(&tables["parameters"][key], key, text(operation, "path"));
+    let parameters: Vec<Json> = text(operation, "parameters").split_whitespace().map(of).collect();
     if !parameters.is_empty() {
         described["parameters"] = parameters.into();
     }
@@ -148,8 +146,7 @@ fn answer(tables: &Json, operation: &Json) -> Json {
         answer["content"][media_type] = json!({"schema": of_type("string")});
     }
     let formats = list(tables, "formats").filter(|format| {
-        let of = &format["only"];
-        let tags = of.as_str().map(|tags| tags.split(' '));
+        let tags = format["only"].as_str().map(|tags| tags.split(' '));
         let has_it = tags.is_none_or(|mut tags| tags.any(|tag| operation["tag"] == tag));
         operation.get("rows").is_some() && has_it
     });

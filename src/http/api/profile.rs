@@ -16,7 +16,6 @@ use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::definition::SampleKey;
 use crate::query::answer::ReportAnswer;
-use crate::value::Value;
 
 /// Stacks listed by default, and most.
 const LIMIT_DEFAULT: usize = 100;
@@ -47,9 +46,8 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
     let filters = sample_conditions(&mut params);
     params.finish()?;
     let body = app.query(move |source| {
-        let answer = source.samples(&STACK_KEYS, &filters)?;
-        let answer =
-            answer.ok_or_else(|| Problem::not_found("no samples are taken: [[stat]] does that"))?;
+        let none = || Problem::not_found("no samples are taken: [[stat]] does that");
+        let answer = source.samples(&STACK_KEYS, &filters)?.ok_or_else(none)?;
         let tree = Tree::of(&answer);
         let mut stacks = tree.stacks();
         stacks.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
@@ -65,13 +63,6 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
         }))
     });
     ok(body.await?)
-}
-
-fn integer(value: &Value<'_>) -> u64 {
-    match value {
-        Value::Int(number) => u64::try_from(*number).unwrap_or(0),
-        _ => 0,
-    }
 }
 
 /// Samples as a tree of three layers.
@@ -97,15 +88,9 @@ impl Tree {
         let rows = &*answer.table;
         for row in 0..rows.len() {
             let text = |at: usize| rows.value(row, at).plain();
-            let samples = integer(&rows.value(row, STACK_KEYS.len()));
+            let samples = rows.value(row, STACK_KEYS.len()).number().unwrap_or(0.0) as u64;
             let [kind, script, scope, function, file, line, caller] =
                 [0, 1, 2, 3, 4, 5, 6].map(text);
-            let script_key = ("script", script.clone());
-            let own_keys = vec![
-                ("scope", scope.clone()),
-                ("function", function.clone()),
-                ("file", file.clone()),
-            ];
             let name = match (scope.as_str(), function.as_str()) {
                 ("", "{main}") => format!("{{main}} {file}"),
                 ("", "") => "(unknown)".to_owned(),
@@ -119,20 +104,22 @@ impl Tree {
                 }
                 "internal" => {
                     let shown = if caller.is_empty() { "(unknown caller)" } else { &caller };
-                    [
-                        (shown.to_owned(), false, vec![("caller", caller.clone())]),
-                        (name, true, vec![("function", function)]),
-                    ]
+                    let caller = (shown.to_owned(), false, vec![("caller", caller.clone())]);
+                    [caller, (name, true, vec![("function", function)])]
                 }
                 _ => {
+                    let keys = vec![("scope", scope), ("function", function), ("file", file)];
                     let line_keys = vec![("line", line.clone())];
-                    [(name, false, own_keys), (format!("line {line}"), false, line_keys)]
+                    [(name, false, keys), (format!("line {line}"), false, line_keys)]
                 }
             };
             tree.root.samples += samples;
-            let mut node = tree.root.child(&script, false, vec![script_key], samples);
-            for (name, own, keys) in path {
-                node = node.child(&name, own, keys, samples);
+            let script = (script.clone(), false, vec![("script", script)]);
+            let mut node = &mut tree.root;
+            for (name, own, keys) in [script].into_iter().chain(path) {
+                node = node.below.entry((name, own)).or_default();
+                node.samples += samples;
+                node.keys = keys;
             }
         }
         tree
@@ -147,30 +134,15 @@ impl Tree {
 
     /// A line per path: frames separated by semicolons, and the number of samples.
     pub(in crate::http) fn folded(&self) -> String {
-        let stacks = self.stacks().into_iter();
         let line = |(frames, samples): (Vec<&str>, u64)| {
-            let frames: Vec<_> =
-                frames.iter().map(|it| it.replace([';', '\n', '\r'], ",")).collect();
-            format!("{} {samples}\n", frames.join(";"))
+            let frames = frames.iter().map(|it| it.replace([';', '\n', '\r'], ","));
+            format!("{} {samples}\n", frames.collect::<Vec<_>>().join(";"))
         };
-        stacks.map(line).collect()
+        self.stacks().into_iter().map(line).collect()
     }
 }
 
 impl Node {
-    fn child(
-        &mut self,
-        name: &str,
-        own: bool,
-        keys: Vec<(&'static str, String)>,
-        samples: u64,
-    ) -> &mut Self {
-        let child = self.below.entry((name.to_owned(), own)).or_default();
-        child.samples += samples;
-        child.keys = keys;
-        child
-    }
-
     /// Adds the paths that begin with `path` and end below this node.
     fn add_to<'t>(&'t self, path: &mut Vec<&'t str>, stacks: &mut Vec<(Vec<&'t str>, u64)>) {
         if self.below.is_empty() && !path.is_empty() {

@@ -41,8 +41,7 @@ use crate::value::{Column, Value};
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
     let reports = app.query(|source| Ok(source.reports())).await?;
     let reports: Vec<Json> = reports.iter().map(summary).collect();
-    let body = json!({ "reports": reports });
-    ok(body)
+    ok(json!({ "reports": reports }))
 }
 
 /// One report as listed.
@@ -80,8 +79,7 @@ pub(in crate::http) async fn create(
     JsonBody(body): JsonBody,
 ) -> Answer {
     let form = form(body)?;
-    let created = app.query(move |source| Ok(source.create_report(&form)?));
-    let report = created.await?;
+    let report = app.query(move |source| Ok(source.create_report(&form)?)).await?;
     let location = format!("/api/v1/reports/{}", encode(&report.name));
     let mut response = format::json(StatusCode::CREATED, summary(&report).to_string());
     if let Ok(location) = HeaderValue::try_from(location) {
@@ -112,12 +110,10 @@ pub(in crate::http) async fn drop_one(
     _: NoParams,
     _: JsonBody,
 ) -> Answer {
-    let dropped = {
-        let name = name.clone();
-        app.query(move |source| Ok(source.drop_report(&name)?))
-    };
-    let body = json!({"persistent": dropped.await?, "dropped": name});
-    ok(body)
+    let body = app.query(move |source| {
+        Ok(json!({"persistent": source.drop_report(&name)?, "dropped": name}))
+    });
+    ok(body.await?)
 }
 
 /// `GET /api/v1/reports/{name}`
@@ -214,13 +210,6 @@ const FORMATS: &[Format] = match cfg!(feature = "sql") {
     false => &[Format::Json, Format::Ndjson, Format::Csv],
 };
 
-/// The parameter that asks for percentiles.
-#[derive(Debug)]
-enum Given {
-    Percentiles,
-    Columns,
-}
-
 /// The parameters of a read.
 #[derive(Debug)]
 struct Query {
@@ -228,8 +217,9 @@ struct Query {
     limit: usize,
     offset: usize,
     columns: Option<Vec<String>>,
-    /// Additional percentiles, and the columns of the native form.
-    percentiles: Option<(Vec<f64>, Given)>,
+    /// Additional percentiles, and the columns of the native form; and whether `percentiles` asks
+    /// for them, not `columns` alone.
+    percentiles: Option<(Vec<f64>, bool)>,
     format: Format,
     span: Span,
     /// Remaining parameters: key columns with the text their values must have.
@@ -238,22 +228,21 @@ struct Query {
 
 impl Query {
     fn parse(mut params: Params, headers: &HeaderMap) -> Result<Self, Problem> {
-        let sort = sort(&mut params)?;
+        let sort = list_of_columns(&mut params, "sort")?.unwrap_or_default();
         let limit = params.count("limit", LIMIT_DEFAULT)?;
         let offset = params.count("offset", 0)?;
         let columns = list_of_columns(&mut params, "columns")?;
         // `columns=script_name,p95` needs no `percentiles` beside it.
         let named = columns.iter().flatten();
         let named: Vec<f64> = named.filter_map(|name| comment::percentile_named(name)).collect();
-        let named = (!named.is_empty()).then_some(named);
+        let named = (!named.is_empty()).then_some((named, false));
+        let ranks = params.text("percentiles").map(|text| comment::percentiles(&text)).transpose();
+        let ranks = ranks.map_err(|why| Problem::parameter("percentiles", why))?;
         Ok(Self {
-            sort,
+            sort: sort.iter().map(|text| Sort::parse(text)).collect(),
             limit,
             offset,
-            percentiles: match percentiles(&mut params)? {
-                Some(ranks) => Some((ranks, Given::Percentiles)),
-                None => named.map(|ranks| (ranks, Given::Columns)),
-            },
+            percentiles: ranks.map(|ranks| (ranks, true)).or(named),
             columns,
             format: Format::wanted(params.text("format").as_deref(), headers, FORMATS)?,
             span: Span::take_compared(&mut params),
@@ -264,28 +253,25 @@ impl Query {
     /// The columns in which to read the report. Tables of other kinds have only their own, some of
     /// which are called like a percentile.
     fn report_columns(&self, source: &Catalog, name: &str) -> Result<Columns, Problem> {
-        let Some((ranks, given)) = &self.percentiles else {
+        let Some((ranks, is_asked)) = &self.percentiles else {
             return Ok(Columns::Own);
         };
         if source.columns_with(name, ranks).is_some() || source.listed(name).is_err() {
             return Ok(Columns::Extended(ranks.clone()));
         }
-        match given {
-            Given::Percentiles => {
-                Err(Problem::parameter("percentiles", format!("{name:?} has none to add")))
-            }
-            Given::Columns => Ok(Columns::Own),
+        match is_asked {
+            true => Err(Problem::parameter("percentiles", format!("{name:?} has none to add"))),
+            false => Ok(Columns::Own),
         }
     }
 
     /// Checks the query against the columns that the report has. Gives the rows and columns that
     /// are shown.
     fn selection(&self, all: &[Column], keys: &[usize]) -> Result<RowSelection<'_>, Problem> {
-        let shown = self.columns.as_ref().map(|names| {
-            let columns = names.iter().map(|name| column(all, "columns", name));
-            columns.collect::<Result<_, _>>()
-        });
-        let columns = shown.transpose()?;
+        let shown = |names: &Vec<String>| {
+            names.iter().map(|name| column(all, "columns", name)).collect::<Result<_, _>>()
+        };
+        let columns = self.columns.as_ref().map(shown).transpose()?;
         let sort = self.sort.iter();
         let sort = sort.map(|by| Ok((column(all, "sort", &by.column)?, by.descending)));
         let order = sort.collect::<Result<_, Problem>>()?;
@@ -308,10 +294,7 @@ impl Query {
         let named = selected.columns.iter().map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
         // Of a window that has just begun it is a second.
-        let covered_seconds = match answer.of_span {
-            Some(_) => answer.covered_seconds,
-            None => answer.covered_seconds.max(1),
-        };
+        let covered_seconds = answer.covered_seconds.max(u64::from(answer.of_span.is_none()));
         let mut head = json!({
             "report": name,
             "window_seconds": write::number(answer.window_seconds),
@@ -355,18 +338,6 @@ fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem>
     })
 }
 
-/// Parses the parameter `sort`.
-fn sort(params: &mut Params) -> Result<Vec<Sort>, Problem> {
-    let columns = list_of_columns(params, "sort")?.unwrap_or_default();
-    Ok(columns.iter().map(|text| Sort::parse(text)).collect())
-}
-
-fn percentiles(params: &mut Params) -> Result<Option<Vec<f64>>, Problem> {
-    let text = params.text("percentiles");
-    let ranks = text.map(|text| comment::percentiles(&text)).transpose();
-    ranks.map_err(|why| Problem::parameter("percentiles", why))
-}
-
 /// Parses a list of distinct columns; each may have a leading minus.
 fn list_of_columns(
     params: &mut Params,
@@ -378,14 +349,11 @@ fn list_of_columns(
     let mut known = HashSet::new();
     let columns = list_items(&text);
     for column in &columns {
-        let column = match name {
-            "sort" => column.strip_prefix('-').unwrap_or(column),
-            _ => column,
-        };
+        let bare = column.strip_prefix('-').filter(|_| name == "sort");
+        let column = bare.unwrap_or(column);
         if column.is_empty() || column == "-" {
-            let accepted = "names with commas between them";
-            let why = format!("{text:?} is not a list of columns; accepted: {accepted}");
-            return Err(Problem::parameter(name, why));
+            let why = "is not a list of columns; accepted: names with commas between them";
+            return Err(Problem::parameter(name, format!("{text:?} {why}")));
         }
         if !known.insert(column) {
             let why = format!("column {column:?} is given more than once");
@@ -401,8 +369,7 @@ fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
         return Ok(Value::Text(text.into()));
     }
     let bad = || format!("{text:?} is not accepted; a whole number is");
-    let number = text.parse();
-    let number = number.map_err(|_| Problem::parameter(&column.name, bad()))?;
+    let number = text.parse().map_err(|_| Problem::parameter(&column.name, bad()))?;
     Ok(Value::Int(number))
 }
 

@@ -23,7 +23,7 @@ use crate::http::time_range::Span;
 use crate::input::squid::activity::{Activity, Measures};
 use crate::query::answer::{RequestDetail, RequestPage, TimerDetail};
 use crate::query::catalog::Catalog;
-use crate::query::question::{RequestName, RequestQuestion, RequestSearch, Spans, When};
+use crate::query::question::{RequestName, RequestQuestion, Spans, When};
 use crate::value::Value;
 
 /// Rows in an answer without `limit`.
@@ -42,32 +42,15 @@ pub(in crate::http) async fn list(
     headers: HeaderMap,
 ) -> Answer {
     app.read_rows(false, move |source| {
-        let Query { past, search, format } = parse(params, &headers, source.unix_ms())?;
-        let (when, slowest, before) = match past {
-            None => (When::Now, None, None),
-            Some((span, slowest, before)) => {
-                let spans = span.at(source.unix_ms())?;
-                let spans = spans.ok_or_else(|| Problem::parameter("from", "is missing"))?;
-                (When::Span(spans), slowest.then_some(0), before)
-            }
-        };
-        let question = RequestQuestion { when, search, slowest, before };
+        let (question, format) = parse(params, &headers, source.unix_ms())?;
         let page = source.requests(&question)?;
         Ok(write_page(page, &question.when, format))
     })
     .await
 }
 
-/// The parameters of a search.
-pub(in crate::http) struct Query {
-    /// For the past: its span, whether the slowest come first, and the request after which the page
-    /// begins.
-    past: Option<(Span, bool, Option<RequestName>)>,
-    pub(in crate::http) search: RequestSearch,
-    format: Format,
-}
-
-/// The parameters of the past; `None` if it is not requested.
+/// The parameters of the past: its span, whether the slowest come first, and the request after
+/// which the page begins; `None` if it is not requested.
 fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>, Problem> {
     let is_past = params.get("from").or(params.get("to")).is_some();
     let span = Span::take(params);
@@ -81,17 +64,16 @@ fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>
     }
 }
 
+/// Parses the parameters of a search.
 pub(in crate::http) fn parse(
     mut params: Params,
     headers: &HeaderMap,
     now_ms: u64,
-) -> Result<Query, Problem> {
+) -> Result<(RequestQuestion, Format), Problem> {
     let limit = params.count("limit", LIMIT_DEFAULT)?;
     let timers = with_timers(&mut params)?;
-    let (limit_max, with) = match timers {
-        true => (TIMERS_LIMIT_MAX, " with timers"),
-        false => (LIMIT_MAX, ""),
-    };
+    let (limit_max, with) =
+        if timers { (TIMERS_LIMIT_MAX, " with timers") } else { (LIMIT_MAX, "") };
     if limit > limit_max {
         let accepted =
             format!("up to {limit_max} (0 means that many), and before_id for the next page");
@@ -113,7 +95,15 @@ pub(in crate::http) fn parse(
         let problem = Problem::parameter("timers", "a line of CSV has no place for timers");
         return Err(problem.accepting(["format=json", "format=ndjson"]));
     }
-    Ok(Query { past, search, format })
+    let (when, slowest, before) = match past {
+        None => (When::Now, None, None),
+        Some((span, slowest, before)) => {
+            let spans = span.at(now_ms, None)?;
+            let spans = spans.ok_or_else(|| Problem::parameter("from", "is missing"))?;
+            (When::Span(spans), slowest.then_some(0), before)
+        }
+    };
+    Ok((RequestQuestion { when, search, slowest, before }, format))
 }
 
 fn write_page(page: RequestPage, when: &When, format: Format) -> RowBody {
@@ -186,13 +176,8 @@ fn write_activities(out: &mut Vec<u8>, measures: &Measures) {
             format!("{{\"activity\":\"{name}\",\"state\":\"{state}\"").as_bytes(),
         );
         let resident_us = known.resident_ms.map(|ms| ms.saturating_mul(1000));
-        let times = [
-            ("start", known.start_us),
-            ("first_delay", known.first_delay_us),
-            ("total", known.total_us),
-            ("resident", resident_us),
-        ];
-        write_times(out, times);
+        let times = [known.start_us, known.first_delay_us, known.total_us, resident_us];
+        write_times(out, ["start", "first_delay", "total", "resident"].into_iter().zip(times));
         out.push(b'}');
     }
     out.push(b']');

@@ -60,11 +60,7 @@ pub(in crate::http) async fn read(
         let whose = fleet::take_of(&mut query.keys, source, &name)?;
         query.answer(&name, &series, whose, source)
     };
-    let body = match is_fleet {
-        true => app.read(true, answer).await?,
-        false => app.query(answer).await?,
-    };
-    ok(body)
+    ok(if is_fleet { app.read(true, answer).await? } else { app.query(answer).await? })
 }
 
 /// The parameters.
@@ -99,11 +95,13 @@ impl Query {
         let hint = percentile_hint(metric);
         let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, &hint, names()))?;
         let now_ms = source.now_ms(&whose);
+        let past = |keys: Vec<String>, spans| {
+            self.past(&listed, metric, &keys, (spans, whose.clone()), source)
+        };
         if self.span.is_compared()
-            && let Some(spans) = self.span.at(now_ms)?
+            && let Some(spans) = self.span.at(now_ms, None)?
         {
-            let keys = source.past_keys(name)?;
-            return self.past(&listed, metric, &keys, (spans, whose), source);
+            return past(source.past_keys(name)?, spans);
         }
         let alone = |span| Spans { span, before: None };
         let (from, to) = self.ends(now_ms)?;
@@ -113,19 +111,15 @@ impl Query {
             to.unwrap_or(now).min(now.max(from + 1))
         };
         if whose.is_fleet() {
-            let keys = source.past_keys(name)?;
             let to = past_to(from.unwrap_or_default());
             let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
-            return self.past(&listed, metric, &keys, (alone(from..to), whose), source);
+            return past(source.past_keys(name)?, alone(from..to));
         }
         // Times before the last hour come from history, if there is one.
         let kept_from = series.coverage().map(|reach| reach.from);
         if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
             match source.past_keys(name) {
-                Ok(keys) => {
-                    let span = alone(from..past_to(from));
-                    return self.past(&listed, metric, &keys, (span, whose), source);
-                }
+                Ok(keys) => return past(keys, alone(from..past_to(from))),
                 Err(QueryError::NoHistory(_)) => {}
                 Err(other) => return Err(other.into()),
             }
@@ -155,10 +149,8 @@ impl Query {
         }
         let (from, to) = self.ends(now_ms)?;
         let (span, step) = self.steps(from, to, now_ms / 1_000)?;
-        let lines = source.sample_lines(
-            &report.name,
-            &SampleQuestion { key: key.as_deref(), metrics: &[metric], span, step },
-        )?;
+        let question = SampleQuestion { key: key.as_deref(), metrics: &[metric], span, step };
+        let lines = source.sample_lines(&report.name, &question)?;
         let key = key.map(|key| named(&report.keys, &key, &report.columns));
         Ok(body(&report.name, key, (metric.0, metric.1), lines))
     }
@@ -244,13 +236,11 @@ pub(super) fn key_of(params: &Params, keys: &[String]) -> Result<Option<Vec<Stri
         return Ok(None);
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let row = params.row(&keys)?.into_iter();
-    Ok(Some(row.map(|(_, value)| value).collect()))
+    Ok(Some(params.row(&keys)?.into_iter().map(|(_, value)| value).collect()))
 }
 
 fn points(lines: Lines) -> Json {
-    let points = lines.points.into_iter().flatten();
-    points.map(|point| point.map(number)).collect()
+    lines.points.into_iter().flatten().map(|point| point.map(number)).collect()
 }
 
 fn body(name: &str, key: Option<Map<String, Json>>, metric: (&str, &str), lines: Lines) -> Json {

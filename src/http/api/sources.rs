@@ -19,11 +19,9 @@ const LIMIT_DEFAULT: usize = 100;
 
 /// `GET /api/v1/sources`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Params) -> Answer {
-    let limit = match params.count("limit", LIMIT_DEFAULT)? {
-        0 => usize::MAX,
-        limit => limit,
-    };
+    let limit = params.count("limit", LIMIT_DEFAULT)?;
     params.finish()?;
+    let limit = if limit == 0 { usize::MAX } else { limit };
     let sources = app.query(move |source| {
         source.sources(limit).ok_or_else(|| {
             let how = "ingest.count_sources = true in the configuration does that";
@@ -37,8 +35,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Param
         object["silent_seconds"] = (source.silent_ms as f64 / 1000.0).into();
         object
     });
-    let body = json!({"sources": list.collect::<Json>(), "other": counts(other)});
-    ok(body)
+    ok(json!({"sources": list.collect::<Json>(), "other": counts(other)}))
 }
 
 fn counts(counts: Counts) -> Json {

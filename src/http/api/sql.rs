@@ -21,7 +21,7 @@ use crate::http::answer::body::WHOLE_BYTES;
 use crate::http::answer::format::{Answer, Format, ok};
 use crate::http::app::App;
 use crate::http::error::Problem;
-use crate::http::params::{Params, unknown_member};
+use crate::http::params::{Params, no_others};
 use crate::http::request_checks::JsonBody;
 use crate::sql::{Literal, Reply, Rows, Session, SqlError};
 
@@ -41,8 +41,7 @@ pub(in crate::http) async fn query(
     params.finish()?;
     let text = text.ok_or_else(|| {
         let example = "SELECT script_name, req_count FROM report_by_script_name";
-        let why = format!("is missing: the statement, such as {example}");
-        Problem::parameter("query", why)
+        Problem::parameter("query", format!("is missing: the statement, such as {example}"))
     })?;
     answer(&app, &text, &[], format, false).await
 }
@@ -60,7 +59,7 @@ pub(in crate::http) async fn run(
     let change = pass.is_some_and(|Extension(pass)| pass.identity.role >= Role::Admin);
     let Some(Json::Object(mut members)) = body else {
         let why = r#"the body is not an object; accepted: {"query": "SELECT ...", "values": [..]}"#;
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+        return Err(Problem::bad(why));
     };
     let Some(Json::String(statement)) = members.remove("query") else {
         return Err(Problem::parameter("query", "is missing or is not text"));
@@ -73,11 +72,8 @@ pub(in crate::http) async fn run(
             return Err(Problem::parameter("values", why));
         }
     };
-    if let Some(name) = members.keys().next() {
-        return Err(unknown_member(name, &["query", "values"]));
-    }
-    let values = values.into_iter().enumerate();
-    let values = values.map(|(at, value)| literal(at, value));
+    no_others(&members, &["query", "values"])?;
+    let values = values.into_iter().enumerate().map(|(at, value)| literal(at, value));
     let values = values.collect::<Result<Vec<_>, _>>()?;
     answer(&app, &statement, &values, format, change).await
 }
@@ -110,20 +106,17 @@ async fn answer(
     change: bool,
 ) -> Answer {
     let Some(engine) = app.answers.sql.clone() else {
-        return Err(Problem::new(
-            StatusCode::NOT_IMPLEMENTED,
-            "SQL is switched off here: sql.queries_max is 0",
-        ));
+        let why = "SQL is switched off here: sql.queries_max is 0";
+        return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, why));
     };
     let mut session = Session::new(0, "http", change);
     let reply = engine.run(&mut session, statement, values);
     let rows = match reply.await.map_err(problem)? {
         Reply::Rows(rows) => rows,
         Reply::Done => {
-            let body = serde_json::json!({
+            return ok(serde_json::json!({
                 "columns": [], "rows": [], "affected_rows": 0, "info": session.warnings.join("; "),
-            });
-            return ok(body);
+            }));
         }
     };
     let mut ready = Vec::new();
@@ -132,10 +125,7 @@ async fn answer(
     while !batches.done && ready.len() < WHOLE_BYTES {
         batches.write(&mut ready).await.map_err(problem)?;
     }
-    let body = match batches.done {
-        true => Body::from(ready),
-        false => batches.stream(ready),
-    };
+    let body = if batches.done { Body::from(ready) } else { batches.stream(ready) };
     Ok(format.response(body))
 }
 

@@ -104,14 +104,10 @@ async fn follow(
     last: impl FnOnce(&Catalog) -> Result<u64, Problem> + Send + 'static,
 ) -> Answer {
     let too_many = "too many clients follow what passes; ask again later";
-    let permit = app.followers.try_enter();
-    let permit = permit.ok_or_else(|| Problem::busy(too_many))?;
+    let permit = app.followers.try_enter().ok_or_else(|| Problem::busy(too_many))?;
     let last = app.query(last).await?;
     let format = options.format;
-    let greeting = match format {
-        Format::Sse => "retry: 1000\n\n",
-        _ => "\n",
-    };
+    let greeting = if format == Format::Sse { "retry: 1000\n\n" } else { "\n" };
     let stopped = app.stopped();
     let now = Instant::now();
     let follower = Follower {
@@ -143,8 +139,7 @@ fn parse(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
             return Err(Problem::parameter(name, why));
         }
     }
-    let search = Arc::new(search);
-    common(params, headers, Subject::Requests { search, timers })
+    common(params, headers, Subject::Requests { search: Arc::new(search), timers })
 }
 
 /// Parses the parameters that all streams have.
@@ -156,14 +151,9 @@ fn common(mut params: Params, headers: &HeaderMap, subject: Subject) -> Result<O
     params.finish()?;
     // The last event seen by a browser's EventSource; sent on reconnect, while the parameter is
     // part of the URL.
-    let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    Ok(Options {
-        subject,
-        format,
-        rate,
-        left: left.unwrap_or(u64::MAX),
-        after_id: seen.and_then(|id| id.parse().ok()).or(after_id),
-    })
+    let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let (left, after_id) = (left.unwrap_or(u64::MAX), seen.or(after_id));
+    Ok(Options { subject, format, rate, left, after_id })
 }
 
 /// One client that follows the requests.
@@ -197,10 +187,8 @@ impl Follower {
             }
             if self.sent.elapsed() >= HEARTBEAT {
                 self.sent = Instant::now();
-                return Some(Bytes::from(match self.options.format {
-                    Format::Sse => ":\n\n",
-                    _ => "\n",
-                }));
+                let is_event = self.options.format == Format::Sse;
+                return Some(Bytes::from(if is_event { ":\n\n" } else { "\n" }));
             }
         }
         None

@@ -44,19 +44,15 @@ fn target(status: &Map<String, Json>) -> Option<SocketAddr> {
     let sockets = status.get("sockets")?.as_array()?;
     let mut target: SocketAddr = sockets.first()?["address"].as_str()?.parse().ok()?;
     if target.ip().is_unspecified() {
-        target.set_ip(match target.ip() {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
+        let is_v4 = target.is_ipv4();
+        target.set_ip(if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
     }
     Some(target)
 }
 
 fn send_to(target: SocketAddr) -> std::io::Result<()> {
-    let any: IpAddr = match target.ip() {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
+    let (v4, v6) = (Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into());
+    let any: IpAddr = if target.is_ipv4() { v4 } else { v6 };
     let socket = UdpSocket::bind((any, 0))?;
     // Never blocks: a datagram leaves at once, or not at all.
     socket.set_nonblocking(true)?;

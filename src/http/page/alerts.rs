@@ -16,7 +16,7 @@ use crate::alert::rule::{Rule, shown};
 use crate::alert::state::Phase;
 use crate::alert::{self, Alert, Alerts, BURN_WINDOWS, ObjectiveView};
 use crate::http::error::Problem;
-use crate::http::params::encode;
+use crate::http::params::{encode, owned};
 use crate::report::definition::Level;
 
 /// Maximum number of points in a budget's chart.
@@ -35,13 +35,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     heads[1] = Head::text("Since").hint("When the condition began to hold");
     heads.extend([Head::text("Condition"), Head::text("Remarks")]);
     let rows = now.alerts.iter().map(|it| row(view, it));
-    let charts = now.alerts.iter().enumerate();
-    let charts = charts.filter_map(|(at, alert)| chart(view, at, alert));
+    let charts = now.alerts.iter().enumerate().filter_map(|(at, alert)| chart(view, at, alert));
     let charts = charts.take(CHARTS_MAX);
     let is_firing = |it: &&Alert| it.episode.phase == Phase::Firing;
+    let is_silenced = |it: &&Alert| is_firing(it) && it.silenced_by.is_some();
     let firing = now.alerts.iter().filter(is_firing).count();
-    let silenced =
-        now.alerts.iter().filter(is_firing).filter(|it| it.silenced_by.is_some()).count();
+    let silenced = now.alerts.iter().filter(is_silenced).count();
     let caption = html! { (firing) " firing" @if silenced > 0 { " (" (silenced) " silenced)" } ", " (rows.len() - firing) " pending or resolved in the last 15 minutes; times in " (view.time.zone()) };
     let main = html! {
         h1 { "Alerts" }
@@ -67,8 +66,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     let now = view.app.settings.alerts.view();
     let is_heard = |it: &&Alert| it.episode.phase == Phase::Firing && it.silenced_by.is_none();
     let firing: Vec<&Alert> = now.alerts.iter().filter(is_heard).collect();
-    let budgets = now.objectives.iter().filter_map(|it| Some((it, it.left?)));
-    let budgets: Vec<(&ObjectiveView, f64)> = budgets.collect();
+    let budgets: Vec<_> = now.objectives.iter().filter_map(|it| Some((it, it.left?))).collect();
     html! {
         @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.since) {
             p.problem {
@@ -96,9 +94,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
 fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
     alert.key.as_ref()?;
     let rule = &alert.rule;
-    let keys = alert.key_texts();
-    let keys = keys.map(|(name, text)| (name.to_owned(), text.to_owned()));
-    let keys: Vec<(String, String)> = keys.collect();
+    let keys: Vec<(String, String)> = alert.key_texts().map(owned).collect();
     let counted = match rule.report.level {
         Level::Timer => Counted::Timers,
         Level::Packet | Level::Request => Counted::Requests,
@@ -133,11 +129,11 @@ fn cut(name: String) -> String {
 
 fn row(view: &View<'_>, alert: &Alert) -> Markup {
     let (episode, entry) = (&alert.episode, &alert.rule.entry);
-    let keys = alert.key_texts().map(|(name, text)| (name.to_owned(), text.to_owned()));
-    let keys: Vec<(String, String)> = keys.collect();
-    let path = match keys.is_empty() {
-        true => view.time.link(&format!("/reports/{}", encode(&entry.report)), []),
-        false => view.time.row_link(&entry.report, "row", &keys, None),
+    let mut keys = alert.key_texts().peekable();
+    let is_keyed = keys.peek().is_some();
+    let path = match is_keyed {
+        false => view.time.link(&format!("/reports/{}", encode(&entry.report)), []),
+        true => view.time.row_link(&entry.report, "row", keys, None),
     };
     let class = (episode.phase == Phase::Firing && alert.silenced_by.is_none()).then_some("bad");
     html! {
@@ -146,7 +142,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
         td.key { (visible(&entry.name)) }
         td.key { (visible(&entry.severity)) }
         td.key.text { a href=(path) {
-            @if alert.key_texts().next().is_none() { (row_name(alert)) }
+            @if !is_keyed { (row_name(alert)) }
             @for (_, text) in alert.key_texts() { span.pair { (Name(text)) } " " }
         } }
         td { (alert.value_text().unwrap_or_default()) }
@@ -166,10 +162,8 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     let row = |it: &ObjectiveView| {
         let (of, firing) = (&it.objective, it.firing.as_deref());
         let burn = |burn: Option<f64>| burn.map_or_else(|| UNKNOWN.to_owned(), shown);
-        let quiet = match it.quiet_state() {
-            "unknown" => "too little counted yet",
-            state => state,
-        };
+        let quiet = it.quiet_state();
+        let quiet = if quiet == "unknown" { "too little counted yet" } else { quiet };
         let at_most = if it.is_exact { "" } else { "\u{2264}\u{a0}" };
         html! {
             th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
@@ -181,8 +175,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
             @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
         }
     };
-    let charts = alerts.objectives.iter().enumerate();
-    let charts = charts.filter_map(|(at, it)| course(view, at, it));
+    let charts = alerts.objectives.iter().enumerate().filter_map(|(at, it)| course(view, at, it));
     let caption = "Burn rate over these windows: at 1 the budget lasts exactly for its period";
     let rows = alerts.objectives.iter().map(row);
     html! {

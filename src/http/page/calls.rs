@@ -88,8 +88,7 @@ fn rows(
     listing: &Listing,
     groups: &TimerGroups,
 ) -> Result<Markup, Problem> {
-    let known = groups.rows.iter();
-    let known = known.filter(|group| group.keys.iter().all(Option::is_some));
+    let known = groups.rows.iter().filter(|group| group.keys.iter().all(Option::is_some));
     let known: Vec<&TimerGroup> = known.collect();
     let keys = ["script_name", tag];
     let numbers = |group: &TimerGroup| {
@@ -97,8 +96,7 @@ fn rows(
         let [requests, all, time] =
             [group.requests, group.hits, group.value_us].map(|sum| rounded(groups, sum));
         let [p95, max, requests, all] = [hits.p95, hits.max, requests, all].map(count);
-        let time = Value::Micros(time);
-        vec![Value::Float(hits.mean), p95, max, requests, all, time]
+        vec![Value::Float(hits.mean), p95, max, requests, all, Value::Micros(time)]
     };
     let mut ranking = timer_groups::ranked(known.iter().copied(), &keys, "many_calls", numbers);
     let usual = Sort::largest("hits_p95");

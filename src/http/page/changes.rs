@@ -149,8 +149,7 @@ impl Amount {
     fn scaled<'c>(self, changes: impl Iterator<Item = &'c Change>) -> Self {
         let sums = changes.flat_map(|it| [it.before, it.after, it.change()]);
         let sizes = sums.map(|sum| self.size(sum));
-        let scale = self.show().scale(sizes.filter(|size| *size > 0.0));
-        Self { scale, ..self }
+        Self { scale: self.show().scale(sizes.filter(|size| *size > 0.0)), ..self }
     }
 
     /// Formats a sum without a sign.
@@ -184,8 +183,7 @@ impl Amount {
 
 /// Renders the total change in a few numbers, and the change of each key.
 fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
-    let unit = query.measure.unit;
-    let (all, amount) = (&found.all, Amount { unit, scale: None });
+    let (all, amount) = (&found.all, Amount { unit: query.measure.unit, scale: None });
     let part = (all.before > 0).then(|| all.change() as f64 / all.before as f64);
     let parts =
         [("Calls", all.calls), ("Per call", all.slower), ("New", all.new), ("Gone", all.gone)];
@@ -205,13 +203,10 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     let changes = found.rows.iter().map(|(_, change)| change);
     let amount = amount.scaled(changes.chain([&found.other, &found.all]));
     let size = |change: &Change| change.change().unsigned_abs() as f64;
-    let largest = found.rows.iter().map(|(_, change)| size(change));
-    let largest = largest.fold(1.0, f64::max);
+    let largest = found.rows.iter().map(|(_, change)| size(change)).fold(1.0, f64::max);
     let row = |(texts, change): &(Vec<String>, Change)| {
-        let names = keys.iter().map(|column| column.name.clone());
-        let named = names.zip(texts.iter().cloned());
-        let named: Vec<(String, String)> = named.collect();
-        let address = view.time.row_link(&query.report, "row", &named, None);
+        let named = keys.iter().zip(texts).map(|(key, text)| (key.name.as_str(), text.as_str()));
+        let address = view.time.row_link(&query.report, "row", named, None);
         html! {
             @if texts.is_empty() { th.key scope="row" { a href=(address) { "all requests" } } }
             @for (at, value) in texts.iter().enumerate() {
@@ -245,8 +240,7 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     ];
     let numbers = numbers.map(|(title, hint)| Head::number(title).hint(hint));
     let heads = keys.iter().map(|key| Head::text(visible(&key.name)));
-    let heads = heads.chain(keys.is_empty().then(|| Head::text("What")));
-    let heads = heads.chain(numbers);
+    let heads = heads.chain(keys.is_empty().then(|| Head::text("What"))).chain(numbers);
     let [first, second] = found.covered_secs;
     let caption = html! {
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
@@ -255,8 +249,7 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
             ", of which " (exactly(first)) " were counted: scaled to " (exactly(first.min(second)))
         }
     };
-    let empty = "Nothing was counted in both spans.";
-    table("Changes", caption, heads, rows, empty)
+    table("Changes", caption, heads, rows, "Nothing was counted in both spans.")
 }
 
 #[cfg(test)]

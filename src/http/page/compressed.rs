@@ -52,8 +52,7 @@ impl Text {
         if !is_accepted(request) {
             return (headers, self.plain.clone()).into_response();
         }
-        let encoding = [(CONTENT_ENCODING, "gzip")];
-        (headers, encoding, self.compressed().clone()).into_response()
+        (headers, [(CONTENT_ENCODING, "gzip")], self.compressed().clone()).into_response()
     }
 }
 

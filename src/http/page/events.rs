@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::State;
 use futures::{StreamExt as _, stream};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use tokio::time::MissedTickBehavior;
 
 use super::compressed::Text;
@@ -52,13 +52,9 @@ async fn numbers(app: &App) -> Result<Text, Problem> {
     let series = app.settings.series.clone();
     app.query(move |source| {
         let status = source.status();
-        let mut numbers = Map::new();
-        for name in ["requests_merged", "merge_lag_us"] {
-            let value = status.get(name).cloned();
-            numbers.extend(value.map(|value| (name.to_owned(), value)));
-        }
-        numbers.extend(series.iter().flat_map(recent));
-        let numbers = Json::Object(numbers);
+        let known = |name: &str| Some((name.to_owned(), status.get(name)?.clone()));
+        let own = ["requests_merged", "merge_lag_us"].into_iter().filter_map(known);
+        let numbers: Json = own.chain(series.iter().flat_map(recent)).collect();
         Ok(Text::new(format!("event: second\ndata: {numbers}\n\n")))
     })
     .await
@@ -68,7 +64,6 @@ async fn numbers(app: &App) -> Result<Text, Problem> {
 fn recent(series: &Series) -> impl Iterator<Item = (String, Json)> + use<> {
     let names = ["req_per_sec", "p95", "errors_per_sec", "cpu_per_sec"];
     let metrics: Vec<Metric> = names.into_iter().filter_map(Metric::parse).collect();
-    let newest = history::recent(series, EVERYTHING, None, &metrics);
-    let newest = names.into_iter().zip(newest);
+    let newest = names.into_iter().zip(history::recent(series, EVERYTHING, None, &metrics));
     newest.filter_map(|(name, newest)| Some((name.to_owned(), newest?.into())))
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::columns::{Column, Show, columns};
 use super::formatting::{self, visible};
-use super::instruments;
+use super::inside;
 use super::profile;
 use super::render::View;
 use super::table::{Head, bar, narrow_table, table};
@@ -141,14 +141,12 @@ impl<'a> Look<'a> {
             for refused in shipping["refused"].as_array().into_iter().flatten() {
                 let [table, error] =
                     ["table", "error"].map(|name| refused[name].as_str().unwrap_or_default());
-                problems.push(format!(
-                    "ClickHouse refused {} rows for {table}: {error}",
-                    refused["rows"]
-                ));
+                let rows = &refused["rows"];
+                problems.push(format!("ClickHouse refused {rows} rows for {table}: {error}"));
             }
         }
         problems.extend(profile::problems(&self.status));
-        problems.extend(instruments::stuck());
+        problems.extend(inside::stuck());
         problems
     }
 
@@ -160,30 +158,21 @@ impl<'a> Look<'a> {
         let plan = &self.view.app.settings.memory_plan;
         let planned: u64 = plan.iter().map(|planned| planned.bytes).sum();
         let resident = memory::process_bytes().map_or(f64::NAN, |[_, resident]| resident as f64);
-        let over = self.over();
-        let [requests, cores, merger] = [
+        let (over, lag) = (self.over(), self.get("merge_lag_us") / 1e6);
+        let rates = [
             ("Requests/s", merged.map_or(f64::NAN, |at| self.rate(at))),
             ("CPU, cores busy", self.rate(received.len())),
             ("Merger, cores busy", self.rate(received.len() + 1)),
         ]
         .map(|(title, rate)| row("", &format!("{title}{over}"), Show::Number, rate, None));
-        let rows = [
-            requests,
-            cores,
-            merger,
+        let others = [
             row("", "Memory", Show::Bytes, resident, Some(planned as f64)),
-            row(
-                "merge_lag_us",
-                "Delay of the merger's last run",
-                Show::Secs,
-                self.get("merge_lag_us") / 1e6,
-                None,
-            ),
+            row("merge_lag_us", "Delay of the merger's last run", Show::Secs, lag, None),
         ];
         let behind = html! {
             @for problem in &problems { p.problem { (visible(problem)) } }
             @if problems.is_empty() { p.note { "All sockets are bound, the merger keeps up, nothing is stuck." } }
-            (narrow_table("", &[], rows))
+            (narrow_table("", &[], rates.into_iter().chain(others)))
         };
         question("Healthy?", answer, !problems.is_empty(), &behind)
     }
@@ -195,9 +184,8 @@ impl<'a> Look<'a> {
             lost => format!("Yes, {}", formatting::count(lost as u64)),
         };
         let others: f64 = columns("losses").iter().map(|it| self.get(&it.name)).sum();
-        let came = columns("received").iter();
-        let came =
-            came.filter(|it| ["datagrams_received", "requests_merged"].contains(&it.name.as_str()));
+        let is_said = |name: &str| ["datagrams_received", "requests_merged"].contains(&name);
+        let came = columns("received").iter().filter(|it| is_said(&it.name));
         let came = came.map(|it| counter(it, self.get(&it.name), None));
         // Those that one counter has and the other has not yet.
         let waiting = self.get("ring_depth");
@@ -219,8 +207,7 @@ impl<'a> Look<'a> {
                 "requests_invalid" => "requests_invalid_by_reason",
                 name => name,
             };
-            let reasons = self.status.get(reasons).and_then(Json::as_object);
-            let reasons = reasons.into_iter().flatten();
+            let reasons = self.status.get(reasons).and_then(Json::as_object).into_iter().flatten();
             let reasons = reasons.filter(|(_, count)| sum(count) > 0.0);
             let count = self.get(&it.name);
             html! {
@@ -235,9 +222,8 @@ impl<'a> Look<'a> {
     }
 
     fn full(&self) -> Markup {
-        let rooms = columns("in_memory").iter();
-        let rooms = rooms.filter_map(|it| Some((it, self.get(&it.name), self.find(&it.room)?)));
-        let rooms: Vec<_> = rooms.collect();
+        let used = |it: &'static Column| Some((it, self.get(&it.name), self.find(&it.room)?));
+        let rooms: Vec<_> = columns("in_memory").iter().filter_map(used).collect();
         let crowded = columns("losses")
             .iter()
             .filter(|it| CROWDED.contains(&it.name.as_str()) && self.get(&it.name) > 0.0)
@@ -250,8 +236,7 @@ impl<'a> Look<'a> {
             (true, true) => "Nearly",
             (true, false) => "No",
         };
-        let rows = rooms.into_iter();
-        let rows = rows.map(|(it, used, room)| counter(it, used, Some(room)));
+        let rows = rooms.into_iter().map(|(it, used, room)| counter(it, used, Some(room)));
         let behind = html! {
             @for why in &crowded { p.problem { (why) "." } }
             @if crowded.is_empty() { p.note { "There is room. When a pool is full its oldest rows give way; sums stay exact." } }
@@ -286,28 +271,20 @@ impl<'a> Look<'a> {
 
     fn received(&self) -> Markup {
         let received = columns("received").iter().enumerate().map(|(at, it)| {
-            let how = match it.show {
-                Show::Count => Show::Number,
-                bytes => bytes,
-            };
+            let how = if it.show == Show::Count { Show::Number } else { it.show };
             html! { (counter(it, self.get(&it.name), None)) td { (how.text(self.rate(at))) } }
         });
-        let heads = [
-            Head::text("Counter"),
-            Head::number("All together"),
-            Head::number(format!("Per second{}", self.over())),
-        ];
+        let per_second = format!("Per second{}", self.over());
+        let heads = Head::list(&["Counter"], &["All together", &per_second]);
         narrow_table("Received", &heads, received)
     }
 
     /// The counters of an optional part of the daemon.
     fn group(&self, name: &str) -> Option<Markup> {
         let of = self.status.get(name)?;
-        let rows = columns(name).iter().map(|it| {
-            let room = of.get(&it.room).map(sum);
-            let number = of.get(&it.name).map_or(0.0, sum);
-            counter(it, number, room)
-        });
+        let number = |name: &str| of.get(name).map(sum);
+        let row = |it: &Column| counter(it, number(&it.name).unwrap_or(0.0), number(&it.room));
+        let rows = columns(name).iter().map(row);
         Some(narrow_table("Since the start", &[], rows))
     }
 

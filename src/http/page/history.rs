@@ -20,7 +20,7 @@ use super::render::View;
 use super::time::Time;
 use crate::http::api::series::step_of;
 use crate::http::error::Problem;
-use crate::http::params::Params;
+use crate::http::params::{Params, pairs};
 use crate::profile::report::METRICS;
 use crate::query::catalog::Catalog;
 use crate::query::question::{LineQuestion, SampleQuestion};
@@ -49,6 +49,16 @@ pub(super) enum Counted {
     Timers,
     /// Samples that reach back this many seconds.
     Samples(u64),
+}
+
+impl Counted {
+    /// The name of their times, and of one of them.
+    pub(super) const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Timers => ("time per hit", "hit"),
+            Self::Requests | Self::Samples(_) => ("request time", "request"),
+        }
+    }
 }
 
 /// One chart.
@@ -80,8 +90,7 @@ pub(super) fn recent(
     key: Option<&[String]>,
     metrics: &[Metric],
 ) -> Vec<Option<f64>> {
-    let newest = series.newest(report, key, metrics, RECENT_SECS);
-    newest.unwrap_or_default()
+    series.newest(report, key, metrics, RECENT_SECS).unwrap_or_default()
 }
 
 /// Used when there is no last hour.
@@ -93,10 +102,9 @@ static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
 
 /// The names of all charts.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let others = KINDS.samples.iter().map(|kind| kind.name.as_str());
-    let requests = KINDS.requests.iter().map(|kind| kind.name.as_str());
-    let is_new = |name: &&str| KINDS.requests.iter().all(|it| it.name != *name);
-    requests.chain(others.filter(is_new))
+    let is_new = |kind: &&Kind| KINDS.requests.iter().all(|it| it.name != kind.name);
+    let kinds = KINDS.requests.iter().chain(KINDS.samples.iter().filter(is_new));
+    kinds.map(|kind| kind.name.as_str())
 }
 
 /// Parses the parameter `span`.
@@ -180,8 +188,8 @@ impl<'a> History<'a> {
 
     /// The values of the keys; `None` for the total.
     fn key(&self) -> Option<Vec<String>> {
-        let key = self.keys.iter().map(|(_, value)| value.clone());
-        (!self.keys.is_empty()).then(|| key.collect())
+        let key = || self.keys.iter().map(|(_, value)| value.clone()).collect();
+        (!self.keys.is_empty()).then(key)
     }
 
     /// The charts of this row as figures, or why there are none.
@@ -194,7 +202,7 @@ impl<'a> History<'a> {
         let span = self.span.map(|span| ("span", span));
         let address = |name: &str| {
             let file = format!("{name}.svg");
-            self.time.row_link(self.report, &file, self.keys, span)
+            self.time.row_link(self.report, &file, pairs(self.keys), span)
         };
         html! {
             @for (at, kind) in kinds.iter().enumerate() {
@@ -221,7 +229,7 @@ impl<'a> History<'a> {
             lines: lines.collect(),
         };
         let chart = self.charts(std::slice::from_ref(&kind)).ok()?.pop()?;
-        let address = self.time.row_link(self.report, "row", self.keys, None);
+        let address = self.time.row_link(self.report, "row", pairs(self.keys), None);
         Some(chart.figure(id, &address))
     }
 
@@ -242,7 +250,7 @@ impl<'a> History<'a> {
                 @if let Some(began) = self.began() {
                     p.note {
                         "Live charts and heat maps begin with this run of the daemon, at " (self.time.moment(began)) ". "
-                        a href=(self.time.row_link(self.report, "row", self.keys, Some(("from", "-1h")))) { "The last hour from history" }
+                        a href=(self.time.row_link(self.report, "row", pairs(self.keys), Some(("from", "-1h")))) { "The last hour from history" }
                     }
                 }
             }
@@ -273,10 +281,7 @@ impl<'a> History<'a> {
     fn reach(&self) -> (&'static str, u64, u64) {
         let covered = match self.counted {
             Counted::Samples(covered) => covered,
-            _ => {
-                let coverage = self.series.coverage();
-                coverage.map_or(0, |it| it.to.saturating_sub(it.from))
-            }
+            _ => self.series.coverage().map_or(0, |it| it.to.saturating_sub(it.from)),
         };
         let wanted = |(name, secs, _): &&(&str, u64, u64)| match self.span {
             Some(span) => *name == span,
@@ -311,8 +316,7 @@ impl<'a> History<'a> {
             return Ok(self.live(kinds, &metrics)?.unwrap_or_default());
         };
         let mut now = self.read(&metrics, &spans.span, 1)?;
-        let before = spans.before.as_ref();
-        let before = before.map(|before| self.read(&metrics, before, 1));
+        let before = spans.before.as_ref().map(|before| self.read(&metrics, before, 1));
         let before = before.transpose()?;
         // An average over a minute beside single seconds would look calmer than it was.
         if let Some(before) = before.as_ref().filter(|before| before.step > now.step) {
@@ -320,19 +324,16 @@ impl<'a> History<'a> {
         }
         let before = before.map(|before| before.refined(now.step));
         let span = now.from..spans.span.end.max(now.from + 1);
-        let ticks = time.ticks(span.clone());
-        let later = before.as_ref().zip(spans.before.as_ref());
-        let later = later
-            .map(|(read, before)| read.middle() + spans.span.start as f64 - before.start as f64);
         let blank = Chart {
             span: span.start as f64..span.end as f64,
-            ticks,
+            ticks: time.ticks(span.clone()),
             marks: self.marks(&span),
             can_zoom: time.has_past(),
             ..Chart::default()
         };
         let mut charts = drawn(kinds, &blank, &now, (now.middle(), false));
-        if let (Some(read), Some(start)) = (&before, later) {
+        if let (Some(read), Some(before)) = (&before, &spans.before) {
+            let start = read.middle() + spans.span.start as f64 - before.start as f64;
             let drawn = drawn(kinds, &blank, read, (start, true));
             for (chart, before) in charts.iter_mut().zip(drawn) {
                 chart.lines.extend(before.lines);
@@ -427,8 +428,7 @@ impl<'a> History<'a> {
             let from = if reach.from <= span.start { span.start } else { minute };
             let asked = (from, span.end, fine.unwrap_or(60));
             let key = self.key();
-            let found = self.series.lines(self.report, key.as_deref(), metrics, asked);
-            if let Ok(found) = found {
+            if let Ok(found) = self.series.lines(self.report, key.as_deref(), metrics, asked) {
                 if found.from <= span.start {
                     return Ok(found);
                 }
@@ -478,12 +478,8 @@ fn drawn(
             points: points.iter().map(|it| it.unwrap_or(f64::NAN)).collect(),
             now: None,
         });
-        Chart {
-            title: kind.title.clone(),
-            unit: kind.show,
-            lines: lines.collect(),
-            ..blank.clone()
-        }
+        let (title, unit, lines) = (kind.title.clone(), kind.show, lines.collect());
+        Chart { title, unit, lines, ..blank.clone() }
     };
     kinds.iter().map(chart).collect()
 }

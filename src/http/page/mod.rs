@@ -17,7 +17,7 @@
 //! | `releases` | what ran, and what each release changed |
 //! | `alerts` | what fires, rules, silences, who is told |
 //! | `changes` | which keys the change from one span to another comes from |
-//! | `health`, `inside` | the daemon itself; where its time (`instruments`) and its memory go |
+//! | `health`, `inside` | the daemon itself; where its time and its memory go |
 //!
 //! Below them: `render` (pages and errors as responses), [`frame`] (the parts common to all pages),
 //! `table` (one table), `columns` (the columns of tables), [`time`] (now, or which span of the
@@ -43,7 +43,6 @@ mod frame;
 mod health;
 mod history;
 mod inside;
-mod instruments;
 mod overview;
 mod profile;
 mod ranking;

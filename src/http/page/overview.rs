@@ -61,10 +61,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let span = history::span(&mut params)?;
     let (source, time) = (view.source, &view.time);
     // For two compared spans, rows that became slower come first.
-    let orders = match time.spans.as_ref().and_then(|spans| spans.before.as_ref()) {
-        Some(_) => &ORDERS[..],
-        None => &ORDERS[1..],
-    };
+    let is_compared = time.spans.as_ref().is_some_and(|spans| spans.before.is_some());
+    let orders = if is_compared { &ORDERS[..] } else { &ORDERS[1..] };
     let words: Vec<&str> = orders.iter().map(|order| order.0).collect();
     let word = params.word("sort", &words)?;
     params.finish()?;
@@ -72,19 +70,16 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let history = History::of_row(view, EVERYTHING, &[], Counted::Requests, span);
     let address = |span: Option<&str>, sort: &str| {
         let sort = (sort != orders[0].0).then_some(("sort", sort));
-        let span = span.map(|span| ("span", span));
-        link("/", span.into_iter().chain(sort).chain(time.pairs()))
+        let span = span.map(|span| ("span", span)).into_iter();
+        link("/", span.chain(sort).chain(time.pairs()))
     };
     let names = PANELS.map(|panel| panel.0);
     let [all, mut scripts, servers, hosts, statuses] =
         Ranking::read_all(view, [EVERYTHING, names[0], names[1], names[2], names[3]])?;
     let [first, others @ ..] = PANELS;
-    let choices = orders.iter();
-    let choices =
-        choices.map(|(word, text, ..)| (address(span, word), html! { (text) }, *word == order.0));
-    let mut choices: Vec<_> = choices.collect();
-    let changes = html! { "what changed \u{2192}" };
-    choices.push((time.link("/changes", []), changes, false));
+    let choice = |it: &Order| (address(span, it.0), html! { (it.1) }, it.0 == order.0);
+    let changes = (time.link("/changes", []), html! { "what changed \u{2192}" }, false);
+    let choices: Vec<_> = orders.iter().map(choice).chain([changes]).collect();
     let mut all = all?;
     all.choose(&|_, _| true, &all.sort(), (0, 1))?;
     let panels = others.into_iter().zip([servers, hosts, statuses]);
@@ -112,7 +107,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         div #top-by data-live { (frame::views("Top by", &lead, &choices)) }
         div.panels.top {
             (panel(&mut scripts, first, order, time)?)
-            @if !time.whose.is_fleet() && let Some(table) = small_table(view, &RequestSearch::default(), timer_order(order), &[])? {
+            @if !time.whose.is_fleet() && let Some(table) = small_table(view, &RequestSearch::default(), order.3, &[])? {
                 section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
             @for panel in panels { (panel?) }
@@ -122,24 +117,13 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/", "Overview", &main)
 }
 
-/// The column of timers for an order, and its description.
-fn timer_order(order: Order) -> (&'static str, &'static str) {
-    let words = match order.3 {
-        "time" => "total time",
-        "hits" => "hits",
-        other => other,
-    };
-    (order.3, words)
-}
-
 /// All requests in a few numbers.
 fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
     let columns = all.columns_named("req_per_sec req_time_median p95 p99 error_count");
     let cpu = ["ru_utime_per_sec", "ru_stime_per_sec"];
     let cpu = cpu.map(|column| (!all.table().is_empty()).then(|| all.number(column, 0)).flatten());
     let cores = cpu[0].zip(cpu[1]).map(|(user, system)| user + system);
-    let lost = source.status().get("lost").and_then(Json::as_u64);
-    let lost = lost.unwrap_or(0);
+    let lost = source.status().get("lost").and_then(Json::as_u64).unwrap_or(0);
     html! {
         p.over { "All requests, " (all.about()) }
         dl.facts {
@@ -201,13 +185,10 @@ fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, P
 /// Instructions while there is nothing to see.
 fn start(view: &View<'_>) -> Markup {
     let status = view.source.status();
-    let received = status.get("datagrams_received").and_then(Json::as_u64);
-    let sockets = status.get("sockets").and_then(Json::as_array);
-    let sockets = sockets.into_iter().flatten();
-    let addresses = sockets.filter_map(|socket| socket["address"].as_str());
-    let addresses: Vec<&str> = addresses.collect();
-    let port = addresses.first().and_then(|first| first.rsplit(':').next());
-    let port = port.unwrap_or("30002");
+    let received = status.get("datagrams_received").and_then(Json::as_u64).unwrap_or(0);
+    let sockets = status.get("sockets").and_then(Json::as_array).into_iter().flatten();
+    let addresses: Vec<&str> = sockets.filter_map(|socket| socket["address"].as_str()).collect();
+    let port = addresses.first().and_then(|first| first.rsplit(':').next()).unwrap_or("30002");
     let bound: Option<SocketAddr> = addresses.first().and_then(|it| it.parse().ok());
     let is_everywhere = bound.is_none_or(|it| it.ip().is_unspecified());
     let is_local = bound.is_some_and(|it| it.ip().is_loopback());
@@ -217,7 +198,7 @@ fn start(view: &View<'_>) -> Markup {
     };
     html! {
         section.start {
-            @if received.unwrap_or(0) == 0 {
+            @if received == 0 {
                 h2 { "Waiting for the first packet" }
                 p { "pinbad listens on UDP " code { (visible(&addresses.join(", "))) } ". Point PHP at it:" }
                 ol {
@@ -238,7 +219,7 @@ fn start(view: &View<'_>) -> Markup {
                 p.note { "For a full screen at once: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
             } @else {
                 h2 { "No requests lately" }
-                p { (formatting::counted(received.unwrap_or(0), "packet")) " arrived so far, but none in this window. "
+                p { (formatting::counted(received, "packet")) " arrived so far, but none in this window. "
                     "If there should be some, see " a href="/daemon" { "what became of them" } "." }
             }
         }
@@ -255,8 +236,9 @@ fn panel(
     let ranking = match ranking {
         Ok(ranking) => ranking,
         Err(why) => {
+            let why = visible(&why.to_string());
             return Ok(
-                html! { section.panel aria-label=(title) { p.note { (title) ": " (visible(&why.to_string())) } } },
+                html! { section.panel aria-label=(title) { p.note { (title) ": " (why) } } },
             );
         }
     };

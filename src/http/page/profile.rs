@@ -16,8 +16,8 @@ use super::table::{conditions, table};
 use crate::http::api::profile::{Node, STACK_KEYS, Tree, shown};
 use crate::http::api::search::sample_conditions;
 use crate::http::error::Problem;
-use crate::http::params::Params;
-use crate::profile::definition::SampleKey;
+use crate::http::params::{Params, pairs};
+use crate::profile::definition::SampleKey::{self, Caller, File, Function, Line, Scope};
 use crate::query::answer::ReportAnswer;
 use crate::report::definition::Pattern;
 
@@ -36,38 +36,22 @@ const NAMED: f64 = 24.0;
 const CHARACTER: f64 = 6.6;
 
 /// The first fields of the form; the other keys are below.
-const ASKED: [SampleKey; 3] = [SampleKey::Script, SampleKey::Scope, SampleKey::Function];
+const ASKED: [SampleKey; 3] = [SampleKey::Script, Scope, Function];
 
-/// A table below the icicle.
-struct Listed {
-    title: &'static str,
-    keys: &'static [SampleKey],
-    /// The type of samples that have these keys; any if empty.
-    of_type: &'static str,
-    /// Which samples these are, and the others.
-    words: [&'static str; 2],
-}
+/// A table below the icicle: its title; the type of samples that have its keys, any if empty; which
+/// samples these are, and the others; the keys.
+type Listed = (&'static str, &'static str, [&'static str; 2], &'static [SampleKey]);
 
 /// They count what `profile_functions`, `profile_callers` and `profile_lines` do.
 const TABLES: [Listed; 3] = [
-    Listed {
-        title: "Functions",
-        keys: &[SampleKey::Function, SampleKey::Scope, SampleKey::File],
-        of_type: "",
-        words: ["with something running", ""],
-    },
-    Listed {
-        title: "Callers of functions",
-        keys: &[SampleKey::Function, SampleKey::Caller],
-        of_type: "internal",
-        words: ["in PHP\u{2019}s own functions", "in PHP code or idle"],
-    },
-    Listed {
-        title: "Lines",
-        keys: &[SampleKey::File, SampleKey::Line],
-        of_type: "user",
-        words: ["in PHP code", "in PHP\u{2019}s own functions or idle"],
-    },
+    ("Functions", "", ["with something running", ""], &[Function, Scope, File]),
+    (
+        "Callers of functions",
+        "internal",
+        ["in PHP\u{2019}s own functions", "in PHP code or idle"],
+        &[Function, Caller],
+    ),
+    ("Lines", "user", ["in PHP code", "in PHP\u{2019}s own functions or idle"], &[File, Line]),
 ];
 
 /// `GET /profile`
@@ -91,8 +75,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     }
     let given = |key: SampleKey| params.get(key.name());
     let script = given(SampleKey::Script);
-    let title =
-        script.map_or("Profile".to_owned(), |script| format!("Profile of {}", visible(script)));
+    let of_script = script.map(|script| format!("Profile of {}", visible(script)));
+    let title = of_script.unwrap_or_else(|| "Profile".to_owned());
     let shown = params.iter().filter(|(name, _)| SampleKey::named(name).is_some());
     let main = html! {
         h1 { (title) }
@@ -118,12 +102,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (drawn(&tree, &params, search.as_deref())) }
             p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
                       A sample has no deeper stack than that. With the JIT a line may be an older one." }
-            @for listed in TABLES {
-                @let of_type = (SampleKey::Type, Pattern::Equals(listed.of_type.to_owned()));
-                @let of_type = Some(of_type).filter(|_| !listed.of_type.is_empty());
-                @let filters: Vec<_> = filters.iter().cloned().chain(of_type).collect();
-                @if let Some(answer) = view.source.samples(listed.keys, &filters)? {
-                    h2 { (listed.title) } (rows(&listed, answer, tree.root.samples + tree.idle, &params)?)
+            @for (title, of_type, words, keys) in TABLES {
+                @let wanted = (SampleKey::Type, Pattern::Equals(of_type.to_owned()));
+                @let wanted = (!of_type.is_empty()).then_some(wanted);
+                @let filters: Vec<_> = filters.iter().cloned().chain(wanted).collect();
+                @if let Some(answer) = view.source.samples(keys, &filters)? {
+                    h2 { (title) } (rows(title, words, answer, tree.root.samples + tree.idle, &params)?)
                 }
             }
         }
@@ -149,36 +133,31 @@ fn field(key: SampleKey, given: Option<&str>) -> Markup {
 
 /// The URL of the requests of a script, perhaps on one host.
 pub(super) fn requests_of(view: &View<'_>, script: &str, host: Option<&str>) -> String {
-    let key = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let script = key("script_name", script);
-    let (report, keys) = match host {
-        None => ("report_by_script_name", vec![script]),
-        Some(host) => ("report_by_hostname_and_script", vec![key("hostname", host), script]),
+    let report = match host {
+        None => "report_by_script_name",
+        Some(_) => "report_by_hostname_and_script",
     };
-    view.time.row_link(report, "row", &keys, None)
+    let host = host.map(|host| ("hostname", host)).into_iter();
+    view.time.row_link(report, "row", host.chain([("script_name", script)]), None)
 }
 
 /// The URL of the profile for a row of requests, by script and host, if samples are kept.
 pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<String> {
     let is_now = view.time.spans.is_none() && view.source.has_samples();
-    let named = |(key, value): &'_ (String, String)| match key.as_str() {
-        "script_name" => Some(("script", value.clone())),
-        "hostname" => Some(("host", value.clone())),
+    let named = pairs(keys).filter_map(|(key, value)| match key {
+        "script_name" => Some(("script", value)),
+        "hostname" => Some(("host", value)),
         _ => None,
-    };
-    let keys: Vec<_> = keys.iter().filter_map(named).collect();
-    let has_script = keys.iter().any(|(key, _)| *key == "script");
-    let link = || {
-        let keys = keys.iter().map(|(key, value)| (*key, value.as_str()));
-        view.time.link("/profile", keys)
-    };
-    (is_now && has_script).then(link)
+    });
+    let has_script = keys.iter().any(|(key, _)| key == "script_name");
+    (is_now && has_script).then(|| view.time.link("/profile", named))
 }
 
 /// The rows of a report with the most samples; each links to the same page with its keys as
 /// conditions. `all`: samples of the page.
 fn rows(
-    listed: &Listed,
+    title: &str,
+    [which, rest]: [&str; 2],
     answer: ReportAnswer,
     all: u64,
     params: &Params,
@@ -191,13 +170,12 @@ fn rows(
     let (samples, share) = (ranking.numbers("samples"), ranking.numbers("samples_percent"));
     let counted = (0..ranking.table().len()).filter(|row| share(*row).is_some());
     let counted: f64 = counted.filter_map(samples).sum();
-    let ([which, rest], others) = (listed.words, all.saturating_sub(counted as u64));
+    let others = all.saturating_sub(counted as u64);
     let caption = html! {
         (formatting::counted(total as u64, "row")) "; shares are of the " (formatting::count(counted as u64)) " samples " (which)
         @if !rest.is_empty() && others > 0 { "; the other " (formatting::count(others)) " are " (rest) }
     };
-    let heads = ranking.heads(&ranking.columns, None);
-    Ok(table(listed.title, caption, heads, cells, "No samples."))
+    Ok(table(title, caption, ranking.heads(&ranking.columns, None), cells, "No samples."))
 }
 
 /// Draws the tree; boxes whose names contain `search` are marked.

@@ -17,7 +17,7 @@ use super::time::Time;
 use crate::http::answer::order::Sort;
 use crate::http::api::reports::lost_remark;
 use crate::http::error::Problem;
-use crate::http::params::Params;
+use crate::http::params::{Params, pairs};
 use crate::query::answer::{INDEX_VALUE, ReportAnswer, ReportSummary};
 use crate::query::error::QueryError;
 use crate::query::question::When;
@@ -57,8 +57,6 @@ pub(super) struct Ranking {
     missing: Option<&'static str>,
     /// The time of the page, for the zone of moments.
     page_time: Time,
-    /// The time and data it covers, in words.
-    about: String,
     /// Whether a change stands next to its number instead of in a column of its own.
     is_brief: bool,
     /// Whether, for the past, only rows with the most time are sorted by percentiles, with the
@@ -97,41 +95,30 @@ impl Ranking {
         Ok(all.try_into().expect("there is an answer for each name"))
     }
 
-    /// Adds the description, in the page's time zone, and what a live report lacks after a kill.
+    /// Adds the time of the page, and what a live report lacks after a kill.
     fn in_words(mut self, view: &View<'_>, name: &str) -> Self {
-        let time = &view.time;
         if self.answer.of_span.is_none() {
             self.answer.remarks.extend(lost_remark(view.source, name, &self.answer));
             self.answer.remarks.extend(view.source.counted_again(self.answer.window_seconds));
         }
-        let covered = self.answer.covered_seconds;
-        let of_span = self.answer.of_span.as_ref();
-        Self {
-            about: of_span.map_or(self.about, |of_span| time.about(of_span, covered)),
-            page_time: time.clone(),
-            ..self
-        }
+        Self { page_time: view.time.clone(), ..self }
     }
 
     fn native(answer: ReportAnswer) -> Self {
         let has = |column| answer.table.column(column).is_some();
-        let compared = has("req_count_before");
+        let compared = if has("req_count_before") { "_compared" } else { "" };
         let (table, time) = match has("timer_value") {
-            true if compared => ("timers_compared", "timer_value"),
             true => ("timers", "timer_value"),
-            false if compared => ("requests_compared", "req_time_total"),
             false => ("requests", "req_time_total"),
         };
-        Self::of(answer, columns(table).to_vec(), time)
+        Self::of(answer, columns(&format!("{table}{compared}")), time)
     }
 
-    fn of(answer: ReportAnswer, mut columns: Vec<Column>, time: &'static str) -> Self {
-        declared(&mut columns, answer.table.as_ref());
+    fn of(answer: ReportAnswer, columns: &[Column], time: &'static str) -> Self {
         Self {
-            about: frame::span_of(&answer),
+            columns: declared(columns, answer.table.as_ref()),
             answer,
             timers: time == "timer_value",
-            columns,
             time,
             missing: Some("(other)"),
             page_time: Time::default(),
@@ -149,7 +136,7 @@ impl Ranking {
         time: &'static str,
     ) -> Self {
         let is_there = |column: &&Column| rows.column(&column.name).is_some();
-        let columns = columns(table).iter().filter(is_there).cloned().collect();
+        let columns: Vec<Column> = columns(table).iter().filter(is_there).cloned().collect();
         let answer = ReportAnswer {
             window_seconds: 0.0,
             covered_seconds: 0,
@@ -159,7 +146,7 @@ impl Ranking {
             of_span: None,
             remarks: Vec::new(),
         };
-        Self { missing: Some("without"), ..Self::of(answer, columns, time) }
+        Self { missing: Some("without"), ..Self::of(answer, &columns, time) }
     }
 
     /// Reads a report in its own columns; for a histogram view, the row with these keys.
@@ -176,15 +163,8 @@ impl Ranking {
             spans.before = None;
         }
         let answer = view.source.report(&report.name, &question)?;
-        let own = Self::own(answer);
-        // Only reports have a row of the keys that did not fit.
-        let missing = own.missing.filter(|_| report.kind != KIND);
-        Ok(Self { missing, ..own }.in_words(view, &report.name))
-    }
-
-    fn own(answer: ReportAnswer) -> Self {
         if answer.table.column("samples_percent").is_some() {
-            return Self::sampled(answer);
+            return Ok(Self::sampled(answer).in_words(view, &report.name));
         }
         let columns = answer.table.columns().iter().enumerate();
         let others = columns.filter(|(at, _)| !answer.key_columns.contains(at));
@@ -195,13 +175,16 @@ impl Ranking {
             show: if column.name == "name" { Show::Prose } else { Show::Any },
             ..Column::default()
         };
-        let columns = others.map(column).collect();
-        Self::of(answer, columns, "")
+        let columns: Vec<Column> = others.map(column).collect();
+        let own = Self::of(answer, &columns, "");
+        // Only reports have a row of the keys that did not fit.
+        let missing = own.missing.filter(|_| report.kind != KIND);
+        Ok(Self { missing, ..own }.in_words(view, &report.name))
     }
 
     /// A ranking of samples.
     pub(super) fn sampled(answer: ReportAnswer) -> Self {
-        Self { missing: None, ..Self::of(answer, columns("samples").to_vec(), "samples") }
+        Self { missing: None, ..Self::of(answer, columns("samples"), "samples") }
     }
 
     pub(super) fn table(&self) -> &dyn Table {
@@ -217,14 +200,16 @@ impl Ranking {
     /// numbers.
     pub(super) fn brief(self) -> Self {
         let table = if self.timers { "timers" } else { "requests" };
-        let mut columns = columns(table).to_vec();
-        declared(&mut columns, self.table());
+        let columns = declared(columns(table), self.table());
         Self { columns, is_brief: true, heaviest_only: true, ..self }
     }
 
     /// The time and data it covers, in words.
-    pub(super) fn about(&self) -> &str {
-        &self.about
+    pub(super) fn about(&self) -> String {
+        match &self.answer.of_span {
+            Some(of_span) => self.page_time.about(of_span, self.answer.covered_seconds),
+            None => frame::span_of(&self.answer),
+        }
     }
 
     /// Why it has no rows.
@@ -272,11 +257,10 @@ impl Ranking {
         // Ties are ordered by time, so that rows do not jump.
         let sort: Vec<_> = first.into_iter().chain(by(self.time, true)).collect();
         let columns: Vec<usize> = sort.iter().map(|(column, _)| *column).collect();
-        let heaviest =
-            by(self.time, true).filter(|_| self.heaviest_only && self.answer.of_span.is_some());
+        let is_cut = self.heaviest_only && self.answer.of_span.is_some();
         let value = |row, column| table.value(row, column);
-        let heaviest =
-            heaviest.map(|by| select(table.len(), &value, &|_| true, &[by], (0, HEAVIEST)).0);
+        let heaviest = |by| select(table.len(), &value, &|_| true, &[by], (0, HEAVIEST)).0;
+        let heaviest = by(self.time, true).filter(|_| is_cut).map(heaviest);
         self.answer.table.load(&columns, heaviest.as_deref())?;
         let table = self.table();
         let value = |row, column| table.value(row, column);
@@ -290,8 +274,7 @@ impl Ranking {
     pub(super) fn fit(&mut self, rows: &[usize]) {
         let scale = |column: &Column| {
             let numbers = self.numbers(&column.name);
-            let show = column.show;
-            show.scale(rows.iter().filter_map(|row| numbers(*row)))
+            column.show.scale(rows.iter().filter_map(|row| numbers(*row)))
         };
         let scales: Vec<_> = self.columns.iter().map(scale).collect();
         for (column, scale) in self.columns.iter_mut().zip(scales) {
@@ -302,8 +285,7 @@ impl Ranking {
     /// Loads the displayed data of some rows.
     pub(super) fn load(&mut self, rows: &[usize]) -> Result<(), QueryError> {
         let table = self.answer.table.as_mut();
-        let columns = self.columns.iter();
-        let columns = columns.filter_map(|column| table.column(&column.name));
+        let columns = self.columns.iter().filter_map(|column| table.column(&column.name));
         let columns: Vec<usize> = columns.collect();
         table.load(&columns, Some(rows))
     }
@@ -318,7 +300,7 @@ impl Ranking {
 
     /// The URL of a row's own page.
     pub(super) fn row_link(&self, report: &str, row: usize, time: &Time) -> String {
-        time.row_link(report, "row", &self.row_keys(row), None)
+        time.row_link(report, "row", pairs(&self.row_keys(row)), None)
     }
 
     /// A value of the only row, by column name, as the text by which it can be searched for.
@@ -494,10 +476,12 @@ fn as_shown<'v>(column: &str, value: Value<'v>) -> Value<'v> {
 }
 
 /// Shows each column that does not say how as `table` declares it.
-fn declared(columns: &mut [Column], table: &dyn Table) {
+fn declared(columns: &[Column], table: &dyn Table) -> Vec<Column> {
+    let mut columns = columns.to_vec();
     for column in columns.iter_mut().filter(|it| it.show == Show::Any) {
         if let Some(at) = table.column(&column.name) {
             column.show = Show::of(&table.columns()[at]);
         }
     }
+    columns
 }

@@ -47,8 +47,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     if let Some((release, since)) = back {
         return html! { p.note { a href=(view.time.link("/releases", [])) { "Release " (visible(&release.release)) } " again since " (view.time.moment(since)) } };
     }
-    let last = releases.iter().find(|it| it.verdict.is_some());
-    let last = last.and_then(|it| Some((it, it.verdict.as_ref()?)));
+    let last = releases.iter().find_map(|it| Some((it, it.verdict.as_ref()?)));
     html! {
         @if let Some((release, verdict)) = last {
             p class=(if verdict.is_bad() { "problem" } else { "note" }) {
@@ -127,8 +126,7 @@ fn finding(view: &View<'_>, it: &Finding) -> Markup {
 }
 
 fn address(view: &View<'_>, script: &str) -> String {
-    let key = ("script_name".to_owned(), script.to_owned());
-    view.time.row_link("report_by_script_name", "row", &[key], None)
+    view.time.row_link("report_by_script_name", "row", [("script_name", script)], None)
 }
 
 fn scripts(view: &View<'_>, title: &str, names: &[String]) -> Markup {

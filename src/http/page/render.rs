@@ -20,6 +20,7 @@ use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;
+use crate::http::request_checks::header;
 use crate::http::time_range::Span;
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
@@ -71,19 +72,15 @@ impl View<'_> {
                 @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
             }
         };
-        let problems = match section {
-            // It has them itself.
-            "/daemon" => Vec::new(),
-            _ => self.source.troubles(),
-        };
+        // The page of the daemon has them itself.
+        let problems = if section == "/daemon" { Vec::new() } else { self.source.troubles() };
         let problems = super::formatting::visible(&problems.join("; "));
         let main = &html! {
             div #troubles data-live { @if !problems.is_empty() { p.problem { "Trouble with pinbad: " (problems) ". " a href="/daemon" { "How the daemon is doing" } } } }
             @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. From " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " reports have what history kept of them, by the minute. What it did not keep is lost. Single requests are those up to the last snapshot before that, if there was one; live charts start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };
-        let absent = absent(self.app);
-        Ok(frame::page(&self.time, &control, section, title, main, &absent))
+        Ok(frame::page(&self.time, &control, section, title, main, &absent(self.app)))
     }
 
     /// Where there are users: the role that changes need, beside what makes them.
@@ -107,8 +104,7 @@ fn absent(app: &App) -> Vec<&'static str> {
         ("/alerts", !app.settings.alerts.rules().is_empty()),
         ("/releases", source.releases().tag().is_some()),
     ];
-    let absent = optional.into_iter().filter(|(_, is_there)| !is_there);
-    absent.map(|(path, _)| path).collect()
+    optional.into_iter().filter(|(_, is_there)| !is_there).map(|(path, _)| path).collect()
 }
 
 /// Marks the parameters of the time, which every page has, as read.
@@ -182,10 +178,9 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                     // A time that was not accepted can be corrected where it was given.
                     let is_time = is_past || is_given("tz") || is_given("compare");
                     let is_bad = problem.status == StatusCode::BAD_REQUEST;
-                    let control = (is_bad && is_time)
-                        .then(|| Time::unread(&params).control(&path_shown, &params));
+                    let time = (is_bad && is_time).then(|| Time::unread(&params));
+                    let control = html! { @if let Some(time) = time { (time.control(&path_shown, &params)) } };
                     let detail = problem.detail_for_pages();
-                    let control = control.unwrap_or_default();
                     error_page(&app, problem.status, detail, other, &control, &headers)
                 }
             }
@@ -200,8 +195,7 @@ async fn make(
     kind: Kind,
     page: Page,
 ) -> Result<Text, Problem> {
-    let target = uri.path_and_query().map_or("/", |target| target.as_str());
-    let target = target.to_owned();
+    let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
     let shared = Arc::clone(app);
     let is_fleet = Params::of_form(uri.query()).is_ok_and(|params| fleet::is_named(&params));
     let text = app.read(is_fleet, move |source| {
@@ -224,14 +218,12 @@ async fn make(
 
 /// Whether a client prefers a page to a problem document, as browsers do.
 pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    accept.is_some_and(|accept| accept.contains("text/html"))
+    header(headers, ACCEPT).is_some_and(|accept| accept.contains("text/html"))
 }
 
 /// The answer to a browser at a URL without a page.
 pub(in crate::http) fn not_found(app: &App, path: &str, headers: &HeaderMap) -> Response<Body> {
-    let paths = frame::SECTIONS.map(|(path, _)| path);
-    let question = suggest::question(path, paths);
+    let question = suggest::question(path, frame::SECTIONS.map(|(path, _)| path));
     let detail = format!("There is no page at {path:?}{question}");
     error_page(app, StatusCode::NOT_FOUND, &detail, None, &html! {}, headers)
 }

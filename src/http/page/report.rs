@@ -48,8 +48,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     });
     let heads = ranking.heads(&ranking.columns, Some((&sort, path, &params)));
     let answer = &ranking.answer;
-    let caption =
-        html! { (visible(name)) @if !ranking.about().is_empty() { ", " (ranking.about()) } };
+    let covered = ranking.about();
+    let caption = html! { (visible(name)) @if !covered.is_empty() { ", " (covered) } };
     let empty = match (answer.table.is_empty(), &view.time.spans) {
         (false, _) => "No row matches.",
         (true, _) if is_view && keys.iter().all(|(key, _)| key != INDEX_VALUE) => {

@@ -19,7 +19,7 @@ use super::render::View;
 use super::table::{Head, pager, table};
 use super::time::Time;
 use crate::http::error::Problem;
-use crate::http::params::id;
+use crate::http::params::{id, pairs};
 use crate::query::answer::{RequestDetail, TimerDetail};
 
 mod activities;
@@ -100,7 +100,7 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
             }
         }
         p.about {
-            a href=(time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
+            a href=(time.row_link("report_by_script_name", "row", [("script_name", script)], None)) { "This script" }
             " \u{b7} "
             a href=(time.link("/requests", [("script_name", &*or_empty(script)), ("sort", "-req_time")])) { "Its slowest requests" }
         }
@@ -137,8 +137,7 @@ fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
     let mut bars: Vec<Bar<'a>> = Vec::new();
     let mut known = HashMap::new();
     for (at, timer) in timers.iter().enumerate() {
-        let tags = timer.tags.iter();
-        let tags = tags.map(|(name, value)| (name.as_str(), value.as_str()));
+        let tags = pairs(&timer.tags);
         let (alone, tags): (_, Vec<_>) = match by {
             None => (Some(at), tags.collect()),
             Some(by) => (None, tags.filter(|(name, _)| *name == by).take(1).collect()),
@@ -250,8 +249,8 @@ fn choice(address: &Address<'_>, timers: &[TimerDetail], by: Option<&str>) -> Ma
         let text = html! { "by " (Name(name)) };
         (address(&[("by", name)]), text, by == Some(name))
     };
-    let mut choices = vec![(address(&[]), html! { "Each timer" }, by.is_none())];
-    choices.extend(names.into_iter().map(choice));
+    let each = (address(&[]), html! { "Each timer" }, by.is_none());
+    let choices: Vec<_> = [each].into_iter().chain(names.into_iter().map(choice)).collect();
     frame::views("Group timers", "", &choices)
 }
 

@@ -27,8 +27,6 @@ use crate::query::table::Table;
 /// Most raw rows searched for the slowest.
 pub(super) const SEARCHED_MAX: usize = 500_000;
 
-const NEWEST: &str = "newest first";
-
 /// `GET /requests`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?.with_added_tag("tag.");
@@ -78,7 +76,9 @@ impl Found {
         before: Option<RequestName>,
     ) -> Result<Self, QueryError> {
         let time = &view.time;
-        let known = columns_of(&search);
+        // Columns that the search fixes to one value.
+        let known = search.texts.iter().map(|(field, _)| TEXT_FIELDS[*field as usize].0);
+        let known: Vec<&str> = known.collect();
         let question = RequestQuestion {
             when: time.spans.clone().into(),
             search,
@@ -87,15 +87,14 @@ impl Found {
         };
         let found = match view.source.requests(&question) {
             Err(QueryError::NoHistory(_)) => {
-                view.source.requests(&RequestQuestion { when: When::Now, ..question })
+                view.source.requests(&RequestQuestion { when: When::Now, ..question })?
             }
-            found => found,
+            found => found?,
         };
-        let found = found?;
         let order = match &found.scanned {
             Some(scanned) => format!("slowest first; searched: {}", searched(scanned)),
             None if slowest => "slowest first".to_owned(),
-            None => NEWEST.to_owned(),
+            None => "newest first".to_owned(),
         };
         let next = found.next_before_id.map(|id| ("before_id", id.to_string()));
         Ok(Self {
@@ -119,13 +118,6 @@ pub(super) fn search_of(view: &View<'_>, params: &mut Params) -> Result<RequestS
 /// The conditions on tags.
 fn tags(params: &Params) -> impl Iterator<Item = (&str, &str)> {
     params.iter().filter(|(name, _)| name.starts_with("tag."))
-}
-
-/// Columns that the search fixes to one value.
-fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
-    let texts = search.texts.iter();
-    let texts = texts.map(|(field, _)| TEXT_FIELDS[*field as usize].0);
-    texts.collect()
 }
 
 fn form(params: &Params, slowest: bool, time: &Time) -> Markup {
@@ -189,17 +181,14 @@ fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> M
     let [id, timestamp] = ["id", "timestamp"].map(|name| requests.column(name).unwrap_or_default());
     let run = requests.column("run");
     let mut ranking = Ranking::made(requests, Vec::new(), "raw_requests", "");
-    let columns = &mut ranking.columns;
-    columns.retain(|column| !known.contains(&column.name.as_str()));
-    let all: Vec<usize> = (0..count).collect();
-    ranking.fit(&all);
+    ranking.columns.retain(|column| !known.contains(&column.name.as_str()));
+    ranking.fit(&(0..count).collect::<Vec<_>>());
     let hint = format!("When it was received, by the clocks of {}", time.zone());
     let mut heads = vec![Head::text("Received").class("when").hint(&hint)];
     heads.extend(ranking.heads(&ranking.columns, None));
     let cells = |row| {
         let plain = |column| ranking.table().value(row, column).plain();
-        let at = ranking.table().value(row, timestamp).number();
-        let at = at.unwrap_or(0.0) as u64;
+        let at = ranking.table().value(row, timestamp).number().unwrap_or(0.0) as u64;
         html! {
             (received(plain(id), run.map(plain), at, time))
             @for column in &ranking.columns {

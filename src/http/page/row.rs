@@ -57,18 +57,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 /// `GET /reports/{name}/{chart}`: one stand-alone chart, such as `traffic.svg`, or `spread.svg`.
 pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
     let file = view.path.get(1).map_or("", String::as_str);
-    let known = |chart: &&str| {
-        ["spread", "heat"].contains(chart) || history::names().any(|name| name == *chart)
-    };
-    let chart = file.strip_suffix(".svg").filter(known).ok_or_else(|| {
-        let all = history::names().chain(["spread", "heat"]).map(|name| format!("{name}.svg"));
-        Problem::not_found("a report has no such page").accepting(all.chain(["row".to_owned()]))
+    let names = || history::names().chain(["spread", "heat"]);
+    let chart = names().find(|name| file.strip_suffix(".svg") == Some(*name)).ok_or_else(|| {
+        let all = names().map(|name| format!("{name}.svg")).chain(["row".to_owned()]);
+        Problem::not_found("a report has no such page").accepting(all)
     })?;
     let mut params = view.params()?;
-    let theme = match params.word("theme", &["light", "dark"])? {
-        "dark" => Theme::Dark,
-        _ => Theme::Light,
-    };
+    let is_dark = params.word("theme", &["light", "dark"])? == "dark";
+    let theme = if is_dark { Theme::Dark } else { Theme::Light };
     let span = history::span(&mut params)?;
     let row = Row::read(view, &params)?;
     if chart == "spread" {
@@ -116,22 +112,16 @@ impl Row {
     /// The keys as the title of a window.
     fn title(&self) -> String {
         let values: Vec<String> = self.keys.iter().map(|(_, value)| named(value)).collect();
-        match values.is_empty() {
-            true => "all requests".to_owned(),
-            false => values.join(" \u{b7} "),
-        }
+        if values.is_empty() { "all requests".to_owned() } else { values.join(" \u{b7} ") }
     }
 
     fn page(&self, view: &View<'_>, span: Option<&'static str>) -> Result<Markup, Problem> {
-        let name = self.summary.name.as_str();
-        let (time, report) = (&view.time, format!("/reports/{}", encode(name)));
-        let report = &time.link(&report, []);
+        let (time, name) = (&view.time, self.summary.name.as_str());
+        let report = &time.link(&format!("/reports/{}", encode(name)), []);
         let spread = self.spread(view)?.zip(self.at);
         let history = self.history(view, span);
-        let (timer_groups, slowest) = match self.is_sampled() {
-            true => (None, html! {}),
-            false => self.raw(view)?,
-        };
+        let (timer_groups, slowest) =
+            if self.is_sampled() { (None, html! {}) } else { self.raw(view)? };
         let main = html! {
             (frame::crumbs(&[(&time.link("/reports", []), "Reports"), (report, &visible(name))], "row"))
             h1 { @if self.keys.is_empty() { "All requests" } @for (at, (_, value)) in self.keys.iter().enumerate() {
@@ -142,15 +132,18 @@ impl Row {
             } }
             (self.profile(view))
             div #row data-live {
-                @if let Some(at) = self.at { (self.numbers(at)) } @else {
+                @if let Some(at) = self.at {
+                    p.over { (self.ranking.about()) }
+                    dl.facts { @for column in &self.ranking.columns { (self.ranking.fact(column, at)) } }
+                } @else {
                     p.note { @if time.spans.is_some() { "Nothing with these keys was counted in this span. " } @else { "Nothing with these keys is in the report's window now. " } a href=(report) { "All rows of the report" } }
                 }
             }
             (self.ranking.remarks(time))
             @if let Some(history) = &history {
-                (history.spans(|span| time.row_link(name, "row", &self.keys, Some(("span", span)))))
+                (history.spans(|span| time.row_link(name, "row", pairs(&self.keys), Some(("span", span)))))
+                div.charts.four { (history.figures()) }
             }
-            @if let Some(history) = &history { div.charts.four { (history.figures()) } }
             div.beside {
                 @if let Some(history) = &history { (history.heat()) }
                 div.charts.pair {
@@ -203,12 +196,11 @@ impl Row {
         let table = table(title, caption, heads, cells, ranking.nothing());
         // The row's own report has said what both lack.
         let own = self.ranking.answer.partial();
-        let remarks: Vec<String> =
-            ranking.answer.partial().iter().filter(|it| !own.contains(it)).cloned().collect();
-        let remarks = super::ranking::remarks(&remarks, &view.time);
-        Ok(
-            html! { div.panels { section.panel.large #others data-live aria-label=(title) { (table) (remarks) } } },
-        )
+        let more = ranking.answer.partial().iter().filter(|it| !own.contains(it)).cloned();
+        let more = remarks(&more.collect::<Vec<_>>(), &view.time);
+        Ok(html! {
+            div.panels { section.panel.large #others data-live aria-label=(title) { (table) (more) } }
+        })
     }
 
     /// Whether it belongs to a report over samples.
@@ -241,12 +233,11 @@ impl Row {
         view.time.narrow(&mut search);
         let timer_groups = match self.ranking.timers || view.time.whose.is_fleet() {
             true => None,
-            false => small_table(view, &search, ("time", "total time"), &conditions.requests)?,
+            false => small_table(view, &search, "time", &conditions.requests)?,
         };
         let timer_groups = timer_groups.map(|table| html! { (table) (conditions.note()) });
         let slowest = self.slowest(view, search, &conditions)?;
-        let slowest = html! { (view.time.only_here()) (slowest) };
-        Ok((timer_groups, slowest))
+        Ok((timer_groups, html! { (view.time.only_here()) (slowest) }))
     }
 
     /// The distribution of its times; samples have none.
@@ -254,10 +245,17 @@ impl Row {
         if self.is_sampled() {
             return Ok(None);
         }
-        let name = &self.summary.name;
-        let when = view.time.spans.clone().into();
-        let asked = (&when, &view.time.whose);
-        view.source.distribution(name, &self.keys, asked)
+        let asked = (&view.time.spans.clone().into(), &view.time.whose);
+        view.source.distribution(&self.summary.name, &self.keys, asked)
+    }
+
+    /// What it counts.
+    fn counted(&self) -> Counted {
+        match (self.is_sampled(), self.ranking.timers) {
+            (true, _) => Counted::Samples(self.ranking.answer.covered_seconds),
+            (false, true) => Counted::Timers,
+            (false, false) => Counted::Requests,
+        }
     }
 
     /// Its last hour, if that is kept.
@@ -266,47 +264,20 @@ impl Row {
         view: &'a View<'_>,
         span: Option<&'static str>,
     ) -> Option<History<'a>> {
-        let counted = match (self.is_sampled(), self.ranking.timers) {
-            (true, _) => Counted::Samples(self.ranking.answer.covered_seconds),
-            (false, true) => Counted::Timers,
-            (false, false) => Counted::Requests,
-        };
-        History::of_row(view, &self.summary.name, &self.keys, counted, span)
-    }
-
-    fn numbers(&self, at: usize) -> Markup {
-        html! {
-            p.over { (self.ranking.about()) }
-            dl.facts { @for column in &self.ranking.columns { (self.ranking.fact(column, at)) } }
-        }
+        History::of_row(view, &self.summary.name, &self.keys, self.counted(), span)
     }
 
     fn histogram(&self, at: usize, spread: &Distribution, time: &Time) -> Markup {
-        let address = time.row_link(&self.summary.name, "spread.svg", &self.keys, None);
+        let address = time.row_link(&self.summary.name, "spread.svg", pairs(&self.keys), None);
+        let (what, counted) = self.counted().words();
         html! {
             figure.chart {
                 figcaption {
-                    a href=(address) { "Distribution of the " (self.what()) }
-                    span.legend { (formatting::counted(spread.count, self.counted())) }
+                    a href=(address) { "Distribution of the " (what) }
+                    span.legend { (formatting::counted(spread.count, counted)) }
                 }
-                (self.drawn("spread-svg", Theme::Page, self.what(), at, spread))
+                (self.drawn("spread-svg", Theme::Page, what, at, spread))
             }
-        }
-    }
-
-    /// The thing that is timed.
-    fn counted(&self) -> &'static str {
-        match self.ranking.timers {
-            true => "hit",
-            false => "request",
-        }
-    }
-
-    /// The name of its times.
-    fn what(&self) -> &'static str {
-        match self.ranking.timers {
-            true => "time per hit",
-            false => "request time",
         }
     }
 
@@ -354,11 +325,9 @@ impl Row {
                 per_request: false,
             };
             timer_groups::find(view, search).map(|found| {
-                let table = timers::slow_table(&found, &view.time);
-                (
-                    html! { "Longest timers" },
-                    html! { (remarks(&found.partial, &view.time)) (table) },
-                )
+                let (remarks, time) = (remarks(&found.partial, &view.time), &view.time);
+                let table = html! { (remarks) (timers::slow_table(&found, time)) };
+                (html! { "Longest timers" }, table)
             })
         } else {
             search.limit = SLOWEST;
@@ -369,9 +338,7 @@ impl Row {
         };
         let (title, table) = match found {
             Ok(found) => found,
-            Err(QueryError::RawDataOff) => {
-                return Ok(html! { p.note { (QueryError::RawDataOff) } });
-            }
+            Err(why @ QueryError::RawDataOff) => return Ok(html! { p.note { (why) } }),
             Err(error) => return Err(error.into()),
         };
         Ok(html! {

@@ -122,8 +122,7 @@ impl Largest {
 
     /// Its rows by their keys.
     fn by_keys<const N: usize>(&self) -> HashMap<[String; N], usize> {
-        let rows = self.rows.iter();
-        rows.map(|row| (self.keys(*row), *row)).collect()
+        self.rows.iter().map(|row| (self.keys(*row), *row)).collect()
     }
 }
 
@@ -226,15 +225,13 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
         groups.sort_by(|(_, a), (_, b)| total(b).total_cmp(&total(a)));
         groups.truncate(ROWS);
         let mut heads = vec![Head::hidden("Name"), Head::number("Time")];
-        let titles = named.iter().map(|(set, _)| formatting::visible(set));
-        heads.extend(titles.map(Head::number));
+        heads.extend(named.iter().map(|(set, _)| Head::number(formatting::visible(set))));
         heads.extend((sets.len() > SETS).then(|| Head::number("others")));
         let cells = groups.iter().map(|(group, of)| {
             let all = total(of);
             let share = |time: f64| formatting::percent(100.0 * time / all.max(f64::MIN_POSITIVE));
             let known = |set: &String| of.get(set).copied();
-            let others = sets.iter().skip(SETS).filter_map(|(set, _)| known(set));
-            let others: f64 = others.sum();
+            let others: f64 = sets.iter().skip(SETS).filter_map(|(set, _)| known(set)).sum();
             html! {
                 (name(group))
                 td { (formatting::secs(all)) }
@@ -271,8 +268,7 @@ fn activities(view: &View<'_>) -> Result<Markup, Problem> {
         });
         (heads, cells.collect())
     });
-    let title = "First byte and total, by activity";
-    Ok(part(view, "squid_activities", title, rows))
+    Ok(part(view, "squid_activities", "First byte and total, by activity", rows))
 }
 
 /// The time of origins: to connect and until the first byte of the response, if known, and for the

@@ -50,20 +50,17 @@ impl Head {
 
     /// A column of texts, under a heading for screen readers only.
     pub(super) fn hidden(title: &str) -> Self {
-        let label = String::new();
-        Self { label, ..Self::text(html! { span.hidden { (title) } }) }
+        Self { label: String::new(), ..Self::text(html! { span.hidden { (title) } }) }
     }
 
     /// Sets the class.
     pub(super) fn class(self, class: &'static str) -> Self {
-        let class = Some(class);
-        Self { class, ..self }
+        Self { class: Some(class), ..self }
     }
 
     /// Adds the meaning in full.
     pub(super) fn hint(self, hint: &str) -> Self {
-        let hint = hint.to_owned();
-        Self { hint, ..self }
+        Self { hint: hint.to_owned(), ..self }
     }
 
     /// Makes it sortable: the largest number or the first text first; a second click reverses the

@@ -88,7 +88,7 @@ impl Time {
             .filter(|(name, _)| *name != "compare" || whose.is_fleet() || !span.is_now());
         Ok(Self {
             given: given.map(owned).collect(),
-            spans: span.at_or(now_ms, window)?,
+            spans: span.at(now_ms, window)?,
             whose,
             zone: span.zone()?,
             now: source.unix_ms() / 1_000,
@@ -137,19 +137,18 @@ impl Time {
     ) -> String {
         let run = run.map(|run| run.to_string());
         let run = run.as_deref().map(|run| ("run", run));
-        let params = more.into_iter().chain(run).chain(self.pairs());
-        link(&format!("/requests/{id}"), params)
+        link(&format!("/requests/{id}"), more.into_iter().chain(run).chain(self.pairs()))
     }
 
     /// A URL below a report with the keys of a row.
-    pub(super) fn row_link(
-        &self,
+    pub(super) fn row_link<'a>(
+        &'a self,
         report: &str,
         file: &str,
-        keys: &[(String, String)],
-        more: Option<(&str, &str)>,
+        keys: impl IntoIterator<Item = (&'a str, &'a str)>,
+        more: Option<(&'a str, &'a str)>,
     ) -> String {
-        row_link(report, file, pairs(keys), more.into_iter().chain(self.pairs()))
+        row_link(report, file, keys, more.into_iter().chain(self.pairs()))
     }
 
     /// The time as form fields.
@@ -196,8 +195,7 @@ impl Time {
     /// A time in the zone, with the day if it is not today.
     pub(super) fn moment(&self, unix_secs: u64) -> Markup {
         let [shown, now] = [unix_secs, self.now].map(|at| self.zone.shown(at));
-        let is_today = shown.date() == now.date();
-        let format = if is_today { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+        let format = if shown.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
         html! { time datetime=(rfc3339(unix_secs)) { (shown.format(format)) } }
     }
 
@@ -234,10 +232,8 @@ impl Time {
     pub(super) fn words(&self, span: &Range<u64>) -> String {
         let [from, to] = [span.start, span.end].map(|at| self.zone.shown(at));
         let day = if from.date() == to.date() { "" } else { "%Y-%m-%d " };
-        let is_minute = |at: u64| at.is_multiple_of(60);
-        let whole = is_minute(span.start) && is_minute(span.end);
-        let seconds = if whole { "" } else { ":%S" };
-        let clock = format!("%H:%M{seconds}");
+        let is_whole = [span.start, span.end].iter().all(|at| at.is_multiple_of(60));
+        let clock = if is_whole { "%H:%M" } else { "%H:%M:%S" };
         let formats = [format!("%Y-%m-%d {clock}"), format!("{day}{clock}")];
         let (from, to) = (from.format(&formats[0]), to.format(&formats[1]));
         format!("{from} to {to} {}", self.zone())
@@ -351,8 +347,7 @@ impl Time {
     ) -> Markup {
         let is_fleet = self.whose.is_fleet();
         let address = |fleet, dc: Option<&str>, collector: Option<&str>| {
-            let changes = [("fleet", fleet), ("dc", dc), ("collector", collector)];
-            params.link(path, &changes)
+            params.link(path, &[("fleet", fleet), ("dc", dc), ("collector", collector)])
         };
         // Without the fleet these may be keys of a report.
         let here = match is_fleet {
@@ -448,9 +443,9 @@ mod tests {
         let day = time("sort=x&from=2026-11-22&to=2026-11-23&tz=UTC&compare=");
         let kept = "from=2026-11-22&to=2026-11-23&tz=UTC";
         assert_eq!(day.link("/x", [("a", "<b>")]), format!("/x?a=%3Cb%3E&{kept}"));
-        let keys = ["from", "span", "script_name"].map(|key| (key.to_owned(), "1".to_owned()));
+        let keys = ["from", "span", "script_name"].map(|key| (key, "1"));
         assert_eq!(
-            day.row_link("r s", "row", &keys, Some(("span", "5m"))),
+            day.row_link("r s", "row", keys, Some(("span", "5m"))),
             format!("/reports/r%20s/row?key.from=1&key.span=1&script_name=1&span=5m&{kept}")
         );
         assert_eq!(day.fields().into_string().matches("<input").count(), 3);

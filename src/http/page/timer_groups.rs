@@ -50,20 +50,14 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
         let [time, max] = [sum(row.value_us), row.max_us].map(Value::Micros);
         let [hits, timers] = [row.hits, row.timers].map(|it| count(sum(it)));
         let requests = if row.requests > 0 { count(sum(row.requests)) } else { Value::Null };
-        let cpu = match row.is_measured {
-            true => Value::Micros(sum(row.cpu_us)),
-            false => Value::Null,
-        };
+        let cpu = if row.is_measured { Value::Micros(sum(row.cpu_us)) } else { Value::Null };
         vec![time, share, p50, p95, p99, max, hits, timers, requests, cpu]
     })
 }
 
 /// A sum as far as it is known.
 pub(super) fn rounded(groups: &TimerGroups, sum: u64) -> u64 {
-    match groups.scanned.is_estimate() {
-        true => with_two_digits(sum),
-        false => sum,
-    }
+    if groups.scanned.is_estimate() { with_two_digits(sum) } else { sum }
 }
 
 /// Groups as rows of these keys and of numbers, whose columns are those of `table`.
@@ -87,9 +81,8 @@ pub(super) fn ranked<'g>(
     let key = |key: &&str| Column::new(*key, ColumnType::Text, Unit::None);
     let columns: Arc<[Column]> = named.chain(keys.iter().map(key)).collect();
     let places = columns.len() - keys.len()..columns.len();
-    let rows = groups.map(values).collect();
-    let rows = Box::new(Rows { columns, rows });
-    Ranking::made(rows, places.collect(), table, "time")
+    let rows = Rows { columns, rows: groups.map(values).collect() };
+    Ranking::made(Box::new(rows), places.collect(), table, "time")
 }
 
 /// A count as a value of a row.
@@ -164,8 +157,7 @@ pub(super) fn find_by_tag(
 ) -> Result<(String, TimerGroups), QueryError> {
     let groups = find(USUAL_TAG)?;
     let is_there = groups.tag_names.iter().any(|name| name == USUAL_TAG);
-    let first = groups.tag_names.first().filter(|_| !is_there).cloned();
-    match first {
+    match groups.tag_names.first().filter(|_| !is_there).cloned() {
         Some(first) => find(&first).map(|groups| (first, groups)),
         None => Ok((USUAL_TAG.to_owned(), groups)),
     }
@@ -176,7 +168,7 @@ pub(super) fn find_by_tag(
 pub(super) fn small_table(
     view: &View<'_>,
     requests: &RequestSearch,
-    (column, order): (&str, &str),
+    column: &str,
     conditions: &[(String, String)],
 ) -> Result<Option<Markup>, Problem> {
     let search = |tag: &str| {
@@ -210,6 +202,7 @@ pub(super) fn small_table(
         Some(address([("by", &by_tag), (&narrowed, &or_empty(value))]))
     });
     let by = format!("-{column}");
+    let order = if column == "time" { "total time" } else { column };
     let caption = html! {
         a href=(address([("by", &by_tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
         " " small { "by " (order) ", from " (searched(&groups.scanned)) }

@@ -73,7 +73,7 @@ fn timers_of_few_requests_are_not_sampled_with_all() {
 fn every_parameter_is_a_condition_of_the_search() {
     let search = |query: &str| {
         let params = Params::parse(Some(query)).unwrap();
-        parse(params, &HeaderMap::new(), 1_700_000_100_000).unwrap().search
+        parse(params, &HeaderMap::new(), 1_700_000_100_000).unwrap().0.search
     };
     let plain = RequestSearch { limit: 100, ..RequestSearch::default() };
     assert_eq!(search(""), plain);

@@ -232,8 +232,7 @@ fn add_row(
     let mut column = 0;
     while column < columns {
         let found = level_at(column);
-        let run = (column..columns).take_while(|at| level_at(*at) == found);
-        let run = run.count();
+        let run = (column..columns).take_while(|at| level_at(*at) == found).count();
         if let Some(level) = found {
             // Writing to a String cannot fail.
             let _ = write!(paths[level - 1], "M{column} {row}h{run}");

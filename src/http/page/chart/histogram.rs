@@ -48,15 +48,13 @@ pub(in crate::http::page) fn histogram(
     let width = f64::from(RIGHT - LEFT) / bars as f64;
     let x = |place: f64| f64::from(LEFT) + (place - first) * width;
     let edge = |bar: f64| (bar / BARS_A_DOUBLING).exp2() / 1e6;
-    let described_marks = marks.iter();
-    let described_marks =
-        described_marks.map(|(name, secs)| format!("{name} {}. ", formatting::secs(*secs)));
+    let said = |(name, secs): &(&str, f64)| format!("{name} {}. ", formatting::secs(*secs));
     let described = format!(
         "{} in {bars} classes from {} to {}. {}",
         formatting::counted(total as u64, "value"),
         formatting::secs(edge(first)),
         formatting::secs(edge(last)),
-        described_marks.collect::<String>()
+        marks.iter().map(said).collect::<String>()
     );
     let placed = |secs: f64| {
         let place = x((secs * 1e6).max(1.0).log2() * BARS_A_DOUBLING);

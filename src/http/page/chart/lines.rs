@@ -134,10 +134,7 @@ impl Chart {
 
     /// The value of a line in the legend: the current one, or the highest.
     fn said(&self, line: &Line) -> Option<f64> {
-        match self.is_live {
-            true => self.newest(line),
-            false => known(&line.points).reduce(f64::max),
-        }
+        if self.is_live { self.newest(line) } else { known(&line.points).reduce(f64::max) }
     }
 
     /// The current value of a line: that of the time `over`, if there is one, or the newest point.
@@ -192,10 +189,7 @@ fn path(
             let _ = write!(data, "{verb}{} {}", coordinate(x(at)), coordinate(y(points[at])));
             verb = 'L';
         }
-        let _ = match area {
-            true => write!(data, "V{BOTTOM}Z"),
-            false => write!(data, "{end}"),
-        };
+        let _ = if area { write!(data, "V{BOTTOM}Z") } else { write!(data, "{end}") };
     }
     PreEscaped(data)
 }
@@ -231,8 +225,7 @@ pub(in crate::http::page) fn ticks_to_now(span: &Range<f64>) -> Vec<(f64, String
     let now = span.end;
     let span = span.end - span.start;
     let steps = [5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0];
-    let step = steps.into_iter().find(|step| span / step <= 4.5);
-    let step = step.unwrap_or(span / 4.0);
+    let step = steps.into_iter().find(|step| span / step <= 4.5).unwrap_or(span / 4.0);
     let count = (span / step + 1e-9).floor() as usize;
     let text = |ago: f64| match ago {
         0.0 => "now".to_owned(),

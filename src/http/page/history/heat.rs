@@ -23,7 +23,7 @@ impl History<'_> {
 
     fn heat_figure(&self) -> Markup {
         let span = self.span.map(|span| ("span", span));
-        let address = self.time.row_link(self.report, "heat.svg", self.keys, span);
+        let address = self.time.row_link(self.report, "heat.svg", pairs(self.keys), span);
         let (map, ticks) = match self.heat_map() {
             Ok(found) => found,
             // Above it the charts say so.
@@ -32,10 +32,7 @@ impl History<'_> {
             }
             Err(why) => return html! { p.note { "No heat map: " (visible(&why)) } },
         };
-        let (what, counted) = match self.counted {
-            Counted::Timers => ("time per hit", "hit"),
-            _ => ("request time", "request"),
-        };
+        let (what, counted) = self.counted.words();
         let title = format!("Heat map of the {what}");
         let limits = self.limits();
         let errors: u64 = map.errors.iter().sum();
@@ -115,20 +112,17 @@ impl History<'_> {
         let Conditions { requests, timers, .. } = conditions.unwrap_or_default();
         let of_timers = matches!(self.counted, Counted::Timers);
         let path = if of_timers { "/timers" } else { "/requests" };
-        let tags = timers.iter().map(|(name, value)| (format!("t.{name}"), value.clone()));
+        let tags = timers.into_iter().map(|(name, value)| (format!("t.{name}"), value));
         let tags: Vec<(String, String)> = tags.filter(|_| of_timers).collect();
         let memory = self.source.memory_from().filter(|_| self.time.is_now());
         let address = |from: u64, to: u64| {
             // Memory has all requests, history perhaps only a sample of them.
-            let (names, last) = match memory.is_some_and(|memory| memory <= from) {
-                true => (["since", "until"], to - 1),
-                false => (["from", "to"], to),
-            };
-            let [from, to] = [from, last].map(|at| at.to_string());
+            let is_there = memory.is_some_and(|memory| memory <= from);
+            let names = if is_there { ["since", "until"] } else { ["from", "to"] };
+            let [from, to] = [from, to - u64::from(is_there)].map(|at| at.to_string());
             let span = [(names[0], from.as_str()), (names[1], to.as_str())];
             let sort = (!of_timers).then_some(("sort", "-req_time"));
-            let others = self.time.pairs();
-            let others = others.filter(|(name, _)| !["from", "to"].contains(name));
+            let others = self.time.pairs().filter(|(name, _)| !["from", "to"].contains(name));
             let given = pairs(&requests).chain(pairs(&tags));
             link(path, given.chain(span).chain(sort).chain(others))
         };

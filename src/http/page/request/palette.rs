@@ -17,8 +17,8 @@ const COLOURS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Palette<'a> {
     tag: &'a str,
-    /// Value, colour and time.
-    parts: Vec<(Option<&'a str>, usize, u64)>,
+    /// Value and time. The first have colours of their own.
+    parts: Vec<(Option<&'a str>, u64)>,
 }
 
 impl<'a> Palette<'a> {
@@ -30,19 +30,16 @@ impl<'a> Palette<'a> {
         let group = group.or_else(|| tags().next()).map(|(name, _)| name.as_str());
         let tag = by.or(group).unwrap_or_default();
         let bars = bars(timers, Some(tag));
-        let part = |(at, bar): (usize, &Bar<'a>)| {
-            let value = bar.tags.first().map(|(_, value)| *value);
-            (value, at.min(COLOURS), bar.value_us)
-        };
-        Self { tag, parts: bars.iter().enumerate().map(part).collect() }
+        let part = |bar: &Bar<'a>| (bar.tags.first().map(|(_, value)| *value), bar.value_us);
+        Self { tag, parts: bars.iter().map(part).collect() }
     }
 
     /// The colour for these tags.
     pub(super) fn colour(&self, tags: &[(&str, &str)]) -> usize {
         let value = tags.iter().find(|(name, _)| *name == self.tag);
         let value = value.map(|(_, value)| *value);
-        let part = self.parts.iter().find(|(known, _, _)| *known == value);
-        part.map_or(COLOURS, |(_, colour, _)| *colour)
+        let at = self.parts.iter().position(|(known, _)| *known == value);
+        at.unwrap_or(COLOURS).min(COLOURS)
     }
 
     /// Where the time of the request went, as one bar with its legend.
@@ -55,14 +52,12 @@ impl<'a> Palette<'a> {
         };
         // A single other one has room for its name.
         let names = if self.parts.len() == COLOURS + 1 { COLOURS + 1 } else { COLOURS };
-        let named = self.parts.iter().take(names);
-        let others: u64 = self.parts.iter().skip(names).map(|(_, _, us)| us).sum();
-        let mut legend: Vec<(Markup, usize, u64)> = named
-            .map(|(value, colour, us)| {
-                let value = html! { @match value { Some(value) => (Name(value)), None => { "without " (visible(self.tag)) } } };
-                (value, *colour, *us)
-            })
-            .collect();
+        let others: u64 = self.parts.iter().skip(names).map(|(_, us)| us).sum();
+        let named = |(at, (value, us)): (usize, &(Option<&str>, u64))| {
+            let value = html! { @match value { Some(value) => (Name(value)), None => { "without " (visible(self.tag)) } } };
+            (value, at.min(COLOURS), *us)
+        };
+        let mut legend: Vec<_> = self.parts.iter().enumerate().take(names).map(named).collect();
         if others > 0 {
             let values = self.parts.len() - names;
             legend.push((html! { (values) " others" }, COLOURS, others));
