@@ -149,7 +149,9 @@ fn the_sample_file_is_what_the_settings_declare() {
     let line = written.lines().zip(declared.lines());
     let differs = line.enumerate().find(|(_, (a, b))| a != b);
     assert!(written == declared, "write it anew with BLESS=1: {differs:?}");
-    assert_eq!(Config::from_toml(FILE, &text).unwrap(), Config::default());
+    let mut read = Config::from_toml(FILE, &text).unwrap();
+    read.locations.clear();
+    assert_eq!(read, Config::default());
 }
 
 #[test]
