@@ -64,6 +64,8 @@ impl View<'_> {
         // The data of other pages is not shipped, or not added up.
         let is_current = ["/alerts", "/releases", "/daemon"].contains(&section);
         let is_here = !is_current && !["/", "/reports"].contains(&section);
+        // These show the present, and stay live, whatever time their links pass on.
+        let has_past = !is_current && !["/profile", "/reports"].contains(&path);
         // The daemon itself has no past and no fleet, and alerts and releases are current.
         let control = html! {
             @if !is_current {
@@ -83,7 +85,8 @@ impl View<'_> {
             @if is_here { (self.time.only_here()) } (main)
         };
         let absent = absent(self.app);
-        Ok(frame::page(&self.time, &control, section, title, main, &absent))
+        let past = self.time.refresh().filter(|_| has_past);
+        Ok(frame::page(&self.time, past, &control, section, title, main, &absent))
     }
 
     /// Where there are users: the role that changes need, beside what makes them.
