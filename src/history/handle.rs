@@ -104,7 +104,7 @@ pub(super) struct Flushing {
 /// The history thread's view of the disk, which it alone changes, and what it has to keep.
 #[derive(Debug, Default)]
 pub(super) struct Status {
-    /// Monotonic milliseconds of the last successful flush, or of the start.
+    /// Monotonic milliseconds of the last successful flush, also of nothing, or of the start.
     pub(super) flushed_ms: u64,
     /// Why the store is not open, if so.
     pub(super) off: Option<String>,
@@ -563,7 +563,7 @@ impl History {
             Gauge memory_bytes_max = self.0.bytes_max * 2, "Limit of that memory: three quarters of history.memory.";
             Gauge failing = u8::from(status.is_failing()), "1 while history cannot be written.";
             Gauge log_disk_bytes = status.log_bytes, "Bytes of the log of seconds on disk.";
-            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Time since the last write to history.dir: what a kill would lose of raw requests, and of everything if there is no log.";
+            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Time since everything was in history.dir: what a kill would lose of raw requests, and of everything if there is no log. Flushes with nothing to write count too.";
         };
         readings.extend(self.0.counters.counts().readings());
         readings.extend(status.readings.iter().cloned());

@@ -298,6 +298,20 @@ fn anonymous_readers_read_and_no_more() {
     assert_nothing_but_401(&ask(http, "GET", "/", &[("authorization", &wrong)]));
     let right = basic("kim", PASSWORD);
     assert_eq!(ask(http, "POST", "/api/v1/reset", &[("authorization", &right)]).0, 200);
+    // Who may change nothing is not offered to, at the same moment.
+    for (path, offer, refusal) in [
+        ("/", "data-send", "Only users with the role admin can send a test packet."),
+        ("/reports", "id=\"make\"", "Only users with the role admin can create and drop reports."),
+    ] {
+        let page = |headers: &[(&str, &str)]| ask(http, "GET", path, headers).2;
+        for _ in 0..2 {
+            let (theirs, reader) = (page(&[("authorization", &right)]), page(&[]));
+            assert_has!(theirs => offer);
+            assert_lacks!(theirs => refusal);
+            assert_has!(reader => refusal);
+            assert_lacks!(reader => offer);
+        }
+    }
 }
 
 /// Without users everything is for this machine; elsewhere, with the operator's word, there is
@@ -317,6 +331,10 @@ fn without_users_this_machine_may_all_and_others_may_read() {
     let host = own.to_string();
     let host = [("host", host.as_str())];
     assert_eq!(ask(from_outside, "GET", "/api/v1/status", &host).0, 200);
+    assert_has!(ask(local, "GET", "/", &[]).2 => "data-send");
+    let page = ask(from_outside, "GET", "/", &host).2;
+    assert_has!(page => "Only clients on its own machine, or inside its container, can send");
+    assert_lacks!(page => "data-send");
     let (status, _, body) = ask(from_outside, "POST", "/api/v1/reset", &host);
     assert_eq!(status, 403, "{body}");
     assert!(body.contains("[[user]]"), "{body}");

@@ -120,6 +120,11 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     }
     let html = here.site.get("/alerts").body;
     assert_has!(html => "/busy.php", "firing", "Condition</th><th class=\"key\" scope=\"col\">Remarks</th>", ">&gt; 5<");
+    await_condition("its chart is of the last hour, whatever time is selected", || {
+        let page = here.site.get("/alerts?from=-2h&to=-1h").body;
+        let charts = page.split("id=\"alert-charts\"").nth(1).unwrap();
+        if charts.contains("<figure") { Ok(()) } else { Err(page) }
+    });
     await_condition("it is written", || {
         let text = std::fs::read_to_string(dir.path().join("alerts.json")).unwrap_or_default();
         if text.contains("receivers") && text.contains(&hook.url) && text.contains("\"started\"") {

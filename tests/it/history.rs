@@ -150,6 +150,22 @@ fn days_and_restarts_are_on_disk_as_they_were_sent() {
     }
 }
 
+/// With nothing to write, nothing waits: the age of the last flush is that of the last look.
+#[test]
+fn an_idle_daemon_is_not_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let here = start(dir.path(), &clock);
+    for _ in 0..3 {
+        pass(&here.site, &clock, 3_600_000);
+        await_condition("it has looked again", || {
+            let age = of_history(&here.site)["flush_age_seconds"].as_f64().unwrap();
+            if age <= 60.0 { Ok(()) } else { Err(age) }
+        });
+    }
+    here.stop();
+}
+
 #[test]
 fn a_report_has_a_past_from_when_it_is_made() {
     let dir = tempfile::tempdir().unwrap();

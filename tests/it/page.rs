@@ -315,6 +315,22 @@ fn tables_of_the_daemon_itself_tell_what_is_now() {
 }
 
 /// Its figures, its search and all that it leads to are of the requests without the text.
+/// Links keep the span of the page that they are on; what has no past stays live all the same.
+#[test]
+fn pages_of_the_present_stay_live() {
+    let here = Here::start(&[]);
+    let page = |path: &str| {
+        let reply = here.site.get(&format!("{path}?from=-2h&to=-1h"));
+        assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+        reply.body
+    };
+    for path in ["/alerts", "/releases", "/daemon", "/daemon/inside", "/profile", "/reports"] {
+        assert_lacks!(page(path) => "data-past"; "{path}");
+    }
+    assert_has!(page("/requests") => "data-past=\"0\"");
+    here.stop();
+}
+
 #[test]
 fn a_row_of_the_empty_key_is_of_that_key_alone() {
     let here = Here::start(&[]);

@@ -76,9 +76,16 @@ pub(in crate::http) struct Tree {
 #[derive(Debug, Default)]
 pub(in crate::http) struct Node {
     pub(in crate::http) samples: u64,
-    /// Children by name, and whether it is a built-in function.
-    pub(in crate::http) below: BTreeMap<(String, bool), Node>,
-    /// The conditions for this node.
+    pub(in crate::http) below: BTreeMap<Frame, Node>,
+}
+
+/// What a node stands for. Functions of different files may have one name.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::http) struct Frame {
+    pub(in crate::http) name: String,
+    /// Whether it is a built-in function.
+    pub(in crate::http) is_own: bool,
+    /// The conditions that its samples meet, of those above it, and no others.
     pub(in crate::http) keys: Vec<(&'static str, String)>,
 }
 
@@ -104,32 +111,34 @@ impl Tree {
                 }
                 "internal" => {
                     let shown = if caller.is_empty() { "(unknown caller)" } else { &caller };
-                    let caller = (shown.to_owned(), false, vec![("caller", caller.clone())]);
-                    [caller, (name, true, vec![("function", function)])]
+                    let (shown, caller) = (shown.to_owned(), ("caller", caller));
+                    [
+                        (shown, false, vec![("type", kind), caller]),
+                        (name, true, vec![("scope", scope), ("function", function)]),
+                    ]
                 }
                 _ => {
-                    let keys = vec![("scope", scope), ("function", function), ("file", file)];
-                    let line_keys = vec![("line", line.clone())];
-                    [(name, false, keys), (format!("line {line}"), false, line_keys)]
+                    let (file, shown) = (("file", file), format!("line {line}"));
+                    let keys = vec![("type", kind), ("scope", scope), ("function", function), file];
+                    [(name, false, keys), (shown, false, vec![("line", line)])]
                 }
             };
             tree.root.samples += samples;
             let script = (script.clone(), false, vec![("script", script)]);
             let mut node = &mut tree.root;
-            for (name, own, keys) in [script].into_iter().chain(path) {
-                node = node.below.entry((name, own)).or_default();
+            for (name, is_own, keys) in [script].into_iter().chain(path) {
+                node = node.below.entry(Frame { name, is_own, keys }).or_default();
                 node.samples += samples;
-                node.keys = keys;
             }
         }
         tree
     }
 
-    /// The paths, in the order of their names, each with its number of samples.
+    /// The paths by name, in the order of their names, each with its number of samples.
     pub(in crate::http) fn stacks(&self) -> Vec<(Vec<&str>, u64)> {
-        let mut stacks = Vec::new();
+        let mut stacks = BTreeMap::new();
         self.root.add_to(&mut Vec::new(), &mut stacks);
-        stacks
+        stacks.into_iter().collect()
     }
 
     /// A line per path: frames separated by semicolons, and the number of samples.
@@ -144,12 +153,12 @@ impl Tree {
 
 impl Node {
     /// Adds the paths that begin with `path` and end below this node.
-    fn add_to<'t>(&'t self, path: &mut Vec<&'t str>, stacks: &mut Vec<(Vec<&'t str>, u64)>) {
+    fn add_to<'t>(&'t self, path: &mut Vec<&'t str>, stacks: &mut BTreeMap<Vec<&'t str>, u64>) {
         if self.below.is_empty() && !path.is_empty() {
-            stacks.push((path.clone(), self.samples));
+            *stacks.entry(path.clone()).or_default() += self.samples;
         }
-        for ((name, _), child) in &self.below {
-            path.push(shown(name));
+        for (frame, child) in &self.below {
+            path.push(shown(&frame.name));
             child.add_to(path, stacks);
             path.pop();
         }
@@ -159,4 +168,80 @@ impl Node {
 /// The name of a node for people.
 pub(in crate::http) fn shown(name: &str) -> &str {
     if name.is_empty() { "(no script)" } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::table::Rows;
+    use crate::value::{Column, ColumnType, Unit, Value};
+
+    /// Samples with these keys, in the order of [`STACK_KEYS`].
+    fn answer(samples: &[([&str; 7], i64)]) -> ReportAnswer {
+        let keys = STACK_KEYS.map(|key| Column::new(key.name(), ColumnType::Text, Unit::None));
+        let number = Column::new("samples", ColumnType::BigInt, Unit::None);
+        let row = |(keys, samples): &([&str; 7], i64)| {
+            let texts = keys.iter().map(|text| Value::Text((*text).to_owned().into()));
+            texts.chain([Value::Int(*samples)]).collect()
+        };
+        let columns: Vec<Column> = keys.into_iter().chain([number]).collect();
+        ReportAnswer {
+            window_seconds: 60.0,
+            covered_seconds: 60,
+            as_of_ms: 0,
+            key_columns: (0..STACK_KEYS.len()).collect(),
+            table: Box::new(Rows {
+                columns: columns.into(),
+                rows: samples.iter().map(row).collect(),
+            }),
+            of_span: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    static SAMPLES: [([&str; 7], i64); 10] = [
+        (["user", "/a", "", "{closure}", "/one.php", "3", ""], 1),
+        (["user", "/a", "", "{closure}", "/two.php", "3", ""], 2),
+        (["user", "/a", "", "", "", "", ""], 4),
+        (["internal", "/a", "", "", "", "", ""], 8),
+        (["internal", "/a", "", "total", "", "", "{main} /a"], 16),
+        (["internal", "/a", "Cart", "total", "", "", "{main} /a"], 32),
+        (["internal", "/a", "", "total", "", "", ""], 64),
+        (["user", "", "Cart", "total", "/one.php", "3", ""], 128),
+        (["user", "", "", "total", "/one.php", "3", ""], 256),
+        (["memory", "/a", "", "(idle)", "", "", ""], 512),
+    ];
+
+    /// Asserts that the keys of each box below a node are those of its samples alone.
+    fn assert_keys(node: &Node, above: &[(&'static str, String)], boxes: &mut usize) {
+        for (frame, child) in &node.below {
+            let keys = [above, &frame.keys].concat();
+            let value = |row: &[&'static str; 7], name: &str| {
+                let at = STACK_KEYS.iter().position(|key| key.name() == name);
+                row[at.unwrap()]
+            };
+            let is_there = |row: &[&'static str; 7]| {
+                row[0] != "memory" && keys.iter().all(|(name, text)| value(row, name) == text)
+            };
+            let there = SAMPLES.iter().filter(|(row, _)| is_there(row));
+            let there: i64 = there.map(|(_, samples)| *samples).sum();
+            assert_eq!(u64::try_from(there), Ok(child.samples), "{keys:?}");
+            *boxes += 1;
+            assert_keys(child, &keys, boxes);
+        }
+    }
+
+    #[test]
+    fn a_box_has_the_conditions_of_its_own_samples() {
+        let tree = Tree::of(&answer(&SAMPLES));
+        assert_eq!((tree.root.samples, tree.idle), (511, 512));
+        let mut boxes = 0;
+        assert_keys(&tree.root, &[], &mut boxes);
+        assert_eq!(boxes, 2 + (3 + 2) + 2 + (3 + 4) + 2);
+        // Names alone tell no two closures apart.
+        let stacks = tree.stacks();
+        assert_eq!(stacks.iter().map(|(_, samples)| samples).sum::<u64>(), 511);
+        let closure = (vec!["/a", "{closure}", "line 3"], 3);
+        assert!(stacks.contains(&closure), "{stacks:?}");
+    }
 }

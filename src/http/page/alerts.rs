@@ -90,7 +90,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     }
 }
 
-/// Renders the last hour of an alert's row, in the chart that has the value the rule watches.
+/// Renders the last hour of an alert's row, whatever time is selected, in the chart that has the value the rule watches.
 fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
     alert.key.as_ref()?;
     let rule = &alert.rule;
@@ -99,7 +99,9 @@ fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
         Level::Timer => Counted::Timers,
         Level::Packet | Level::Request => Counted::Requests,
     };
+    let present = view.time.present();
     let history = History::of_row(view, &rule.entry.report, &keys, counted, None)?;
+    let history = History { time: &present, ..history };
     let (what, metrics) = rule.chart();
     let title = format!("{}: {}", visible(&rule.entry.name), row_name(alert));
     let title = format!("{title}: {}", what.to_lowercase());

@@ -42,10 +42,12 @@ fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     }
 }
 
-/// A whole page of the section with this URL. `control` selects its time; `absent` lists sections
+/// A whole page of the section with this URL. `past`: after how many seconds its parts are read
+/// again if it is about the past, 0 for never. `control` selects its time; `absent` lists sections
 /// without data, which the navigation leaves out.
 pub(super) fn page(
     time: &Time,
+    past: Option<u64>,
     control: &Markup,
     section: &str,
     title: &str,
@@ -75,7 +77,7 @@ pub(super) fn page(
             }
         }
         (control)
-        main #main tabindex="-1" data-past=[time.refresh()] { (main) }
+        main #main tabindex="-1" data-past=[past] { (main) }
         footer {
             "pinbad " (env!("CARGO_PKG_VERSION"))
             " \u{b7} " a href="/api/v1/openapi.json" { "API" }
@@ -110,7 +112,7 @@ pub(super) fn problem(
         @if around.is_some() { p { a href="/" { "Back to the overview" } } }
     };
     if let Some((control, absent)) = around {
-        return page(&Time::default(), control, "", title, &main, absent);
+        return page(&Time::default(), None, control, "", title, &main, absent);
     }
     let head = html! { meta name="color-scheme" content="light dark"; };
     document(title, &head, &html! { main { (main) } })

@@ -210,11 +210,14 @@ fn start(view: &View<'_>) -> Markup {
                     }
                     li { "Load a page of your site. It shows up here within a second." }
                 }
-                p.send {
-                    button type="button" data-send { "Send a test packet" }
-                    span { (view.needs_admin()) }
-                    span #sent role="status" {}
-                    noscript { "A test packet: " code { "curl -X POST -H 'content-type: application/json' http://HOST/api/v1/test-packet" } ", where HOST is the host and port in this page's address." }
+                @if let Some(who) = view.who_changes() {
+                    p.note { "Only " (who) " can send a test packet." }
+                } @else {
+                    p.send {
+                        button type="button" data-send { "Send a test packet" }
+                        span #sent role="status" {}
+                        noscript { "A test packet: " code { "curl -X POST -H 'content-type: application/json' http://HOST/api/v1/test-packet" } ", where HOST is the host and port in this page's address." }
+                    }
                 }
                 p.note { "For a full screen at once: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
             } @else {

@@ -2,14 +2,15 @@
 //!
 //! An icicle of the samples: for PHP code its script, function and line; for a built-in function
 //! its script, caller and function. A sample has no deeper stack, and the page says so. Each box
-//! links to the same page with its keys as conditions, and `q` marks names that contain a text, so
-//! zoom and search need no script. `format=folded` returns the same for tools that draw flame
-//! graphs: frames separated by semicolons, and the number of samples.
+//! links to the same page with its keys as conditions (`(empty)` is a key that a sample does not
+//! have), and `q` marks names that contain a text, so zoom and search need no script.
+//! `format=folded` returns the same for tools that draw flame graphs: frames separated by
+//! semicolons, and the number of samples.
 
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Map, Value as Json};
 
-use super::formatting::{self, visible};
+use super::formatting::{self, or_empty, read_empty, visible};
 use super::ranking::Ranking;
 use super::render::View;
 use super::table::{conditions, table};
@@ -59,7 +60,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let is_folded = params.word("format", &["html", "folded"])? == "folded";
     let search = params.text("q");
-    let filters = sample_conditions(&mut params);
+    let filters = read_conditions(&mut params);
     params.finish()?;
     let Some(boxes) = view.source.samples(&STACK_KEYS, &filters)? else {
         let main = html! {
@@ -74,6 +75,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         return Ok(PreEscaped(tree.folded()));
     }
     let given = |key: SampleKey| params.get(key.name());
+    let meant = |key: SampleKey| match filters.iter().find(|(known, _)| *known == key) {
+        Some((_, Pattern::Equals(text))) => Some(text.as_str()),
+        _ => None,
+    };
     let script = given(SampleKey::Script);
     let of_script = script.map(|script| format!("Profile of {}", visible(script)));
     let title = of_script.unwrap_or_else(|| "Profile".to_owned());
@@ -90,7 +95,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 summary { "More conditions" }
                 div.filters { @for key in others { (field(key, given(key))) } }
             }
-            @if let Some(script) = script { a href=(requests_of(view, script, given(SampleKey::Host))) { "Its requests" } }
+            @if let Some(script) = meant(SampleKey::Script).filter(|script| !script.is_empty()) { a href=(requests_of(view, script, meant(SampleKey::Host))) { "Its requests" } }
             a href=(params.link("/profile", &[("format", Some("folded"))])) { "Folded, for flame graphs" }
         }
         (conditions("Samples with", shown, "/profile", &params))
@@ -113,6 +118,30 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
     };
     view.page("/profile", &title, &main)
+}
+
+/// Parses the conditions of the page, on which `(empty)` is the empty text.
+fn read_conditions(params: &mut Params) -> Vec<(SampleKey, Pattern)> {
+    let mut conditions = sample_conditions(params);
+    for (_, wanted) in &mut conditions {
+        if let Pattern::Equals(text) = wanted {
+            read_empty(text);
+        }
+    }
+    conditions
+}
+
+/// The parameters narrowed to the samples with these keys.
+fn narrowed<K: AsRef<str>>(params: &Params, keys: &[(K, String)]) -> Params {
+    let given = keys.iter().map(|(key, value)| (key.as_ref(), or_empty(value)));
+    let given: Vec<_> = given.collect();
+    let changes = given.iter().map(|(key, value)| (*key, Some(&**value)));
+    params.changed(&changes.collect::<Vec<_>>())
+}
+
+/// The URL of the samples with these keys.
+pub(super) fn samples_of<K: AsRef<str>>(view: &View<'_>, keys: &[(K, String)]) -> String {
+    view.time.link("/profile", narrowed(&Params::default(), keys).iter())
 }
 
 /// The sources that send no samples, each with its reason.
@@ -149,8 +178,9 @@ pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<Stri
         "hostname" => Some(("host", value)),
         _ => None,
     });
-    let has_script = keys.iter().any(|(key, _)| key == "script_name");
-    (is_now && has_script).then(|| view.time.link("/profile", named))
+    let keys: Vec<(&str, String)> = named.map(|(key, value)| (key, value.to_owned())).collect();
+    let has_script = keys.iter().any(|(key, _)| *key == "script");
+    (is_now && has_script).then(|| samples_of(view, &keys))
 }
 
 /// The rows of a report with the most samples; each links to the same page with its keys as
@@ -165,7 +195,12 @@ fn rows(
     let mut ranking = Ranking::sampled(answer);
     let sort = ranking.sort();
     let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
-    let link = |row| params.link("/profile", &conditions_of(&ranking.row_keys(row)));
+    let of_type = Some(("type".to_owned(), listed.of_type.to_owned()));
+    let of_type = of_type.filter(|_| !listed.of_type.is_empty());
+    let link = |row| {
+        let keys: Vec<_> = ranking.row_keys(row).into_iter().chain(of_type.clone()).collect();
+        narrowed(params, &keys).link("/profile", &[])
+    };
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, _| Some(link(row)));
     let (samples, share) = (ranking.numbers("samples"), ranking.numbers("samples_percent"));
     let counted = (0..ranking.table().len()).filter(|row| share(*row).is_some());
@@ -209,17 +244,17 @@ fn draw(
 ) -> Markup {
     let mut below: Vec<_> = node.below.iter().collect();
     below.sort_by_key(|(_, child)| std::cmp::Reverse(child.samples));
-    let boxes = below.into_iter().map(|((name, own), child)| {
+    let boxes = below.into_iter().map(|(frame, child)| {
         let (start, width) = (x, child.samples as f64 * (WIDTH / all));
         x += width;
-        (start, width, shown(name), own, child)
+        (start, width, shown(&frame.name), frame, child)
     });
     let is_marked = |name: &str| search.is_some_and(|it| name.to_lowercase().contains(it));
     html! {
-        @for (x, width, name, own, child) in boxes.filter(|(_, width, ..)| *width >= NARROW) {
-            @let params = params.changed(&conditions_of(&child.keys));
+        @for (x, width, name, frame, child) in boxes.filter(|(_, width, ..)| *width >= NARROW) {
+            @let params = narrowed(params, &frame.keys);
             a href=(params.link("/profile", &[])) class=[is_marked(name).then_some("marked")] {
-                rect class=(if *own { "own" } else { "code" }) x=(x) y=(y) width=(width) height=(LAYER - 1.0) {}
+                rect class=(if frame.is_own { "own" } else { "code" }) x=(x) y=(y) width=(width) height=(LAYER - 1.0) {}
                 @if width >= NAMED {
                     text x=(x + 3.0) y=(y + 15.0) { (short(&visible(name), width)) }
                 }
@@ -231,12 +266,6 @@ fn draw(
     }
 }
 
-/// Conditions as changes of parameters; an empty one is none.
-fn conditions_of<K: AsRef<str>>(keys: &[(K, String)]) -> Vec<(&str, Option<&str>)> {
-    let given = keys.iter().map(|(key, value)| (key.as_ref(), value.as_str()));
-    given.map(|(key, value)| (key, (!value.is_empty()).then_some(value))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,5 +275,23 @@ mod tests {
         assert_eq!(short("abc", 100.0), "abc");
         assert_eq!(short("abcdefghij", 40.0), "abcd\u{2026}");
         assert_eq!(short("x", 1.0), "\u{2026}");
+    }
+
+    #[test]
+    fn conditions_of_a_link_are_read_as_they_were_written() {
+        let keys = ["", "(empty)", "\\(empty)", "total"].map(str::to_owned);
+        let names = [SampleKey::Scope, SampleKey::File, SampleKey::Caller, SampleKey::Function];
+        let keys: Vec<(&str, String)> = names.map(SampleKey::name).into_iter().zip(keys).collect();
+        let params = Params::parse(Some("scope=Cart&q=x&offset=50")).unwrap();
+        let link = narrowed(&params, &keys).link("/profile", &[]);
+        let (_, query) = link.split_once('?').unwrap();
+        let mut params = Params::of_form(Some(query)).unwrap();
+        assert_eq!(params.text("q").as_deref(), Some("x"));
+        let read = read_conditions(&mut params);
+        params.finish().unwrap();
+        assert_eq!(read.len(), keys.len());
+        for (name, text) in names.into_iter().zip(keys) {
+            assert!(read.contains(&(name, Pattern::Equals(text.1.clone()))), "{text:?} of {link}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::http::error::Problem;
 use crate::http::params::{Params, pairs};
 use crate::query::answer::{INDEX_VALUE, ReportAnswer, ReportSummary};
 use crate::query::error::QueryError;
-use crate::query::question::When;
+use crate::query::question::{ReportQuestion, When, Whose};
 use crate::query::table::Table;
 use crate::query::tables::KIND;
 use crate::report::read::selection::select;
@@ -75,8 +75,13 @@ pub(super) fn remarks(remarks: &[String], time: &Time) -> Markup {
 impl Ranking {
     /// Reads a report in the columns that all reports have.
     pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
+        Ok(Self::read_of(view, name, view.time.whose.clone())?)
+    }
+
+    /// Likewise, but of these requests, on a page that does not show those of the fleet.
+    pub(super) fn read_of(view: &View<'_>, name: &str, whose: Whose) -> Result<Self, QueryError> {
         let question = view.time.question(Some(&PERCENTILES), &[]);
-        let answer = view.source.report(name, &question)?;
+        let answer = view.source.report(name, &ReportQuestion { whose, ..question })?;
         Ok(Self::native(answer).in_words(view, name))
     }
 

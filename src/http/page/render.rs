@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
@@ -15,6 +15,7 @@ use maud::{Markup, html};
 use super::compressed::Text;
 use super::frame;
 use super::time::{Time, take_whose};
+use crate::access::{Pass, Role};
 use crate::config::suggest;
 use crate::http::app::App;
 use crate::http::error::Problem;
@@ -39,6 +40,8 @@ pub(super) struct View<'a> {
     pub(super) path: Vec<String>,
     /// The selected time.
     pub(super) time: Time,
+    /// Whether the client may change something.
+    may_change: bool,
     uri: &'a Uri,
 }
 
@@ -65,6 +68,8 @@ impl View<'_> {
         // The data of other pages is not shipped, or not added up.
         let is_current = ["/alerts", "/releases", "/daemon"].contains(&section);
         let is_here = !is_current && !["/", "/reports"].contains(&section);
+        // These show the present, and stay live, whatever time their links pass on.
+        let has_past = !is_current && !["/profile", "/reports"].contains(&path);
         // The daemon itself has no past and no fleet, and alerts and releases are current.
         let control = html! {
             @if !is_current {
@@ -80,13 +85,17 @@ impl View<'_> {
             @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. From " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " reports have what history kept of them, by the minute. What it did not keep is lost. Single requests are those up to the last snapshot before that, if there was one; live charts start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };
-        Ok(frame::page(&self.time, &control, section, title, main, &absent(self.app)))
+        let past = self.time.refresh().filter(|_| has_past);
+        Ok(frame::page(&self.time, past, &control, section, title, main, &absent(self.app)))
     }
 
-    /// Where there are users: the role that changes need, beside what makes them.
-    pub(super) fn needs_admin(&self) -> Markup {
-        let is_open = self.app.settings.access.has_no_users();
-        html! { @if !is_open { " This needs the role " code { "admin" } "." } }
+    /// For a client that may not change anything: who may, in words.
+    pub(super) fn who_changes(&self) -> Option<&'static str> {
+        let who = match self.app.settings.access.has_no_users() {
+            true => "clients on its own machine, or inside its container,",
+            false => "users with the role admin",
+        };
+        (!self.may_change).then_some(who)
     }
 
     /// The first parameter in the path of the route.
@@ -138,15 +147,17 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
     get(
         move |State(app): State<Arc<App>>,
               path: Result<Path<Vec<String>>, PathRejection>,
+              pass: Option<Extension<Pass>>,
               uri: Uri,
               headers: HeaderMap| async move {
             let (path_shown, query) = (uri.path().to_owned(), uri.query().map(str::to_owned));
             let is_folded = kind == Kind::OrFolded
                 && Params::of_form(uri.query()).is_ok_and(|it| it.get("format") == Some("folded"));
+            let may_change = pass.is_some_and(|pass| pass.identity.role >= Role::Admin);
             let made = match path {
-                Ok(Path(path)) => make(&app, path, uri, kind, page).await,
+                Ok(Path(path)) => make(&app, path, uri, may_change, kind, page).await,
                 Err(PathRejection::MissingPathParams(_)) => {
-                    make(&app, Vec::new(), uri, kind, page).await
+                    make(&app, Vec::new(), uri, may_change, kind, page).await
                 }
                 Err(_) => {
                     Err(QueryError::bad_value("name", "is not UTF-8 in percent-encoding").into())
@@ -192,10 +203,13 @@ async fn make(
     app: &Arc<App>,
     path: Vec<String>,
     uri: Uri,
+    may_change: bool,
     kind: Kind,
     page: Page,
 ) -> Result<Text, Problem> {
-    let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    // No target has a `#`, so those who may only read share pages with each other.
+    let target = format!("{target}{}", if may_change { "" } else { "#" });
     let shared = Arc::clone(app);
     let is_fleet = Params::of_form(uri.query()).is_ok_and(|params| fleet::is_named(&params));
     let text = app.read(is_fleet, move |source| {
@@ -206,6 +220,7 @@ async fn make(
             app: &shared,
             time: Time::read(source, uri.query(), report, kind == Kind::Compared)?,
             path,
+            may_change,
             uri: &uri,
         };
         Ok(Text::new(page(&view)?.into_string()))

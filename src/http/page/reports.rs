@@ -50,7 +50,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (pager(offset, shown.len(), reports.len(), LIMIT, |offset| {
             params.link("/reports", &[("offset", Some(offset))])
         }))
-        (form(definition.as_deref(), &view.needs_admin()))
+        (form(definition.as_deref(), view.who_changes()))
     };
     view.page("/reports", "Reports", &main)
 }
@@ -72,22 +72,28 @@ fn row(view: &View<'_>, report: &ReportSummary) -> Markup {
         td.key.text { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
         td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } @if no_past.is_some() { ", no past" } }
         td {
-            @if report.defined.is_droppable() {
+            @if report.defined.is_droppable() && view.who_changes().is_none() {
                 button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }
             }
         }
     }
 }
 
-/// The form. `filled` is a definition in the native form, as JSON; `needs` says which role may use
-/// it.
-fn form(filled: Option<&str>, needs: &Markup) -> Markup {
+/// The form. `filled` is a definition in the native form, as JSON; `who` may use the form, if the
+/// client may not.
+fn form(filled: Option<&str>, who: Option<&str>) -> Markup {
+    if let Some(who) = who {
+        return html! {
+            h2 #make-h { "Create a report" }
+            p.note { "Only " (who) " can create and drop reports." }
+        };
+    }
     html! {
         section aria-labelledby="make-h" {
             h2 #make-h { "Create a report" }
             p.note {
                 "By the COMMENT of a Pinba table (" code { "tag_info:group" } ", " code { "v2/request/60/~script,~status/no_percentiles/no_filters" } "), or in the native form as JSON ("
-                code { "{\"level\": \"timer\", \"keys\": [\"@group\", \"script_name\"]}" } "). It starts with what is in memory, and can be dropped here again." (needs)
+                code { "{\"level\": \"timer\", \"keys\": [\"@group\", \"script_name\"]}" } "). It starts with what is in memory, and can be dropped here again."
             }
             noscript { p.problem { "Without JavaScript this page cannot create or drop reports. From a shell: "
                 code { "curl -H 'content-type: application/json' -d '{\"name\": \"by_group\", \"comment\": \"tag_info:group::50,99.9\"}' http://HOST/api/v1/reports" } ", where HOST is the host and port in this page's address." } }
@@ -110,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_form_are_accepted() {
-        let page = form(None, &html! {}).into_string();
+        let page = form(None, None).into_string();
         let page = page.split("<noscript>").next().unwrap().replace("&quot;", "\"");
         let examples = page.split("<code>").skip(1).map(|it| it.split("</code>").next().unwrap());
         let examples: Vec<&str> = examples.collect();

@@ -23,7 +23,8 @@ use super::timer_groups::{self, small_table};
 use super::{profile, timers};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
-use crate::http::params::{Params, encode, pairs};
+use crate::http::params::{Params, encode, owned, pairs};
+use crate::profile::definition::SampleKey;
 use crate::query::answer::{Distribution, ReportSummary};
 use crate::query::error::QueryError;
 use crate::query::question::RequestSearch;
@@ -211,14 +212,22 @@ impl Row {
     /// Links from requests to the samples of their script, and from samples to the profile and to
     /// the requests.
     fn profile(&self, view: &View<'_>) -> Markup {
-        let key = |wanted: &str| self.keys.iter().find(|(key, _)| key == wanted);
+        let given = |wanted: &str| self.keys.iter().find(|(key, _)| key == wanted);
         if self.is_sampled() {
-            let keys = pairs(&self.keys).filter(|(_, value)| !value.is_empty());
-            let requests = key("script").filter(|(_, script)| !script.is_empty());
+            let filters = self.summary.definition["filters"].as_array().into_iter().flatten();
+            let filters = filters.filter_map(|it| it.as_str()?.split_once('='));
+            let filters = filters.map(|(key, text)| (key.trim(), text.trim()));
+            // Only conditions of this kind have a place in the URL.
+            let is_exact = |(key, text): &(&str, &str)| {
+                SampleKey::named(key).is_some() && !text.ends_with('*') && given(key).is_none()
+            };
+            let keys = pairs(&self.keys).chain(filters.filter(is_exact)).map(owned);
+            let keys: Vec<(String, String)> = keys.collect();
+            let requests = given("script").filter(|(_, script)| !script.is_empty());
             return html! {
                 p {
-                    a href=(view.time.link("/profile", keys)) { "In the profile" }
-                    @if let Some((_, script)) = requests { " \u{b7} " a href=(profile::requests_of(view, script, key("host").map(|(_, host)| host.as_str()))) { "Requests of the script" } }
+                    a href=(profile::samples_of(view, &keys)) { "In the profile" }
+                    @if let Some((_, script)) = requests { " \u{b7} " a href=(profile::requests_of(view, script, given("host").map(|(_, host)| host.as_str()))) { "Requests of the script" } }
                 }
             };
         }

@@ -1,9 +1,11 @@
 //! `/squid`: where the proxy spent its time, what its cache saves, and what is in it.
 //!
 //! Each part is one of the built-in reports of `[[squid]]`, or several side by side, and links to
-//! all of it. A dropped report has a line that says so. Unknown values are dashes, never 0.
+//! all of it. A dropped report has a line that says so. Unknown values are dashes, never 0. The
+//! numbers are this daemon's, also where the address asks for the fleet.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use maud::{Markup, html};
 
@@ -15,11 +17,12 @@ use super::render::View;
 use super::table::{Head, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
-use crate::query::question::ReportQuestion;
+use crate::query::error::QueryError;
+use crate::query::question::{ReportQuestion, Whose};
 
 /// Rows of a table on this page.
 const ROWS: usize = 12;
-/// Most rows read of a report that is combined with others.
+/// Most rows shown of a report, or looked up in it. Sums are over all of its rows.
 const ROWS_READ: usize = 2_000;
 /// Bottlenecks with a column of their own.
 const SETS: usize = 6;
@@ -103,9 +106,18 @@ struct Largest {
     rows: Vec<usize>,
 }
 
+/// An answer, or `None` if there is no such report, or it has no past. That there is no answer now
+/// says nothing about the report.
+fn if_there<T>(answer: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
+    match answer {
+        Err(QueryError::UnknownReport { .. } | QueryError::NoHistory(_)) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
 /// Reads a report; `None` if it does not exist.
 fn read(view: &View<'_>, name: &str, sort: &str) -> Result<Option<Largest>, Problem> {
-    let Ok(ranking) = Ranking::read(view, name) else {
+    let Some(ranking) = if_there(Ranking::read_of(view, name, Whose::Own))? else {
         return Ok(None);
     };
     let mut ranking = ranking.brief();
@@ -120,7 +132,12 @@ impl Largest {
         std::array::from_fn(|_| keys.next().map_or_else(String::new, |(_, text)| text))
     }
 
-    /// Its rows by their keys.
+    /// All its rows, for sums: of those that are not among the largest percentiles may be unknown.
+    fn all(&self) -> Range<usize> {
+        0..self.ranking.table().len()
+    }
+
+    /// The largest by their keys.
     fn by_keys<const N: usize>(&self) -> HashMap<[String; N], usize> {
         self.rows.iter().map(|row| (self.keys(*row), *row)).collect()
     }
@@ -163,8 +180,8 @@ fn sums(
     sort: &'static str,
 ) -> Result<Markup, Problem> {
     let mut over = String::new();
-    let rows = match view.source.report(name, &ReportQuestion::default()) {
-        Ok(answer) => {
+    let rows = match if_there(view.source.report(name, &ReportQuestion::default()))? {
+        Some(answer) => {
             over = frame::span_of(&answer);
             let mut ranking = Ranking::made(answer.table, answer.key_columns, name, sort);
             let sort = Sort::largest(sort);
@@ -172,7 +189,7 @@ fn sums(
             let cells = ranking.cells(&rows, &ranking.columns, &sort, |_, _| None);
             Some((heads(&ranking, &ranking.columns), cells))
         }
-        Err(_) => None,
+        None => None,
     };
     let title = match (&view.time.spans, over.as_str()) {
         (Some(_), _) => format!("{title}, at present"),
@@ -211,9 +228,9 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
         let times = found.ranking.numbers("timer_value");
         let mut sets: BTreeMap<String, f64> = BTreeMap::new();
         let mut groups: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-        for row in &found.rows {
-            let [group, set] = found.keys(*row);
-            let time = times(*row).unwrap_or(0.0);
+        for row in found.all() {
+            let [group, set] = found.keys(row);
+            let time = times(row).unwrap_or(0.0);
             *sets.entry(set.clone()).or_default() += time;
             *groups.entry(group).or_default().entry(set).or_default() += time;
         }
@@ -318,19 +335,20 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
     let resident = read(view, "squid_resident", "hit_count")?;
     let mut residents: HashMap<[String; 2], (f64, Option<f64>)> = HashMap::new();
     if let Some(found) = &resident {
-        for row in &found.rows {
-            let number = |column| found.ranking.number(column, *row);
-            let known = residents.entry(found.keys(*row)).or_default();
-            known.0 += number("hit_count").unwrap_or(0.0);
-            known.1 = known.1.or(number("timer_median"));
+        let numbers = ["hit_count", "timer_median"].map(|column| found.ranking.numbers(column));
+        for row in found.all() {
+            let [hits, median] = numbers.each_ref().map(|number| number(row));
+            let known = residents.entry(found.keys(row)).or_default();
+            known.0 += hits.unwrap_or(0.0);
+            known.1 = known.1.or(median);
         }
     }
     let rows = read(view, "squid_objects", "req_count")?.map(|found| {
         let counts = found.ranking.numbers("req_count");
         let mut objects: HashMap<[String; 2], Object> = HashMap::new();
-        for row in &found.rows {
-            let [server, path, code] = found.keys(*row);
-            let count = counts(*row).unwrap_or(0.0);
+        for row in found.all() {
+            let [server, path, code] = found.keys(row);
+            let count = counts(row).unwrap_or(0.0);
             let object = objects.entry([server, path]).or_default();
             object.all += count;
             match code.as_str() {
@@ -370,4 +388,19 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
         (heads, cells.collect())
     });
     Ok(part(view, "squid_objects", "Hot objects", rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_report_that_is_not_there_is_called_so() {
+        for absent in [QueryError::unknown_report("squid_codes"), QueryError::no_history()] {
+            assert_eq!(if_there(Err::<(), _>(absent)), Ok(None));
+        }
+        assert_eq!(if_there(Ok(1)), Ok(Some(1)));
+        let busy = QueryError::Busy("too many readings at once".to_owned());
+        assert_eq!(if_there(Err::<(), _>(busy.clone())), Err(busy));
+    }
 }

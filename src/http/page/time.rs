@@ -110,6 +110,13 @@ impl Time {
         !self.whose.is_fleet() && self.get("from").or(self.get("to")).is_none()
     }
 
+    /// The present of this daemon, in the same zone.
+    pub(super) fn present(&self) -> Self {
+        let mut given = self.given.clone();
+        given.retain(|(name, _)| name == "tz");
+        Self { given, spans: None, whose: Whose::Own, ..self.clone() }
+    }
+
     /// As parameters.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         pairs(&self.given)
@@ -450,6 +457,13 @@ mod tests {
         );
         assert_eq!(day.fields().into_string().matches("<input").count(), 3);
         assert_eq!(time("").link("/x", []), "/x");
+    }
+
+    #[test]
+    fn the_present_has_the_zone_alone() {
+        let present = time("from=-2h&to=-1h&tz=UTC").present();
+        assert_eq!(present.link("/x", []), "/x?tz=UTC");
+        assert!(present.is_now() && present.spans.is_none());
     }
 
     #[test]

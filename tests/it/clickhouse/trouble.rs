@@ -427,3 +427,20 @@ fn what_retention_takes_before_it_is_shipped_is_counted() {
         assert_eq!(theirs.get(id), Some(row), "what retention still has: {id}");
     }
 }
+
+/// The page of Squid is of one daemon, so it does not ask ClickHouse.
+#[test]
+fn the_page_of_squid_needs_no_fleet() {
+    let home = tempfile::tempdir().unwrap();
+    let (nobody, _kept) = nobody_listens();
+    let url = format!("clickhouse.url=http://{nobody}/");
+    let squid = "squid=[{listen='udp://127.0.0.1:0'}]";
+    let more = [&*url, "clickhouse.what=[]", "history.reports=['squid_codes']", squid];
+    let here = Here::with_history(home.path(), &new_clock(), &more);
+    here.site.get("/api/v1/reports/squid_codes?fleet=true").problem(503);
+    let page = here.site.get("/squid?fleet=true");
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert_has!(page.body => "This daemon only", "aria-label=\"Result codes, rows\"");
+    assert_has!(page.body => "<code>squid_objects</code> has no past");
+    here.stop();
+}

@@ -50,6 +50,40 @@ fn a_capture_comes_to_the_same_by_every_way() {
     here.stop();
 }
 
+/// An object that is all but alone in asking for each of two codes, among many others: its requests
+/// are those of both.
+#[test]
+fn sums_of_the_page_are_over_all_rows() {
+    let (_, setting) = tcp_port();
+    let here = Here::start(&[&setting]);
+    let line = |at: usize, code: &str, path: &str| {
+        let time = 1_795_235_378_000 + at;
+        let (secs, ms) = (time / 1_000, time % 1_000);
+        format!(
+            "{secs}.{ms:03}     10 127.0.0.1 {code}/200 5348 GET http://h/{path} - HIER_NONE/- text/plain\n"
+        )
+    };
+    let (hits, others) = (3, 2_100);
+    let mut lines: Vec<(&str, String)> = vec![("TCP_MEM_HIT", "hot".to_owned()); hits];
+    lines.push(("TCP_MISS", "hot".to_owned()));
+    lines.extend((0..2 * others).map(|at| ("TCP_DENIED", format!("other-{}", at % others))));
+    let lines = lines.iter().enumerate().map(|(at, (code, path))| line(at, code, path));
+    let mut squid = TcpStream::connect(address(&here.site, 0)).unwrap();
+    squid.write_all(lines.collect::<String>().as_bytes()).unwrap();
+    let all = (hits + 1 + 2 * others) as u64;
+    assert_eq!(received(&here.site, 0, all).count("requests"), all);
+    await_condition("all of them are in the report", || {
+        let rows = here.site.rows("squid_objects");
+        let counts = rows.iter().map(|row| row["req_count"].as_u64().unwrap());
+        if counts.sum::<u64>() == all { Ok(()) } else { Err(rows.len()) }
+    });
+    let page = here.site.get("/squid").body;
+    let table = page.split("aria-label=\"Hot objects, rows\"").nth(1).unwrap();
+    let first = crate::page::rows(table, 1)[0].clone();
+    assert_eq!(first[..4], ["h", "/hot", "4", "3"], "{first:?}");
+    here.stop();
+}
+
 /// The fields of a line, by name.
 fn fields(line: &str) -> BTreeMap<&str, &str> {
     let fields = line.split_whitespace().skip(1);

@@ -142,9 +142,12 @@ fn reports_over_samples_are_read_and_made_like_others() {
     // Its page: numbers, charts, and the way to the profile.
     let folder = "/reports/profile_functions";
     let page = site.get(&format!("{folder}/row?{row}")).body;
-    for part in
-        ["Samples per second", "Processes in it at once", "Memory in use", "/profile?function=md5"]
-    {
+    for part in [
+        "Samples per second",
+        "Processes in it at once",
+        "Memory in use",
+        "/profile?scope=%28empty%29&amp;function=md5&amp;file=%28empty%29",
+    ] {
         assert!(page.contains(part), "{part}: {page}");
     }
     for (chart, status) in [("traffic", 200), ("share", 200), ("errors", 404), ("spread", 404)] {
