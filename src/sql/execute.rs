@@ -18,7 +18,7 @@ use super::dialect::context::Context;
 use super::dialect::lex::Mode;
 use super::dialect::rewrite::{
     ColumnNames, groups_by_alias, is_clash, is_not_grouped, make_aliases_unique,
-    mixes_star_and_aliases, rewrite,
+    mixes_star_and_aliases, rewrite, write_out_joins,
 };
 use super::dialect::tokens::Items;
 use super::digest;
@@ -279,6 +279,23 @@ impl Engine {
         error
     }
 
+    /// The names of the columns of a table; `None` if there is no such table.
+    fn columns_of(&self, database: &str, table: &str) -> Option<Vec<String>> {
+        let databases = self.0.state.catalog_list().catalog(tables::CATALOG)?;
+        // There is nothing to wait for.
+        let found = databases.schema(database)?.table(table).now_or_never()?;
+        let schema = found.ok()??.schema();
+        let names = schema.fields().iter().map(|field| {
+            let column = tables::column_of(None, field);
+            // As the answer shows it: some are in capitals.
+            match column.origin {
+                Some((_, own)) if own.eq_ignore_ascii_case(&column.name) => own,
+                _ => column.name,
+            }
+        });
+        Some(names.collect())
+    }
+
     /// Plans a query as written.
     async fn plan_once(
         &self,
@@ -287,7 +304,11 @@ impl Engine {
         // Not shared: it moves from thread to thread with the statement.
         context: &mut Context<'_>,
     ) -> Result<Query, SqlError> {
-        let names = rewrite(&mut *query, items, context)?;
+        let database = context.session.database.as_deref();
+        let columns_of = |database: &str, table: &str| self.columns_of(database, table);
+        let named_before = write_out_joins(&mut query, items, database, &columns_of)?;
+        let mut names = rewrite(&mut *query, items, context)?;
+        names.extend(named_before);
         let statement = PlannedStatement::Statement(Box::new(ast::Statement::Query(query)));
         let plan = self.0.state.statement_to_plan(statement).await?;
         let plan = match context.session.number::<i64>("sql_select_limit") {

@@ -8,15 +8,16 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::iter;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ExceptSelectItem, Expr, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitMut,
-    VisitorMut, WildcardAdditionalOptions, visit_expressions,
+    Expr, ObjectName, ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    visit_expressions,
 };
 
-use super::dialect::rewrite::{column_name, ident};
+use super::dialect::rewrite::{column_name, ident, joins_by_name};
 use super::error::SqlError;
 use super::tables;
 use crate::query::catalog::Catalog;
@@ -75,8 +76,6 @@ struct Table {
     name: String,
     /// Its columns, if they have to be expanded.
     columns: Option<Vec<String>>,
-    /// Columns that USING or NATURAL makes one with those of a table before: `*` has them once.
-    common: Vec<String>,
 }
 
 struct Stars<'a> {
@@ -100,11 +99,13 @@ impl VisitorMut for Stars<'_> {
         let Some(tables) = self.tables(&select.from) else {
             return ControlFlow::Continue(());
         };
+        // There, `*` is written out later, with the columns that are always visible.
+        let is_by_name = joins_by_name(&select.from);
         let mut items = Vec::with_capacity(select.projection.len());
         for item in std::mem::take(&mut select.projection) {
             match &item {
-                SelectItem::Wildcard(_) => {
-                    tables.iter().for_each(|table| all(table, &table.common, &mut items));
+                SelectItem::Wildcard(_) if !is_by_name => {
+                    tables.iter().for_each(|table| all(table, &mut items));
                 }
                 SelectItem::QualifiedWildcard(
                     SelectItemQualifiedWildcardKind::ObjectName(name),
@@ -114,7 +115,7 @@ impl VisitorMut for Stars<'_> {
                     let last = last.map(|last| last.value.to_lowercase());
                     let mut named = tables.iter();
                     match named.find(|table| Some(&table.name) == last.as_ref()) {
-                        Some(table) => all(table, &[], &mut items),
+                        Some(table) => all(table, &mut items),
                         None => items.push(item),
                     }
                 }
@@ -131,12 +132,8 @@ impl Stars<'_> {
     fn tables(&self, from: &[TableWithJoins]) -> Option<Vec<Table>> {
         let mut all = Vec::new();
         for TableWithJoins { relation, joins } in from {
-            let first = all.len();
-            all.push(self.table(relation)?);
-            for join in joins {
-                let mut table = self.table(&join.relation)?;
-                table.common = common(&join.join_operator, &all[first..], &table);
-                all.push(table);
+            for table in iter::once(relation).chain(joins.iter().map(|join| &join.relation)) {
+                all.push(self.table(table)?);
             }
         }
         Some(all)
@@ -163,55 +160,23 @@ impl Stars<'_> {
             TableFactor::Derived { alias, .. } => (alias.as_ref()?.name.value.as_str(), None),
             _ => return None,
         };
-        Some(Table { name: name.to_lowercase(), columns, common: Vec::new() })
+        Some(Table { name: name.to_lowercase(), columns })
     }
 }
 
-/// Columns of a joined table that are one with those of the tables before it.
-fn common(join: &JoinOperator, before: &[Table], table: &Table) -> Vec<String> {
-    let (JoinOperator::Join(constraint)
-    | JoinOperator::Inner(constraint)
-    | JoinOperator::Left(constraint)
-    | JoinOperator::LeftOuter(constraint)
-    | JoinOperator::Right(constraint)
-    | JoinOperator::RightOuter(constraint)
-    | JoinOperator::CrossJoin(constraint)) = join
-    else {
-        return Vec::new();
-    };
-    match constraint {
-        JoinConstraint::Using(columns) => {
-            let names = columns.iter().filter_map(|column| column.0.last()?.as_ident());
-            names.map(|name| name.value.to_lowercase()).collect()
-        }
-        JoinConstraint::Natural => {
-            let known = before.iter().flat_map(|table| &table.columns).flatten();
-            let own = table.columns.iter().flatten();
-            own.filter(|name| known.clone().any(|it| it == *name)).cloned().collect()
-        }
-        JoinConstraint::On(_) | JoinConstraint::None => Vec::new(),
-    }
-}
-
-/// Adds the columns of a table, without some of them, to the items of a SELECT.
-fn all(table: &Table, without: &[String], items: &mut Vec<SelectItem>) {
+/// Adds the columns of a table to the items of a SELECT.
+fn all(table: &Table, items: &mut Vec<SelectItem>) {
     let name = ident(table.name.as_str());
     match &table.columns {
         Some(columns) => {
-            for column in columns.iter().filter(|it| !without.contains(it)) {
+            for column in columns {
                 let parts = vec![name.clone(), ident(column.as_str())];
                 items.push(SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)));
             }
         }
-        None => {
-            let opt_except = without.split_first().map(|(first, more)| ExceptSelectItem {
-                first_element: ident(first.as_str()),
-                additional_elements: more.iter().map(|it| ident(it.as_str())).collect(),
-            });
-            items.push(SelectItem::QualifiedWildcard(
-                SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![name])),
-                WildcardAdditionalOptions { opt_except, ..WildcardAdditionalOptions::default() },
-            ));
-        }
+        None => items.push(SelectItem::QualifiedWildcard(
+            SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![name])),
+            WildcardAdditionalOptions::default(),
+        )),
     }
 }

@@ -37,13 +37,7 @@ impl Engine {
         show: Show,
         values: &[Literal],
     ) -> Result<Reply, SqlError> {
-        let mut shown = self.list(session, &show)?;
-        if let Some(pattern) = &show.like {
-            shown.keep_like(pattern);
-            if matches!(show.list, "TABLES" | "DATABASES") {
-                shown.columns[0].0.push_str(&format!(" ({pattern})"));
-            }
-        }
+        let shown = self.list(session, &show)?;
         let Some(mut condition) = show.condition else {
             return shown.reply();
         };
@@ -68,7 +62,7 @@ impl Engine {
         answer.await
     }
 
-    /// The rows of a SHOW, before LIKE and WHERE.
+    /// The rows of a SHOW, before WHERE.
     pub(super) fn list(&self, session: &Session, show: &Show) -> Result<VirtualTable, SqlError> {
         let catalog = &self.0.catalog;
         let of_database = || match show.database.as_ref().or(session.database.as_ref()) {
@@ -155,6 +149,12 @@ impl Engine {
             _ => Vec::new(),
         };
         shown.rows.extend(rows);
+        if let Some(pattern) = &show.like {
+            shown.keep_like(pattern);
+            if matches!(show.list, "TABLES" | "DATABASES") {
+                shown.columns[0].0.push_str(&format!(" ({pattern})"));
+            }
+        }
         Ok(shown)
     }
 

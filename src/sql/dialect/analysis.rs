@@ -254,6 +254,7 @@ impl MysqlOperators {
     fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         list.subquery = match Total::new(list.subquery) {
             Ok(total) => {
+                let total = total.by_columns()?;
                 let exists = total.exists()?;
                 let equal = self.operation(Operator::Eq, *list.expr, total.value()?, schema)?;
                 let found = exists.and(self.expression(equal, schema)?.data);

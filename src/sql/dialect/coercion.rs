@@ -100,6 +100,14 @@ pub(super) fn is_binary(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if call.name() == "binary")
 }
 
+/// The column of names of variables, in which case never counts.
+pub(super) const OF_VARIABLES: &str = "variable_name";
+
+/// Whether it is the name of a variable.
+fn is_of_variable(expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(column) if column.name == OF_VARIABLES)
+}
+
 /// Whether it is a column whose value selects what is read, by its exact text.
 fn selects(expr: &Expr) -> bool {
     let Expr::Column(column) = expr else { return false };
@@ -142,7 +150,7 @@ impl MysqlOperators {
         let (l, r) = (class(&left.get_type(schema)?), class(&right.get_type(schema)?));
         Ok(match (l, r) {
             (Class::Text, Class::Text)
-                if self.case_insensitive
+                if (self.case_insensitive || is_of_variable(&left) || is_of_variable(&right))
                     && ![&left, &right]
                         .into_iter()
                         .any(|side| is_binary(side) || selects(side)) =>

@@ -161,7 +161,7 @@ impl<'a> Tokens<'a> {
     /// `FROM (a, b)`: a comma is a join there, unless one that follows depends on what is joined
     /// first.
     fn table_list(&mut self, first: usize) {
-        if self.is(first, "SELECT WITH VALUES") {
+        if self.is_query(first) {
             return;
         }
         let (mut depth, mut commas) = (0_usize, Vec::new());
@@ -178,6 +178,34 @@ impl<'a> Tokens<'a> {
         for at in commas {
             self.set(at, Token::make_keyword("JOIN"));
         }
+    }
+
+    /// Whether a query begins here: its first word, or one in parentheses that goes on after them or
+    /// ends with them, as `(SELECT 1, 2) UNION SELECT 3, 4`. `(SELECT 1) a, b` is a list.
+    fn is_query(&self, first: usize) -> bool {
+        let is =
+            |at: usize, token: &Token| self.tokens.get(at).is_some_and(|it| it.token == *token);
+        let mut open = (first..).take_while(|at| is(*at, &Token::LParen)).count();
+        if !self.is(first + open, "SELECT WITH VALUES") {
+            return false;
+        }
+        let mut depth = open;
+        for at in first + open..self.tokens.len() {
+            match &self.tokens[at].token {
+                _ if open == 0 => break,
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+            if depth < open {
+                open = depth;
+                let goes_on = self.is(at + 1, "UNION EXCEPT INTERSECT ORDER LIMIT");
+                if !goes_on && !is(at + 1, &Token::RParen) {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     fn word(&mut self, at: usize) {

@@ -173,6 +173,25 @@ async fn long_names_of_columns_are_cut() {
     }
 }
 
+/// A prepared SHOW announces the columns that it brings.
+#[tokio::test]
+async fn a_prepared_show_names_its_columns_as_its_answer_does() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for (text, wanted) in cases![
+        "SHOW TABLES LIKE 'ti%'" => "Tables_in_pinba (ti%)";
+        "SHOW DATABASES LIKE 'p%'" => "Database (p%)";
+        "SHOW FULL TABLES" => "Tables_in_pinba";
+    ] {
+        let prepared = engine.prepare(&session, text).await.expect(text);
+        assert_eq!(prepared.columns[0].name, wanted);
+        let Reply::Rows(rows) = engine.run(&mut session, text, &[]).await.expect(text) else {
+            panic!("{text}: no rows");
+        };
+        assert_eq!(prepared.columns, rows.columns, "{text}");
+    }
+}
+
 /// The values of a percentile count as memory of queries, in groups and in windows.
 #[tokio::test]
 async fn percentiles_take_no_more_than_they_may() {

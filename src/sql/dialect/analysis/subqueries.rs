@@ -13,8 +13,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable as _, FetchType, Filter, LogicalPlan,
-    LogicalPlanBuilder, Projection, SkipType, Subquery, lit, not, when,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable as _, FetchType, Filter, LogicalPlan,
+    LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, lit, not, when,
 };
 
 use super::with_columns;
@@ -61,6 +61,12 @@ impl Total {
             }
             _ => Err(query),
         }
+    }
+
+    /// The same, with columns for what it compares with the row around it.
+    pub(super) fn by_columns(self) -> Result<Self> {
+        let (query, _) = by_columns(self.query)?;
+        Ok(Self { query, ..self })
     }
 
     /// Its value: NULL if there is no row.
@@ -130,8 +136,9 @@ pub(super) fn value(mut query: Subquery) -> Result<Transformed<Expr>> {
         }
         return Ok(Transformed::new_transformed(Expr::ScalarSubquery(query), is_changed));
     }
+    let (query, is_by_columns) = by_columns(query)?;
     let given = Arc::clone(&query.subquery);
-    match Total::new(query) {
+    let done = match Total::new(query) {
         Ok(total) => {
             let is_changed = total.is_conditional || !Arc::ptr_eq(&given, &total.query.subquery);
             Ok(Transformed::new_transformed(total.value()?, is_changed))
@@ -142,7 +149,66 @@ pub(super) fn value(mut query: Subquery) -> Result<Transformed<Expr>> {
             }
             other => Ok(Transformed::no(other)),
         }),
+    };
+    done.map(|done| Transformed { transformed: done.transformed || is_by_columns, ..done })
+}
+
+/// Makes columns of what a sub-query compares with the row around it, as `UPPER(x)`: DataFusion
+/// joins one that aggregates by columns only. Also tells whether it made any.
+fn by_columns(mut query: Subquery) -> Result<(Subquery, bool)> {
+    if query.outer_ref_columns.is_empty() {
+        return Ok((query, false));
     }
+    let plan = LogicalPlan::clone(&query.subquery).transform_up(|plan| match plan {
+        // HAVING is joined otherwise.
+        LogicalPlan::Filter(filter) if !matches!(*filter.input, LogicalPlan::Aggregate(_)) => {
+            filtered_by_columns(filter)
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    if plan.transformed {
+        query.subquery = Arc::new(plan.data);
+    }
+    Ok((query, plan.transformed))
+}
+
+fn filtered_by_columns(filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let is_query = |expr: &Expr| {
+        Ok(matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_)))
+    };
+    let is_own = |side: &Expr| {
+        let is_column = matches!(side, Expr::Column(_));
+        !is_column && side.any_column_refs() && !side.contains_outer() && !side.is_volatile()
+    };
+    let mut made: Vec<Expr> = Vec::new();
+    let mut column_of = |side: Expr| {
+        let column = Column::new(Some("__compared"), side.schema_name().to_string());
+        let side = side.alias_qualified(column.relation.clone(), column.name.clone());
+        if !made.contains(&side) {
+            made.push(side);
+        }
+        Box::new(Expr::Column(column))
+    };
+    let mut conditions = split_conjunction_owned(filter.predicate.clone());
+    for condition in &mut conditions {
+        let is_simple = condition.contains_outer() && !condition.exists(is_query)?;
+        let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else {
+            continue;
+        };
+        if is_simple && is_own(left) && !right.any_column_refs() {
+            *left = column_of(std::mem::take(&mut **left));
+        } else if is_simple && is_own(right) && !left.any_column_refs() {
+            *right = column_of(std::mem::take(&mut **right));
+        }
+    }
+    if made.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let shown: Vec<Expr> = filter.input.schema().columns().into_iter().map(Expr::Column).collect();
+    let rows = LogicalPlanBuilder::from(Arc::clone(&filter.input));
+    let rows = rows.project(shown.iter().cloned().chain(made))?;
+    let rows = rows.filter(conjunction(conditions).unwrap_or_else(|| lit(true)))?;
+    Ok(Transformed::yes(rows.project(shown)?.build()?))
 }
 
 /// `EXISTS (SELECT ...)`: some aggregates bring a row also where nothing matches.
@@ -150,7 +216,7 @@ pub(super) fn exists(exists: Exists) -> Result<Transformed<Expr>> {
     let Exists { subquery, negated } = exists;
     match Total::new(subquery) {
         Ok(total) => {
-            let found = total.exists()?;
+            let found = total.by_columns()?.exists()?;
             Ok(Transformed::yes(if negated { not(found) } else { found }))
         }
         Err(query) => {

@@ -6,11 +6,10 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::{iter, slice};
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select, SelectItem, SetExpr,
-    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    Expr, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins,
+    Value, VisitMut, VisitorMut,
 };
 
 use super::aggregates::{has, has_aggregate, is_aggregate_call};
@@ -70,44 +69,6 @@ pub(crate) fn groups_by_alias(query: &Query) -> bool {
 /// Whether a statement failed because what it shows is not grouped.
 pub(crate) fn is_not_grouped(error: &SqlError) -> bool {
     error.message.contains("must be in GROUP BY")
-}
-
-/// Where columns are that joins compare by USING: DataFusion does not find them in WHERE.
-pub(super) fn using(from: &[TableWithJoins]) -> HashMap<String, Expr> {
-    let mut found = HashMap::new();
-    for TableWithJoins { relation, joins } in from {
-        for table in iter::once(relation).chain(joins.iter().map(|join| &join.relation)) {
-            if let TableFactor::NestedJoin { table_with_joins, .. } = table {
-                found.extend(using(slice::from_ref(&**table_with_joins)));
-            }
-        }
-        for (at, join) in joins.iter().enumerate() {
-            let (left, constraint) = match &join.join_operator {
-                JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
-                    (&join.relation, constraint)
-                }
-                JoinOperator::Join(constraint)
-                | JoinOperator::Inner(constraint)
-                | JoinOperator::Left(constraint)
-                | JoinOperator::LeftOuter(constraint) => (relation, constraint),
-                _ => continue,
-            };
-            let (JoinConstraint::Using(columns), Some(table)) = (constraint, table_name(left))
-            else {
-                continue;
-            };
-            for column in columns {
-                if let [ObjectNamePart::Identifier(name)] = &*column.0
-                    // Of several tables any may have it.
-                    && (at == 0 || found.contains_key(&name.value))
-                {
-                    let column = vec![table.clone(), name.clone()];
-                    found.insert(name.value.clone(), Expr::CompoundIdentifier(column));
-                }
-            }
-        }
-    }
-    found
 }
 
 /// The name by which columns refer to a table.

@@ -2,7 +2,7 @@
 //!
 //! On the way down (`names`) values replace placeholders and columns get their names; on the way up
 //! functions and operators become those of `functions`, and a SELECT is adapted where MySQL accepts
-//! more than the standard (`select`). Tables get their database. Types are not known here; see
+//! more than the standard (`select`). Joins by USING are done before (`joins`). Tables get their database. Types are not known here; see
 //! `coercion` for those.
 
 mod aggregates;
@@ -11,6 +11,7 @@ mod build;
 mod calls;
 mod conditions;
 mod expressions;
+mod joins;
 mod names;
 mod patterns;
 mod select;
@@ -24,6 +25,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 pub(crate) use self::aliases::{groups_by_alias, is_not_grouped};
+pub(in crate::sql) use self::joins::has_one as joins_by_name;
+pub(crate) use self::joins::write_out as write_out_joins;
 pub(crate) use self::names::{ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;

@@ -15,8 +15,8 @@ use datafusion::sql::sqlparser::ast::{
 use super::aggregates::{
     check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
 };
-use super::aliases::{self, aliased, column_behind, named, replace, shadows_column, using};
-use super::build::{binary, call, number, take};
+use super::aliases::{self, aliased, column_behind, named, replace, shadows_column};
+use super::build::{binary, call, null, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
 use super::{READ_ONLY, group_expressions, lower, lower_join};
@@ -27,7 +27,7 @@ use crate::sql::error::SqlError;
 const TABLES_MAX: usize = 61;
 
 /// Columns of one SELECT, or of one GROUP BY: MySQL's own limit of a table.
-const COLUMNS_MAX: usize = 4_096;
+pub(super) const COLUMNS_MAX: usize = 4_096;
 
 /// Columns of a GROUP BY ... WITH ROLLUP, which groups the rows once per column.
 const ROLLUP_MAX: usize = 64;
@@ -118,7 +118,6 @@ fn one(
     }
     check_concatenations(select)?;
     if let Some(condition) = &mut select.selection {
-        named(condition, &using(&select.from), context)?;
         as_condition(condition);
     }
     if grouped || is_aggregate(select, orders) {

@@ -44,6 +44,11 @@ fn joins_in_braces_and_lists_of_tables_are_joins_in_parentheses() {
         "SELECT 1 FROM a LEFT JOIN (b, (SELECT 1, 2) c) ON f(a, b) = (1, 2), d" =>
             "SELECT 1 FROM a LEFT JOIN ( b JOIN ( SELECT 1 , 2 ) c ) ON f ( a , b ) = ( 1 , 2 ) , d";
         "SELECT 1 FROM (SELECT 1, 2) a" => "SELECT 1 FROM ( SELECT 1 , 2 ) a";
+        "SELECT 1 FROM ((SELECT 1, 2) UNION ALL SELECT 3, 4) a" =>
+            "SELECT 1 FROM ( ( SELECT 1 , 2 ) UNION ALL SELECT 3 , 4 ) a";
+        "SELECT 1 FROM (((SELECT 1, 2) LIMIT 1) EXCEPT SELECT 3, (4)) a, b" =>
+            "SELECT 1 FROM ( ( ( SELECT 1 , 2 ) LIMIT 1 ) EXCEPT SELECT 3 , ( 4 ) ) a , b";
+        "SELECT 1 FROM ((SELECT 1, 2) a, b)" => "SELECT 1 FROM ( ( SELECT 1 , 2 ) a JOIN b )";
         "SELECT 1 FROM (a, b RIGHT JOIN c ON 1)" => "SELECT 1 FROM ( a , b RIGHT JOIN c ON 1 )";
     ] {
         assert_eq!(left(given), wanted, "{given}");
