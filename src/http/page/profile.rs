@@ -17,7 +17,7 @@ use super::table::{conditions, table};
 use crate::http::api::profile::{Node, STACK_KEYS, Tree, shown};
 use crate::http::api::search::sample_conditions;
 use crate::http::error::Problem;
-use crate::http::params::{Params, pairs};
+use crate::http::params::{Params, owned, pairs};
 use crate::profile::definition::SampleKey::{self, Caller, File, Function, Line, Scope};
 use crate::query::answer::ReportAnswer;
 use crate::report::definition::Pattern;
@@ -79,9 +79,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         Some((_, Pattern::Equals(text))) => Some(text.as_str()),
         _ => None,
     };
-    let script = given(SampleKey::Script);
-    let of_script = script.map(|script| format!("Profile of {}", visible(script)));
-    let title = of_script.unwrap_or_else(|| "Profile".to_owned());
+    let title = given(SampleKey::Script)
+        .map_or("Profile".to_owned(), |script| format!("Profile of {}", visible(script)));
     let shown = params.iter().filter(|(name, _)| SampleKey::named(name).is_some());
     let main = html! {
         h1 { (title) }
@@ -112,7 +111,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 @let wanted = (!of_type.is_empty()).then_some(wanted);
                 @let filters: Vec<_> = filters.iter().cloned().chain(wanted).collect();
                 @if let Some(answer) = view.source.samples(keys, &filters)? {
-                    h2 { (title) } (rows(title, words, answer, tree.root.samples + tree.idle, &params)?)
+                    h2 { (title) } (rows((title, of_type), words, answer, tree.root.samples + tree.idle, &params)?)
                 }
             }
         }
@@ -178,15 +177,14 @@ pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<Stri
         "hostname" => Some(("host", value)),
         _ => None,
     });
-    let keys: Vec<(&str, String)> = named.map(|(key, value)| (key, value.to_owned())).collect();
-    let has_script = keys.iter().any(|(key, _)| *key == "script");
-    (is_now && has_script).then(|| samples_of(view, &keys))
+    let has_script = keys.iter().any(|(key, _)| key == "script_name");
+    (is_now && has_script).then(|| samples_of(view, &named.map(owned).collect::<Vec<_>>()))
 }
 
 /// The rows of a report with the most samples; each links to the same page with its keys as
 /// conditions. `all`: samples of the page.
 fn rows(
-    title: &str,
+    (title, of_type): (&str, &str),
     [which, rest]: [&str; 2],
     answer: ReportAnswer,
     all: u64,
@@ -195,8 +193,7 @@ fn rows(
     let mut ranking = Ranking::sampled(answer);
     let sort = ranking.sort();
     let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
-    let of_type = Some(("type".to_owned(), listed.of_type.to_owned()));
-    let of_type = of_type.filter(|_| !listed.of_type.is_empty());
+    let of_type = (!of_type.is_empty()).then(|| owned(("type", of_type)));
     let link = |row| {
         let keys: Vec<_> = ranking.row_keys(row).into_iter().chain(of_type.clone()).collect();
         narrowed(params, &keys).link("/profile", &[])

@@ -16,7 +16,7 @@ use super::aggregates::{
     check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
 };
 use super::aliases::{self, aliased, column_behind, named, replace, shadows_column};
-use super::build::{binary, call, null, number, take};
+use super::build::{binary, call, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
 use super::{READ_ONLY, group_expressions, lower, lower_join};
