@@ -1,9 +1,9 @@
 //! Attributes kept of a span or a resource: only the texts that the mapping uses.
 //!
-//! An attribute is recognized by its name while decoding; its value is converted to a text of at
-//! most [`TEXT_BYTES_MAX`] bytes. Lists, maps and bytes are skipped, and an empty text counts as
-//! absent. So the memory of a span is proportional to its useful content, however many attributes
-//! it has.
+//! An attribute is recognized by its name while decoding; its value becomes a text of at most
+//! [`TEXT_BYTES_MAX`] bytes, which stays where it is in the body. Lists, maps and bytes are
+//! skipped, and an empty text counts as absent. Only spans that wait have copies of their texts.
+//! So the memory of a span is proportional to its useful content, however many attributes it has.
 
 use std::hash::Hash;
 
@@ -91,6 +91,19 @@ impl Key {
     }
 }
 
+/// Compares two short texts without a call.
+#[inline]
+pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let eights = |it: &[u8]| it.last_chunk().map(|last: &[u8; 8]| u64::from_le_bytes(*last));
+    a.len() == b.len()
+        && match (eights(a), eights(b)) {
+            (Some(x), Some(y)) => {
+                x == y && a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).all(|(x, y)| x == y)
+            }
+            _ => a == b,
+        }
+}
+
 /// Returns the bit of an attribute.
 const fn bit(number: u8) -> u64 {
     1_u64.wrapping_shl(number as u32)
@@ -114,18 +127,22 @@ pub(super) struct Keys {
     places: [Option<(Box<str>, u8)>; 256],
     /// Attributes named by the configuration, with their numbers.
     pub(super) chosen: Vec<(String, u8)>,
+    /// Whether the first word of a query is among these.
+    has_query: bool,
     hasher: ahash::RandomState,
 }
 
 impl Keys {
     pub(super) fn new(chosen: &[String]) -> Self {
         let hasher = ahash::RandomState::new();
-        let mut keys = Self { places: [const { None }; 256], chosen: Vec::new(), hasher };
+        let places = [const { None }; 256];
+        let mut keys = Self { places, chosen: Vec::new(), has_query: false, hasher };
         for (number, (name, _)) in (0..Key::OtherDb.number()).zip(ATTRIBUTES) {
             keys.add(name, number);
         }
         for (number, name) in (CHOSEN..).zip(chosen) {
             let number = keys.add(name, number);
+            keys.has_query |= Key::QueryText.bits() & bit(number) != 0;
             keys.chosen.push((name.clone(), number));
         }
         keys
@@ -139,14 +156,22 @@ impl Keys {
             .map_or(number, |it| it.get_or_insert_with(|| (name.into(), number)).1)
     }
 
+    /// Returns the number of a name, if it is known.
+    #[inline]
+    fn number(&self, name: &[u8]) -> Option<u8> {
+        let (_, number) = self.places.get(self.place(name))?.as_ref()?;
+        Some(*number)
+    }
+
     /// Returns the place of a name, or a free one.
+    #[inline]
     fn place(&self, name: &[u8]) -> usize {
         // Lengths and last eight bytes tell most names apart.
         let last = name.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
         let hash = (last ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut place = (hash >> 56) as u8;
         while let Some(Some((known, _))) = self.places.get(usize::from(place))
-            && known.as_bytes() != name
+            && !is_same(known.as_bytes(), name)
         {
             place = place.wrapping_add(1);
         }
@@ -159,14 +184,21 @@ impl Keys {
     }
 }
 
-/// The attributes of a span or a resource, and where their texts are: one buffer has those of a
-/// whole body, another those of a group of spans.
+/// The text of an attribute: its place among the texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fact {
+    number: u8,
+    bytes: u16,
+    at: u32,
+}
+
+/// The attributes of a span or a resource: their part of a list of facts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FactsAt {
     /// One bit for each attribute present.
     seen: u64,
     start: u32,
-    bytes: u32,
+    count: u32,
 }
 
 impl FactsAt {
@@ -176,35 +208,47 @@ impl FactsAt {
         keys.iter().any(|key| self.seen & key.bits() != 0)
     }
 
-    /// Size of the texts.
-    pub(super) const fn bytes(self) -> usize {
-        self.bytes as usize
+    /// Returns the facts, which are among these.
+    #[inline]
+    pub(super) fn among<'a>(self, texts: &'a Texts<'a>) -> Facts<'a> {
+        let own =
+            texts.facts.get(self.start as usize..).and_then(|it| it.get(..self.count as usize));
+        Facts { seen: self.seen, own: own.unwrap_or_default(), texts }
     }
+}
 
-    /// Returns the facts, whose texts are in this buffer.
-    pub(super) fn within(self, texts: &[u8]) -> Facts<'_> {
-        let packed = texts.get(self.start as usize..).and_then(|it| it.get(..self.bytes()));
-        Facts { seen: self.seen, packed: packed.unwrap_or_default() }
-    }
+/// Facts of many spans, and their texts: parts of the body as sent, and behind them those that were
+/// derived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Texts<'a> {
+    facts: &'a [Fact],
+    sent: &'a [u8],
+    derived: &'a [u8],
+}
 
-    /// Copies the texts from one buffer to the end of another.
-    pub(super) fn copied(self, from: &[u8], to: &mut Vec<u8>) -> Self {
-        let start = to.len() as u32;
-        to.extend_from_slice(self.within(from).packed);
-        Self { start, ..self }
+impl<'a> Texts<'a> {
+    #[inline]
+    fn text(&self, fact: Fact) -> &'a [u8] {
+        let at = fact.at as usize;
+        let from = match at.checked_sub(self.sent.len()) {
+            None => self.sent.get(at..),
+            Some(at) => self.derived.get(at..),
+        };
+        from.and_then(|it| it.get(..fact.bytes.into())).unwrap_or_default()
     }
 }
 
 /// Texts by attribute.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     seen: u64,
-    /// Repeated: number, length (two bytes), text.
-    packed: &'a [u8],
+    own: &'a [Fact],
+    texts: &'a Texts<'a>,
 }
 
 impl<'a> Facts<'a> {
     /// Returns the text of a key; it is never empty.
+    #[inline]
     pub(super) fn get(self, key: Key) -> Option<&'a [u8]> {
         self.first_of(key.bits())
     }
@@ -214,22 +258,15 @@ impl<'a> Facts<'a> {
         self.first_of(bit(number))
     }
 
+    #[inline]
     fn first_of(self, bits: u64) -> Option<&'a [u8]> {
         let seen = self.seen & bits;
         if seen == 0 {
             return None;
         }
-        let number = seen.trailing_zeros();
-        let mut rest = self.packed;
-        while let Some(([found, low, high], after)) = rest.split_first_chunk() {
-            let length = u16::from_le_bytes([*low, *high]);
-            let (text, after) = after.split_at_checked(length.into())?;
-            if u32::from(*found) == number {
-                return Some(text);
-            }
-            rest = after;
-        }
-        None
+        let number = seen.trailing_zeros() as u8;
+        let fact = self.own.iter().find(|it| it.number == number)?;
+        Some(self.texts.text(*fact))
     }
 
     /// Returns the text of the first of these keys that is present.
@@ -239,10 +276,52 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Collects facts attribute by attribute, and the texts of all in one buffer.
+/// Facts and their texts, in buffers of their own or behind those of a body.
 #[derive(Debug, Default)]
-pub(super) struct FactsWriter {
-    pub(super) texts: Vec<u8>,
+pub(super) struct FactBuffer {
+    facts: Vec<Fact>,
+    texts: Vec<u8>,
+}
+
+impl FactBuffer {
+    /// Returns the facts, whose texts follow these.
+    pub(super) fn after<'a>(&'a self, sent: &'a [u8]) -> Texts<'a> {
+        Texts { facts: &self.facts, sent, derived: &self.texts }
+    }
+
+    /// Returns its size.
+    pub(super) fn bytes(&self) -> usize {
+        self.texts.len().saturating_add(size_of_val(&*self.facts))
+    }
+
+    /// Makes room for these facts, and no more.
+    pub(super) fn reserve(
+        &mut self,
+        each: impl Iterator<Item = FactsAt> + Clone,
+        texts: &Texts<'_>,
+    ) {
+        self.facts.reserve_exact(each.clone().map(|it| it.count as usize).sum());
+        let facts = each.flat_map(|it| it.among(texts).own);
+        self.texts.reserve_exact(facts.map(|it| usize::from(it.bytes)).sum());
+    }
+
+    /// Copies facts with their texts.
+    pub(super) fn copy(&mut self, from: FactsAt, texts: &Texts<'_>) -> FactsAt {
+        let start = self.facts.len() as u32;
+        for fact in from.among(texts).own {
+            self.facts.push(Fact { at: self.texts.len() as u32, ..*fact });
+            self.texts.extend_from_slice(texts.text(*fact));
+        }
+        FactsAt { start, ..from }
+    }
+}
+
+/// Collects facts attribute by attribute.
+#[derive(Debug, Default)]
+pub(super) struct FactsWriter<'b> {
+    /// The body, whose parts most texts are.
+    pub(super) sent: &'b [u8],
+    buffer: FactBuffer,
     /// Those being collected.
     open: FactsAt,
     attributes: usize,
@@ -250,49 +329,66 @@ pub(super) struct FactsWriter {
     pub(super) over_limit: u64,
 }
 
-impl FactsWriter {
-    /// Returns the collected facts and starts over.
-    pub(super) fn take(&mut self) -> FactsAt {
-        let end = self.texts.len() as u32;
-        let next = FactsAt { start: end, ..FactsAt::default() };
-        let facts = std::mem::replace(&mut self.open, next);
-        self.attributes = 0;
-        FactsAt { bytes: end.saturating_sub(facts.start), ..facts }
+impl FactsWriter<'_> {
+    pub(super) fn texts(&self) -> Texts<'_> {
+        self.buffer.after(self.sent)
     }
 
-    /// Drops the texts of the facts that were taken last.
+    /// Returns the collected facts and starts over.
+    pub(super) fn take(&mut self) -> FactsAt {
+        let end = self.buffer.facts.len() as u32;
+        let facts = std::mem::replace(&mut self.open, FactsAt { start: end, ..FactsAt::default() });
+        self.attributes = 0;
+        FactsAt { count: end.saturating_sub(facts.start), ..facts }
+    }
+
+    /// Drops the facts that were taken last.
     pub(super) fn drop_last(&mut self, facts: FactsAt) {
-        self.texts.truncate(facts.start as usize);
+        let mut dropped = self.buffer.facts.drain(facts.start as usize..);
+        let derived = dropped.find_map(|it| (it.at as usize).checked_sub(self.sent.len()));
+        drop(dropped);
+        self.buffer.texts.truncate(derived.unwrap_or(usize::MAX));
         self.open.start = facts.start;
     }
 
-    /// Adds an attribute if it is to be kept.
-    pub(super) fn attribute(&mut self, keys: &Keys, name: &[u8], value: Value<'_>) {
+    /// Counts an attribute; returns its number if it is to be kept.
+    #[inline]
+    pub(super) fn number(&mut self, keys: &Keys, name: &[u8]) -> Option<u8> {
         self.attributes = self.attributes.saturating_add(1);
         if self.attributes > SPAN_ATTRIBUTES_MAX {
             self.over_limit = self.over_limit.saturating_add(1);
-            return;
+            return None;
         }
-        let Some(&Some((_, number))) = keys.places.get(keys.place(name)) else {
-            if name.starts_with(b"db.") {
-                self.text(Key::OtherDb, b"db");
-            }
-            return;
-        };
+        let number = keys.number(name);
+        if number.is_none() && name.starts_with(b"db.") {
+            self.text(Key::OtherDb, b"db");
+        }
+        number
+    }
+
+    /// Adds the value of an attribute.
+    #[inline]
+    pub(super) fn value(&mut self, keys: &Keys, number: u8, value: Value<'_>) {
         match value {
-            Value::Text(text) if Key::QueryText.bits() & bit(number) != 0 => {
-                self.numbered(number, first_word(text, &mut [0; 32]));
-            }
-            Value::Text(text) => self.numbered(number, text),
-            Value::Whole(whole) => {
-                self.numbered(number, itoa::Buffer::new().format(whole).as_bytes());
-            }
+            Value::Text(text) if Key::QueryText.bits() & bit(number) == 0 => self.add(number, text),
+            // Nobody asks for the first word of a query whose operation is known.
+            Value::Text(_) if self.open.seen & Key::DbOperation.bits() != 0 && !keys.has_query => {}
+            value => self.convert(number, value),
+        }
+    }
+
+    /// Adds a value that is not kept as it was sent.
+    #[inline(never)]
+    fn convert(&mut self, number: u8, value: Value<'_>) {
+        match value {
+            Value::Text(text) => self.add(number, first_word(text, &mut [0; 32])),
+            Value::Whole(whole) => self.add(number, itoa::Buffer::new().format(whole).as_bytes()),
             Value::Float(float) => {
                 // Not as Display does, which writes out all zeros: 326 bytes for nine that were sent.
                 let text = format!("{float:?}");
-                self.numbered(number, text.trim_end_matches(".0").as_bytes());
+                self.add(number, text.trim_end_matches(".0").as_bytes());
             }
-            Value::Truth(truth) => self.numbered(number, truth.to_string().as_bytes()),
+            Value::Truth(truth) => self.add(number, truth.to_string().as_bytes()),
             Value::Other => {}
         }
     }
@@ -303,32 +399,39 @@ impl FactsWriter {
     }
 
     /// Adds a text that is derived.
+    #[inline]
     pub(super) fn text(&mut self, key: Key, text: &[u8]) {
-        self.numbered(key.number(), text);
+        self.add(key.number(), text);
     }
 
-    /// Adds a text, unless there is one already.
-    fn numbered(&mut self, number: u8, text: &[u8]) {
+    /// Adds a text, unless there is one already: one of the body by its place, another as a copy.
+    #[inline]
+    fn add(&mut self, number: u8, text: &[u8]) {
         let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
-        let Ok(length) = u16::try_from(text.len()) else {
-            return;
-        };
-        if length == 0 || self.open.seen & bit(number) != 0 {
+        if text.is_empty() || self.open.seen & bit(number) != 0 {
             return;
         }
         self.open.seen |= bit(number);
-        let [low, high] = length.to_le_bytes();
-        self.texts.extend_from_slice(&[number, low, high]);
-        self.texts.extend_from_slice(text);
+        let mut at = text.as_ptr().addr().wrapping_sub(self.sent.as_ptr().addr());
+        if at >= self.sent.len() {
+            at = self.sent.len().saturating_add(self.buffer.texts.len());
+            self.buffer.texts.extend_from_slice(text);
+        }
+        let (bytes, at) = (text.len() as u16, at as u32);
+        self.buffer.facts.push(Fact { number, bytes, at });
     }
 }
 
 /// Returns the first word of a query, its operation, in upper case.
 fn first_word<'w>(text: &[u8], word: &'w mut [u8; 32]) -> &'w [u8] {
-    let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
-    let letters = text.trim_ascii_start().iter().take_while(|it| is_letter(it));
-    let places = word.iter_mut().zip(letters);
-    let length = places.map(|(place, letter)| *place = letter.to_ascii_uppercase()).count();
+    let mut length = 0_usize;
+    for (place, letter) in word.iter_mut().zip(text.trim_ascii_start()) {
+        *place = letter.to_ascii_uppercase();
+        if !place.is_ascii_uppercase() && *place != b'_' {
+            break;
+        }
+        length = length.saturating_add(1);
+    }
     word.get(..length).unwrap_or_default()
 }
 
@@ -336,13 +439,20 @@ fn first_word<'w>(text: &[u8], word: &'w mut [u8; 32]) -> &'w [u8] {
 mod tests {
     use super::*;
 
+    fn attribute(writer: &mut FactsWriter<'_>, keys: &Keys, name: &[u8], value: Value<'_>) {
+        if let Some(number) = writer.number(keys, name) {
+            writer.value(keys, number, value);
+        }
+    }
+
     #[test]
     fn texts_are_found_again_and_the_first_of_a_name_counts() {
         let keys = Keys::new(&["tenant".to_owned(), "db.namespace".to_owned()]);
-        let mut writer = FactsWriter::default();
+        let sent = b"users/{id}";
+        let mut writer = FactsWriter { sent, ..FactsWriter::default() };
         for (name, value) in [
             (&b"http.route"[..], Value::Text(b"")),
-            (b"http.route", Value::Text(b"users/{id}")),
+            (b"http.route", Value::Text(sent)),
             (b"http.route", Value::Text(b"another")),
             (b"http.status_code", Value::Whole(500)),
             (b"http.response.status_code", Value::Whole(404)),
@@ -351,10 +461,11 @@ mod tests {
             (b"tenant", Value::Truth(true)),
             (b"unknown", Value::Text(b"x")),
         ] {
-            writer.attribute(&keys, name, value);
+            attribute(&mut writer, &keys, name, value);
         }
         let taken = writer.take();
-        let facts = taken.within(&writer.texts);
+        let texts = writer.texts();
+        let facts = taken.among(&texts);
         assert_eq!(facts.get(Key::Route), Some(&b"users/{id}"[..]));
         assert_eq!(facts.get(Key::Status), Some(&b"404"[..]));
         assert_eq!(facts.get(Key::QueryText), Some(&b"SELECT"[..]));
@@ -362,8 +473,9 @@ mod tests {
         let [(tenant, at), (namespace, known)] = &keys.chosen[..] else { panic!() };
         assert_eq!((&**tenant, facts.numbered(*at)), ("tenant", Some(&b"true"[..])));
         assert_eq!((&**namespace, *known), ("db.namespace", Key::DbNamespace.number()));
-        assert_eq!(writer.take().within(&writer.texts), Facts::default());
+        assert_eq!(writer.take().seen, 0);
         writer.drop_last(taken);
+        assert_eq!(writer.buffer.bytes(), 0);
         assert_eq!(writer.take(), FactsAt::default());
     }
 
@@ -372,9 +484,10 @@ mod tests {
         let keys = Keys::new(&[]);
         let mut writer = FactsWriter::default();
         let mut text = |float| {
-            writer.attribute(&keys, b"http.route", Value::Float(float));
+            attribute(&mut writer, &keys, b"http.route", Value::Float(float));
             let facts = writer.take();
-            let text = facts.within(&writer.texts).get(Key::Route).unwrap();
+            let texts = writer.texts();
+            let text = facts.among(&texts).get(Key::Route).unwrap();
             String::from_utf8(text.to_vec()).unwrap()
         };
         for float in [-5e-324, f64::MIN_POSITIVE, f64::MIN, 1.0 / 3.0, 1e-5 / 3.0, 1e16, 1e15 / 3.0]
@@ -392,17 +505,17 @@ mod tests {
         let keys = Keys::new(&[]);
         let mut writer = FactsWriter::default();
         let long = vec![b'x'; 100_000];
-        writer.attribute(&keys, b"url.full", Value::Text(&long));
+        attribute(&mut writer, &keys, b"url.full", Value::Text(&long));
         for _ in 1..SPAN_ATTRIBUTES_MAX {
-            writer.attribute(&keys, b"nothing", Value::Other);
+            attribute(&mut writer, &keys, b"nothing", Value::Other);
         }
         assert_eq!(writer.over_limit, 0);
         for _ in 0..7 {
-            writer.attribute(&keys, b"http.route", Value::Text(b"x"));
+            attribute(&mut writer, &keys, b"http.route", Value::Text(b"x"));
         }
         assert_eq!(writer.over_limit, 7);
-        let facts = writer.take();
-        let facts = facts.within(&writer.texts);
+        let (facts, texts) = (writer.take(), writer.texts());
+        let facts = facts.among(&texts);
         assert_eq!(facts.get(Key::Url).map(<[u8]>::len), Some(TEXT_BYTES_MAX));
         assert_eq!(facts.get(Key::Route), None);
     }

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::Lane;
-use super::attributes::{FactsAt, Key};
+use super::attributes::{FactBuffer, FactsAt, Key, Texts};
 use super::counters::{LeftOut, OtlpCounters};
 use super::request::{Class, RequestWriter};
-use super::span::{Batch, Kind, Span, TraceId};
+use super::span::{Batch, Kind, Span};
 use crate::input::record::DecodeCounts;
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
@@ -38,17 +38,17 @@ pub(super) const REMEMBERED_BYTES: usize = (4 << 20) * 9 * 3 / 2 + REMEMBERED_MA
 /// Size of a group beside its spans and texts.
 const GROUP_BYTES: usize = 400;
 
-/// Group of a span: trace and resource.
-type GroupKey = (TraceId, u64);
-
 /// Spans of one trace and resource, while they wait.
 #[derive(Debug)]
 struct Group {
-    key: GroupKey,
+    /// Keyed hash of its trace; with a span's id it tells requests apart.
+    trace: u64,
+    /// The same with its resource.
+    key: u64,
     resource: FactsAt,
     spans: Vec<Span>,
-    /// Texts of the resource and of the spans.
-    texts: Vec<u8>,
+    /// Facts of the resource and of the spans.
+    facts: FactBuffer,
     first_ms: u64,
     last_ms: u64,
     /// True once a request of the group has left.
@@ -69,19 +69,21 @@ impl Group {
     /// Returns its size.
     fn bytes(&self) -> usize {
         let spans = size_of_val(&*self.spans);
-        GROUP_BYTES.saturating_add(self.texts.len()).saturating_add(spans)
+        GROUP_BYTES.saturating_add(self.facts.bytes()).saturating_add(spans)
     }
 
-    /// Keeps copies of spans, whose texts are in `texts`, as those of the resource are when there
-    /// are no spans yet.
-    fn keep(&mut self, spans: &[Joined<'_>], texts: &[u8]) {
-        if self.spans.is_empty() {
-            self.resource = self.resource.copied(texts, &mut self.texts);
+    /// Keeps copies of spans, whose texts are among `texts`, as those of the resource are when
+    /// there are no spans yet.
+    fn keep(&mut self, spans: &[Joined<'_>], texts: &Texts<'_>) {
+        let of_resource = self.spans.is_empty().then_some(self.resource);
+        let of_spans = spans.iter().map(|it| it.span.facts);
+        self.facts.reserve(of_resource.into_iter().chain(of_spans), texts);
+        if let Some(facts) = of_resource {
+            self.resource = self.facts.copy(facts, texts);
         }
         self.spans.reserve_exact(spans.len());
-        self.texts.reserve_exact(spans.iter().map(|it| it.span.facts.bytes()).sum());
         for it in spans {
-            let facts = it.span.facts.copied(texts, &mut self.texts);
+            let facts = self.facts.copy(it.span.facts, texts);
             self.spans.push(Span { leaves_ms: it.leaves_ms, facts, ..*it.span });
         }
     }
@@ -115,19 +117,21 @@ pub(super) struct Joiner {
     writer: RequestWriter,
     counters: Arc<OtlpCounters>,
     pub(super) lane: Lane,
-    /// Milliseconds of the monotonic clock.
+    /// Milliseconds of the monotonic clock, and seconds since 1970.
     now_ms: u64,
+    now_secs: u32,
     /// Ordered by age.
     groups: BTreeMap<u64, Group>,
-    numbers: HashMap<GroupKey, u64, ahash::RandomState>,
+    /// By their keys.
+    numbers: HashMap<u64, u64, ahash::RandomState>,
     /// Time at which a group is due, and its number.
     due: BTreeSet<(u64, u64)>,
     began: u64,
     bytes: usize,
     waiting: usize,
-    /// Hashes of requests that have left, and of their groups.
+    /// Requests that have left, and keys of their groups.
     known: HashSet<u64, ahash::RandomState>,
-    /// Requests that have left, oldest first: hash of the span, hash of its group.
+    /// The same of each request, oldest first.
     remembered: VecDeque<[u64; 2]>,
     /// Decoding counts for the ring, not yet published.
     counts: DecodeCounts,
@@ -140,6 +144,7 @@ impl Joiner {
             counters: Arc::clone(counters),
             lane,
             now_ms: 0,
+            now_secs: 0,
             groups: BTreeMap::new(),
             numbers: HashMap::default(),
             due: BTreeSet::new(),
@@ -153,16 +158,16 @@ impl Joiner {
     }
 
     /// Takes the spans of a body and releases those that are ready.
-    pub(super) fn take(&mut self, batch: &Batch) {
-        self.now_ms = self.lane.clock.mono_ms();
+    pub(super) fn take(&mut self, batch: &Batch<'_>) {
         let counters = &self.counters;
         counters.spans_received.add(batch.received);
         counters.spans_refused.add(&batch.refused);
         counters.spans_sampled.add(batch.sampled);
         counters.attributes_over_limit.add(batch.facts.over_limit);
         counters.events_over_limit.add(batch.events_over_limit);
+        self.set_time();
         self.join(batch);
-        self.advance();
+        self.release_due();
         while self.bytes > SPANS_WAITING_BYTES_MAX
             && let Some(&oldest) = self.groups.keys().next()
         {
@@ -173,13 +178,22 @@ impl Joiner {
 
     /// Releases the spans that are due.
     pub(super) fn advance(&mut self) {
-        self.now_ms = self.lane.clock.mono_ms();
+        self.set_time();
+        self.release_due();
+        self.publish();
+    }
+
+    fn set_time(&mut self) {
+        let clock = &self.lane.clock;
+        (self.now_ms, self.now_secs) = (clock.mono_ms(), clock.unix_secs());
+    }
+
+    fn release_due(&mut self) {
         while let Some(&(due_ms, number)) = self.due.first()
             && due_ms <= self.now_ms
         {
             self.settle(number, None);
         }
-        self.publish();
     }
 
     /// Hands over the records, and shows what waits.
@@ -194,33 +208,30 @@ impl Joiner {
 
     /// Releases everything, because no more spans will come.
     pub(super) fn finish(&mut self) {
+        self.set_time();
         while let Some(&number) = self.groups.keys().next() {
             self.settle(number, Some(LeftOut::NoRequest));
         }
         self.publish();
     }
 
-    /// Returns the hash of a group, or that of a span by its id.
-    fn hash(&self, of: (TraceId, u64)) -> u64 {
-        self.writer.keys.hash(of)
-    }
-
     /// Adds the spans of a body to their groups. A group that begins with it and is due, as whole
     /// requests of PHP are, leaves from the body.
-    fn join(&mut self, batch: &Batch) {
-        let (now_ms, before, texts) = (self.now_ms, self.began, &*batch.facts.texts);
+    fn join(&mut self, batch: &Batch<'_>) {
+        let (now_ms, before, texts) = (self.now_ms, self.began, &batch.facts.texts());
         let mut begun: Vec<(Group, Vec<Joined<'_>>)> = Vec::new();
         let mut spans = &*batch.spans;
         for resource in &batch.resources {
             let of_resource = spans.split_off(..resource.spans).unwrap_or_default();
-            let root_leaves_ms = match resource.facts.within(texts).get(Key::Language) {
+            let root_leaves_ms = match resource.facts.among(texts).get(Key::Language) {
                 Some(b"php") => now_ms,
                 _ => now_ms.saturating_add(ROOT_WAITS_MS),
             };
             for alike in of_resource.chunk_by(|a, b| a.trace == b.trace) {
                 let Some(Span { trace, .. }) = alike.first() else { continue };
-                let key = (*trace, resource.hash);
-                let mut added = self.unknown(alike, root_leaves_ms);
+                let trace = self.writer.keys.hash(u128::from_ne_bytes(*trace));
+                let key = trace ^ resource.hash;
+                let mut added = self.unknown(alike, trace, root_leaves_ms);
                 let number = *self.numbers.entry(key).or_insert(self.began);
                 let nth = number.wrapping_sub(before) as usize;
                 if let Some(mut group) = self.remove(number) {
@@ -231,10 +242,11 @@ impl Joiner {
                     spans.append(&mut added);
                 } else {
                     self.began = self.began.saturating_add(1);
-                    let has_left = self.known.contains(&self.hash(key));
+                    let has_left = self.known.contains(&key);
                     let (resource, first_ms, last_ms) = (resource.facts, now_ms, now_ms);
-                    let (spans, texts) = (Vec::new(), Vec::new());
-                    let group = Group { key, resource, spans, texts, first_ms, last_ms, has_left };
+                    let (spans, facts) = (Vec::new(), FactBuffer::default());
+                    let group =
+                        Group { trace, key, resource, spans, facts, first_ms, last_ms, has_left };
                     begun.push((group, added));
                 }
             }
@@ -250,11 +262,11 @@ impl Joiner {
     }
 
     /// Returns the spans other than requests that are remembered.
-    fn unknown<'s>(&self, spans: &'s [Span], root_leaves_ms: u64) -> Vec<Joined<'s>> {
+    fn unknown<'s>(&self, spans: &'s [Span], trace: u64, root_leaves_ms: u64) -> Vec<Joined<'s>> {
         let mut unknown = Vec::with_capacity(spans.len());
         for span in spans {
             let is_root = span.is_root() || span.may_be_root();
-            if is_root && self.known.contains(&self.hash((span.trace, span.id))) {
+            if is_root && self.known.contains(&(trace ^ span.id)) {
                 self.leave_out(LeftOut::Duplicate, 1);
             } else {
                 unknown.push(Joined::new(span, if is_root { root_leaves_ms } else { u64::MAX }));
@@ -289,9 +301,9 @@ impl Joiner {
         let Some(mut group) = self.remove(number) else {
             return;
         };
-        let (spans, texts) = (std::mem::take(&mut group.spans), std::mem::take(&mut group.texts));
+        let (spans, facts) = (std::mem::take(&mut group.spans), std::mem::take(&mut group.facts));
         let joined = spans.iter().map(|it| Joined::new(it, it.leaves_ms)).collect();
-        self.release((number, group), joined, &texts, ends);
+        self.release((number, group), joined, &facts.after(&[]), ends);
     }
 
     /// Releases the roots among all spans of a group that are due, with the spans below them, and
@@ -300,7 +312,7 @@ impl Joiner {
         &mut self,
         (number, mut group): (u64, Group),
         mut spans: Vec<Joined<'_>>,
-        texts: &[u8],
+        texts: &Texts<'_>,
         ends: Option<LeftOut>,
     ) {
         let now_ms = self.now_ms;
@@ -341,7 +353,13 @@ impl Joiner {
 
     /// Releases spans with the same root: as a request with its timers if that is one. Spans
     /// without a root are `lost`.
-    fn leave(&mut self, group: &Group, spans: &[Joined<'_>], texts: &[u8], lost: Option<LeftOut>) {
+    fn leave(
+        &mut self,
+        group: &Group,
+        spans: &[Joined<'_>],
+        texts: &Texts<'_>,
+        lost: Option<LeftOut>,
+    ) {
         let root = spans.iter().find(|it| it.is_root()).map(|it| it.span);
         if let Some(reason) = root.map_or(lost, |root| left_out(root, texts)) {
             return self.leave_out(reason, spans.len());
@@ -356,9 +374,9 @@ impl Joiner {
                 _ => timers.push(*span),
             }
         }
-        self.remember([(group.key.0, root.id), group.key].map(|it| self.hash(it)));
+        self.remember([group.trace ^ root.id, group.key]);
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
-        let (to, secs) = ((&mut self.lane.producer, &mut self.counts), self.lane.clock.unix_secs());
+        let (to, secs) = ((&mut self.lane.producer, &mut self.counts), self.now_secs);
         match self.writer.write((group.resource, texts), root, &mut timers, secs, to) {
             Ok(rows) => {
                 self.counters.requests.add(1);
@@ -399,6 +417,8 @@ fn find_roots(spans: &mut Vec<Joined<'_>>) -> usize {
     spans.sort_by_key(|it| it.span.id);
     spans.dedup_by_key(|it| it.span.id);
     let mut path = Vec::new();
+    // The last parent that was looked for, and its place: most spans have the same.
+    let mut above = (0, None);
     for from in 0..spans.len() {
         // Up to a span whose root is known, or with nothing above it.
         let (mut next, mut root, mut leaves_ms, mut asked) = (Some(from), 0, u64::MAX, 0);
@@ -413,8 +433,11 @@ fn find_roots(spans: &mut Vec<Joined<'_>>) -> usize {
             let (span, own_ms) = (it.span, it.leaves_ms);
             // A cycle leads back to this span.
             (it.root, it.leaves_ms) = (Some(0), u64::MAX);
-            let above = || spans.binary_search_by_key(&span.parent, |it| it.span.id).ok();
-            next = if span.is_root() { None } else { above() };
+            if above.0 != span.parent {
+                let place = spans.binary_search_by_key(&span.parent, |it| it.span.id);
+                above = (span.parent, place.ok());
+            }
+            next = above.1.filter(|_| !span.is_root());
             if next.is_none() && (span.is_root() || span.may_be_root()) {
                 (root, leaves_ms) = (span.id, own_ms);
             }
@@ -429,9 +452,9 @@ fn find_roots(spans: &mut Vec<Joined<'_>>) -> usize {
 }
 
 /// Returns the reason why a root is not a request, if it is not.
-fn left_out(root: &Span, texts: &[u8]) -> Option<LeftOut> {
+fn left_out(root: &Span, texts: &Texts<'_>) -> Option<LeftOut> {
     let receives = || {
-        let facts = root.facts.within(texts);
+        let facts = root.facts.among(texts);
         let operation = facts.first(&[Key::MessagingType, Key::MessagingName]);
         let name = facts.get(Key::Name).unwrap_or_default();
         operation == Some(b"receive") || name == b"receive" || name.starts_with(b"receive ")

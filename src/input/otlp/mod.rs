@@ -67,15 +67,13 @@ impl Form {
         }
     }
 
-    /// Decodes a body.
-    fn decode(self, body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<(), Refused> {
+    /// Returns a body in protobuf.
+    fn protobuf(self, body: &[u8]) -> Result<Cow<'_, [u8]>, Refused> {
         let problem = |problem: serde_json::Error| (BodyRefusal::BadJson, problem.to_string());
-        let body = match self {
-            Self::Protobuf => Cow::Borrowed(body),
-            Self::Json => Cow::Owned(json::as_protobuf(body).map_err(problem)?),
-        };
-        let decoded = protobuf::decode(&body, keys, batch);
-        decoded.map_err(|problem| (BodyRefusal::BadProtobuf, problem.name().to_owned()))
+        match self {
+            Self::Protobuf => Ok(Cow::Borrowed(body)),
+            Self::Json => json::as_protobuf(body).map(Cow::Owned).map_err(problem),
+        }
     }
 }
 
@@ -151,8 +149,10 @@ impl Source {
         let now_ns = now_ms.saturating_mul(1_000_000);
         let own_instance = self.own_instance.clone();
         let sender = Some(sender);
+        let body = form.protobuf(body)?;
         let mut batch = Batch { own_instance, sender, now_ns, ..Batch::default() };
-        form.decode(body, &self.keys, &mut batch)?;
+        let decoded = protobuf::decode(&body, &self.keys, &mut batch);
+        decoded.map_err(|problem| (BodyRefusal::BadProtobuf, problem.name().to_owned()))?;
         stage.worked(batch.received);
         let partial_success = batch.partial_success();
         self.joiner.lock().as_mut().ok_or_else(stopping)?.take(&batch);

@@ -1,9 +1,10 @@
 //! Decodes bodies in protobuf, field by field.
 //!
 //! The messages are not decoded into structs first: a field of two bytes would grow to a hundred,
-//! and most parts of a span are not kept. Whatever prost takes is taken here too (tests compare the
-//! two). Fields of another type than expected are skipped as unknown ones are, and strings that are
-//! not UTF-8 are repaired later like those of packets.
+//! and most parts of a span are not kept; texts stay in the body. Whatever prost takes is taken
+//! here too (tests compare the two). Values that are not kept are not read. Fields of another type
+//! than expected are skipped as unknown ones are, and strings that are not UTF-8 are repaired later
+//! like those of packets.
 //!
 //! ```text
 //!   request   1 resource spans*
@@ -14,7 +15,7 @@
 //!   value   1 text, 2 truth, 3 whole number, 4 float
 //! ```
 
-use super::attributes::{Key, Keys, Value};
+use super::attributes::{FactsWriter, Key, Keys, Value};
 use super::messages::{INSTANCE_ID, OWN_SCOPE};
 use super::span::{Batch, Kind, Resource, Span};
 use crate::input::cursor::Cursor;
@@ -59,7 +60,8 @@ fn skip(mut cursor: Cursor<'_>, key: u32) -> Result<Cursor<'_>> {
 }
 
 /// Decodes a body.
-pub(super) fn decode(body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
+pub(super) fn decode<'b>(body: &'b [u8], keys: &Keys, batch: &mut Batch<'b>) -> Result<()> {
+    batch.facts.sent = body;
     for message in messages(body, 1) {
         let message = message?;
         let (mut resource, mut is_own) = (Resource::default(), false);
@@ -69,10 +71,11 @@ pub(super) fn decode(body: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> 
             let of_resource = of_resource?;
             resource.hash = resource.hash.rotate_left(1) ^ keys.hash(of_resource);
             for pair in messages(of_resource, 1) {
-                let (name, value) = name_and_value(pair?)?;
+                let pair = pair?;
+                let (name, value) = name_and_value(pair)?;
                 let own = batch.own_instance.as_ref().map(|it| Value::Text(it.as_bytes()));
-                is_own |= name == INSTANCE_ID.as_bytes() && own == Some(value);
-                batch.facts.attribute(keys, name, value);
+                is_own |= name == INSTANCE_ID.as_bytes() && own == Some(any_value(value)?);
+                attribute(pair, keys, &mut batch.facts)?;
             }
         }
         if batch.facts.lacks(Key::HostName)
@@ -110,7 +113,7 @@ fn is_own_scope(message: &[u8]) -> Result<bool> {
     Ok(is_own)
 }
 
-fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
+fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
     let (mut span, mut events, mut exception) = (Span::default(), 0_usize, &[][..]);
     let (mut state, mut parent, mut name) = (&[][..], &[][..], &[][..]);
     let mut cursor = Cursor::new(message);
@@ -125,7 +128,12 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
             (6, VARINT) => span.kind = Kind::of(cursor.varint()?),
             (7, FIXED64) => span.start = u64::from_le_bytes(cursor.fixed()?),
             (8, FIXED64) => span.end = u64::from_le_bytes(cursor.fixed()?),
-            (9, LENGTH) => attribute(cursor.bytes()?, keys, batch)?,
+            (9, LENGTH) => {
+                attribute(cursor.bytes()?, keys, &mut batch.facts)?;
+                while cursor.eat(key) {
+                    attribute(cursor.bytes()?, keys, &mut batch.facts)?;
+                }
+            }
             (11, LENGTH) => {
                 let event = cursor.bytes()?;
                 events = events.saturating_add(1);
@@ -159,27 +167,34 @@ fn number(id: &[u8]) -> u64 {
     id.try_into().map_or(0, u64::from_be_bytes)
 }
 
-fn attribute(message: &[u8], keys: &Keys, batch: &mut Batch) -> Result<()> {
+/// Adds an attribute if it is to be kept.
+#[inline]
+fn attribute(message: &[u8], keys: &Keys, facts: &mut FactsWriter<'_>) -> Result<()> {
     let (name, value) = name_and_value(message)?;
-    batch.facts.attribute(keys, name, value);
+    if let Some(number) = facts.number(keys, name) {
+        // Most values are short texts.
+        let value = match value {
+            [TEXT, length @ ..0x80, text @ ..] if usize::from(*length) == text.len() => {
+                Value::Text(text)
+            }
+            _ => any_value(value)?,
+        };
+        facts.value(keys, number, value);
+    }
     Ok(())
 }
 
+/// Returns name and value, of which nearly all are short, with nothing beside them.
 #[inline]
-fn name_and_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
-    match short_text(message) {
-        Some((name, text)) => Ok((name, Value::Text(text))),
-        None => key_value(message),
+fn name_and_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
+    if let [NAME, length @ ..0x80, rest @ ..] = message
+        && let Some((name, rest)) = rest.split_at_checked((*length).into())
+        && let [VALUE, length @ ..0x80, value @ ..] = rest
+        && usize::from(*length) == value.len()
+    {
+        return Ok((name, value));
     }
-}
-
-/// Returns name and text of an attribute as nearly all are: both short, and nothing beside them.
-fn short_text(message: &[u8]) -> Option<(&[u8], &[u8])> {
-    let [NAME, length @ ..0x80, rest @ ..] = message else { return None };
-    let (name, rest) = rest.split_at_checked((*length).into())?;
-    let [VALUE, length @ ..0x80, TEXT, text_length, text @ ..] = rest else { return None };
-    let (length, text_length) = (usize::from(*length), usize::from(*text_length));
-    (length == text.len().saturating_add(2) && text_length == text.len()).then_some((name, text))
+    any_name_and_value(message)
 }
 
 fn status(message: &[u8]) -> Result<u64> {
@@ -194,22 +209,22 @@ fn status(message: &[u8]) -> Result<u64> {
     Ok(code)
 }
 
-#[inline]
-fn key_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
-    let (mut name, mut value) = (&[][..], Value::Other);
+#[inline(never)]
+fn any_name_and_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
+    let (mut name, mut value) = (&[][..], &[][..]);
     let mut cursor = Cursor::new(message);
     while cursor.left() > 0 {
         let key = cursor.key()?;
         match (key >> 3, key & 7) {
             (1, LENGTH) => name = cursor.bytes()?,
-            (2, LENGTH) => value = any_value(cursor.bytes()?)?,
+            (2, LENGTH) => value = cursor.bytes()?,
             _ => cursor = skip(cursor, key)?,
         }
     }
     Ok((name, value))
 }
 
-#[inline]
+#[inline(never)]
 fn any_value(message: &[u8]) -> Result<Value<'_>> {
     let (mut cursor, mut value) = (Cursor::new(message), Value::Other);
     while cursor.left() > 0 {
@@ -238,7 +253,10 @@ fn exception_type(event: &[u8]) -> Result<Option<&[u8]>> {
         is_exception = name? == b"exception";
     }
     for pair in messages(event, 3) {
-        if let (b"exception.type", Value::Text(text)) = key_value(pair?)? {
+        let (name, value) = name_and_value(pair?)?;
+        if name == b"exception.type"
+            && let Value::Text(text) = any_value(value)?
+        {
             kind = Some(text);
         }
     }

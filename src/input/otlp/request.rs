@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::attributes::{Facts, FactsAt, Key, Keys};
+use super::attributes::{Facts, FactsAt, Key, Keys, Texts, is_same};
 use super::span::{Kind, Span};
 use crate::config::OtlpInput;
 use crate::input::record::{
@@ -55,8 +55,8 @@ const TIMER_TAGS: [&str; 3] = ["group", "server", "operation"];
 
 type TimerTags<'a> = [Option<&'a [u8]>; 3];
 
-fn timer_tags<'a>(span: &Span, texts: &'a [u8]) -> TimerTags<'a> {
-    let facts = span.facts.within(texts);
+fn timer_tags<'a>(span: &Span, texts: &'a Texts<'a>) -> TimerTags<'a> {
+    let facts = span.facts.among(texts);
     let group = match (Class::of(span.facts), span.kind) {
         (Class::Database, _) => facts.get(Key::DbSystem).or(Some(&b"db"[..])),
         (Class::Messaging, _) => facts.get(Key::MessagingSystem),
@@ -126,14 +126,14 @@ impl RequestWriter {
     /// order of their start. `texts` has those of all. Returns the number of its timers.
     pub(super) fn write(
         &mut self,
-        (resource, texts): (FactsAt, &[u8]),
+        (resource, texts): (FactsAt, &Texts<'_>),
         root: &Span,
         timers: &mut [&Span],
         received_secs: u32,
         (sink, counts): (&mut impl RecordSink, &mut DecodeCounts),
     ) -> Result<u64, RejectReason> {
         let (record, rules) = (&mut self.record, &mut *self.rules);
-        let [of_resource, facts] = [resource, root.facts].map(|it| it.within(texts));
+        let [of_resource, facts] = [resource, root.facts].map(|it| it.among(texts));
         record.begin();
         let hostname = self.config.name.as_deref().map(str::as_bytes);
         let hostname = hostname.or_else(|| of_resource.first(&[Key::HostName, Key::Sender]));
@@ -191,7 +191,7 @@ impl RequestWriter {
 fn write_timers(
     record: &mut RecordWriter,
     rules: &mut Rules,
-    (root, texts): (&Span, &[u8]),
+    (root, texts): (&Span, &Texts<'_>),
     timers: &mut [&Span],
 ) -> u64 {
     timers.sort_by_key(|span| span.start);
@@ -214,24 +214,28 @@ fn write_timers(
     let single = single.iter().map(|it| (timer_tags(it, texts), 1, time(it), after(it)));
     let merged = merged.into_iter();
     let merged = merged.map(|(tags, (hits, total, after))| (tags, hits, total as f32, after));
-    // Most timers share a few groups and servers.
     let mut names: [Option<Interned>; 3] = [None; 3];
-    let mut last: [Option<(&[u8], Interned)>; 3] = [None; 3];
+    // Most timers share a few values.
+    let mut known: [[Option<(&[u8], Interned)>; 16]; 3] = [[None; 16]; 3];
     let rows = single.len().saturating_add(merged.len());
     for (tags, hits, total, after) in single.chain(merged) {
         let timer = record.begin_timer(hits, total, 0.0, 0.0);
         record.timer_is_span(timer, after);
         let mut set = record.tag_set(TIMER_TAGS_MAX);
-        let places = names.iter_mut().zip(&mut last);
-        for ((tag, text), (name, last)) in TIMER_TAGS.into_iter().zip(tags).zip(places) {
-            let Some(text) = text else { continue };
+        let places = names.iter_mut().zip(&mut known);
+        for ((tag, text), (name, known)) in TIMER_TAGS.into_iter().zip(tags).zip(places) {
+            let Some(text @ [.., last]) = text else { continue };
             let tag = tag.as_bytes();
             let name = *name.get_or_insert_with(|| record.string(tag));
-            let value = match *last {
-                Some((known, value)) if known == text => value,
-                _ => record.tag_value(rules, (TagOf::Timer, tag), text),
+            let place = known.get_mut((usize::from(*last) ^ text.len()) % 16);
+            let value = match place {
+                Some(Some((known, value))) if is_same(known, text) => *value,
+                place => {
+                    let value = record.tag_value(rules, (TagOf::Timer, tag), text);
+                    *(place.unwrap_or(&mut None)) = Some((text, value));
+                    value
+                }
             };
-            *last = Some((text, value));
             record.tag(&mut set, name, value);
         }
         record.end_timer(timer, &set);

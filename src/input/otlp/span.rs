@@ -114,11 +114,11 @@ pub(super) struct Resource {
 
 /// A decoded body.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct Batch<'b> {
     /// Resources with spans, and the spans in the same order.
     pub(super) resources: Vec<Resource>,
     pub(super) spans: Vec<Span>,
-    pub(super) facts: FactsWriter,
+    pub(super) facts: FactsWriter<'b>,
     /// Events beyond the limit, which were ignored.
     pub(super) events_over_limit: u64,
     pub(super) received: u64,
@@ -137,7 +137,7 @@ pub(super) struct Batch {
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-impl Batch {
+impl Batch<'_> {
     /// Counts a span, and adds it unless it is refused.
     pub(super) fn add(&mut self, span: Span, has_parent: bool, is_sampled: bool) {
         self.received = self.received.saturating_add(1);

@@ -56,12 +56,8 @@ impl Hasher {
     #[inline]
     #[must_use]
     pub fn hash_bytes(&self, text: &[u8]) -> u64 {
-        if text.len() <= SHORT_BYTES {
-            let mut padded = [0; SHORT_BYTES];
-            if let Some(place) = padded.get_mut(..text.len()) {
-                place.copy_from_slice(text);
-            }
-            return self.hash_short(u128::from_le_bytes(padded), text.len());
+        if let Some(padded) = padded(text) {
+            return self.hash_short(padded, text.len());
         }
         let mut hasher = self.state.build_hasher();
         hasher.write(text);
@@ -169,6 +165,25 @@ impl std::fmt::Debug for TagSetHasher {
     }
 }
 
+/// A text of at most [`SHORT_BYTES`], padded with zeros: its first and its last bytes, which may
+/// overlap.
+#[inline(always)]
+pub(super) fn padded(text: &[u8]) -> Option<u128> {
+    let ends = |first: u64, last: u64, bytes: usize| {
+        let before = text.len().wrapping_sub(bytes) as u32;
+        u128::from(first) | u128::from(last).wrapping_shl(before.wrapping_mul(8))
+    };
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        return (text.len() <= SHORT_BYTES).then(|| ends(first, last, 8));
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return Some(ends(first.into(), last.into(), 4));
+    }
+    Some(text.iter().rev().fold(0, |all, byte| (all << 8) | u128::from(*byte)))
+}
+
 /// Longest text hashed as one 128-bit number.
 pub(super) const SHORT_BYTES: usize = 16;
 
@@ -210,6 +225,17 @@ mod tests {
             assert!(seen.insert(h.hash_bytes(&vec![0; len])), "{len} zeros");
             assert!(seen.insert(h.hash_bytes(&vec![b'a'; len + 1])), "{len} + 1 letters");
         }
+    }
+
+    #[test]
+    fn short_texts_are_padded_with_zeros() {
+        let text: Vec<u8> = (1..=17).collect();
+        for len in 0..=SHORT_BYTES {
+            let mut bytes = [0; SHORT_BYTES];
+            bytes[..len].copy_from_slice(&text[..len]);
+            assert_eq!(padded(&text[..len]), Some(u128::from_le_bytes(bytes)), "{len}");
+        }
+        assert_eq!(padded(&text), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::counts::bump;
-use super::hasher::{ABSENT, TagSetHasher};
+use super::hasher::{ABSENT, TagSetHasher, padded};
 use super::reject::{RejectReason, Repair};
 use super::seconds::{clean, span_start};
 use super::strings::{Interned, StringTable, low_u32};
@@ -17,6 +17,9 @@ use super::text::{self, TextLimits};
 use super::{HEAD_BYTES, Hasher, Head, Tag, TimerHead};
 use crate::input::rewrite::{Chain, Rewrite, TagOf, TextField};
 use crate::limits::{RECORD_BYTES_MAX, REQUEST_TAGS_MAX, TAGS_TEXT_BYTES_MAX, TEXT_BYTES_MAX};
+
+/// The bits that ASCII leaves unset.
+const HIGH_BITS: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
 
 /// Counts by `Repair as usize`.
 type RepairCounts = [u64; Repair::COUNT];
@@ -132,6 +135,9 @@ impl RecordWriter {
     /// Adds any string, repaired and cut.
     #[inline(never)]
     pub(in crate::input) fn string(&mut self, raw: &[u8]) -> Interned {
+        if let Some(padded) = padded(raw).filter(|it| it & HIGH_BITS == 0) {
+            return self.short_string(padded, raw.len());
+        }
         let cap = self.limits.text_bytes;
         self.strings.add(raw, cap, &self.hasher, &mut self.repaired)
     }

@@ -10,22 +10,37 @@ use prost::Message as _;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::super::attributes::Keys;
+use super::super::attributes::{FactsAt, Keys};
+use super::super::protobuf;
 use super::super::span::{self, Batch};
 use super::*;
 use crate::limits::{BODY_SPANS_MAX, SPAN_ATTRIBUTES_MAX};
 
-/// Resources, spans and their texts, and the numbers of spans received and refused.
-type Decoded = ((Vec<span::Resource>, Vec<span::Span>, Vec<u8>), u64, u64);
+/// Resources and spans with their facts, and the numbers of spans received and refused.
+type Decoded = (Vec<(span::Resource, Told)>, Vec<(span::Span, Told)>, u64, u64);
+
+/// The texts of a span or resource, by the numbers of their attributes.
+type Told = Vec<(u8, Vec<u8>)>;
 
 fn decode(form: Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
     let keys = Keys::new(&["tenant".to_owned()]);
+    let body = form.protobuf(body).map_err(|(reason, _)| reason)?;
     let mut batch = Batch { now_ns: NOW_NS, ..Batch::default() };
-    form.decode(body, &keys, &mut batch).map_err(|(reason, _)| reason)?;
-    // It is of the body as it was sent, which differs.
-    batch.resources.iter_mut().for_each(|it| it.hash = 0);
-    let decoded = (batch.resources, batch.spans, batch.facts.texts);
-    Ok((decoded, batch.received, batch.refused.iter().sum()))
+    protobuf::decode(&body, &keys, &mut batch).map_err(|_| BodyRefusal::BadProtobuf)?;
+    let texts = batch.facts.texts();
+    let told = |facts: FactsAt| -> Told {
+        let facts = facts.among(&texts);
+        let told = (0..64).filter_map(|at| Some((at, facts.numbered(at)?.to_vec())));
+        told.collect()
+    };
+    // The hash is of the resource as it was sent, which differs, and so do places of texts.
+    let facts = FactsAt::default();
+    let resources = batch.resources.iter();
+    let resources =
+        resources.map(|it| (span::Resource { hash: 0, facts, spans: it.spans }, told(it.facts)));
+    let spans = batch.spans.iter().map(|it| (span::Span { facts, ..*it }, told(it.facts)));
+    let refused = batch.refused.iter().sum();
+    Ok((resources.collect(), spans.collect(), batch.received, refused))
 }
 
 fn attribute(key: &str, value: AnyValue) -> KeyValue {
@@ -169,10 +184,10 @@ fn both_forms_tell_the_same_and_every_span_is_counted() {
         let decoded = decode(Form::Protobuf, &request.encode_to_vec()).unwrap();
         let json = as_json(&request).to_string();
         assert_eq!(decode(Form::Json, json.as_bytes()).as_ref(), Ok(&decoded), "{json}");
-        let ((resources, taken, _), received, not_taken) = decoded;
+        let (resources, taken, received, not_taken) = decoded;
         assert_eq!(received, sent as u64);
         assert_eq!(received, taken.len() as u64 + not_taken);
-        assert_eq!(resources.iter().map(|it| it.spans).sum::<usize>(), taken.len());
+        assert_eq!(resources.iter().map(|it| it.0.spans).sum::<usize>(), taken.len());
         spans += received;
         refused += not_taken;
     }
@@ -275,18 +290,16 @@ fn whole_numbers_may_be_written_as_floats_and_one_too_large_costs_nothing_else()
         bad[member] = float;
         let bad = body(json!({}), json!([bad])).to_string();
         let decoded = decode(Form::Json, bad.as_bytes());
-        assert_eq!(decoded.map(|it| it.2), Ok(refused), "{bad}");
+        assert_eq!(decoded.map(|it| it.3), Ok(refused), "{bad}");
     }
 }
 
 #[test]
 fn bad_json_is_described_with_its_place() {
-    let keys = Keys::new(&[]);
-    let decode = |body: &str| Form::Json.decode(body.as_bytes(), &keys, &mut Batch::default());
-    let problem = |body: &str| decode(body).unwrap_err().1;
+    let problem = |body: &str| Form::Json.protobuf(body.as_bytes()).unwrap_err().1;
     assert_has!(problem("{\n \"resourceSpans\": 3}") => "a number, expected an object or a list of objects", "line 2 column");
     assert_has!(problem("{\"a\"") => "EOF", "line 1 column 4");
-    assert_eq!(decode("{}"), Ok(()));
+    assert_eq!(Form::Json.protobuf(b"{}").unwrap().len(), 0);
 }
 
 #[test]
@@ -311,7 +324,7 @@ fn what_is_no_body_is_refused_by_reason() {
         J => &deep("[", "]"), Ok(0);
         J => &deep(r#"{"a":"#, "}"), Ok(0);
     ] {
-        let received = decode(form, body.as_bytes()).map(|(_, received, _)| received);
+        let received = decode(form, body.as_bytes()).map(|it| it.2);
         assert_eq!(received, expected, "{body:.80}");
     }
     // Deeply nested values are skipped by their length.
@@ -328,7 +341,7 @@ fn what_is_no_body_is_refused_by_reason() {
         scope_spans: vec![trace::ScopeSpans { spans: vec![span], ..trace::ScopeSpans::default() }],
         ..trace::ResourceSpans::default()
     });
-    assert_eq!(decode(P, &request.encode_to_vec()).unwrap().1, 1);
+    assert_eq!(decode(P, &request.encode_to_vec()).unwrap().2, 1);
 }
 
 #[test]
