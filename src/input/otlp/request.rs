@@ -215,8 +215,9 @@ fn write_timers(
     let merged = merged.into_iter();
     let merged = merged.map(|(tags, (hits, total, after))| (tags, hits, total as f32, after));
     let mut names: [Option<Interned>; 3] = [None; 3];
-    // Most timers share a few values.
-    let mut known: [[Option<(&[u8], Interned)>; 16]; 3] = [[None; 16]; 3];
+    // Most timers share a few values: of each tag the last ones, by their length and end.
+    let nothing_known: [Option<(&[u8], Interned)>; 16] = [None; 16];
+    let mut known = [nothing_known; 3];
     let rows = single.len().saturating_add(merged.len());
     for (tags, hits, total, after) in single.chain(merged) {
         let timer = record.begin_timer(hits, total, 0.0, 0.0);
