@@ -38,7 +38,6 @@ use crate::report::definition::{Columns, Definition};
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_of, key_texts};
-use crate::report::totals::Totals;
 use crate::series::{Lines, Metric, Span, Spreads, why_left_out};
 use crate::value::text::numbered;
 
@@ -397,7 +396,7 @@ impl Catalog {
         let spans = steps.sums.into_iter().zip(steps.secs);
         let spans = spans.map(|(sum, secs)| {
             // What a process that ended within its first second counted covers none.
-            let is_known = secs > 0 || sum.as_ref().is_some_and(|it| it.totals != Totals::ZERO);
+            let is_known = secs > 0 || sum.is_some();
             is_known.then(|| Span { definition: &definition, secs, sum: sum.unwrap_or_default() })
         });
         let spans: Vec<Option<Span<'_>>> = spans.collect();
@@ -435,8 +434,9 @@ impl Catalog {
         let (kept, steps) = self.past_steps(name, question)?;
         let spans = steps.sums.into_iter().zip(steps.secs);
         let columns = spans.map(|(sum, secs)| {
+            let is_known = secs > 0 || sum.is_some();
             let span = Span { definition: &kept.definition, secs, sum: sum.unwrap_or_default() };
-            match secs > 0 || span.sum.totals != Totals::ZERO {
+            match is_known {
                 false => (None, 0),
                 true => (span.spread(), span.sum.totals.errors),
             }
