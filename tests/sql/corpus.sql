@@ -266,9 +266,9 @@ SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status =
 ~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname LIKE 'web%'
 ~SELECT hostname FROM report_by_hostname a JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1' AND b.server_name IN (SELECT server_name FROM request WHERE hostname = 'web2')
 ~SELECT hostname, b.req_count FROM report_by_hostname a RIGHT JOIN report_by_hostname_and_server b USING (hostname) WHERE hostname = 'web1'
-~SELECT * FROM timer LEFT JOIN request_tag USING (request_id) WHERE timer.id < 30
-~SELECT COUNT(DISTINCT request_id), COUNT(n) FROM (SELECT * FROM timer LEFT JOIN (SELECT request_id, COUNT(*) n FROM request_tag GROUP BY request_id) a USING (request_id)) q
-~SELECT request_id, COUNT(*) FROM request_tag RIGHT JOIN timer USING (request_id) GROUP BY request_id HAVING request_id < 9
+~SELECT * FROM timer LEFT JOIN (SELECT id AS request_id, status FROM request WHERE id < 5) a USING (request_id) WHERE timer.id < 30
+~SELECT COUNT(DISTINCT request_id), COUNT(n) FROM (SELECT * FROM timer LEFT JOIN (SELECT id AS request_id, 1 AS n FROM request WHERE id < 9) a USING (request_id)) q
+~SELECT request_id, COUNT(*) FROM (SELECT id AS request_id FROM request WHERE id < 5) a RIGHT JOIN timer USING (request_id) GROUP BY request_id HAVING request_id < 9
 SELECT hostname, b.hostname, a.n FROM (SELECT hostname, COUNT(*) n FROM request GROUP BY hostname) a NATURAL RIGHT JOIN (SELECT 'nowhere' hostname UNION ALL SELECT 'web1') b ORDER BY hostname
 # --- joins in parentheses
 SELECT COUNT(*) FROM (request a JOIN timer b ON b.request_id = a.id)
