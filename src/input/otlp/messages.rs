@@ -1,11 +1,11 @@
-//! Messages of OTLP with the field numbers of its `.proto` files: responses to bodies, and what
-//! pushed metrics and spans are encoded with.
+//! Messages of OTLP, declared with the field numbers of its `.proto` files: responses to bodies,
+//! and pushed metrics and spans.
 //!
-//! Who pushes adds the fields of a message one by one, and tells their names where it does. Tests
-//! compare the result with the crate `opentelemetry-proto`.
+//! Points, metrics and spans are encoded one by one and stand in their lists as bytes, and the
+//! alternatives of a oneof are optional fields, which has the same encoding. Tests compare them
+//! with the crate `opentelemetry-proto`.
 
 use prost::Message;
-use prost::encoding::{WireType, encode_key, encode_varint, fixed64, uint64};
 use serde::{Serialize, Serializer};
 
 /// The scope of what a pinbad pushes.
@@ -47,6 +47,166 @@ pub(crate) struct Status {
     pub(crate) message: String,
 }
 
+/// `ResourceMetrics`, `ResourceSpans`, which stand in field 1 of `Export...ServiceRequest`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OfResource {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) scopes: Vec<OfScope>,
+}
+
+/// `Resource`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) attributes: Vec<KeyValue>,
+}
+
+/// `ScopeMetrics`, `ScopeSpans`; its metrics or spans are encoded already.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OfScope {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) scope: Option<Scope>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub(crate) items: Vec<Vec<u8>>,
+}
+
+/// `InstrumentationScope`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Scope {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) version: String,
+}
+
+/// `Metric` without its points, which follow in the field of their kind.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Metric {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) description: String,
+    #[prost(string, tag = "3")]
+    pub(crate) unit: String,
+}
+
+/// `Sum`; `ExponentialHistogram`, which is never monotonic; and `Gauge`, which has only the points.
+/// These are encoded already.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Points {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(crate) points: Vec<Vec<u8>>,
+    #[prost(int32, tag = "2")]
+    pub(crate) temporality: i32,
+    #[prost(bool, tag = "3")]
+    pub(crate) is_monotonic: bool,
+}
+
+/// `NumberDataPoint`; times in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NumberPoint {
+    #[prost(fixed64, tag = "2")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) time: u64,
+    #[prost(double, optional, tag = "4")]
+    pub(crate) as_double: Option<f64>,
+    #[prost(sfixed64, optional, tag = "6")]
+    pub(crate) as_int: Option<i64>,
+    #[prost(message, repeated, tag = "7")]
+    pub(crate) attributes: Vec<KeyValue>,
+}
+
+/// `ExponentialHistogramDataPoint`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HistogramPoint {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) attributes: Vec<KeyValue>,
+    #[prost(fixed64, tag = "2")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) time: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(crate) count: u64,
+    #[prost(double, optional, tag = "5")]
+    pub(crate) sum: Option<f64>,
+    #[prost(sint32, tag = "6")]
+    pub(crate) scale: i32,
+    #[prost(fixed64, tag = "7")]
+    pub(crate) zero_count: u64,
+    #[prost(message, optional, tag = "8")]
+    pub(crate) positive: Option<Buckets>,
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) exemplars: Vec<Exemplar>,
+    #[prost(double, tag = "14")]
+    pub(crate) zero_threshold: f64,
+}
+
+/// `Exemplar`; its time in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Exemplar {
+    #[prost(fixed64, tag = "2")]
+    pub(crate) time: u64,
+    #[prost(double, optional, tag = "3")]
+    pub(crate) as_double: Option<f64>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) trace_id: Vec<u8>,
+}
+
+/// `Buckets`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Buckets {
+    #[prost(sint32, tag = "1")]
+    pub(crate) offset: i32,
+    #[prost(uint64, repeated, tag = "2")]
+    pub(crate) counts: Vec<u64>,
+}
+
+/// `Span`; times in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Span {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) parent_span_id: Vec<u8>,
+    #[prost(string, tag = "5")]
+    pub(crate) name: String,
+    #[prost(int32, tag = "6")]
+    pub(crate) kind: i32,
+    #[prost(fixed64, tag = "7")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "8")]
+    pub(crate) end: u64,
+    #[prost(message, repeated, tag = "9")]
+    pub(crate) attributes: Vec<KeyValue>,
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) links: Vec<Link>,
+    #[prost(message, optional, tag = "15")]
+    pub(crate) status: Option<SpanStatus>,
+}
+
+/// `Link`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Link {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) span_id: Vec<u8>,
+}
+
+/// `Status` of a span.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SpanStatus {
+    #[prost(int32, tag = "3")]
+    pub(crate) code: i32,
+}
+
 /// Parses an id of `N` bytes, in hexadecimal; `None` if it is none, or zero.
 pub(crate) fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_hex = text.len() == N.saturating_mul(2) && text.bytes().all(|it| it.is_ascii_hexdigit());
@@ -54,81 +214,43 @@ pub(crate) fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
     number.to_be_bytes().last_chunk().copied()
 }
 
-/// A message that is encoded field by field, by their numbers.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Encoded(Vec<u8>);
-
-impl Encoded {
-    /// Adds a string, bytes, a message or packed numbers.
-    pub(crate) fn bytes(mut self, number: u32, bytes: impl AsRef<[u8]>) -> Self {
-        encode_key(number, WireType::LengthDelimited, &mut self.0);
-        encode_varint(bytes.as_ref().len() as u64, &mut self.0);
-        self.0.extend_from_slice(bytes.as_ref());
-        self
-    }
-
-    /// Adds a whole number, an enum or a truth.
-    pub(crate) fn varint(mut self, number: u32, value: u64) -> Self {
-        uint64::encode(number, &value, &mut self.0);
-        self
-    }
-
-    /// Adds a number of eight bytes.
-    pub(crate) fn fixed(mut self, number: u32, value: u64) -> Self {
-        fixed64::encode(number, &value, &mut self.0);
-        self
-    }
-
-    /// Adds each of a list.
-    pub(crate) fn each(self, number: u32, of: &[impl AsRef<[u8]>]) -> Self {
-        of.iter().fold(self, |all, it| all.bytes(number, it))
-    }
-
-    /// Returns the bytes.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.0
-    }
-}
-
-impl AsRef<[u8]> for Encoded {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// `KeyValue`.
-#[derive(Debug, Clone)]
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct KeyValue {
+    #[prost(string, tag = "1")]
     pub(crate) key: String,
-    encoded: Encoded,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) value: Option<AnyValue>,
+}
+
+/// `AnyValue`: a string, a boolean or an integer.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AnyValue {
+    #[prost(string, optional, tag = "1")]
+    pub(crate) text: Option<String>,
+    #[prost(bool, optional, tag = "2")]
+    pub(crate) truth: Option<bool>,
+    #[prost(int64, optional, tag = "3")]
+    pub(crate) number: Option<i64>,
 }
 
 impl KeyValue {
-    /// With a value of which this is the field.
-    fn new(key: impl Into<String>, value: Encoded) -> Self {
-        let key = key.into();
-        let encoded = Encoded::default().bytes(1, &key).bytes(2, value);
-        Self { key, encoded }
+    fn new(key: impl Into<String>, value: AnyValue) -> Self {
+        Self { key: key.into(), value: Some(value) }
     }
 
     /// Creates a string attribute.
-    pub(crate) fn text(key: impl Into<String>, text: impl AsRef<[u8]>) -> Self {
-        Self::new(key, Encoded::default().bytes(1, text))
+    pub(crate) fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::new(key, AnyValue { text: Some(text.into()), ..AnyValue::default() })
     }
 
     /// Creates an integer attribute.
     pub(crate) fn number(key: impl Into<String>, number: i64) -> Self {
-        Self::new(key, Encoded::default().varint(3, number.cast_unsigned()))
+        Self::new(key, AnyValue { number: Some(number), ..AnyValue::default() })
     }
 
     /// Creates an attribute that is true.
     pub(crate) fn truth(key: impl Into<String>) -> Self {
-        Self::new(key, Encoded::default().varint(2, 1))
-    }
-}
-
-impl AsRef<[u8]> for KeyValue {
-    fn as_ref(&self) -> &[u8] {
-        self.encoded.as_ref()
+        Self::new(key, AnyValue { truth: Some(true), ..AnyValue::default() })
     }
 }

@@ -4,9 +4,7 @@
 //! All counts of a report's bucket go to the bucket that contains its middle, so counts stay exact
 //! and no value moves by more than one bucket.
 
-use prost::encoding::encode_varint;
-
-use crate::input::otlp::messages::Encoded;
+use crate::input::otlp::messages::{Buckets, HistogramPoint};
 use crate::report::histogram::BucketLayout;
 
 /// Maximum number of buckets, as in the SDKs.
@@ -91,16 +89,15 @@ impl Exponential {
         index(layout, layout.bucket(us)).map(|index| index >> self.halvings)
     }
 
-    /// Begins a point with the histogram's scale and counts.
-    pub(super) fn point(&self) -> Encoded {
-        let zigzag = |it: i32| u64::from(((it << 1) ^ (it >> 31)).cast_unsigned());
-        let mut counts = Vec::new();
-        self.counts.iter().for_each(|it| encode_varint(*it, &mut counts));
-        // Offset and counts of buckets; count, scale, count of zeros, positive buckets.
-        let buckets = Encoded::default().varint(1, zigzag(self.offset)).bytes(2, counts);
-        let count = self.zero + self.counts.iter().sum::<u64>();
-        let point = Encoded::default().fixed(4, count).varint(6, zigzag(self.scale()));
-        point.fixed(7, self.zero).bytes(8, buckets)
+    /// Creates a point with the histogram's scale and counts.
+    pub(super) fn point(&self) -> HistogramPoint {
+        HistogramPoint {
+            scale: self.scale(),
+            zero_count: self.zero,
+            count: self.zero + self.counts.iter().sum::<u64>(),
+            positive: Some(Buckets { offset: self.offset, counts: self.counts.clone() }),
+            ..HistogramPoint::default()
+        }
     }
 }
 

@@ -40,7 +40,7 @@ use crate::backoff::BackOff;
 use crate::clock::Clock;
 use crate::config::{Config, OtlpConfig, OtlpTemporality, OtlpTraces};
 use crate::delta::{RowReader, Second};
-use crate::input::otlp::messages::{Encoded, INSTANCE_ID, KeyValue};
+use crate::input::otlp::messages::{INSTANCE_ID, KeyValue, Resource};
 use crate::merger::SharedLive;
 use crate::metrics::exemplars::NewRequests;
 use crate::profile::this_host;
@@ -86,7 +86,7 @@ pub(crate) struct Pusher {
     /// Not yet looked at for exemplars.
     requests: NewRequests,
     traces: Option<Traces>,
-    resource: Encoded,
+    resource: Resource,
     config: OtlpConfig,
     queue: VecDeque<Arc<Body>>,
     /// Time on the monotonic clock when all rows were last sent.
@@ -171,9 +171,9 @@ pub(crate) fn own_instance(config: &Config) -> Option<Arc<str>> {
 }
 
 /// Returns the resource that identifies this daemon.
-fn resource(config: &Config) -> Encoded {
+fn resource(config: &Config) -> Resource {
     let attributes = resource_texts(config).into_iter();
-    attributes.fold(Encoded::default(), |all, (name, is)| all.bytes(1, KeyValue::text(name, is)))
+    Resource { attributes: attributes.map(|(name, is)| KeyValue::text(name, is)).collect() }
 }
 
 /// Returns the attributes of the resource; they stay the same across restarts.

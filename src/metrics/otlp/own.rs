@@ -7,7 +7,7 @@ use prometheus_client::registry::Unit;
 use serde_json::Value as Json;
 
 use super::body::{self, Bodies, Interval};
-use crate::input::otlp::messages::{Encoded, KeyValue};
+use crate::input::otlp::messages::{KeyValue, NumberPoint};
 use crate::metrics::status::{Labels, numbers};
 use crate::telemetry::reading::{Group, Kind};
 
@@ -48,25 +48,23 @@ impl Own {
             let help = number.reading.help.trim_end_matches('.');
             let metric = bodies.metric(&number.name, help, unit, kind);
             for (labels, value) in number.values {
-                let attributes = labels.iter().map(|(name, is)| KeyValue::text(name, is));
-                let attributes: Vec<_> = attributes.collect();
-                // Time and attributes; start and count, or a float.
-                let mut point = Encoded::default().fixed(3, time).each(7, &attributes);
+                let attributes = labels.iter().map(|(name, is)| KeyValue::text(name, is)).collect();
+                let mut point = NumberPoint { time, attributes, ..NumberPoint::default() };
                 if is_count {
                     let told = self.told.entry((number.name.clone(), labels)).or_default();
                     let now = whole(&value);
-                    let more = now.saturating_sub(*told).min(i64::MAX.cast_unsigned());
-                    point = point.fixed(2, start).fixed(6, more);
+                    point.start = start;
+                    point.as_int = now.saturating_sub(*told).try_into().ok().or(Some(i64::MAX));
                     if self.started_ms.is_none() {
                         *told = now;
                     }
                 } else if let Some(value) = value.as_f64() {
-                    point = point.fixed(4, (value / number.per_unit).to_bits());
+                    point.as_double = Some(value / number.per_unit);
                 } else {
                     // A text.
                     continue;
                 }
-                bodies.point(metric, point);
+                bodies.point(metric, &point);
             }
         }
     }

@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 use super::body::{Bodies, Interval, Kind};
 use super::exponential::{Exponential, zero_threshold};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::input::otlp::messages::{Encoded, KeyValue};
+use crate::input::otlp::messages::{Exemplar, HistogramPoint, KeyValue, NumberPoint};
 use crate::metrics::exemplars::{self, Traced};
 use crate::metrics::rows::{COUNTERS, DURATIONS, Measures, each_time};
 use crate::report::definition::{Definition, Field, Key, KeySource, Level};
@@ -231,34 +231,36 @@ impl Rows {
                 let (start, time) = self.open.times(report.start_ms);
                 for (id, row) in report.rows.iter().filter(|it| all || it.1.is_changed) {
                     let attributes = report.attributes_of(*id, row);
-                    // Start, time, attributes.
-                    let of_counters = Encoded::default().fixed(2, start).fixed(3, time);
-                    let of_counters = of_counters.each(7, &attributes);
+                    let keys = attributes.len();
+                    let mut point =
+                        NumberPoint { start, time, attributes, ..NumberPoint::default() };
                     for (metric, measures) in &counters {
                         for (mode, measure) in *measures {
                             let number = measure.of(&row.totals);
                             if self.is_delta && number == 0 {
                                 continue;
                             }
-                            let mode = mode.map(|it| KeyValue::text(CPU_MODE, it));
-                            let point = of_counters.clone().each(7, mode.as_slice());
-                            // A float or a whole number.
-                            let point = match measure.unit() {
-                                Unit::Seconds => point.fixed(4, (number as f64 / 1e6).to_bits()),
-                                _ => point.fixed(6, number.min(i64::MAX as u128) as u64),
-                            };
-                            bodies.point(*metric, point);
+                            let is_time = measure.unit() == Unit::Seconds;
+                            let whole = i64::try_from(number).unwrap_or(i64::MAX);
+                            point.as_double = is_time.then_some(number as f64 / 1e6);
+                            point.as_int = (!is_time).then_some(whole);
+                            point.attributes.extend(mode.map(|it| KeyValue::text(CPU_MODE, it)));
+                            bodies.point(*metric, &point);
+                            point.attributes.truncate(keys);
                         }
                     }
                     let of_row = traced.get(&*row.key).filter(|_| row.is_changed);
                     let of_row = of_row.map(|it| exemplars_of(it, &row.times, definition));
-                    let sum = row.totals.time as f64 / 1e6;
-                    // Attributes, start, time, sum, exemplars, zero threshold.
-                    let times = row.times.point().each(1, &attributes);
-                    let times = times.fixed(2, start).fixed(3, time).fixed(5, sum.to_bits());
-                    let times = times.each(11, &of_row.unwrap_or_default());
-                    let threshold = report.zero_threshold.to_bits();
-                    bodies.point(durations, times.fixed(14, threshold));
+                    let point = HistogramPoint {
+                        exemplars: of_row.unwrap_or_default(),
+                        attributes: point.attributes,
+                        start,
+                        time,
+                        sum: Some(row.totals.time as f64 / 1e6),
+                        zero_threshold: report.zero_threshold,
+                        ..row.times.point()
+                    };
+                    bodies.point(durations, &point);
                 }
             }
         }
@@ -333,15 +335,9 @@ impl RowReader for Rows {
 }
 
 /// Returns an exemplar for each bucket that has one.
-fn exemplars_of(traced: &[&Traced], times: &Exponential, definition: &Definition) -> Vec<Encoded> {
+fn exemplars_of(traced: &[&Traced], times: &Exponential, definition: &Definition) -> Vec<Exemplar> {
     let mut buckets = HashSet::new();
     let bucket = |it: &Traced| times.index_of(&definition.buckets, it.time_us);
     let first = traced.iter().filter(|it| buckets.insert(bucket(it)));
-    // Time, value, ids of the span and its trace.
-    let exemplar = |it: &&Traced| {
-        let secs = it.time_us as f64 / 1e6;
-        let exemplar = Encoded::default().fixed(2, it.end_ms * 1_000_000).fixed(3, secs.to_bits());
-        exemplar.each(4, it.span_id.as_slice()).bytes(5, it.trace_id)
-    };
-    first.take(POINT_MAX).map(exemplar).collect()
+    first.take(POINT_MAX).map(|it| it.exemplar.clone()).collect()
 }
