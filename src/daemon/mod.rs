@@ -88,7 +88,7 @@ pub struct Daemon {
     snapshot_thread: Option<Worker>,
     alerts: Arc<Alerts>,
     alert_threads: Mutex<Vec<Worker>>,
-    /// What writes what was counted, likewise.
+    /// What writes down what was counted, in the order in which it stops.
     writing: Vec<Worker>,
     clock: Arc<dyn Clock>,
     frontends: Frontends,

@@ -281,7 +281,7 @@ fn steps(mut text: &str) -> Option<Vec<(i64, Unit)>> {
     Some(steps)
 }
 
-/// A unit, as so many of those that a calendar reckons alike.
+/// A unit of time, as a number of seconds, days or months.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Seconds(i64),

@@ -134,7 +134,7 @@ impl Metric {
 pub(crate) struct Span<'a> {
     /// The report's definition, which sets the rounding of ranks and the counting of times.
     pub(crate) definition: &'a Definition,
-    /// Known seconds in the span. None although there are requests: the process ran for less.
+    /// Known seconds in the span; 0 if the process that counted something ended within the first.
     pub(crate) secs: u64,
     pub(crate) sum: Sum,
 }

@@ -79,13 +79,13 @@ pub(in crate::http) struct Node {
     pub(in crate::http) below: BTreeMap<Frame, Node>,
 }
 
-/// What a node stands for. Functions of different files may have one name.
+/// The script, function or line of a node. Functions of different files may have one name.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::http) struct Frame {
     pub(in crate::http) name: String,
     /// Whether it is a built-in function.
-    pub(in crate::http) is_own: bool,
-    /// The conditions that its samples meet, of those above it, and no others.
+    pub(in crate::http) is_internal: bool,
+    /// Conditions that of the samples of the node above only its own meet.
     pub(in crate::http) keys: Vec<(&'static str, String)>,
 }
 
@@ -126,8 +126,8 @@ impl Tree {
             tree.root.samples += samples;
             let script = (script.clone(), false, vec![("script", script)]);
             let mut node = &mut tree.root;
-            for (name, is_own, keys) in [script].into_iter().chain(path) {
-                node = node.below.entry(Frame { name, is_own, keys }).or_default();
+            for (name, is_internal, keys) in [script].into_iter().chain(path) {
+                node = node.below.entry(Frame { name, is_internal, keys }).or_default();
                 node.samples += samples;
             }
         }

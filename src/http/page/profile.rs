@@ -39,20 +39,36 @@ const CHARACTER: f64 = 6.6;
 /// The first fields of the form; the other keys are below.
 const ASKED: [SampleKey; 3] = [SampleKey::Script, Scope, Function];
 
-/// A table below the icicle: its title; the type of samples that have its keys, any if empty; which
-/// samples these are, and the others; the keys.
-type Listed = (&'static str, &'static str, [&'static str; 2], &'static [SampleKey]);
+/// A table below the icicle.
+struct Listed {
+    title: &'static str,
+    /// The type of samples that have its keys; any if empty.
+    of_type: &'static str,
+    /// Which samples these are, and the others.
+    words: [&'static str; 2],
+    keys: &'static [SampleKey],
+}
 
 /// They count what `profile_functions`, `profile_callers` and `profile_lines` do.
 const TABLES: [Listed; 3] = [
-    ("Functions", "", ["with something running", ""], &[Function, Scope, File]),
-    (
-        "Callers of functions",
-        "internal",
-        ["in PHP\u{2019}s own functions", "in PHP code or idle"],
-        &[Function, Caller],
-    ),
-    ("Lines", "user", ["in PHP code", "in PHP\u{2019}s own functions or idle"], &[File, Line]),
+    Listed {
+        title: "Functions",
+        of_type: "",
+        words: ["with something running", ""],
+        keys: &[Function, Scope, File],
+    },
+    Listed {
+        title: "Callers of functions",
+        of_type: "internal",
+        words: ["in PHP\u{2019}s own functions", "in PHP code or idle"],
+        keys: &[Function, Caller],
+    },
+    Listed {
+        title: "Lines",
+        of_type: "user",
+        words: ["in PHP code", "in PHP\u{2019}s own functions or idle"],
+        keys: &[File, Line],
+    },
 ];
 
 /// `GET /profile`
@@ -106,12 +122,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (drawn(&tree, &params, search.as_deref())) }
             p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
                       A sample has no deeper stack than that. With the JIT a line may be an older one." }
-            @for (title, of_type, words, keys) in TABLES {
-                @let wanted = (SampleKey::Type, Pattern::Equals(of_type.to_owned()));
-                @let wanted = (!of_type.is_empty()).then_some(wanted);
+            @for listed in &TABLES {
+                @let wanted = (SampleKey::Type, Pattern::Equals(listed.of_type.to_owned()));
+                @let wanted = (!listed.of_type.is_empty()).then_some(wanted);
                 @let filters: Vec<_> = filters.iter().cloned().chain(wanted).collect();
-                @if let Some(answer) = view.source.samples(keys, &filters)? {
-                    h2 { (title) } (rows((title, of_type), words, answer, tree.root.samples + tree.idle, &params)?)
+                @if let Some(answer) = view.source.samples(listed.keys, &filters)? {
+                    h2 { (listed.title) } (rows(listed, answer, tree.root.samples + tree.idle, &params)?)
                 }
             }
         }
@@ -184,8 +200,7 @@ pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<Stri
 /// The rows of a report with the most samples; each links to the same page with its keys as
 /// conditions. `all`: samples of the page.
 fn rows(
-    (title, of_type): (&str, &str),
-    [which, rest]: [&str; 2],
+    Listed { title, of_type, words: [which, rest], .. }: &Listed,
     answer: ReportAnswer,
     all: u64,
     params: &Params,
@@ -193,7 +208,7 @@ fn rows(
     let mut ranking = Ranking::sampled(answer);
     let sort = ranking.sort();
     let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
-    let of_type = (!of_type.is_empty()).then(|| owned(("type", of_type)));
+    let of_type = (!of_type.is_empty()).then(|| owned(("type", *of_type)));
     let link = |row| {
         let keys: Vec<_> = ranking.row_keys(row).into_iter().chain(of_type.clone()).collect();
         narrowed(params, &keys).link("/profile", &[])
@@ -251,7 +266,7 @@ fn draw(
         @for (x, width, name, frame, child) in boxes.filter(|(_, width, ..)| *width >= NARROW) {
             @let params = narrowed(params, &frame.keys);
             a href=(params.link("/profile", &[])) class=[is_marked(name).then_some("marked")] {
-                rect class=(if frame.is_own { "own" } else { "code" }) x=(x) y=(y) width=(width) height=(LAYER - 1.0) {}
+                rect class=(if frame.is_internal { "own" } else { "code" }) x=(x) y=(y) width=(width) height=(LAYER - 1.0) {}
                 @if width >= NAMED {
                     text x=(x + 3.0) y=(y + 15.0) { (short(&visible(name), width)) }
                 }

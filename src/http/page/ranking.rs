@@ -78,7 +78,7 @@ impl Ranking {
         Ok(Self::read_of(view, name, view.time.whose.clone())?)
     }
 
-    /// Likewise, but of these requests, on a page that does not show those of the fleet.
+    /// The same over other requests than those that the page is asked about.
     pub(super) fn read_of(view: &View<'_>, name: &str, whose: Whose) -> Result<Self, QueryError> {
         let question = view.time.question(Some(&PERCENTILES), &[]);
         let answer = view.source.report(name, &ReportQuestion { whose, ..question })?;

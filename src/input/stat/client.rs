@@ -31,7 +31,7 @@ use crate::telemetry::log::Limit;
 /// Waiting for samples.
 pub(crate) static READ: Instrument = Instrument::wait("wait/io/socket/stat/receive", "recv");
 
-/// What the stream of a dump begins with, as `pinbad import-stat` sends it.
+/// The first line of a dump's stream, which `pinbad import-stat` sends.
 pub const DUMP: &[u8] = b"#dump\n";
 
 /// Bytes read at once.

@@ -63,7 +63,7 @@ impl Queue {
         (bytes, lines)
     }
 
-    /// Whether a reader that can wait should.
+    /// Whether a reader that can wait has to.
     pub fn is_half_full(&self) -> bool {
         self.0.lock().bytes > QUEUE_BYTES_MAX / 2
     }

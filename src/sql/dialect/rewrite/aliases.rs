@@ -112,8 +112,8 @@ pub(super) fn named(
     })
 }
 
-/// Gives `with` each expression outside of sub-queries, after those inside it; some are kept as
-/// they are, with all that is inside them.
+/// Calls `with` on each expression outside of sub-queries, after those inside it; what `is_kept`
+/// stays as it is, with all that is inside it.
 pub(super) fn replace(
     within: &mut Expr,
     is_kept: impl Fn(&Expr) -> bool,

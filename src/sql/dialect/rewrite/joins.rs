@@ -202,8 +202,8 @@ struct Joins<'a> {
 }
 
 impl Joins<'_> {
-    /// Does a query, and returns the names of its columns; `recursive` is the place of its own name
-    /// in `with` if it can use that.
+    /// Rewrites a query, and returns the names of its columns; `recursive` is the place of its own
+    /// name in `with` if it can use that.
     fn query(&mut self, query: &mut Query, recursive: Option<usize>) -> Result<Known, SqlError> {
         let outer = self.with.len();
         if let Some(with) = &mut query.with {
@@ -322,7 +322,7 @@ impl Joins<'_> {
         Ok(Some(names))
     }
 
-    /// Does joined tables; `None` if the columns of one are not known.
+    /// Rewrites joined tables; `None` if the columns of one are not known.
     fn tables(&mut self, tables: &mut TableWithJoins) -> Result<Option<Tables>, SqlError> {
         let mut left = self.table(&mut tables.relation)?;
         for join in &mut tables.joins {
@@ -377,7 +377,7 @@ impl Joins<'_> {
         Ok(Some(Tables { shown, each: vec![(table, names)] }))
     }
 
-    /// The tables of both sides of a join, which is by ON then.
+    /// Rewrites a join to one by ON, and returns the tables of both sides.
     fn joined(
         &mut self,
         left: Tables,
@@ -431,8 +431,8 @@ impl Joins<'_> {
         first.and(second)
     }
 
-    /// Gives columns that joins made of two their table, and does sub-queries; outside of
-    /// aggregates some names are `kept`.
+    /// Names the table of each column that a join made of two, and rewrites sub-queries. Names that
+    /// are `kept` stay outside of aggregates.
     fn rename(
         &mut self,
         within: &mut impl VisitMut,
