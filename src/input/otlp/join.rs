@@ -135,6 +135,9 @@ pub(super) struct Joiner {
     remembered: VecDeque<[u64; 2]>,
     /// Decoding counts for the ring, not yet published.
     counts: DecodeCounts,
+    /// Requests written and their timers, not yet published: an atomic addition for each request
+    /// would wait for the cache misses of the one before.
+    written: [u64; 2],
 }
 
 impl Joiner {
@@ -154,6 +157,7 @@ impl Joiner {
             known: HashSet::default(),
             remembered: VecDeque::new(),
             counts: DecodeCounts::default(),
+            written: [0; 2],
         }
     }
 
@@ -198,6 +202,9 @@ impl Joiner {
 
     /// Hands over the records, and shows what waits.
     fn publish(&mut self) {
+        let [requests, timers] = std::mem::take(&mut self.written);
+        self.counters.requests.add(requests);
+        self.counters.timers.add(timers);
         self.counters.spans_waiting.set(self.waiting as u64);
         self.counters.traces_waiting.set(self.groups.len() as u64);
         self.counters.waiting_bytes.set(self.bytes as u64);
@@ -379,8 +386,8 @@ impl Joiner {
         let (to, secs) = ((&mut self.lane.producer, &mut self.counts), self.now_secs);
         match self.writer.write((group.resource, texts), root, &mut timers, secs, to) {
             Ok(rows) => {
-                self.counters.requests.add(1);
-                self.counters.timers.add(rows);
+                let [requests, before] = self.written;
+                self.written = [requests.saturating_add(1), before.saturating_add(rows)];
                 self.counters.spans_merged.add((timers.len() as u64).saturating_sub(rows));
                 self.leave_out(LeftOut::Nested, nested);
                 self.leave_out(LeftOut::Internal, internal);
