@@ -148,6 +148,8 @@ impl Push {
         let own = Own::begin(&before, (!rows.is_delta).then_some(rows.open.start_ms));
         // The series thread waits for them with the lock of the pool.
         drop(rows);
+        let attributes = resource_attributes(config).into_iter();
+        let attributes = attributes.map(|(name, is)| KeyValue::text(name, is)).collect();
         Pusher {
             push: self.clone(),
             clock: Arc::clone(clock),
@@ -155,7 +157,7 @@ impl Push {
             own_numbers,
             requests: NewRequests::of(live, clock),
             traces: Traces::of(config, live, clock),
-            resource: resource(config),
+            resource: Resource { attributes },
             config: config.otlp.clone(),
             queue: VecDeque::new(),
             all_ms: clock.mono_ms(),
@@ -167,17 +169,12 @@ impl Push {
 /// Returns the `service.instance.id` of spans that this daemon pushes; `None` if it pushes none.
 pub(crate) fn own_instance(config: &Config) -> Option<Arc<str>> {
     let pushes = !config.otlp.url.is_empty() && config.otlp.traces != OtlpTraces::None;
-    pushes.then(|| resource_texts(config).remove(INSTANCE_ID).unwrap_or_default().into())
+    pushes.then(|| resource_attributes(config).remove(INSTANCE_ID).unwrap_or_default().into())
 }
 
-/// Returns the resource that identifies this daemon.
-fn resource(config: &Config) -> Resource {
-    let attributes = resource_texts(config).into_iter();
-    Resource { attributes: attributes.map(|(name, is)| KeyValue::text(name, is)).collect() }
-}
-
-/// Returns the attributes of the resource; they stay the same across restarts.
-fn resource_texts(config: &Config) -> BTreeMap<String, String> {
+/// Returns the attributes of the resource that identifies this daemon; they stay the same across
+/// restarts.
+fn resource_attributes(config: &Config) -> BTreeMap<String, String> {
     let host = this_host();
     let listen = config.ingest.listen.iter().map(ToString::to_string);
     let instance = listen.fold(host.clone(), |all, it| format!("{all}/{it}"));
