@@ -178,7 +178,7 @@ impl Engine {
                     windows.gain_began(over);
                     gained.iter().for_each(|it| windows.gain(it, room));
                 }
-                windows.running.covered_secs += u64::from(second <= covered);
+                windows.pass(second <= covered);
                 if second.is_multiple_of(step) {
                     windows.end_step(room);
                 }

@@ -43,6 +43,15 @@ impl Frame {
         EncodedGain(&self.packed).read().0
     }
 
+    /// Adds the gain of another second of the step.
+    pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
+        let (mut all, mut bytes) = (sum([&*self]), Vec::new());
+        all.add(EncodedGain(packed));
+        all.encode(&mut bytes, true);
+        self.packed = bytes.into();
+        self.extremes.widen(extremes);
+    }
+
     /// Size in memory, including the allocator's overhead and the id of its row in a list, bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + 24 + self.packed.len()
@@ -66,9 +75,6 @@ pub(super) struct Row {
     pub(super) frames: VecDeque<Frame>,
     /// Sums of the frames.
     pub(super) totals: Totals,
-    /// Its gain in the running step, if it came in several seconds: until the step ends, the frame
-    /// has that of the first.
-    pub(super) running: Option<Box<Sum>>,
     /// The last step in which it gained something.
     pub(super) gained_in: u64,
     /// The step from which on the row is complete: before, some of its gain did not fit, or no rule
@@ -83,16 +89,7 @@ impl Row {
         let left_out = self.frames.iter().filter(|it| it.step == step);
         left_out.for_each(|it| totals -= &it.totals());
         let frames = self.frames.iter().filter(|it| it.step != step).cloned().collect();
-        Self { key, rules, frames, totals, running: None, ..*self }
-    }
-
-    /// Adds the gain of another second of the running step, whose frame is the last.
-    pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
-        if let Some(frame) = self.frames.back_mut() {
-            frame.extremes.widen(extremes);
-            let running = self.running.get_or_insert_with(|| Box::new(sum([&*frame])));
-            running.add(EncodedGain(packed));
-        }
+        Self { key, rules, frames, totals, ..*self }
     }
 
     pub(super) fn extremes(&self) -> Extremes {
