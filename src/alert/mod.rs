@@ -273,10 +273,9 @@ impl Alerts {
 
     /// Returns the link to the page of an alert's row.
     fn link(&self, rule: &Rule, key: Option<&[u8]>) -> String {
-        let (report, mut keys) =
-            (&rule.entry.report, rule.key_texts(key.unwrap_or_default()).peekable());
-        let path = match keys.peek() {
-            Some(_) => row_link(report, "row", keys, []),
+        let report = &rule.entry.report;
+        let path = match key.filter(|key| !key.is_empty()) {
+            Some(key) => row_link(report, "row", rule.key_texts(key), []),
             None => format!("/reports/{}", encode(report)),
         };
         format!("{}{path}", self.page)
