@@ -13,17 +13,12 @@ use crate::report::totals::{Extremes, Totals};
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct RuleSet {
     /// Their numbers.
-    pub(super) numbers: Box<[u32]>,
+    pub(super) numbers: Box<[usize]>,
     /// Fewest requests with which one of them can judge the row.
     pub(super) min_requests: u64,
 }
 
 impl RuleSet {
-    /// Returns the number of each.
-    pub(super) fn each(&self) -> impl Iterator<Item = usize> {
-        self.numbers.iter().map(|number| *number as usize)
-    }
-
     /// Size in memory, including its place in a hash table, bytes.
     pub(super) fn bytes(&self) -> usize {
         2 * size_of::<Self>() + size_of_val(&*self.numbers)

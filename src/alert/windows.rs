@@ -269,7 +269,7 @@ impl Windows {
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
         let rows = self.rows.values();
         for row in rows.filter(|row| row.totals.requests >= row.rules.min_requests) {
-            for place in row.rules.each() {
+            for &place in &row.rules.numbers {
                 // The others cannot be decided.
                 if row.totals.requests >= self.index.rules[place].min_requests {
                     concerned[place].push(row);
@@ -310,7 +310,8 @@ impl Windows {
     /// Adds the number of rows that each rule selects now.
     pub fn count(&self, rows: &mut [usize]) {
         for set in &self.sets {
-            set.each().for_each(|place| rows[self.rules[place]] += Arc::strong_count(set) - 1);
+            let places = set.numbers.iter();
+            places.for_each(|place| rows[self.rules[*place]] += Arc::strong_count(set) - 1);
         }
     }
 }
