@@ -148,6 +148,7 @@ impl Engine {
         let Self { rules, windows, room, budgets, .. } = self;
         let before = self.now.unwrap_or_default();
         let (now, unix) = (before + gain.secs, gain.unix + gain.secs);
+        let moment = Moment { unix, passed: gain.secs };
         for (objective, count) in &gain.counts {
             let of = budgets.iter_mut().filter(|it| it.objective.counts_as(objective));
             of.for_each(|it| it.gain(count));
@@ -162,7 +163,7 @@ impl Engine {
                     false => verdict(&burns, &state.rule.entry.severity),
                 };
                 is_paged |= judgement.is_some_and(|it| it.0);
-                state.step(Moment { unix, passed: gain.secs }, Some(&[]), judgement, each);
+                state.step(moment, Some(Box::default()), judgement, each);
             }
         }
         for windows in windows.iter_mut() {
@@ -178,7 +179,7 @@ impl Engine {
                     windows.gain_began(over);
                     gained.iter().for_each(|it| windows.gain(it, room));
                 }
-                windows.running.covered_secs += u64::from(second <= covered);
+                windows.pass(second <= covered);
                 if second.is_multiple_of(step) {
                     windows.end_step(room);
                 }

@@ -226,7 +226,8 @@ impl Alerts {
 
     /// Returns the silences in force.
     pub(crate) fn silences(&self, now: u64) -> Vec<Silence> {
-        self.silences.lock().at(now).cloned().collect()
+        let all = self.silences.lock();
+        all.list.iter().filter(|it| it.starts <= now && now < it.ends).cloned().collect()
     }
 
     /// Adds a silence; returns `None` if there are too many.
@@ -273,10 +274,9 @@ impl Alerts {
 
     /// Returns the link to the page of an alert's row.
     fn link(&self, rule: &Rule, key: Option<&[u8]>) -> String {
-        let (report, mut keys) =
-            (&rule.entry.report, rule.key_texts(key.unwrap_or_default()).peekable());
-        let path = match keys.peek() {
-            Some(_) => row_link(report, "row", keys, []),
+        let report = &rule.entry.report;
+        let path = match key.filter(|key| !key.is_empty()) {
+            Some(key) => row_link(report, "row", rule.key_texts(key), []),
             None => format!("/reports/{}", encode(report)),
         };
         format!("{}{path}", self.page)

@@ -13,17 +13,12 @@ use crate::report::totals::{Extremes, Totals};
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct RuleSet {
     /// Their numbers.
-    pub(super) numbers: Box<[u32]>,
+    pub(super) numbers: Box<[usize]>,
     /// Fewest requests with which one of them can judge the row.
     pub(super) min_requests: u64,
 }
 
 impl RuleSet {
-    /// Returns the number of each.
-    pub(super) fn each(&self) -> impl Iterator<Item = usize> {
-        self.numbers.iter().map(|number| *number as usize)
-    }
-
     /// Size in memory, including its place in a hash table, bytes.
     pub(super) fn bytes(&self) -> usize {
         2 * size_of::<Self>() + size_of_val(&*self.numbers)
@@ -41,6 +36,15 @@ pub(super) struct Frame {
 impl Frame {
     pub(super) fn totals(&self) -> Totals {
         EncodedGain(&self.packed).read().0
+    }
+
+    /// Adds the gain of another second of the step.
+    pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
+        let (mut all, mut bytes) = (sum([&*self]), Vec::new());
+        all.add(EncodedGain(packed));
+        all.encode(&mut bytes, true);
+        self.packed = bytes.into();
+        self.extremes.widen(extremes);
     }
 
     /// Size in memory, including the allocator's overhead and the id of its row in a list, bytes.
@@ -66,9 +70,6 @@ pub(super) struct Row {
     pub(super) frames: VecDeque<Frame>,
     /// Sums of the frames.
     pub(super) totals: Totals,
-    /// Its gain in the running step, if it came in several seconds: until the step ends, the frame
-    /// has that of the first.
-    pub(super) running: Option<Box<Sum>>,
     /// The last step in which it gained something.
     pub(super) gained_in: u64,
     /// The step from which on the row is complete: before, some of its gain did not fit, or no rule
@@ -83,16 +84,7 @@ impl Row {
         let left_out = self.frames.iter().filter(|it| it.step == step);
         left_out.for_each(|it| totals -= &it.totals());
         let frames = self.frames.iter().filter(|it| it.step != step).cloned().collect();
-        Self { key, rules, frames, totals, running: None, ..*self }
-    }
-
-    /// Adds the gain of another second of the running step, whose frame is the last.
-    pub(super) fn add(&mut self, packed: &[u8], extremes: &Extremes) {
-        if let Some(frame) = self.frames.back_mut() {
-            frame.extremes.widen(extremes);
-            let running = self.running.get_or_insert_with(|| Box::new(sum([&*frame])));
-            running.add(EncodedGain(packed));
-        }
+        Self { key, rules, frames, totals, ..*self }
     }
 
     pub(super) fn extremes(&self) -> Extremes {

@@ -16,7 +16,7 @@ use super::row::RuleSet;
 use super::rule::Rule;
 use crate::report::row_key::key_texts;
 
-type ByText = HashMap<String, Vec<u32>, RandomState>;
+type ByText = HashMap<String, Vec<usize>, RandomState>;
 
 /// Rules, and their numbers by what they ask for.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct RuleIndex {
     /// then by text.
     by_text: HashMap<(usize, usize), ByText, RandomState>,
     /// The others.
-    others: Vec<u32>,
+    others: Vec<usize>,
 }
 
 impl RuleIndex {
@@ -39,7 +39,7 @@ impl RuleIndex {
             }
             None => &mut self.others,
         };
-        numbers.push(self.rules.len() as u32);
+        numbers.push(self.rules.len());
         self.rules.push(Arc::clone(rule));
     }
 
@@ -49,19 +49,19 @@ impl RuleIndex {
     }
 
     /// Returns the numbers of the rules that select the row with this key.
-    pub(super) fn selecting(&self, key: &[u8]) -> impl Iterator<Item = u32> {
+    pub(super) fn selecting(&self, key: &[u8]) -> impl Iterator<Item = usize> {
         let possible = self.by_text.iter().filter_map(|((at, len), texts)| {
             let text = key_texts(key).nth(*at).unwrap_or_default();
             texts.get(text.get(..*len)?)
         });
         let possible = self.others.iter().chain(possible.flatten()).copied();
-        possible.filter(|number| self.rules[*number as usize].concerns(key))
+        possible.filter(|number| self.rules[*number].concerns(key))
     }
 
     /// Returns the rules that select the row with this key.
     pub(super) fn of_row(&self, key: &[u8]) -> RuleSet {
-        let numbers: Box<[u32]> = self.selecting(key).collect();
-        let least = numbers.iter().map(|it| self.rules[*it as usize].min_requests).min();
+        let numbers: Box<[usize]> = self.selecting(key).collect();
+        let least = numbers.iter().map(|it| self.rules[*it].min_requests).min();
         RuleSet { min_requests: least.unwrap_or_default(), numbers }
     }
 }

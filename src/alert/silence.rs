@@ -41,10 +41,3 @@ pub struct Silences {
     pub(super) last_id: u64,
     pub(super) list: Vec<Silence>,
 }
-
-impl Silences {
-    /// Returns the silences in force at a moment.
-    pub fn at(&self, now: u64) -> impl Iterator<Item = &Silence> {
-        self.list.iter().filter(move |it| it.starts <= now && now < it.ends)
-    }
-}

@@ -171,11 +171,9 @@ impl RuleState {
             *away += now.passed;
             *away <= AWAY_SECS_MAX
         });
-        // Rows that are judged without gain too, and whether each has a place.
-        let known = self.known.keys().map(|key| (key.clone(), false));
-        let alerted = self.own().map(|(key, it)| (key.into(), it.phase != Phase::Resolved));
-        let expected: BTreeMap<Box<[u8]>, bool> = known.chain(alerted).collect();
-        let mut found: BTreeMap<_, _> = expected.keys().map(|key| (&**key, None)).collect();
+        // Those that are judged without gain too.
+        let expected = self.known.keys().map(|key| &**key).chain(self.own().map(|it| it.0));
+        let mut found: BTreeMap<&[u8], _> = expected.map(|key| (key, None)).collect();
         for &(key, judgement) in rows {
             if is_true(judgement) || found.contains_key(key) {
                 found.insert(key, Some(judgement));
@@ -184,23 +182,26 @@ impl RuleState {
         let judged = found.into_iter().map(|(key, judgement)| {
             let is_judged = !is_of_absence || self.known.contains_key(key);
             let missing = || is_judged.then(|| self.rule.judge_missing(window, key)).flatten();
-            (key, judgement.unwrap_or_else(missing))
+            (Some(key.into()), judgement.unwrap_or_else(missing))
         });
         // An alert that is over has no place; it needs one to begin again.
-        let (new, old): (Vec<_>, Vec<_>) = judged
-            .partition(|(key, judgement)| is_true(*judgement) && expected.get(*key) != Some(&true));
+        let is_over = |it: &Episode| it.phase == Phase::Resolved;
+        let is_new = |(key, judgement): &(RowKey, Judgement)| {
+            is_true(*judgement) && self.episodes.get(key).is_none_or(is_over)
+        };
+        let (new, old): (Vec<_>, Vec<_>) = judged.partition(is_new);
         for (key, judgement) in old {
-            self.step(now, Some(key), judgement, each);
+            self.step(now, key, judgement, each);
         }
-        let own = self.own().filter(|it| it.1.phase != Phase::Resolved).count();
-        let places = ALERT_ROWS_MAX.saturating_sub(own);
+        let taken = self.own().filter(|it| !is_over(it.1)).count();
+        let places = ALERT_ROWS_MAX.saturating_sub(taken);
         self.more = new.len().saturating_sub(places);
         for (at, (key, judgement)) in new.into_iter().enumerate() {
             let judgement = judgement.filter(|_| at < places);
             if judgement.is_some() {
                 self.make_room();
             }
-            self.step(now, Some(key), judgement, each);
+            self.step(now, key, judgement, each);
         }
         let of_more = match self.more {
             0 => self.rule.judge_present(window),
@@ -259,11 +260,10 @@ impl RuleState {
     pub(super) fn step(
         &mut self,
         now: Moment,
-        key: Option<&[u8]>,
+        row: RowKey,
         judgement: Judgement,
         each: &mut Events<'_>,
     ) {
-        let row: RowKey = key.map(Box::from);
         let before = self.episodes.remove(&row);
         let phase = before.as_ref().map(|it| it.phase);
         let episode = match (before, judgement) {
@@ -275,7 +275,7 @@ impl RuleState {
         let is_dropped =
             |it: &&Episode| phase == Some(Phase::Pending) && it.phase == Phase::Resolved;
         let shown = episode.as_ref().filter(|it| !is_dropped(it));
-        let event = Event { key, unix: now.unix, episode: shown };
+        let event = Event { key: row.as_deref(), unix: now.unix, episode: shown };
         // An episode that directly follows another is an event too.
         let is_new = event.episode.is_some_and(|it| it.since == now.unix && is_true(judgement));
         if event.phase() != phase || is_new && phase == Some(Phase::Resolved) {

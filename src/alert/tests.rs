@@ -174,6 +174,21 @@ fn the_seconds_of_a_step_are_added_up() {
     }
 }
 
+/// Nor do the further seconds of a step take memory that is not counted.
+#[test]
+fn what_a_running_step_gained_is_counted() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"p95 > 15\"\nwindow = 120\n"
+    );
+    let mut engine = Engine::new(&rules(&text), 1 << 20, 1);
+    let used = [1, 1_000_000].map(|requests| {
+        take(&mut engine, &second(1_000, &[("/a", (requests, 0))]));
+        engine.room.used
+    });
+    assert!(used[0] < used[1], "{used:?}");
+    assert_eq!(used[1], engine.windows[0].bytes());
+}
+
 #[test]
 fn what_is_absent_fires_once_it_has_been_there() {
     let text = format!(

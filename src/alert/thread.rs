@@ -175,11 +175,11 @@ impl Evaluation {
 
     /// Publishes the view.
     fn show(&self, now: u64) {
-        let silences = self.alerts.silences.lock().clone();
+        let silences = self.alerts.silences(now);
         let alerts = self.engine.alerts().map(|(rule, key, episode)| {
             let labels = rule.labels(key);
             Alert {
-                silenced_by: silences.at(now).find(|it| it.fits(&labels)).map(|it| it.id),
+                silenced_by: silences.iter().find(|it| it.fits(&labels)).map(|it| it.id),
                 link: self.alerts.link(rule, key),
                 rule: Arc::clone(rule),
                 key: key.map(Box::from),

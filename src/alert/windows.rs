@@ -93,6 +93,17 @@ fn keep(row: &mut Row, frame: Frame, room: &mut Room, length: u64) {
     }
 }
 
+/// A step of a report's windows.
+#[derive(Debug, Default)]
+struct Step {
+    window: Window,
+    /// The rows that gained something in it.
+    gained: Vec<u64>,
+    /// Number of steps before this one in which a part of its gain came: nothing was merged in
+    /// them.
+    early: u64,
+}
+
 /// The windows of one length over the rows of one report.
 #[derive(Debug, Default)]
 pub struct Windows {
@@ -108,18 +119,11 @@ pub struct Windows {
     /// The rules of each row.
     sets: HashSet<Arc<RuleSet>, ahash::RandomState>,
     rows: HashMap<u64, Row, ahash::RandomState>,
-    /// Completed steps, newest last, each with the rows that gained something in it.
-    steps: VecDeque<(Window, Vec<u64>)>,
-    pub(super) running: Window,
-    /// The rows that gained something in the running step.
-    gained: Vec<u64>,
-    /// Those of them that did so in several of its seconds.
-    repeated: Vec<u64>,
+    /// Completed steps, newest last.
+    steps: VecDeque<Step>,
+    running: Step,
     /// Number of completed steps.
     over: u64,
-    /// Gains of several steps, which are in the last of these: the number of steps before each, and
-    /// the step that has it.
-    long: VecDeque<(u64, u64)>,
     /// The step until which rows that come are incomplete: rules before did not select them.
     whole_from: u64,
 }
@@ -179,15 +183,19 @@ impl Windows {
 
     /// Notes that the gain of the running step began after so many steps.
     pub(super) fn gain_began(&mut self, over: u64) {
-        if over < self.over {
-            self.long.push_back((over, self.over + 1));
-        }
+        self.running.early = self.running.early.max(self.over - over);
+    }
+
+    /// Adds a second to the running step.
+    pub(super) fn pass(&mut self, is_covered: bool) {
+        self.running.window.covered_secs += u64::from(is_covered);
     }
 
     /// Adds the gain of the running step.
     pub fn gain(&mut self, gained: &ReportGain, room: &mut Room) {
-        self.running.grand += &gained.grand;
-        self.running.has_other |= gained.has_other;
+        let Step { window, gained: ids, .. } = &mut self.running;
+        window.grand += &gained.grand;
+        window.has_other |= gained.has_other;
         for RowGain { id, key, packed, extremes } in &gained.rows {
             let row = match self.rows.entry(*id) {
                 Entry::Occupied(row) => row.into_mut(),
@@ -200,7 +208,7 @@ impl Windows {
                     let set_bytes = if known.is_none() { rules.bytes() } else { 0 };
                     if !room.take(row_bytes(key) + set_bytes) {
                         // Treated as if it had gone to `(other)`.
-                        self.running.has_other = true;
+                        window.has_other = true;
                         continue;
                     }
                     let rules = Arc::clone(self.sets.get_or_insert(Arc::new(rules)));
@@ -210,43 +218,26 @@ impl Windows {
             };
             let step = self.over + 1;
             if std::mem::replace(&mut row.gained_in, step) < step {
-                self.gained.push(*id);
+                ids.push(*id);
                 let frame = Frame { step, packed: packed.clone(), extremes: *extremes };
                 keep(row, frame, room, self.length);
-            } else if row.frames.back().is_some_and(|it| it.step == step) {
-                if row.running.is_none() {
-                    self.repeated.push(*id);
-                }
-                row.add(packed, extremes);
+            } else if let Some(mut frame) = row.frames.pop_back_if(|it| it.step == step) {
+                row.totals -= &frame.totals();
+                room.used -= frame.bytes();
+                frame.add(packed, extremes);
+                keep(row, frame, room, self.length);
             }
         }
     }
 
-    /// Completes the running step. Only rows that gained something in several of its seconds, or
-    /// lose some of their gain, are visited.
+    /// Completes the running step. Only rows that lose some of their gain are visited.
     pub fn end_step(&mut self, room: &mut Room) {
         self.over += 1;
-        for id in std::mem::take(&mut self.repeated) {
-            if let Some(row) = self.rows.get_mut(&id)
-                && let Some(sum) = row.running.take()
-                && let Some(mut frame) = row.frames.pop_back()
-            {
-                row.totals -= &frame.totals();
-                room.used -= frame.bytes();
-                let mut packed = Vec::new();
-                sum.encode(&mut packed, true);
-                frame.packed = packed.into();
-                keep(row, frame, room, self.length);
-            }
-        }
-        let step = (std::mem::take(&mut self.running), std::mem::take(&mut self.gained));
-        self.steps.push_back(step);
+        self.steps.push_back(std::mem::take(&mut self.running));
         if self.steps.len() as u64 > self.length {
-            let losing = self.steps.pop_front().map(|it| it.1);
+            let losing = self.steps.pop_front().map(|it| it.gained);
             losing.into_iter().flatten().for_each(|id| self.forget(id, room));
         }
-        let last_gone = self.last_gone();
-        self.long.retain(|it| it.1 > last_gone);
     }
 
     /// The last step that has left the window.
@@ -278,7 +269,7 @@ impl Windows {
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
         let rows = self.rows.values();
         for row in rows.filter(|row| row.totals.requests >= row.rules.min_requests) {
-            for place in row.rules.each() {
+            for &place in &row.rules.numbers {
                 // The others cannot be decided.
                 if row.totals.requests >= self.index.rules[place].min_requests {
                     concerned[place].push(row);
@@ -286,7 +277,7 @@ impl Windows {
             }
         }
         let mut window = Window { step: self.over, ..Window::default() };
-        for (step, _) in &self.steps {
+        for Step { window: step, .. } in &self.steps {
             window.covered_secs += step.covered_secs;
             window.has_other |= step.has_other;
             window.grand += &step.grand;
@@ -310,17 +301,17 @@ impl Windows {
     /// Returns the step with a gain inside which the window begins, and the window without that step:
     /// an unknown part of the gain came in the window.
     fn cut(&self, mut window: Window) -> Option<(u64, Window)> {
-        let last_gone = self.last_gone();
-        let step = self.long.iter().find(|it| it.0 < last_gone && last_gone < it.1)?.1;
-        let (gained, _) = self.steps.get(usize::try_from(step - last_gone - 1).ok()?)?;
-        window.grand -= &gained.grand;
-        Some((step, window))
+        let mut steps = (1..).zip(&self.steps);
+        let (place, step) = steps.find(|(place, step)| step.early >= *place)?;
+        window.grand -= &step.window.grand;
+        Some((self.last_gone() + place, window))
     }
 
     /// Adds the number of rows that each rule selects now.
     pub fn count(&self, rows: &mut [usize]) {
         for set in &self.sets {
-            set.each().for_each(|place| rows[self.rules[place]] += Arc::strong_count(set) - 1);
+            let places = set.numbers.iter();
+            places.for_each(|place| rows[self.rules[*place]] += Arc::strong_count(set) - 1);
         }
     }
 }

@@ -165,8 +165,8 @@ fn with_places(mut failure: Failure, config: &Config) -> Failure {
 /// The members of an object, for a line.
 fn pairs(of: &Json, shown: impl Fn(&str) -> &str) -> String {
     let pairs = of.as_object().into_iter().flatten();
-    let pairs = pairs.map(|(name, text)| (name, text.as_str().unwrap_or_default()));
-    let pairs = pairs.map(|(name, text)| format!("{name}={}", shown(text)));
+    let pairs =
+        pairs.map(|(name, it)| format!("{name}={}", shown(it.as_str().unwrap_or_default())));
     visible(&pairs.collect::<Vec<_>>().join(" ")).into_owned()
 }
 

@@ -37,20 +37,9 @@ pub struct AlertEntry {
     pub labels: BTreeMap<String, String>,
 }
 
-/// The keys of an entry.
-const KEYS: [&str; 11] = [
-    "name",
-    "report",
-    "where",
-    "when",
-    "absent",
-    "window",
-    "for",
-    "keep",
-    "min_requests",
-    "severity",
-    "labels",
-];
+/// The keys of an entry that an `[[slo]]` has too, and the others.
+pub(super) const KEYS: [&str; 5] = ["name", "report", "where", "min_requests", "labels"];
+const OWN_KEYS: [&str; 6] = ["when", "absent", "window", "for", "keep", "severity"];
 
 /// Labels that every alert has, in addition to the keys of its report.
 pub const OWN_LABELS: [&str; 3] = ["alertname", "severity", "report"];
@@ -60,7 +49,7 @@ const ONE: &str = "one of when = \"CONDITION\", absent = true";
 impl EntryReader<'_> {
     /// Reads a rule.
     pub(super) fn alert(&mut self, before: &[AlertEntry]) -> Result<AlertEntry, Refused> {
-        self.refuse_unknown(&KEYS, |_| None);
+        self.refuse_unknown(&[&KEYS[..], &OWN_KEYS].concat(), |_| None);
         let text = |of| some(name(of));
         let name = self.required("name", &text("the alert"));
         let report = self.required("report", &text("a report"));

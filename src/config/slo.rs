@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::alert::{AlertEntry, conditions, labels, some};
+use super::alert::{AlertEntry, KEYS, conditions, labels, some};
 use super::kinds::{Kind, name, span, whole};
 use super::list_entry::{EntryReader, Refused};
 use super::raw_value::Entry;
@@ -40,9 +40,8 @@ pub struct SloEntry {
     pub labels: BTreeMap<String, String>,
 }
 
-/// The keys of an entry.
-const KEYS: [&str; 8] =
-    ["name", "report", "where", "good", "objective", "period", "min_requests", "labels"];
+/// The keys of an entry that an `[[alert]]` has not.
+const OWN_KEYS: [&str; 3] = ["good", "objective", "period"];
 
 impl EntryReader<'_> {
     /// Reads an objective.
@@ -51,7 +50,7 @@ impl EntryReader<'_> {
         before: &[SloEntry],
         alerts: &[AlertEntry],
     ) -> Result<SloEntry, Refused> {
-        self.refuse_unknown(&KEYS, |_| None);
+        self.refuse_unknown(&[&KEYS[..], &OWN_KEYS].concat(), |_| None);
         let name = self.required("name", &some(name("the objective")));
         let report = self.required("report", &some(super::kinds::name("a report")));
         let conditions = self.read("where", &conditions());

@@ -143,7 +143,9 @@ impl Releases {
 
     /// Returns the releases, newest first.
     pub(crate) fn all(&self) -> Vec<Release> {
-        self.0.lock().shown()
+        let tracker = self.0.lock();
+        let shown = tracker.releases.iter().filter(|it| it.is_shown());
+        shown.rev().map(|it| it.shown(&tracker.running)).collect()
     }
 
     /// Judges the releases that are due. Returns annotations of those that began to run.

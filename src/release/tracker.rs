@@ -107,11 +107,11 @@ pub(super) struct Counted {
 
 impl Counted {
     /// Whether it has enough requests to count as a release.
-    const fn is_shown(&self) -> bool {
+    pub(super) const fn is_shown(&self) -> bool {
         self.requests >= SHOWN_REQUESTS_MIN
     }
 
-    fn shown(&self, running: &Running) -> Release {
+    pub(super) fn shown(&self, running: &Running) -> Release {
         let running = running.now.as_ref().filter(|(name, _)| *name == self.name);
         let part = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
         let measured = self.requests.saturating_sub(self.unmeasured);
@@ -291,12 +291,6 @@ impl Tracker {
             ..Counted::default()
         });
         self.releases.last_mut()
-    }
-
-    /// The releases, newest first.
-    pub(super) fn shown(&self) -> Vec<Release> {
-        let shown = self.releases.iter().filter(|it| it.is_shown());
-        shown.rev().map(|it| it.shown(&self.running)).collect()
     }
 
     /// Judges the releases that are due, and returns annotations of those that began to run.

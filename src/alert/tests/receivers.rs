@@ -266,7 +266,7 @@ fn a_silence_holds_for_the_labels_that_it_names() {
         author: None,
     };
     let labels = BTreeMap::from([("script_name".to_owned(), "/a/b".to_owned())]);
-    let holds = |now| alerts.silences.lock().at(now).find(|it| it.fits(&labels)).map(|it| it.id);
+    let holds = |now| alerts.silences(now).iter().find(|it| it.fits(&labels)).map(|it| it.id);
     assert_eq!(alerts.silence(silence("script_name", "/b*"), 10).unwrap().id, 1);
     assert_eq!(holds(10), None);
     assert_eq!(alerts.silence(silence("script_name", "/a*"), 10).unwrap().id, 2);

@@ -26,7 +26,7 @@ use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
-use crate::report::row_key::push_key;
+use crate::report::row_key::key_of;
 
 const EXAMPLE: &str =
     r#"{"matchers": {"alertname": "slow_checkout"}, "for": "2h", "reason": "migration"}"#;
@@ -87,12 +87,11 @@ fn slo(it: &ObjectiveView) -> Json {
 fn row(alert: &Alert) -> Json {
     let episode = &alert.episode;
     let moment = |unix: u64| (unix > 0).then_some(unix);
-    let key = alert.key_texts().filter(|_| alert.key.is_some());
-    let key: Map<String, Json> = key.map(|(name, text)| (name.to_owned(), text.into())).collect();
+    let key = alert.key_texts().map(|(name, text)| (name.to_owned(), text.into()));
     json!({
         "alert": alert.rule.entry.name,
         "report": alert.rule.entry.report,
-        "key": key,
+        "key": key.collect::<Map<String, Json>>(),
         "state": episode.phase.name(),
         "since": episode.since,
         "started": moment(episode.started),
@@ -242,13 +241,7 @@ fn row_keys(source: &Catalog, rule: &Rule) -> Result<Vec<Vec<u8>>, QueryError> {
     let question = ReportQuestion { needed: Some(rule.keys.clone()), ..ReportQuestion::default() };
     let table = source.report(&rule.entry.report, &question)?.table;
     let columns: Vec<usize> = rule.keys.iter().filter_map(|name| table.column(name)).collect();
-    let key = |row| {
-        let mut key = Vec::new();
-        for column in &columns {
-            push_key(&mut key, &table.value(row, *column).plain());
-        }
-        key
-    };
+    let key = |row| key_of(columns.iter().map(|column| table.value(row, *column).plain()));
     Ok((0..table.len()).map(key).collect())
 }
 
@@ -284,27 +277,26 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
     })?;
     let text = |name| Some(bare(&members.shift_remove(name)?));
     let [lasting, until] = ["for", "until"].map(text);
-    let (by, why) = match lasting {
-        Some(_) => ("for", "must be longer than 0, and end before the year 10000"),
-        None => ("until", "must be later than now, and before the year 10000"),
-    };
-    let ends = match (lasting, until) {
+    let (by, ends, range) = match (lasting, until) {
         (Some(lasting), None) => {
             let accepted = "accepted: a duration such as \"2h\"";
             let wrong = |why| Problem::parameter("for", format!("{why}; {accepted}"));
-            now.saturating_add(parse_duration(&lasting).map_err(wrong)?.as_secs())
+            let ends = now.saturating_add(parse_duration(&lasting).map_err(wrong)?.as_secs());
+            ("for", ends, "longer than 0, and end before the year 10000")
         }
-        (None, Some(until)) => params::moment(&until, Rounding::Up).ok_or_else(|| {
+        (None, Some(until)) => {
             let why = "must be unix seconds, or RFC 3339 such as \"2023-11-14T22:13:20Z\"";
-            Problem::parameter("until", why)
-        })?,
+            let ends = params::moment(&until, Rounding::Up);
+            let ends = ends.ok_or_else(|| Problem::parameter("until", why))?;
+            ("until", ends, "later than now, and before the year 10000")
+        }
         _ => {
             let why = format!("one of for, until says when it ends: {EXAMPLE}");
             return Err(Problem::parameter("for", why));
         }
     };
     if ends <= now || ends >= END.unsigned_abs() {
-        return Err(Problem::parameter(by, why));
+        return Err(Problem::parameter(by, format!("must be {range}")));
     }
     let reason = members.shift_remove("reason").unwrap_or_default();
     let reason = reason.as_str().filter(|it| !it.trim().is_empty() && it.len() <= TEXT_BYTES_MAX);

@@ -74,8 +74,7 @@ pub(super) fn row(alert: &Alert) -> Row {
         unix => int(unix),
     };
     let (entry, episode) = (&alert.rule.entry, &alert.episode);
-    let keys = alert.key_texts().filter(|_| alert.key.is_some());
-    let keys: Vec<&str> = keys.map(|it| name_or_empty(it.1)).collect();
+    let keys: Vec<&str> = alert.key_texts().map(|it| name_or_empty(it.1)).collect();
     vec![
         text(&entry.name),
         text(&entry.report),
