@@ -270,6 +270,11 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 
 /// The form of an entry; errors point at the key that has the wrong type or should not be there.
 fn configured_form(entry: &Entry) -> Result<ReportForm, Vec<ConfiguredError>> {
+    let large = entry.too_large().map(|key| at(entry, key, "too large; accepted: up to 64 bits"));
+    let large: Vec<_> = large.collect();
+    if !large.is_empty() {
+        return Err(large);
+    }
     let read = |table: &toml::Table| table.clone().try_into::<ReportForm>();
     let whole = match read(&entry.table) {
         Ok(form) => return Ok(form),
