@@ -51,7 +51,8 @@ pub fn settings() -> ConfigBuilder<AgentScope> {
 }
 
 /// Creates an agent that asks `url` and trusts the certificates in `file`, or the system's;
-/// `setting` is the name of the setting that gives the file. Those in `own` are trusted too.
+/// `setting` is the name of the setting that gives the file. Those in `own` are trusted too, and the
+/// first of them, which its server presents, whatever name it is asked by.
 ///
 /// # Errors
 /// Fails with the file that cannot be used, and why.
@@ -64,11 +65,16 @@ pub fn agent(
     if !url.starts_with("https:") {
         return Ok(settings.build().new_agent());
     }
-    let own = own.map(|path| ("the configured certificate", path));
-    let mut named = Vec::new();
-    for (name, path) in file.map(|path| (setting, path)).into_iter().chain(own) {
-        named.extend(certificates(name, path)?);
-    }
+    let mut named = match file {
+        Some(path) => certificates(setting, path)?,
+        None => Vec::new(),
+    };
+    let own = match own {
+        Some(path) => certificates("the configured certificate", path)?,
+        None => Vec::new(),
+    };
+    let pinned = own.first().cloned();
+    named.extend(own);
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(named.iter().cloned());
     if file.is_none() {
@@ -92,7 +98,7 @@ pub fn agent(
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Verifier { usual, named }))
+        .with_custom_certificate_verifier(Arc::new(Verifier { usual, named, pinned }))
         .with_no_client_auth();
     Ok(agent_with(settings.build(), Arc::new(tls)))
 }
@@ -144,13 +150,15 @@ fn system() -> Option<PathBuf> {
     named.or_else(|| usual().find(|place| place.exists()))
 }
 
-/// Verifies what a server presents: a named certificate by its name and validity, any other one as
-/// usual, by the roots.
+/// Verifies what a server presents: the pinned certificate by its validity, a named one by its name
+/// and validity, any other one as usual, by the roots.
 #[derive(Debug)]
 struct Verifier {
     usual: Arc<WebPkiServerVerifier>,
     /// Certificates that the user named.
     named: Vec<CertificateDer<'static>>,
+    /// The one of them that is the server's own. It need not name the address that is asked.
+    pinned: Option<CertificateDer<'static>>,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -177,7 +185,9 @@ impl ServerCertVerifier for Verifier {
         if time > not_after {
             return Err(CertificateError::ExpiredContext { time, not_after }.into());
         }
-        verify_server_name(&ParsedCertificate::try_from(presented)?, name)?;
+        if self.pinned.as_ref() != Some(presented) {
+            verify_server_name(&ParsedCertificate::try_from(presented)?, name)?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -221,17 +231,29 @@ mod tests {
         params
     }
 
+    fn verifier(named: &CertificateDer<'static>) -> Verifier {
+        let mut roots = RootCertStore::empty();
+        roots.add(named.clone()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        Verifier { usual: usual.build().unwrap(), named: vec![named.clone()], pinned: None }
+    }
+
     fn verified(
         named: &CertificateDer<'static>,
         presented: &CertificateDer<'_>,
         name: &'static str,
         now: u64,
     ) -> Result<(), Error> {
-        let mut roots = RootCertStore::empty();
-        roots.add(named.clone()).unwrap();
-        let provider = Arc::new(ring::default_provider());
-        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
-        let verifier = Verifier { usual: usual.build().unwrap(), named: vec![named.clone()] };
+        accepted(&verifier(named), presented, name, now)
+    }
+
+    fn accepted(
+        verifier: &Verifier,
+        presented: &CertificateDer<'_>,
+        name: &'static str,
+        now: u64,
+    ) -> Result<(), Error> {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let name = ServerName::try_from(name).unwrap();
         let result = verifier.verify_server_cert(presented, &[], &name, &[], now);
@@ -260,6 +282,26 @@ mod tests {
         let other = other.self_signed(&key).unwrap().der().clone();
         let error = verified(&authority, &other, "stats.example", NOW).unwrap_err();
         assert!(error.to_string().contains("CaUsedAsEndEntity"), "{error}");
+    }
+
+    #[test]
+    fn the_pinned_certificate_is_trusted_by_any_name_in_its_time() {
+        let key = KeyPair::generate().unwrap();
+        let of = |params: &CertificateParams| params.self_signed(&key).unwrap().der().clone();
+        let mut own = params(IsCa::NoCa);
+        let pinned = of(&own);
+        let verifier = Verifier { pinned: Some(pinned.clone()), ..verifier(&pinned) };
+        for name in ["stats.example", "127.0.0.1"] {
+            assert_eq!(accepted(&verifier, &pinned, name, NOW), Ok(()));
+        }
+        let late = accepted(&verifier, &pinned, "127.0.0.1", NOW + 366 * 86_400).unwrap_err();
+        assert!(late.to_string().contains("expired"), "{late}");
+        // Another named one still needs the name.
+        own.serial_number = Some(7_u64.into());
+        let other = of(&own);
+        let verifier = Verifier { named: vec![pinned, other.clone()], ..verifier };
+        let error = accepted(&verifier, &other, "127.0.0.1", NOW).unwrap_err().to_string();
+        assert!(error.contains("not valid for name"), "{error}");
     }
 
     #[test]

@@ -471,15 +471,24 @@ fn available() -> Option<u64> {
 
 fn cores(config: &Config) -> Finding {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let addresses = config.ingest.listen.len();
-    let receivers = config.ingest.receivers * addresses;
+    cores_of(cores, config.ingest.listen.len(), config.ingest.receivers)
+}
+
+/// Checks whether a machine with that many cores has one for each receiver of each address.
+fn cores_of(cores: usize, addresses: usize, each: usize) -> Finding {
+    let receivers = each * addresses;
     let found = format!(
         "{cores}; {} and a merger need one each",
         counted(receivers, "receiver", "receivers")
     );
-    let fewer = cores.saturating_sub(1) / addresses.max(1);
-    let change = format!("ingest.receivers = {}", fewer.max(1));
-    Finding::right("cores", found).unless(receivers < cores, Verdict::Better, change)
+    let fewer = (cores.saturating_sub(1) / addresses.max(1)).max(1);
+    let change = match fewer < each {
+        true => format!("ingest.receivers = {fewer}"),
+        false => "fewer addresses in ingest.listen".to_owned(),
+    };
+    // One receiver of one address is the least.
+    let fits = receivers < cores || receivers <= 1;
+    Finding::right("cores", found).unless(fits, Verdict::Better, change)
 }
 
 /// The problems that `pinbad check` would find, in configuration, secrets and certificates.

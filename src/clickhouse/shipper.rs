@@ -24,7 +24,7 @@ use crate::history::{
     Dataset, Identity, Parts, READ_TRIES, Refused, Shipment, ShipmentRows, Shipping, Unread,
     Waiting,
 };
-use crate::instruments::{Active, Instrument};
+use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::ClickHouseCounters;
 use crate::telemetry::reading::{Group, Place, readings};
@@ -302,12 +302,11 @@ impl ShippingThread {
         unread: &mut Vec<Unread>,
         stop: &Shutdown,
     ) -> Sent<Vec<Refused>> {
-        let mut stage = SHIP.begin();
-        stage.work(0, shipment.rows_max());
         let mut refused = Vec::new();
+        let mut work = [0, shipment.rows_max()];
         for table in TABLES.into_iter().filter(|it| only.is_none_or(|only| only == it.name)) {
             let block = Block::new(table);
-            let mut sending = Sending { table, block, origin, refused: None, stage: &mut stage };
+            let mut sending = Sending { table, block, origin, refused: None, work: &mut work };
             for dataset in shipment.datasets().into_iter().filter(|it| table.has(it)) {
                 if dataset.is_raw() {
                     unread.extend(shipment.requests(stop, &mut |request, weight, timers| {
@@ -356,7 +355,15 @@ impl ShippingThread {
         let body = block.packed().map_err(|error| Failure::Later(error.to_string()))?;
         drop(block);
         let statement = table.insert();
-        let sent = self.again(stop, |it| it.server.insert(&statement, body.clone(), stop));
+        let [accepted, most] = *sending.work;
+        let sent = self.again(stop, |it| {
+            // A stage for each try: nothing is sent in the pauses between them.
+            let mut stage = SHIP.begin();
+            stage.work(accepted, most);
+            it.server.insert(&statement, body.clone(), stop)?;
+            stage.advance(rows);
+            Ok(())
+        });
         if let Err(Failure::Refused(error)) = sent {
             let Origin { names, units, .. } = sending.origin;
             sending.refused = Some(Refused {
@@ -372,7 +379,7 @@ impl ShippingThread {
         let counters = &self.status.counters;
         counters.rows_shipped.add(rows);
         counters.shipped_bytes.add(body.len() as u64);
-        sending.stage.advance(rows);
+        sending.work[0] += rows;
         Ok(())
     }
 
@@ -421,5 +428,6 @@ struct Sending<'s> {
     origin: &'s Origin,
     /// Rows of earlier blocks, once one was refused.
     refused: Option<Refused>,
-    stage: &'s mut Active,
+    /// Rows of the shipment that were accepted, and most rows that it has.
+    work: &'s mut [u64; 2],
 }

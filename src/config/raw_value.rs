@@ -56,6 +56,11 @@ impl Entry {
         let value = self.values.get(key);
         value.map_or(&self.location, |value| &value.location)
     }
+
+    /// Keys whose values have an integer beyond 64 bits, which `table` cannot hold.
+    pub fn too_large(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str).filter(|key| !self.table.contains_key(*key))
+    }
 }
 
 impl Given {
@@ -82,14 +87,18 @@ impl Given {
                     value.location.hidden &= !SHOWN.contains(&&**key.get_ref());
                     (key.get_ref().to_string(), value)
                 });
-                match toml::Table::deserialize(ValueDeserializer::from(toml.clone())) {
-                    Ok(table) => Value::Table(Entry {
-                        location: location.clone(),
-                        table,
-                        values: values.collect(),
-                    }),
-                    Err(_) => Value::Other,
-                }
+                let values: BTreeMap<_, _> = values.collect();
+                let table = toml::Table::deserialize(ValueDeserializer::from(toml.clone()));
+                // An integer beyond 64 bits stays in `values`, whose readers refuse it at its key.
+                let table = table.unwrap_or_else(|_| {
+                    let each = keys.iter().filter_map(|(key, value)| {
+                        let value = ValueDeserializer::from(value.clone());
+                        let value = toml::Value::deserialize(value).ok()?;
+                        Some((key.get_ref().to_string(), value))
+                    });
+                    each.collect()
+                });
+                Value::Table(Entry { location: location.clone(), table, values })
             }
             DeValue::Datetime(_) => Value::Other,
         };

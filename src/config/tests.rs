@@ -322,6 +322,15 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
 }
 
 #[test]
+fn an_integer_beyond_64_bits_in_a_list_is_refused_at_its_key() {
+    let large = "99999999999999999999";
+    let text = format!("[[slo]]\nname = \"x\"\nmin_requests = {large}\n");
+    let errors = errors_of(&text);
+    let told = format!("pinbad.toml:3: slo.min_requests = {large}: too large");
+    assert!(errors.iter().any(|error| error.starts_with(&told)), "{errors:?}");
+}
+
+#[test]
 fn what_is_not_toml_is_refused_with_every_line_that_is_not() {
     let errors = errors_of("[pool]\nstats_history = 15m\nrequest_pool_size 5\n[http\n");
     let at: Vec<_> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();

@@ -270,6 +270,11 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 
 /// The form of an entry; errors point at the key that has the wrong type or should not be there.
 fn configured_form(entry: &Entry) -> Result<ReportForm, Vec<ConfiguredError>> {
+    let large = entry.too_large().map(|key| at(entry, key, "too large; accepted: up to 64 bits"));
+    let large: Vec<_> = large.collect();
+    if !large.is_empty() {
+        return Err(large);
+    }
     let read = |table: &toml::Table| table.clone().try_into::<ReportForm>();
     let whole = match read(&entry.table) {
         Ok(form) => return Ok(form),
@@ -280,13 +285,32 @@ fn configured_form(entry: &Entry) -> Result<ReportForm, Vec<ConfiguredError>> {
         let mut alone = toml::Table::from_iter([("name".to_owned(), "x".into())]);
         alone.insert(key.clone(), value.clone());
         let error = read(&alone).err()?;
-        Some(at(entry, key, &reworded(error.message().trim_end())))
+        let problem = reworded(error.message().trim_end());
+        let problem = match accepted(key).filter(|_| problem.starts_with("invalid type")) {
+            // The parser's words for it are about variants.
+            Some(accepted) if key == "level" => format!("not a text; accepted: {accepted}"),
+            Some(accepted) => format!("{problem}; accepted: {accepted}"),
+            None => problem,
+        };
+        Some(at(entry, key, &problem))
     });
     let mut wrong: Vec<_> = wrong.collect();
     if wrong.is_empty() {
         wrong.push(of_entry(entry, &reworded(whole.message().trim_end())));
     }
     Err(wrong)
+}
+
+/// What a key of a report accepts, for errors about its type.
+fn accepted(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "name" | "comment" | "histogram" => "a text",
+        "level" => "packet, request, timer, sample",
+        "keys" | "filters" => "a list of texts or tables",
+        "percentiles" => "a list of numbers greater than 0 and at most 100",
+        "history" => "true or false",
+        _ => return None,
+    })
 }
 
 /// An error about the entry as a whole.

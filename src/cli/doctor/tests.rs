@@ -140,6 +140,22 @@ fn all_sockets_together_hold_what_the_machine_allows() {
 }
 
 #[test]
+fn fewer_receivers_are_advised_only_where_there_can_be_fewer() {
+    for (cores, addresses, each, change) in [
+        (4, 1, 3, ""),
+        (4, 1, 4, "ingest.receivers = 3"),
+        (4, 2, 3, "ingest.receivers = 1"),
+        (2, 2, 2, "ingest.receivers = 1"),
+        (2, 2, 1, "fewer addresses in ingest.listen"),
+        (1, 1, 1, ""),
+    ] {
+        let finding = cores_of(cores, addresses, each);
+        let verdict = if change.is_empty() { Verdict::Right } else { Verdict::Better };
+        assert_eq!((finding.verdict, &*finding.change), (verdict, change), "{finding}");
+    }
+}
+
+#[test]
 fn a_plan_larger_than_the_machine_is_wrong() {
     let settings = [FREE[0], FREE[1], FREE[2], "reports.memory=1TiB"];
     let memory = found(&examine(&config(&settings), None), "memory");

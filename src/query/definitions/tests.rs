@@ -131,6 +131,12 @@ fn an_error_names_file_line_and_key() {
         "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = ['high']" =>
             "8: report.percentiles: invalid type: string \"high\", expected a number";
         "name = 'a'\nlevel = 'request'\nkeys = ['script_name',\n '@a']" => "7: report.keys[1]: ";
+        "name = 'a'\nlevel = 7" =>
+            "6: report.level: not a text; accepted: packet, request, timer, sample";
+        "name = 'a'\nlevel = 'timer'\nkeys = '@a'" =>
+            "7: report.keys: invalid type: string \"@a\", expected a sequence; accepted: a list of ";
+        "name = 'a'\nlevel = 'packet'\nwindow = 99999999999999999999" =>
+            "7: report.window: too large; accepted: ";
         "name = 'a'\ncomment = 'report1'\nwindow = '1m'" =>
             "7: report.window: comment: cannot be given together with window";
         "name = 'a'\nlevel = 'packet'\nwindow = '1 year'" =>

@@ -146,6 +146,31 @@ fn without_a_url_there_is_no_thread() {
     }
 }
 
+/// The pauses between tries are no stage that `pinbad doctor --running` could blame.
+#[test]
+#[cfg(feature = "sql")]
+fn nothing_is_being_sent_while_nobody_takes_it() {
+    let home = tempfile::tempdir().unwrap();
+    let ((nobody, _taken), clock) = (nobody_listens(), new_clock());
+    let more = ["clickhouse.create_tables=false"];
+    let here = start(home.path(), nobody.port(), &clock, &more);
+    minutes(&here, &clock, 6, &mut Sent::default());
+    until(&here, &clock, "rows were not taken", |it| {
+        it["failures"] != 0 && it["rows_waiting"] != 0
+    });
+    let sending = "SELECT COUNT(*) FROM performance_schema.events_stages_current
+        WHERE EVENT_NAME = 'stage/clickhouse/ship' AND END_EVENT_ID IS NULL";
+    let asked = json!({ "query": sending }).to_string();
+    // A try lasts a moment, and the clock stands still: the pause has no end.
+    await_condition("nothing is being sent", || {
+        let answer = here.site.post("/api/v1/sql", &asked);
+        match answer.json()["rows"] == json!([[0]]) {
+            true => Ok(()),
+            false => Err(answer.body),
+        }
+    });
+}
+
 #[test]
 fn a_url_with_a_secret_is_refused_and_not_shown() {
     for url in [
