@@ -163,6 +163,20 @@ impl Objective {
         self.conditions.is_empty() || !is_other && fits(&self.conditions, key)
     }
 
+    /// Returns the texts of the keys of the one row that it counts, in the order of the report's
+    /// keys: none if it counts all rows, `None` if it may count several of them.
+    pub(crate) fn only_row(&self) -> Option<Vec<&str>> {
+        if self.conditions.is_empty() {
+            return Some(Vec::new());
+        }
+        let text = |key: usize| match self.conditions.iter().find(|it| it.0 == key) {
+            Some((_, Pattern::Equals(text))) => Some(text.as_str()),
+            _ => None,
+        };
+        let keys = self.report.keys.len();
+        (self.conditions.len() == keys).then(|| (0..keys).map(text).collect()).flatten()
+    }
+
     /// Counts a row's requests. Returns an empty count if times are needed but unknown.
     pub(crate) fn count(
         &self,

@@ -36,6 +36,19 @@ fn objective(rules: &[Arc<Rule>]) -> Arc<Objective> {
     Arc::clone(rules[0].objective().unwrap())
 }
 
+#[test]
+fn an_objective_counts_all_rows_or_one_or_some() {
+    let counts = |keys: &str| {
+        let rules = of(&format!("report = \"report_by_script_name\"\nobjective = 99{keys}"));
+        let objective = objective(&rules.unwrap());
+        objective.only_row().map(|texts| texts.join(" "))
+    };
+    assert_eq!(counts("").as_deref(), Some(""));
+    assert_eq!(counts("\nwhere = \"script_name=/a\"").as_deref(), Some("/a"));
+    assert_eq!(counts("\nwhere = \"script_name=/a*\""), None);
+    assert_eq!(counts("\nwhere = \"script_name!=/a\""), None);
+}
+
 /// A second with `total` requests, `errors` of them with errors.
 fn second(total: u64, errors: u64) -> Count {
     Count { covered_secs: 1, total, errors, ..Count::default() }

@@ -16,8 +16,9 @@ use crate::alert::rule::{Rule, shown};
 use crate::alert::state::Phase;
 use crate::alert::{self, Alert, Alerts, BURN_WINDOWS, ObjectiveView};
 use crate::http::error::Problem;
-use crate::http::params::{encode, owned};
+use crate::http::params::owned;
 use crate::report::definition::Level;
+use crate::report::key_names;
 
 /// Maximum number of points in a budget's chart.
 const COURSE_POINTS: usize = 360;
@@ -94,7 +95,15 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
 fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
     alert.key.as_ref()?;
     let rule = &alert.rule;
-    let keys: Vec<(String, String)> = alert.key_texts().map(owned).collect();
+    let keys: Vec<(String, String)> = match rule.objective() {
+        None => alert.key_texts().map(owned).collect(),
+        // Charts show one row or all of them.
+        Some(objective) => {
+            let names = key_names(&rule.report);
+            let texts = objective.only_row()?.into_iter().map(str::to_owned);
+            names.into_iter().zip(texts).collect()
+        }
+    };
     let counted = match rule.report.level {
         Level::Timer => Counted::Timers,
         Level::Packet | Level::Request => Counted::Requests,
@@ -112,8 +121,16 @@ fn row_name(alert: &Alert) -> String {
     let texts = alert.key_texts().map(|(_, text)| cut(named(text)));
     match &alert.key {
         None => "further rows".to_owned(),
-        Some(key) if key.is_empty() => "all requests".to_owned(),
+        Some(key) if key.is_empty() => all_where(&alert.rule.entry.conditions),
         Some(_) => texts.collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Names the requests that an objective counts.
+fn all_where(conditions: &[String]) -> String {
+    match conditions {
+        [] => "all requests".to_owned(),
+        _ => cut(visible(&conditions.join(" and "))),
     }
 }
 
@@ -133,10 +150,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
     let (episode, entry) = (&alert.episode, &alert.rule.entry);
     let mut keys = alert.key_texts().peekable();
     let is_keyed = keys.peek().is_some();
-    let path = match is_keyed {
-        false => view.time.link(&format!("/reports/{}", encode(&entry.report)), []),
-        true => view.time.row_link(&entry.report, "row", keys, None),
-    };
+    let path = view.time.row_page(&entry.report, keys);
     let class = (episode.phase == Phase::Firing && alert.silenced_by.is_none()).then_some("bad");
     html! {
         th.key scope="row" { span class=[class] { (episode.phase.name()) } }
@@ -280,7 +294,15 @@ fn receivers(alerts: &Alerts) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::{NAME_CHARS, cut, percent};
+    use super::{NAME_CHARS, all_where, cut, percent};
+
+    #[test]
+    fn an_objective_is_named_by_what_it_counts() {
+        assert_eq!(all_where(&[]), "all requests");
+        let conditions = ["script_name=/a".to_owned(), "status!=404".to_owned()];
+        assert_eq!(all_where(&conditions[..1]), "script_name=/a");
+        assert_eq!(all_where(&conditions), "script_name=/a and status!=404");
+    }
 
     #[test]
     fn long_names_leave_room_for_the_chart() {

@@ -123,15 +123,18 @@ pub(super) fn pairs(text: &str, count: usize) -> Markup {
     if pairs.len() > count.max(1) {
         return html! { (visible(text)) };
     }
+    let last = pairs.len() - 1;
     html! {
         @for (at, pair) in pairs.into_iter().enumerate() {
-            @if at > 0 { "," wbr; }
+            @if at > 0 { wbr; }
             span.pair {
                 @match pair.split_once('=') {
                     Some((name, value)) if name.is_empty() || value.is_empty() => { (named(name)) "=" (named(value)) }
                     None if text.is_empty() => {}
                     _ => (Name(pair)),
                 }
+                // Outside the block it might begin a line.
+                @if at < last { "," }
             }
         }
     }
@@ -158,7 +161,7 @@ mod tests {
         let page = |text: &str| pairs(text, text.matches('=').count()).into_string();
         assert_eq!(page(""), "<span class=\"pair\"></span>");
         let pair = |text| format!("<span class=\"pair\">{text}</span>");
-        let empty = format!("{},<wbr>{}", pair("(empty)=b"), pair("a=(empty)"));
+        let empty = format!("{}<wbr>{}", pair("(empty)=b,"), pair("a=(empty)"));
         assert_eq!(page("=b,a="), empty);
         let long = "<bdi class=\"cut\"><span>release=aaaa</span>aaaaaaaaaa</bdi>";
         assert_eq!(page("release=aaaaaaaaaaaaaa"), pair(long));

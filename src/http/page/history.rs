@@ -229,7 +229,7 @@ impl<'a> History<'a> {
             lines: lines.collect(),
         };
         let chart = self.charts(std::slice::from_ref(&kind)).ok()?.pop()?;
-        let address = self.time.row_link(self.report, "row", pairs(self.keys), None);
+        let address = self.time.row_page(self.report, pairs(self.keys));
         Some(chart.figure(id, &address))
     }
 

@@ -295,7 +295,7 @@ fn origins(view: &View<'_>) -> Result<Markup, Problem> {
     let rows = read(view, "squid_activities_by_server", "hit_count")?.map(|found| {
         let firsts = first.as_ref().map(Largest::by_keys).unwrap_or_default();
         let heads = vec![
-            Head::hidden("Origin"),
+            Head::text("Origin"),
             Head::number("Answers"),
             Head::number("Connect p50").hint("server_out until its first bytes: median"),
             Head::number("p95"),
@@ -364,7 +364,7 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
             by_hits.then_with(|| a_key.cmp(b_key))
         });
         let heads = vec![
-            Head::hidden("Origin"),
+            Head::text("Origin"),
             Head::text("Object"),
             Head::number("Requests"),
             Head::number("From memory"),

@@ -21,7 +21,7 @@ use crate::query::catalog::Catalog;
 use crate::query::question::{ReportQuestion, RequestSearch, Spans, Whose};
 use crate::report::definition::Columns;
 use crate::series::EVERYTHING;
-use crate::value::link::{link, row_link};
+use crate::value::link::{encode, link, row_link};
 
 /// The parameters in the URL.
 pub(super) use crate::value::link::TIME_NAMES as NAMES;
@@ -156,6 +156,20 @@ impl Time {
         more: Option<(&'a str, &'a str)>,
     ) -> String {
         row_link(report, file, keys, more.into_iter().chain(self.pairs()))
+    }
+
+    /// A link to the page of a row, or to its report's if there are no keys: a report that has some
+    /// has no row without.
+    pub(super) fn row_page<'a>(
+        &'a self,
+        report: &str,
+        keys: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> String {
+        let mut keys = keys.into_iter().peekable();
+        match keys.peek() {
+            None => self.link(&format!("/reports/{}", encode(report)), []),
+            Some(_) => self.row_link(report, "row", keys, None),
+        }
     }
 
     /// The time as form fields.
@@ -455,6 +469,9 @@ mod tests {
             day.row_link("r s", "row", keys, Some(("span", "5m"))),
             format!("/reports/r%20s/row?key.from=1&key.span=1&script_name=1&span=5m&{kept}")
         );
+        assert_eq!(day.row_page("r s", []), format!("/reports/r%20s?{kept}"));
+        let row = day.row_page("r", [("script_name", "/a")]);
+        assert_eq!(row, format!("/reports/r/row?script_name=%2Fa&{kept}"));
         assert_eq!(day.fields().into_string().matches("<input").count(), 3);
         assert_eq!(time("").link("/x", []), "/x");
     }
