@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use tracing::Level;
+use tracing::{Level, warn};
 
 use super::client::{AccessFlags, Client};
 use super::format::visible;
@@ -40,6 +40,9 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let mut config = config.map_err(Failure::of_configuration)?;
     // What is checked is logged as at the start: secrets that everybody may read, for one.
     log::init(config.log.format, Level::WARN).map_err(Failure::failed)?;
+    if let Some(problem) = config.shipping_refused() {
+        warn!("The daemon would not start as this user: {problem}.");
+    }
     let limits = Limits::of(&config);
     let scaled = match memory_limit::fit(&mut config) {
         Ok(scaled) => scaled,
