@@ -59,7 +59,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         [] => String::new(),
         tags => format!(
             "\nReleases ([releases]): by the request tag {}; each is compared with the one before {} after its first request, and after a day.",
-            tags.join(", else "),
+            first_sent(tags),
             exact_duration(config.releases.after)
         ),
     };
@@ -117,6 +117,14 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     match folders.is_empty() {
         true => Ok(()),
         false => Err(Failure { code: 1, problems: folders }),
+    }
+}
+
+/// The tags of `releases.tag`, of which one is used.
+fn first_sent(tags: &[String]) -> String {
+    match tags {
+        [tag] => tag.clone(),
+        tags => format!("that is sent first of {}", tags.join(", ")),
     }
 }
 
