@@ -180,6 +180,7 @@ fn every_line_of_the_captures_is_a_sample_with_all_that_it_says() {
             assert_eq!(row, expected);
         }
         let profile = here.site.json("/api/v1/profile?limit=0");
+        assert!(profile["window_seconds"].is_u64(), "{profile}");
         let counted = |member: &str| profile[member].as_u64().unwrap();
         assert_eq!(counted("samples") + counted("idle"), rows.len() as u64);
         let stacks = profile["stacks"].as_array().unwrap().iter();
