@@ -114,7 +114,7 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
         None => client.get(&path)?,
         Some(_) => {
             let flags = ConfigFlags { config: flags.config.clone(), ..ConfigFlags::default() };
-            let config = Config::load(&flags, [])?;
+            let config = Config::from_environment(&flags)?;
             let alerts: Vec<_> = config.alerts.iter().map(|it| &it.entry.table).collect();
             let slos: Vec<_> = config.slos.iter().map(|it| &it.entry.table).collect();
             let body = json!({"alert": alerts, "slo": slos});

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use tracing::Level;
+use tracing::{Level, warn};
 
 use super::client::{AccessFlags, Client};
 use super::format::visible;
@@ -40,6 +40,9 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let mut config = config.map_err(Failure::of_configuration)?;
     // What is checked is logged as at the start: secrets that everybody may read, for one.
     log::init(config.log.format, Level::WARN).map_err(Failure::failed)?;
+    if let Some(problem) = config.shipping_refused() {
+        warn!("The daemon would not start as this user: {problem}.");
+    }
     let limits = Limits::of(&config);
     let scaled = match memory_limit::fit(&mut config) {
         Ok(scaled) => scaled,
@@ -56,7 +59,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         [] => String::new(),
         tags => format!(
             "\nReleases ([releases]): by the request tag {}; each is compared with the one before {} after its first request, and after a day.",
-            tags.join(", else "),
+            first_sent(tags),
             exact_duration(config.releases.after)
         ),
     };
@@ -114,6 +117,14 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     match folders.is_empty() {
         true => Ok(()),
         false => Err(Failure { code: 1, problems: folders }),
+    }
+}
+
+/// The tags of `releases.tag`, of which one is used.
+fn first_sent(tags: &[String]) -> String {
+    match tags {
+        [tag] => tag.clone(),
+        tags => format!("that is sent first of {}", tags.join(", ")),
     }
 }
 

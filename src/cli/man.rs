@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::args::Args;
@@ -14,7 +14,7 @@ use super::{Failure, print};
 /// When they cannot be written.
 pub fn man(dir: Option<&Path>) -> Result<(), Failure> {
     if let Some(dir) = dir {
-        return clap_mangen::generate_to(Args::command(), dir).map_err(|error| {
+        return clap_mangen::generate_to(versioned(Args::command()), dir).map_err(|error| {
             Failure::failed(format!("cannot write to {}: {error}", dir.display()))
         });
     }
@@ -32,4 +32,27 @@ pub fn completions(shell: Shell) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "pinbad", &mut text);
     print(String::from_utf8_lossy(&text).trim_end())
+}
+
+/// Gives all commands below this one the version, for their footers, and no flag that shows it.
+fn versioned(command: Command) -> Command {
+    command.mut_subcommands(|it| {
+        versioned(it.version(env!("CARGO_PKG_VERSION")).disable_version_flag(true))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_all_commands_name_the_version() {
+        let dir = tempfile::tempdir().unwrap();
+        man(Some(dir.path())).unwrap();
+        for name in ["pinbad.1", "pinbad-check.1", "pinbad-alert-ls.1"] {
+            let page = std::fs::read_to_string(dir.path().join(name)).unwrap();
+            assert!(page.contains(env!("CARGO_PKG_VERSION")), "{name}: {page}");
+            assert_eq!(page.contains("\\-\\-version"), name == "pinbad.1", "{name}: {page}");
+        }
+    }
 }

@@ -62,7 +62,23 @@ pub(super) fn check(raw: &mut RawConfig) -> Config {
     config
 }
 
+/// The error for a `clickhouse.url` without history.
+const NOTHING_SHIPPED: &str = "clickhouse.url without history.dir or data.dir, from which it would be shipped; accepted: both, or neither";
+
 impl Config {
+    /// Returns whether rows go to ClickHouse and there is no history to ship them from.
+    fn lacks_shipped(&self) -> bool {
+        !self.clickhouse.url.is_empty() && self.history.dir.is_none()
+    }
+
+    /// Says why this user could not ship to ClickHouse from the usual folder, if so. It is an error
+    /// of a start alone: the daemon may be another user's.
+    #[must_use]
+    pub fn shipping_refused(&self) -> Option<String> {
+        let why = self.folder_refused.as_ref().filter(|_| self.lacks_shipped())?;
+        Some(format!("{NOTHING_SHIPPED} ({why})"))
+    }
+
     /// Replaces zeros that mean "as many as the machine has" or "as another key says".
     fn resolve_zeros(&mut self) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -268,10 +284,11 @@ impl RawConfig {
         }
     }
 
+    /// A refused folder may be the one from which a daemon of another user ships: a start decides.
     fn check_shipping(&mut self, config: &Config) {
-        if !config.clickhouse.url.is_empty() && config.history.dir.is_none() {
-            let problem = "clickhouse.url without history.dir or data.dir, from which it would be shipped; accepted: both, or neither";
-            let error = ConfigError::new(self.location("clickhouse.url"), problem.to_owned());
+        if config.lacks_shipped() && config.folder_refused.is_none() {
+            let error =
+                ConfigError::new(self.location("clickhouse.url"), NOTHING_SHIPPED.to_owned());
             self.errors.push(error);
         }
     }

@@ -409,6 +409,28 @@ fn nothing_is_pushed_to_an_own_input() {
 }
 
 #[test]
+fn shipping_from_a_folder_of_another_user_is_refused_to_a_start_alone() {
+    let url = "clickhouse.url=http://127.0.0.1:8123";
+    let load = |set_to: &[&str], refused: Option<&str>| {
+        let usual = data_folder::UsualFolder { path: None, refused: refused.map(str::to_owned) };
+        Config::load_beside(&set(set_to), [], usual)
+    };
+    let why = "/var/lib/pinbad cannot be used: it belongs to user 61234";
+    assert_has!(lines(load(&[url], None))[0] => "clickhouse.url without history.dir");
+    assert_has!(lines(load(&[url, "data.dir="], Some(why)))[0] => "clickhouse.url without history.dir");
+    let problem = load(&[url], Some(why)).unwrap().shipping_refused().unwrap();
+    assert_has!(problem => "clickhouse.url without history.dir", why);
+    assert_eq!(load(&[], Some(why)).unwrap().shipping_refused(), None);
+    #[cfg(feature = "sql")]
+    assert_eq!(load(&[url, "data.dir=/d"], Some(why)).unwrap().shipping_refused(), None);
+    let started = crate::daemon::Daemon::start(
+        &load(&[url], Some(why)).unwrap(),
+        std::sync::Arc::new(crate::clock::SystemClock::new()),
+    );
+    assert_has!(started.err().unwrap().to_string() => why);
+}
+
+#[test]
 fn settings_that_do_not_go_together_are_refused() {
     assert_eq!(
         errors_of("[http]\nlisten = \"127.0.0.1:33306\"\n"),

@@ -39,7 +39,15 @@ pub(super) fn rules(
         config.alerts.retain(|it| is_there(&it.name, &it.report));
         config.slos.retain(|it| is_there(&it.name, &it.report));
     }
-    Rule::all(&config, reports, &defaults(&config))
+    let rules = Rule::all(&config, reports, &defaults(&config));
+    let refused = config.folder_refused.as_ref().filter(|_| config.state.dir.is_none());
+    rules.map_err(|mut errors| {
+        // Reports made at run time lie there.
+        for error in errors.iter_mut().filter(|it| it.place_in_list.ends_with(".report")) {
+            error.problem.extend(refused.map(|why| format!(" ({why})")));
+        }
+        errors
+    })
 }
 
 /// The error that ends a start.

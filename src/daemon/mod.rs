@@ -114,6 +114,9 @@ impl Daemon {
         activated: ActivatedSockets,
     ) -> Result<Self, StartError> {
         no_history(config)?;
+        if let Some(problem) = config.shipping_refused() {
+            return Err(StartError::Push(problem));
+        }
         if clock.unix_ms() == 0 {
             return Err(StartError::Clock);
         }

@@ -190,6 +190,7 @@ fn source_group(at: usize, source: &Source) -> Group {
         "name": host_of(&source.config).to_string(),
         "place": source.config.location.to_string(),
         "problem": source.problem.lock().clone(),
+        "absent": source.absent.load(Ordering::Relaxed),
         "lines_invalid_by_reason": group.value("lines_invalid"),
         "samples_mended_by_reason": group.value("samples_mended"),
         "last_invalid": source.example.lock().clone(),

@@ -180,6 +180,7 @@ fn every_line_of_the_captures_is_a_sample_with_all_that_it_says() {
             assert_eq!(row, expected);
         }
         let profile = here.site.json("/api/v1/profile?limit=0");
+        assert!(profile["window_seconds"].is_u64(), "{profile}");
         let counted = |member: &str| profile[member].as_u64().unwrap();
         assert_eq!(counted("samples") + counted("idle"), rows.len() as u64);
         let stacks = profile["stacks"].as_array().unwrap().iter();
@@ -354,14 +355,27 @@ fn whoever_reads_the_sender_does_not_wait() {
 
 #[test]
 fn pages_say_that_a_source_cannot_be_reached() {
-    let here = Here::start(&["stat=[{stream='unix:///nowhere/at-all',name='web1'}]"]);
-    let said = "No samples come from unix:///nowhere/at-all: ";
+    let here = Here::start(&["stat=[{stream='unix:///dev/null',name='web1'}]"]);
+    let said = "No samples come from unix:///dev/null: ";
     await_condition("the profile says so", || {
         let page = here.site.get("/profile").body;
         page.contains(said).then_some(()).ok_or(page)
     });
     let daemon = here.site.get("/daemon").body;
     assert_has!(daemon => said, "Healthy? <span class=\" bad\">No</span>");
+    here.stop();
+}
+
+#[test]
+fn a_socket_that_is_not_there_is_no_ill_health() {
+    let here = Here::start(&["stat=[{stream='unix:///nowhere/at-all',name='web1'}]"]);
+    let said = "<p class=\"note\">No samples come from unix:///nowhere/at-all: ";
+    await_condition("the daemon says so", || {
+        let page = here.site.get("/daemon").body;
+        page.contains(said).then_some(()).ok_or(page)
+    });
+    let daemon = here.site.get("/daemon").body;
+    assert!(!daemon.contains("Healthy? <span class=\" bad\">No</span>"), "{daemon}");
     here.stop();
 }
 

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::search::sample_conditions;
 use crate::http::answer::format::{Answer, ok};
+use crate::http::answer::json as write;
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::Params;
@@ -54,7 +55,7 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
         let listed = stacks.iter().take(limit);
         let listed = listed.map(|(frames, samples)| json!({"frames": frames, "samples": samples}));
         Ok(json!({
-            "window_seconds": answer.window_seconds,
+            "window_seconds": write::number(answer.window_seconds),
             "covered_seconds": answer.covered_seconds.max(1),
             "samples": tree.root.samples,
             "idle": tree.idle,

@@ -145,7 +145,7 @@ impl<'a> Look<'a> {
                 problems.push(format!("ClickHouse refused {rows} rows for {table}: {error}"));
             }
         }
-        problems.extend(profile::problems(&self.status));
+        problems.extend(profile::unconnected(&self.status, false));
         problems.extend(inside::stuck());
         problems
     }
@@ -171,6 +171,7 @@ impl<'a> Look<'a> {
         ];
         let behind = html! {
             @for problem in &problems { p.problem { (visible(problem)) } }
+            @for absent in profile::unconnected(&self.status, true) { p.note { (visible(&absent)) } }
             @if problems.is_empty() { p.note { "All sockets are bound, the merger keeps up, nothing is stuck." } }
             (narrow_table("", &[], rates.into_iter().chain(others)))
         };

@@ -115,7 +115,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
         (conditions("Samples with", shown, "/profile", &params))
         div #profile data-live {
-            @for problem in problems(&view.source.status()) { p.problem { (visible(&problem)) } }
+            @let status = view.source.status();
+            @for problem in unconnected(&status, false) { p.problem { (visible(&problem)) } }
+            @for absent in unconnected(&status, true) { p.note { (visible(&absent)) } }
             p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
                 " in the " (super::frame::span_of(&boxes)) }
@@ -159,10 +161,15 @@ pub(super) fn samples_of<K: AsRef<str>>(view: &View<'_>, keys: &[(K, String)]) -
     view.time.link("/profile", narrowed(&Params::default(), keys).iter())
 }
 
-/// The sources that send no samples, each with its reason.
-pub(super) fn problems(status: &Map<String, Json>) -> impl Iterator<Item = String> {
+/// The sources that send no samples, each with its reason: those whose socket is `absent`, which is
+/// no ill health, or the others.
+pub(super) fn unconnected(
+    status: &Map<String, Json>,
+    absent: bool,
+) -> impl Iterator<Item = String> {
     let sources = status.get("stats").and_then(Json::as_array);
-    sources.into_iter().flatten().filter_map(|source| {
+    let sources = sources.into_iter().flatten();
+    sources.filter(move |source| (source["absent"] == true) == absent).filter_map(|source| {
         let text = |name: &str| source[name].as_str();
         Some(format!("No samples come from {}: {}", text("stream")?, text("problem")?))
     })

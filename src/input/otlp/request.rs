@@ -109,6 +109,16 @@ fn seconds(start: u64, end: u64) -> f32 {
     (end.wrapping_sub(start).cast_signed() as f64 / 1e9) as f32
 }
 
+/// Some instrumentations put the `Host` header into the name. An IPv6 address without brackets has
+/// no port.
+fn without_port(name: &[u8]) -> &[u8] {
+    let colons = name.iter().filter(|byte| **byte == b':').count();
+    match name.first() == Some(&b'[') || colons == 1 {
+        true => url_parts(name, true).host,
+        false => name,
+    }
+}
+
 /// Rules for names.
 pub(super) type Rules = dyn Rewrite + Send;
 
@@ -138,7 +148,8 @@ impl RequestWriter {
         let hostname = self.config.name.as_deref().map(str::as_bytes);
         let hostname = hostname.or_else(|| of_resource.first(&[Key::HostName, Key::Sender]));
         let server_name = facts
-            .first(&[Key::ServerAddress, Key::OldHostName])
+            .get(Key::ServerAddress)
+            .or_else(|| Some(without_port(facts.get(Key::OldHostName)?)))
             .or_else(|| Some(url_parts(facts.get(Key::HttpHost)?, true).host))
             .or_else(|| Some(url(facts)?.host))
             .or_else(|| of_resource.get(Key::ServiceName));

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -124,12 +125,14 @@ pub fn run(source: &Arc<Source>, clock: &dyn Clock, shutdown: &Shutdown) {
     let mut chunk = vec![0; CHUNK_BYTES];
     let (mut number, mut back_off) = (0_u64, BACK_OFF.0);
     while !shutdown.requested() {
+        let mut absent = false;
         let problem = match connect(address, shutdown) {
             Ok(mut stream) => {
                 number = number.saturating_add(1);
                 source.counters.connections.add(1);
                 source.counters.connected.set(1);
                 *source.problem.lock() = None;
+                source.absent.store(false, Ordering::Relaxed);
                 info!(%address, "Connected to a stat extension.");
                 let (read, ended) = drain(&mut stream, number, source, &mut chunk, clock, shutdown);
                 drop(stream);
@@ -141,13 +144,21 @@ pub fn run(source: &Arc<Source>, clock: &dyn Clock, shutdown: &Shutdown) {
             }
             Err(error) => {
                 source.counters.connections_failed.add(1);
+                absent =
+                    matches!(address, StatAddress::Unix(_)) && error.kind() == ErrorKind::NotFound;
                 error.to_string()
             }
         };
         if shutdown.requested() {
             return;
         }
-        if let Some(repeated) = errors.pass(clock.mono_ms()) {
+        let was_absent = source.absent.swap(absent, Ordering::Relaxed);
+        if absent {
+            // PHP may start later, or never, as with an entry for dumps.
+            if !was_absent {
+                info!(%address, "The socket of a stat extension is not there yet; waiting for it.");
+            }
+        } else if let Some(repeated) = errors.pass(clock.mono_ms()) {
             let problem: &dyn fmt::Display = &problem;
             warn!(%address, %problem, repeated, "No connection to a stat extension; trying again.");
         }

@@ -11,6 +11,7 @@ pub mod line;
 mod queue;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
@@ -31,6 +32,8 @@ pub struct Source {
     pub queue: Queue,
     /// Why there is no connection, if so.
     pub problem: Mutex<Option<String>>,
+    /// Whether that is because nothing has made its Unix socket, as before PHP starts.
+    pub absent: AtomicBool,
     /// The last rejected line.
     pub example: Mutex<Option<Example>>,
 }
@@ -44,6 +47,7 @@ impl Source {
             counters: StatCounters::default(),
             queue: Queue::default(),
             problem: Mutex::new(Some("not connected yet".to_owned())),
+            absent: AtomicBool::new(false),
             example: Mutex::default(),
         })
     }

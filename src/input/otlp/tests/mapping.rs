@@ -14,6 +14,19 @@ fn one(config: &str, resource: Json, spans: Json) -> Shown {
 }
 
 #[test]
+fn the_old_name_of_the_host_loses_its_port() {
+    for (sent, server) in [
+        ("shop.example:8000", "shop.example"),
+        ("shop.example", "shop.example"),
+        ("[::1]:8000", "[::1]"),
+        ("::1", "::1"),
+    ] {
+        let root = json!([span(1, (1, 0), 2, (0, 1500), json!({"net.host.name": sent}))]);
+        assert_eq!(one("", json!({}), root).server, server, "{sent}");
+    }
+}
+
+#[test]
 fn names_of_today_come_before_those_of_yesterday_and_both_are_known() {
     let old = json!({
         "name": "GET /users/{id}", "http.method": "GET", "http.status_code": 404,
