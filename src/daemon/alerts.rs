@@ -43,7 +43,8 @@ pub(super) fn rules(
     let refused = config.folder_refused.as_ref().filter(|_| config.state.dir.is_none());
     rules.map_err(|mut errors| {
         // Reports made at run time lie there.
-        for error in errors.iter_mut().filter(|it| it.place_in_list.ends_with(".report")) {
+        let unknown = errors.iter_mut().filter(|it| it.problem.starts_with("there is no report"));
+        for error in unknown {
             error.problem.extend(refused.map(|why| format!(" ({why})")));
         }
         errors
