@@ -285,32 +285,13 @@ fn configured_form(entry: &Entry) -> Result<ReportForm, Vec<ConfiguredError>> {
         let mut alone = toml::Table::from_iter([("name".to_owned(), "x".into())]);
         alone.insert(key.clone(), value.clone());
         let error = read(&alone).err()?;
-        let problem = reworded(error.message().trim_end());
-        let problem = match accepted(key).filter(|_| problem.starts_with("invalid type")) {
-            // The parser's words for it are about variants.
-            Some(accepted) if key == "level" => format!("not a text; accepted: {accepted}"),
-            Some(accepted) => format!("{problem}; accepted: {accepted}"),
-            None => problem,
-        };
-        Some(at(entry, key, &problem))
+        Some(at(entry, key, &reworded(key, error.message().trim_end())))
     });
     let mut wrong: Vec<_> = wrong.collect();
     if wrong.is_empty() {
-        wrong.push(of_entry(entry, &reworded(whole.message().trim_end())));
+        wrong.push(of_entry(entry, &reworded("", whole.message().trim_end())));
     }
     Err(wrong)
-}
-
-/// What a key of a report accepts, for errors about its type.
-fn accepted(key: &str) -> Option<&'static str> {
-    Some(match key {
-        "name" | "comment" | "histogram" => "a text",
-        "level" => "packet, request, timer, sample",
-        "keys" | "filters" => "a list of texts or tables",
-        "percentiles" => "a list of numbers greater than 0 and at most 100",
-        "history" => "true or false",
-        _ => return None,
-    })
 }
 
 /// An error about the entry as a whole.

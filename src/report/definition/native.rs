@@ -144,17 +144,34 @@ fn in_comment(error: impl ToString) -> FormError {
     FormError::Whole("comment", error.to_string())
 }
 
-/// Words an error of the parser about a name that it does not know as other messages do: with the
-/// nearest name, or with all that are accepted.
-pub fn reworded(error: &str) -> String {
+/// Words an error of the parser about a setting (`""`: about the form as a whole) as other messages
+/// do: with the nearest name, or with all that is accepted.
+pub fn reworded(setting: &str, error: &str) -> String {
     let mut unknown = ["unknown field `", "unknown variant `"].into_iter();
     let unknown = unknown.find_map(|begin| error.strip_prefix(begin));
     let Some((given, accepted)) = unknown.and_then(|rest| rest.split_once("`, expected ")) else {
-        return error.to_owned();
+        return match accepted(setting).filter(|_| error.starts_with("invalid type")) {
+            // The parser's words for it are about variants.
+            Some(accepted) if setting == "level" => format!("not a text; accepted: {accepted}"),
+            Some(accepted) => format!("{error}; accepted: {accepted}"),
+            None => error.to_owned(),
+        };
     };
     // They stand between backticks.
     let accepted: Vec<&str> = accepted.split('`').skip(1).step_by(2).collect();
     format!("{given:?} is unknown{}", accepting(given, &accepted))
+}
+
+/// What a setting accepts, for errors about its type; that of `window` says so itself.
+fn accepted(setting: &str) -> Option<&'static str> {
+    Some(match setting {
+        "name" | "comment" | "histogram" => "a text",
+        "level" => "packet, request, timer, sample",
+        "keys" | "filters" => "a list of texts or tables",
+        "percentiles" => "a list of numbers greater than 0 and at most 100",
+        "history" => "true or false",
+        _ => return None,
+    })
 }
 
 /// "; did you mean "level"? accepted: level, keys".
@@ -208,7 +225,8 @@ impl ReportForm {
         let wrong = members.into_iter().find_map(|(member, value)| {
             let alone = [("name".to_owned(), name.into()), (member.clone(), value)];
             let error = read(alone.into_iter().collect()).err()?;
-            Some(FormError::part(member, reworded(&error.to_string())))
+            let problem = reworded(&member, &error.to_string());
+            Some(FormError::part(member, problem))
         });
         Err(wrong.unwrap_or_else(|| in_comment(whole)))
     }

@@ -34,7 +34,9 @@ fn a_member_that_is_wrong_is_named() {
             "keys: \"miss\" is unknown; did you mean \"missing\"? accepted: key, ";
         r#"{"level": "timer", "windw": "1m"}"# =>
             "windw: is unknown; did you mean \"window\"? accepted: comment, ";
-        r#"{"level": "timer", "history": 1}"# => "history: invalid type: integer `1`";
+        r#"{"level": "timer", "history": 1}"# =>
+            "history: invalid type: integer `1`, expected a boolean; accepted: true or false";
+        r#"{"level": 7}"# => "level: not a text; accepted: packet, request, timer, sample";
     ] {
         let members = serde_json::from_str(members).unwrap();
         let error = ReportForm::from_members("n", members).unwrap_err();
