@@ -326,9 +326,9 @@ settings! {
 
     /// `[releases]`: what a release changed.
     releases: ReleasesConfig {
-        /// The request tag that names what runs: of these, the first that is sent, which then stays. To change over to another
-        /// that is sent later, list that one alone: tag = ["release"]. Each new value is marked in the charts,
-        /// and compared with the release before it. [] for none.
+        /// The request tag that names what runs: of these, the first that is sent, which then stays in use. To use another one
+        /// instead, list it alone: tag = ["release"]. Each new value is marked in the charts, and compared with the release
+        /// before it. [] for none.
         /// Cost: until such a tag is sent, a look-up a second; then a report over tag, script and status, and 48 MiB at most.
         tag: Vec<String> = r#"["release", "version"]"#, tag_names();
 
