@@ -169,14 +169,16 @@ echo "$("$program" --version), $(nproc) cores, $rate packets/s for $duration, wi
 printf '%6s %12s %10s %9s %9s %6s %8s %8s %8s %8s %6s\n' \
     minute received /s dropped overwr. ring 'lag ms' RSS reports hour files
 # From here on memory is compared. With a past, and time for it, the files of a whole hour were made by then: the allocator
-# keeps the room of that for the next ones.
+# keeps the room of that for the next ones. They are made two minutes after the hour at the earliest, and when there is a
+# snapshot behind it.
 warm=$((seconds / 3))
 if [ -n "${PAST:-}" ] && [ "$seconds" -ge 5400 ]; then
-    published=$((2 * 3600 - $(date +%s) % 3600 + 240))
-    if [ $published -le $((seconds * 2 / 3)) ]; then
+    published=$((2 * 3600 - $(date +%s) % 3600 + 120))
+    published=$(((published + window - 1) / window * window + 120))
+    if [ $published -le $((seconds * 4 / 5)) ]; then
         warm=$((published > warm ? published : warm))
     else
-        echo "The first whole hour is published after $((published / 60)) minutes: begin shortly before an hour is over, or take longer."
+        echo "The first whole hour is published after $((published / 60)) minutes: begin in the second half of an hour, or take longer."
     fi
 fi
 quarter=$(((seconds - warm) / 4))
