@@ -11,40 +11,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::objective::{Budget, Count, Objective, verdict};
+use super::objective::{Budget, Objective, verdict};
 use super::rule::Rule;
-use super::state::{Episode, Events, Moment, RuleState};
-use super::windows::{ReportGain, Room, Windows};
+use super::state::{Episode, Moment, RuleState, Sink};
+use super::windows::{Gain, Room, Windows};
 use crate::report::row_key::{key_of, key_texts};
 
 /// Longest stop that a pending alert survives, seconds.
 const PENDING_AWAY_SECS: u64 = 3_600;
-
-/// The gain of one or several seconds, complete.
-#[derive(Debug, Clone, Default)]
-pub struct Gain {
-    /// Unix second at which it begins.
-    pub unix: u64,
-    /// Seconds that passed.
-    pub secs: u64,
-    /// Seconds, out of `secs`, in which requests were counted.
-    pub covered_secs: u64,
-    /// Seconds lost just before this gain.
-    pub lost_secs: u64,
-    /// Reports that were watched, whether or not anything was counted in them.
-    pub reports: Vec<ReportGain>,
-    /// Counts of the objectives whose report was watched.
-    pub counts: Vec<(Arc<Objective>, Count)>,
-}
-
-impl Gain {
-    /// Size in memory, bytes.
-    pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.reports.iter().map(ReportGain::bytes).sum::<usize>()
-            + size_of_val(&*self.counts)
-    }
-}
 
 /// A rule's alerts as saved across a restart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,15 +67,14 @@ impl Engine {
     /// Replaces the rules. Unchanged rules keep their alerts, unchanged objectives their budgets,
     /// and windows over an unchanged report their contents. Passes each alert that ends with its
     /// rule to `each`.
-    pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64, each: &mut Events<'_>) {
+    pub fn replace(&mut self, rules: &[Arc<Rule>], unix: u64, each: Sink<'_>) {
         let mut old = std::mem::take(&mut self.rules);
         for rule in rules {
             let like = old.extract_if(.., |it| it.rule.is_like(rule)).next();
             let mut state = like.unwrap_or_else(|| RuleState::new(Arc::clone(rule)));
             // What is over keeps the labels that it had.
             if state.rule.labels(None) != rule.labels(None) {
-                let episodes = state.take_over();
-                self.gone.push(RuleState { episodes, ..RuleState::new(Arc::clone(&state.rule)) });
+                self.gone.push(state.take_over());
             }
             self.rules.push(RuleState { rule: Arc::clone(rule), ..state });
         }
@@ -124,10 +97,7 @@ impl Engine {
         let windows = alike.into_values().map(|places| {
             let new = Windows::new(self.step_min, places, rules);
             let kept = old.extract_if(.., |it| it.is_like(&new)).next();
-            match kept {
-                Some(kept) => kept.with_rules(new),
-                None => new,
-            }
+            new.after(kept)
         });
         self.windows = windows.collect();
         self.room.used = self.windows.iter().map(Windows::bytes).sum();
@@ -135,7 +105,7 @@ impl Engine {
 
     /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.
     /// Rules are evaluated at its end, and at each second that was lost before it.
-    pub fn take(&mut self, gain: &Gain, each: &mut Events<'_>) {
+    pub fn take(&mut self, gain: &Gain, each: Sink<'_>) {
         self.now.get_or_insert(gain.unix);
         for left in (1..=gain.lost_secs).rev() {
             let unix = gain.unix.saturating_sub(left);
@@ -144,7 +114,7 @@ impl Engine {
         self.pass(gain, each);
     }
 
-    fn pass(&mut self, gain: &Gain, each: &mut Events<'_>) {
+    fn pass(&mut self, gain: &Gain, each: Sink<'_>) {
         let Self { rules, windows, room, budgets, .. } = self;
         let before = self.now.unwrap_or_default();
         let (now, unix) = (before + gain.secs, gain.unix + gain.secs);
@@ -158,33 +128,14 @@ impl Engine {
             let burns = budget.burns();
             let mut is_paged = false;
             for state in rules.iter_mut().filter(|it| it.rule.is_of(&budget.objective)) {
-                let judgement = match is_paged {
-                    true => Some((false, None)),
-                    false => verdict(&burns, &state.rule.entry.severity),
-                };
+                let own = || verdict(&burns, &state.rule.entry.severity);
+                let judgement = if is_paged { Some((false, None)) } else { own() };
                 is_paged |= judgement.is_some_and(|it| it.0);
                 state.step(moment, Some(Box::default()), judgement, each);
             }
         }
         for windows in windows.iter_mut() {
-            let gained = gain.reports.iter().filter(|it| it.report == windows.report);
-            let gained: Vec<_> = gained.collect();
-            let covered = before + if gained.is_empty() { 0 } else { gain.covered_secs };
-            // Requests of the seconds in which none were merged come with the last one.
-            let step = windows.step;
-            let booked = (now - now % step).max(before + 1);
-            let over = windows.over();
-            for second in before + 1..=now {
-                if second == booked {
-                    windows.gain_began(over);
-                    gained.iter().for_each(|it| windows.gain(it, room));
-                }
-                windows.pass(second <= covered);
-                if second.is_multiple_of(step) {
-                    windows.end_step(room);
-                }
-            }
-            let passed = (now / step - before / step) * step;
+            let passed = windows.pass(before, gain, room);
             if passed > 0 {
                 windows.evaluate(rules, Moment { unix, passed }, each);
             }
@@ -228,29 +179,22 @@ impl Engine {
             let mut rules = self.rules.iter_mut();
             // Files of older versions have identities without the keys.
             let is_like = |it: &Rule| it.entry.name == name && it.identity().ends_with(&identity);
-            let Some(state) = rules.find(|it| is_like(&it.rule)) else {
-                continue;
-            };
+            let Some(state) = rules.find(|it| is_like(&it.rule)) else { continue };
             let keys = state.rule.keys.len();
-            let key = |texts: Vec<String>| -> Option<Box<[u8]>> {
-                (texts.len() == keys).then(|| key_of(texts).into())
-            };
-            let is_short = stopped <= PENDING_AWAY_SECS;
-            let kept = episodes.into_iter().filter_map(|(texts, it)| {
-                let kept = if is_short { Some(it) } else { it.last_fired().cloned() };
-                Some((texts, kept?))
-            });
-            state.episodes.extend(kept.filter_map(|(texts, episode)| match texts {
-                Some(texts) => Some((Some(key(texts)?), episode)),
-                None => Some((None, episode)),
-            }));
+            let fits = |texts: &Vec<String>| texts.len() == keys;
+            let key = |texts: Vec<String>| Box::<[u8]>::from(key_of(texts));
+            let kept = episodes.into_iter().filter(|it| it.0.as_ref().is_none_or(fits));
+            state.episodes.extend(kept.map(|(texts, it)| (texts.map(key), it)));
+            if stopped > PENDING_AWAY_SECS {
+                state.drop_pending();
+            }
             if labels.is_some_and(|it| it != state.rule.labels(None)) {
                 // Receivers know it by other labels.
                 let _over = state.take_over();
             }
             let known = known.into_iter().zip(away.into_iter().chain(iter::repeat(0)));
-            let known = known.filter_map(|(texts, away)| Some((key(texts)?, away)));
-            state.known = known.collect();
+            let known = known.filter(|it| fits(&it.0));
+            state.known = known.map(|(texts, away)| (key(texts), away)).collect();
         }
     }
 }

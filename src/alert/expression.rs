@@ -112,18 +112,16 @@ impl Expression {
     /// # Errors
     /// A message that says what is wrong and what is accepted.
     pub fn parse(text: &str, report: &Definition, defaults: &Defaults) -> Result<Self, String> {
-        let comparison = COMPARISONS.iter().position(|it| text.contains(it.0));
-        let mut comparison = comparison.ok_or_else(|| {
-            format!("no comparison; accepted: {}", COMPARISONS.map(|it| it.0).join(" "))
-        })?;
+        let none = || format!("no comparison; accepted: {}", COMPARISONS.map(|it| it.0).join(" "));
+        let mut comparison =
+            COMPARISONS.iter().position(|it| text.contains(it.0)).ok_or_else(none)?;
         let (left, right) = text.split_once(COMPARISONS[comparison].0).unwrap_or_default();
         let names = text.split(|it: char| !it.is_alphanumeric() && it != '_');
-        let percentiles = names.filter_map(|name| percentile_named(known_as(name)));
-        let percentiles = percentiles.take(VALUES_MAX);
+        let percentiles = names.filter_map(|it| percentile_named(known_as(it))).take(VALUES_MAX);
         let definition = report.read_as(&Columns::Extended(percentiles.collect()), defaults);
         let definition = definition.unwrap_or_else(|| report.clone());
-        let (columns, values) = (Vec::new(), 0);
-        let mut reader = Reader { rest: "", definition: &definition, columns, values };
+        let columns = Vec::new();
+        let mut reader = Reader { rest: "", definition: &definition, columns, values: 0 };
         let (mut left, mut right) = (reader.read(left)?, reader.read(right)?);
         let columns = reader.columns;
         // The value is what is compared with a number.
@@ -191,9 +189,7 @@ impl Sum {
 
     /// Converts a number into the unit of what it is added to or compared with.
     fn in_unit_of(mut self, other: Unit) -> Result<Self, String> {
-        let Term::Number(number) = &mut self.term else {
-            return Ok(self);
-        };
+        let Term::Number(number) = &mut self.term else { return Ok(self) };
         // The unit in which such a number is written, and what one of it is in the other.
         let (written, factor) = match other {
             Unit::Kib => (Unit::Bytes, 1.0 / 1024.0),
@@ -201,8 +197,7 @@ impl Sum {
             other => (other, 1.0),
         };
         match self.unit {
-            Unit::None => {}
-            own if own == other => {}
+            own if own == Unit::None || own == other => {}
             own if own == written => *number *= factor,
             own => {
                 let of = if own == Unit::Ratio { "percent" } else { own.name() };
@@ -330,9 +325,7 @@ impl<'a> Reader<'a> {
                 _ => [[of_all, of_next] != [[false; 2]; 2]; 2],
             };
             let term = match (&all.term, &next.term) {
-                (Term::Number(left), Term::Number(right)) => {
-                    Term::Number(operator.2(*left, *right))
-                }
+                (&Term::Number(a), &Term::Number(b)) => Term::Number(operator.2(a, b)),
                 _ => Term::Of(Box::new(all), *operator, Box::new(next)),
             };
             all = Sum { unit, moves, term };
@@ -347,8 +340,7 @@ impl<'a> Reader<'a> {
         }
         if self.skip('(') {
             let inner = self.sum(0)?;
-            let is_closed = self.skip(')');
-            return is_closed.then_some(inner).ok_or("a parenthesis is not closed".to_owned());
+            return self.skip(')').then_some(inner).ok_or("a parenthesis is not closed".to_owned());
         }
         match self.rest.chars().next() {
             None => Err("something is missing at an end".to_owned()),
@@ -372,19 +364,16 @@ impl<'a> Reader<'a> {
 
     fn column(&mut self) -> Result<Sum, String> {
         let name = self.take(|it| it.is_alphanumeric() || it == '_');
-        let layout = &self.definition.layout;
+        let Definition { name: report, layout, .. } = self.definition;
         let at = layout.position(name).or_else(|| layout.position(known_as(name)));
-        let found = at.map(|at| (at, &layout.columns()[at]));
-        let Some((at, LayoutColumn { column, cell })) =
-            found.filter(|it| it.1.column.unit != Unit::None)
-        else {
-            let columns = layout.columns().iter().map(|it| &it.column);
-            let numbers = columns.filter(|it| it.unit != Unit::None);
-            let names: Vec<&str> = numbers.map(|it| it.name.as_str()).collect();
+        let is_number = |it: &LayoutColumn| it.column.unit != Unit::None;
+        let found = at.map(|at| (at, &layout.columns()[at])).filter(|it| is_number(it.1));
+        let Some((at, LayoutColumn { column, cell })) = found else {
+            let numbers = layout.columns().iter().filter(|it| is_number(it));
+            let names: Vec<&str> = numbers.map(|it| it.column.name.as_str()).collect();
+            let accepted = accepting(name, &names);
             return Err(format!(
-                "report {} has no number {name:?}{}; {PERCENTILE_NAMES}",
-                self.definition.name,
-                accepting(name, &names)
+                "report {report} has no number {name:?}{accepted}; {PERCENTILE_NAMES}"
             ));
         };
         self.columns.push((at, column.name.clone()));

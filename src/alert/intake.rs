@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::engine::Gain;
 use super::objective::{Count, Objective};
 use super::rule::Rule;
 use super::rule_index::RuleIndex;
-use super::windows::{ReportGain, RowGain};
+use super::windows::{Gain, ReportGain, RowGain};
 use super::{Alerts, Rules};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::limits::SLOS_MAX;
@@ -60,13 +59,8 @@ impl Intake {
         Self { rules: alerts.rules(), alerts, ..Self::default() }
     }
 
-    /// Takes a second, whose rows are supplied by `read`; `missed` requests before it were lost.
-    pub fn take_rows(
-        &mut self,
-        second: &Second,
-        missed: u64,
-        read: impl FnOnce(&mut dyn RowReader),
-    ) {
+    /// Takes a second, whose rows are supplied by `read`; `lost` requests before it were lost.
+    pub fn take_rows(&mut self, second: &Second, lost: u64, read: impl FnOnce(&mut dyn RowReader)) {
         let rules = self.alerts.rules();
         let ids: usize = self.watching.values().map(|it| it.ids.len()).sum();
         if !Arc::ptr_eq(&rules, &self.rules) || ids > IDS_MAX {
@@ -74,13 +68,13 @@ impl Intake {
             self.watching.clear();
         }
         let end = self.end.replace(second.unix_secs + second.secs);
-        let lost = second.unix_secs.saturating_sub(end.unwrap_or(second.unix_secs));
+        let gap = second.unix_secs.saturating_sub(end.unwrap_or(second.unix_secs));
         let unmerged = std::mem::replace(&mut self.unmerged, second.secs.saturating_sub(1));
         self.gain = Gain {
             unix: second.unix_secs.saturating_sub(unmerged),
             secs: unmerged + 1,
             covered_secs: unmerged + 1,
-            lost_secs: if missed > 0 { lost.clamp(1, LOST_SECS_MAX) } else { 0 },
+            lost_secs: if lost > 0 { gap.clamp(1, LOST_SECS_MAX) } else { 0 },
             ..Gain::default()
         };
         read(self);

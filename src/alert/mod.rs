@@ -34,17 +34,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use self::engine::Gain;
 use self::objective::{Budget, Burn, Count, Objective};
 use self::receiver::Receiver;
 use self::rule::Rule;
 use self::silence::{Silence, Silences};
 use self::state::{Episode, Phase, RowKey};
 use self::thread::Contents;
+use self::windows::Gain;
 use crate::config::Config;
 use crate::limits::{ALERT_QUEUE_BYTES_MAX, SILENCES_MAX};
 use crate::state::document::Document;
-use crate::value::link::{encode, row_link};
+use crate::value::link::row_page;
 
 /// The active rules.
 pub type Rules = Vec<Arc<Rule>>;
@@ -67,15 +67,6 @@ pub struct Alert {
 }
 
 impl Alert {
-    /// Returns the annotations: texts sent beside the labels.
-    fn annotations(&self) -> BTreeMap<String, String> {
-        let summary = self.rule.summary(self.key.as_deref(), self.episode.value);
-        let value = self.value_text().map(|text| ("value", text));
-        let usual = [("summary", summary), ("threshold", self.rule.threshold())];
-        let all = usual.into_iter().chain(value);
-        all.map(|(name, text)| (name.to_owned(), text)).collect()
-    }
-
     /// Returns its value with the unit; of the rows without an alert of their own it is their number.
     pub(crate) fn value_text(&self) -> Option<String> {
         self.episode.value.map(|it| self.rule.value_text(self.key.as_deref(), it))
@@ -124,8 +115,7 @@ pub struct ObjectiveView {
 impl ObjectiveView {
     /// Its state as long as no alert fires: "unknown" if too little was counted for every window.
     pub(crate) fn quiet_state(&self) -> &'static str {
-        let is_judged = self.burns.iter().any(|burn| burn.holds.is_some());
-        if is_judged { "ok" } else { "unknown" }
+        if self.burns.iter().any(|burn| burn.holds.is_some()) { "ok" } else { "unknown" }
     }
 
     fn of(budget: &Budget, alerts: &[Alert]) -> Self {
@@ -262,8 +252,7 @@ impl Alerts {
                 (Phase::Firing, Some(_)) => "silenced",
                 (phase, _) => phase.name(),
             };
-            let name = (entry.name.clone(), state, entry.severity.clone());
-            *counts.entry(name).or_default() += 1;
+            *counts.entry((entry.name.clone(), state, entry.severity.clone())).or_default() += 1;
         }
         counts
     }
@@ -274,11 +263,7 @@ impl Alerts {
 
     /// Returns the link to the page of an alert's row.
     fn link(&self, rule: &Rule, key: Option<&[u8]>) -> String {
-        let report = &rule.entry.report;
-        let path = match key.filter(|key| !key.is_empty()) {
-            Some(key) => row_link(report, "row", rule.key_texts(key), []),
-            None => format!("/reports/{}", encode(report)),
-        };
-        format!("{}{path}", self.page)
+        let keys = rule.key_texts(key.unwrap_or_default());
+        self.page.clone() + &row_page(&rule.entry.report, keys, [])
     }
 }

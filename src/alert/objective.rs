@@ -134,11 +134,10 @@ impl Objective {
     }
 
     pub(super) fn new(entry: &SloEntry, report: &Definition, conditions: Conditions) -> Self {
-        let of_status =
-            |it: &Filter| matches!(it, Filter::Field(Field::Status, Pattern::Equals(_)));
+        let of_one = |it: &Filter| matches!(it, Filter::Field(Field::Status, Pattern::Equals(_)));
         let is_status = KeySource::Field(Field::Status);
         let has_status = report.keys.iter().any(|it| it.source == is_status)
-            || report.filters.iter().any(of_status);
+            || report.filters.iter().any(of_one);
         Self {
             entry: entry.clone(),
             report: report.clone(),
@@ -166,14 +165,11 @@ impl Objective {
     /// Returns the texts of the keys of the one row that it counts, in the order of the report's
     /// keys: none if it counts all rows, `None` if it may count several of them.
     pub(crate) fn only_row(&self) -> Option<Vec<&str>> {
-        if self.conditions.is_empty() {
-            return Some(Vec::new());
-        }
+        let keys = if self.conditions.is_empty() { 0 } else { self.report.keys.len() };
         let text = |key: usize| match self.conditions.iter().find(|it| it.0 == key) {
             Some((_, Pattern::Equals(text))) => Some(text.as_str()),
             _ => None,
         };
-        let keys = self.report.keys.len();
         (self.conditions.len() == keys).then(|| (0..keys).map(text).collect()).flatten()
     }
 
@@ -211,10 +207,9 @@ impl Objective {
 
     /// Tests whether both windows exceed the rate; `None` if too little is known for that.
     fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Option<bool> {
-        let is_covered = |count: &Count, secs: u64| count.covered_secs * 2 >= secs;
-        let is_known = is_covered(long, rate.long)
-            && is_covered(short, rate.short)
-            && long.total >= self.entry.min_requests;
+        let windows = [(long, rate.long), (short, rate.short)];
+        let is_covered = windows.iter().all(|(count, secs)| count.covered_secs * 2 >= *secs);
+        let is_known = is_covered && long.total >= self.entry.min_requests;
         let exceeds = |count: &Count| {
             let most = u128::from(rate.tenths * self.entry.budget) * u128::from(count.total);
             u128::from(count.bad()) * WHOLE * 10 > most
@@ -231,22 +226,17 @@ impl Objective {
     /// Describes a good request in words.
     pub(crate) fn words(&self) -> String {
         let entry = &self.entry;
-        let rows = match entry.conditions.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", entry.conditions.join(" and ")),
-        };
-        let good = match self.slow_from_us {
-            None => "are not errors".to_owned(),
-            Some(us) => format!("take less than {} and are not errors", micros(us)),
-        };
+        let rows = Some(entry.conditions.join(" and ")).filter(|it| !it.is_empty());
+        let rows = rows.map(|it| format!(" ({it})")).unwrap_or_default();
+        let fast = self.slow_from_us.map(|us| format!("take less than {} and ", micros(us)));
+        let good = fast.unwrap_or_default() + "are not errors";
         let (percent, report, period) = (self.percent(), &entry.report, secs(entry.period));
         format!("{percent} % of the requests of {report}{rows} {good}, over {period}")
     }
 
     /// Describes the burn rates of a severity, and names those that cannot be reached.
     pub(super) fn burn_words(&self, severity: &str) -> String {
-        let rates = BURNS.iter().filter(|it| it.severity == severity);
-        let words = rates.map(|rate| {
+        let words = BURNS.iter().filter(|it| it.severity == severity).map(|rate| {
             let never = match u128::from(rate.tenths * self.entry.budget) >= WHOLE * 10 {
                 true => " (never: not even with every request bad)",
                 false => "",
@@ -328,16 +318,12 @@ impl Budget {
 
     /// Continues with the seconds of another budget, which ended with `now`.
     pub(super) fn go_on(&mut self, other: &Self, now: u64) {
+        self.has_past = true;
         let (ends, mut before) = (&other.steps[0].ends, Count::default());
         for (second, end) in (now - ends.len() as u64..).zip(ends) {
             self.gain(&(*end - std::mem::replace(&mut before, *end)));
             self.pass(second + 1);
         }
-    }
-
-    /// Returns the length of its longest window, seconds.
-    pub(super) fn longest(&self) -> u64 {
-        self.steps.iter().map(|it| it.longest).max().unwrap_or_default()
     }
 
     /// Returns the count of the last `secs` seconds, the length of a window in [`BURNS`].

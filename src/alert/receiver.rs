@@ -9,7 +9,6 @@
 //! alerts are saved with the state, so a restart repeats nothing. Each receiver has a thread of its
 //! own that waits for its answers; a slow receiver delays no other.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,15 +103,15 @@ impl Receiver {
         let mut told = self.told.lock();
         // Of alerts with the same labels the first of the list: a firing one takes precedence.
         let id = |it: &Alert| json!(it.labels).to_string();
-        let fired = alerts.iter().rev().filter_map(Alert::last_fired);
-        let wanted: BTreeMap<_, _> = fired.map(|it| (id(&it), it)).collect();
+        let fired = alerts.iter().rev().filter_map(|it| Some((it, it.episode.last_fired()?)));
+        let wanted: BTreeMap<_, _> = fired.map(|it| (id(it.0), it)).collect();
         for (id, it) in told.iter_mut().filter(|it| it.1.ended == 0) {
-            let end = it.end(wanted.get(id).map(|it| &it.episode), now);
+            let end = it.end(wanted.get(id).map(|it| it.1), now);
             it.over = end.and_then(|end| it.over.take().or(Some(end)));
         }
         let mut due = Vec::new();
-        for (id, alert) in &wanted {
-            let (episode, before) = (&alert.episode, told.get(id));
+        for (id, (alert, episode)) in &wanted {
+            let before = told.get(id);
             let same = before.filter(|it| it.started == episode.started);
             // The end of the last one comes first; an Alertmanager takes a new beginning for it.
             let is_in_turn = self.is_webhook || episode.phase != Phase::Firing;
@@ -121,34 +120,26 @@ impl Receiver {
                 continue;
             }
             // A message in the future was sent before the clock was set back.
-            let is_old = |at: u64| at > now || at + self.period <= now;
-            let is_late = |it: &Told| !self.is_webhook && is_old(it.at);
+            let is_old =
+                |it: &Told| !self.is_webhook && (it.at > now || it.at + self.period <= now);
             let is_heard = alert.silenced_by.is_none();
             let is_due = match (episode.phase, same) {
-                (Phase::Firing, Some(it)) if it.ended == 0 => is_late(it),
+                (Phase::Firing, Some(it)) if it.ended == 0 => is_old(it),
                 (Phase::Firing, _) => is_heard,
-                (_, Some(it)) => {
-                    it.ended == 0 || is_late(it) && now < episode.ended + RESOLVED_SECS
-                }
+                (_, Some(it)) => it.ended == 0 || is_old(it) && now < episode.ended + RESOLVED_SECS,
                 // The alert was over before anything was sent. One that was sent may be later.
-                (_, None) => {
-                    self.is_webhook && before.is_none_or(|it| it.started < episode.started)
-                }
+                _ => self.is_webhook && before.is_none_or(|it| it.started < episode.started),
             };
-            let message = is_due.then(|| (id.clone(), alert.message(now)));
+            let message = is_due.then(|| (id.clone(), alert.message(episode, now)));
             match is_heard || same.is_some() {
                 true => due.extend(message),
                 false => told.extend(message),
             }
         }
+        let gone = told.iter().filter(|it| it.1.ended == 0 && !wanted.contains_key(it.0));
+        due.extend(gone.map(|(id, it)| (id.clone(), it.end_message(now))));
         told.retain(|id, it| {
-            if wanted.contains_key(id) {
-                return true;
-            }
-            if it.ended == 0 {
-                due.push((id.clone(), it.end_message(now)));
-            }
-            it.ended == 0 || now < it.ended + RESOLVED_SECS
+            wanted.contains_key(id) || it.ended == 0 || now < it.ended + RESOLVED_SECS
         });
         due.sort_by_key(|it| it.1.ended == 0);
         due.truncate(BATCH);
@@ -156,19 +147,13 @@ impl Receiver {
     }
 
     /// Returns where to post messages, and the body.
-    pub(super) fn request(
-        &self,
-        messages: &[(String, Told)],
-        now: u64,
-        page: &str,
-    ) -> (String, Json) {
+    pub(super) fn request(&self, due: &[(String, Told)], now: u64, page: &str) -> (String, Json) {
         if self.is_webhook {
-            return (self.url.clone(), webhook(messages, page));
+            return (self.url.clone(), webhook(due, page));
         }
         let until = rfc3339(now + 5 * self.period);
-        let alerts = messages.iter().map(|it| it.1.alert(&until));
-        let url = format!("{}/api/v2/alerts", self.url.trim_end_matches('/'));
-        (url, alerts.collect())
+        let alerts = due.iter().map(|it| it.1.alert(&until));
+        (format!("{}/api/v2/alerts", self.url.trim_end_matches('/')), alerts.collect())
     }
 
     /// Creates an agent for its URL.
@@ -243,27 +228,15 @@ fn post(agent: &Agent, url: &str, body: &str) -> Result<Option<String>, String> 
 }
 
 impl Alert {
-    /// Returns what there is to tell of: while it is only pending, the alert before it.
-    fn last_fired(&self) -> Option<Cow<'_, Self>> {
-        let episode = self.episode.last_fired()?;
-        Some(match self.episode.phase {
-            Phase::Pending => Cow::Owned(Self { episode: episode.clone(), ..self.clone() }),
-            _ => Cow::Borrowed(self),
-        })
-    }
-
-    fn message(&self, at: u64) -> Told {
-        Told {
-            labels: self.labels.clone(),
-            annotations: self.annotations(),
-            link: self.link.clone(),
-            started: self.episode.started,
-            ended: self.episode.ended,
-            at,
-            over: None,
-            value: self.episode.value,
-            reason: self.episode.reason.clone(),
-        }
+    /// Returns the message about an episode: its last, or while that is pending the one before.
+    fn message(&self, episode: &Episode, at: u64) -> Told {
+        let Episode { started, ended, value, reason, .. } = episode.clone();
+        let (rule, key) = (&self.rule, self.key.as_deref());
+        let usual = [("summary", rule.summary(key, value)), ("threshold", rule.threshold())];
+        let texts = usual.into_iter().chain(value.map(|it| ("value", rule.value_text(key, it))));
+        let annotations = texts.map(|(name, text)| (name.to_owned(), text)).collect();
+        let (labels, link) = (self.labels.clone(), self.link.clone());
+        Told { labels, annotations, link, started, ended, at, over: None, value, reason }
     }
 }
 

@@ -43,10 +43,7 @@ impl Refill {
             _ => (21_600, 259_200),
         };
         // Of the running minute, history has only the part before now.
-        let end = match at < minute {
-            true => (at - at % step + step).min(minute - window),
-            false => at + 60,
-        };
+        let end = if at < minute { (at - at % step + step).min(minute - window) } else { at + 60 };
         let (count, end) = (self.counts)(&(at..end));
         self.budget.gain(&count);
         (at..end.min(self.now)).for_each(|second| self.budget.pass(second + 1));

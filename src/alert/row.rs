@@ -81,8 +81,7 @@ impl Row {
     /// Returns it without its gain in a step.
     pub(super) fn without(&self, step: u64) -> Self {
         let (key, rules, mut totals) = (self.key.clone(), Arc::clone(&self.rules), self.totals);
-        let left_out = self.frames.iter().filter(|it| it.step == step);
-        left_out.for_each(|it| totals -= &it.totals());
+        self.frames.iter().filter(|it| it.step == step).for_each(|it| totals -= &it.totals());
         let frames = self.frames.iter().filter(|it| it.step != step).cloned().collect();
         Self { key, rules, frames, totals, ..*self }
     }

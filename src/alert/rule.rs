@@ -13,7 +13,7 @@ pub(crate) use self::words::shown;
 use super::expression::Expression;
 use super::objective::{BURNS, Objective};
 use super::row::Row;
-use super::state::Judgement;
+use super::state::{Judged, Judgement};
 use crate::config::alert::OWN_LABELS;
 use crate::config::{AlertEntry, Config, Entry, SloEntry};
 use crate::report::definition::comment::percentile_named;
@@ -74,6 +74,8 @@ pub(crate) fn place_in_list(list: &str, index: usize, key: &str) -> String {
     format!("{list}[{index}].{key}")
 }
 
+/// Reports that rules may be over.
+type Reports = [(Definition, DefinedBy)];
 /// The offending key of an entry, and what is wrong with it.
 type Wrong = (&'static str, String);
 /// Conditions on keys, with the position of each key.
@@ -100,35 +102,30 @@ impl Rule {
     /// Every invalid entry.
     pub fn all(
         config: &Config,
-        reports: &[(Definition, DefinedBy)],
+        reports: &Reports,
         defaults: &Defaults,
     ) -> Result<Vec<Arc<Self>>, Vec<RuleError>> {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
-        let error = |list, index, entry: &Entry, (key, problem): Wrong| RuleError {
-            place: format!("{}: {list}.{key}", entry.location_of(key)),
-            place_in_list: place_in_list(list, index, key),
-            problem,
+        let mut add = |list, index, entry: &Entry, built: Result<Vec<Self>, Wrong>| match built {
+            Ok(built) => rules.extend(built.into_iter().map(Arc::new)),
+            Err((key, problem)) => errors.push(RuleError {
+                place: format!("{}: {list}.{key}", entry.location_of(key)),
+                place_in_list: place_in_list(list, index, key),
+                problem,
+            }),
         };
         for (index, entry) in config.alerts.iter().enumerate() {
-            match Self::new(entry, reports, defaults) {
-                Ok(rule) => rules.push(Arc::new(rule)),
-                Err(wrong) => errors.push(error("alert", index, &entry.entry, wrong)),
-            }
+            let rule = Self::new(entry, reports, defaults);
+            add("alert", index, &entry.entry, rule.map(|it| vec![it]));
         }
         for (index, entry) in config.slos.iter().enumerate() {
-            match Self::of_objective(entry, reports) {
-                Ok(both) => rules.extend(both.map(Arc::new)),
-                Err(wrong) => errors.push(error("slo", index, &entry.entry, wrong)),
-            }
+            add("slo", index, &entry.entry, Self::of_objective(entry, reports));
         }
         if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 
     /// Builds one rule for each severity; a firing page suppresses the ticket.
-    fn of_objective(
-        slo: &SloEntry,
-        reports: &[(Definition, DefinedBy)],
-    ) -> Result<[Self; 2], Wrong> {
+    fn of_objective(slo: &SloEntry, reports: &Reports) -> Result<Vec<Self>, Wrong> {
         let report = find(&slo.report, reports)?;
         if report.level == Level::Timer {
             let problem = format!("{:?} counts timers; accepted: a report of requests", slo.report);
@@ -136,7 +133,7 @@ impl Rule {
         }
         let (_, conditions) = conditions(&slo.conditions, report)?;
         let objective = Arc::new(Objective::new(slo, report, conditions));
-        Ok(["page", "ticket"].map(|severity| {
+        let both = ["page", "ticket"].map(|severity| {
             let shorts = BURNS.iter().filter(|it| it.severity == severity);
             let entry = AlertEntry {
                 entry: slo.entry.clone(),
@@ -161,14 +158,11 @@ impl Rule {
                 min_requests: slo.min_requests,
                 step: 1,
             }
-        }))
+        });
+        Ok(both.into())
     }
 
-    fn new(
-        entry: &AlertEntry,
-        reports: &[(Definition, DefinedBy)],
-        defaults: &Defaults,
-    ) -> Result<Self, Wrong> {
+    fn new(entry: &AlertEntry, reports: &Reports, defaults: &Defaults) -> Result<Self, Wrong> {
         let report = find(&entry.report, reports)?;
         let (keys, conditions) = conditions(&entry.conditions, report)?;
         let step = match entry.window {
@@ -189,8 +183,7 @@ impl Rule {
             let when = when.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
             let percents = when.columns.iter().filter_map(|it| percentile_named(&it.1));
             let least = percents.map(|it| (500.0 / (100.0 - it).max(1e-3)).round() as u64);
-            let least = least.fold(MIN_REQUESTS, u64::max);
-            min_requests = entry.min_requests.unwrap_or(least);
+            min_requests = entry.min_requests.unwrap_or(least.fold(MIN_REQUESTS, u64::max));
             condition = Condition::Holds(Box::new(when));
         }
         let is_taken = |name: &str| {
@@ -215,10 +208,7 @@ impl Rule {
         let rows = format!("{keys:?} {report} {conditions:?}");
         match self.objective() {
             None => format!("{rows} {when:?} {window}"),
-            Some(it) => {
-                let SloEntry { good_us, budget, .. } = it.entry;
-                format!("{rows} {good_us:?} {budget} {severity}")
-            }
+            Some(it) => format!("{rows} {:?} {} {severity}", it.entry.good_us, it.entry.budget),
         }
     }
 
@@ -234,10 +224,8 @@ impl Rule {
 
     /// Returns the objective whose budget it watches.
     pub(crate) fn objective(&self) -> Option<&Arc<Objective>> {
-        match &self.condition {
-            Condition::Burns(objective) => Some(objective),
-            _ => None,
-        }
+        let Condition::Burns(objective) = &self.condition else { return None };
+        Some(objective)
     }
 
     /// Returns true if it watches the budget of this objective.
@@ -256,11 +244,12 @@ impl Rule {
     }
 
     /// Returns a text that a key of each selected row has or begins with, and the key's position.
-    pub(super) fn wanted_text(&self) -> Option<(usize, &str)> {
-        self.conditions.iter().find_map(|(at, pattern)| match pattern {
+    pub(super) fn wanted_text(&self) -> (usize, &str) {
+        let wanted = self.conditions.iter().find_map(|(at, pattern)| match pattern {
             Pattern::Equals(text) | Pattern::StartsWith(text) => Some((*at, text.as_str())),
             Pattern::Differs(_) => None,
-        })
+        });
+        wanted.unwrap_or_default()
     }
 
     /// Returns true if enough seconds of the window are covered for a judgement.
@@ -269,11 +258,7 @@ impl Rule {
     }
 
     /// Judges rows, and returns the judgement for each key.
-    pub(super) fn judge<'a>(
-        &self,
-        window: &Window,
-        rows: &[&'a Row],
-    ) -> Vec<(&'a [u8], Judgement)> {
+    pub(super) fn judge<'a>(&self, window: &Window, rows: &[&'a Row]) -> Vec<Judged<'a>> {
         let Condition::Holds(when) = &self.condition else {
             let judgement = self.judge_present(window);
             return rows.iter().map(|row| (&*row.key, judgement)).collect();
@@ -322,7 +307,7 @@ impl Rule {
 }
 
 /// Finds a report by name whose rows can be judged.
-fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a Definition, Wrong> {
+fn find<'a>(name: &str, reports: &'a Reports) -> Result<&'a Definition, Wrong> {
     let mut all = reports.iter().map(|it| &it.0);
     let report = all.find(|it| it.name == name && !it.layout.is_histogram_view());
     report.ok_or_else(|| {
@@ -342,8 +327,7 @@ fn conditions(texts: &[String], report: &Definition) -> Result<(Vec<String>, Con
 /// Returns true if a key meets all conditions.
 pub(super) fn fits(conditions: &[(usize, Pattern)], key: &[u8]) -> bool {
     conditions.iter().all(|(at, pattern)| {
-        let text = key_texts(key).nth(*at).unwrap_or_default();
-        pattern.matches(text.as_bytes())
+        pattern.matches(key_texts(key).nth(*at).unwrap_or_default().as_bytes())
     })
 }
 

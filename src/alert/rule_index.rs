@@ -22,30 +22,18 @@ type ByText = HashMap<String, Vec<usize>, RandomState>;
 #[derive(Debug, Default)]
 pub(super) struct RuleIndex {
     pub(super) rules: Vec<Arc<Rule>>,
-    /// Rules that ask for a text or its beginning: by position of the key and length of the text,
-    /// then by text.
+    /// By position of the key that they ask about and length of the text that it begins with, then
+    /// by text. Any key begins with none.
     by_text: HashMap<(usize, usize), ByText, RandomState>,
-    /// The others.
-    others: Vec<usize>,
 }
 
 impl RuleIndex {
     /// Adds a rule under the next number.
     pub(super) fn add(&mut self, rule: &Arc<Rule>) {
-        let numbers = match rule.wanted_text() {
-            Some((at, text)) => {
-                let of_length = self.by_text.entry((at, text.len())).or_default();
-                of_length.entry(text.to_owned()).or_default()
-            }
-            None => &mut self.others,
-        };
-        numbers.push(self.rules.len());
+        let (at, text) = rule.wanted_text();
+        let of_length = self.by_text.entry((at, text.len())).or_default();
+        of_length.entry(text.to_owned()).or_default().push(self.rules.len());
         self.rules.push(Arc::clone(rule));
-    }
-
-    /// Returns whether it has all rules of another index.
-    pub(super) fn has_all(&self, other: &Self) -> bool {
-        other.rules.iter().all(|rule| self.rules.iter().any(|it| it.is_like(rule)))
     }
 
     /// Returns the numbers of the rules that select the row with this key.
@@ -54,14 +42,13 @@ impl RuleIndex {
             let text = key_texts(key).nth(*at).unwrap_or_default();
             texts.get(text.get(..*len)?)
         });
-        let possible = self.others.iter().chain(possible.flatten()).copied();
-        possible.filter(|number| self.rules[*number].concerns(key))
+        possible.flatten().copied().filter(|number| self.rules[*number].concerns(key))
     }
 
-    /// Returns the rules that select the row with this key.
-    pub(super) fn of_row(&self, key: &[u8]) -> RuleSet {
+    /// Returns the rules that select the row with this key, if any do.
+    pub(super) fn of_row(&self, key: &[u8]) -> Option<RuleSet> {
         let numbers: Box<[usize]> = self.selecting(key).collect();
-        let least = numbers.iter().map(|it| self.rules[*it].min_requests).min();
-        RuleSet { min_requests: least.unwrap_or_default(), numbers }
+        let min_requests = numbers.iter().map(|it| self.rules[*it].min_requests).min()?;
+        Some(RuleSet { numbers, min_requests })
     }
 }

@@ -123,14 +123,13 @@ impl Event<'_> {
 }
 
 /// Takes changes of alerts, each with its rule.
-pub type Events<'a> = dyn FnMut(&Rule, &Event<'_>) + 'a;
+pub type Sink<'a> = &'a mut (dyn FnMut(&Rule, &Event<'_>) + 'a);
 
 /// Whether a condition holds, and the value of its left side; `None` if too little is known.
 pub type Judgement = Option<(bool, Option<f64>)>;
 
-fn is_true(judgement: Judgement) -> bool {
-    judgement.is_some_and(|it| it.0)
-}
+/// A row's key and the judgement of the row.
+pub type Judged<'a> = (&'a [u8], Judgement);
 
 impl RuleState {
     /// Creates the state of a rule without alerts.
@@ -143,27 +142,13 @@ impl RuleState {
         self.episodes.iter().map(|(key, episode)| (key.as_deref(), episode))
     }
 
-    /// Returns those that rows have of their own.
-    fn own(&self) -> impl Iterator<Item = (&[u8], &Episode)> {
-        self.alerts().filter_map(|(key, episode)| Some((key?, episode)))
-    }
-
     /// Applies the judgements of a window: `rows` has at least all rows that can be judged; others
     /// that have an alert are judged as rows without gain, which comes to the same. For a rule of
     /// absence it has all rows of the window.
-    pub fn evaluate(
-        &mut self,
-        now: Moment,
-        window: &Window,
-        rows: &[(&[u8], Judgement)],
-        each: &mut Events<'_>,
-    ) {
+    pub fn evaluate(&mut self, now: Moment, window: &Window, rows: &[Judged<'_>], each: Sink<'_>) {
         let is_of_absence = self.rule.is_of_absence();
         for (key, _) in rows.iter().filter(|_| is_of_absence) {
-            let has_room = self.known.len() < ALERT_KNOWN_ROWS_MAX;
-            if let Some(away) = self.known.get_mut(*key) {
-                *away = 0;
-            } else if has_room {
+            if self.known.len() < ALERT_KNOWN_ROWS_MAX || self.known.contains_key(*key) {
                 self.known.insert((*key).into(), 0);
             }
         }
@@ -172,10 +157,10 @@ impl RuleState {
             *away <= AWAY_SECS_MAX
         });
         // Those that are judged without gain too.
-        let expected = self.known.keys().map(|key| &**key).chain(self.own().map(|it| it.0));
-        let mut found: BTreeMap<&[u8], _> = expected.map(|key| (key, None)).collect();
+        let expected = self.known.keys().chain(self.episodes.keys().flatten());
+        let mut found: BTreeMap<&[u8], _> = expected.map(|key| (&**key, None)).collect();
         for &(key, judgement) in rows {
-            if is_true(judgement) || found.contains_key(key) {
+            if judgement.is_some_and(|it| it.0) || found.contains_key(key) {
                 found.insert(key, Some(judgement));
             }
         }
@@ -187,21 +172,20 @@ impl RuleState {
         // An alert that is over has no place; it needs one to begin again.
         let is_over = |it: &Episode| it.phase == Phase::Resolved;
         let is_new = |(key, judgement): &(RowKey, Judgement)| {
-            is_true(*judgement) && self.episodes.get(key).is_none_or(is_over)
+            judgement.is_some_and(|it| it.0) && self.episodes.get(key).is_none_or(is_over)
         };
         let (new, old): (Vec<_>, Vec<_>) = judged.partition(is_new);
         for (key, judgement) in old {
             self.step(now, key, judgement, each);
         }
-        let taken = self.own().filter(|it| !is_over(it.1)).count();
+        let taken = self.episodes.iter().filter(|it| it.0.is_some() && !is_over(it.1)).count();
         let places = ALERT_ROWS_MAX.saturating_sub(taken);
         self.more = new.len().saturating_sub(places);
         for (at, (key, judgement)) in new.into_iter().enumerate() {
-            let judgement = judgement.filter(|_| at < places);
-            if judgement.is_some() {
+            if at < places {
                 self.make_room();
             }
-            self.step(now, key, judgement, each);
+            self.step(now, key, judgement.filter(|_| at < places), each);
         }
         let of_more = match self.more {
             0 => self.rule.judge_present(window),
@@ -210,27 +194,27 @@ impl RuleState {
         self.step(now, None, of_more, each);
     }
 
+    /// Drops pending alerts, and brings back those before them.
+    pub(super) fn drop_pending(&mut self) {
+        let fired = self.episodes.iter().filter_map(|it| Some((it.0.clone(), it.1.last_fired()?)));
+        self.episodes = fired.map(|(key, it)| (key, it.clone())).collect();
+    }
+
     /// Takes out the alerts that are over, also those before pending ones.
-    pub(super) fn take_over(&mut self) -> BTreeMap<RowKey, Episode> {
-        let mut over = BTreeMap::new();
-        for (key, mut episode) in std::mem::take(&mut self.episodes) {
-            let fired = episode.last_fired().filter(|it| it.phase == Phase::Resolved);
-            over.extend(fired.map(|it| (key.clone(), it.clone())));
-            if episode.phase != Phase::Resolved {
-                episode.previous = None;
-                self.episodes.insert(key, episode);
-            }
-        }
+    pub(super) fn take_over(&mut self) -> Self {
+        let episodes = self.episodes.clone();
+        let mut over = Self { episodes, ..Self::new(Arc::clone(&self.rule)) };
+        over.drop_pending();
+        over.episodes.retain(|_, it| it.phase == Phase::Resolved);
+        self.episodes.retain(|_, it| it.phase != Phase::Resolved);
+        self.episodes.values_mut().for_each(|it| it.previous = None);
         over
     }
 
     /// Ends all alerts of a rule that was removed, and passes on those that fired.
-    pub fn end(&mut self, unix: u64, each: &mut Events<'_>) {
+    pub fn end(&mut self, unix: u64, each: Sink<'_>) {
         self.known.clear();
-        self.episodes.retain(|_, it| {
-            let fired = it.last_fired().cloned();
-            fired.map(|fired| *it = fired).is_some()
-        });
+        self.drop_pending();
         for (key, episode) in self.episodes.iter_mut().filter(|it| it.1.phase == Phase::Firing) {
             episode.resolve(unix, "rule");
             each(&self.rule, &Event { key: key.as_deref(), unix, episode: Some(episode) });
@@ -249,21 +233,15 @@ impl RuleState {
     /// Removes the longest resolved alert when there are too many.
     fn make_room(&mut self) {
         if self.episodes.len() > 2 * ALERT_ROWS_MAX {
-            let over = self.own().filter(|it| it.1.phase == Phase::Resolved);
-            let oldest = over.max_by_key(|it| it.1.clock);
-            let oldest: Option<RowKey> = oldest.map(|it| Some(it.0.into()));
+            let own = self.episodes.iter().filter(|it| it.0.is_some());
+            let over = own.filter(|it| it.1.phase == Phase::Resolved);
+            let oldest = over.max_by_key(|it| it.1.clock).map(|it| it.0.clone());
             oldest.map(|key| self.episodes.remove(&key));
         }
     }
 
     /// Advances the alert of a row, and passes on a change of its state.
-    pub(super) fn step(
-        &mut self,
-        now: Moment,
-        row: RowKey,
-        judgement: Judgement,
-        each: &mut Events<'_>,
-    ) {
+    pub(super) fn step(&mut self, now: Moment, row: RowKey, judgement: Judgement, each: Sink<'_>) {
         let before = self.episodes.remove(&row);
         let phase = before.as_ref().map(|it| it.phase);
         let episode = match (before, judgement) {
@@ -272,13 +250,10 @@ impl RuleState {
             (None, _) => None,
         };
         // One that was dropped is dropped, although the one before it is there again.
-        let is_dropped =
-            |it: &&Episode| phase == Some(Phase::Pending) && it.phase == Phase::Resolved;
-        let shown = episode.as_ref().filter(|it| !is_dropped(it));
+        let dropped = (Some(Phase::Pending), Phase::Resolved);
+        let shown = episode.as_ref().filter(|it| (phase, it.phase) != dropped);
         let event = Event { key: row.as_deref(), unix: now.unix, episode: shown };
-        // An episode that directly follows another is an event too.
-        let is_new = event.episode.is_some_and(|it| it.since == now.unix && is_true(judgement));
-        if event.phase() != phase || is_new && phase == Some(Phase::Resolved) {
+        if event.phase() != phase {
             each(&self.rule, &event);
         }
         self.episodes.extend(episode.map(|it| (row, it)));
@@ -287,10 +262,8 @@ impl RuleState {
 
 impl Episode {
     fn begin(rule: &Rule, now: Moment, value: Option<f64>, previous: Option<Box<Self>>) -> Self {
-        let (phase, started) = match rule.entry.hold {
-            0 => (Phase::Firing, now.unix),
-            _ => (Phase::Pending, 0),
-        };
+        let fires = rule.entry.hold == 0;
+        let (phase, started) = if fires { (Phase::Firing, now.unix) } else { (Phase::Pending, 0) };
         Self { phase, since: now.unix, started, value, previous, ..Self::default() }
     }
 
@@ -304,11 +277,9 @@ impl Episode {
     }
 
     fn resolve(&mut self, unix: u64, reason: &str) {
-        self.phase = Phase::Resolved;
+        (self.phase, self.clock, self.unknown) = (Phase::Resolved, 0, None);
         self.ended = unix.max(self.started);
         self.reason = reason.to_owned();
-        self.clock = 0;
-        self.unknown = None;
     }
 
     fn step(mut self, rule: &Rule, now: Moment, judgement: Judgement) -> Option<Self> {
@@ -329,18 +300,14 @@ impl Episode {
         let unknown = self.unknown.map_or(0, |secs| secs + now.passed);
         self.unknown = holds.is_none().then_some(unknown);
         match (self.phase, holds) {
-            (Phase::Pending, Some(false)) => return self.last_fired().cloned(),
             (Phase::Pending, Some(true)) => {
                 self.clock += now.passed;
                 if self.clock >= entry.hold {
-                    self.phase = Phase::Firing;
-                    self.started = now.unix;
-                    self.clock = 0;
+                    (self.phase, self.started, self.clock) = (Phase::Firing, now.unix, 0);
                 }
             }
-            (Phase::Pending, None) if unknown >= entry.window.max(entry.hold) => {
-                return self.last_fired().cloned();
-            }
+            (Phase::Pending, None) if unknown < entry.window.max(entry.hold) => {}
+            (Phase::Pending, Some(false) | None) => return self.last_fired().cloned(),
             (Phase::Firing, Some(true)) => (self.clock, self.is_ending) = (0, false),
             (Phase::Firing, Some(false)) => {
                 self.clock = if self.is_ending { self.clock + now.passed } else { 0 };

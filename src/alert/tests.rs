@@ -9,11 +9,11 @@ mod refill;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::engine::{Engine, Gain};
+use super::engine::Engine;
 use super::receiver::Receiver;
 use super::rule::{Rule, RuleError, Window};
 use super::state::{Event, Moment, Phase};
-use super::windows::{ReportGain, RowGain};
+use super::windows::{Gain, ReportGain, RowGain};
 use super::{Alert, Alerts};
 use crate::config::Config;
 use crate::dice::Dice;

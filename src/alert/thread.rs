@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::engine::{Engine, SavedRule};
-use super::objective::Budget;
+use super::objective::{BURNS, Budget};
 use super::receiver::ToldAlerts;
 use super::refill::{Past, Refill};
 use super::rule::Rule;
@@ -75,8 +75,7 @@ impl Evaluation {
             |dir| Document::open::<Contents>(STATE, dir, "alerts", "the alerts", clock.unix_secs());
         let (document, read) = dir.map(open).transpose()?.unzip();
         if let Some(mut read) = read.flatten() {
-            let away = (clock.unix_ms() / 1_000).saturating_sub(read.unix);
-            engine.restore(read.alerts, away);
+            engine.restore(read.alerts, (clock.unix_ms() / 1_000).saturating_sub(read.unix));
             *alerts.silences.lock() = read.silences;
             for receiver in &alerts.receivers {
                 *receiver.told.lock() = read.receivers.remove(&receiver.url).unwrap_or_default();
@@ -135,16 +134,14 @@ impl Evaluation {
     /// Returns whether all of it has been read.
     fn refill(&mut self, clock: &dyn Clock) -> bool {
         let give_up = clock.mono_ms() + REFILL_MS;
-        if self.refill.is_none() {
-            self.refill = self.begin_refill(clock);
-        }
-        while let Some(refill) = self.refill.as_mut().filter(|it| it.at < it.now) {
+        let mut refill = self.refill.take().or_else(|| self.begin_refill(clock));
+        while let Some(running) = refill.as_mut().filter(|it| it.at < it.now) {
             if clock.mono_ms() > give_up {
+                self.refill = refill;
                 return false;
             }
-            refill.step();
+            running.step();
         }
-        let refill = self.refill.take();
         refill.map(|it| self.engine.refill(it.budget)).is_some()
     }
 
@@ -162,14 +159,13 @@ impl Evaluation {
         if !self.alerts.queue.lock().is_empty() {
             return None;
         }
-        let new = || Budget::new(Arc::clone(&budget.objective));
-        let mut past = new();
-        past.has_past = true;
+        let past = Budget::new(Arc::clone(&budget.objective));
         // Counts what arrives while the past is read.
-        *budget = new();
+        *budget = Budget::new(Arc::clone(&past.objective));
         let now = clock.unix_ms() / 1_000;
+        let longest = BURNS.iter().map(|it| it.long).fold(budget.objective.entry.period, u64::max);
         // On an hour, as the period begins that is counted live.
-        let at = (now - now % 3_600).saturating_sub(past.longest());
+        let at = (now - now % 3_600).saturating_sub(longest);
         Some(Refill { budget: past, counts, at, now })
     }
 
@@ -197,10 +193,9 @@ impl Evaluation {
             let nothing = Budget::new(Arc::clone(&budget.objective));
             ObjectiveView::of(if is_partial { &nothing } else { budget }, &alerts)
         });
-        let objectives = objectives.collect();
         let view = View {
+            objectives: objectives.collect(),
             alerts,
-            objectives,
             rules: self.rules.iter().cloned().zip(rows).collect(),
             more: self.engine.rules.iter().map(|it| it.more).sum(),
         };
@@ -217,12 +212,8 @@ impl Evaluation {
     }
 
     fn contents(&self, clock: &dyn Clock) -> Contents {
-        Contents {
-            version: VERSION,
-            unix: clock.unix_ms() / 1_000,
-            alerts: self.engine.save(),
-            ..Contents::default()
-        }
+        let (unix, alerts) = (clock.unix_ms() / 1_000, self.engine.save());
+        Contents { version: VERSION, unix, alerts, ..Contents::default() }
     }
 }
 
@@ -231,9 +222,7 @@ impl Alerts {
     /// a restart. See [`why_not_kept`](Self::why_not_kept).
     pub(crate) fn keep(&self) -> bool {
         let mut file = self.file.lock();
-        let Some((document, contents)) = &mut *file else {
-            return false;
-        };
+        let Some((document, contents)) = &mut *file else { return false };
         let receivers = self.receivers.iter();
         contents.receivers = receivers.map(|it| (it.url.clone(), it.told.lock().clone())).collect();
         contents.silences = self.silences.lock().clone();

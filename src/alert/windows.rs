@@ -15,10 +15,11 @@ use std::sync::Arc;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
+use super::objective::{Count, Objective};
 use super::row::{Frame, Row, RuleSet};
 use super::rule::{Rule, Window};
 use super::rule_index::RuleIndex;
-use super::state::{Events, Moment, RuleState};
+use super::state::{Moment, RuleState, Sink};
 use crate::report::totals::{Extremes, Totals};
 
 /// Size of a row and its place in a hash table, without its frames and its rules, which it shares.
@@ -40,6 +41,32 @@ impl Room {
         let has_room = self.used + bytes <= self.max;
         self.used += if has_room { bytes } else { 0 };
         has_room
+    }
+}
+
+/// The gain of one or several seconds, complete.
+#[derive(Debug, Clone, Default)]
+pub struct Gain {
+    /// Unix second at which it begins.
+    pub unix: u64,
+    /// Seconds that passed.
+    pub secs: u64,
+    /// Seconds, out of `secs`, in which requests were counted.
+    pub covered_secs: u64,
+    /// Seconds lost just before this gain.
+    pub lost_secs: u64,
+    /// Reports that were watched, whether or not anything was counted in them.
+    pub reports: Vec<ReportGain>,
+    /// Counts of the objectives whose report was watched.
+    pub counts: Vec<(Arc<Objective>, Count)>,
+}
+
+impl Gain {
+    /// Size in memory, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.reports.iter().map(ReportGain::bytes).sum::<usize>()
+            + size_of_val(&*self.counts)
     }
 }
 
@@ -107,10 +134,8 @@ struct Step {
 /// The windows of one length over the rows of one report.
 #[derive(Debug, Default)]
 pub struct Windows {
-    /// Name of the report.
-    pub report: String,
     /// Evaluation interval, seconds.
-    pub step: u64,
+    step: u64,
     /// Length in steps.
     length: u64,
     /// Index of each rule.
@@ -137,7 +162,6 @@ impl Windows {
         let mut index = RuleIndex::default();
         places.iter().for_each(|at| index.add(&all[*at]));
         Self {
-            report: entry.report.clone(),
             step,
             length: entry.window.div_ceil(step).max(1),
             rules: places,
@@ -152,21 +176,20 @@ impl Windows {
         own.report == others.report && own.entry.window == others.entry.window
     }
 
-    /// Gives the rows to windows alike of other rules.
-    pub(super) fn with_rules(mut self, mut new: Self) -> Self {
-        self.rows.retain(|_, row| {
-            let rules = new.index.of_row(&row.key);
-            let is_selected = !rules.numbers.is_empty();
-            if is_selected {
-                row.rules = Arc::clone(new.sets.get_or_insert(Arc::new(rules)));
-            }
-            is_selected
+    /// Takes over the rows of windows alike, which other rules had.
+    pub(super) fn after(mut self, kept: Option<Self>) -> Self {
+        let Some(mut kept) = kept else { return self };
+        kept.rows.retain(|_, row| {
+            let rules = self.index.of_row(&row.key);
+            let rules = rules.map(|it| Arc::clone(self.sets.get_or_insert(Arc::new(it))));
+            rules.map(|it| row.rules = it).is_some()
         });
-        if !self.index.has_all(&new.index) {
-            self.whole_from = self.over + self.length + 1;
+        let is_known = |rule: &Arc<Rule>| kept.index.rules.iter().any(|it| it.is_like(rule));
+        if !self.index.rules.iter().all(is_known) {
+            kept.whole_from = kept.over + kept.length + 1;
         }
-        let Self { rules, index, sets, .. } = new;
-        Self { rules, index, sets, ..self }
+        let Self { rules, index, sets, .. } = self;
+        Self { rules, index, sets, ..kept }
     }
 
     /// Size of its rows, bytes.
@@ -176,23 +199,30 @@ impl Windows {
         frames.chain(rows).chain(self.sets.iter().map(|it| it.bytes())).sum()
     }
 
-    /// Number of completed steps.
-    pub(super) fn over(&self) -> u64 {
-        self.over
-    }
-
-    /// Notes that the gain of the running step began after so many steps.
-    pub(super) fn gain_began(&mut self, over: u64) {
-        self.running.early = self.running.early.max(self.over - over);
-    }
-
-    /// Adds a second to the running step.
-    pub(super) fn pass(&mut self, is_covered: bool) {
-        self.running.window.covered_secs += u64::from(is_covered);
+    /// Advances by the seconds of a gain, after `before` of the stream; returns the length of the
+    /// steps completed by them.
+    pub(super) fn pass(&mut self, before: u64, gain: &Gain, room: &mut Room) -> u64 {
+        let report = &self.index.rules[0].entry.report;
+        let gained: Vec<_> = gain.reports.iter().filter(|it| it.report == *report).collect();
+        let covered = before + if gained.is_empty() { 0 } else { gain.covered_secs };
+        let (now, over) = (before + gain.secs, self.over);
+        // Requests of the seconds in which none were merged come with the last one.
+        let booked = (now - now % self.step).max(before + 1);
+        for second in before + 1..=now {
+            if second == booked {
+                self.running.early = self.over - over;
+                gained.iter().for_each(|it| self.gain(it, room));
+            }
+            self.running.window.covered_secs += u64::from(second <= covered);
+            if second.is_multiple_of(self.step) {
+                self.end_step(room);
+            }
+        }
+        (self.over - over) * self.step
     }
 
     /// Adds the gain of the running step.
-    pub fn gain(&mut self, gained: &ReportGain, room: &mut Room) {
+    fn gain(&mut self, gained: &ReportGain, room: &mut Room) {
         let Step { window, gained: ids, .. } = &mut self.running;
         window.grand += &gained.grand;
         window.has_other |= gained.has_other;
@@ -200,12 +230,8 @@ impl Windows {
             let row = match self.rows.entry(*id) {
                 Entry::Occupied(row) => row.into_mut(),
                 Entry::Vacant(place) => {
-                    let rules = self.index.of_row(key);
-                    if rules.numbers.is_empty() {
-                        continue;
-                    }
-                    let known = self.sets.get(&rules);
-                    let set_bytes = if known.is_none() { rules.bytes() } else { 0 };
+                    let Some(rules) = self.index.of_row(key) else { continue };
+                    let set_bytes = if self.sets.contains(&rules) { 0 } else { rules.bytes() };
                     if !room.take(row_bytes(key) + set_bytes) {
                         // Treated as if it had gone to `(other)`.
                         window.has_other = true;
@@ -231,7 +257,7 @@ impl Windows {
     }
 
     /// Completes the running step. Only rows that lose some of their gain are visited.
-    pub fn end_step(&mut self, room: &mut Room) {
+    fn end_step(&mut self, room: &mut Room) {
         self.over += 1;
         self.steps.push_back(std::mem::take(&mut self.running));
         if self.steps.len() as u64 > self.length {
@@ -240,14 +266,9 @@ impl Windows {
         }
     }
 
-    /// The last step that has left the window.
-    fn last_gone(&self) -> u64 {
-        self.over.saturating_sub(self.length)
-    }
-
     /// Removes frames that have left the window from a row, and the row if nothing is left of it.
     fn forget(&mut self, id: u64, room: &mut Room) {
-        let last_gone = self.last_gone();
+        let last_gone = self.over.saturating_sub(self.length);
         let Entry::Occupied(mut place) = self.rows.entry(id) else { return };
         let row = place.get_mut();
         while let Some(gone) = row.frames.pop_front_if(|it| it.step <= last_gone) {
@@ -265,16 +286,14 @@ impl Windows {
     }
 
     /// Has each rule judge the rows it selects, and applies the judgements to its alerts.
-    pub fn evaluate(&self, states: &mut [RuleState], now: Moment, each: &mut Events<'_>) {
+    pub fn evaluate(&self, states: &mut [RuleState], now: Moment, each: Sink<'_>) {
         let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
-        let rows = self.rows.values();
-        for row in rows.filter(|row| row.totals.requests >= row.rules.min_requests) {
-            for &place in &row.rules.numbers {
-                // The others cannot be decided.
-                if row.totals.requests >= self.index.rules[place].min_requests {
-                    concerned[place].push(row);
-                }
-            }
+        // The others cannot be decided.
+        let is_enough = |row: &&Row, least: u64| row.totals.requests >= least;
+        for row in self.rows.values().filter(|row| is_enough(row, row.rules.min_requests)) {
+            let places = row.rules.numbers.iter();
+            let places = places.filter(|it| is_enough(&row, self.index.rules[**it].min_requests));
+            places.for_each(|place| concerned[*place].push(row));
         }
         let mut window = Window { step: self.over, ..Window::default() };
         for Step { window: step, .. } in &self.steps {
@@ -289,8 +308,9 @@ impl Windows {
             if let Some((step, window)) = &cut {
                 let rows: Vec<Row> = rows.iter().map(|row| row.without(*step)).collect();
                 let rows: Vec<&Row> = rows.iter().collect();
-                let least = state.rule.judge(window, &rows).into_iter().map(|it| it.1);
-                for (most, least) in judged.iter_mut().map(|it| &mut it.1).zip(least) {
+                for ((_, most), (_, least)) in
+                    judged.iter_mut().zip(state.rule.judge(window, &rows))
+                {
                     *most = most.filter(|it| least.is_some_and(|least| least.0 == it.0));
                 }
             }
@@ -301,10 +321,9 @@ impl Windows {
     /// Returns the step with a gain inside which the window begins, and the window without that step:
     /// an unknown part of the gain came in the window.
     fn cut(&self, mut window: Window) -> Option<(u64, Window)> {
-        let mut steps = (1..).zip(&self.steps);
-        let (place, step) = steps.find(|(place, step)| step.early >= *place)?;
+        let (place, step) = (1..).zip(&self.steps).find(|(place, step)| step.early >= *place)?;
         window.grand -= &step.window.grand;
-        Some((self.last_gone() + place, window))
+        Some((self.over.saturating_sub(self.length) + place, window))
     }
 
     /// Adds the number of rows that each rule selects now.

@@ -107,9 +107,7 @@ impl Blocks {
             }
             self.list.push_back(Block { start, ..Block::default() });
             self.list.drain(..self.list.len().saturating_sub(most));
-            if let Some(at) = self.list.len().checked_sub(timed + 1) {
-                self.list[at].times.clear();
-            }
+            self.list.iter_mut().rev().skip(timed).for_each(|it| it.times.clear());
         }
         is_new
     }

@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 use std::f64::consts::FRAC_PI_2;
-use std::iter::Sum;
+use std::iter::{self, Sum};
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
@@ -85,35 +85,38 @@ impl<'a> Sum<&'a Self> for Cell {
 }
 
 impl Cell {
-    /// Mean of the logarithm of times.
-    fn mean_ln_time(&self) -> Option<f64> {
-        (self.timed >= OLD_REQUESTS_MIN).then(|| self.ln / self.timed as f64)
-    }
-
-    /// Geometric mean of times, seconds.
-    fn typical(&self) -> f64 {
-        (self.ln / self.timed.max(1) as f64).exp() / 1e6
-    }
-
-    /// Variance of the logarithm of times.
-    fn variance(&self) -> f64 {
-        let count = self.timed.max(2) as f64;
-        ((self.ln_squared - self.ln * self.ln / count) / (count - 1.0)).max(0.0)
-    }
-
-    /// Share of errors, its variance made alike (arc sine of its root).
-    fn error_score(&self) -> Option<f64> {
+    /// A measure in the scale of tests: mean of the logarithm of times, or share of errors, its
+    /// variance made alike (arc sine of its root).
+    fn score(&self, measure: Measure) -> Option<f64> {
         let share = (self.errors as f64 + 0.375) / (self.requests as f64 + 0.75);
-        (self.requests >= OLD_REQUESTS_MIN).then(|| share.min(1.0).sqrt().asin())
+        let (count, score) = match measure {
+            Measure::Time => (self.timed, self.ln / self.timed as f64),
+            Measure::Errors => (self.requests, share.min(1.0).sqrt().asin()),
+        };
+        (count >= OLD_REQUESTS_MIN).then_some(score)
     }
 
-    fn error_share(&self) -> f64 {
-        self.errors as f64 / self.requests.max(1) as f64
+    /// A measure for people: geometric mean of times, seconds, or share of errors.
+    fn shown(&self, measure: Measure) -> f64 {
+        match measure {
+            Measure::Time => (self.ln / self.timed.max(1) as f64).exp() / 1e6,
+            Measure::Errors => self.errors as f64 / self.requests.max(1) as f64,
+        }
     }
 
-    fn mean_secs(&self) -> f64 {
-        self.time_us as f64 / 1e6 / self.requests.max(1) as f64
+    /// Variance of a score, times the number of requests.
+    fn variance(&self, measure: Measure) -> f64 {
+        let count = self.timed.max(2) as f64;
+        let of_ln = (self.ln_squared - self.ln * self.ln / count) / (count - 1.0);
+        if measure == Measure::Time { of_ln.max(0.0) } else { 0.25 }
     }
+}
+
+/// What is compared of a script.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Measure {
+    Time,
+    Errors,
 }
 
 /// How many windows are compared.
@@ -196,15 +199,9 @@ pub(super) fn t_tail(t: f64, freedom: usize) -> f64 {
 
 /// Chance of `count` or more events where `mean` are expected (Poisson).
 pub(super) fn poisson_tail(count: u64, mean: f64) -> f64 {
-    let mut term = (-mean).exp();
-    let mut below = 0.0;
-    for at in 0..count {
-        below += term;
-        term *= mean / (at + 1) as f64;
-        if term == 0.0 {
-            break;
-        }
-    }
+    let next = |(term, at): &(f64, f64)| Some((term * (mean / at), at + 1.0));
+    let terms = iter::successors(Some(((-mean).exp(), 1.0)), next).map(|it| it.0);
+    let below: f64 = terms.take(count as usize).take_while(|term| *term > 0.0).sum();
     (1.0 - below).max(0.0)
 }
 
@@ -214,8 +211,7 @@ pub(super) fn accepted(chances: impl Iterator<Item = f64>) -> Option<f64> {
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len() as f64;
     let mut places = sorted.iter().enumerate().rev();
-    let accepted = places.find(|(at, p)| **p <= FALSE_SHARE * (at + 1) as f64 / count);
-    accepted.map(|(_, p)| *p)
+    places.find(|(at, p)| **p <= FALSE_SHARE * (at + 1) as f64 / count).map(|(_, p)| *p)
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -223,36 +219,6 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
     Some(f64::midpoint(values[low], values[high]))
 }
-
-/// A measure of a script that is compared.
-struct Measure {
-    /// In the scale of tests.
-    test: fn(&Cell) -> Option<f64>,
-    /// For people.
-    shown: fn(&Cell) -> f64,
-    /// Variance of `test`, times the number of requests.
-    variance: fn(&Cell) -> f64,
-    /// Its names when it grew, and when it fell.
-    words: [&'static str; 2],
-    is_time: bool,
-}
-
-const MEASURES: [Measure; 2] = [
-    Measure {
-        test: Cell::mean_ln_time,
-        shown: Cell::typical,
-        variance: Cell::variance,
-        words: [SLOWER, FASTER],
-        is_time: true,
-    },
-    Measure {
-        test: Cell::error_score,
-        shown: Cell::error_share,
-        variance: |_| 0.25,
-        words: [MORE, FEWER],
-        is_time: false,
-    },
-];
 
 /// Differences of a script, or of all of them.
 struct Differences {
@@ -277,18 +243,17 @@ struct Tested {
 }
 
 impl Differences {
-    fn of(script: &Script, method: Method, measure: &Measure) -> Option<Self> {
+    fn of(script: &Script, method: Method, measure: Measure) -> Option<Self> {
         let Script { before, new, .. } = *script;
         let is_rare = new.requests.min(before.requests) < REQUESTS_MIN;
         let fails = new.errors.max(before.errors) >= ERRORS_MIN;
-        if is_rare || !measure.is_time && !fails {
+        if is_rare || measure == Measure::Errors && !fails {
             return None;
         }
-        let mut windows = vec![Some(new)];
-        windows.extend_from_slice(&script.old);
+        let windows = [&[Some(new)][..], &script.old].concat();
         let all = windows.windows(method.before + 1).map(|windows| {
             let before = windows[1..].iter().map(Option::as_ref).sum::<Option<Cell>>()?;
-            Some((measure.test)(windows[0].as_ref()?)? - (measure.test)(&before)?)
+            Some(windows[0]?.score(measure)? - before.score(measure)?)
         });
         let all: Vec<Option<f64>> = all.take(1 + method.placebos[1]).collect();
         let parts = 1.0 / new.requests as f64 + 1.0 / before.requests as f64;
@@ -296,7 +261,7 @@ impl Differences {
             script: Some(script.name.clone()),
             raw: all[0],
             all,
-            floor: (measure.variance)(&before) * parts,
+            floor: before.variance(measure) * parts,
             before,
             new,
         })
@@ -323,18 +288,18 @@ impl Differences {
         })
     }
 
-    fn test(self, method: Method, measure: &Measure) -> Option<Tested> {
+    fn test(self, method: Method, measure: Measure) -> Option<Tested> {
         let (raw, new) = (self.raw?, self.all[0]?);
         let placebos: Vec<f64> = self.all[1..].iter().flatten().copied().collect();
         if placebos.len() < method.placebos[0] {
             return None;
         }
         let trial = Trial::of(new, &placebos, self.floor);
-        let before = (measure.shown)(&self.before);
+        let before = self.before.shown(measure);
         let after = match self.script {
             // Of the same mix, so that the difference is the one that was tested.
             None => before * new.exp(),
-            Some(_) => (measure.shown)(&self.new),
+            Some(_) => self.new.shown(measure),
         };
         // A change of five standard errors is found nine times in ten; a short past has few degrees of
         // freedom, and there it takes six.
@@ -342,17 +307,17 @@ impl Differences {
         let smallest = (trial.error * needed).exp_m1().max(CHANGE_MIN);
         // Load moves all scripts: one must have changed both relative to the others and by itself
         // (`raw`).
-        let is_large = match measure.is_time {
-            true => new.abs().min(raw.abs()) >= CHANGE_MIN.ln_1p() && new * raw > 0.0,
-            false => (after - before).abs() >= CHANGE_MIN * before,
+        let is_long = new.abs().min(raw.abs()) >= CHANGE_MIN.ln_1p() && new * raw > 0.0;
+        let (is_large, words) = match measure {
+            Measure::Time => (is_long, [SLOWER, FASTER]),
+            Measure::Errors => ((after - before).abs() >= CHANGE_MIN * before, [MORE, FEWER]),
         };
-        let has_seen = measure.is_time && self.script.is_some();
         Some(Tested {
             is_notable: is_large && trial.exceeds,
-            seen: has_seen.then_some(smallest),
+            seen: self.script.as_ref().filter(|_| measure == Measure::Time).map(|_| smallest),
             finding: Finding {
                 script: self.script,
-                what: measure.words[usize::from(new < 0.0)].to_owned(),
+                what: words[usize::from(new < 0.0)].to_owned(),
                 before,
                 after,
                 p: trial.p,
@@ -362,10 +327,10 @@ impl Differences {
 }
 
 /// All tests of a measure.
-fn tests(scripts: &[Script], method: Method, measure: &Measure) -> Vec<Tested> {
+fn tests(scripts: &[Script], method: Method, measure: Measure) -> Vec<Tested> {
     let found = scripts.iter();
     let mut found: Vec<_> = found.filter_map(|it| Differences::of(it, method, measure)).collect();
-    let common = measure.is_time.then(|| Differences::common(&found)).flatten();
+    let common = (measure == Measure::Time).then(|| Differences::common(&found)).flatten();
     for (at, shift) in common.iter().flat_map(|it| it.all.iter().enumerate()) {
         for it in found.iter_mut().filter_map(|it| it.all.get_mut(at)) {
             *it = it.zip(*shift).map(|(all, shift)| all - shift);
@@ -381,8 +346,7 @@ fn statuses(script: &Script) -> impl Iterator<Item = Finding> + '_ {
     script.statuses.iter().filter_map(move |&(status, new, old)| {
         let old_total = script.old_total.filter(|it| *it > 0)?;
         // Rule of three: the 95 % upper bound for a rate of which nothing was seen.
-        let expected = 3.0 * new_total as f64 / old_total as f64;
-        let p = poisson_tail(new, expected);
+        let p = poisson_tail(new, 3.0 * new_total as f64 / old_total as f64);
         let is_new = old == 0 && new >= ERRORS_MIN && p < STATUS_CHANCE;
         is_new.then(|| Finding {
             script: Some(script.name.clone()),
@@ -401,11 +365,8 @@ fn requests(scripts: &[Script]) -> [f64; 2] {
 }
 
 /// Of the scripts that both releases have, as if both were asked for the same mix: mean times, and
-/// percentiles of those whose times are known of both.
-pub(super) fn same_mix<const N: usize>(
-    scripts: &[Script],
-    percents: [f64; N],
-) -> (Option<[f64; 2]>, [Option<[f64; 2]>; N]) {
+/// two percentiles of those whose times are known of both.
+pub(super) fn same_mix(scripts: &[Script], percents: [f64; 2]) -> [Option<[f64; 2]>; 3] {
     let all = requests(scripts);
     let (mut sum, mut means) = (0.0, [0.0; 2]);
     let mut mixed: [BTreeMap<u32, f64>; 2] = Default::default();
@@ -417,7 +378,7 @@ pub(super) fn same_mix<const N: usize>(
         let totals: [u64; 2] = script.times.each_ref().map(|it| it.values().sum());
         let are_known = !totals.contains(&0);
         for (at, cell) in cells.into_iter().enumerate() {
-            means[at] += weight * cell.mean_secs();
+            means[at] += weight * (cell.time_us as f64 / 1e6 / cell.requests as f64);
             for (bucket, count) in script.times[at].iter().filter(|_| are_known) {
                 let part = *count as f64 / totals[at] as f64;
                 *mixed[at].entry(*bucket).or_default() += weight * part;
@@ -428,7 +389,8 @@ pub(super) fn same_mix<const N: usize>(
     let count = |(bucket, part): (u32, f64)| (bucket * COARSE + COARSE / 2, (part * 1e9) as u64);
     let [before, after] = mixed.map(|it| it.into_iter().map(count).collect::<Times>());
     let percentile = |percent| Some([quantile(&before, percent)?, quantile(&after, percent)?]);
-    ((sum > 0.0).then(|| means.map(|it| it / sum)), percents.map(percentile))
+    let [low, high] = percents.map(percentile);
+    [(sum > 0.0).then(|| means.map(|it| it / sum)), low, high]
 }
 
 /// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
@@ -440,8 +402,8 @@ pub(super) fn judge(
     too_short: Option<&str>,
     seconds: u64,
 ) -> Verdict {
-    let tested = MEASURES.iter().flat_map(|it| tests(scripts, method, it));
-    let tested: Vec<Tested> = tested.collect();
+    let measures = [Measure::Time, Measure::Errors].into_iter();
+    let tested: Vec<Tested> = measures.flat_map(|it| tests(scripts, method, it)).collect();
     let tests = tested.len();
     let seen: Vec<f64> = tested.iter().filter_map(|it| it.seen).collect();
     let limit = accepted(tested.iter().map(|it| it.finding.p)).unwrap_or(-1.0);
@@ -464,7 +426,7 @@ pub(super) fn judge(
     let gone = scripts
         .iter()
         .filter(|it| it.new.requests == 0 && it.before.requests as f64 * scale >= NEW_MIN as f64);
-    let (same_mix, [same_mix_p50, same_mix_p95]) = same_mix(scripts, [50.0, 95.0]);
+    let [same_mix, same_mix_p50, same_mix_p95] = same_mix(scripts, [50.0, 95.0]);
     let mut verdict = Verdict {
         seconds,
         result: result.to_owned(),

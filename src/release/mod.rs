@@ -34,7 +34,6 @@ use tracing::warn;
 use self::tracker::FORM;
 pub use self::tracker::{Release, Tracker};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::input::record::{is_unmeasured, micros};
 use crate::pool::requests::RequestRow;
 use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Defaults, Definition};
@@ -56,8 +55,7 @@ pub(crate) fn definition(tag: &str, defaults: &Defaults) -> Option<Definition> {
         "name": REPORT, "level": "request", "keys": [format!("+{tag}"), "script_name", "status"],
         "percentiles": [50, 95, 99], "history": false,
     });
-    let form: ReportForm = serde_json::from_value(form).ok()?;
-    form.definition(defaults).ok()
+    serde_json::from_value::<ReportForm>(form).ok()?.definition(defaults).ok()
 }
 
 /// Handle to the releases of a daemon; cheap to clone.
@@ -99,8 +97,7 @@ impl Releases {
         let (document, read) =
             Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
         if let Some(Contents { releases, running, mut unmeasured, .. }) = read {
-            let bytes = STANDARD.decode(releases).unwrap_or_default();
-            match postcard::from_bytes::<Tracker>(&bytes) {
+            match postcard::from_bytes::<Tracker>(&STANDARD.decode(releases).unwrap_or_default()) {
                 Ok(mut kept) if kept.form == FORM && tags.contains(&kept.tag) => {
                     let mut tracker = self.0.lock();
                     kept.running.now = running;
@@ -165,12 +162,11 @@ impl Releases {
             return Ok(());
         };
         let running = tracker.running.now.clone();
-        let unmeasured = tracker.releases.iter().map(|it| (it.name.clone(), it.unmeasured));
-        let unmeasured = unmeasured.collect();
+        let unmeasured =
+            tracker.releases.iter().map(|it| (it.name.clone(), it.unmeasured)).collect();
         drop(tracker);
         let releases = STANDARD.encode(bytes);
-        let contents = Contents { version: VERSION, releases, running, unmeasured };
-        file.write(&contents)
+        file.write(&Contents { version: VERSION, releases, running, unmeasured })
     }
 }
 
@@ -178,18 +174,8 @@ impl Tracker {
     /// Takes a request of a release, a script and a status from before the first counted second,
     /// oldest first.
     pub fn add_request(&mut self, release: &str, script: &str, status: u32, row: &RequestRow) {
-        let time = micros(row.request_time);
-        let totals = Totals {
-            requests: 1,
-            errors: (status >= self.error_status).into(),
-            time: time.into(),
-            ru_utime: micros(row.ru_utime).into(),
-            ru_stime: micros(row.ru_stime).into(),
-            memory: row.memory_footprint.into(),
-            unmeasured: is_unmeasured(row.ru_stime).into(),
-            ..Totals::ZERO
-        };
-        let times = iter::once((BucketLayout::LogLinear.bucket(time), 1));
+        let totals = Totals::of_request(row, status >= self.error_status);
+        let times = iter::once((BucketLayout::LogLinear.bucket(totals.time as u64), 1));
         self.begin_second(row.timestamp.into(), 0);
         self.add([release, script, &status.to_string()], &totals, times);
     }

@@ -25,16 +25,11 @@ pub(super) struct Running {
     pub(super) back: Option<(String, u64)>,
     /// Unix second from which on is counted.
     start: u64,
-    /// Requests by number of the release.
-    counts: BTreeMap<u32, u64>,
+    /// Requests since then, by number of the release.
+    pub(super) counts: BTreeMap<u32, u64>,
 }
 
 impl Running {
-    /// Adds requests of a release to the current seconds.
-    pub(super) fn add(&mut self, id: u32, requests: u64) {
-        *self.counts.entry(id).or_default() += requests;
-    }
-
     /// Begins a second. Returns whether another of these releases turned out to be running.
     pub(super) fn begin_second(&mut self, unix: u64, releases: &[Counted]) -> bool {
         if self.counts.is_empty() {
@@ -49,9 +44,7 @@ impl Running {
         let most = counts.into_iter().max_by_key(|(_, requests)| *requests);
         let most = most.filter(|(_, requests)| requests * 100 >= all * PERCENT);
         let found = most.and_then(|(id, _)| releases.iter().find(|it| it.id == id));
-        let Some(Counted { name, first_seen, .. }) = found else {
-            return false;
-        };
+        let Some(Counted { name, first_seen, .. }) = found else { return false };
         let is_back = match &self.now {
             Some((running, _)) if running == name => return false,
             Some((_, since)) => first_seen <= since,

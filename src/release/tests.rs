@@ -90,7 +90,7 @@ fn a_change_of_the_mix_is_none_of_the_code() {
         // Neither release has it.
         Script::default(),
     ];
-    let (means, found) = same_mix(&scripts, [50.0, 71.0]);
+    let [means, found @ ..] = same_mix(&scripts, [50.0, 71.0]);
     let [before, after] = means.unwrap();
     assert_near(before, 0.37);
     assert_near(after, 0.37);
@@ -104,10 +104,10 @@ fn a_change_of_the_mix_is_none_of_the_code() {
     assert!(found.iter().all(Option::is_some), "{found:?}");
     // One that only one of them has, and one without times.
     let gone = script([cell(5, 1), cell(0, 0)], [times(100_000, 5), Times::new()]);
-    assert_eq!(same_mix(&[gone], [50.0]), (None, [None]));
+    assert_eq!(same_mix(&[gone], [50.0; 2]), [None; 3]);
     let untimed = script([cell(5, 1), cell(5, 1)], [times(100_000, 5), Times::new()]);
-    let (means, percentiles) = same_mix(&[untimed], [50.0]);
-    assert_eq!((means.is_some(), percentiles), (true, [None]));
+    let [means, percentiles @ ..] = same_mix(&[untimed], [50.0; 2]);
+    assert_eq!((means.is_some(), percentiles), (true, [None; 2]));
 }
 
 /// Simulated traffic: scripts by Zipf, whose level follows a daily wave and drifts.

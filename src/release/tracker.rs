@@ -2,7 +2,6 @@
 //! verdict is due. Bounded by [`RELEASES_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +10,7 @@ use super::judge::{Cell, DAYS, SHORT_WINDOWS, Script, judge};
 use super::running::Running;
 use super::verdict::Verdict;
 use crate::limits::{RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASES_MAX};
-use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS};
+use crate::report::histogram::BucketLayout;
 use crate::report::totals::Totals;
 use crate::state::annotations::Annotation;
 use crate::value::text::roughly;
@@ -27,15 +26,6 @@ pub(super) const COARSE: u32 = 4;
 pub(super) const FORM: u32 = 0x5245_4c02;
 /// Time without requests after which a release can give way, seconds.
 const IDLE_SECS: u64 = 3_600;
-
-/// Logarithm of the time in the middle of each bucket.
-static LN: LazyLock<Vec<f64>> = LazyLock::new(|| {
-    let middle = |bucket| {
-        let (low, high) = BucketLayout::LogLinear.ends(bucket);
-        f64::midpoint(low as f64, high as f64).max(1.0).ln()
-    };
-    (0..LOG_LINEAR_BUCKETS).map(middle).collect()
-});
 
 /// A release, for front ends.
 #[derive(Debug, Serialize)]
@@ -218,43 +208,39 @@ impl Tracker {
         totals: &Totals,
         times: impl Iterator<Item = (u32, u64)>,
     ) {
-        let (second, all) = (self.second, self.all + totals.requests);
-        let Some(found) = self.release(release) else {
-            return;
-        };
-        let mut cell = Cell {
-            requests: totals.requests,
-            errors: totals.errors,
-            time_us: totals.time as u64,
-            ..Cell::default()
-        };
+        let Totals { requests, errors, .. } = *totals;
+        let (second, all) = (self.second, self.all + requests);
+        let Some(found) = self.release(release) else { return };
+        let mut cell = Cell { requests, errors, time_us: totals.time as u64, ..Cell::default() };
         let mut coarse = Times::new();
         for (bucket, count) in times {
             *coarse.entry(bucket / COARSE).or_default() += count;
-            let ln = LN.get(bucket as usize).copied().unwrap_or_default();
+            // Of the time in the middle of the bucket.
+            let (low, high) = BucketLayout::LogLinear.ends(bucket);
+            let ln = f64::midpoint(low as f64, high as f64).max(1.0).ln();
             cell.timed += count;
             cell.ln += ln * count as f64;
             cell.ln_squared += ln * ln * count as f64;
             *found.times.entry(bucket).or_default() += count;
         }
         found.last_seen = found.last_seen.max(second);
-        found.requests += totals.requests;
-        found.errors += totals.errors;
+        found.requests += requests;
+        found.errors += errors;
         found.cpu_us += (totals.ru_utime + totals.ru_stime) as u64;
         found.memory += totals.memory as u64;
         found.unmeasured += totals.unmeasured as u64;
         let is_short = script.len() <= RELEASE_SCRIPT_BYTES_MAX;
         let key = (script.to_owned(), status.parse().unwrap_or_default());
         match is_short && found.statuses.len() < OPEN_CELLS_MAX {
-            true => *found.statuses.entry(key).or_default() += totals.requests,
+            true => *found.statuses.entry(key).or_default() += requests,
             false => found.is_partial = true,
         }
         let key = (found.id, script.to_owned());
         found.all.1 = all;
         self.all = all;
-        self.running.add(key.0, totals.requests);
+        *self.running.counts.entry(key.0).or_default() += requests;
         for block in self.blocks.iter_mut().filter_map(|it| it.list.back_mut()) {
-            block.requests += totals.requests;
+            block.requests += requests;
             let has_room = block.cells.len() < OPEN_CELLS_MAX || block.cells.contains_key(&key);
             if is_short && has_room {
                 *block.cells.entry(key.clone()).or_default() += &cell;
@@ -312,9 +298,8 @@ impl Tracker {
                 (release.is_marked, self.is_changed) = (true, true);
                 self.marks.1 += 1;
                 if self.marks.1 <= RELEASE_MARKS_MAX {
-                    let (release, first_seen) = (&release.name, release.first_seen);
-                    let (time, again) = back.map_or((first_seen, ""), |it| (it.1, " again"));
-                    let text = format!("Release {release}{again}");
+                    let (time, more) = back.map_or((release.first_seen, ""), |it| (it.1, " again"));
+                    let text = format!("Release {}{more}", release.name);
                     let tags = "release".to_owned();
                     began.push(Annotation { id: 0, time, text, tags, author: None });
                 }
@@ -329,17 +314,14 @@ impl Tracker {
         let verdict = self.compared(&self.releases[at]);
         let is_enough = verdict.as_ref().is_some_and(|it| it.tests > 0);
         let release = &mut self.releases[at];
-        let (next, a_day) = (release.due + self.after, release.first_seen + DAY);
+        let a_day = release.first_seen + DAY;
         let is_last = release.due == a_day;
+        let next = release.due + if is_enough { DAY } else { self.after };
         // The earlier verdict stands if there are too few days to judge.
         if is_enough || !is_last {
             release.verdict = verdict;
         }
-        release.due = match is_last {
-            true => 0,
-            false if is_enough => a_day,
-            false => next.min(a_day),
-        };
+        release.due = if is_last { 0 } else { next.min(a_day) };
         self.is_changed = true;
     }
 

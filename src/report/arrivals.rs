@@ -92,6 +92,27 @@ pub(super) struct Delta {
 }
 
 impl Delta {
+    /// The contribution of a request with so many timers.
+    #[inline]
+    fn of_request(request: u64, row: &RequestRow, timers: u32, error: bool) -> Self {
+        let time = micros(row.request_time);
+        Self {
+            request,
+            time,
+            ru_utime: micros(row.ru_utime),
+            ru_stime: micros(row.ru_stime),
+            sample: time,
+            hits: timers,
+            weight: 1,
+            traffic: row.document_size,
+            memory: row.memory_footprint,
+            memory_peak: row.memory_peak,
+            log_linear: Sample::new(BucketLayout::LogLinear.bucket(time), 1),
+            error,
+            is_unmeasured: is_unmeasured(row.ru_stime),
+        }
+    }
+
     /// Its sums; includes its request if that `is_new` to the group.
     pub(super) fn totals(&self, is_new: bool) -> Totals {
         Totals {
@@ -127,6 +148,13 @@ impl Delta {
     }
 }
 
+impl Totals {
+    /// The sums of a request without timers.
+    pub(crate) fn of_request(row: &RequestRow, is_error: bool) -> Self {
+        Delta::of_request(0, row, 0, is_error).totals(true)
+    }
+}
+
 /// The contributions of requests and their timers, computed once for all aggregates.
 #[derive(Debug, Default)]
 pub(super) struct RecordDeltas {
@@ -145,22 +173,8 @@ impl RecordDeltas {
         with_timers: bool,
     ) {
         let of_request = |Arrival { id, row, timers }: &Arrival| {
-            let time = micros(row.request_time);
-            Delta {
-                request: *id,
-                time,
-                ru_utime: micros(row.ru_utime),
-                ru_stime: micros(row.ru_stime),
-                sample: time,
-                hits: *timers,
-                weight: 1,
-                traffic: row.document_size,
-                memory: row.memory_footprint,
-                memory_peak: row.memory_peak,
-                log_linear: Sample::new(BucketLayout::LogLinear.bucket(time), 1),
-                error: origins.get(row.origin).status >= error_status,
-                is_unmeasured: is_unmeasured(row.ru_stime),
-            }
+            let error = origins.get(row.origin).status >= error_status;
+            Delta::of_request(*id, row, *timers, error)
         };
         self.requests.clear();
         self.requests.extend(arrivals.requests.iter().map(of_request));

@@ -54,6 +54,20 @@ pub(crate) fn row_link<'a>(
     link(&format!("/reports/{}/{file}", encode(report)), params)
 }
 
+/// The page of a row, or of its report if there are no keys: a report that has some has no row
+/// without.
+pub(crate) fn row_page<'a>(
+    report: &str,
+    keys: impl IntoIterator<Item = (&'a str, &'a str)>,
+    more: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> String {
+    let mut keys = keys.into_iter().peekable();
+    match keys.peek() {
+        None => link(&format!("/reports/{}", encode(report)), more),
+        Some(_) => row_link(report, "row", keys, more),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

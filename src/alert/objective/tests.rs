@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::alert::ObjectiveView;
-use crate::alert::engine::{Engine, Gain};
+use crate::alert::engine::Engine;
 use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase};
+use crate::alert::windows::Gain;
 use crate::config::Config;
 use crate::report::DefinedBy;
 use crate::report::definition::Defaults;

@@ -56,8 +56,8 @@ impl Rule {
             return (times, ranks);
         }
         let kinds = [
-            ("time_min", (times, "p99 p95 p50")),
-            ("time_max", (times, "p99 p95 p50")),
+            // Of times the least and the most.
+            ("time_m", (times, "p99 p95 p50")),
             ("error", ("Errors per second", "errors_per_sec")),
             ("ru_", ("CPU, cores", "cpu_per_sec")),
             ("memory", ("Memory of a request", "memory_avg")),
@@ -66,8 +66,7 @@ impl Rule {
             ("time_total", ("Time per second", "time_per_sec")),
             ("timer_value", ("Time per second", "time_per_sec")),
         ];
-        let mut kinds = kinds.into_iter();
-        let found = kinds.find(|(part, _)| columns.iter().any(|it| it.contains(part)));
+        let found = kinds.into_iter().find(|(part, _)| columns.iter().any(|it| it.contains(part)));
         let (title, metrics) = found.map_or(events, |it| it.1);
         (title, metrics.split(' ').map(str::to_owned).collect())
     }
@@ -142,10 +141,8 @@ impl Rule {
                 );
             }
         };
-        let rows = match entry.conditions.is_empty() {
-            true => String::new(),
-            false => format!(" (rows with {})", entry.conditions.join(" and ")),
-        };
+        let rows = Some(entry.conditions.join(" and ")).filter(|it| !it.is_empty());
+        let rows = rows.map(|it| format!(" (rows with {it})")).unwrap_or_default();
         let hold = match entry.hold {
             0 => "at once".to_owned(),
             hold => format!("once this has held for {}", secs(hold)),

@@ -21,7 +21,7 @@ use crate::query::catalog::Catalog;
 use crate::query::question::{ReportQuestion, RequestSearch, Spans, Whose};
 use crate::report::definition::Columns;
 use crate::series::EVERYTHING;
-use crate::value::link::{encode, link, row_link};
+use crate::value::link::{link, row_link, row_page};
 
 /// The parameters in the URL.
 pub(super) use crate::value::link::TIME_NAMES as NAMES;
@@ -158,18 +158,13 @@ impl Time {
         row_link(report, file, keys, more.into_iter().chain(self.pairs()))
     }
 
-    /// A link to the page of a row, or to its report's if there are no keys: a report that has some
-    /// has no row without.
+    /// A link to the page of a row, or to its report's if there are no keys.
     pub(super) fn row_page<'a>(
         &'a self,
         report: &str,
         keys: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> String {
-        let mut keys = keys.into_iter().peekable();
-        match keys.peek() {
-            None => self.link(&format!("/reports/{}", encode(report)), []),
-            Some(_) => self.row_link(report, "row", keys, None),
-        }
+        row_page(report, keys, self.pairs())
     }
 
     /// The time as form fields.

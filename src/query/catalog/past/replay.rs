@@ -12,12 +12,12 @@ use serde_json::{Map, Value as Json, json};
 
 use super::Catalog;
 use super::{Covered, Kept};
-use crate::alert::engine::{Engine, Gain};
+use crate::alert::engine::Engine;
 use crate::alert::objective::{Count, Objective};
 use crate::alert::refill::{Counts, Past};
 use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase, RowKey};
-use crate::alert::windows::{ReportGain, RowGain};
+use crate::alert::windows::{Gain, ReportGain, RowGain};
 use crate::clock::rfc3339;
 use crate::history::read_plan::ReadPlan;
 use crate::history::read_unit::RowsSnapshot;
