@@ -131,8 +131,8 @@ pub(super) struct Keys {
     /// Names with their numbers, by length modulo [`LENGTHS`]. They are few, and no sender adds
     /// any.
     names: [Vec<(Box<str>, u8)>; LENGTHS],
-    /// Attributes named by the configuration, each with its bit.
-    pub(super) chosen: Vec<(String, u64)>,
+    /// The bit of each attribute named by the configuration.
+    pub(super) chosen: Vec<u64>,
     /// The `service.instance.id` of spans that this daemon pushes, which are refused here.
     pub(super) own_instance: Option<Arc<str>>,
     hasher: ahash::RandomState,
@@ -147,8 +147,7 @@ impl Keys {
             keys.add(name, number);
         }
         let chosen = (CHOSEN..).zip(chosen);
-        keys.chosen =
-            chosen.map(|(number, name)| (name.clone(), bit(keys.add(name, number)))).collect();
+        keys.chosen = chosen.map(|(number, name)| bit(keys.add(name, number))).collect();
         keys
     }
 
@@ -342,8 +341,8 @@ impl Texts<'_> {
     /// configuration does not name the query.
     #[inline(never)]
     fn operation(&mut self, keys: &Keys, number: u8, query: &[u8]) {
-        let is_chosen = |it: &(String, u64)| it.1 & Key::QueryText.bits() != 0;
-        if self.lacks(Key::DbOperation) || keys.chosen.iter().any(is_chosen) {
+        let is_chosen = keys.chosen.iter().any(|bit| bit & Key::QueryText.bits() != 0);
+        if self.lacks(Key::DbOperation) || is_chosen {
             let is_letter = |it: &&u8| it.is_ascii_alphabetic() || **it == b'_';
             let bytes = query.iter().take(OPERATION_BYTES_MAX).take_while(is_letter).count();
             self.add(number, &query.get(..bytes).unwrap_or_default().to_ascii_uppercase());
@@ -413,9 +412,9 @@ mod tests {
         assert_eq!(facts.get(Key::Status), Some(&b"404"[..]));
         assert_eq!(facts.get(Key::QueryText), Some(&b"SELECT"[..]));
         assert_eq!(facts.get(Key::OtherDb), None, "all of its kind are known");
-        let [(tenant, at), (namespace, known)] = &keys.chosen[..] else { panic!() };
-        assert_eq!((&**tenant, facts.first_of(*at)), ("tenant", Some(&b"true"[..])));
-        assert_eq!((&**namespace, *known), ("db.namespace", bit(Key::DbNamespace.number())));
+        let [tenant, namespace] = keys.chosen[..] else { panic!() };
+        assert_eq!(facts.first_of(tenant), Some(&b"true"[..]));
+        assert_eq!(namespace, bit(Key::DbNamespace.number()));
         assert_eq!(writer.take().seen, 0);
         writer.drop_last(taken);
         assert_eq!(writer.bytes(), 0);

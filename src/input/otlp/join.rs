@@ -417,8 +417,8 @@ fn left_out(root: &Span, texts: &Texts<'_>) -> Option<LeftOut> {
     let receives = || {
         let facts = root.facts.among(texts);
         let operation = facts.first(&[Key::MessagingType, Key::MessagingName]);
-        let name = facts.get(Key::Name).unwrap_or_default();
-        operation == Some(b"receive") || name == b"receive" || name.starts_with(b"receive ")
+        let verb = facts.get(Key::Name).and_then(|it| it.split(|it| *it == b' ').next());
+        [operation, verb].contains(&Some(&b"receive"[..]))
     };
     match root.kind {
         Kind::Client => Some(LeftOut::ClientRoot),

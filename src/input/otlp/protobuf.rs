@@ -202,10 +202,7 @@ fn any_value(message: &[u8]) -> Result<Value<'_>> {
             (4, FIXED64) => Value::Float(f64::from_le_bytes(cursor.fixed()?)),
             (number, _) => {
                 cursor = skip(cursor, key)?;
-                match number {
-                    5..=7 => Value::Other,
-                    _ => value,
-                }
+                if matches!(number, 5..=7) { Value::Other } else { value }
             }
         };
     }

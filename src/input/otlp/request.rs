@@ -177,11 +177,10 @@ impl RequestWriter {
             (Key::ExceptionType, exception.filter(|_| root.is_error)),
         ];
         let usual = usual.map(|(key, value)| (key.name(), value));
-        let chosen = self.keys.chosen.iter();
-        let chosen = chosen.filter(|(name, _)| usual.iter().all(|it| it.0 != name));
-        let chosen = chosen.map(|(name, bit)| {
-            (&**name, facts.first_of(*bit).or_else(|| of_resource.first_of(*bit)))
-        });
+        let chosen = self.config.attributes.iter().map(String::as_str).zip(&self.keys.chosen);
+        let chosen = chosen.filter(|(name, _)| usual.iter().all(|it| it.0 != *name));
+        let chosen = chosen
+            .map(|(name, bit)| (name, facts.first_of(*bit).or_else(|| of_resource.first_of(*bit))));
         record.request_tags(rules, usual.into_iter().chain(chosen));
         let rows = write_timers(record, rules, (root, texts), timers);
         let numbers = Numbers {
