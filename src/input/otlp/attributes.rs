@@ -281,6 +281,12 @@ impl Texts<'_> {
         FactsAt { start, ..from }
     }
 
+    /// Makes room for copies of the facts of so many spans, usually enough.
+    pub(super) fn reserve(&mut self, spans: usize) {
+        self.facts.reserve(spans.saturating_mul(8));
+        self.more.reserve(spans.saturating_mul(128));
+    }
+
     /// Gives back memory that copies do not need.
     pub(super) fn shrink(&mut self) {
         self.facts.shrink_to_fit();

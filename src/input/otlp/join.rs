@@ -67,6 +67,7 @@ impl Group {
     /// Keeps copies of spans, whose texts are among `texts`, as those of the resource are when
     /// there are no spans yet.
     fn keep(&mut self, spans: &[Joined<'_>], texts: &Texts<'_>) {
+        self.texts.reserve(spans.len());
         if self.spans.is_empty() {
             self.resource = self.texts.copy(self.resource, texts);
         }
