@@ -82,7 +82,9 @@ pub(crate) fn counts(groups: &[Group]) -> SeriesCounts {
         let values = values.into_iter().filter_map(|(labels, it)| Some((labels, it.as_u64()?)));
         values.map(move |(labels, count)| ((name.clone(), labels), count)).collect::<Vec<_>>()
     });
-    counts.filter(|(_, count)| *count > 0).collect()
+    let mut counts: SeriesCounts = counts.collect();
+    counts.retain(|_, count| *count > 0);
+    counts
 }
 
 /// Names and values of labels.

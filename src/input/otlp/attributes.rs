@@ -6,6 +6,7 @@
 //! So the memory of a span is proportional to its useful content, however many attributes it has.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
 use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_TAGS_MAX, TEXT_BYTES_MAX};
 
@@ -31,6 +32,7 @@ keys! {
     ServiceNamespace = "service.namespace",
     ServiceVersion = "service.version",
     Environment = "deployment.environment.name" | "deployment.environment",
+    InstanceId = "service.instance.id",
     Language = "telemetry.sdk.language",
     Route = "http.route",
     Method = "http.request.method" | "http.method",
@@ -104,6 +106,9 @@ pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
         }
 }
 
+/// Longest first word of a query that is kept.
+const OPERATION_BYTES_MAX: usize = 32;
+
 /// Returns the bit of an attribute.
 const fn bit(number: u8) -> u64 {
     1_u64.wrapping_shl(number as u32)
@@ -121,61 +126,45 @@ pub(super) enum Value<'a> {
 }
 
 /// Names of the attributes to keep.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// A hash table: names with their numbers. They are few, and no sender adds any.
-    places: [Option<(Box<str>, u8)>; 256],
-    /// Attributes named by the configuration, with their numbers.
-    pub(super) chosen: Vec<(String, u8)>,
-    /// Whether the first word of a query is among these.
-    has_query: bool,
+    /// Names with their numbers, by length modulo [`LENGTHS`]. They are few, and no sender adds
+    /// any.
+    names: [Vec<(Box<str>, u8)>; LENGTHS],
+    /// The bit of each attribute named by the configuration.
+    pub(super) chosen: Vec<u64>,
+    /// The `service.instance.id` of spans that this daemon pushes, which are refused here.
+    pub(super) own_instance: Option<Arc<str>>,
     hasher: ahash::RandomState,
 }
 
+const LENGTHS: usize = 32;
+
 impl Keys {
-    pub(super) fn new(chosen: &[String]) -> Self {
-        let hasher = ahash::RandomState::new();
-        let places = [const { None }; 256];
-        let mut keys = Self { places, chosen: Vec::new(), has_query: false, hasher };
+    pub(super) fn new(chosen: &[String], own_instance: Option<Arc<str>>) -> Self {
+        let mut keys = Self { own_instance, ..Self::default() };
         for (number, (name, _)) in (0..Key::OtherDb.number()).zip(ATTRIBUTES) {
             keys.add(name, number);
         }
-        for (number, name) in (CHOSEN..).zip(chosen) {
-            let number = keys.add(name, number);
-            keys.has_query |= Key::QueryText.bits() & bit(number) != 0;
-            keys.chosen.push((name.clone(), number));
-        }
+        let chosen = (CHOSEN..).zip(chosen);
+        keys.chosen = chosen.map(|(number, name)| bit(keys.add(name, number))).collect();
         keys
     }
 
     /// Adds a name unless it is known; returns its number.
     fn add(&mut self, name: &str, number: u8) -> u8 {
-        let place = self.place(name.as_bytes());
-        self.places
-            .get_mut(place)
-            .map_or(number, |it| it.get_or_insert_with(|| (name.into(), number)).1)
+        let known = self.number(name.as_bytes());
+        if let (None, Some(alike)) = (known, self.names.get_mut(name.len() % LENGTHS)) {
+            alike.push((name.into(), number));
+        }
+        known.unwrap_or(number)
     }
 
     /// Returns the number of a name, if it is known.
     #[inline]
     fn number(&self, name: &[u8]) -> Option<u8> {
-        let (_, number) = self.places.get(self.place(name))?.as_ref()?;
-        Some(*number)
-    }
-
-    /// Returns the place of a name, or a free one.
-    #[inline]
-    fn place(&self, name: &[u8]) -> usize {
-        // Lengths and last eight bytes tell most names apart.
-        let last = name.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
-        let hash = (last ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut place = (hash >> 56) as u8;
-        while let Some(Some((known, _))) = self.places.get(usize::from(place))
-            && !is_same(known.as_bytes(), name)
-        {
-            place = place.wrapping_add(1);
-        }
-        place.into()
+        let alike = self.names.get(name.len() % LENGTHS)?;
+        alike.iter().find(|it| is_same(it.0.as_bytes(), name)).map(|it| it.1)
     }
 
     /// Returns a hash with keys of its own, which nobody outside can know.
@@ -211,30 +200,9 @@ impl FactsAt {
     /// Returns the facts, which are among these.
     #[inline]
     pub(super) fn among<'a>(self, texts: &'a Texts<'a>) -> Facts<'a> {
-        let own =
-            texts.facts.get(self.start as usize..).and_then(|it| it.get(..self.count as usize));
-        Facts { seen: self.seen, own: own.unwrap_or_default(), texts }
-    }
-}
-
-/// Facts of many spans, and their texts: parts of the body as sent, and behind them those that were
-/// derived.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Texts<'a> {
-    facts: &'a [Fact],
-    sent: &'a [u8],
-    derived: &'a [u8],
-}
-
-impl<'a> Texts<'a> {
-    #[inline]
-    fn text(&self, fact: Fact) -> &'a [u8] {
-        let at = fact.at as usize;
-        let from = match at.checked_sub(self.sent.len()) {
-            None => self.sent.get(at..),
-            Some(at) => self.derived.get(at..),
-        };
-        from.and_then(|it| it.get(..fact.bytes.into())).unwrap_or_default()
+        let own = texts.facts.get(self.start as usize..);
+        let own = own.and_then(|it| it.get(..self.count as usize)).unwrap_or_default();
+        Facts { seen: self.seen, own, texts }
     }
 }
 
@@ -253,13 +221,9 @@ impl<'a> Facts<'a> {
         self.first_of(key.bits())
     }
 
-    /// Returns the text of an attribute by its number.
-    pub(super) fn numbered(self, number: u8) -> Option<&'a [u8]> {
-        self.first_of(bit(number))
-    }
-
+    /// Returns the text of the first of the attributes with these bits.
     #[inline]
-    fn first_of(self, bits: u64) -> Option<&'a [u8]> {
+    pub(super) fn first_of(self, bits: u64) -> Option<&'a [u8]> {
         let seen = self.seen & bits;
         if seen == 0 {
             return None;
@@ -276,52 +240,14 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Facts and their texts, in buffers of their own or behind those of a body.
+/// Facts of many spans, and their texts: parts of a body, and behind them those that were derived
+/// or copied. Facts are collected attribute by attribute.
 #[derive(Debug, Default)]
-pub(super) struct FactBuffer {
-    facts: Vec<Fact>,
-    texts: Vec<u8>,
-}
-
-impl FactBuffer {
-    /// Returns the facts, whose texts follow these.
-    pub(super) fn after<'a>(&'a self, sent: &'a [u8]) -> Texts<'a> {
-        Texts { facts: &self.facts, sent, derived: &self.texts }
-    }
-
-    /// Returns its size.
-    pub(super) fn bytes(&self) -> usize {
-        self.texts.len().saturating_add(size_of_val(&*self.facts))
-    }
-
-    /// Makes room for these facts, and no more.
-    pub(super) fn reserve(
-        &mut self,
-        each: impl Iterator<Item = FactsAt> + Clone,
-        texts: &Texts<'_>,
-    ) {
-        self.facts.reserve_exact(each.clone().map(|it| it.count as usize).sum());
-        let facts = each.flat_map(|it| it.among(texts).own);
-        self.texts.reserve_exact(facts.map(|it| usize::from(it.bytes)).sum());
-    }
-
-    /// Copies facts with their texts.
-    pub(super) fn copy(&mut self, from: FactsAt, texts: &Texts<'_>) -> FactsAt {
-        let start = self.facts.len() as u32;
-        for fact in from.among(texts).own {
-            self.facts.push(Fact { at: self.texts.len() as u32, ..*fact });
-            self.texts.extend_from_slice(texts.text(*fact));
-        }
-        FactsAt { start, ..from }
-    }
-}
-
-/// Collects facts attribute by attribute.
-#[derive(Debug, Default)]
-pub(super) struct FactsWriter<'b> {
+pub(super) struct Texts<'b> {
     /// The body, whose parts most texts are.
     pub(super) sent: &'b [u8],
-    buffer: FactBuffer,
+    more: Vec<u8>,
+    facts: Vec<Fact>,
     /// Those being collected.
     open: FactsAt,
     attributes: usize,
@@ -329,14 +255,47 @@ pub(super) struct FactsWriter<'b> {
     pub(super) over_limit: u64,
 }
 
-impl FactsWriter<'_> {
-    pub(super) fn texts(&self) -> Texts<'_> {
-        self.buffer.after(self.sent)
+impl Texts<'_> {
+    #[inline]
+    fn text(&self, fact: Fact) -> &[u8] {
+        let at = fact.at as usize;
+        let from = match at.checked_sub(self.sent.len()) {
+            None => self.sent.get(at..),
+            Some(at) => self.more.get(at..),
+        };
+        from.and_then(|it| it.get(..fact.bytes.into())).unwrap_or_default()
+    }
+
+    /// Returns the size of facts and copied texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.more.len().saturating_add(size_of_val(&*self.facts))
+    }
+
+    /// Copies facts with their texts.
+    pub(super) fn copy(&mut self, from: FactsAt, texts: &Texts<'_>) -> FactsAt {
+        let start = self.facts.len() as u32;
+        for fact in from.among(texts).own {
+            self.facts.push(Fact { at: self.more.len() as u32, ..*fact });
+            self.more.extend_from_slice(texts.text(*fact));
+        }
+        FactsAt { start, ..from }
+    }
+
+    /// Makes room for copies of the facts of so many spans, usually enough.
+    pub(super) fn reserve(&mut self, spans: usize) {
+        self.facts.reserve(spans.saturating_mul(8));
+        self.more.reserve(spans.saturating_mul(128));
+    }
+
+    /// Gives back memory that copies do not need.
+    pub(super) fn shrink(&mut self) {
+        self.facts.shrink_to_fit();
+        self.more.shrink_to_fit();
     }
 
     /// Returns the collected facts and starts over.
     pub(super) fn take(&mut self) -> FactsAt {
-        let end = self.buffer.facts.len() as u32;
+        let end = self.facts.len() as u32;
         let facts = std::mem::replace(&mut self.open, FactsAt { start: end, ..FactsAt::default() });
         self.attributes = 0;
         FactsAt { count: end.saturating_sub(facts.start), ..facts }
@@ -344,10 +303,10 @@ impl FactsWriter<'_> {
 
     /// Drops the facts that were taken last.
     pub(super) fn drop_last(&mut self, facts: FactsAt) {
-        let mut dropped = self.buffer.facts.drain(facts.start as usize..);
+        let mut dropped = self.facts.drain(facts.start as usize..);
         let derived = dropped.find_map(|it| (it.at as usize).checked_sub(self.sent.len()));
         drop(dropped);
-        self.buffer.texts.truncate(derived.unwrap_or(usize::MAX));
+        self.more.truncate(derived.unwrap_or(usize::MAX));
         self.open.start = facts.start;
     }
 
@@ -361,7 +320,7 @@ impl FactsWriter<'_> {
         }
         let number = keys.number(name);
         if number.is_none() && name.starts_with(b"db.") {
-            self.text(Key::OtherDb, b"db");
+            self.derive(Key::OtherDb, b"db");
         }
         number
     }
@@ -370,26 +329,29 @@ impl FactsWriter<'_> {
     #[inline]
     pub(super) fn value(&mut self, keys: &Keys, number: u8, value: Value<'_>) {
         match value {
-            Value::Text(text) if Key::QueryText.bits() & bit(number) == 0 => self.add(number, text),
-            // Nobody asks for the first word of a query whose operation is known.
-            Value::Text(_) if self.open.seen & Key::DbOperation.bits() != 0 && !keys.has_query => {}
-            value => self.convert(number, value),
-        }
-    }
-
-    /// Adds a value that is not kept as it was sent.
-    #[inline(never)]
-    fn convert(&mut self, number: u8, value: Value<'_>) {
-        match value {
-            Value::Text(text) => self.add(number, first_word(text, &mut [0; 32])),
+            Value::Text(query) if Key::QueryText.bits() & bit(number) != 0 => {
+                self.operation(keys, number, query.trim_ascii_start());
+            }
+            Value::Text(text) => self.add(number, text),
             Value::Whole(whole) => self.add(number, itoa::Buffer::new().format(whole).as_bytes()),
+            // Not as Display does, which writes out all zeros: 326 bytes for nine that were sent.
             Value::Float(float) => {
-                // Not as Display does, which writes out all zeros: 326 bytes for nine that were sent.
-                let text = format!("{float:?}");
-                self.add(number, text.trim_end_matches(".0").as_bytes());
+                self.add(number, format!("{float:?}").trim_end_matches(".0").as_bytes());
             }
             Value::Truth(truth) => self.add(number, truth.to_string().as_bytes()),
             Value::Other => {}
+        }
+    }
+
+    /// Adds the first word of a query, its operation, in upper case; unless that is known, and the
+    /// configuration does not name the query.
+    #[inline(never)]
+    fn operation(&mut self, keys: &Keys, number: u8, query: &[u8]) {
+        let is_chosen = keys.chosen.iter().any(|bit| bit & Key::QueryText.bits() != 0);
+        if self.lacks(Key::DbOperation) || is_chosen {
+            let is_letter = |it: &&u8| it.is_ascii_alphabetic() || **it == b'_';
+            let bytes = query.iter().take(OPERATION_BYTES_MAX).take_while(is_letter).count();
+            self.add(number, &query.get(..bytes).unwrap_or_default().to_ascii_uppercase());
         }
     }
 
@@ -400,7 +362,7 @@ impl FactsWriter<'_> {
 
     /// Adds a text that is derived.
     #[inline]
-    pub(super) fn text(&mut self, key: Key, text: &[u8]) {
+    pub(super) fn derive(&mut self, key: Key, text: &[u8]) {
         self.add(key.number(), text);
     }
 
@@ -414,32 +376,19 @@ impl FactsWriter<'_> {
         self.open.seen |= bit(number);
         let mut at = text.as_ptr().addr().wrapping_sub(self.sent.as_ptr().addr());
         if at >= self.sent.len() {
-            at = self.sent.len().saturating_add(self.buffer.texts.len());
-            self.buffer.texts.extend_from_slice(text);
+            at = self.sent.len().saturating_add(self.more.len());
+            self.more.extend_from_slice(text);
         }
         let (bytes, at) = (text.len() as u16, at as u32);
-        self.buffer.facts.push(Fact { number, bytes, at });
+        self.facts.push(Fact { number, bytes, at });
     }
-}
-
-/// Returns the first word of a query, its operation, in upper case.
-fn first_word<'w>(text: &[u8], word: &'w mut [u8; 32]) -> &'w [u8] {
-    let mut length = 0_usize;
-    for (place, letter) in word.iter_mut().zip(text.trim_ascii_start()) {
-        *place = letter.to_ascii_uppercase();
-        if !place.is_ascii_uppercase() && *place != b'_' {
-            break;
-        }
-        length = length.saturating_add(1);
-    }
-    word.get(..length).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn attribute(writer: &mut FactsWriter<'_>, keys: &Keys, name: &[u8], value: Value<'_>) {
+    fn attribute(writer: &mut Texts<'_>, keys: &Keys, name: &[u8], value: Value<'_>) {
         if let Some(number) = writer.number(keys, name) {
             writer.value(keys, number, value);
         }
@@ -447,9 +396,9 @@ mod tests {
 
     #[test]
     fn texts_are_found_again_and_the_first_of_a_name_counts() {
-        let keys = Keys::new(&["tenant".to_owned(), "db.namespace".to_owned()]);
+        let keys = Keys::new(&["tenant".to_owned(), "db.namespace".to_owned()], None);
         let sent = b"users/{id}";
-        let mut writer = FactsWriter { sent, ..FactsWriter::default() };
+        let mut writer = Texts { sent, ..Texts::default() };
         for (name, value) in [
             (&b"http.route"[..], Value::Text(b"")),
             (b"http.route", Value::Text(sent)),
@@ -464,30 +413,28 @@ mod tests {
             attribute(&mut writer, &keys, name, value);
         }
         let taken = writer.take();
-        let texts = writer.texts();
-        let facts = taken.among(&texts);
+        let facts = taken.among(&writer);
         assert_eq!(facts.get(Key::Route), Some(&b"users/{id}"[..]));
         assert_eq!(facts.get(Key::Status), Some(&b"404"[..]));
         assert_eq!(facts.get(Key::QueryText), Some(&b"SELECT"[..]));
         assert_eq!(facts.get(Key::OtherDb), None, "all of its kind are known");
-        let [(tenant, at), (namespace, known)] = &keys.chosen[..] else { panic!() };
-        assert_eq!((&**tenant, facts.numbered(*at)), ("tenant", Some(&b"true"[..])));
-        assert_eq!((&**namespace, *known), ("db.namespace", Key::DbNamespace.number()));
+        let [tenant, namespace] = keys.chosen[..] else { panic!() };
+        assert_eq!(facts.first_of(tenant), Some(&b"true"[..]));
+        assert_eq!(namespace, bit(Key::DbNamespace.number()));
         assert_eq!(writer.take().seen, 0);
         writer.drop_last(taken);
-        assert_eq!(writer.buffer.bytes(), 0);
+        assert_eq!(writer.bytes(), 0);
         assert_eq!(writer.take(), FactsAt::default());
     }
 
     #[test]
     fn texts_of_floats_are_short_and_exact() {
-        let keys = Keys::new(&[]);
-        let mut writer = FactsWriter::default();
+        let keys = Keys::new(&[], None);
+        let mut writer = Texts::default();
         let mut text = |float| {
             attribute(&mut writer, &keys, b"http.route", Value::Float(float));
             let facts = writer.take();
-            let texts = writer.texts();
-            let text = facts.among(&texts).get(Key::Route).unwrap();
+            let text = facts.among(&writer).get(Key::Route).unwrap();
             String::from_utf8(text.to_vec()).unwrap()
         };
         for float in [-5e-324, f64::MIN_POSITIVE, f64::MIN, 1.0 / 3.0, 1e-5 / 3.0, 1e16, 1e15 / 3.0]
@@ -502,8 +449,8 @@ mod tests {
 
     #[test]
     fn long_values_are_cut_and_attributes_past_the_limit_are_counted() {
-        let keys = Keys::new(&[]);
-        let mut writer = FactsWriter::default();
+        let keys = Keys::new(&[], None);
+        let mut writer = Texts::default();
         let long = vec![b'x'; 100_000];
         attribute(&mut writer, &keys, b"url.full", Value::Text(&long));
         for _ in 1..SPAN_ATTRIBUTES_MAX {
@@ -514,8 +461,8 @@ mod tests {
             attribute(&mut writer, &keys, b"http.route", Value::Text(b"x"));
         }
         assert_eq!(writer.over_limit, 7);
-        let (facts, texts) = (writer.take(), writer.texts());
-        let facts = facts.among(&texts);
+        let taken = writer.take();
+        let facts = taken.among(&writer);
         assert_eq!(facts.get(Key::Url).map(<[u8]>::len), Some(TEXT_BYTES_MAX));
         assert_eq!(facts.get(Key::Route), None);
     }

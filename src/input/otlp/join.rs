@@ -12,12 +12,10 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::Lane;
-use super::attributes::{FactBuffer, FactsAt, Key, Texts};
+use super::attributes::{FactsAt, Key, Texts};
 use super::counters::{LeftOut, OtlpCounters};
 use super::request::{Class, RequestWriter};
 use super::span::{Batch, Kind, Span};
-use crate::input::record::DecodeCounts;
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
 /// Time for which a root waits for the spans below it. SDKs send at least every five seconds.
@@ -39,7 +37,7 @@ pub(super) const REMEMBERED_BYTES: usize = (4 << 20) * 9 * 3 / 2 + REMEMBERED_MA
 const GROUP_BYTES: usize = 400;
 
 /// Spans of one trace and resource, while they wait.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Group {
     /// Keyed hash of its trace; with a span's id it tells requests apart.
     trace: u64,
@@ -47,45 +45,38 @@ struct Group {
     key: u64,
     resource: FactsAt,
     spans: Vec<Span>,
-    /// Facts of the resource and of the spans.
-    facts: FactBuffer,
+    /// Those of the resource and of the spans.
+    texts: Texts<'static>,
     first_ms: u64,
-    last_ms: u64,
-    /// True once a request of the group has left.
-    has_left: bool,
+    /// When it ends, whatever is missing then.
+    ends_ms: u64,
 }
 
 impl Group {
-    fn ends_ms(&self) -> u64 {
-        let rest = self.last_ms.saturating_add(REST_WAITS_MS);
-        rest.min(self.first_ms.saturating_add(WAITS_MAX_MS))
-    }
-
     /// Returns the time at which the group is examined next.
     fn due_ms(&self) -> u64 {
-        self.spans.iter().map(|it| it.leaves_ms).fold(self.ends_ms(), u64::min)
+        self.spans.iter().map(|it| it.leaves_ms).fold(self.ends_ms, u64::min)
     }
 
     /// Returns its size.
     fn bytes(&self) -> usize {
         let spans = size_of_val(&*self.spans);
-        GROUP_BYTES.saturating_add(self.facts.bytes()).saturating_add(spans)
+        GROUP_BYTES.saturating_add(self.texts.bytes()).saturating_add(spans)
     }
 
     /// Keeps copies of spans, whose texts are among `texts`, as those of the resource are when
     /// there are no spans yet.
     fn keep(&mut self, spans: &[Joined<'_>], texts: &Texts<'_>) {
-        let of_resource = self.spans.is_empty().then_some(self.resource);
-        let of_spans = spans.iter().map(|it| it.span.facts);
-        self.facts.reserve(of_resource.into_iter().chain(of_spans), texts);
-        if let Some(facts) = of_resource {
-            self.resource = self.facts.copy(facts, texts);
+        self.texts.reserve(spans.len());
+        if self.spans.is_empty() {
+            self.resource = self.texts.copy(self.resource, texts);
         }
         self.spans.reserve_exact(spans.len());
         for it in spans {
-            let facts = self.facts.copy(it.span.facts, texts);
+            let facts = self.texts.copy(it.span.facts, texts);
             self.spans.push(Span { leaves_ms: it.leaves_ms, facts, ..*it.span });
         }
+        self.texts.shrink();
     }
 }
 
@@ -101,11 +92,7 @@ struct Joined<'s> {
     asked: u8,
 }
 
-impl<'s> Joined<'s> {
-    const fn new(span: &'s Span, leaves_ms: u64) -> Self {
-        Self { span, root: None, leaves_ms, asked: 0 }
-    }
-
+impl Joined<'_> {
     fn is_root(&self) -> bool {
         self.root == Some(self.span.id)
     }
@@ -114,9 +101,8 @@ impl<'s> Joined<'s> {
 /// Waiting spans, and the writer that turns them into records.
 #[derive(Debug)]
 pub(super) struct Joiner {
-    writer: RequestWriter,
+    pub(super) writer: RequestWriter,
     counters: Arc<OtlpCounters>,
-    pub(super) lane: Lane,
     /// Milliseconds of the monotonic clock, and seconds since 1970.
     now_ms: u64,
     now_secs: u32,
@@ -126,38 +112,34 @@ pub(super) struct Joiner {
     numbers: HashMap<u64, u64, ahash::RandomState>,
     /// Time at which a group is due, and its number.
     due: BTreeSet<(u64, u64)>,
-    began: u64,
+    /// Number of the next group.
+    next: u64,
     bytes: usize,
     waiting: usize,
     /// Requests that have left, and keys of their groups.
     known: HashSet<u64, ahash::RandomState>,
     /// The same of each request, oldest first.
     remembered: VecDeque<[u64; 2]>,
-    /// Decoding counts for the ring, not yet published.
-    counts: DecodeCounts,
-    /// Requests written and their timers, not yet published: an atomic addition for each request
-    /// would wait for the cache misses of the one before.
-    written: [u64; 2],
+    /// Timers written, not yet published.
+    timers: u64,
 }
 
 impl Joiner {
-    pub(super) fn new(writer: RequestWriter, counters: &Arc<OtlpCounters>, lane: Lane) -> Self {
+    pub(super) fn new(writer: RequestWriter, counters: &Arc<OtlpCounters>) -> Self {
         Self {
             writer,
             counters: Arc::clone(counters),
-            lane,
             now_ms: 0,
             now_secs: 0,
             groups: BTreeMap::new(),
             numbers: HashMap::default(),
             due: BTreeSet::new(),
-            began: 0,
+            next: 0,
             bytes: 0,
             waiting: 0,
             known: HashSet::default(),
             remembered: VecDeque::new(),
-            counts: DecodeCounts::default(),
-            written: [0; 2],
+            timers: 0,
         }
     }
 
@@ -167,28 +149,28 @@ impl Joiner {
         counters.spans_received.add(batch.received);
         counters.spans_refused.add(&batch.refused);
         counters.spans_sampled.add(batch.sampled);
-        counters.attributes_over_limit.add(batch.facts.over_limit);
+        counters.attributes_over_limit.add(batch.texts.over_limit);
         counters.events_over_limit.add(batch.events_over_limit);
         self.set_time();
         self.join(batch);
         self.release_due();
-        while self.bytes > SPANS_WAITING_BYTES_MAX
-            && let Some(&oldest) = self.groups.keys().next()
-        {
-            self.settle(oldest, Some(LeftOut::PushedOut));
-        }
-        self.publish();
     }
 
     /// Releases the spans that are due.
     pub(super) fn advance(&mut self) {
         self.set_time();
         self.release_due();
+    }
+
+    /// Releases everything, because no more spans will come.
+    pub(super) fn finish(&mut self) {
+        self.set_time();
+        self.settle_oldest(0, LeftOut::NoRequest);
         self.publish();
     }
 
     fn set_time(&mut self) {
-        let clock = &self.lane.clock;
+        let clock = &self.writer.lane.clock;
         (self.now_ms, self.now_secs) = (clock.mono_ms(), clock.unix_secs());
     }
 
@@ -198,68 +180,66 @@ impl Joiner {
         {
             self.settle(number, None);
         }
+        self.settle_oldest(SPANS_WAITING_BYTES_MAX, LeftOut::PushedOut);
+        self.publish();
     }
 
-    /// Hands over the records, and shows what waits.
+    /// Releases the oldest groups until the others have this size at most.
+    fn settle_oldest(&mut self, bytes_max: usize, reason: LeftOut) {
+        while self.bytes > bytes_max
+            && let Some(&oldest) = self.groups.keys().next()
+        {
+            self.settle(oldest, Some(reason));
+        }
+    }
+
+    /// Hands over the records, and shows what became of spans.
     fn publish(&mut self) {
-        let [requests, timers] = std::mem::take(&mut self.written);
-        self.counters.requests.add(requests);
-        self.counters.timers.add(timers);
+        self.counters.requests.add(self.writer.publish());
+        self.counters.timers.add(std::mem::take(&mut self.timers));
         self.counters.spans_waiting.set(self.waiting as u64);
         self.counters.traces_waiting.set(self.groups.len() as u64);
         self.counters.waiting_bytes.set(self.bytes as u64);
-        self.writer.rules.publish_counts();
-        self.lane.counters.add_decoded(&std::mem::take(&mut self.counts));
-        self.lane.producer.publish();
-    }
-
-    /// Releases everything, because no more spans will come.
-    pub(super) fn finish(&mut self) {
-        self.set_time();
-        while let Some(&number) = self.groups.keys().next() {
-            self.settle(number, Some(LeftOut::NoRequest));
-        }
-        self.publish();
     }
 
     /// Adds the spans of a body to their groups. A group that begins with it and is due, as whole
     /// requests of PHP are, leaves from the body.
     fn join(&mut self, batch: &Batch<'_>) {
-        let (now_ms, before, texts) = (self.now_ms, self.began, &batch.facts.texts());
-        let mut begun: Vec<(Group, Vec<Joined<'_>>)> = Vec::new();
+        let (now_ms, texts) = (self.now_ms, &batch.texts);
+        let mut arrived: BTreeMap<u64, (Group, Vec<Joined<'_>>)> = BTreeMap::new();
         let mut spans = &*batch.spans;
         for resource in &batch.resources {
             let of_resource = spans.split_off(..resource.spans).unwrap_or_default();
-            let root_leaves_ms = match resource.facts.among(texts).get(Key::Language) {
-                Some(b"php") => now_ms,
-                _ => now_ms.saturating_add(ROOT_WAITS_MS),
-            };
+            let is_php = resource.facts.among(texts).get(Key::Language) == Some(&b"php"[..]);
+            let root_leaves_ms = now_ms.saturating_add(if is_php { 0 } else { ROOT_WAITS_MS });
             for alike in of_resource.chunk_by(|a, b| a.trace == b.trace) {
                 let Some(Span { trace, .. }) = alike.first() else { continue };
                 let trace = self.writer.keys.hash(u128::from_ne_bytes(*trace));
                 let key = trace ^ resource.hash;
-                let mut added = self.unknown(alike, trace, root_leaves_ms);
-                let number = *self.numbers.entry(key).or_insert(self.began);
-                let nth = number.wrapping_sub(before) as usize;
-                if let Some(mut group) = self.remove(number) {
-                    group.keep(&added, texts);
-                    group.last_ms = if added.is_empty() { group.last_ms } else { now_ms };
-                    self.insert(number, group);
-                } else if let Some((_, spans)) = begun.get_mut(nth) {
-                    spans.append(&mut added);
-                } else {
-                    self.began = self.began.saturating_add(1);
-                    let has_left = self.known.contains(&key);
-                    let (resource, first_ms, last_ms) = (resource.facts, now_ms, now_ms);
-                    let (spans, facts) = (Vec::new(), FactBuffer::default());
-                    let group =
-                        Group { trace, key, resource, spans, facts, first_ms, last_ms, has_left };
-                    begun.push((group, added));
+                let number = *self.numbers.entry(key).or_insert(self.next);
+                self.next = self.next.max(number.saturating_add(1));
+                let (_, spans) = arrived.entry(number).or_insert_with(|| {
+                    let resource = resource.facts;
+                    let new =
+                        || Group { trace, key, resource, first_ms: now_ms, ..Group::default() };
+                    (self.remove(number).unwrap_or_else(new), Vec::with_capacity(alike.len()))
+                });
+                for span in alike {
+                    let is_root = span.is_root() || span.may_be_root();
+                    let leaves_ms = if is_root { root_leaves_ms } else { u64::MAX };
+                    match is_root && self.known.contains(&(trace ^ span.id)) {
+                        true => self.leave_out(LeftOut::Duplicate, 1),
+                        false => spans.push(Joined { span, root: None, leaves_ms, asked: 0 }),
+                    }
                 }
             }
         }
-        for (number, (mut group, spans)) in (before..).zip(begun) {
-            if spans.iter().any(|it| it.leaves_ms <= now_ms) {
+        for (number, (mut group, spans)) in arrived {
+            if !spans.is_empty() {
+                let latest_ms = group.first_ms.saturating_add(WAITS_MAX_MS);
+                group.ends_ms = latest_ms.min(now_ms.saturating_add(REST_WAITS_MS));
+            }
+            if group.spans.is_empty() && spans.iter().any(|it| it.leaves_ms <= now_ms) {
                 self.release((number, group), spans, texts, None);
             } else {
                 group.keep(&spans, texts);
@@ -268,29 +248,15 @@ impl Joiner {
         }
     }
 
-    /// Returns the spans other than requests that are remembered.
-    fn unknown<'s>(&self, spans: &'s [Span], trace: u64, root_leaves_ms: u64) -> Vec<Joined<'s>> {
-        let mut unknown = Vec::with_capacity(spans.len());
-        for span in spans {
-            let is_root = span.is_root() || span.may_be_root();
-            if is_root && self.known.contains(&(trace ^ span.id)) {
-                self.leave_out(LeftOut::Duplicate, 1);
-            } else {
-                unknown.push(Joined::new(span, if is_root { root_leaves_ms } else { u64::MAX }));
-            }
-        }
-        unknown
-    }
-
     /// Keeps a group, unless it is empty.
     fn insert(&mut self, number: u64, group: Group) {
         if group.spans.is_empty() {
             self.numbers.remove(&group.key);
             return;
         }
+        self.due.insert((group.due_ms(), number));
         self.bytes = self.bytes.saturating_add(group.bytes());
         self.waiting = self.waiting.saturating_add(group.spans.len());
-        self.due.insert((group.due_ms(), number));
         self.groups.insert(number, group);
     }
 
@@ -305,12 +271,10 @@ impl Joiner {
     /// Releases the spans of a group that are due. With `ends`, releases the whole group; spans
     /// without a root are left out for that reason.
     fn settle(&mut self, number: u64, ends: Option<LeftOut>) {
-        let Some(mut group) = self.remove(number) else {
-            return;
-        };
-        let (spans, facts) = (std::mem::take(&mut group.spans), std::mem::take(&mut group.facts));
-        let joined = spans.iter().map(|it| Joined::new(it, it.leaves_ms)).collect();
-        self.release((number, group), joined, &facts.after(&[]), ends);
+        let Some(mut group) = self.remove(number) else { return };
+        let (spans, texts) = (std::mem::take(&mut group.spans), std::mem::take(&mut group.texts));
+        let joined = |span| Joined { span, root: None, leaves_ms: span.leaves_ms, asked: 0 };
+        self.release((number, group), spans.iter().map(joined).collect(), &texts, ends);
     }
 
     /// Releases the roots among all spans of a group that are due, with the spans below them, and
@@ -323,7 +287,7 @@ impl Joiner {
         ends: Option<LeftOut>,
     ) {
         let now_ms = self.now_ms;
-        let is_over = ends.is_some() || group.ends_ms() <= now_ms;
+        let is_over = ends.is_some() || group.ends_ms <= now_ms;
         self.leave_out(LeftOut::Duplicate, find_roots(&mut spans));
         let leaves = |it: &Joined<'_>| it.root != Some(0) && (is_over || it.leaves_ms <= now_ms);
         let roots = spans.iter().filter(|it| it.is_root());
@@ -332,14 +296,14 @@ impl Joiner {
         let (request, another) = (leaving.next(), leaving.next());
         // Spans whose parent is missing are lost once no request remains to which they might
         // belong.
+        let has_left = self.known.contains(&group.key);
         let (guess, lost) = match (request, requests.clone().all(leaves)) {
-            (Some(_), true) if another.is_none() && !group.has_left => (request, None),
+            (Some(_), true) if another.is_none() && !has_left => (request, None),
             (Some(_), true) => (None, Some(LeftOut::Orphan)),
-            _ if is_over && group.has_left => (None, Some(LeftOut::LateChild)),
+            _ if is_over && has_left => (None, Some(LeftOut::LateChild)),
             _ if is_over => (None, ends.or(Some(LeftOut::NoRequest))),
             _ => (None, None),
         };
-        group.has_left |= request.is_some();
         if guess.is_some() {
             for it in spans.iter_mut().filter(|it| it.root == Some(0)) {
                 (it.root, it.leaves_ms) = (guess, now_ms);
@@ -382,21 +346,12 @@ impl Joiner {
             }
         }
         self.remember([group.trace ^ root.id, group.key]);
-        self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
-        let (to, secs) = ((&mut self.lane.producer, &mut self.counts), self.now_secs);
-        match self.writer.write((group.resource, texts), root, &mut timers, secs, to) {
-            Ok(rows) => {
-                let [requests, before] = self.written;
-                self.written = [requests.saturating_add(1), before.saturating_add(rows)];
-                self.counters.spans_merged.add((timers.len() as u64).saturating_sub(rows));
-                self.leave_out(LeftOut::Nested, nested);
-                self.leave_out(LeftOut::Internal, internal);
-            }
-            Err(reason) => {
-                self.counts.reject_request(reason);
-                self.leave_out(LeftOut::TooLarge, spans.len());
-            }
-        }
+        let written = self.writer.write(group.resource, texts, root, &mut timers, self.now_secs);
+        let Some(rows) = written else { return self.leave_out(LeftOut::TooLarge, spans.len()) };
+        self.timers = self.timers.saturating_add(rows);
+        self.counters.spans_merged.add((timers.len() as u64).saturating_sub(rows));
+        self.leave_out(LeftOut::Nested, nested);
+        self.leave_out(LeftOut::Internal, internal);
     }
 
     fn remember(&mut self, hashes: [u64; 2]) {
@@ -463,8 +418,8 @@ fn left_out(root: &Span, texts: &Texts<'_>) -> Option<LeftOut> {
     let receives = || {
         let facts = root.facts.among(texts);
         let operation = facts.first(&[Key::MessagingType, Key::MessagingName]);
-        let name = facts.get(Key::Name).unwrap_or_default();
-        operation == Some(b"receive") || name == b"receive" || name.starts_with(b"receive ")
+        let verb = facts.get(Key::Name).and_then(|it| it.split(|it| *it == b' ').next());
+        [operation, verb].contains(&Some(&b"receive"[..]))
     };
     match root.kind {
         Kind::Client => Some(LeftOut::ClientRoot),
@@ -476,8 +431,5 @@ fn left_out(root: &Span, texts: &Texts<'_>) -> Option<LeftOut> {
 
 /// Returns the class of what a span asks for, if it asks.
 fn asks(span: &Span) -> u8 {
-    match span.kind.asks() {
-        true => Class::of(span.facts) as u8,
-        false => 0,
-    }
+    if span.kind.asks() { Class::of(span.facts) as u8 } else { 0 }
 }

@@ -91,19 +91,17 @@ impl Member<'_> {
         self.2.extend_from_slice(bytes);
     }
 
-    fn whole<E: Error>(self, number: i128) -> Result<(), E> {
-        // A number that its field cannot hold is none, and a span without times is refused.
-        let unsigned = u64::try_from(number).unwrap_or(0);
-        match self.1 {
-            Kind::Enum => uint64::encode(self.0, &unsigned, self.2),
-            Kind::Flags => fixed32::encode(self.0, &unsigned.try_into().unwrap_or(0), self.2),
-            Kind::Time => fixed64::encode(self.0, &unsigned, self.2),
-            Kind::Float => double::encode(self.0, &(number as f64), self.2),
-            Kind::Whole => {
-                if let Ok(number) = number.try_into() {
-                    int64::encode(self.0, &number, self.2);
-                }
-            }
+    /// Adds a number, which is also given as a whole one if it is that. One that its field cannot
+    /// hold is none, and a span without times is refused.
+    fn number<E: Error>(self, whole: Option<i128>, number: f64) -> Result<(), E> {
+        let unsigned = whole.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+        match (self.1, whole.map(i64::try_from)) {
+            (Kind::Enum, _) => uint64::encode(self.0, &unsigned, self.2),
+            (Kind::Flags, _) => fixed32::encode(self.0, &unsigned.try_into().unwrap_or(0), self.2),
+            (Kind::Time, _) => fixed64::encode(self.0, &unsigned, self.2),
+            (Kind::Float, _) => double::encode(self.0, &number, self.2),
+            (Kind::Whole, Some(Ok(whole))) => int64::encode(self.0, &whole, self.2),
+            (Kind::Whole, _) => {}
             _ => return Err(E::invalid_type(Unexpected::Other("a number"), &self)),
         }
         Ok(())
@@ -158,24 +156,16 @@ impl<'de> Visitor<'de> for Member<'_> {
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.whole(number.into())
+        self.number(Some(number.into()), number as f64)
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.whole(number.into())
+        self.number(Some(number.into()), number as f64)
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        match self.1 {
-            Kind::Float => double::encode(self.0, &number, self.2),
-            // Those past all integers become the largest one, which no field holds.
-            Kind::Enum | Kind::Flags | Kind::Time | Kind::Whole if number.fract() == 0.0 => {
-                return self.whole(number as i128);
-            }
-            Kind::Enum | Kind::Flags | Kind::Time | Kind::Whole => {}
-            _ => return Err(E::invalid_type(Unexpected::Float(number), &self)),
-        }
-        Ok(())
+        // Those past all integers become the largest one, which no field holds.
+        self.number((number.fract() == 0.0).then_some(number as i128), number)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
@@ -187,10 +177,11 @@ impl<'de> Visitor<'de> for Member<'_> {
                 // A span with an id of one byte is refused.
                 _ => self.bytes(&[0]),
             },
-            Kind::Time | Kind::Whole if let Ok(number) = text.parse() => return self.whole(number),
-            Kind::Time | Kind::Whole | Kind::Float => {
-                return text.parse().map_or(Ok(()), |it| self.visit_f64(it));
-            }
+            Kind::Time | Kind::Whole | Kind::Float => match (text.parse(), text.parse()) {
+                (Ok(whole), Ok(number)) => return self.number(Some(whole), number),
+                (_, Ok(number)) => return self.visit_f64(number),
+                _ => {}
+            },
             _ => return Err(E::invalid_type(Unexpected::Str(text), &self)),
         }
         Ok(())

@@ -34,7 +34,7 @@ use self::messages::PartialSuccess;
 use self::request::{RequestWriter, Rules};
 pub use self::span::SpanRefusal;
 use self::span::{Batch, Span};
-use super::record::{Hasher, RecordWriter, TextLimits};
+use super::record::{DecodeCounts, Hasher, RecordWriter, TextLimits};
 use crate::clock::Clock;
 use crate::config::OtlpInput;
 use crate::instruments::Instrument;
@@ -88,8 +88,6 @@ pub struct Source {
     /// Its counters.
     pub counters: Arc<OtlpCounters>,
     keys: Arc<Keys>,
-    /// The `service.instance.id` of spans that this daemon pushes, which are refused here.
-    own_instance: Option<Arc<str>>,
     /// The joiner, present from start until shutdown.
     joiner: Mutex<Option<Joiner>>,
 }
@@ -114,9 +112,8 @@ impl Source {
     #[must_use]
     pub fn new(config: OtlpInput, own_instance: Option<Arc<str>>) -> Arc<Self> {
         Arc::new(Self {
-            keys: Arc::new(Keys::new(&config.attributes)),
+            keys: Arc::new(Keys::new(&config.attributes, own_instance)),
             config: Arc::new(config),
-            own_instance,
             counters: Arc::default(),
             joiner: Mutex::default(),
         })
@@ -129,8 +126,10 @@ impl Source {
             keys: Arc::clone(&self.keys),
             record: RecordWriter::new(limits, hasher),
             rules,
+            lane,
+            counts: DecodeCounts::default(),
         };
-        *self.joiner.lock() = Some(Joiner::new(writer, &self.counters, lane));
+        *self.joiner.lock() = Some(Joiner::new(writer, &self.counters));
     }
 
     /// Takes a body from `sender`; returns what was refused of it.
@@ -145,12 +144,10 @@ impl Source {
     ) -> Result<Option<PartialSuccess>, Refused> {
         let stopping = || (BodyRefusal::Stopping, String::new());
         let mut stage = TAKE_SPANS.begin();
-        let now_ms = self.joiner.lock().as_ref().ok_or_else(stopping)?.lane.clock.unix_ms();
-        let now_ns = now_ms.saturating_mul(1_000_000);
-        let own_instance = self.own_instance.clone();
-        let sender = Some(sender);
+        let now_ms = self.joiner.lock().as_ref().ok_or_else(stopping)?.writer.lane.clock.unix_ms();
+        let (now_ns, sender) = (now_ms.saturating_mul(1_000_000), Some(sender));
         let body = form.protobuf(body)?;
-        let mut batch = Batch { own_instance, sender, now_ns, ..Batch::default() };
+        let mut batch = Batch { sender, now_ns, ..Batch::default() };
         let decoded = protobuf::decode(&body, &self.keys, &mut batch);
         decoded.map_err(|problem| (BodyRefusal::BadProtobuf, problem.name().to_owned()))?;
         stage.worked(batch.received);

@@ -15,8 +15,8 @@
 //!   value   1 text, 2 truth, 3 whole number, 4 float
 //! ```
 
-use super::attributes::{FactsWriter, Key, Keys, Value};
-use super::messages::{INSTANCE_ID, OWN_SCOPE};
+use super::attributes::{Key, Keys, Texts, Value};
+use super::messages::OWN_SCOPE;
 use super::span::{Batch, Kind, Resource, Span};
 use crate::input::cursor::Cursor;
 use crate::input::cursor::wire_type::{FIXED32, FIXED64, LENGTH, VARINT};
@@ -27,7 +27,7 @@ use crate::limits::{GROUP_DEPTH_MAX, SPAN_EVENTS_MAX};
 const SPAN_BYTES: usize = 256;
 
 /// Status code of an error.
-const ERROR: u64 = 2;
+const ERROR: i64 = 2;
 
 /// Keys of an attribute's name, its value, and a text in that.
 const NAME: u8 = (1 << 3) | LENGTH as u8;
@@ -52,6 +52,12 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8]>> 
     std::iter::from_fn(move || next().transpose())
 }
 
+/// Returns the last bytes in the field of this number.
+#[inline(never)]
+fn last(message: &[u8], number: u32) -> Result<&[u8]> {
+    messages(message, number).try_fold(&[][..], |_, found| found)
+}
+
 /// Skips the value of a field. A cursor whose address is never taken stays in registers.
 #[inline(never)]
 fn skip(mut cursor: Cursor<'_>, key: u32) -> Result<Cursor<'_>> {
@@ -61,56 +67,42 @@ fn skip(mut cursor: Cursor<'_>, key: u32) -> Result<Cursor<'_>> {
 
 /// Decodes a body.
 pub(super) fn decode<'b>(body: &'b [u8], keys: &Keys, batch: &mut Batch<'b>) -> Result<()> {
-    batch.facts.sent = body;
+    batch.texts.sent = body;
     for message in messages(body, 1) {
-        let message = message?;
-        let (mut resource, mut is_own) = (Resource::default(), false);
+        let (message, mut resource) = (message?, Resource::default());
         // Its scopes may precede the resource; attributes of spans must not be mixed with the
         // resource's.
         for of_resource in messages(message, 1) {
             let of_resource = of_resource?;
             resource.hash = resource.hash.rotate_left(1) ^ keys.hash(of_resource);
             for pair in messages(of_resource, 1) {
-                let pair = pair?;
-                let (name, value) = name_and_value(pair)?;
-                let own = batch.own_instance.as_ref().map(|it| Value::Text(it.as_bytes()));
-                is_own |= name == INSTANCE_ID.as_bytes() && own == Some(any_value(value)?);
-                attribute(pair, keys, &mut batch.facts)?;
+                attribute(pair?, keys, &mut batch.texts)?;
             }
         }
-        if batch.facts.lacks(Key::HostName)
+        if batch.texts.lacks(Key::HostName)
             && let Some(sender) = batch.sender
         {
-            batch.facts.text(Key::Sender, sender.to_canonical().to_string().as_bytes());
+            batch.texts.derive(Key::Sender, sender.to_canonical().to_string().as_bytes());
         }
-        resource.facts = batch.facts.take();
+        resource.facts = batch.texts.take();
+        let instance = resource.facts.among(&batch.texts).get(Key::InstanceId).unwrap_or_default();
+        let is_own = keys.own_instance.as_ref().is_some_and(|own| own.as_bytes() == instance);
         let before = batch.spans.len();
         batch.spans.reserve(message.len() / SPAN_BYTES);
         for scope in messages(message, 2) {
             let scope = scope?;
-            batch.is_own = is_own && is_own_scope(scope)?;
+            batch.is_own = is_own && last(last(scope, 1)?, 1)? == OWN_SCOPE.as_bytes();
             for message in messages(scope, 2) {
                 span(message?, keys, batch)?;
             }
         }
         resource.spans = batch.spans.len().saturating_sub(before);
         match resource.spans {
-            0 => batch.facts.drop_last(resource.facts),
+            0 => batch.texts.drop_last(resource.facts),
             _ => batch.resources.push(resource),
         }
     }
     Ok(())
-}
-
-/// Returns true if spans of this scope are pushed by a pinbad.
-fn is_own_scope(message: &[u8]) -> Result<bool> {
-    let mut is_own = false;
-    for scope in messages(message, 1) {
-        for name in messages(scope?, 1) {
-            is_own = name? == OWN_SCOPE.as_bytes();
-        }
-    }
-    Ok(is_own)
 }
 
 fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
@@ -125,13 +117,13 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
             (3, LENGTH) => state = cursor.bytes()?,
             (4, LENGTH) => parent = cursor.bytes()?,
             (5, LENGTH) => name = cursor.bytes()?,
-            (6, VARINT) => span.kind = Kind::of(cursor.varint()?),
+            (6, VARINT) => span.kind = Kind::try_from(cursor.varint()? as i32).unwrap_or_default(),
             (7, FIXED64) => span.start = u64::from_le_bytes(cursor.fixed()?),
             (8, FIXED64) => span.end = u64::from_le_bytes(cursor.fixed()?),
             (9, LENGTH) => {
-                attribute(cursor.bytes()?, keys, &mut batch.facts)?;
+                attribute(cursor.bytes()?, keys, &mut batch.texts)?;
                 while cursor.eat(key) {
-                    attribute(cursor.bytes()?, keys, &mut batch.facts)?;
+                    attribute(cursor.bytes()?, keys, &mut batch.texts)?;
                 }
             }
             (11, LENGTH) => {
@@ -143,14 +135,15 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
                     exception = kind;
                 }
             }
-            (15, LENGTH) => span.is_error = status(cursor.bytes()?)? == ERROR,
+            // A status has its code where a value has a whole number.
+            (15, LENGTH) => span.is_error = any_value(cursor.bytes()?)? == Value::Whole(ERROR),
             (16, FIXED32) => span.flags = u32::from_le_bytes(cursor.fixed()?),
             _ => cursor = skip(cursor, key)?,
         }
     }
-    batch.facts.text(Key::EventException, exception);
-    batch.facts.text(Key::Name, name);
-    span.facts = batch.facts.take();
+    batch.texts.derive(Key::EventException, exception);
+    batch.texts.derive(Key::Name, name);
+    span.facts = batch.texts.take();
     span.parent = number(parent);
     batch.add(span, !parent.is_empty(), is_sampled(state));
     Ok(())
@@ -169,9 +162,9 @@ fn number(id: &[u8]) -> u64 {
 
 /// Adds an attribute if it is to be kept.
 #[inline]
-fn attribute(message: &[u8], keys: &Keys, facts: &mut FactsWriter<'_>) -> Result<()> {
+fn attribute(message: &[u8], keys: &Keys, texts: &mut Texts<'_>) -> Result<()> {
     let (name, value) = name_and_value(message)?;
-    if let Some(number) = facts.number(keys, name) {
+    if let Some(number) = texts.number(keys, name) {
         // Most values are short texts.
         let value = match value {
             [TEXT, length @ ..0x80, text @ ..] if usize::from(*length) == text.len() => {
@@ -179,7 +172,7 @@ fn attribute(message: &[u8], keys: &Keys, facts: &mut FactsWriter<'_>) -> Result
             }
             _ => any_value(value)?,
         };
-        facts.value(keys, number, value);
+        texts.value(keys, number, value);
     }
     Ok(())
 }
@@ -194,34 +187,7 @@ fn name_and_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
     {
         return Ok((name, value));
     }
-    any_name_and_value(message)
-}
-
-fn status(message: &[u8]) -> Result<u64> {
-    let (mut cursor, mut code) = (Cursor::new(message), 0);
-    while cursor.left() > 0 {
-        let key = cursor.key()?;
-        match (key >> 3, key & 7) {
-            (3, VARINT) => code = cursor.varint()?,
-            _ => cursor = skip(cursor, key)?,
-        }
-    }
-    Ok(code)
-}
-
-#[inline(never)]
-fn any_name_and_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
-    let (mut name, mut value) = (&[][..], &[][..]);
-    let mut cursor = Cursor::new(message);
-    while cursor.left() > 0 {
-        let key = cursor.key()?;
-        match (key >> 3, key & 7) {
-            (1, LENGTH) => name = cursor.bytes()?,
-            (2, LENGTH) => value = cursor.bytes()?,
-            _ => cursor = skip(cursor, key)?,
-        }
-    }
-    Ok((name, value))
+    Ok((last(message, 1)?, last(message, 2)?))
 }
 
 #[inline(never)]
@@ -236,10 +202,7 @@ fn any_value(message: &[u8]) -> Result<Value<'_>> {
             (4, FIXED64) => Value::Float(f64::from_le_bytes(cursor.fixed()?)),
             (number, _) => {
                 cursor = skip(cursor, key)?;
-                match number {
-                    5..=7 => Value::Other,
-                    _ => value,
-                }
+                if matches!(number, 5..=7) { Value::Other } else { value }
             }
         };
     }
@@ -248,10 +211,7 @@ fn any_value(message: &[u8]) -> Result<Value<'_>> {
 
 /// Returns the exception type if the event describes an exception that has one.
 fn exception_type(event: &[u8]) -> Result<Option<&[u8]>> {
-    let (mut is_exception, mut kind) = (false, None);
-    for name in messages(event, 2) {
-        is_exception = name? == b"exception";
-    }
+    let (is_exception, mut kind) = (last(event, 2)? == b"exception", None);
     for pair in messages(event, 3) {
         let (name, value) = name_and_value(pair?)?;
         if name == b"exception.type"

@@ -13,8 +13,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Lane;
 use super::attributes::{Facts, FactsAt, Key, Keys, Texts, is_same};
-use super::span::{Kind, Span};
+use super::span::Span;
 use crate::config::OtlpInput;
 use crate::input::record::{
     DecodeCounts, Interned, Numbers, RecordSink, RecordWriter, RejectReason,
@@ -57,13 +58,13 @@ type TimerTags<'a> = [Option<&'a [u8]>; 3];
 
 fn timer_tags<'a>(span: &Span, texts: &'a Texts<'a>) -> TimerTags<'a> {
     let facts = span.facts.among(texts);
-    let group = match (Class::of(span.facts), span.kind) {
-        (Class::Database, _) => facts.get(Key::DbSystem).or(Some(&b"db"[..])),
-        (Class::Messaging, _) => facts.get(Key::MessagingSystem),
-        (Class::Rpc, _) => facts.get(Key::RpcSystem),
-        (Class::Http, Kind::Client | Kind::Producer) => Some(&b"http"[..]),
-        (_, Kind::Client | Kind::Producer) => Some(&b"client"[..]),
-        (_, Kind::Internal | Kind::Server | Kind::Consumer) => Some(&b"internal"[..]),
+    let group = match Class::of(span.facts) {
+        Class::Database => facts.get(Key::DbSystem).or(Some(&b"db"[..])),
+        Class::Messaging => facts.get(Key::MessagingSystem),
+        Class::Rpc => facts.get(Key::RpcSystem),
+        Class::Http | Class::Other if !span.kind.asks() => Some(&b"internal"[..]),
+        Class::Http => Some(&b"http"[..]),
+        Class::Other => Some(&b"client"[..]),
     };
     let server = facts.first(&[Key::ServerAddress, Key::PeerAddress]);
     let server = server.or_else(|| Some(url(facts)?.host)).or_else(|| facts.get(Key::DbNamespace));
@@ -113,10 +114,8 @@ fn seconds(start: u64, end: u64) -> f32 {
 /// no port.
 fn without_port(name: &[u8]) -> &[u8] {
     let colons = name.iter().filter(|byte| **byte == b':').count();
-    match name.first() == Some(&b'[') || colons == 1 {
-        true => url_parts(name, true).host,
-        false => name,
-    }
+    let may_have_one = name.first() == Some(&b'[') || colons == 1;
+    if may_have_one { url_parts(name, true).host } else { name }
 }
 
 /// Rules for names.
@@ -129,19 +128,25 @@ pub(super) struct RequestWriter {
     pub(super) keys: Arc<Keys>,
     pub(super) record: RecordWriter,
     pub(super) rules: Box<Rules>,
+    pub(super) lane: Lane,
+    /// Not yet published: an atomic addition for each request would wait for the cache misses of
+    /// the one before.
+    pub(super) counts: DecodeCounts,
 }
 
 impl RequestWriter {
     /// Writes the record of the request `root` with these spans as timers, which it puts in the
-    /// order of their start. `texts` has those of all. Returns the number of its timers.
+    /// order of their start. `texts` has those of all. Returns the number of its timers; `None` if
+    /// it is too large.
     pub(super) fn write(
         &mut self,
-        (resource, texts): (FactsAt, &Texts<'_>),
+        resource: FactsAt,
+        texts: &Texts<'_>,
         root: &Span,
         timers: &mut [&Span],
         received_secs: u32,
-        (sink, counts): (&mut impl RecordSink, &mut DecodeCounts),
-    ) -> Result<u64, RejectReason> {
+    ) -> Option<u64> {
+        self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         let (record, rules) = (&mut self.record, &mut *self.rules);
         let [of_resource, facts] = [resource, root.facts].map(|it| it.among(texts));
         record.begin();
@@ -172,12 +177,10 @@ impl RequestWriter {
             (Key::ExceptionType, exception.filter(|_| root.is_error)),
         ];
         let usual = usual.map(|(key, value)| (key.name(), value));
-        let chosen = self.keys.chosen.iter();
-        let chosen = chosen.filter(|(name, _)| usual.iter().all(|it| it.0 != name));
-        let chosen = chosen.map(|(name, attribute)| {
-            let value = facts.numbered(*attribute);
-            (&**name, value.or_else(|| of_resource.numbered(*attribute)))
-        });
+        let chosen = self.config.attributes.iter().map(String::as_str).zip(&self.keys.chosen);
+        let chosen = chosen.filter(|(name, _)| usual.iter().all(|it| it.0 != *name));
+        let chosen = chosen
+            .map(|(name, bit)| (name, facts.first_of(*bit).or_else(|| of_resource.first_of(*bit))));
         record.request_tags(rules, usual.into_iter().chain(chosen));
         let rows = write_timers(record, rules, (root, texts), timers);
         let numbers = Numbers {
@@ -187,13 +190,26 @@ impl RequestWriter {
             request_time: seconds(root.start, root.end),
             ..Numbers::default()
         };
-        let bytes = record.finish(&numbers, received_secs)?;
+        let bytes = record.finish(&numbers, received_secs);
+        let Some(to) = bytes.ok().and_then(|bytes| self.lane.producer.reserve(bytes)) else {
+            self.counts.reject_request(RejectReason::TooLarge);
+            return None;
+        };
         record.is_span();
-        record.write(sink.reserve(bytes).ok_or(RejectReason::TooLarge)?);
-        for (counter, repaired) in counts.repaired.iter_mut().zip(record.repaired()) {
+        record.write(to);
+        for (counter, repaired) in self.counts.repaired.iter_mut().zip(record.repaired()) {
             *counter = counter.saturating_add(*repaired);
         }
-        Ok(rows)
+        Some(rows)
+    }
+
+    /// Hands over the records; returns their number.
+    pub(super) fn publish(&mut self) -> u64 {
+        let counts = std::mem::take(&mut self.counts);
+        self.rules.publish_counts();
+        self.lane.counters.add_decoded(&counts);
+        self.lane.producer.publish();
+        counts.requests_decoded.saturating_sub(counts.requests_invalid.iter().sum())
     }
 }
 

@@ -4,9 +4,10 @@
 //! [`BODY_SPANS_MAX`], although a message can take very few bytes on the wire.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use super::attributes::{FactsAt, FactsWriter};
+use prost::Enumeration;
+
+use super::attributes::{FactsAt, Texts};
 use super::messages::PartialSuccess;
 use crate::input::record::{bump, counted};
 use crate::limits::BODY_SPANS_MAX;
@@ -35,28 +36,18 @@ counted! {
 /// Identifies a trace.
 pub(super) type TraceId = [u8; 16];
 
-/// Kind of a span; numbers above 5 are undefined.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Kind of a span; one that is not given, or not known here, counts as internal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
 pub(super) enum Kind {
-    #[default]
-    Internal,
-    Server,
-    Client,
-    Producer,
-    Consumer,
+    Internal = 1,
+    Server = 2,
+    Client = 3,
+    Producer = 4,
+    Consumer = 5,
 }
 
 impl Kind {
-    pub(super) const fn of(number: u64) -> Self {
-        match number {
-            2 => Self::Server,
-            3 => Self::Client,
-            4 => Self::Producer,
-            5 => Self::Consumer,
-            _ => Self::Internal,
-        }
-    }
-
     /// Returns true if the span calls another process.
     pub(super) const fn asks(self) -> bool {
         matches!(self, Self::Client | Self::Producer)
@@ -118,16 +109,15 @@ pub(super) struct Batch<'b> {
     /// Resources with spans, and the spans in the same order.
     pub(super) resources: Vec<Resource>,
     pub(super) spans: Vec<Span>,
-    pub(super) facts: FactsWriter<'b>,
+    /// Those of their attributes.
+    pub(super) texts: Texts<'b>,
     /// Events beyond the limit, which were ignored.
     pub(super) events_over_limit: u64,
     pub(super) received: u64,
     pub(super) refused: [u64; SpanRefusal::COUNT],
     /// Spans whose sender samples and declares that others were dropped.
     pub(super) sampled: u64,
-    /// The `service.instance.id` of spans that the daemon pushes; `None` if it pushes none.
-    pub(super) own_instance: Option<Arc<str>>,
-    /// Whether the spans being decoded are of these.
+    /// Whether the daemon itself pushed the spans being decoded.
     pub(super) is_own: bool,
     /// Its host, for resources that do not name theirs.
     pub(super) sender: Option<IpAddr>,
@@ -158,7 +148,7 @@ impl Batch<'_> {
             }
         };
         bump(&mut self.refused, refusal as usize);
-        self.facts.drop_last(span.facts);
+        self.texts.drop_last(span.facts);
     }
 
     /// Returns the number of refused spans and why, for the sender; `None` if all were accepted.

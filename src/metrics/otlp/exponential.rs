@@ -14,15 +14,12 @@ const SCALE_MAX: i32 = 5;
 
 /// Returns the index, at [`SCALE_MAX`], of the middle of a report's bucket; `None` counts as zero.
 fn index(layout: &BucketLayout, bucket: u32) -> Option<i32> {
-    let (low, high) = layout.bounds(bucket);
-    let width = match layout {
-        // Whole microseconds; the upper end is excluded.
-        BucketLayout::LogLinear => high - 1 - low,
+    let (low, high) = layout.ends(bucket);
+    let middle_us = match layout {
         BucketLayout::V2(_) if bucket == 0 => return None,
-        BucketLayout::V2(v2) if v2.is_above(bucket) => 0,
-        BucketLayout::Linear { .. } | BucketLayout::V2(_) => high.saturating_sub(low),
+        BucketLayout::V2(v2) if v2.is_above(bucket) => low as f64,
+        _ => (low + high) as f64 / 2.0,
     };
-    let middle_us = low as f64 + width as f64 / 2.0;
     let per_octave = f64::from(1 << SCALE_MAX);
     (middle_us > 0.0).then(|| ((middle_us / 1e6).log2() * per_octave).ceil() as i32 - 1)
 }

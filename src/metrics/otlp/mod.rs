@@ -264,9 +264,7 @@ impl Pusher {
 
     /// Sends the oldest body; returns true if another one may follow at once.
     fn send(&mut self, stop: &Shutdown) -> bool {
-        let Some(body) = self.queue.front().map(Arc::clone) else {
-            return false;
-        };
+        let Some(body) = self.queue.front().map(Arc::clone) else { return false };
         let (server, sent) = (Arc::clone(&self.push.server), Arc::clone(&body));
         let post = move || server.post(&sent, ANSWER_MAX);
         let Some(outcome) = stop.unless_requested(("otlp-post", GRACE), post) else {

@@ -1,24 +1,18 @@
 //! The daemon's own numbers as points: counters become sums since the start of the push, all others
 //! gauges.
 
-use std::collections::HashMap;
-
 use prometheus_client::registry::Unit;
-use serde_json::Value as Json;
 
 use super::body::{self, Bodies, Interval};
 use crate::input::otlp::messages::{KeyValue, NumberPoint};
-use crate::metrics::status::{Labels, numbers};
-use crate::telemetry::reading::{Group, Kind};
-
-/// Name and labels.
-type Series = (String, Labels);
+use crate::metrics::status::{counts, numbers};
+use crate::telemetry::reading::{Group, Kind, SeriesCounts};
 
 /// Counters as last sent, or as of the start of the push: a snapshot lets counters continue from
 /// another process, whose counts must not be sent again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Own {
-    told: HashMap<Series, u64>,
+    told: SeriesCounts,
     /// Start of the sums; `None` if each starts where the last ended.
     started_ms: Option<u64>,
 }
@@ -26,12 +20,7 @@ pub(super) struct Own {
 impl Own {
     /// Counts from these values on, of each number from the last of them.
     pub(super) fn begin(groups: &[Group], started_ms: Option<u64>) -> Self {
-        let mut told = HashMap::new();
-        for number in numbers(groups).filter(|it| it.reading.kind == Kind::Counter) {
-            let counts = number.values.into_iter();
-            told.extend(counts.map(|(labels, it)| ((number.name.clone(), labels), whole(&it))));
-        }
-        Self { told, started_ms }
+        Self { told: counts(groups), started_ms }
     }
 
     /// Makes points of all numbers.
@@ -51,13 +40,11 @@ impl Own {
                 let attributes = labels.iter().map(|(name, is)| KeyValue::text(name, is)).collect();
                 let mut point = NumberPoint { time, attributes, ..NumberPoint::default() };
                 if is_count {
-                    let told = self.told.entry((number.name.clone(), labels)).or_default();
-                    let now = whole(&value);
+                    let told = self.told.get(&(number.name.clone(), labels)).copied();
+                    let now = value.as_u64().unwrap_or_default();
+                    let gained = now.saturating_sub(told.unwrap_or_default());
                     point.start = start;
-                    point.as_int = now.saturating_sub(*told).try_into().ok().or(Some(i64::MAX));
-                    if self.started_ms.is_none() {
-                        *told = now;
-                    }
+                    point.as_int = gained.try_into().ok().or(Some(i64::MAX));
                 } else if let Some(value) = value.as_f64() {
                     point.as_double = Some(value / number.per_unit);
                 } else {
@@ -67,10 +54,8 @@ impl Own {
                 bodies.point(metric, &point);
             }
         }
+        if self.started_ms.is_none() {
+            self.told = counts(groups);
+        }
     }
-}
-
-/// Returns a count.
-fn whole(value: &Json) -> u64 {
-    value.as_u64().unwrap_or_default()
 }

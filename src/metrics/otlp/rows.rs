@@ -97,12 +97,13 @@ const fn field_attribute(field: Field) -> &'static str {
 
 /// Returns the attribute of each key: tags have their own name unless it is taken.
 fn key_attributes(keys: &[Key]) -> Vec<String> {
-    // All three names are taken, whether or not a row has them.
-    let mut taken = [CPU_MODE, OVERFLOW, REPORT].map(str::to_owned).to_vec();
-    taken.extend(keys.iter().filter_map(|key| match key.source {
-        KeySource::Field(field) => Some(field_attribute(field).to_owned()),
+    let fields = keys.iter().filter_map(|key| match key.source {
+        KeySource::Field(field) => Some(field_attribute(field)),
         _ => None,
-    }));
+    });
+    // All three names are taken, whether or not a row has them.
+    let taken = [CPU_MODE, OVERFLOW, REPORT].into_iter().chain(fields);
+    let mut taken: Vec<String> = taken.map(str::to_owned).collect();
     let attributes = keys.iter().map(|key| match &key.source {
         KeySource::Field(field) => field_attribute(*field).to_owned(),
         KeySource::RequestTag(tag)

@@ -23,14 +23,13 @@ type Decoded = (Vec<(span::Resource, Told)>, Vec<(span::Span, Told)>, u64, u64);
 type Told = Vec<(u8, Vec<u8>)>;
 
 fn decode(form: Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
-    let keys = Keys::new(&["tenant".to_owned()]);
+    let keys = Keys::new(&["tenant".to_owned()], None);
     let body = form.protobuf(body).map_err(|(reason, _)| reason)?;
     let mut batch = Batch { now_ns: NOW_NS, ..Batch::default() };
     protobuf::decode(&body, &keys, &mut batch).map_err(|_| BodyRefusal::BadProtobuf)?;
-    let texts = batch.facts.texts();
     let told = |facts: FactsAt| -> Told {
-        let facts = facts.among(&texts);
-        let told = (0..64).filter_map(|at| Some((at, facts.numbered(at)?.to_vec())));
+        let facts = facts.among(&batch.texts);
+        let told = (0..64).filter_map(|at| Some((at, facts.first_of(1 << at)?.to_vec())));
         told.collect()
     };
     // The hash is of the resource as it was sent, which differs, and so do places of texts.
