@@ -166,11 +166,6 @@ fn halves<const SIZE: usize>(out: &mut impl Sink, bytes: &[u8]) -> bool {
     }
 }
 
-/// Buffer for the digits of a float, aligned: across two cache lines writing takes twice the time,
-/// and the alignment would otherwise be chance.
-#[repr(align(32))]
-struct Room(zmij::Buffer);
-
 /// Writes a number in the fewest digits that read back as the same; exactly represented integers
 /// without a fraction. Returns false and writes nothing if it is not finite.
 #[inline(always)]
@@ -192,11 +187,49 @@ pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut impl Sink, numb
         && let Some(us) = whole_micros(wide)
     {
         micros(out, us);
+    } else if size_of::<F>() == 8 && (1e-5..exact).contains(&wide.abs()) {
+        shortest(out, wide);
     } else {
-        let mut room = Room(zmij::Buffer::new());
-        few(out, room.0.format_finite(number).as_bytes());
+        few(out, zmij::Buffer::new().format_finite(number).as_bytes());
     }
     true
+}
+
+/// Powers of ten, as wide as the digits of a float.
+const WIDE_TENS: [u64; 17] = {
+    let mut tens = [1; 17];
+    let mut power = 1;
+    while power < tens.len() {
+        tens[power] = tens[power - 1] * 10;
+        power += 1;
+    }
+    tens
+};
+
+/// Writes a number with a fraction, from 0.00001 on. Its digits are a number until they are written:
+/// reading back digits that were just written, to put the point between them, takes longer than
+/// finding them.
+#[inline(always)]
+fn shortest(out: &mut impl Sink, number: f64) {
+    if number < 0.0 {
+        out.short(*b"-", 1);
+    }
+    // At most 17 digits, and 22 places after the point.
+    let (significand, exponent) = fpfmt::short(number.abs());
+    let places = exponent.unsigned_abs() as usize;
+    let (part, shown) = if places <= 16 {
+        let scale = WIDE_TENS[places];
+        uint(out, significand / scale);
+        out.short(*b".", 1);
+        (significand % scale * WIDE_TENS[16 - places], places)
+    } else {
+        let first = (significand / WIDE_TENS[16]) as u8;
+        out.short(*b"0.000000", 2 + places - 17);
+        out.short([b'0' + first], 1);
+        (significand % WIDE_TENS[16], 16)
+    };
+    let halves = [part / EIGHT_DIGITS, part % EIGHT_DIGITS].map(|half| digits(half as u32) | ZEROS);
+    out.short((u128::from(halves[1]) << 64 | u128::from(halves[0])).to_le_bytes(), shown);
 }
 
 /// Seconds that are whole microseconds, which are shown as all times are; few of these would need
@@ -293,16 +326,18 @@ mod tests {
         let mut seed = 7_u64;
         for round in 0..200_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let number = match round % 4 {
+            let number = match round % 6 {
                 0 => (seed >> 40) as f64 / 1e6,
                 1 => (seed >> 14) as f64 / 1e6,
                 2 => (seed >> 40) as f64 / 1e7,
+                3 => (seed >> 40) as f64 / -19.0,
+                4 => f64::from_bits(seed >> 6 | 0x3ee << 52),
                 _ => f64::from_bits(seed & !(3 << 61) | 3 << 60),
             };
             let ours = written(|out| assert!(float(out, number)));
             assert_eq!(in_line(|line| assert!(float(line, number))), ours);
             assert_eq!(ours.parse::<f64>().unwrap().to_bits(), number.to_bits());
-            if number.fract() != 0.0 && (1e-5..1e15).contains(&number) {
+            if number.fract() != 0.0 && (1e-5..1e15).contains(&number.abs()) {
                 assert_eq!(ours, serde_json::to_string(&number).unwrap());
             }
         }
