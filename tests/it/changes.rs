@@ -109,6 +109,7 @@ fn a_change_is_told_apart_by_its_keys() {
         ("measure=speed", 400, "time, errors, memory, traffic, cpu"),
         ("report=groups&measure=errors", 400, "accepted: time, cpu"),
         ("report=nope", 404, "no report"),
+        ("report=status", 400, "has no sums by key"),
         ("compare=x", 400, "such as -1w"),
         ("limit=0", 400, "from 1 to 1000"),
         ("from=yesterday", 400, "RFC 3339"),
