@@ -139,7 +139,7 @@ fn what_is_no_json_is_described_as_it_is() {
     let document = server.get("/api/v1/openapi.json").json();
     let of = |path: &str, status: &str| document["paths"][path]["get"]["responses"][status].clone();
     let headers = &of("/api/v1/requests", "200")["headers"];
-    for (name, kind) in cases!["next-before" => "string"; "as-of" => "number"; "from" => "number"] {
+    for (name, kind) in [("next-before", "string"), ("as-of", "number"), ("from", "number")] {
         assert_eq!(headers[format!("x-pinbad-{name}")]["schema"]["type"], kind, "{name}");
     }
     let refusal = server.get("/?no_such_parameter=1");
