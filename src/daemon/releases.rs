@@ -80,7 +80,8 @@ fn found<'a>(catalog: &Catalog, tags: &'a [String], tag: &str) -> &'a [String] {
         warn!(
             tag,
             in_use,
-            "A request tag that releases.tag names first is sent, but releases are counted by a later one, which was sent before. To use the first, list it alone and restart."
+            "A request tag is sent that releases.tag names before the one in use, by which releases are counted. To use it \
+             instead, list it alone and restart."
         );
         return &[];
     }
