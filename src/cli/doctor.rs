@@ -357,11 +357,14 @@ fn stats(config: &Config) -> Vec<Finding> {
     });
     let found = sockets.map(|(what, address)| match client::connect(address, &Shutdown::new()) {
         Ok(_) => Finding::right(what, format!("{address} can be connected to")),
+        Err(error) if client::is_absent(address, &error) => {
+            let found = format!(
+                "{address} is not there yet: PHP makes it, with zend_extension=stat.so and this address in its php.ini"
+            );
+            Finding::right(what, found)
+        }
         Err(error) => {
             let change = match error.kind() {
-                ErrorKind::NotFound => {
-                    "start PHP with zend_extension=stat.so and this address in its php.ini"
-                }
                 ErrorKind::ConnectionRefused => {
                     "nobody serves it: start PHP, whose stat extension does"
                 }

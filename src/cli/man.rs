@@ -1,9 +1,11 @@
 //! `pinbad man` and `pinbad completions`: the files that packages install beside the program.
 
+use std::io;
 use std::path::Path;
 
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use super::args::Args;
 use super::{Failure, print};
@@ -14,12 +16,15 @@ use super::{Failure, print};
 /// When they cannot be written.
 pub fn man(dir: Option<&Path>) -> Result<(), Failure> {
     if let Some(dir) = dir {
-        return clap_mangen::generate_to(versioned(Args::command()), dir).map_err(|error| {
+        let mut command = Args::command().disable_help_subcommand(true);
+        // Gives subcommands the names of their pages.
+        command.build();
+        return write_pages(&command, dir).map_err(|error| {
             Failure::failed(format!("cannot write to {}: {error}", dir.display()))
         });
     }
     let mut page = Vec::new();
-    let rendered = clap_mangen::Man::new(Args::command()).render(&mut page);
+    let rendered = Man::new(Args::command()).render(&mut page);
     rendered.map_err(Failure::failed)?;
     print(String::from_utf8_lossy(&page).trim_end())
 }
@@ -34,11 +39,13 @@ pub fn completions(shell: Shell) -> Result<(), Failure> {
     print(String::from_utf8_lossy(&text).trim_end())
 }
 
-/// Gives all commands below this one the version, for their footers, and no flag that shows it.
-fn versioned(command: Command) -> Command {
-    command.mut_subcommands(|it| {
-        versioned(it.version(env!("CARGO_PKG_VERSION")).disable_version_flag(true))
-    })
+/// Writes the pages of a command and of those below it. The footer of each names the program.
+fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
+    for below in command.get_subcommands() {
+        write_pages(below, dir)?;
+    }
+    let page = Man::new(command.clone()).source(concat!("pinbad ", env!("CARGO_PKG_VERSION")));
+    page.generate_to(dir).map(drop)
 }
 
 #[cfg(test)]
@@ -46,12 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_all_commands_name_the_version() {
+    fn the_footers_of_all_commands_name_the_program_and_its_version() {
         let dir = tempfile::tempdir().unwrap();
         man(Some(dir.path())).unwrap();
         for name in ["pinbad.1", "pinbad-check.1", "pinbad-alert-ls.1"] {
             let page = std::fs::read_to_string(dir.path().join(name)).unwrap();
-            assert!(page.contains(env!("CARGO_PKG_VERSION")), "{name}: {page}");
+            let footer = format!("\"pinbad {}\"", env!("CARGO_PKG_VERSION"));
+            let head = page.lines().find(|line| line.starts_with(".TH ")).unwrap();
+            assert!(head.contains(&footer), "{name}: {head}");
             assert_eq!(page.contains("\\-\\-version"), name == "pinbad.1", "{name}: {page}");
         }
     }

@@ -329,7 +329,8 @@ settings! {
         /// The request tag that names what runs: of these, the first that is sent, which then stays in use. To use another one
         /// instead, list it alone: tag = ["release"]. Each new value is marked in the charts, and compared with the release
         /// before it. [] for none.
-        /// Cost: until such a tag is sent, a look-up a second; then a report over tag, script and status, and 48 MiB at most.
+        /// Cost: until the first of them is sent, a look-up a second; from any on, a report over tag, script and status, and 48 MiB
+        /// at most.
         tag: Vec<String> = r#"["release", "version"]"#, tag_names();
 
         /// How long a release runs until it is compared for the first time, with windows of the same length before it: "3s" to

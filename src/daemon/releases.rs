@@ -1,5 +1,5 @@
-//! The thread `releases`: looks whether the request tag is sent, and then annotates new releases,
-//! has them judged when they are due and saves what is known of them.
+//! The thread `releases`: looks whether the request tag is sent, or one that is preferred to that in
+//! use, annotates new releases, has them judged when they are due and saves what is known of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,17 +49,13 @@ pub(super) fn start(
 }
 
 fn run(catalog: &Catalog, tags: &[String], file: Option<&Document>, stop: &Shutdown) {
-    let mut is_looking = catalog.releases().tag().is_none();
+    let mut looked_for = preferred(tags, catalog.releases().tag().as_deref());
     for turn in 1_u64.. {
-        if is_looking
+        if !looked_for.is_empty()
             && turn.is_multiple_of(LOOK)
-            && let Some(tag) = catalog.release_tag(tags)
+            && let Some(tag) = catalog.release_tag(looked_for)
         {
-            is_looking = false;
-            match catalog.count_releases(tag) {
-                Ok(()) => info!(tag, "Releases are counted by this request tag."),
-                Err(error) => warn!(%error, "Releases cannot be counted."),
-            }
+            looked_for = found(catalog, tags, tag);
         }
         let is_last = stop.requested();
         take_turn(catalog, file, is_last);
@@ -67,6 +63,37 @@ fn run(catalog: &Catalog, tags: &[String], file: Option<&Document>, stop: &Shutd
             return;
         }
         std::thread::sleep(PERIOD);
+    }
+}
+
+/// The tags that would be in use in place of this one if they had been sent before; all of them
+/// while none is in use.
+fn preferred<'a>(tags: &'a [String], in_use: Option<&str>) -> &'a [String] {
+    let place = tags.iter().position(|tag| Some(tag.as_str()) == in_use);
+    &tags[..place.unwrap_or(tags.len())]
+}
+
+/// Counts by a tag that is sent; or says that it is sent while another one is in use. Returns those
+/// to look for from then on.
+fn found<'a>(catalog: &Catalog, tags: &'a [String], tag: &str) -> &'a [String] {
+    if let Some(in_use) = catalog.releases().tag() {
+        warn!(
+            tag,
+            in_use,
+            "A request tag is sent that releases.tag names before the one in use, by which releases are counted. To use it \
+             instead, list it alone and restart."
+        );
+        return &[];
+    }
+    match catalog.count_releases(tag) {
+        Ok(()) => {
+            info!(tag, "Releases are counted by this request tag.");
+            preferred(tags, Some(tag))
+        }
+        Err(error) => {
+            warn!(%error, "Releases cannot be counted.");
+            &[]
+        }
     }
 }
 

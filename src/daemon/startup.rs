@@ -229,6 +229,9 @@ pub(super) fn watched(
     config: &Config,
     definitions: &Definitions,
 ) -> Result<WatchSettings, StartError> {
+    // Those that come with sources are made later, and can be named too.
+    let mut definitions = definitions.clone();
+    definitions.add_others(config, (&[], Vec::new()), &super::defaults(config));
     let chosen = |key: &'static str, names: &[String]| {
         let names = [&[series::EVERYTHING.to_owned()], names].concat();
         match series::check_names(&names, &definitions.reports) {

@@ -97,7 +97,8 @@ pub fn check_names(
         let meant = meant.filter(|it| !it.is_empty()).unwrap_or_else(|| ";".to_owned());
         return Err(ChoiceError(format!(
             "there is no report called {name:?}{meant} accepted: the names of base reports such as \
-             \"report_by_script_name\", of the configuration's own reports, and \"*\" for all of the latter"
+             \"report_by_script_name\", of the configuration's own reports and of those of [[squid]], and \"*\" for all but base \
+             reports"
         )));
     }
     let is_named = |name: &str| names.iter().any(|it| it == name);

@@ -5,7 +5,7 @@ use pinbad::clock::ManualClock;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_until, pass};
+use crate::harness::{Here, Sender, await_until, nobody_listens, pass};
 use crate::packets::request;
 use crate::past::START_SECS;
 
@@ -109,6 +109,7 @@ fn a_change_is_told_apart_by_its_keys() {
         ("measure=speed", 400, "time, errors, memory, traffic, cpu"),
         ("report=groups&measure=errors", 400, "accepted: time, cpu"),
         ("report=nope", 404, "no report"),
+        ("report=status", 400, "has no sums by key"),
         ("compare=x", 400, "such as -1w"),
         ("limit=0", 400, "from 1 to 1000"),
         ("from=yesterday", 400, "RFC 3339"),
@@ -138,6 +139,18 @@ fn a_change_is_told_apart_by_its_keys() {
     let page = here.site.get("/changes");
     assert!(page.body.contains("Nothing to compare with. No history is kept"), "{page:?}");
     here.site.get("/api/v1/changes").problem(404);
+    here.stop();
+}
+
+#[test]
+fn a_heat_map_of_a_fleet_that_does_not_answer_can_be_had_later() {
+    let (nobody, _taken) = nobody_listens();
+    let url = format!("clickhouse.url=http://{nobody}/");
+    let (here, _clock, _dir) = Here::with_own_history(START_SECS, &[&url]);
+    for lines in ["heatmap", "series"] {
+        let target = format!("/api/v1/reports/info/{lines}?fleet=true");
+        assert_has!(here.site.get(&target).problem(503) => "the fleet cannot be queried");
+    }
     here.stop();
 }
 

@@ -190,6 +190,15 @@ fn described(site: &Site) {
     for member in status["history"].as_object().unwrap().keys() {
         assert!(schema.get(member).is_some(), "{member} is not described");
     }
+    let schema = &document["components"]["schemas"]["Info"]["properties"];
+    let span = format!("from={}&to={}", START_SECS - 7_200, START_SECS - 3_600);
+    let nothing = site.json(&format!("/api/v1/info?{span}"));
+    assert_eq!(nothing["req_count"], Json::Null, "{nothing}");
+    for (column, value) in nothing.as_object().unwrap() {
+        let kinds = schema[column]["type"].as_array();
+        let may_be_null = kinds.is_some_and(|kinds| kinds.contains(&json!("null")));
+        assert!(may_be_null || !value.is_null(), "{column}");
+    }
 }
 
 /// An hour against the one before.

@@ -6,7 +6,7 @@ use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, Site, await_until, pass};
+use crate::harness::{Here, Program, Sender, Site, await_until, pass};
 use crate::packets::request;
 
 /// 2024-02-28 22:00:00 UTC.
@@ -155,4 +155,27 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     let known = ["Release 1.3", "Release 1.2", "Release 1.1", "Release 1.0"];
     assert_eq!(await_until("all are marked", || marks(site), |it| it.len() > 3), known);
     here.stop();
+}
+
+#[test]
+fn a_tag_that_is_preferred_to_the_one_in_use_is_told_of_once() {
+    let program = Program::serve(&[r#"releases.tag=["release", "version"]"#]);
+    let site = &program.site;
+    let tagged = |tag: &str| {
+        let mut packet = request("h", "s", "/a");
+        packet.add_tag(tag, "1.0");
+        packet
+    };
+    let warnings = || {
+        let log = program.log();
+        let told = log.iter().filter(|line| line["in_use"] == "version");
+        told.map(|line| format!("{} {}", line["level"], line["tag"])).collect::<Vec<_>>()
+    };
+    site.send([tagged("version")]);
+    await_until("a tag is found", || site.json(ALL), |it| it["tag"] == "version");
+    assert!(warnings().is_empty());
+    site.send([tagged("release")]);
+    let told = await_until("the log has it", warnings, |it| !it.is_empty());
+    assert_eq!(told, [r#""WARN" "release""#]);
+    assert_eq!(site.json(ALL)["tag"], "version");
 }

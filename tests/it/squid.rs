@@ -87,6 +87,27 @@ fn sql(site: &Site, query: &str) -> Vec<String> {
     rows.map(Json::to_string).collect()
 }
 
+#[test]
+fn its_reports_can_be_chosen_by_name() {
+    let here = Here::start(&[
+        "squid=[{listen='udp://127.0.0.1:0'}]",
+        r#"metrics.reports=["squid_codes"]"#,
+        r#"history.reports=["squid_codes"]"#,
+    ]);
+    let site = &here.site;
+    let line =
+        "1700000000.123 100 10.0.0.1 TCP_MISS/200 500 GET http://a/b - DIRECT/1.2.3.4 text/html\n";
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.send_to(line.as_bytes(), address(site, 0)).unwrap();
+    received(site, 0, 1);
+    await_until(
+        "its rows are exported",
+        || site.get("/metrics").body,
+        |body| body.contains("report=\"squid_codes\""),
+    );
+    here.stop();
+}
+
 const SAMPLE: [&str; 7] = [
     r#"["client_in","done",0,0.05532,0.05532,null]"#,
     r#"["client_out","done",0.072028,0.001395,0.038993,null]"#,

@@ -37,6 +37,24 @@ fn a_folder_is_no_log_of_squids() {
     );
 }
 
+#[test]
+fn a_stat_socket_that_is_not_there_yet_is_no_trouble() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stream");
+    let stat = format!("stat=[{{stream = \"unix://{0}\", control = \"{0}\"}}]", socket.display());
+    let settings = [FREE[0], FREE[1], FREE[2], &stat];
+    for what in ["stat", "stat control"] {
+        let absent = found(&examine(&config(&settings), None), what);
+        assert_eq!((absent.verdict, &*absent.change), (Verdict::Right, ""));
+        assert_has!(absent.found => "is not there yet");
+    }
+    // Nobody serves it.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let left = found(&examine(&config(&settings), None), "stat");
+    assert_eq!(left.verdict, Verdict::Better);
+    assert_has!(left.found => "Connection refused");
+}
+
 fn config(settings: &[&str]) -> Config {
     let flags = crate::config::ConfigFlags {
         set: settings.iter().map(|&setting| setting.to_owned()).collect(),

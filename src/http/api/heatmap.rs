@@ -18,6 +18,7 @@ use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::time_range::Span;
 use crate::query::catalog::Catalog;
+use crate::query::error::QueryError;
 use crate::query::heatmap::{HeatMap, step_of};
 use crate::query::question::{LineQuestion, Whose};
 use crate::series::{Metric, Series};
@@ -33,13 +34,13 @@ pub(in crate::http) fn read(
     key: Option<&[String]>,
     span: &Range<u64>,
     whose: &Whose,
-) -> Result<HeatMap, String> {
+) -> Result<HeatMap, QueryError> {
     let step = step_of(span.end - span.start);
     let recent = || series.spreads(report, key, (span.start, span.end, step));
     let reaches_back = series.coverage().is_some_and(|it| it.from <= span.start);
     let why_not = match (reaches_back && !whose.is_fleet()).then(recent) {
         Some(Ok(found)) => return Ok(HeatMap::of(found)),
-        Some(Err(why)) => Some(why),
+        Some(Err(why)) => Some(QueryError::NoHistory(why)),
         None => None,
     };
     let question = LineQuestion {
@@ -55,10 +56,8 @@ pub(in crate::http) fn read(
         (Ok(found), Some(why)) => Some(HeatMap::of(found)).filter(|map| map.total > 0).ok_or(why),
         (Err(_), Some(why)) => Err(why),
         // If history cannot answer, show what the last hour in memory has.
-        (Err(why), None) if !whose.is_fleet() => {
-            recent().map(HeatMap::of).map_err(|_| why.to_string())
-        }
-        (Err(why), None) => Err(why.to_string()),
+        (Err(why), None) if !whose.is_fleet() => recent().map(HeatMap::of).map_err(|_| why),
+        (Err(why), None) => Err(why),
     }
 }
 
@@ -79,8 +78,7 @@ pub(in crate::http) async fn get(
         let key = key_of(&params, &keys)?;
         let spans = span.at(source.now_ms(&whose), Some(SPAN_DEFAULT))?;
         let span = spans.ok_or_else(Problem::internal)?.span;
-        let map = read((source, &series), &name, key.as_deref(), &span, &whose);
-        let map = map.map_err(Problem::not_found)?;
+        let map = read((source, &series), &name, key.as_deref(), &span, &whose)?;
         let edges = map.edges_us.iter().map(|us| *us as f64 / 1e6);
         let columns = map.columns.iter().zip(&map.errors);
         let errors = columns.map(|(known, errors)| known.as_ref().map(|_| *errors));

@@ -16,6 +16,9 @@ use crate::http::params::NoParams;
 /// The tables it is built from.
 const TABLES: &str = concat!(include_str!("openapi.toml"), include_str!("openapi_objects.toml"));
 
+/// The media type of pages, which say themselves what is wrong with a request for them.
+const PAGE: &str = "text/html";
+
 /// The document as sent.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let tables: Json = toml::from_str(TABLES).expect("the tables are well formed");
@@ -40,10 +43,7 @@ fn document(tables: &Json) -> Json {
     let mut document = tables["document"].clone();
     document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
     for refusal in list(tables, "refusals") {
-        document["components"]["responses"][text(refusal, "name")] = json!({
-            "description": refusal["meaning"],
-            "content": {"application/problem+json": {"schema": of_type("Problem")}},
-        });
+        document["components"]["responses"][text(refusal, "name")] = refused(refusal);
     }
     for object in list(tables, "objects") {
         document["components"]["schemas"][text(object, "name")] = schema(tables, object);
@@ -53,6 +53,14 @@ fn document(tables: &Json) -> Json {
         document["paths"][text(operation, "path")][method] = described(tables, operation);
     }
     document
+}
+
+/// A refusal in general.
+fn refused(refusal: &Json) -> Json {
+    json!({
+        "description": refusal["meaning"],
+        "content": {"application/problem+json": {"schema": of_type("Problem")}},
+    })
 }
 
 fn described(tables: &Json, operation: &Json) -> Json {
@@ -70,7 +78,12 @@ fn described(tables: &Json, operation: &Json) -> Json {
         let status = &refusal["status"];
         if refusal["any"] == true || list(operation, "refusals").any(|other| other == status) {
             let reference = format!("#/components/responses/{}", text(refusal, "name"));
-            described["responses"][status.to_string()] = json!({"$ref": reference});
+            let mut told = json!({"$ref": reference});
+            if operation["text"][0] == PAGE {
+                told = refused(refusal);
+                told["content"][PAGE] = json!({"schema": of_type("string")});
+            }
+            described["responses"][status.to_string()] = told;
         }
     }
     describe(&mut described, text(operation, "description"));
@@ -134,7 +147,7 @@ fn schema(tables: &Json, object: &Json) -> Json {
 }
 
 /// The response of an operation: JSON; or rows, as JSON of the schema and in other formats, whose
-/// headers carry the numbers; or text of some media types.
+/// headers carry what stands beside the rows; or text of some media types.
 fn answer(tables: &Json, operation: &Json) -> Json {
     let mut answer = json!({"description": "The answer.", "content": {}});
     for schema in ["json", "rows"].map(|member| &operation[member]) {
@@ -157,8 +170,9 @@ fn answer(tables: &Json, operation: &Json) -> Json {
     }
     for name in list(operation, "headers").filter_map(Json::as_str) {
         let meaning = format!("`{}` (not in JSON answers).", name.replace('-', "_"));
+        let kind = if name == "next-before" { "string" } else { "number" };
         answer["headers"][format!("x-pinbad-{name}")] =
-            json!({"description": meaning, "schema": {"type": "number"}});
+            json!({"description": meaning, "schema": of_type(kind)});
     }
     answer
 }

@@ -96,7 +96,7 @@ fn form(body: Option<Json>) -> Result<ReportForm, Problem> {
     match definition.shift_remove("name") {
         Some(Json::String(name)) if !name.is_empty() => {
             let form = ReportForm::from_members(&name, definition);
-            Ok(form.map_err(|error| QueryError::bad_value("report", error.to_string()))?)
+            Ok(form.map_err(QueryError::from)?)
         }
         Some(_) => bad("must be a text that is not empty".to_owned()),
         None => bad(format!("is missing; accepted: {EXAMPLE}")),

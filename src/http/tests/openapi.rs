@@ -118,6 +118,7 @@ fn the_answers_have_the_members_that_are_promised() {
         ("/api/v1/reports", "/reports/0", "Report"),
         ("/api/v1/reports/r", "", "ReportRows"),
         ("/api/v1/requests", "", "RequestRows"),
+        ("/api/v1/requests?timers=1&limit=1", "/rows/0", "RequestRow"),
         ("/api/v1/requests/3", "", "RequestDetail"),
         ("/api/v1/requests/3", "/timers/0", "Timer"),
     ] {
@@ -130,4 +131,19 @@ fn the_answers_have_the_members_that_are_promised() {
             assert!(schemas[schema]["properties"].get(member).is_some(), "{target} {member}");
         }
     }
+}
+
+#[test]
+fn what_is_no_json_is_described_as_it_is() {
+    let server = Server::start();
+    let document = server.get("/api/v1/openapi.json").json();
+    let of = |path: &str, status: &str| document["paths"][path]["get"]["responses"][status].clone();
+    let headers = &of("/api/v1/requests", "200")["headers"];
+    for (name, kind) in [("next-before", "string"), ("as-of", "number"), ("from", "number")] {
+        assert_eq!(headers[format!("x-pinbad-{name}")]["schema"]["type"], kind, "{name}");
+    }
+    let refusal = server.get("/?no_such_parameter=1");
+    assert_eq!(refusal.status, 400);
+    let kind = refusal.header("content-type").unwrap().split(';').next().unwrap();
+    assert!(of("/", "400")["content"].get(kind).is_some(), "{kind}");
 }

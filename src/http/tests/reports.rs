@@ -353,6 +353,13 @@ fn reports_are_made_and_dropped() {
     let bad = server.post("/api/v1/reports", r#"{"name":"x","comment":"tag_info:"}"#);
     assert!(bad.problem(400).starts_with("comment: COMMENT 'tag_info:'"));
     assert_has!(bad.body => r#""parameter":"comment""#);
+    for (member, value) in [("level", r#""row""#), ("keys", "7"), ("lvel", r#""timer""#)] {
+        let form = format!(r#"{{"name":"x","{member}":{value}}}"#);
+        let bad = server.post("/api/v1/reports", &form);
+        let said = bad.problem(400);
+        assert!(said.starts_with(&format!("{member}: ")), "{said}");
+        assert_has!(bad.body => format!(r#""parameter":"{member}""#));
+    }
     for body in ["", "[]", "\"x\"", "{", "{}", r#"{"name":""}"#, r#"{"name":7}"#] {
         server.post("/api/v1/reports", body).problem(400);
     }

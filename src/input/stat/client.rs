@@ -80,6 +80,13 @@ pub fn connect(address: &StatAddress, shutdown: &Shutdown) -> io::Result<File> {
     Ok(socket.into())
 }
 
+/// Whether a connection failed because nothing has made that Unix socket: PHP may start later, or
+/// never, as with an entry for dumps.
+#[must_use]
+pub fn is_absent(address: &StatAddress, error: &io::Error) -> bool {
+    matches!(address, StatAddress::Unix(_)) && error.kind() == ErrorKind::NotFound
+}
+
 /// Tries each address of the host.
 fn tcp(address: &str, shutdown: &Shutdown) -> io::Result<TcpStream> {
     let mut problem = io::Error::other("the name has no address");
@@ -144,8 +151,7 @@ pub fn run(source: &Arc<Source>, clock: &dyn Clock, shutdown: &Shutdown) {
             }
             Err(error) => {
                 source.counters.connections_failed.add(1);
-                absent =
-                    matches!(address, StatAddress::Unix(_)) && error.kind() == ErrorKind::NotFound;
+                absent = is_absent(address, &error);
                 error.to_string()
             }
         };
@@ -154,7 +160,6 @@ pub fn run(source: &Arc<Source>, clock: &dyn Clock, shutdown: &Shutdown) {
         }
         let was_absent = source.absent.swap(absent, Ordering::Relaxed);
         if absent {
-            // PHP may start later, or never, as with an entry for dumps.
             if !was_absent {
                 info!(%address, "The socket of a stat extension is not there yet; waiting for it.");
             }

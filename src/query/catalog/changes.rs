@@ -12,11 +12,26 @@ use crate::report::definition::Columns;
 use crate::value::text::roughly;
 
 impl Catalog {
+    /// Says of a histogram view or a table, which is no unknown report, why it has no changes.
+    fn without_sums(&self, name: &str, error: QueryError) -> QueryError {
+        let is_unknown = matches!(error, QueryError::UnknownReport { .. });
+        match is_unknown && self.listed(name).is_ok() {
+            true => QueryError::bad_value(
+                "report",
+                format!(
+                    "{name:?} is a histogram view or a table, which has no sums by key; accepted: reports whose past is kept"
+                ),
+            ),
+            false => error,
+        }
+    }
+
     /// Attributes the change of a measure from one span to another to the report's keys. With
     /// `is_live` the second reading is the live report, whose window is in `spans`.
     ///
     /// # Errors
-    /// Those of [`Catalog::report`]; [`QueryError::BadValue`] if the report does not have this sum.
+    /// Those of [`Catalog::report`]; [`QueryError::BadValue`] if the report does not have this sum,
+    /// or none at all.
     pub fn changes(
         &self,
         name: &str,
@@ -39,7 +54,8 @@ impl Catalog {
             of_span.map_or_else(|| asked.clone(), |it| it.spans.span.clone())
         };
         let (asked, before) = (&spans.span, spans.compared_with());
-        let after = read(Some(asked).filter(|_| !is_live))?;
+        let after = read(Some(asked).filter(|_| !is_live));
+        let after = after.map_err(|error| self.without_sums(name, error))?;
         let span = span_of(&after, asked);
         let before = match is_live {
             // Whole minutes before the window.

@@ -37,7 +37,7 @@ impl Catalog {
     /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
     pub fn create_report(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
         let name = &form.name;
-        let target = read_form(form, &self.defaults).map_err(bad_form)?;
+        let target = read_form(form, &self.defaults)?;
         let mut changes = CHANGES.lock(&self.changes);
         self.check_open(changes.as_ref())?;
         self.check_room(name)?;
@@ -225,9 +225,12 @@ impl Catalog {
     }
 }
 
-fn bad_form(error: FormError) -> QueryError {
-    match error.part_and_problem() {
-        ("", problem) => QueryError::bad_value("report", problem),
-        (part, problem) => QueryError::bad_value(part, problem),
+/// A [`QueryError::BadValue`] that names the member at fault.
+impl From<FormError> for QueryError {
+    fn from(error: FormError) -> Self {
+        match error.part_and_problem() {
+            ("", problem) => Self::bad_value("report", problem),
+            (part, problem) => Self::bad_value(part, problem),
+        }
     }
 }

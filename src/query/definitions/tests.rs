@@ -120,7 +120,7 @@ fn an_error_names_file_line_and_key() {
             "5: report.name: there is a built-in report called 'v2_stats'";
         "name = 'first'\ncomment = 'report1'" =>
             "5: report.name: there is already a report called 'first', defined in pinbad.toml:1";
-        "comment = 'report1'" => "4: report: missing field `name`";
+        "comment = 'report1'" => "4: report: no name; accepted: name = the name of the report";
         "name = 'a'" => "4: report: give either comment, or level";
         "name = 'a'\nlevel = 'timer'\nkyes = ['@a']" =>
             "7: report.kyes: \"kyes\" is unknown; did you mean \"keys\"? accepted: name, comment, level, ";
@@ -135,6 +135,10 @@ fn an_error_names_file_line_and_key() {
             "6: report.level: not a text; accepted: packet, request, timer, sample";
         "name = 'a'\nlevel = 'timer'\nkeys = '@a'" =>
             "7: report.keys: invalid type: string \"@a\", expected a sequence; accepted: a list of ";
+        "name = 'a'\nlevel = 'request'\nkeys = [{ missing = 'skip' }]" =>
+            "7: report.keys: no key; accepted: key = a field or a tag";
+        "name = 'a'\nlevel = 'packet'\nfilters = [{ min_time = 'x' }]" =>
+            "7: report.filters: min_time: invalid type: string \"x\", expected f64";
         "name = 'a'\nlevel = 'packet'\nwindow = 99999999999999999999" =>
             "7: report.window: too large; accepted: ";
         "name = 'a'\ncomment = 'report1'\nwindow = '1m'" =>
@@ -145,6 +149,15 @@ fn an_error_names_file_line_and_key() {
         let error = configured(&format!("{FIRST}[[report]]\n{entry}\n")).unwrap_err();
         assert!(error.starts_with(&format!("pinbad.toml:{told}")), "{error}");
     }
+}
+
+#[test]
+fn an_error_within_a_table_says_in_which_key_and_accepts_no_more_than_that() {
+    let keys = "keys = [{ key = '+env', missing = 'drop' }]";
+    let entry = format!("[[report]]\nname = 'a'\nlevel = 'request'\n{keys}\n");
+    let error = configured(&entry).unwrap_err();
+    let told = "report.keys: missing: \"drop\" is unknown; accepted: skip, skip_empty, empty";
+    assert_eq!(error, format!("pinbad.toml:4: {told}"));
 }
 
 #[test]

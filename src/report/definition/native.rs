@@ -147,6 +147,17 @@ fn in_comment(error: impl ToString) -> FormError {
 /// Words an error of the parser about a setting (`""`: about the form as a whole) as other messages
 /// do: with the nearest name, or with all that is accepted.
 pub fn reworded(setting: &str, error: &str) -> String {
+    // TOML's says below in which key of a table it was.
+    let (error, place) = error.split_once('\n').unwrap_or((error, ""));
+    let place = place.trim().strip_prefix("in `").and_then(|rest| rest.strip_suffix('`'));
+    if let Some(key) = place {
+        return format!("{key}: {}", reworded("", error));
+    }
+    let missing = error.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    if let Some(key) = missing {
+        let accepted = if key == "name" { "the name of the report" } else { "a field or a tag" };
+        return format!("no {key}; accepted: {key} = {accepted}");
+    }
     let mut unknown = ["unknown field `", "unknown variant `"].into_iter();
     let unknown = unknown.find_map(|begin| error.strip_prefix(begin));
     let Some((given, accepted)) = unknown.and_then(|rest| rest.split_once("`, expected ")) else {

@@ -372,9 +372,12 @@ fn one_is_down(one: &Here, two: &Here, clock: &ManualClock) {
 /// answers meanwhile.
 fn clickhouse_fails(one: &Here, far: &Path, clickhouse: ClickHouse, clock: &Arc<ManualClock>) {
     let fails = |part: &str| {
-        for path in
-            ["reports/report_by_script_name?percentiles=95&", "info?", "reports/info/series?"]
-        {
+        for path in [
+            "reports/report_by_script_name?percentiles=95&",
+            "info?",
+            "reports/info/series?",
+            "reports/info/heatmap?",
+        ] {
             let said = one.site.get(&format!("/api/v1/{path}fleet=true")).problem(503);
             assert_has!(said => part, "the fleet cannot be queried");
         }

@@ -91,7 +91,8 @@ impl History<'_> {
         };
         let key = self.key();
         let (from, whose) = ((self.source, self.series), &self.time.whose);
-        let map = heatmap::read(from, self.report, key.as_deref(), &span, whose)?;
+        let map = heatmap::read(from, self.report, key.as_deref(), &span, whose);
+        let map = map.map_err(|why| why.to_string())?;
         let is_empty_now = map.total == 0 && self.time.spans.is_none();
         let why = self.series.why_not(self.report, key.as_deref()).filter(|_| is_empty_now);
         why.map_or(Ok((map, ticks)), Err)
