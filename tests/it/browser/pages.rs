@@ -202,6 +202,7 @@ fn a_page_has_one_zone() {
     assert_eq!(sent.status, 200, "{sent:?}");
     here.site.at_rest(1);
     let browser = Browser::start(&here.site);
+        "/reports/report_by_script_name?view=own",
     browser.cdp("Emulation.setTimezoneOverride", &json!({"timezoneId": "Asia/Tokyo"}));
     browser.open("/requests");
     let clock = || browser.text("#found tbody time");
