@@ -101,6 +101,41 @@ fn on_a_phone_orders_are_named_and_a_lone_choice_has_room() {
     assert!(width > 300.0, "{width}");
 }
 
+/// Numbers come and go every second: nothing below the header moves.
+#[test]
+fn the_header_is_as_high_whatever_it_says() {
+    // All sections that there are.
+    let here = Here::start(&[
+        "squid=[{listen='udp://127.0.0.1:0'}]",
+        "stat=[{stream='unix:///nowhere/at-all'}]",
+        "alert=[{name='quiet', report='info', absent=true}]",
+    ]);
+    let browser = Browser::start(&here.site);
+    browser.open("/");
+    browser.js("localStorage.setItem('paused', 'yes')");
+    let said = r"const parts = [['paused'], ['1 request/s'], ['not live: the daemon is busy or away'],
+            ['119 requests/s', 'p95 342 ms', '0.2 errors/s', 'last 5 s'],
+            ['12,300 requests/s', 'p95 1.23 s', '12.3 errors/s', 'last 5 s']];
+        const tick = document.querySelector('#tick');
+        const box = (it) => it.getBoundingClientRect();
+        const all = parts.map((parts) => {
+            const part = (text, at) => Object.assign(document.createElement('span'), { textContent: (at ? ' \u00b7 ' : '') + text });
+            tick.replaceChildren(...parts.map(part));
+            const [top, first] = [box(document.querySelector('header.top')), box(tick.firstChild)];
+            const fits = first.left >= 0 && first.top >= 0 && first.bottom <= top.bottom && box(document.querySelector('#theme')).right <= innerWidth;
+            return [top.height, fits];
+        });
+        return [new Set(all.map(([height]) => height)).size, all.every(([, fits]) => fits)]";
+    for width in [400, 640, 900, 1000, 1120, 1200, 1280, 1290, 1300, 1310, 1320, 1340, 1400, 1920] {
+        browser.window(width, 900, width == 400);
+        browser.open("/");
+        assert_eq!(browser.js(said), json!([1, true]), "{width}");
+    }
+    browser.assert_quiet();
+    drop(browser);
+    here.stop();
+}
+
 /// Names as they come: of a front controller, without a place to break, wide, in another script.
 #[cfg(feature = "sql")]
 const NAMES: [&str; 6] = [
@@ -148,6 +183,7 @@ fn long_names_and_comparisons_fit_too() {
     let mut targets = owned(&[
         "/",
         "/reports/report_by_hostname_server_and_script",
+        "/reports/report_by_script_name?view=own",
         "/requests?limit=20",
         "/timers?by=group,server,script_name",
         "/calls?by=server",
@@ -202,7 +238,6 @@ fn a_page_has_one_zone() {
     assert_eq!(sent.status, 200, "{sent:?}");
     here.site.at_rest(1);
     let browser = Browser::start(&here.site);
-        "/reports/report_by_script_name?view=own",
     browser.cdp("Emulation.setTimezoneOverride", &json!({"timezoneId": "Asia/Tokyo"}));
     browser.open("/requests");
     let clock = || browser.text("#found tbody time");
