@@ -155,7 +155,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
     html! {
         th.key scope="row" { span class=[class] { (episode.phase.name()) } }
         td.key { (view.time.moment(episode.since)) }
-        td.key { (visible(&entry.name)) }
+        td.key { (Name(&entry.name)) }
         td.key { (visible(&entry.severity)) }
         td.key.text { a href=(path) {
             @if !is_keyed { (row_name(alert)) }

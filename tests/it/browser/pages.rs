@@ -8,6 +8,7 @@ use super::{FAINT, UNNAMED, demo};
 use crate::harness::{Here, Site, await_until};
 #[cfg(feature = "sql")]
 use crate::harness::{Sender, pass};
+use crate::page::hostile_request;
 #[cfg(feature = "sql")]
 use crate::past;
 
@@ -133,6 +134,24 @@ fn the_header_is_as_high_whatever_it_says() {
     }
     browser.assert_quiet();
     drop(browser);
+    here.stop();
+}
+
+/// A rule's name is cut in its middle where it does not fit.
+#[test]
+fn long_names_of_rules_fit() {
+    let rule = "alert=[{name='failing_requests_of_a_script_in_the_long_namespace_of_somebody', \
+                report='report_by_script_name', when='req_count > 5', window='2s', min_requests=0}]";
+    let here = Here::start(&[rule]);
+    await_until(
+        "it fires, or did",
+        || {
+            here.site.send((0..10).map(|_| hostile_request("/a")));
+            here.site.get("/alerts").body
+        },
+        |page| !page.contains("0 firing, 0 pending"),
+    );
+    walk(&here.site, "rules", &owned(&["/alerts"]));
     here.stop();
 }
 
