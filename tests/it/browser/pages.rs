@@ -155,6 +155,35 @@ fn long_names_of_rules_fit() {
     here.stop();
 }
 
+/// One long name takes what the short ones beside it leave, at every width.
+#[test]
+fn short_names_beside_a_long_one_are_whole() {
+    use pinbad::input::pinba::model::Request;
+
+    let here = Here::start(&[]);
+    let long = format!("/l{}ng", "o".repeat(110));
+    here.site.send([long.as_str(), "/cart/list.php"].map(|script| {
+        let (host, server) = ("web-frontend-eu-01.example", "www.shop.example.com");
+        let mut packet = Request::named(host, server, script);
+        packet.request_time = Some(0.25);
+        packet.add_tag("release", "2026.11.29-frontend");
+        packet.add_timer(
+            3,
+            0.125,
+            &[("group", "elasticsearch-search"), ("server", "database-01.internal")],
+        );
+        packet
+    }));
+    let targets = owned(&[
+        "/reports/report_by_hostname_server_and_script",
+        "/reports/report_by_hostname_and_script",
+        "/requests",
+        "/timers?by=group,server,script_name",
+    ]);
+    walk(&here.site, "beside", &targets);
+    here.stop();
+}
+
 /// Names as they come: of a front controller, without a place to break, wide, in another script.
 #[cfg(feature = "sql")]
 const NAMES: [&str; 6] = [
