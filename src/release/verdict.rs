@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::judge::REQUESTS_MIN;
-use crate::value::text::{change, counted, percent, roughly, secs, visible};
+use crate::value::text::{change, counted, name_or_empty, percent, roughly, secs, visible};
 
 /// A script, or all of them, became slower.
 pub const SLOWER: &str = "slower";
@@ -69,7 +69,7 @@ impl Finding {
     }
 
     fn text(&self) -> String {
-        let script = visible(self.script.as_deref().unwrap_or("all scripts"));
+        let script = visible(self.script.as_deref().map_or("all scripts", name_or_empty));
         let [before, after] = self.values();
         match &*self.what {
             SLOWER | FASTER => format!("{script} {} ({before} to {after})", change(self.change())),
@@ -139,9 +139,26 @@ impl Verdict {
         }
         for (names, what) in [(&self.new, "new"), (&self.gone, "gone")] {
             if let Some(first) = names.first() {
-                text += &format!("; {what}: {}{}", visible(first), more(names.len()));
+                text +=
+                    &format!("; {what}: {}{}", visible(name_or_empty(first)), more(names.len()));
             }
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_without_a_name_is_said_to_be_one() {
+        let (script, what) = (Some(String::new()), SLOWER.to_owned());
+        let finding = Finding { script, what, before: 0.1, after: 0.2, p: 0.0 };
+        let new = vec![String::new(), "/a".to_owned()];
+        let result = SLOWER.to_owned();
+        let verdict = Verdict { result, findings: vec![finding], new, ..Verdict::default() };
+        let text = "slower: (empty) +100 % (100 ms to 200 ms); new: (empty) and 1 more";
+        assert_eq!(verdict.words(1, None), text);
     }
 }

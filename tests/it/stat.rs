@@ -376,6 +376,10 @@ fn a_socket_that_is_not_there_is_no_ill_health() {
     });
     let daemon = here.site.get("/daemon").body;
     assert!(!daemon.contains("Healthy? <span class=\" bad\">No</span>"), "{daemon}");
+    // Without samples there are no boxes.
+    let profile = here.site.get("/profile").body;
+    assert_has!(profile => "0 samples with something running", "No samples.");
+    assert_lacks!(profile => "Samples as boxes");
     here.stop();
 }
 

@@ -155,7 +155,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
     html! {
         th.key scope="row" { span class=[class] { (episode.phase.name()) } }
         td.key { (view.time.moment(episode.since)) }
-        td.key { (visible(&entry.name)) }
+        td.key { (Name(&entry.name)) }
         td.key { (visible(&entry.severity)) }
         td.key.text { a href=(path) {
             @if !is_keyed { (row_name(alert)) }
@@ -177,7 +177,6 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     heads.extend(BURN_WINDOWS.map(|(name, _)| Head::number(name)));
     let row = |it: &ObjectiveView| {
         let (of, firing) = (&it.objective, it.firing.as_deref());
-        let burn = |burn: Option<f64>| burn.map_or_else(|| UNKNOWN.to_owned(), shown);
         let quiet = it.quiet_state();
         let quiet = if quiet == "unknown" { "too little counted yet" } else { quiet };
         let at_most = if it.is_exact { "" } else { "\u{2264}\u{a0}" };
@@ -240,6 +239,10 @@ fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     Some(chart.figure(&format!("slo-{at}"), "/api/v1/slos"))
 }
 
+fn burn(rate: Option<f64>) -> String {
+    rate.map_or_else(|| UNKNOWN.to_owned(), number)
+}
+
 /// A part of a budget, of which many times the whole may be gone.
 fn percent(part: f64) -> String {
     let percent = part * 100.0;
@@ -294,7 +297,7 @@ fn receivers(alerts: &Alerts) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::{NAME_CHARS, all_where, cut, percent};
+    use super::{NAME_CHARS, UNKNOWN, all_where, burn, cut, percent};
 
     #[test]
     fn an_objective_is_named_by_what_it_counts() {
@@ -316,5 +319,7 @@ mod tests {
     fn budgets_look_like_other_numbers() {
         let texts = [0.853, -0.5, -163.912].map(percent);
         assert_eq!(texts, ["85.3 %", "\u{2212}50 %", "\u{2212}16,391 %"]);
+        let rates = [Some(9.985_71), Some(10.62), None].map(burn);
+        assert_eq!(rates, ["9.99", "10.6", UNKNOWN]);
     }
 }

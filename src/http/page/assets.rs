@@ -27,12 +27,23 @@ static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
         ("js", "text/javascript; charset=utf-8", include_str!("live.js")),
         ("svg", "image/svg+xml", include_str!("icon.svg")),
     ];
-    files.map(|(ending, media_type, text)| Asset {
-        path: format!("/assets/pinbad.{:08x}.{ending}", crc32fast::hash(text.as_bytes())),
-        media_type,
-        text: Text::new(text),
+    files.map(|(ending, media_type, text)| {
+        let text = packed(text);
+        Asset {
+            path: format!("/assets/pinbad.{:08x}.{ending}", crc32fast::hash(text.as_bytes())),
+            media_type,
+            text: Text::new(text),
+        }
     })
 });
+
+/// A file without what browsers do not need: the blanks before lines, and lines of comments.
+fn packed(text: &str) -> String {
+    let is_comment =
+        |line: &str| line.starts_with("//") || line.starts_with("/*") && line.ends_with("*/");
+    let lines = text.lines().map(str::trim_start).filter(|line| !is_comment(line));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
 
 /// The URLs of the style sheet, the script and the icon.
 pub(super) fn paths() -> [&'static str; 3] {
@@ -73,6 +84,19 @@ mod tests {
                 assert!(!text.contains(outside), "{} has {outside}", asset.path);
             }
         }
+    }
+
+    #[test]
+    fn comments_and_the_blanks_before_lines_stay_here() {
+        let text = "// Why.\n  a {\n    b: \"// c\"; /* d */\n\n    /* e */\n  }";
+        assert_eq!(packed(text), "a {\nb: \"// c\"; /* d */\n\n}\n");
+        for asset in ASSETS.iter() {
+            let text = std::str::from_utf8(asset.text.plain()).unwrap();
+            let kept = text.lines().find(|line| line.starts_with([' ', '/']));
+            assert_eq!(kept, None, "{}", asset.path);
+        }
+        // Lines of a text between these would change.
+        assert!(!include_str!("live.js").contains('`'));
     }
 
     #[test]

@@ -121,9 +121,11 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
                 " in the " (super::frame::span_of(&boxes)) }
-            div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (drawn(&tree, &params, search.as_deref())) }
-            p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
-                      A sample has no deeper stack than that. With the JIT a line may be an older one." }
+            @if tree.root.samples > 0 {
+                div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (drawn(&tree, &params, search.as_deref())) }
+                p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
+                          A sample has no deeper stack than that. With the JIT a line may be an older one." }
+            }
             @for listed in &TABLES {
                 @let wanted = (SampleKey::Type, Pattern::Equals(listed.of_type.to_owned()));
                 @let wanted = (!listed.of_type.is_empty()).then_some(wanted);

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Name, bytes, count, number, percent, secs, visible};
+use super::formatting::{self, Name, bytes, count, named, number, percent, secs, visible};
 use super::render::View;
 use super::table::{Head, table};
 use crate::http::error::Problem;
@@ -99,8 +99,8 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
             }
         }
         @if !verdict.findings.is_empty() { (table("Differences", caption, heads, rows, "")) }
-        (scripts(view, "New scripts", &verdict.new))
-        (scripts(view, "Gone scripts", &verdict.gone))
+        (scripts("New scripts", &verdict.new, |script| address(view, script)))
+        (scripts("Gone scripts", &verdict.gone, |script| address(view, script)))
     }
 }
 
@@ -129,11 +129,23 @@ fn address(view: &View<'_>, script: &str) -> String {
     view.time.row_link("report_by_script_name", "row", [("script_name", script)], None)
 }
 
-fn scripts(view: &View<'_>, title: &str, names: &[String]) -> Markup {
+fn scripts(title: &str, names: &[String], address: impl Fn(&str) -> String) -> Markup {
     html! {
         @if !names.is_empty() {
             p.note { (title) ": "
-                @for (at, name) in names.iter().enumerate() { @if at > 0 { ", " } a href=(address(view, name)) { (visible(name)) } } }
+                @for (at, name) in names.iter().enumerate() { @if at > 0 { ", " } a href=(address(name)) { (named(name)) } } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_without_a_name_has_a_link_that_can_be_seen() {
+        let names = ["/a".to_owned(), String::new()];
+        let page = scripts("New scripts", &names, |name| format!("/row?{name}")).into_string();
+        assert_has!(page => ">/a</a>, <a href=\"/row?\">(empty)</a>");
     }
 }

@@ -16,7 +16,7 @@ use super::formatting::{self, Name, named, or_empty};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
-use super::table::{Head, pager, table};
+use super::table::{FALL, Head, pager, table};
 use super::time::Time;
 use crate::http::error::Problem;
 use crate::http::params::{id, pairs};
@@ -258,7 +258,7 @@ fn choice(address: &Address<'_>, timers: &[TimerDetail], by: Option<&str>) -> Ma
 fn axis(whole_us: u64) -> Head {
     let whole = formatting::micros(whole_us);
     let text = if whole_us == 0 { whole } else { format!("0 \u{2013} {whole}") };
-    Head::number(text).class("fall")
+    Head::number(text).class(FALL)
 }
 
 /// A bar in position. The numbers stand in the columns before it.

@@ -19,6 +19,7 @@ use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::query::error::QueryError;
 use crate::query::question::{ReportQuestion, Whose};
+use crate::report::layout::OTHER;
 
 /// Rows of a table on this page.
 const ROWS: usize = 12;
@@ -128,8 +129,9 @@ fn read(view: &View<'_>, name: &str, sort: &str) -> Result<Option<Largest>, Prob
 impl Largest {
     /// The texts in the first key columns of a row.
     fn keys<const N: usize>(&self, row: usize) -> [String; N] {
-        let mut keys = self.ranking.row_keys(row).into_iter();
-        std::array::from_fn(|_| keys.next().map_or_else(String::new, |(_, text)| text))
+        let (table, columns) = (self.ranking.table(), &self.ranking.answer.key_columns);
+        let text = |column: &usize| table.value(row, *column).plain();
+        std::array::from_fn(|at| columns.get(at).map_or_else(String::new, text))
     }
 
     /// All its rows, for sums: of those that are not among the largest percentiles may be unknown.
@@ -348,6 +350,10 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
         let mut objects: HashMap<[String; 2], Object> = HashMap::new();
         for row in found.all() {
             let [server, path, code] = found.keys(row);
+            // Those that did not fit are no object: how many of them are hits is not known.
+            if code == OTHER {
+                continue;
+            }
             let count = counts(row).unwrap_or(0.0);
             let object = objects.entry([server, path]).or_default();
             object.all += count;

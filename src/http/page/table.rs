@@ -102,6 +102,8 @@ const COLUMNS_MAX: usize = 15;
 const DENSE: usize = 12;
 /// The class of texts that may wrap.
 pub(super) const PROSE: &str = "key text";
+/// The class of a waterfall's bars.
+pub(super) const FALL: &str = "fall";
 /// Most cells with labels: larger tables rely on the heads above, or pages would be too large.
 const LABELS_MAX: usize = 1_400;
 
@@ -142,8 +144,12 @@ pub(super) fn table(
     // Texts leave less room for others.
     let has_prose = heads.iter().any(|head| head.class == Some(PROSE));
     let most = if has_prose { DENSE } else { COLUMNS_MAX };
+    let is_many = heads.len() > most;
+    // A waterfall takes its share of the width.
+    let is_fair = !is_many && !heads.iter().any(|head| head.class == Some(FALL));
     html! {
-        div.wide.many[heads.len() > most].dense[heads.len() > DENSE] tabindex="0" role="region" aria-label=(label) {
+        div.wide.many[is_many].fair[is_fair].dense[heads.len() > DENSE].{ "n" (heads.len()) }
+            tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { (caption) }
                 thead { tr { @for head in &heads { (head) } } }

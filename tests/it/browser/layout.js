@@ -45,7 +45,9 @@ for (const cell of document.querySelectorAll('th, td')) {
 // A name gives way only where no other column of its table has room to spare; what wraps may be as wide as it likes.
 for (const table of document.querySelectorAll('table')) {
   const cut = [...table.querySelectorAll('.cut > span')].find((it) => shown(it) && it.scrollWidth > it.clientWidth + 1);
-  if (!cut || getComputedStyle(cut.closest('tr')).display === 'grid') continue;
+  const row = cut && getComputedStyle(cut.closest('tr'));
+  // Neither where a row is a block.
+  if (!cut || row.display === 'grid' && !row.gridTemplateColumns.startsWith('subgrid')) continue;
   const spare = new Map();
   for (const cell of table.querySelectorAll('tr > *')) {
     if (!shown(cell) || cell.colSpan > 1) continue;
@@ -57,6 +59,12 @@ for (const table of document.querySelectorAll('table')) {
   }
   const room = Math.max(0, ...spare.values());
   if (room > 40) say('cut beside room:', cut.parentElement, room);
+  // Nor where another name could give instead.
+  const names = [...table.querySelectorAll('tbody tr:first-child > .key:not(.text, .pairs)')].map((cell) => box(cell).width);
+  for (const span of table.querySelectorAll('tbody .key:not(.text, .pairs) .cut > span')) {
+    const gap = Math.max(...names) - box(span.closest('.key')).width;
+    if (span.scrollWidth > span.clientWidth + 1 && gap > 80) say('cut beside a wider name:', span.parentElement, gap);
+  }
 }
 for (const table of document.querySelectorAll('table')) apart([...table.querySelectorAll('th, td, caption')], 'cell');
 for (const svg of document.querySelectorAll('.chart svg')) {

@@ -8,6 +8,7 @@ use super::{FAINT, UNNAMED, demo};
 use crate::harness::{Here, Site, await_until};
 #[cfg(feature = "sql")]
 use crate::harness::{Sender, pass};
+use crate::page::hostile_request;
 #[cfg(feature = "sql")]
 use crate::past;
 
@@ -101,6 +102,88 @@ fn on_a_phone_orders_are_named_and_a_lone_choice_has_room() {
     assert!(width > 300.0, "{width}");
 }
 
+/// Numbers come and go every second: nothing below the header moves.
+#[test]
+fn the_header_is_as_high_whatever_it_says() {
+    // All sections that there are.
+    let here = Here::start(&[
+        "squid=[{listen='udp://127.0.0.1:0'}]",
+        "stat=[{stream='unix:///nowhere/at-all'}]",
+        "alert=[{name='quiet', report='info', absent=true}]",
+    ]);
+    let browser = Browser::start(&here.site);
+    browser.open("/");
+    browser.js("localStorage.setItem('paused', 'yes')");
+    let said = r"const parts = [['paused'], ['1 request/s'], ['not live: the daemon is busy or away'],
+            ['119 requests/s', 'p95 342 ms', '0.2 errors/s', 'last 5 s'],
+            ['12,300 requests/s', 'p95 1.23 s', '12.3 errors/s', 'last 5 s']];
+        const tick = document.querySelector('#tick');
+        const box = (it) => it.getBoundingClientRect();
+        const all = parts.map((parts) => {
+            const part = (text, at) => Object.assign(document.createElement('span'), { textContent: (at ? ' \u00b7 ' : '') + text });
+            tick.replaceChildren(...parts.map(part));
+            const [top, first] = [box(document.querySelector('header.top')), box(tick.firstChild)];
+            const fits = first.left >= 0 && first.top >= 0 && first.bottom <= top.bottom && box(document.querySelector('#theme')).right <= innerWidth;
+            return [top.height, fits];
+        });
+        return [new Set(all.map(([height]) => height)).size, all.every(([, fits]) => fits)]";
+    for width in [400, 640, 900, 1000, 1120, 1200, 1280, 1290, 1300, 1310, 1320, 1340, 1400, 1920] {
+        browser.window(width, 900, width == 400);
+        browser.open("/");
+        assert_eq!(browser.js(said), json!([1, true]), "{width}");
+    }
+    browser.assert_quiet();
+    drop(browser);
+    here.stop();
+}
+
+/// A rule's name is cut in its middle where it does not fit.
+#[test]
+fn long_names_of_rules_fit() {
+    let rule = "alert=[{name='failing_requests_of_a_script_in_the_long_namespace_of_somebody', \
+                report='report_by_script_name', when='req_count > 5', window='2s', min_requests=0}]";
+    let here = Here::start(&[rule]);
+    await_until(
+        "it fires, or did",
+        || {
+            here.site.send((0..10).map(|_| hostile_request("/a")));
+            here.site.get("/alerts").body
+        },
+        |page| !page.contains("0 firing, 0 pending"),
+    );
+    walk(&here.site, "rules", &owned(&["/alerts"]));
+    here.stop();
+}
+
+/// One long name takes what the short ones beside it leave, at every width.
+#[test]
+fn short_names_beside_a_long_one_are_whole() {
+    use pinbad::input::pinba::model::Request;
+
+    let here = Here::start(&[]);
+    let long = format!("/l{}ng", "o".repeat(110));
+    here.site.send([long.as_str(), "/cart/list.php"].map(|script| {
+        let (host, server) = ("web-frontend-eu-01.example", "www.shop.example.com");
+        let mut packet = Request::named(host, server, script);
+        packet.request_time = Some(0.25);
+        packet.add_tag("release", "2026.11.29-frontend");
+        packet.add_timer(
+            3,
+            0.125,
+            &[("group", "elasticsearch-search"), ("server", "database-01.internal")],
+        );
+        packet
+    }));
+    let targets = owned(&[
+        "/reports/report_by_hostname_server_and_script",
+        "/reports/report_by_hostname_and_script",
+        "/requests",
+        "/timers?by=group,server,script_name",
+    ]);
+    walk(&here.site, "beside", &targets);
+    here.stop();
+}
+
 /// Names as they come: of a front controller, without a place to break, wide, in another script.
 #[cfg(feature = "sql")]
 const NAMES: [&str; 6] = [
@@ -148,6 +231,7 @@ fn long_names_and_comparisons_fit_too() {
     let mut targets = owned(&[
         "/",
         "/reports/report_by_hostname_server_and_script",
+        "/reports/report_by_script_name?view=own",
         "/requests?limit=20",
         "/timers?by=group,server,script_name",
         "/calls?by=server",

@@ -84,6 +84,39 @@ fn sums_of_the_page_are_over_all_rows() {
     here.stop();
 }
 
+/// Requests of keys that did not fit are not those without a peer, and no object.
+#[test]
+fn keys_that_did_not_fit_are_a_row_of_their_own() {
+    let (_, setting) = tcp_port();
+    let here = Here::start(&[&setting, "reports.rows_max=1"]);
+    let mut squid = TcpStream::connect(address(&here.site, 0)).unwrap();
+    for (at, from) in
+        ["HIER_NONE/-", "HIER_DIRECT/10.0.0.1", "HIER_DIRECT/10.0.0.2"].into_iter().enumerate()
+    {
+        let line = format!(
+            "1795235378.{at:03}     10 127.0.0.1 TCP_MISS/200 5348 GET http://h/{at} - {from} text/plain\n"
+        );
+        squid.write_all(line.as_bytes()).unwrap();
+        received(&here.site, 0, at as u64 + 1);
+        await_condition("it is in the report", || {
+            let rows = here.site.rows("squid_bottlenecks_by_peer");
+            let counts = rows.iter().map(|row| row["req_count"].as_u64().unwrap());
+            if counts.sum::<u64>() == at as u64 + 1 { Ok(()) } else { Err(rows.len()) }
+        });
+    }
+    let page = here.site.get("/squid").body;
+    let part = |name: &str| page.split(&format!("id=\"part-{name}\"")).nth(1).unwrap();
+    let by_peer = part("squid_bottlenecks_by_peer");
+    let others = ["(other)", "20.0 ms", "100 %", "\u{2013}"];
+    let known = ["none", "10.0 ms", "\u{2013}", "100 %"];
+    assert_eq!(crate::page::rows(by_peer, 1), [others, known]);
+    assert_has!(by_peer.split("</thead>").next().unwrap() => "unknown</th>", "(other)</th>");
+    let objects = crate::page::rows(part("squid_objects"), 1);
+    assert_eq!(objects.len(), 1, "{objects:?}");
+    assert_eq!(objects[0][..3], ["h", "/0", "1"], "{objects:?}");
+    here.stop();
+}
+
 /// The fields of a line, by name.
 fn fields(line: &str) -> BTreeMap<&str, &str> {
     let fields = line.split_whitespace().skip(1);
