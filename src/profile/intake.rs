@@ -3,7 +3,7 @@
 //! Visits the sources in turn and takes queued chunks, one chunk under each hold of the pool's
 //! lock; sleeps briefly when nothing is queued. Whether a new connection reaches the same run of
 //! the extension is determined by its clock: if the clock went back, or shows another start, it is
-//! another run.
+//! another run. Each dump is a run of its own, whatever its clock shows.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub(super) struct Feed {
     connection: u64,
     /// True until the first line of the connection is taken.
     fresh: bool,
+    /// Whether the connection brings a dump.
+    is_dump: bool,
     run: Arc<Run>,
     /// Time of the newest sample of the run.
     newest: u64,
@@ -105,6 +107,7 @@ impl Feed {
             lines: Lines::default(),
             connection: 0,
             fresh: true,
+            is_dump: false,
             run: profile.next_run(&host),
             host,
             newest: 0,
@@ -118,6 +121,7 @@ impl Feed {
         if chunk.connection != self.connection {
             self.connection = chunk.connection;
             self.fresh = true;
+            self.is_dump = chunk.is_dump;
             cut |= self.lines.cut();
         }
         if chunk.after_gap {
@@ -162,7 +166,7 @@ impl Feed {
             let went_back = line.elapsed.saturating_add(DISORDER) < self.newest;
             let apart_us = received_us.saturating_sub(self.run.time_us(line.elapsed));
             let is_first = self.newest == 0;
-            let is_other = went_back || !STARTS_APART_US.contains(&apart_us);
+            let is_other = self.is_dump || went_back || !STARTS_APART_US.contains(&apart_us);
             if is_first || is_other {
                 counters.runs.add(1);
             }

@@ -87,10 +87,15 @@ pub(crate) fn profile() -> (Arc<Profile>, Intake, Arc<ManualClock>) {
 
 /// Feeds these bytes as if they had just been read.
 pub(crate) fn feed(profile: &Profile, intake: &mut Intake, connection: u64, bytes: &[u8]) {
+    push(profile, intake, (connection, false), bytes);
+}
+
+fn push(profile: &Profile, intake: &mut Intake, (connection, is_dump): (u64, bool), bytes: &[u8]) {
     profile.sources[0].queue.push(Chunk {
         connection,
         received_ms: profile.clock.mono_ms(),
         after_gap: false,
+        is_dump,
         bytes: bytes.into(),
     });
     while intake.turn() {}
@@ -150,6 +155,24 @@ fn a_connection_whose_clock_shows_another_start_is_another_run() {
     let times = times.map(|it| segment.request(it).run.time_us(it.elapsed) / 1_000_000);
     assert_eq!(times.collect::<Vec<_>>(), [7_200, 7_260, 7_320, 7_380]);
     assert_eq!(profile.sources[0].counters.runs.get(), 4);
+}
+
+/// Two runs of a short script: the clock of the second may begin where that of the first ended.
+#[test]
+fn each_dump_is_a_run() {
+    let (profile, mut intake, clock) = profile();
+    clock.advance_ms(7_200_000);
+    for (connection, secs) in [(1, "0.5"), (2, "0.6")] {
+        push(&profile, &mut intake, (connection, true), sample(1, secs, "a").as_bytes());
+        clock.advance_ms(8_000);
+    }
+    let snapshot = profile.snapshot().unwrap();
+    let segment = &snapshot.segments[0];
+    let times = segment.samples.iter();
+    let times = times.map(|it| segment.request(it).run.time_us(it.elapsed) / 1_000_000);
+    assert_eq!(times.collect::<Vec<_>>(), [7_200, 7_208]);
+    assert_eq!(profile.sources[0].counters.runs.get(), 2);
+    assert_eq!(segment.requests.len(), 2);
 }
 
 #[test]

@@ -179,6 +179,10 @@ SELECT (SELECT id FROM request WHERE id = -1), IFNULL((SELECT id FROM request WH
 SELECT COUNT(*) FROM request WHERE id = ANY (SELECT id FROM request WHERE id < 3)
 SELECT COUNT(*) FROM request WHERE id <> ALL (SELECT id FROM request WHERE id < 3)
 SELECT id FROM request WHERE id IN (SELECT '2')
+SELECT COUNT(*) FROM request WHERE id IN (SELECT status = 500 FROM request)
+SELECT COUNT(*) FROM request WHERE (status = 500) IN (SELECT tags_cnt FROM request WHERE id < 3)
+SELECT COUNT(*) FROM request WHERE req_time * 0 NOT IN (SELECT status = 500 FROM request)
+SELECT COUNT(*) FROM request WHERE hostname IN (SELECT status < 0 FROM request) OR id < 3
 SELECT *, id AS id FROM request WHERE id < 3 ORDER BY id
 SELECT 0xFF + 0, b'101' + 0, 10 | 0x01, '5' = 0x35, 5 = 0x05, 5 IN (0x05, 6), CONCAT(0x41, 'x'), CAST(0x41 AS UNSIGNED), -0x10, x'41' + 0, 0x10 / 2, IF(0x00, 1, 2), 0xFF = 255, 0x10 BETWEEN 15 AND 17
 SELECT -(5 & 3), HEX(18446744073709551615), CAST('18446744073709551616' AS UNSIGNED), CAST(3 AS UNSIGNED) - 1, BIT_AND(NULL), BIT_OR(NULL), SUM(NULL), CONV('7b', 16, -10), CONV(-17, 10, -18), SUBSTRING_INDEX('aaaaa', 'aa', -1), UPPER('straße'), LOCATE('', 'abc', 4)
@@ -211,6 +215,8 @@ SELECT HEX(CONCAT(script_name)), LENGTH(script_name), UPPER(hostname) FROM reque
 SELECT 'a|' LIKE 'a|' ESCAPE '|', 'a\\' LIKE 'a|' ESCAPE '|', 'a' LIKE 'a|' ESCAPE '|', 'a|' LIKE 'a||' ESCAPE '|', 'a%' LIKE 'a|%' ESCAPE '|', '|' LIKE '|' ESCAPE '|'
 
 # --- precedence, zeros and types of choices
+SELECT 2 > 1 IN (2), 2 > 1 NOT IN (2, 3), 2 > 1 LIKE '2', 2 > 1 NOT LIKE '1', 2 > 1 BETWEEN 2 AND 3, 2 > 1 REGEXP '2', 2 LIKE '2' = 1, 2 IN (2) = 1, 2 BETWEEN 1 AND 2 = 0, 3 <> 2 IS NULL, NOT 1 IN (2), 1 = 0 = 0
+SELECT COUNT(*), SUM(script_name LIKE '/a%' = 0), SUM(1 = status IN (200, 404)) FROM request WHERE hostname LIKE 'web%' = 1
 SELECT -3 ^ 2, ~0 / 2, ~1 & 7, -2 * -3, - -1, 7 - -3, BINARY 'a' = 'a', -(2 + 3)
 SELECT COUNT(*), SUM(doc_size * -0e0 IN (0, 1)), SUM(doc_size * -0e0 = 0) FROM request WHERE doc_size * -0e0 IN (0, 7)
 SELECT COUNT(*) FROM request a JOIN (SELECT 0e0 AS z) b ON a.doc_size * -0e0 = b.z
@@ -305,6 +311,8 @@ SELECT id, IF(id = 3, 7, id) IN (IF(status = 200, 1, id), 0) FROM request WHERE 
 SELECT NULL IN ('a', 0), NULL NOT IN ('a', 0), 1 IN (NULL, 2), 1 NOT IN (NULL, 2), 2 IN (NULL, 2)
 SELECT FIELD('x', NULL, 'abc'), FIELD('x', 'abc', NULL), FIELD('abc', NULL, 'abc')
 SELECT COUNT(*) FROM request WHERE status IN (SELECT '200') OR id < 3
+SELECT COUNT(*) FROM timer value WHERE EXISTS (SELECT 1 FROM timertag WHERE timer_id = value.id AND value = 'db')
+SELECT COUNT(*), SUM(name.value) FROM timer name WHERE 1 < (SELECT COUNT(*) FROM timertag tt JOIN tag ON tag.id = tt.tag_id WHERE tt.timer_id = name.id)
 SELECT COUNT(*) FROM request WHERE status NOT IN (SELECT '200') OR id < 3 OR hostname IN (SELECT 'web3')
 SELECT COUNT(*) FROM request WHERE id IN (SELECT request_id FROM timer WHERE value > 0.02 UNION SELECT NULL) OR id = 1
 

@@ -218,6 +218,7 @@ fn drain(
             connection,
             received_ms: clock.mono_ms(),
             after_gap: false,
+            is_dump,
             bytes: bytes.into(),
         });
         if bytes > 0 {

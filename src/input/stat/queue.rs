@@ -27,6 +27,8 @@ pub struct Chunk {
     pub received_ms: u64,
     /// Whether data before it was dropped.
     pub after_gap: bool,
+    /// Whether the connection brings a dump.
+    pub is_dump: bool,
     /// The bytes.
     pub bytes: Box<[u8]>,
 }

@@ -158,6 +158,7 @@ fn a_full_queue_lets_the_oldest_go() {
         connection: number,
         received_ms: 0,
         after_gap: false,
+        is_dump: false,
         bytes: vec![b'\n'; 1 << 20].into(),
     };
     let dropped: Vec<_> = (1..=20).map(|number| queue.push(chunk(number))).collect();

@@ -130,16 +130,23 @@ impl Aggregate {
             }
         }
         running.push(writer.finish(self.tick));
-        if matches!(self.closing, Closing::Writing | Closing::Closed) {
-            // Groups whose slot is closed already.
+        let is_closing = matches!(self.closing, Closing::Writing | Closing::Closed);
+        if is_closing || self.groups.extremes.has_restored(self.tick.tick) {
+            // Groups whose slot is closed already, and what came back of a tick that runs on.
             let closed = self.groups.used().filter_map(|id| {
                 let (tick, seen) = self.groups.extremes.of(id).last()?;
-                (*tick == self.tick.tick && self.groups.running(id).is_none())
-                    .then_some((id, *seen))
+                (*tick == self.tick.tick).then_some((id, *seen))
             });
             extremes.extend(closed);
         }
         extremes.sort_unstable_by_key(|&(group, _)| group);
+        extremes.dedup_by(|more, kept| {
+            let is_same = more.0 == kept.0;
+            if is_same {
+                kept.1.widen(&more.1);
+            }
+            is_same
+        });
         let groups = 0..self.groups.end();
         let closed = self.tick_logs.closed.iter();
         AggregateCut {

@@ -19,6 +19,9 @@ pub(in crate::report) struct GroupExtremes {
     closed: Vec<Vec<(u64, Extremes)>>,
     /// Number of these.
     count: usize,
+    /// The newest tick that came back from a snapshot. It may still run: then its lists are not
+    /// closed.
+    restored: Option<u64>,
     /// By slot, those of the running tick and second.
     pub(super) running: Vec<(Extremes, Extremes)>,
     /// Every snapshot being written has a clone.
@@ -75,8 +78,14 @@ impl GroupExtremes {
         self.count += of_group.len();
     }
 
+    /// Whether extremes of a tick came back from a snapshot.
+    pub(in crate::report) fn has_restored(&self, tick: u64) -> bool {
+        self.restored == Some(tick)
+    }
+
     /// Adds the extremes of a group in a tick, which may have some already.
     pub(in crate::report) fn restore(&mut self, id: u32, tick: u64, seen: &Extremes) {
+        self.restored = self.restored.max(Some(tick));
         let Some(of_group) = self.closed.get_mut(id as usize) else { return };
         match of_group.binary_search_by_key(&tick, |&(tick, _)| tick) {
             Ok(known) => of_group[known].1.widen(seen),

@@ -249,8 +249,8 @@ impl MysqlOperators {
         Ok(Transformed::yes(conjunction(found).unwrap_or_else(|| lit(true))))
     }
 
-    /// `x IN (SELECT ...)`: texts regardless of case, a text beside a number as one, and one row as
-    /// `=` compares.
+    /// `x IN (SELECT ...)`: texts regardless of case, a text beside a number and a condition beside
+    /// either as a number, and one row as `=` compares.
     fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         list.subquery = match Total::new(list.subquery) {
             Ok(total) => {
@@ -271,10 +271,16 @@ impl MysqlOperators {
                 *list.expr = call("__fold", expr);
                 in_rows(list, |column, _| Ok(call("__fold", column))).map(Transformed::yes)
             }
-            (text, other) | (other, text) if text == Class::Text && other.is_number() => {
+            (text, other) | (other, text)
+                if text == Class::Text && (other.is_number() || other == Class::Truth) =>
+            {
                 *list.expr = double(number(expr, left), schema)?;
                 let listed = |column, schema: &DFSchema| double(number(column, listed), schema);
                 in_rows(list, listed).map(Transformed::yes)
+            }
+            (truth, other) | (other, truth) if truth == Class::Truth && other.is_number() => {
+                *list.expr = number(expr, left);
+                in_rows(list, |column, _| Ok(number(column, listed))).map(Transformed::yes)
             }
             _ => {
                 *list.expr = expr;

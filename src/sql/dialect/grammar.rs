@@ -1,8 +1,8 @@
 //! sqlparser's MySQL dialect, corrected where it deviates from MySQL.
 //!
 //! `DIV` and `BINARY` take one operand instead of everything that follows, `MOD` is an operator,
-//! `-x`, `~x`, `!x`, shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND; quotes follow the session's
-//! `sql_mode`.
+//! `-x`, `~x`, `!x`, shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND, `LIKE`, `IN` and `BETWEEN` more
+//! tightly than `=` and `<`; quotes follow the session's `sql_mode`.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
@@ -83,6 +83,16 @@ impl Dialect for Grammar {
 
     fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         MYSQL.is_table_factor_alias(explicit, kw, parser)
+    }
+
+    /// `a = b LIKE c` is `a = (b LIKE c)`, and `a LIKE b = c` is `(a LIKE b) = c`.
+    fn prec_value(&self, prec: Precedence) -> u8 {
+        match prec {
+            Precedence::Like => MYSQL.prec_value(Precedence::Between),
+            // Above IS.
+            Precedence::Eq => 18,
+            other => MYSQL.prec_value(other),
+        }
     }
 
     /// `-x`, `~x`, `!x` and `BINARY x` bind more tightly than any operator between two operands.

@@ -229,6 +229,7 @@ impl Refill {
         let span = begin.next_multiple_of(Resolution::Minute.secs())..u64::MAX;
         let dataset = Dataset::of(of, self.error_status);
         let mut rows: HashMap<Vec<u8>, (bool, Gain)> = HashMap::new();
+        let mut other = None;
         for row in 0..live.len() {
             let mut key = Vec::new();
             for at in 0..of.keys.len() {
@@ -239,6 +240,9 @@ impl Refill {
                 }
             }
             let gain = gain(live, row);
+            if live.is_other(row) {
+                other = Some(key.clone());
+            }
             // A row whose values were all sent as `(other)` has the key of the row of that name.
             match rows.entry(key) {
                 hash_map::Entry::Vacant(place) => drop(place.insert((live.is_other(row), gain))),
@@ -246,8 +250,12 @@ impl Refill {
             }
         }
         self.rows.rows(&dataset, span.clone(), |row| {
-            let (_, gain) =
-                rows.entry(row.key.to_vec()).or_insert_with(|| (row.is_other, Gain::default()));
+            // The live counts of a key without a row are in `(other)`: all of it belongs there.
+            let key = match &other {
+                Some(other) if !rows.contains_key(&*row.key) => other.clone(),
+                _ => row.key.to_vec(),
+            };
+            let (_, gain) = rows.entry(key).or_insert_with(|| (row.is_other, Gain::default()));
             gain.add(&row.gain);
         });
         let covered = self.covered_secs(&dataset.coverage_key(), span, live.covered_secs, now);

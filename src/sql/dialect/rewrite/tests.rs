@@ -1,5 +1,7 @@
 //! MySQL's forms after rewriting.
 
+use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
+
 use super::*;
 use crate::sql::dialect::lex::Mode;
 use crate::sql::session::{Literal, Session};
@@ -68,6 +70,35 @@ fn forms() {
              LEFT JOIN (def.pinba.v c JOIN def.pinba.w d USING(i)) ON __truth(c.i)";
     ] {
         assert_eq!(made(given).expect(given), wanted, "{given}");
+    }
+}
+
+/// The sides of the comparison that an item is in the end.
+fn sides(item: &str) -> (String, String) {
+    let query = query(&format!("SELECT {item} AS x")).expect(item);
+    let SetExpr::Select(select) = &*query.body else { panic!("{query}") };
+    let SelectItem::ExprWithAlias { expr: Expr::BinaryOp { left, right, .. }, .. } =
+        &select.projection[0]
+    else {
+        panic!("{item}: {query}")
+    };
+    (left.to_string().replace('`', ""), right.to_string().replace('`', ""))
+}
+
+#[test]
+fn conditions_bind_more_tightly_than_comparisons() {
+    for (given, left, right) in cases![
+        "a LIKE b = c" => "a LIKE b", "c";
+        "a = b LIKE c" => "a", "b LIKE c";
+        "a > b NOT LIKE c" => "a", "b NOT LIKE c";
+        "a <> b REGEXP c" => "a", "b REGEXP c";
+        "a = b IN (1, 2)" => "a", "b IN (1, 2)";
+        "a IN (1, 2) = b" => "a IN (1, 2)", "b";
+        "a < b BETWEEN 1 AND 2" => "a", "b BETWEEN 1 AND 2";
+        "a BETWEEN 1 AND 2 <=> b" => "a BETWEEN 1 AND 2", "b";
+        "a = b | c" => "a", "b | c";
+    ] {
+        assert_eq!(sides(given), (left.to_owned(), right.to_owned()), "{given}");
     }
 }
 

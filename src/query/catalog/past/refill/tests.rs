@@ -45,6 +45,49 @@ fn seconds_are_covered_although_the_clock_was_set_back() {
     }
 }
 
+/// A live report has no room for another row.
+#[test]
+fn what_comes_back_of_keys_without_a_row_belongs_to_other() {
+    let reports = builtin::reports(&Defaults::default());
+    let report = reports.into_iter().find(|it| it.name == "report_by_script_name").unwrap();
+    let dataset = Arc::new(Dataset::of(&report, 500));
+    let totals = |requests| Totals { requests, ..Totals::ZERO };
+    let minute = 1_700_006_400;
+    let mut rows = UnflushedRows::default();
+    for text in ["/a", "/b"] {
+        let gain = Gain { sum: Sum::of(totals(1), None), ..Gain::default() };
+        rows.add(&dataset, minute, &key_of([text]), false, &gain);
+    }
+    let refill = Refill {
+        rows,
+        error_status: 500,
+        window_secs: 900,
+        lost: vec![Lost { start: 0, end: minute + 60, below: u64::MAX, from: 0, store: 1 }],
+        is_read: true,
+        filled: minute..minute + 60,
+        lacking: None,
+    };
+    let [a, other] = ["/a", crate::pool::strings::OTHER_TEXT].map(|text| key_of([text]));
+    let counts = |is_full: bool| {
+        let rows = [(&*a, false, totals(2)), (&*other, true, totals(4))].into_iter();
+        let rows = rows.map(|(key, is_other, sums)| (key, is_other, sums, Extremes::NOTHING));
+        let mut live = Reading::of_rows(&report, rows.take(1 + usize::from(is_full)));
+        live.as_of_ms = (minute + 61) * 1_000;
+        let want = Want { keys: true, ..Want::default() };
+        let all = refill.add_to(&live, &report, &report, want);
+        let name = |row| match all.key(row, 0) {
+            KeyValue::Text(text) => text.to_owned(),
+            _ => "other".to_owned(),
+        };
+        let mut counts: Vec<_> =
+            (0..all.len()).map(|row| (name(row), all.totals[row].requests)).collect();
+        counts.sort();
+        counts
+    };
+    assert_eq!(counts(true), [("/a".to_owned(), 3), ("other".to_owned(), 5)]);
+    assert_eq!(counts(false), [("/a".to_owned(), 3), ("/b".to_owned(), 1)]);
+}
+
 /// A window reaches further back than minutes are kept.
 #[test]
 fn all_minutes_that_are_kept_come_back() {
