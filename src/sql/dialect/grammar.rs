@@ -1,8 +1,8 @@
 //! sqlparser's MySQL dialect, corrected where it deviates from MySQL.
 //!
 //! `DIV` and `BINARY` take one operand instead of everything that follows, `MOD` is an operator,
-//! `-x`, `~x`, `!x`, shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND, `LIKE`, `IN` and `BETWEEN` more
-//! tightly than `=` and `<`; quotes follow the session's `sql_mode`.
+//! `-x`, `~x`, `!x`, shifts and `^` bind as in MySQL, `XOR` binds less tightly than AND, `LIKE`,
+//! `IN` and `BETWEEN` more tightly than `=` and `<`; quotes follow the session's `sql_mode`.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
