@@ -25,7 +25,7 @@
 # PINBAD         the program (default: target/release/pinbad, built if it is not there)
 # LOAD           more arguments for `pinbad load` (default: 3 timers a request; see `pinbad load --help`)
 # SETTINGS       more arguments for `pinbad serve`
-# PAST           1: with history, ClickHouse's engine behind it (PYTHON: a Python that has chdb) and lines of Squid, 100 a second
+# PAST           1: with history, ClickHouse's engine behind it (PYTHON: a Python that has chdb) and lines of Squid, 1,000 a second
 # RUN_DAEMON, RUN_LOAD   what goes before the two commands, for instance `taskset -c 0` or `nice -n -10`
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -124,7 +124,7 @@ ask_on() {
 ask_on &
 asker=$!
 
-# Lines of Squid, 100 a second until it is ended; then as many as were sent are in a file.
+# Lines of Squid, 1,000 a second until it is ended, which fill their pool within an hour; then as many as were sent are in a file.
 proxy_on() {
     exec "$python" - "$1" "$work/lines" <<'PYTHON'
 import signal, socket, sys, time
@@ -136,7 +136,7 @@ while not ended:
     line = "%.3f %d 10.0.0.1 TCP_MISS/200 5342 GET http://origin-%d.example/page - HIER_DIRECT/10.0.0.2 text/html\n"
     sender.sendto((line % (time.time(), sent % 900, sent % 7)).encode(), (host, int(port)))
     sent += 1
-    time.sleep(max(0, begun + sent / 100 - time.monotonic()))
+    time.sleep(max(0, begun + sent / 1000 - time.monotonic()))
 open(sys.argv[2], "w").write(str(sent))
 PYTHON
 }
