@@ -25,9 +25,6 @@ pub struct SqlError {
 /// The message for a name without a database.
 pub(super) const NO_DATABASE: &str = "No database selected";
 
-/// The message for `value.id` where `value` is a column of the nearest table.
-pub(super) const IS_COLUMN: &str = "Unknown column: before the '.' is a column, not a table";
-
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident = $code:literal $state:literal;)+) => {
         impl SqlError {
@@ -181,7 +178,7 @@ impl From<DataFusionError> for SqlError {
             }
             // `id.id`: DataFusion looks into the column `id`.
             DataFusionError::Execution(what) if what.starts_with("Cannot access field") => {
-                Self::no_such_column(IS_COLUMN)
+                Self::no_such_column("Unknown column: before the '.' is a column, not a table")
             }
             DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
             DataFusionError::Plan(what) => Self::plan(what),

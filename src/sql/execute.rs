@@ -17,8 +17,8 @@ use super::cancellation::{self, StatementGuard};
 use super::dialect::context::Context;
 use super::dialect::lex::Mode;
 use super::dialect::rewrite::{
-    ColumnNames, groups_by_alias, hides_table, is_clash, is_not_grouped, make_aliases_unique,
-    may_hide_tables, mixes_star_and_aliases, rename_tables, rewrite, write_out_joins,
+    ColumnNames, groups_by_alias, is_clash, is_not_grouped, make_aliases_unique,
+    mixes_star_and_aliases, rewrite, write_out_joins,
 };
 use super::dialect::tokens::Items;
 use super::digest;
@@ -240,8 +240,7 @@ impl Engine {
     ) -> Result<Query, SqlError> {
         let again = percentiles::are_named(&query)
             || mixes_star_and_aliases(&query)
-            || groups_by_alias(&query)
-            || may_hide_tables(&query);
+            || groups_by_alias(&query);
         let again = again.then(|| query.clone());
         let (error, mut query) = match (self.plan_once(query, items, &mut context).await, again) {
             (Err(error), Some(query)) => (error, query),
@@ -255,16 +254,13 @@ impl Engine {
             make_aliases_unique(&mut query);
         } else if is_not_grouped(&error) {
             context.groups_are_columns = true;
-        } else if hides_table(&error) {
-            rename_tables(&mut query);
         } else {
             return Err(self.suggesting(error));
         }
         context.sleep.set(0.0);
         let planned = self.plan_once(query, items, &mut context).await;
         planned.map_err(|later| {
-            let is_guess = context.groups_are_columns || hides_table(&error);
-            self.suggesting(if is_guess { error } else { later })
+            self.suggesting(if context.groups_are_columns { error } else { later })
         })
     }
 

@@ -311,8 +311,6 @@ SELECT id, IF(id = 3, 7, id) IN (IF(status = 200, 1, id), 0) FROM request WHERE 
 SELECT NULL IN ('a', 0), NULL NOT IN ('a', 0), 1 IN (NULL, 2), 1 NOT IN (NULL, 2), 2 IN (NULL, 2)
 SELECT FIELD('x', NULL, 'abc'), FIELD('x', 'abc', NULL), FIELD('abc', NULL, 'abc')
 SELECT COUNT(*) FROM request WHERE status IN (SELECT '200') OR id < 3
-SELECT COUNT(*) FROM timer value WHERE EXISTS (SELECT 1 FROM timertag WHERE timer_id = value.id AND value = 'db')
-SELECT COUNT(*), SUM(name.value) FROM timer name WHERE 1 < (SELECT COUNT(*) FROM timertag tt JOIN tag ON tag.id = tt.tag_id WHERE tt.timer_id = name.id)
 SELECT COUNT(*) FROM request WHERE status NOT IN (SELECT '200') OR id < 3 OR hostname IN (SELECT 'web3')
 SELECT COUNT(*) FROM request WHERE id IN (SELECT request_id FROM timer WHERE value > 0.02 UNION SELECT NULL) OR id = 1
 

@@ -15,7 +15,6 @@ mod joins;
 mod names;
 mod patterns;
 mod select;
-mod table_names;
 mod types;
 
 use std::ops::ControlFlow;
@@ -29,7 +28,6 @@ pub(crate) use self::aliases::{groups_by_alias, is_not_grouped};
 pub(in crate::sql) use self::joins::has_one as joins_by_name;
 pub(crate) use self::joins::write_out as write_out_joins;
 pub(crate) use self::names::{ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases};
-pub(crate) use self::table_names::{hides_table, may_hide_tables, rename_tables};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
