@@ -91,8 +91,16 @@ impl Sink for Line<'_> {
 /// Smallest number with more than eight digits.
 const EIGHT_DIGITS: u64 = 100_000_000;
 
-/// Powers of ten.
-const TENS: [u32; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+/// Powers of ten, as far as a float has digits.
+const TENS: [u64; 17] = {
+    let mut tens = [1; 17];
+    let mut power = 1;
+    while power < tens.len() {
+        tens[power] = tens[power - 1] * 10;
+        power += 1;
+    }
+    tens
+};
 
 /// Eight digits `0`, as one word.
 const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
@@ -195,17 +203,6 @@ pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut impl Sink, numb
     true
 }
 
-/// Powers of ten, as wide as the digits of a float.
-const WIDE_TENS: [u64; 17] = {
-    let mut tens = [1; 17];
-    let mut power = 1;
-    while power < tens.len() {
-        tens[power] = tens[power - 1] * 10;
-        power += 1;
-    }
-    tens
-};
-
 /// Writes a number with a fraction, from 0.00001 on. Its digits are a number until they are written:
 /// reading back digits that were just written, to put the point between them, takes longer than
 /// finding them.
@@ -218,15 +215,15 @@ fn shortest(out: &mut impl Sink, number: f64) {
     let (significand, exponent) = fpfmt::short(number.abs());
     let places = exponent.unsigned_abs() as usize;
     let (part, shown) = if places <= 16 {
-        let scale = WIDE_TENS[places];
+        let scale = TENS[places];
         uint(out, significand / scale);
         out.short(*b".", 1);
-        (significand % scale * WIDE_TENS[16 - places], places)
+        (significand % scale * TENS[16 - places], places)
     } else {
-        let first = (significand / WIDE_TENS[16]) as u8;
+        let first = (significand / TENS[16]) as u8;
         out.short(*b"0.000000", 2 + places - 17);
         out.short([b'0' + first], 1);
-        (significand % WIDE_TENS[16], 16)
+        (significand % TENS[16], 16)
     };
     let halves = [part / EIGHT_DIGITS, part % EIGHT_DIGITS].map(|half| digits(half as u32) | ZEROS);
     out.short((u128::from(halves[1]) << 64 | u128::from(halves[0])).to_le_bytes(), shown);
@@ -251,7 +248,7 @@ pub(crate) fn micros(out: &mut impl Sink, us: u64) {
 /// zeros.
 #[inline(always)]
 pub(crate) fn fraction(out: &mut impl Sink, part: u32, after: usize) {
-    let part = digits(part * TENS[8_usize.saturating_sub(after)]);
+    let part = digits(part * TENS[8_usize.saturating_sub(after)] as u32);
     if part == 0 {
         return;
     }
