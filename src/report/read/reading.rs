@@ -3,6 +3,7 @@
 //! The engine fills it under its lock; layouts, sorting and output use it afterwards, without the
 //! lock.
 
+use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::{Definition, Field, KeySource};
 use crate::report::histogram::{BucketLayout, Histogram, Ranks};
 use crate::report::row_key::key_texts;
@@ -169,8 +170,8 @@ impl Reading {
         (!value.is_nan()).then(|| longest.map_or(value, |longest| value.min(longest)))
     }
 
-    /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others,
-    /// sums and extremes. No histogram is known yet.
+    /// Rows that were added up elsewhere: the texts of their keys, whether those that read `(other)`
+    /// stand for others, sums and extremes. No histogram is known yet.
     pub(crate) fn of_rows<'a>(
         definition: &Definition,
         rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,
@@ -187,7 +188,10 @@ impl Reading {
                 reading.extremes.push(extremes);
             }
             for (key, text) in definition.keys.iter().zip(key_texts(key)) {
-                let cell = if is_other { KeyCell::Other } else { reading.cell(&key.source, text) };
+                let cell = match is_other && text == OTHER_TEXT {
+                    true => KeyCell::Other,
+                    false => reading.cell(&key.source, text),
+                };
                 reading.key_cells.push(cell);
             }
         }
