@@ -156,17 +156,11 @@ fn named(name: impl Into<String>, content: Content) -> (String, Content) {
 
 /// The columns of a report that follow its keys.
 fn columns_of_report(dataset: &Dataset) -> Columns {
-    use Measure::{Errors, Hits, Memory, Time, Traffic};
     let is_of_timers = dataset.level == Level::Timer;
-    let (time, hits) =
-        if is_of_timers { ("timer_value", "hit_count") } else { ("req_time", "timer_count") };
+    let time = if is_of_timers { "timer_value" } else { "req_time" };
     let mut columns = vec![named("other", Content::Other)];
-    let sums = SUMS.iter().filter(|it| !is_of_timers || !matches!(it, Errors | Traffic | Memory));
-    columns.extend(sums.map(|measure| match measure {
-        Hits => named(hits, Content::Sum(Hits)),
-        Time => named(format!("{time}_total_us"), Content::Sum(Time)),
-        _ => named(measure.stored(), Content::Sum(*measure)),
-    }));
+    let sum = |it: Measure| Some(named(dataset.column_of(it)?, Content::Sum(it)));
+    columns.extend(SUMS.into_iter().filter_map(sum));
     if dataset.extremes {
         columns.push(named(format!("{time}_min_us"), Content::Extreme(0)));
         columns.push(named(format!("{time}_max_us"), Content::Extreme(1)));

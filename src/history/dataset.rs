@@ -174,6 +174,18 @@ impl Dataset {
         }
     }
 
+    /// The column of a report's sum in files, if there is one.
+    pub(crate) fn column_of(&self, sum: Measure) -> Option<&'static str> {
+        use Measure::{Errors, Hits, Memory, Time, Traffic};
+        match (sum, self.level) {
+            (Errors | Traffic | Memory, Level::Timer) => None,
+            (Time, Level::Timer) => Some("timer_value_total_us"),
+            (Time, _) => Some("req_time_total_us"),
+            (Hits, Level::Packet | Level::Request) => Some("timer_count"),
+            _ => Some(sum.stored()),
+        }
+    }
+
     /// A table of raw requests: rows of no report, without keys.
     pub(crate) fn raw(table: &str) -> Self {
         Self { report: table.to_owned(), keys: Vec::new(), ..Self::coverage() }
