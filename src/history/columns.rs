@@ -299,9 +299,7 @@ impl BatchBuilder {
         let mut exact = Vec::new();
         let mut texts = key_texts(row.key);
         let mut text = || if row.is_other { OTHER } else { texts.next().unwrap_or_default() };
-        let Extremes { time_min, time_max, memory_peak_max } = *extremes;
-        let seen = [time_min, time_max, memory_peak_max.into()];
-        let has_seen = time_min <= time_max;
+        let seen = extremes.seen();
         for (content, column) in &mut self.columns {
             let cell = match content {
                 Content::Time => Cell::Moment(row.time),
@@ -309,7 +307,7 @@ impl BatchBuilder {
                 Content::Status(_) => Cell::Int(text().parse().ok()),
                 Content::Other => Cell::Bool(row.is_other),
                 Content::Sum(measure) => Cell::Int(Some(clipped(measure.of(totals)))),
-                Content::Extreme(at) => Cell::Int(has_seen.then(|| clipped(seen[*at].into()))),
+                Content::Extreme(at) => Cell::Int(seen.map(|seen| clipped(seen[*at].into()))),
                 Content::Quantile(at) => Cell::Float(found.get_or_insert_with(all)[*at]),
                 Content::Histogram => Cell::Bytes(*histogram),
                 Content::Exact => {

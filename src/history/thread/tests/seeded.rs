@@ -130,7 +130,8 @@ impl World {
     fn start(&mut self) -> Result<(), StoreError> {
         let faults = self.faults.clone();
         let mut store = Store::open_on(Disk { faults }, self.dir.path(), FOR_EVER)?;
-        let shipping = store.ship(&[ShippedRows::Rollups, ShippedRows::Requests])?;
+        let all = [ShippedRows::Rollups, ShippedRows::Requests];
+        let shipping = store.ship(Some(&all))?.unwrap();
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
         let history = History::new(store.parts(), 1 << 24, clock);
         let followed = self.packets.is_none().then(|| FILE.to_owned());
