@@ -176,12 +176,11 @@ impl Dataset {
 
     /// The column of a report's sum in files, if there is one.
     pub(crate) fn column_of(&self, sum: Measure) -> Option<&'static str> {
-        use Measure::{Errors, Hits, Memory, Time, Traffic};
         match (sum, self.level) {
-            (Errors | Traffic | Memory, Level::Timer) => None,
-            (Time, Level::Timer) => Some("timer_value_total_us"),
-            (Time, _) => Some("req_time_total_us"),
-            (Hits, Level::Packet | Level::Request) => Some("timer_count"),
+            (Measure::Errors | Measure::Traffic | Measure::Memory, Level::Timer) => None,
+            (Measure::Time, Level::Timer) => Some("timer_value_total_us"),
+            (Measure::Time, _) => Some("req_time_total_us"),
+            (Measure::Hits, Level::Packet | Level::Request) => Some("timer_count"),
             _ => Some(sum.stored()),
         }
     }

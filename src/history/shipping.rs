@@ -229,11 +229,10 @@ impl Shipping {
     pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Done<Identity> {
         let parts = Arc::clone(&self.parts.read());
         let mut inner = LOCK.lock(&self.inner);
-        let cursor = &inner.cursor;
-        let begun = match (shipment.units, &cursor.file_as) {
-            (ShipmentRows::Pieces(..), _) => cursor.sending_as.as_ref(),
-            (ShipmentRows::File(number), Some((begun, names))) if number == *begun => Some(names),
-            (ShipmentRows::File(_), _) => None,
+        let Cursor { sending_as, file_as, .. } = &inner.cursor;
+        let begun = match shipment.units {
+            ShipmentRows::Pieces(..) => sending_as.as_ref(),
+            ShipmentRows::File(file) => file_as.iter().find(|it| it.0 == file).map(|it| &it.1),
         };
         if let Some(begun) = begun {
             return Ok(begun.clone());
