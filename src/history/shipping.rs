@@ -216,7 +216,10 @@ impl Shipping {
         }
         inner.open_kept()?;
         while let Some(shipment) = inner.planned(&parts, now) {
-            let Err(error) = inner.check(&shipment) else { return Ok(Some(shipment)) };
+            let Err(error) = inner.check(&shipment) else {
+                inner.tries = Tries::default();
+                return Ok(Some(shipment));
+            };
             let (path, reason) = inner.tries.given_up(error)?;
             inner.give_up(&shipment, &path, &reason)?;
         }

@@ -153,6 +153,24 @@ fn what_has_begun_is_not_sent_again_with_less() {
     }
 }
 
+/// A disk that cannot be read now and then, while the minutes of a piece are shipped one after the
+/// other: it is given up after so many tries in a row alone.
+#[test]
+fn what_can_be_read_in_between_is_not_given_up() {
+    let mut place = Place::new();
+    place.flush(NOON, &[NOON]);
+    let (store, shipping) = place.open();
+    let path = store.parts().read()[0].path.clone();
+    for _ in 0..3 {
+        store.disk.faults.set_unreadable(Some(&path));
+        tried(shipping, NOON + 600);
+        store.disk.faults.set_unreadable(None);
+        assert!(shipping.next(NOON + 600).unwrap().is_some());
+    }
+    assert!(place.ship(NOON + 600, usize::MAX));
+    assert_eq!(place.taken(), place.flushed);
+}
+
 /// A bad sector: after some tries the piece ends there, and all others go.
 #[test]
 fn a_piece_that_cannot_be_read_on_ends_there_after_some_tries() {
