@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tracing::info;
 
 use super::disk::{Done, StoreError};
+use super::file_names::PENDING;
 use super::part::Part;
 use super::shipping::Shipping;
 use super::store::Store;
@@ -111,7 +112,10 @@ impl Store {
     }
 
     fn remove_what_goes(&mut self, now: u64) -> Done {
-        let kept = self.shipping.as_ref().map(Shipping::kept).unwrap_or_default();
+        let mut kept = self.shipping.as_ref().map(Shipping::kept).unwrap_or_default();
+        // A link whose piece was not published after all takes no room, and nothing goes with it.
+        let pending = self.dir().join(PENDING);
+        kept.retain(|it| !self.manifest.has(&pending.join(format!("{}.piece", it.number()))));
         // And whether it is only kept for ClickHouse: such a piece goes after the files that have its
         // rows.
         let parts = self.manifest.parts().map(|part| (part, false));

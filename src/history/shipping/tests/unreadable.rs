@@ -298,3 +298,31 @@ fn what_is_kept_for_clickhouse_is_verified_too() {
     fs::write(&kept.path, bytes).unwrap();
     assert!(verify()[0].ends_with("a checksum is wrong"), "{:?}", verify());
 }
+
+/// The disk fails between the link for ClickHouse and the commit, and then files have to go.
+#[test]
+fn a_piece_whose_publishing_failed_is_not_lost_to_clickhouse() {
+    let mut linked = 0;
+    for at in 1..40 {
+        let mut place = Place::new();
+        place.flush(NOON, &[NOON]);
+        let (store, shipping) = place.open();
+        let shipment = shipping.next(NOON + 600).unwrap().unwrap();
+        shipping.begin(&shipment, &named("a")).unwrap();
+        drop(shipment);
+        store.disk.faults.fail_at(at);
+        let published = store.publish_due(NOON + 7_200, &mut |_| Ok(()));
+        store.disk.faults.recover();
+        let is_pending = store.parts().read().iter().any(|part| part.number() == 1);
+        if published.is_ok() || !is_pending || shipping.kept().is_empty() {
+            continue;
+        }
+        linked += 1;
+        store.retention.size_max = 0;
+        store.expire(NOON + 7_200).unwrap();
+        assert_eq!((shipping.waiting().rows, shipping.waiting().dropped), (1, 0));
+        assert!(place.ship(NOON + 7_200, usize::MAX));
+        assert_eq!(place.taken(), place.flushed);
+    }
+    assert!(linked > 0);
+}
