@@ -213,7 +213,7 @@ impl FleetRows {
         let mut rows = Rows::new(&self.dataset);
         self.select(&query, &mut |found: Found| {
             let row = rows.of(&self.key(&found.key)?, found.other);
-            rows.add(row, &Totals::of(found.sums), &found.extremes());
+            rows.add(row, &Totals::of(found.sums), &Extremes::of(found.seen));
             Ok(())
         })?;
         // They come in any order, and in another one for the next page of an answer.
@@ -341,15 +341,6 @@ impl Histograms for FleetRows {
 }
 
 impl Found {
-    fn extremes(&self) -> Extremes {
-        let [low, high, peak] = self.seen;
-        Extremes {
-            time_min: low.unwrap_or(u64::MAX),
-            time_max: high.unwrap_or(0),
-            memory_peak_max: u32::try_from(peak.unwrap_or(0)).unwrap_or(u32::MAX),
-        }
-    }
-
     fn histogram(&self, dataset: &Dataset) -> Option<Histogram> {
         of_counts(&self.histogram, &dataset.buckets).filter(|_| self.known)
     }
@@ -425,8 +416,8 @@ mod tests {
         let totals = Totals::of(found.sums);
         assert_eq!((totals.requests, totals.hits), (u64::MAX, u128::MAX));
         assert_eq!((totals.time, totals.errors), (3, 8));
-        assert_eq!(found.extremes().time_max, u64::MAX);
-        assert_eq!(found.extremes().memory_peak_max, 0);
+        let extremes = Extremes::of(found.seen);
+        assert_eq!((extremes.time_max, extremes.memory_peak_max), (u64::MAX, 0));
         let line = r#"{"known":true,"histogram":{"7":1,"70":18446744073709551615}}"#;
         let found: Found = serde_json::from_str(line).unwrap();
         let mut dataset = Dataset::coverage();

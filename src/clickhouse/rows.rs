@@ -6,7 +6,7 @@ use crate::history::requests::{Tags, Timers};
 use crate::history::{Coverage, Dataset, Identity, Row, ShipmentRows};
 use crate::pool::resolved::{Request, Rusage, Timer};
 use crate::report::row_key::key_texts;
-use crate::report::totals::{Extremes, Totals};
+use crate::report::totals::Totals;
 
 /// The source of the rows, which every row names.
 #[derive(Debug)]
@@ -39,9 +39,8 @@ impl<'r> ReportRow<'r> {
         &self.row.gain.sum.totals
     }
 
-    fn extreme(&self, of: fn(&Extremes) -> u64) -> Option<u64> {
-        let seen = &self.row.gain.extremes;
-        (*seen != Extremes::NOTHING).then(|| of(seen))
+    fn extreme(&self, at: usize) -> Option<u64> {
+        Some(self.row.gain.extremes.seen()?[at])
     }
 }
 
@@ -115,9 +114,9 @@ pub(super) const ROLLUP: [Column<OfReport>; 23] = [
     ("traffic_total", COUNT, |it, to| to.value(narrow(it.totals().traffic))),
     ("memory_footprint_total", COUNT, |it, to| to.value(narrow(it.totals().memory))),
     ("unmeasured_count", SUM, |it, to| to.value(it.totals().unmeasured)),
-    ("time_min_us", OPTIONAL, |it, to| to.value(it.extreme(|of| of.time_min))),
-    ("time_max_us", OPTIONAL, |it, to| to.value(it.extreme(|of| of.time_max))),
-    ("memory_peak_max", OPTIONAL, |it, to| to.value(it.extreme(|of| of.memory_peak_max.into()))),
+    ("time_min_us", OPTIONAL, |it, to| to.value(it.extreme(0))),
+    ("time_max_us", OPTIONAL, |it, to| to.value(it.extreme(1))),
+    ("memory_peak_max", OPTIONAL, |it, to| to.value(it.extreme(2))),
     ("has_histogram", "Bool", |it, to| to.value(it.row.gain.buckets().is_some())),
     ("histogram", COUNTS, |it, to| to.value(Items(it.row.gain.buckets().into_iter().flatten()))),
 ];

@@ -49,14 +49,9 @@ pub struct ShipStatus {
     from: OnceLock<Shipping>,
     counters: ClickHouseCounters,
     clock: Arc<dyn Clock>,
-    now: Mutex<Now>,
-}
-
-#[derive(Debug, Default)]
-struct Now {
     /// The error of the last attempt, if it failed.
-    error: Option<String>,
-    waiting: Waiting,
+    error: Mutex<Option<String>>,
+    waiting: Mutex<Waiting>,
 }
 
 impl ShipStatus {
@@ -70,20 +65,19 @@ impl ShipStatus {
     /// Publishes the rows that wait.
     fn show(&self) {
         if let Some(from) = self.from.get() {
-            self.now.lock().waiting = from.waiting();
+            *self.waiting.lock() = from.waiting();
         }
     }
 
     /// Why nothing is shipped, if so.
     pub(crate) fn why_failing(&self) -> Option<String> {
-        let why = self.now.lock().error.clone()?;
+        let why = self.error.lock().clone()?;
         Some(format!("nothing is shipped to ClickHouse: {why}"))
     }
 
     /// For the daemon's status.
     pub(crate) fn group(&self) -> Group {
-        let now = self.now.lock();
-        let Waiting { rows, bytes, since, dropped, ref refused } = now.waiting;
+        let Waiting { rows, bytes, since, dropped, refused } = self.waiting.lock().clone();
         let unix_secs = self.clock.unix_ms() / 1_000;
         let age = since.map_or(0, |since| unix_secs.saturating_sub(since));
         let mut readings = readings! {
@@ -97,7 +91,7 @@ impl ShipStatus {
         let refused = refused.iter().map(|it| {
             json!({"table": it.table, "part": it.units.part(), "rows": it.rows, "error": it.error})
         });
-        let texts = json!({"error": now.error, "refused": refused.collect::<Vec<_>>()});
+        let texts = json!({"error": *self.error.lock(), "refused": refused.collect::<Vec<_>>()});
         Group::new(Place::Object("clickhouse"), readings).with_texts(texts)
     }
 }
@@ -138,7 +132,8 @@ impl ShippingThread {
             from: OnceLock::new(),
             counters: ClickHouseCounters::default(),
             clock,
-            now: Mutex::default(),
+            error: Mutex::default(),
+            waiting: Mutex::default(),
         };
         Ok(Self {
             server: Server::of(config)?,
@@ -314,7 +309,7 @@ impl ShippingThread {
                         let row = RequestRow { origin, tags, request, weight, timers };
                         let mut to = sending.block.row();
                         rows::REQUEST.iter().for_each(|(.., value)| value(&row, &mut to));
-                        self.send_if_full(&mut sending, stop)
+                        self.send_block(&mut sending, false, stop)
                     })?);
                 } else {
                     let is_coverage = dataset.is_coverage();
@@ -323,31 +318,25 @@ impl ShippingThread {
                         let row = ReportRow { origin, dataset: &dataset, row };
                         let mut to = sending.block.row();
                         columns.iter().for_each(|(.., value)| value(&row, &mut to));
-                        self.send_if_full(&mut sending, stop)
+                        self.send_block(&mut sending, false, stop)
                     })?);
                 }
             }
-            self.send_block(&mut sending, stop)?;
+            self.send_block(&mut sending, true, stop)?;
             refused.extend(sending.refused);
         }
         Ok(refused)
     }
 
-    fn send_if_full(&mut self, sending: &mut Sending<'_>, stop: &Shutdown) -> Sent {
-        match sending.block.rows >= BLOCK_ROWS || sending.block.bytes() >= BLOCK_BYTES {
-            true => self.send_block(sending, stop),
-            false => Ok(()),
-        }
-    }
-
-    /// Sends the block, until it is accepted or refused.
-    fn send_block(&mut self, sending: &mut Sending<'_>, stop: &Shutdown) -> Sent {
-        let table = sending.table;
-        let block = std::mem::replace(&mut sending.block, Block::new(table));
-        let rows = block.rows;
-        if rows == 0 {
+    /// Sends the block if it is full, or the last one, until it is accepted or refused.
+    fn send_block(&mut self, sending: &mut Sending<'_>, is_last: bool, stop: &Shutdown) -> Sent {
+        let (table, block) = (sending.table, &mut sending.block);
+        let is_full = block.rows >= BLOCK_ROWS || block.bytes() >= BLOCK_BYTES;
+        if block.rows == 0 || !is_last && !is_full {
             return Ok(());
         }
+        let block = std::mem::replace(block, Block::new(table));
+        let rows = block.rows;
         if let Some(refused) = &mut sending.refused {
             refused.rows += rows;
             return Ok(());
@@ -393,7 +382,7 @@ impl ShippingThread {
                 Err(Failure::Stopped) => return Err(Failure::Stopped),
                 ended => {
                     self.back_off.succeeded();
-                    if self.status.now.lock().error.take().is_some() {
+                    if self.status.error.lock().take().is_some() {
                         info!("History is shipped to ClickHouse again.");
                     }
                     return ended;
@@ -405,7 +394,7 @@ impl ShippingThread {
     /// Waits after a failure, ever longer.
     fn pause(&mut self, error: &str, stop: &Shutdown) -> Sent {
         self.status.counters.failures.add(1);
-        let before = self.status.now.lock().error.replace(error.to_owned());
+        let before = self.status.error.lock().replace(error.to_owned());
         if before.as_deref() != Some(error) {
             warn!(error, "Cannot ship to ClickHouse: history keeps it, and it is tried again.");
         }

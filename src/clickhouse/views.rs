@@ -10,27 +10,11 @@ use crate::value::Unit;
 
 /// The window of a report there, in seconds: Pinba's, and it ends where all minutes have arrived.
 const WINDOW_SECS: u64 = 900;
-/// Prefix of a measure's columns: `_count` or `_total`, `_per_sec`, `_percent` follow.
-type Named = (&'static str, Measure);
-
-const OF_REQUESTS: [Named; 8] = [
-    ("req", Measure::Requests),
-    ("error", Measure::Errors),
-    ("timer", Measure::Hits),
-    ("req_time", Measure::Time),
-    ("ru_utime", Measure::RuUtime),
-    ("ru_stime", Measure::RuStime),
-    ("traffic", Measure::Traffic),
-    ("memory_footprint", Measure::Memory),
-];
-
-const OF_TIMERS: [Named; 5] = [
-    ("req", Measure::Requests),
-    ("hit", Measure::Hits),
-    ("timer_value", Measure::Time),
-    ("ru_utime", Measure::RuUtime),
-    ("ru_stime", Measure::RuStime),
-];
+/// The measures in the order of their columns.
+const MEASURES: [Measure; 8] = {
+    use Measure::{Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic};
+    [Requests, Errors, Hits, Time, RuUtime, RuStime, Traffic, Memory]
+};
 
 /// A measure over all rows, in Pinba's units.
 fn sum(measure: Measure) -> String {
@@ -81,10 +65,6 @@ pub(crate) fn views(
 
 /// For the window, or for each span starting at `begin`, data centre and collector.
 fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
-    let (measures, time): (&[Named], _) = match dataset.level {
-        Level::Timer => (&OF_TIMERS, "timer"),
-        Level::Packet | Level::Request => (&OF_REQUESTS, "req_time"),
-    };
     let (mut columns, mut inner, group, during) = match begin {
         Some(begin) => (
             ["_begin AS t", "dc", "collector"].map(str::to_owned).to_vec(),
@@ -103,16 +83,20 @@ fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
     let keys = dataset.keys.iter().zip(1..);
     columns.extend(keys.map(|(name, at)| format!("key[{at}] AS {}", identifier(name))));
     inner.push("key, other".to_owned());
-    for (name, measure) in measures {
-        let plain = if measure.unit() == Unit::Count { "count" } else { "total" };
-        columns.push(format!("_{name} AS {name}_{plain}"));
-        if begin.is_none() && *name != "error" {
+    for measure in MEASURES {
+        // `_count` or `_total`, then `_per_sec` and `_percent`.
+        let Some(column) = dataset.column_of(measure) else { continue };
+        let column = column.trim_end_matches("_us");
+        let name = column.trim_end_matches("_count").trim_end_matches("_total");
+        columns.push(format!("_{name} AS {column}"));
+        if begin.is_none() && measure != Measure::Errors {
             columns.push(format!("_{name} / {WINDOW_SECS} AS {name}_per_sec"));
             columns.push(format!("100 * _{name} / sum(_{name}) OVER () AS {name}_percent"));
         }
-        inner.push(format!("{} AS _{name}", sum(*measure)));
+        inner.push(format!("{} AS _{name}", sum(measure)));
     }
     if dataset.is_log_linear() {
+        let time = if dataset.level == Level::Timer { "timer" } else { "req_time" };
         inner.push(PERCENTILES.to_owned());
         columns.push(format!("_at[1] AS {time}_median, _at[2] AS p95, _at[3] AS p99"));
     }

@@ -84,17 +84,14 @@ impl OpenHistory {
         let open = move || {
             let mut store = Store::open(&dir, retention)?;
             store.share(Arc::clone(&parts));
-            let shipping = match &shipping {
-                None => store.keep_unshipped().map(|()| None)?,
-                Some(status) => Some((status, store.ship(&shipped)?)),
-            };
+            let kept = store.ship(shipping.as_ref().map(|_| &*shipped))?;
             replayed.replay(&mut store);
             for source in &followed {
                 let known = store.files().get(&from(source));
                 source.begin(known.cloned());
             }
-            if let Some((status, shipping)) = shipping {
-                status.begin(shipping);
+            if let Some((status, kept)) = shipping.as_ref().zip(kept) {
+                status.begin(kept);
             }
             debug!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
             Ok(store)

@@ -156,17 +156,11 @@ fn named(name: impl Into<String>, content: Content) -> (String, Content) {
 
 /// The columns of a report that follow its keys.
 fn columns_of_report(dataset: &Dataset) -> Columns {
-    use Measure::{Errors, Hits, Memory, Time, Traffic};
     let is_of_timers = dataset.level == Level::Timer;
-    let (time, hits) =
-        if is_of_timers { ("timer_value", "hit_count") } else { ("req_time", "timer_count") };
+    let time = if is_of_timers { "timer_value" } else { "req_time" };
     let mut columns = vec![named("other", Content::Other)];
-    let sums = SUMS.iter().filter(|it| !is_of_timers || !matches!(it, Errors | Traffic | Memory));
-    columns.extend(sums.map(|measure| match measure {
-        Hits => named(hits, Content::Sum(Hits)),
-        Time => named(format!("{time}_total_us"), Content::Sum(Time)),
-        _ => named(measure.stored(), Content::Sum(*measure)),
-    }));
+    let sum = |it: Measure| Some(named(dataset.column_of(it)?, Content::Sum(it)));
+    columns.extend(SUMS.into_iter().filter_map(sum));
     if dataset.extremes {
         columns.push(named(format!("{time}_min_us"), Content::Extreme(0)));
         columns.push(named(format!("{time}_max_us"), Content::Extreme(1)));
@@ -305,9 +299,7 @@ impl BatchBuilder {
         let mut exact = Vec::new();
         let mut texts = key_texts(row.key);
         let mut text = || if row.is_other { OTHER } else { texts.next().unwrap_or_default() };
-        let Extremes { time_min, time_max, memory_peak_max } = *extremes;
-        let seen = [time_min, time_max, memory_peak_max.into()];
-        let has_seen = time_min <= time_max;
+        let seen = extremes.seen();
         for (content, column) in &mut self.columns {
             let cell = match content {
                 Content::Time => Cell::Moment(row.time),
@@ -315,7 +307,7 @@ impl BatchBuilder {
                 Content::Status(_) => Cell::Int(text().parse().ok()),
                 Content::Other => Cell::Bool(row.is_other),
                 Content::Sum(measure) => Cell::Int(Some(clipped(measure.of(totals)))),
-                Content::Extreme(at) => Cell::Int(has_seen.then(|| clipped(seen[*at].into()))),
+                Content::Extreme(at) => Cell::Int(seen.map(|seen| clipped(seen[*at].into()))),
                 Content::Quantile(at) => Cell::Float(found.get_or_insert_with(all)[*at]),
                 Content::Histogram => Cell::Bytes(*histogram),
                 Content::Exact => {

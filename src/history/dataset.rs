@@ -174,6 +174,17 @@ impl Dataset {
         }
     }
 
+    /// The column of a report's sum in files, if there is one.
+    pub(crate) fn column_of(&self, sum: Measure) -> Option<&'static str> {
+        match (sum, self.level) {
+            (Measure::Errors | Measure::Traffic | Measure::Memory, Level::Timer) => None,
+            (Measure::Time, Level::Timer) => Some("timer_value_total_us"),
+            (Measure::Time, _) => Some("req_time_total_us"),
+            (Measure::Hits, Level::Packet | Level::Request) => Some("timer_count"),
+            _ => Some(sum.stored()),
+        }
+    }
+
     /// A table of raw requests: rows of no report, without keys.
     pub(crate) fn raw(table: &str) -> Self {
         Self { report: table.to_owned(), keys: Vec::new(), ..Self::coverage() }

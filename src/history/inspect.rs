@@ -15,7 +15,7 @@ use super::file_names::{ORPHANS, checksum, files_of, ours_in};
 use super::manifest::Manifest;
 use super::part::{Part, Section};
 use super::pending::damaged;
-use super::{Dataset, Resolution};
+use super::{Dataset, Resolution, shipping};
 
 /// The rows of a dataset at a resolution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -122,7 +122,7 @@ pub fn verify(dir: &Path) -> Done<Verified> {
         !manifest.has(path) && !now.has(path) && !now.is_log(path) && path.exists()
     };
     Ok(Verified {
-        problems: problems.collect(),
+        problems: problems.chain(shipping::verify(dir, verify_rows)?).collect(),
         uncounted: on_disk.into_iter().filter(is_uncounted).collect(),
         missing: now.missing.values().map(|part| part.path.clone()).collect(),
         orphans: ours_in(dir, ORPHANS)?,
@@ -155,6 +155,10 @@ fn verify_part(part: &Arc<Part>) -> io::Result<()> {
     if crc != part.crc {
         return Err(damaged("its checksum is not that of what was written"));
     }
+    verify_rows(part)
+}
+
+fn verify_rows(part: &Arc<Part>) -> io::Result<()> {
     for Section { dataset, rows } in &part.sections {
         let mut read = 0;
         part.read(dataset, 0..u64::MAX, Want::ALL, &mut |_| read += 1)?;

@@ -9,7 +9,8 @@
 //!
 //! A line is a commit: it is appended and synced after the files that it adds are in place, and
 //! before those that it removes are deleted. At start, and when it has grown long, it is rewritten
-//! as a first line and one commit. An incomplete last line is dropped.
+//! as a first line and one commit. A last line that was not finished is dropped; any other that has a
+//! wrong checksum is damage.
 //!
 //! It also accounts for files that do not count: those about to be named and those removed
 //! (`left`), which may be deleted, and parts whose files are missing (`missing`), which count again
@@ -171,8 +172,12 @@ impl Manifest {
             if let Some(commit) = checked(line) {
                 manifest.apply(serde_json::from_slice(commit).map_err(bad)?).map_err(damaged)?;
                 manifest.bytes += line.len() as u64;
-            } else if lines.any(|line| checked(line).is_some()) {
-                return Err(damaged("a line that others follow has a wrong checksum".to_owned()));
+            } else if lines.any(|line| checked(line).is_some())
+                || !may_be_unfinished(line)
+                // The first commit was synced before the file got its name.
+                || manifest.bytes == first.len() as u64
+            {
+                return Err(damaged("a line that was finished has a wrong checksum".to_owned()));
             }
         }
         manifest.torn = text.len() as u64 - manifest.bytes;
@@ -378,6 +383,12 @@ impl Manifest {
 pub(super) fn line(what: &impl Serialize) -> Vec<u8> {
     let json = serde_json::to_string(what).expect("it consists of texts and numbers");
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
+}
+
+/// Whether an appended line may not have been finished: it lacks its end or, after a power cut, has
+/// holes.
+fn may_be_unfinished(line: &[u8]) -> bool {
+    !line.ends_with(b"\n") || line.contains(&0)
 }
 
 /// The JSON of a line, if it is whole.

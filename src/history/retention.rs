@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tracing::info;
 
 use super::disk::{Done, StoreError};
+use super::file_names::PENDING;
 use super::part::Part;
 use super::shipping::Shipping;
 use super::store::Store;
@@ -104,19 +105,17 @@ impl Store {
     /// Fails if less than `history.free_min` is free.
     pub(super) fn has_room(&self) -> Done {
         let (path, min) = (self.folder.path.clone(), self.retention.free_min);
-        match self.free()? {
+        match self.disk.free(self.dir())? {
             free if free < min => Err(StoreError::NoSpace { path, free, min }),
             _ => Ok(()),
         }
     }
 
-    /// Free bytes on that disk.
-    pub(super) fn free(&self) -> Done<u64> {
-        self.disk.free(&self.folder.path)
-    }
-
     fn remove_what_goes(&mut self, now: u64) -> Done {
-        let kept = self.shipping.as_ref().map(Shipping::kept).unwrap_or_default();
+        let mut kept = self.shipping.as_ref().map(Shipping::kept).unwrap_or_default();
+        // A link whose piece was not published after all takes no room, and nothing goes with it.
+        let pending = self.dir().join(PENDING);
+        kept.retain(|it| !self.manifest.has(&pending.join(format!("{}.piece", it.number()))));
         // And whether it is only kept for ClickHouse: such a piece goes after the files that have its
         // rows.
         let parts = self.manifest.parts().map(|part| (part, false));
@@ -125,7 +124,7 @@ impl Store {
         let mut bytes = all + self.seconds.bytes();
         // Removed parts that are still being read will become free.
         let removed = self.removed.iter().map(|part| part.bytes).sum();
-        let mut free = self.free()?.saturating_add(removed);
+        let mut free = self.disk.free(self.dir())?.saturating_add(removed);
         let Retention { size_max, free_min, .. } = self.retention;
         let now = self.manifest.aged.map_or(now, |aged| aged.min(now));
         let file = |part: &Part| {

@@ -92,9 +92,8 @@ pub(crate) struct Scan {
 struct Reading {
     source: Source,
     units: VecDeque<ReadUnit>,
-    /// Those of the unit before, and whether their rows have passed the tests.
+    /// Those of the unit before.
     batches: Batches,
-    is_tested: bool,
 }
 
 impl Scan {
@@ -130,7 +129,7 @@ impl Scan {
             let Some(source) = self.sources.pop_front() else { return Ok(None) };
             let units = self.units_of(&source)?;
             let batches: Batches = Box::new(iter::empty());
-            self.reading = Some(Reading { source, units, batches, is_tested: false });
+            self.reading = Some(Reading { source, units, batches });
             return Ok(Some(self.nothing()));
         };
         let batch = self.read(&mut reading).map_err(|error| match &reading.source.rows {
@@ -215,9 +214,10 @@ impl Scan {
     /// The next rows of a source; `None` at its end.
     fn read(&mut self, reading: &mut Reading) -> io::Result<Option<RecordBatch>> {
         let Wanted { view, shown, schema, .. } = &self.wanted;
-        let Reading { source, units, batches, is_tested } = reading;
+        let Reading { source, units, batches } = reading;
         if let Some(mut rows) = batches.next().transpose()? {
-            if !*is_tested {
+            // Those of a file have passed the tests.
+            if !matches!(&source.rows, SourceRows::OnDisk(part, _) if part.is_published()) {
                 self.looked_at += rows.num_rows() as u64;
                 let is_on_disk = matches!(source.rows, SourceRows::OnDisk(..));
                 if is_on_disk && !self.may_follow(source, &rows) {
@@ -241,7 +241,6 @@ impl Scan {
         let Some(unit) = units.pop_front() else { return Ok(None) };
         if self.may_have(source, |column| unit.bounds(column)) {
             self.looked_at += unit.rows_of_file().unwrap_or_default();
-            *is_tested = unit.rows_of_file().is_some();
             *batches = self.batches_of(&unit, source.by)?;
         }
         Ok(Some(self.nothing()))

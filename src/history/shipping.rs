@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use tracing::{error, warn};
 
 use super::Resolution;
-use super::disk::{Disk, Done, Tries, damaged, unreadable};
+use super::disk::{Disk, Done, StoreError, Tries, damaged, unreadable};
 use super::file_names::{DAMAGED, UNSHIPPED, ours_in};
 use super::manifest;
 use super::parquet::{Opened, ReadAs};
@@ -62,6 +62,10 @@ const WHOLE_SECS: u64 = 3_600;
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: u64 = 16 << 20;
 
+/// The way out of a damaged cursor.
+const RESTORE: &str =
+    ": nothing is shipped until it is restored, or history.dir/unshipped is removed";
+
 /// The state of shipping.
 pub(super) static LOCK: Instrument = Instrument::wait("wait/synch/mutex/history/shipping", "lock");
 
@@ -81,6 +85,8 @@ struct Inner {
     disk: Disk,
     /// As written, but for rows dropped since then.
     cursor: Cursor,
+    /// The damage of the one on disk, which stays: nothing is shipped, and all pieces are kept.
+    damage: Option<String>,
     /// Published pieces that were not shipped before.
     kept: Vec<Arc<Part>>,
     /// Parts whose files are missing: shipping waits for them, but not for ever.
@@ -115,19 +121,25 @@ impl Shipping {
         dir.join(UNSHIPPED).join(CURSOR).try_exists().unwrap_or(true)
     }
 
-    /// Opens the state of a store; `None`: what was shipped last.
+    /// Opens the state of a store; `None`: what was shipped last. Damage of the cursor stops shipping
+    /// alone: history does not depend on it.
     pub(super) fn open(store: &Store, what: Option<&[ShippedRows]>) -> Done<Self> {
         let (folder, disk) = (store.dir().join(UNSHIPPED), store.disk.clone());
         disk.make_folder(&folder, files::FOLDER_MODE)?;
-        let found = cursor::read(&folder.join(CURSOR))?;
+        let (found, damage) = match cursor::read(&folder.join(CURSOR)) {
+            Err(StoreError::Damaged { reason, .. }) => (None, Some(reason + RESTORE)),
+            found => (found?, None),
+        };
         if found.is_some() {
             // An earlier process may have been killed before it did that: what is sent again because
             // of it must not change after a power cut.
             disk.sync_folder(&folder)?;
         }
         let before = found.as_ref().map(|cursor| cursor.off);
-        let begin = store.manifest.next;
+        // Which files are shipped is not known then.
+        let begin = if damage.is_none() { store.manifest.next } else { 0 };
         let mut cursor = found.unwrap_or(Cursor { format: FORMAT, begin, ..Cursor::default() });
+        let what = what.filter(|_| damage.is_none());
         let lost = what.map_or(0, |what| cursor.set_kinds(what, &store.manifest));
         if lost > 0 {
             warn!(
@@ -140,7 +152,7 @@ impl Shipping {
         let unopened = unopened.map(|path| (path, Tries::default())).collect();
         let missing = store.manifest.missing.values().cloned().collect();
         let (kept, tries) = (Vec::new(), Tries::default());
-        let mut inner = Inner { folder, disk, cursor, kept, missing, tries, unopened };
+        let mut inner = Inner { folder, disk, cursor, damage, kept, missing, tries, unopened };
         if let Err(error) = inner.open_kept() {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
         }
@@ -199,9 +211,15 @@ impl Shipping {
     pub fn next(&self, now: u64) -> Done<Option<Shipment>> {
         let parts = Arc::clone(&self.parts.read());
         let mut inner = LOCK.lock(&self.inner);
+        if let Some(reason) = &inner.damage {
+            return Err(damaged(&inner.folder.join(CURSOR), reason.clone()));
+        }
         inner.open_kept()?;
         while let Some(shipment) = inner.planned(&parts, now) {
-            let Err(error) = inner.check(&shipment) else { return Ok(Some(shipment)) };
+            let Err(error) = inner.check(&shipment) else {
+                inner.tries = Tries::default();
+                return Ok(Some(shipment));
+            };
             let (path, reason) = inner.tries.given_up(error)?;
             inner.give_up(&shipment, &path, &reason)?;
         }
@@ -229,11 +247,10 @@ impl Shipping {
     pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Done<Identity> {
         let parts = Arc::clone(&self.parts.read());
         let mut inner = LOCK.lock(&self.inner);
-        let cursor = &inner.cursor;
-        let begun = match (shipment.units, &cursor.file_as) {
-            (ShipmentRows::Pieces(..), _) => cursor.sending_as.as_ref(),
-            (ShipmentRows::File(number), Some((begun, names))) if number == *begun => Some(names),
-            (ShipmentRows::File(_), _) => None,
+        let Cursor { sending_as, file_as, .. } = &inner.cursor;
+        let begun = match shipment.units {
+            ShipmentRows::Pieces(..) => sending_as.as_ref(),
+            ShipmentRows::File(file) => file_as.iter().find(|it| it.0 == file).map(|it| &it.1),
         };
         if let Some(begun) = begun {
             return Ok(begun.clone());
@@ -394,8 +411,10 @@ impl Inner {
     fn write(&mut self, change: impl FnOnce(&mut Cursor)) -> Done {
         let mut cursor = self.cursor.clone();
         change(&mut cursor);
-        self.disk.replace(&self.folder.join(CURSOR), &manifest::line(&cursor))?;
-        self.disk.sync_folder(&self.folder)?;
+        if self.damage.is_none() {
+            self.disk.replace(&self.folder.join(CURSOR), &manifest::line(&cursor))?;
+            self.disk.sync_folder(&self.folder)?;
+        }
         self.cursor = cursor;
         self.release(|cursor, part| !cursor.needs(part));
         Ok(())
@@ -444,6 +463,20 @@ fn numbers(path: &Path) -> [Option<u64>; 3] {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut numbers = stem.split('-').skip(1);
     [(); 3].map(|()| numbers.next()?.parse().ok())
+}
+
+/// Reads what a folder of history keeps for ClickHouse; returns the problems.
+pub(super) fn verify(dir: &Path, read: impl Fn(&Arc<Part>) -> io::Result<()>) -> Done<Vec<String>> {
+    let cursor = cursor::read(&dir.join(UNSHIPPED).join(CURSOR));
+    let mut problems: Vec<_> = cursor.err().iter().map(StoreError::to_string).collect();
+    for path in ours_in(dir, UNSHIPPED)? {
+        let read = kept_piece(&path).and_then(|part| read(&Arc::new(part)));
+        // A running daemon may have removed it.
+        if let Some(problem) = read.err().filter(|_| path.exists()) {
+            problems.push(format!("{}: {problem}", path.display()));
+        }
+    }
+    Ok(problems)
 }
 
 fn kept_piece(path: &Path) -> io::Result<Part> {

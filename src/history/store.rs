@@ -196,27 +196,21 @@ impl Store {
     }
 
     /// Keeps data to be shipped from now on, until it is; called after [`share`](Self::share).
+    /// `None`: what was shipped last, if a ClickHouse was configured before, but none is now: it may
+    /// come back.
     ///
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
-    pub fn ship(&mut self, what: &[ShippedRows]) -> Done<Shipping> {
-        let shipping = Shipping::open(self, Some(what))?;
-        Ok(self.shipping.insert(shipping).clone())
-    }
-
-    /// Likewise, of what was shipped last, if a ClickHouse was configured before, but none is now: it
-    /// may come back.
-    ///
-    /// # Errors
-    /// As [`ship`](Self::ship).
-    pub fn keep_unshipped(&mut self) -> Done {
-        if Shipping::has_begun(self.dir()) {
-            self.shipping = Some(Shipping::open(self, None)?);
+    pub fn ship(&mut self, what: Option<&[ShippedRows]>) -> Done<Option<Shipping>> {
+        if what.is_some() || Shipping::has_begun(self.dir()) {
+            self.shipping = Some(Shipping::open(self, what)?);
+        }
+        if what.is_none() && self.shipping.is_some() {
             info!(
                 "Keeping rows that were not shipped to ClickHouse yet, within retention; remove history.dir/unshipped to stop shipping for good."
             );
         }
-        Ok(())
+        Ok(self.shipping.clone())
     }
 
     /// The parts that count, shared with readers.

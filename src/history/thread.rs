@@ -511,7 +511,7 @@ fn readings(store: &Store) -> Vec<Reading> {
     let raw_bytes: u64 = raw().map(|part| part.bytes).sum();
     let raw_pieces = raw().filter(|part| !part.is_published()).count();
     let mut readings = readings! {
-        Gauge disk_free_bytes = store.free().unwrap_or_default(), "Free space on the disk of history.dir.";
+        Gauge disk_free_bytes = store.disk.free(store.dir()).unwrap_or_default(), "Free space on the disk of history.dir.";
         Gauge disk_free_min_bytes = store.retention.free_min, "Space that must stay free there (history.free_min).";
         Gauge disk_bytes = bytes, "Bytes of all files of history.dir.";
         Gauge files = files, "Files that are published, for other programs too.";

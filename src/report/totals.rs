@@ -212,6 +212,19 @@ impl Extremes {
         (self.time_min <= self.time_max).then(|| self.time_max as f64 / 1e6)
     }
 
+    /// The smallest and largest values in the order of their columns, if there are records.
+    pub(crate) fn seen(&self) -> Option<[u64; 3]> {
+        let Self { time_min, time_max, memory_peak_max } = *self;
+        (time_min <= time_max).then_some([time_min, time_max, memory_peak_max.into()])
+    }
+
+    /// From values in that order; nothing without both times.
+    pub(crate) fn of([time_min, time_max, peak]: [Option<u64>; 3]) -> Self {
+        let Some((time_min, time_max)) = time_min.zip(time_max) else { return Self::NOTHING };
+        let memory_peak_max = u32::try_from(peak.unwrap_or_default()).unwrap_or(u32::MAX);
+        Self { time_min, time_max, memory_peak_max }
+    }
+
     /// Whether [`widen`](Self::widen) with `other` would change nothing.
     pub(in crate::report) fn spans(&self, other: &Self) -> bool {
         self.time_min <= other.time_min

@@ -184,13 +184,9 @@ impl StoredRows {
     }
 
     pub(in crate::history) fn extremes(&self, row: usize) -> Extremes {
-        let value = |numbers: &Option<Int64Array>| {
+        Extremes::of(self.extremes.each_ref().map(|numbers| {
             u64::try_from(numbers.as_ref().filter(|numbers| numbers.is_valid(row))?.value(row)).ok()
-        };
-        let [time_min, time_max, peak] = self.extremes.each_ref().map(value);
-        let memory_peak_max = u32::try_from(peak.unwrap_or_default()).unwrap_or(u32::MAX);
-        let Some((time_min, time_max)) = time_min.zip(time_max) else { return Extremes::NOTHING };
-        Extremes { time_min, time_max, memory_peak_max }
+        }))
     }
 
     /// Returns the histogram of a row as it is stored.

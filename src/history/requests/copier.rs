@@ -116,7 +116,7 @@ impl Copier {
                 tail.offer((id, held), number, micros(time), pool);
             } else if let Some(row) = pool.requests.held(id) {
                 let kept = Kept::copy(pool, (self.run, id), &row, &mut self.scratch);
-                self.bytes += kept.bytes();
+                self.bytes += size_of::<Kept>() + kept.heap_bytes();
                 self.kept.push(kept);
                 copied += 1;
             }

@@ -55,17 +55,11 @@ struct RequestRow<'r> {
     exact: Option<String>,
 }
 
-struct TimerRow<'r> {
-    of: &'r Timers<'r>,
-    timer: &'r Timer<Tags<'r>>,
-    tags: String,
-}
+/// Likewise of a timer, with its tags.
+type TimerRow<'r> = (&'r Timers<'r>, &'r Timer<Tags<'r>>, String);
 
-struct TagRow<'r> {
-    of: &'r Weighted<'r>,
-    name: &'r str,
-    value: &'r str,
-}
+/// Likewise of a tag: its name and value.
+type TagRow<'r> = (&'r Weighted<'r>, &'r str, &'r str);
 
 /// The columns of a table's files, by name.
 pub(in crate::history) fn columns(table: &str) -> Vec<(&'static str, Content)> {
@@ -115,26 +109,26 @@ const REQUEST: &[(&str, Content, OfRequest)] = &[
 ];
 
 const TIMER: &[(&str, Content, OfTimer)] = &[
-    ("run", Int, |row| big(row.of.run)),
-    ("request_id", Delta, |row| big(row.of.request)),
-    ("id", Delta, |row| big(row.timer.id)),
-    ("hit_count", Int, |row| big(row.timer.hit_count.into())),
-    ("value_us", Delta, |row| big(row.timer.value_us)),
-    ("ru_utime_us", Delta, |row| times(row.timer.rusage)[0]),
-    ("ru_stime_us", Delta, |row| times(row.timer.rusage)[1]),
-    ("tags", Text, |row| text(&row.tags)),
-    ("weight", Float, |row| Cell::Float(Some(row.of.weight))),
-    ("received", Moment, |row| Cell::Moment(row.of.received.into())),
-    ("start_us", Delta, |row| Cell::Int(row.timer.rusage.start_us().map(u64::cast_signed))),
+    ("run", Int, |(of, ..)| big(of.run)),
+    ("request_id", Delta, |(of, ..)| big(of.request)),
+    ("id", Delta, |(_, timer, _)| big(timer.id)),
+    ("hit_count", Int, |(_, timer, _)| big(timer.hit_count.into())),
+    ("value_us", Delta, |(_, timer, _)| big(timer.value_us)),
+    ("ru_utime_us", Delta, |(_, timer, _)| times(timer.rusage)[0]),
+    ("ru_stime_us", Delta, |(_, timer, _)| times(timer.rusage)[1]),
+    ("tags", Text, |(.., tags)| text(tags)),
+    ("weight", Float, |(of, ..)| Cell::Float(Some(of.weight))),
+    ("received", Moment, |(of, ..)| Cell::Moment(of.received.into())),
+    ("start_us", Delta, |(_, timer, _)| Cell::Int(timer.rusage.start_us().map(u64::cast_signed))),
 ];
 
 const REQUEST_TAG: &[(&str, Content, OfTag)] = &[
-    ("run", Int, |row| big(row.of.0.run)),
-    ("request_id", Delta, |row| big(row.of.0.id)),
-    ("name", Text, |row| text(row.name)),
-    ("value", Text, |row| text(row.value)),
-    ("weight", Float, |row| Cell::Float(Some(row.of.1))),
-    ("received", Moment, |row| Cell::Moment(row.of.0.received.into())),
+    ("run", Int, |(of, ..)| big(of.0.run)),
+    ("request_id", Delta, |(of, ..)| big(of.0.id)),
+    ("name", Text, |(_, name, _)| text(name)),
+    ("value", Text, |(.., value)| text(value)),
+    ("weight", Float, |(of, ..)| Cell::Float(Some(of.1))),
+    ("received", Moment, |(of, ..)| Cell::Moment(of.0.received.into())),
 ];
 
 impl RequestRow<'_> {
@@ -158,7 +152,7 @@ impl BatchBuilder {
     /// Adds the tags of a request.
     pub(super) fn push_tags(&mut self, of: &Weighted<'_>) {
         for &(name, value) in &of.0.tags {
-            let row = TagRow { of, name, value };
+            let row: TagRow<'_> = (of, name, value);
             self.push_cells(REQUEST_TAG.iter().map(|column| column.2(&row)));
         }
     }
@@ -166,7 +160,7 @@ impl BatchBuilder {
     /// Adds the timers of a request.
     pub(super) fn push_timers(&mut self, of: &Timers<'_>) {
         for timer in &of.timers {
-            let row = TimerRow { of, timer, tags: json(&timer.tags) };
+            let row: TimerRow<'_> = (of, timer, json(&timer.tags));
             self.push_cells(TIMER.iter().map(|column| column.2(&row)));
         }
     }

@@ -77,11 +77,6 @@ impl Kept {
         }
     }
 
-    /// Bytes in memory.
-    pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.heap_bytes()
-    }
-
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.packed.len() + 16

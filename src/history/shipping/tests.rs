@@ -68,12 +68,12 @@ impl Place {
         self.store.get_or_insert_with(|| {
             let mut store = Store::open(dir, FOR_EVER).unwrap();
             let shipping = match self.is_off {
-                false => store.ship(self.what).unwrap(),
+                false => store.ship(Some(self.what)).unwrap().unwrap(),
                 true => {
-                    store.keep_unshipped().unwrap();
+                    store.ship(None).unwrap();
                     let nowhere = tempfile::tempdir().unwrap();
-                    let other = Store::open(nowhere.path(), FOR_EVER).unwrap().ship(ALL);
-                    other.unwrap()
+                    let other = Store::open(nowhere.path(), FOR_EVER).unwrap().ship(Some(ALL));
+                    other.unwrap().unwrap()
                 }
             };
             (store, shipping)
@@ -158,7 +158,7 @@ fn every_row_is_shipped_once_whatever_happens_when() {
             place.store = Some((Store::open(place.dir.path(), FOR_EVER).unwrap(), {
                 let other = tempfile::tempdir().unwrap();
                 let mut store = Store::open(other.path(), FOR_EVER).unwrap();
-                store.ship(ALL).unwrap()
+                store.ship(Some(ALL)).unwrap().unwrap()
             }));
             place.flush(now, &[now, now - 60]);
             now += 3_000;
@@ -293,7 +293,7 @@ fn what_was_begun_is_the_same_after_a_power_cut() {
         let open = || {
             let faults = faults.clone();
             let mut store = Store::open_on(Disk { faults }, place.dir.path(), FOR_EVER).unwrap();
-            let shipping = store.ship(ALL).unwrap();
+            let shipping = store.ship(Some(ALL)).unwrap().unwrap();
             (store, shipping)
         };
         let begin = |now, (_, shipping): &(Store, Shipping)| {

@@ -1,6 +1,8 @@
 //! Pieces that are damaged, cannot be read or are missing.
 
 use super::*;
+use crate::history::file_names::files_in;
+use crate::history::inspect;
 
 /// Rows sent before the damage was found are not replaced by fewer.
 #[test]
@@ -151,6 +153,24 @@ fn what_has_begun_is_not_sent_again_with_less() {
     }
 }
 
+/// A disk that cannot be read now and then, while the minutes of a piece are shipped one after the
+/// other: it is given up after so many tries in a row alone.
+#[test]
+fn what_can_be_read_in_between_is_not_given_up() {
+    let mut place = Place::new();
+    place.flush(NOON, &[NOON]);
+    let (store, shipping) = place.open();
+    let path = store.parts().read()[0].path.clone();
+    for _ in 0..3 {
+        store.disk.faults.set_unreadable(Some(&path));
+        tried(shipping, NOON + 600);
+        store.disk.faults.set_unreadable(None);
+        assert!(shipping.next(NOON + 600).unwrap().is_some());
+    }
+    assert!(place.ship(NOON + 600, usize::MAX));
+    assert_eq!(place.taken(), place.flushed);
+}
+
 /// A bad sector: after some tries the piece ends there, and all others go.
 #[test]
 fn a_piece_that_cannot_be_read_on_ends_there_after_some_tries() {
@@ -230,4 +250,79 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
         while place.ship(now, usize::MAX) {}
         assert_eq!(place.taken(), place.flushed);
     }
+}
+
+/// As one flipped bit does it: what ClickHouse has is not known.
+#[test]
+fn damage_of_the_cursor_stops_shipping_and_nothing_else() {
+    let mut place = Place::new();
+    place.flush(NOON, &[NOON, NOON + 60]);
+    assert!(place.ship(NOON + 600, usize::MAX));
+    place.flush(NOON + 700, &[NOON + 660]);
+    let cursor = place.dir.path().join(UNSHIPPED).join(CURSOR);
+    let whole = fs::read(&cursor).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    fs::write(&cursor, &damaged).unwrap();
+    for (is_off, what) in [(false, &ALL[..1]), (true, ALL)] {
+        (place.store, place.is_off, place.what) = (None, is_off, what);
+        place.flush(NOON + 760, &[NOON + 720]);
+        place.publish(NOON + 7_200);
+        let problems = inspect::verify(place.dir.path()).unwrap().problems;
+        assert!(problems.len() == 1 && problems[0].contains("cursor is damaged"), "{problems:?}");
+        let (store, shipping) = place.open();
+        let shipping = if is_off { store.shipping.as_ref().unwrap() } else { &*shipping };
+        let error = shipping.next(NOON + 9_000).unwrap_err().to_string();
+        assert!(error.contains("nothing is shipped until it is restored"), "{error}");
+        assert_eq!(fs::read(&cursor).unwrap(), damaged);
+    }
+    // Everything was kept for it.
+    fs::write(&cursor, whole).unwrap();
+    (place.store, place.is_off) = (None, false);
+    while place.ship(NOON + 9_000, usize::MAX) {}
+    assert_eq!(place.taken(), place.flushed);
+    let kept = |folder| files_in(vec![place.dir.path().join(folder)], |_| true).unwrap();
+    assert_eq!(kept(UNSHIPPED), [cursor]);
+}
+
+#[test]
+fn what_is_kept_for_clickhouse_is_verified_too() {
+    let mut place = Place::new();
+    place.flush(NOON, &[NOON]);
+    place.publish(NOON + 7_200);
+    let [kept] = &*place.open().1.kept() else { panic!("one piece is kept") };
+    let verify = || inspect::verify(place.dir.path()).unwrap().problems;
+    assert!(verify().is_empty());
+    let mut bytes = fs::read(&kept.path).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&kept.path, bytes).unwrap();
+    assert!(verify()[0].ends_with("a checksum is wrong"), "{:?}", verify());
+}
+
+/// The disk fails between the link for ClickHouse and the commit, and then files have to go.
+#[test]
+fn a_piece_whose_publishing_failed_is_not_lost_to_clickhouse() {
+    let mut linked = 0;
+    for at in 1..40 {
+        let mut place = Place::new();
+        place.flush(NOON, &[NOON]);
+        let (store, shipping) = place.open();
+        let shipment = shipping.next(NOON + 600).unwrap().unwrap();
+        shipping.begin(&shipment, &named("a")).unwrap();
+        drop(shipment);
+        store.disk.faults.fail_at(at);
+        let published = store.publish_due(NOON + 7_200, &mut |_| Ok(()));
+        store.disk.faults.recover();
+        let is_pending = store.parts().read().iter().any(|part| part.number() == 1);
+        if published.is_ok() || !is_pending || shipping.kept().is_empty() {
+            continue;
+        }
+        linked += 1;
+        store.retention.size_max = 0;
+        store.expire(NOON + 7_200).unwrap();
+        assert_eq!((shipping.waiting().rows, shipping.waiting().dropped), (1, 0));
+        assert!(place.ship(NOON + 7_200, usize::MAX));
+        assert_eq!(place.taken(), place.flushed);
+    }
+    assert!(linked > 0);
 }

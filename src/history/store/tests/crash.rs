@@ -333,10 +333,17 @@ fn a_manifest_that_is_damaged_missing_or_newer_stops_it_and_nothing_is_touched()
         assert!(error.contains(path.to_str().unwrap()), "{error}");
         error
     };
-    for at in (0..text.len() / 2).step_by(19) {
-        let mut damaged = text.clone();
-        damaged[at] ^= 1;
-        assert!(refused(Some(&damaged)).contains("is damaged"));
+    // Also as a start leaves it: a first line and one commit with everything.
+    drop(Store::open(dir.path(), keep()).unwrap());
+    let begun = fs::read(&path).unwrap();
+    for text in [&text, &begun] {
+        for at in (0..text.len() - 1).step_by(7).chain([text.len() - 2]) {
+            let mut damaged = text.clone();
+            damaged[at] ^= 1;
+            assert!(refused(Some(&damaged)).contains("is damaged"), "at {at}");
+        }
+        let second = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        assert!(refused(Some(&text[..second + 9])).contains("is damaged"));
     }
     assert!(refused(Some(b"")).contains("is damaged"));
     assert!(refused(None).contains("it is missing"));

@@ -1,6 +1,7 @@
 //! A followed file through everything that a disk can do: lines are received, written, published
-//! and shipped while changes fail, the process is killed at any of them, the power is cut and a
-//! folder is away for a start, each by a seed; compared with a ledger that only counts lines.
+//! and shipped while changes fail, files cannot be read on, the process is killed at any of them, the
+//! power is cut and a folder is away for a start, each by a seed; compared with a ledger that only
+//! counts lines.
 //!
 //! Whatever happens, each line is in history and in ClickHouse once, since the data on disk includes
 //! the position in the file. Packets come once: those flushed or logged when a process ended are
@@ -16,6 +17,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::super::super::disk::READ_TRIES;
 use super::super::super::file_names::{PENDING, ROLLUP, files_in};
+use super::super::super::pending::BAD_SECTOR;
 use super::super::super::requests::tests::{BEGIN, Process, ints, published};
 use super::super::super::shipping::ShipmentRows;
 use super::super::super::{Identity, Shipping, inspect};
@@ -62,6 +64,8 @@ struct World {
     requests: BTreeMap<(u64, u64), u64>,
     kills: u64,
     is_lying: bool,
+    /// Whether the last action that reads could not read files from somewhere on.
+    is_bad: bool,
     /// Rows restored from the log.
     restored: u64,
     /// Set if lines come as packets: they are not read again.
@@ -113,6 +117,7 @@ impl World {
             requests: BTreeMap::new(),
             kills: 0,
             is_lying: false,
+            is_bad: false,
             restored: 0,
             packets: None,
         }
@@ -130,7 +135,8 @@ impl World {
     fn start(&mut self) -> Result<(), StoreError> {
         let faults = self.faults.clone();
         let mut store = Store::open_on(Disk { faults }, self.dir.path(), FOR_EVER)?;
-        let shipping = store.ship(&[ShippedRows::Rollups, ShippedRows::Requests])?;
+        let all = [ShippedRows::Rollups, ShippedRows::Requests];
+        let shipping = store.ship(Some(&all))?.unwrap();
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
         let history = History::new(store.parts(), 1 << 24, clock);
         let followed = self.packets.is_none().then(|| FILE.to_owned());
@@ -328,6 +334,9 @@ impl World {
                 }
                 if left > 0 { Ok(()) } else { Err(StoreError::Stopped) }
             });
+            if self.is_bad && rows.is_err() {
+                return false;
+            }
             assert!(rows.map_or(left == 0, |unread| unread.is_empty()));
         }
         let sent = shipment.requests(&stop, &mut |request, _, timers| {
@@ -340,6 +349,9 @@ impl World {
             }
             if left > 0 { Ok(()) } else { Err(StoreError::Stopped) }
         });
+        if self.is_bad && sent.is_err() {
+            return false;
+        }
         assert!(sent.is_ok() || left == 0);
         left > 0 && life.shipping.end(&shipment, Vec::new()).is_ok()
     }
@@ -394,6 +406,17 @@ impl World {
         sums
     }
 
+    /// Performs an action that reads, now and then while no file can be read from some byte on.
+    fn read<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        // Not twice in a row: what cannot be read time and again is given up.
+        self.is_bad = !self.is_bad && self.random.random_range(0..4) == 0;
+        let from = self.random.random_range(0..2_000);
+        BAD_SECTOR.set(self.is_bad.then_some((from, u64::MAX)));
+        let done = work(self);
+        BAD_SECTOR.set(None);
+        done
+    }
+
     /// Performs a random action.
     fn act(&mut self, one_in: u64) {
         match self.random.random_range(0..15) {
@@ -407,14 +430,14 @@ impl World {
             7 => {
                 let ms = self.random.random_range(0..4_000_000);
                 self.clock.advance_ms(ms);
-                self.maintain();
+                self.read(Self::maintain);
             }
             8 => {
-                self.ship(u64::MAX);
+                self.read(|world| world.ship(u64::MAX));
             }
             9 => {
                 let rows = self.random.random_range(1..6);
-                self.ship(rows);
+                self.read(|world| world.ship(rows));
             }
             10 => self.faults.die_at(self.random.random_range(1..40)),
             12.. => self.write_log(),
