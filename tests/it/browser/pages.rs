@@ -1,5 +1,5 @@
-//! All pages at three widths, in light and dark: nothing is cut, sticks out or lies over something
-//! else, by the boxes of the layout; and what a first visit leads to.
+//! All pages at three widths, in light and dark, and at widths between these: nothing is cut, sticks
+//! out or lies over something else, by the boxes of the layout; and what a first visit leads to.
 
 use serde_json::json;
 
@@ -15,8 +15,9 @@ use crate::past;
 /// The script that finds elements that are cut off or overlap.
 const LAYOUT: &str = include_str!("layout.js");
 
-/// A phone, a small desk and a wide one.
-const WIDTHS: [(u32, bool); 3] = [(400, true), (1280, false), (1920, false)];
+/// A phone, a small desk and a wide one; for each, widths at which the same page must fit too.
+const WIDTHS: [(u32, bool, &[u32]); 3] =
+    [(400, true, &[360]), (1280, false, &[1100, 1024, 760]), (1920, false, &[])];
 
 /// Opens each page at each width, and looks at it in both schemes.
 fn walk(site: &Site, set: &str, targets: &[String]) {
@@ -25,7 +26,7 @@ fn walk(site: &Site, set: &str, targets: &[String]) {
     browser.open("/");
     browser.js("localStorage.setItem('paused', 'yes')");
     let mut all = Vec::new();
-    for (width, phone) in WIDTHS {
+    for (width, phone, others) in WIDTHS {
         browser.window(width, 900, phone);
         for (at, target) in targets.iter().enumerate() {
             browser.prefer("light");
@@ -44,6 +45,14 @@ fn walk(site: &Site, set: &str, targets: &[String]) {
             }
             browser.assert_quiet();
             browser.picture(&format!("{set}-{at}-{width}"));
+            for other in others {
+                browser.window(*other, 900, phone);
+                let wrong = browser.js(LAYOUT);
+                if wrong != json!([]) {
+                    all.push(format!("layout of {target}, {other}: {wrong:.400}"));
+                }
+            }
+            browser.window(width, 900, phone);
         }
     }
     assert!(all.is_empty(), "{all:#?}");
