@@ -243,6 +243,8 @@ fn mistakes_are_said_by_pages() {
         "/reports/report_by_status?limit=101" => 400, "from 1 to 100";
         "/reports/report_by_status/row" => 400, "is missing";
         "/requests?min_time=x" => 400, "accepted: seconds";
+        "/requests?since=-1h&until=-2h" => 400, "since: is later than until";
+        "/timers?since=-1h&until=-2h" => 400, "since: is later than until";
         "/requests?nope=1" => 400, "unknown parameter";
         "/requests/77" => 404, "no request 77";
         "/requests/x" => 400, "whole number";
