@@ -228,6 +228,8 @@ fn long_names_and_comparisons_fit_too() {
                 packet.add_tag("environment", "production");
                 packet.add_tag("release", name);
                 packet.add_timer(3, secs / 4.0, &[("group", "mysql"), ("server", name)]);
+                // Names of tags are choices: of lists, and of links.
+                packet.add_timer(1, secs / 8.0, &[(name, "cart")]);
                 sender.send(&packet.encode_to_vec());
             }
         }
@@ -235,7 +237,8 @@ fn long_names_and_comparisons_fit_too() {
         pass(&here.site, &clock, 1_000);
         pass(&here.site, &clock, 59_000);
     }
-    let id = here.site.json("/api/v1/requests?limit=1")["rows"][0]["id"].clone();
+    let longest = format!("/api/v1/requests?limit=1&script_name={}", NAMES[2]);
+    let id = here.site.json(&longest)["rows"][0]["id"].clone();
     let span = format!("from={}&to={}", start + 300, start + 600);
     let compared = format!("{span}&compare=span&tz=Europe%2FBerlin");
     let row = "/reports/report_by_script_name/row?script_name=%2Fvar%2Fwww%2Fvhosts%2Fshop.example.com%2Fhttpdocs%2Fpublic%2Findex.php%2Fcart%2Flist";
