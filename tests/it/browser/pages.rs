@@ -271,7 +271,9 @@ fn long_names_and_comparisons_fit_too() {
 #[test]
 fn a_first_visit_leads_to_a_packet() {
     let here = Here::start(&[]);
-    walk(&here.site, "empty", &owned(&["/", "/requests", "/timers", "/daemon"]));
+    let targets =
+        ["/", "/reports/report_by_hostname_server_and_script", "/requests", "/timers", "/daemon"];
+    walk(&here.site, "empty", &owned(&targets));
     let browser = Browser::start(&here.site);
     browser.open("/");
     let start = browser.text(".start");
