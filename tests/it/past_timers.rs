@@ -1,7 +1,7 @@
 //! Raw timers of the past by any tags, and requests of the past by their tags, whatever those
 //! contain: on pages that show what the same pages showed while all was in memory.
 
-use pinbad::clock::ManualClock;
+use pinbad::clock::{Clock as _, ManualClock};
 use pinbad::input::pinba::model::Request;
 
 use crate::harness::{Here, Site, await_condition, pass};
@@ -187,18 +187,30 @@ fn groups_of_a_span_rest_on_all_of_it() {
     here.stop();
 }
 
-/// Where a sample is kept, numbers are estimates only if something was left out.
+/// Where a sample is kept, numbers are estimates only if something was left out, whatever a
+/// condition leaves of it; and a list of requests says that they are a sample only then.
 #[test]
 fn few_requests_are_no_sample() {
-    const REMARK: &str = "only a sample is kept, so these numbers are estimates";
     let (here, clock, _dir) = Here::with_own_history(START_SECS, &["pool.stats_history=1h"]);
     send_second(&here, &clock, "http", 20);
-    let page = |more: &str| here.site.get(&format!("/timers?by=group&{SPAN}{more}")).body;
-    let all = page("");
-    assert_has!(all => "1,160 timers of all 20 raw requests that are kept");
-    assert!(!all.contains(REMARK), "{all}");
-    // What a condition leaves out may be in the weight of others.
-    assert_has!(page("&hostname=web") => REMARK);
+    let page = |target: &str| here.site.get(&format!("{target}{SPAN}")).body;
+    let targets =
+        ["/timers?by=group&", "/timers?by=group&hostname=web&", "/requests?", "/requests?limit=2&"];
+    assert_has!(page(targets[0]) => "1,160 timers of all 20 raw requests that are kept");
+    for target in targets {
+        assert_lacks!(page(target) => "only a sample is kept");
+    }
+    // More than there is room for, in the same flush, after the span.
+    pass(&here.site, &clock, 1_000);
+    let span = format!("from={START_SECS}&to={}", clock.unix_ms() / 1_000);
+    pass(&here.site, &clock, 1_000);
+    here.site.send((0..3_000).map(|_| Request::named("web", "shop", "/a.php")));
+    for target in targets {
+        await_condition(target, || {
+            let page = here.site.get(&format!("{target}{span}")).body;
+            if page.contains("only a sample is kept") { Ok(()) } else { Err(page) }
+        });
+    }
     here.stop();
 }
 

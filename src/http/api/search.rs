@@ -17,12 +17,13 @@ pub(in crate::http) fn with_timers(params: &mut Params) -> Result<bool, Problem>
 
 /// Parses the range of requests: before an id, between two times. `now_ms` is the wall clock.
 pub(in crate::http) fn range(params: &mut Params, now_ms: u64) -> Result<RequestSearch, Problem> {
-    Ok(RequestSearch {
-        before_id: params.number("before_id")?,
-        since: take_moment(params, "since", now_ms, Rounding::Up)?,
-        until: take_moment(params, "until", now_ms, Rounding::Down)?,
-        ..RequestSearch::default()
-    })
+    let before_id = params.number("before_id")?;
+    let since = take_moment(params, "since", now_ms, Rounding::Up)?;
+    let until = take_moment(params, "until", now_ms, Rounding::Down)?;
+    if until.is_some_and(|until| since > Some(until)) {
+        return Err(Problem::parameter("since", "is later than until"));
+    }
+    Ok(RequestSearch { before_id, since, until, ..RequestSearch::default() })
 }
 
 /// Parses the conditions on requests.

@@ -80,7 +80,7 @@
     function wait() {
       clearTimeout(late);
       late = setTimeout(() => {
-        say("not live: the daemon is busy or away");
+        say("not live", "the daemon is busy or away");
         root.dataset.away = "";
       }, LATE_MS);
     }

@@ -23,8 +23,8 @@ use crate::query::error::QueryError;
 use crate::query::question::{ReportQuestion, When, Whose};
 use crate::query::table::Table;
 use crate::query::tables::KIND;
-use crate::report::read::selection::select;
-use crate::value::Value;
+use crate::report::read::selection::{RowSelection, select};
+use crate::value::{self, Value};
 
 /// The percentiles in addition to the median.
 const PERCENTILES: [f64; 2] = [95.0, 99.0];
@@ -75,14 +75,21 @@ pub(super) fn remarks(remarks: &[String], time: &Time) -> Markup {
 impl Ranking {
     /// Reads a report in the columns that all reports have.
     pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
-        Ok(Self::read_of(view, name, view.time.whose.clone())?)
+        let answer = view.source.report(name, &view.time.question(Some(&PERCENTILES), &[]))?;
+        Ok(Self::native(answer).in_words(view, name))
     }
 
-    /// The same over other requests than those that the page is asked about.
-    pub(super) fn read_of(view: &View<'_>, name: &str, whose: Whose) -> Result<Self, QueryError> {
-        let question = view.time.question(Some(&PERCENTILES), &[]);
-        let answer = view.source.report(name, &ReportQuestion { whose, ..question })?;
-        Ok(Self::native(answer).in_words(view, name))
+    /// The rows of this daemon's report, in brief, that a selection picks by its own columns, given
+    /// the numbers of its keys. Percentiles of other rows are not read, nor columns left out.
+    pub(super) fn select<'s>(
+        view: &View<'_>,
+        name: &str,
+        selection: impl FnOnce(&[value::Column], &[usize]) -> RowSelection<'s>,
+    ) -> Result<(Self, Vec<usize>), QueryError> {
+        let question = ReportQuestion { whose: Whose::Own, ..view.time.question(None, &[]) };
+        let selection = |columns: &[_], keys: &[_]| Ok::<_, QueryError>(selection(columns, keys));
+        let selected = view.source.select(name, &question, selection)?;
+        Ok((Self::native(selected.answer).in_words(view, name).brief(), selected.rows))
     }
 
     /// Reads several reports in brief, which costs little more than one; or says why one of them
@@ -173,7 +180,7 @@ impl Ranking {
         }
         let columns = answer.table.columns().iter().enumerate();
         let others = columns.filter(|(at, _)| !answer.key_columns.contains(at));
-        let column = |(_, column): (usize, &crate::value::Column)| Column {
+        let column = |(_, column): (usize, &value::Column)| Column {
             name: column.name.clone(),
             title: visible(&column.name),
             // Names of reports differ in their middles: they wrap and are not cut there.

@@ -4,8 +4,8 @@
 //! all of it. A dropped report has a line that says so. Unknown values are dashes, never 0. The
 //! numbers are this daemon's, also where the address asks for the fleet.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 
 use maud::{Markup, html};
 
@@ -18,13 +18,15 @@ use super::table::{Head, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::query::error::QueryError;
-use crate::query::question::{ReportQuestion, Whose};
+use crate::query::question::ReportQuestion;
 use crate::report::layout::OTHER;
+use crate::report::read::selection::RowSelection;
+use crate::value::Value;
 
 /// Rows of a table on this page.
 const ROWS: usize = 12;
-/// Most rows shown of a report, or looked up in it. Sums are over all of its rows.
-const ROWS_READ: usize = 2_000;
+/// Rows of a report, the largest, whose percentiles are read to look them up for rows of another.
+const LOOKED_UP: usize = 1_000;
 /// Bottlenecks with a column of their own.
 const SETS: usize = 6;
 
@@ -101,12 +103,6 @@ fn part(
     }
 }
 
-/// A report with its largest rows first.
-struct Largest {
-    ranking: Ranking,
-    rows: Vec<usize>,
-}
-
 /// An answer, or `None` if there is no such report, or it has no past. That there is no answer now
 /// says nothing about the report.
 fn if_there<T>(answer: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
@@ -116,31 +112,60 @@ fn if_there<T>(answer: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
     }
 }
 
-/// Reads a report; `None` if it does not exist.
-fn read(view: &View<'_>, name: &str, sort: &str) -> Result<Option<Largest>, Problem> {
-    let Some(ranking) = if_there(Ranking::read_of(view, name, Whose::Own))? else {
-        return Ok(None);
-    };
-    let mut ranking = ranking.brief();
-    let (rows, _) = ranking.choose(&|_, _| true, &Sort::largest(sort), (0, ROWS_READ))?;
-    Ok(Some(Largest { ranking, rows }))
+/// Rows of a report.
+struct Found {
+    ranking: Ranking,
+    rows: Vec<usize>,
 }
 
-impl Largest {
+/// The largest rows of a report by a sum, and only their percentiles; `None` if it does not exist.
+/// `key`: a key column by number, and the text that rows have there.
+fn largest(
+    view: &View<'_>,
+    report: &str,
+    sum: &str,
+    key: Option<(usize, &'static str)>,
+    limit: usize,
+) -> Result<Option<Found>, Problem> {
+    let found = Ranking::select(view, report, |columns, keys| {
+        let sum = columns.iter().position(|column| column.name == sum);
+        let equal = key.and_then(|(at, text)| Some((*keys.get(at)?, Value::Text(text.into()))));
+        RowSelection {
+            equal: equal.into_iter().collect(),
+            order: sum.map(|sum| (sum, true)).into_iter().collect(),
+            limit,
+            ..RowSelection::default()
+        }
+    });
+    Ok(if_there(found)?.map(|(mut ranking, rows)| {
+        ranking.fit(&rows);
+        Found { ranking, rows }
+    }))
+}
+
+/// One sum of all rows of a report; `None` if it does not exist.
+fn all(view: &View<'_>, report: &str, sum: &str) -> Result<Option<Found>, Problem> {
+    let found = Ranking::select(view, report, |columns, keys| {
+        let sum = columns.iter().position(|column| column.name == sum);
+        let needed = keys.iter().copied().chain(sum).collect();
+        RowSelection { columns: Some(needed), ..RowSelection::default() }
+    });
+    Ok(if_there(found)?.map(|(ranking, rows)| Found { ranking, rows }))
+}
+
+impl Found {
     /// The texts in the first key columns of a row.
-    fn keys<const N: usize>(&self, row: usize) -> [String; N] {
+    fn keys<const N: usize>(&self, row: usize) -> [Cow<'_, str>; N] {
         let (table, columns) = (self.ranking.table(), &self.ranking.answer.key_columns);
-        let text = |column: &usize| table.value(row, *column).plain();
-        std::array::from_fn(|at| columns.get(at).map_or_else(String::new, text))
+        let text = |column: &usize| match table.value(row, *column) {
+            Value::Text(text) => text,
+            other => other.plain().into(),
+        };
+        std::array::from_fn(|at| columns.get(at).map_or(Cow::Borrowed(""), text))
     }
 
-    /// All its rows, for sums: of those that are not among the largest percentiles may be unknown.
-    fn all(&self) -> Range<usize> {
-        0..self.ranking.table().len()
-    }
-
-    /// The largest by their keys.
-    fn by_keys<const N: usize>(&self) -> HashMap<[String; N], usize> {
+    /// The rows by their keys.
+    fn by_keys<const N: usize>(&self) -> HashMap<[Cow<'_, str>; N], usize> {
         self.rows.iter().map(|row| (self.keys(*row), *row)).collect()
     }
 }
@@ -164,11 +189,10 @@ fn report(
     sort: &str,
     columns: &str,
 ) -> Result<Markup, Problem> {
-    let rows = read(view, name, sort)?.map(|Largest { ranking, rows }| {
+    let rows = largest(view, name, sort, None, ROWS)?.map(|Found { ranking, rows }| {
         let columns = ranking.columns_named(columns);
-        let shown = rows.get(..ROWS).unwrap_or(&rows);
         let link = |row, _| Some(ranking.row_link(name, row, &view.time));
-        let cells = ranking.cells(shown, &columns, &Sort::largest(sort), link);
+        let cells = ranking.cells(&rows, &columns, &Sort::largest(sort), link);
         (heads(&ranking, &columns), cells)
     });
     Ok(part(view, name, title, rows))
@@ -217,43 +241,53 @@ fn count(number: Option<f64>) -> Markup {
 }
 
 /// Median and 95th percentile of a row's times, as cells.
-fn times(report: Option<&Largest>, row: Option<usize>) -> Markup {
+fn times(report: Option<&Found>, row: Option<usize>) -> Markup {
     let found = report.zip(row);
     let time = |column| found.and_then(|(it, row)| it.ranking.number(column, row));
     html! { @for column in ["timer_median", "p95"] { (cell(time(column), formatting::secs)) } }
 }
 
+/// The time of the rows with the same first key: in all, and by bottleneck.
+#[derive(Default)]
+struct Group<'a> {
+    all: f64,
+    sets: BTreeMap<Cow<'a, str>, f64>,
+}
+
 /// For each value of a report's first key, the shares of the bottlenecks, which are its second: a
 /// row is all of its time.
 fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem> {
-    let rows = read(view, report, "timer_value")?.map(|found| {
+    let rows = all(view, report, "timer_value")?.map(|found| {
         let times = found.ranking.numbers("timer_value");
-        let mut sets: BTreeMap<String, f64> = BTreeMap::new();
-        let mut groups: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-        for row in found.all() {
-            let [group, set] = found.keys(row);
-            let time = times(row).unwrap_or(0.0);
+        let mut sets: BTreeMap<Cow<'_, str>, f64> = BTreeMap::new();
+        let mut groups: HashMap<Cow<'_, str>, Group<'_>> = HashMap::new();
+        for row in &found.rows {
+            let [group, set] = found.keys(*row);
+            let time = times(*row).unwrap_or(0.0);
             *sets.entry(set.clone()).or_default() += time;
-            *groups.entry(group).or_default().entry(set).or_default() += time;
+            let group = groups.entry(group).or_default();
+            group.all += time;
+            *group.sets.entry(set).or_default() += time;
         }
-        let mut sets: Vec<(String, f64)> = sets.into_iter().collect();
+        let mut sets: Vec<(Cow<'_, str>, f64)> = sets.into_iter().collect();
         sets.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let named = sets.get(..SETS).unwrap_or(&sets);
-        let total = |of: &BTreeMap<String, f64>| of.values().sum::<f64>();
         let mut groups: Vec<_> = groups.into_iter().collect();
-        groups.sort_by(|(_, a), (_, b)| total(b).total_cmp(&total(a)));
+        groups.sort_by(|(a_name, a), (b_name, b)| {
+            b.all.total_cmp(&a.all).then_with(|| a_name.cmp(b_name))
+        });
         groups.truncate(ROWS);
         let mut heads = vec![Head::hidden("Name"), Head::number("Time")];
         heads.extend(named.iter().map(|(set, _)| Head::number(formatting::visible(set))));
         heads.extend((sets.len() > SETS).then(|| Head::number("others")));
         let cells = groups.iter().map(|(group, of)| {
-            let all = total(of);
-            let share = |time: f64| formatting::percent(100.0 * time / all.max(f64::MIN_POSITIVE));
-            let known = |set: &String| of.get(set).copied();
+            let share =
+                |time: f64| formatting::percent(100.0 * time / of.all.max(f64::MIN_POSITIVE));
+            let known = |set: &str| of.sets.get(set).copied();
             let others: f64 = sets.iter().skip(SETS).filter_map(|(set, _)| known(set)).sum();
             html! {
                 (name(group))
-                td { (formatting::secs(all)) }
+                td { (formatting::secs(of.all)) }
                 @for (set, _) in named { (cell(known(set), share)) }
                 @if sets.len() > SETS { (cell(Some(others), share)) }
             }
@@ -265,9 +299,9 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
 
 /// First byte against total, by activity.
 fn activities(view: &View<'_>) -> Result<Markup, Problem> {
-    let first = read(view, "squid_first_bytes", "timer_value")?;
-    let rows = read(view, "squid_activities", "timer_value")?.map(|found| {
-        let firsts = first.as_ref().map(Largest::by_keys).unwrap_or_default();
+    let first = largest(view, "squid_first_bytes", "timer_value", None, ROWS)?;
+    let rows = largest(view, "squid_activities", "timer_value", None, ROWS)?.map(|found| {
+        let firsts = first.as_ref().map(Found::by_keys).unwrap_or_default();
         let heads = vec![
             Head::hidden("Activity"),
             Head::number("Times"),
@@ -277,7 +311,7 @@ fn activities(view: &View<'_>) -> Result<Markup, Problem> {
             Head::number("p95").hint("From its start to its end: 95th percentile"),
         ];
         let cells = found.rows.iter().map(|row| {
-            let keys: [String; 1] = found.keys(*row);
+            let keys: [Cow<'_, str>; 1] = found.keys(*row);
             html! {
                 (name(&keys[0]))
                 (count(found.ranking.number("hit_count", *row)))
@@ -293,9 +327,11 @@ fn activities(view: &View<'_>) -> Result<Markup, Problem> {
 /// The time of origins: to connect and until the first byte of the response, if known, and for the
 /// response.
 fn origins(view: &View<'_>) -> Result<Markup, Problem> {
-    let first = read(view, "squid_first_bytes_by_server", "hit_count")?;
-    let rows = read(view, "squid_activities_by_server", "hit_count")?.map(|found| {
-        let firsts = first.as_ref().map(Largest::by_keys).unwrap_or_default();
+    let first = largest(view, "squid_first_bytes_by_server", "hit_count", None, LOOKED_UP)?;
+    let answers = Some((1, "server_in"));
+    let rows = largest(view, "squid_activities_by_server", "hit_count", answers, ROWS)?;
+    let rows = rows.map(|found| {
+        let firsts = first.as_ref().map(Found::by_keys).unwrap_or_default();
         let heads = vec![
             Head::text("Origin"),
             Head::number("Answers"),
@@ -306,16 +342,16 @@ fn origins(view: &View<'_>) -> Result<Markup, Problem> {
             Head::number("Answer p50").hint("server_in until its end: median"),
             Head::number("p95"),
         ];
-        let rows = found.rows.iter().map(|row| (*row, found.keys(*row)));
-        let answers = rows.filter(|(_, [_, activity])| activity == "server_in");
-        let cells = answers.take(ROWS).map(|(row, [server, activity])| {
-            let until_first = [server.clone(), "server_out".to_owned()];
-            let until_first = [until_first, [server.clone(), activity]];
+        let cells = found.rows.iter().map(|row| {
+            let [server, activity]: [Cow<'_, str>; 2] = found.keys(*row);
+            let until_first = [Cow::Borrowed("server_out"), activity];
             html! {
                 (name(&server))
-                (count(found.ranking.number("hit_count", row)))
-                @for keys in until_first { (times(first.as_ref(), firsts.get(&keys).copied())) }
-                (times(Some(&found), Some(row)))
+                (count(found.ranking.number("hit_count", *row)))
+                @for activity in until_first {
+                    (times(first.as_ref(), firsts.get(&[server.clone(), activity]).copied()))
+                }
+                (times(Some(&found), Some(*row)))
             }
         });
         (heads, cells.collect())
@@ -334,30 +370,29 @@ struct Object {
 
 /// Hot objects: in memory, on disk, and for how long in memory.
 fn objects(view: &View<'_>) -> Result<Markup, Problem> {
-    let resident = read(view, "squid_resident", "hit_count")?;
-    let mut residents: HashMap<[String; 2], (f64, Option<f64>)> = HashMap::new();
+    let resident = all(view, "squid_resident", "hit_count")?;
+    let mut residents: HashMap<[Cow<'_, str>; 2], f64> = HashMap::new();
     if let Some(found) = &resident {
-        let numbers = ["hit_count", "timer_median"].map(|column| found.ranking.numbers(column));
-        for row in found.all() {
-            let [hits, median] = numbers.each_ref().map(|number| number(row));
-            let known = residents.entry(found.keys(row)).or_default();
-            known.0 += hits.unwrap_or(0.0);
-            known.1 = known.1.or(median);
+        let hits = found.ranking.numbers("hit_count");
+        for row in &found.rows {
+            *residents.entry(found.keys(*row)).or_default() += hits(*row).unwrap_or(0.0);
         }
     }
-    let rows = read(view, "squid_objects", "req_count")?.map(|found| {
+    let longest = largest(view, "squid_resident", "hit_count", None, LOOKED_UP)?;
+    let times = longest.as_ref().map(Found::by_keys).unwrap_or_default();
+    let rows = all(view, "squid_objects", "req_count")?.map(|found| {
         let counts = found.ranking.numbers("req_count");
-        let mut objects: HashMap<[String; 2], Object> = HashMap::new();
-        for row in found.all() {
-            let [server, path, code] = found.keys(row);
+        let mut objects: HashMap<[Cow<'_, str>; 2], Object> = HashMap::new();
+        for row in &found.rows {
+            let [server, path, code] = found.keys(*row);
             // Those that did not fit are no object: how many of them are hits is not known.
             if code == OTHER {
                 continue;
             }
-            let count = counts(row).unwrap_or(0.0);
+            let count = counts(*row).unwrap_or(0.0);
             let object = objects.entry([server, path]).or_default();
             object.all += count;
-            match code.as_str() {
+            match &*code {
                 code if code.contains("MEM_HIT") => object.memory += count,
                 "TCP_HIT" => object.disk += count,
                 _ => {}
@@ -380,8 +415,9 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
         ];
         let cells = objects.iter().take(ROWS).map(|(place, object)| {
             // A hit in a log of 1997 with a time in memory came from there.
-            let (resident, since) = residents.get(place).copied().unwrap_or_default();
-            let moved = resident.min(object.disk);
+            let moved = residents.get(place).map_or(0.0, |hits| hits.min(object.disk));
+            let since = longest.as_ref().zip(times.get(place));
+            let since = since.and_then(|(it, row)| it.ranking.number("timer_median", *row));
             html! {
                 (name(&place[0]))
                 td.key { (Name(&place[1])) }

@@ -1,5 +1,8 @@
 //! One table of a page: caption, sortable heads, rows, and a line if there are none.
 
+use std::iter;
+use std::ops::RangeInclusive;
+
 use maud::{Markup, PreEscaped, Render, html};
 
 use super::formatting;
@@ -95,8 +98,7 @@ impl Render for Head {
     }
 }
 
-/// A table with more columns than this has a block per row, so that nothing needs sideways
-/// scrolling.
+/// A table with more columns than this has a block per row at any width.
 const COLUMNS_MAX: usize = 15;
 /// One with more than this has narrower gaps.
 const DENSE: usize = 12;
@@ -104,30 +106,131 @@ const DENSE: usize = 12;
 pub(super) const PROSE: &str = "key text";
 /// The class of a waterfall's bars.
 pub(super) const FALL: &str = "fall";
-/// Most cells with labels: larger tables rely on the heads above, or pages would be too large.
-const LABELS_MAX: usize = 1_400;
+/// Most cells with labels, or pages would be too large: those of as many rows as a page has, of a
+/// report in its own columns.
+const LABELS_MAX: usize = 2_200;
+
+/// The cells of a row.
+fn cells(row: &Markup) -> impl Iterator<Item = &str> {
+    let mut rest = row.0.as_str();
+    iter::from_fn(move || {
+        // Text is escaped: anything like a cell is one.
+        let next = |tag: &str| rest.get(1..).and_then(|it| it.find(tag)).map(|at| at + 1);
+        let end = next("<td").into_iter().chain(next("<th")).min().unwrap_or(rest.len());
+        let (cell, after) = rest.split_at(end);
+        rest = after;
+        (!cell.is_empty()).then_some(cell)
+    })
+}
 
 /// The cells of a row, each with the title of its column, which the style sheet shows where a row
 /// has several lines.
 fn labelled(row: &Markup, heads: &[Head]) -> Markup {
-    let mut cells = String::with_capacity(row.0.len() + 24 * heads.len());
-    let mut rest = row.0.as_str();
+    let mut labelled = String::with_capacity(row.0.len() + 24 * heads.len());
     let mut heads = heads.iter();
-    // Text is escaped: anything like a cell is one.
-    while let Some(at) = rest.find("<td").into_iter().chain(rest.find("<th")).min() {
-        let (before, cell) = rest.split_at(at + 3);
-        cells += before;
+    for cell in cells(row) {
         let head = heads.next().filter(|head| !head.label.is_empty());
-        // The first cell of a row needs no label.
-        if let Some(head) = head.filter(|_| before.ends_with("<td")) {
-            // Escaped where the title was made. Names of columns may break between their words.
-            let label = head.label.replace('"', "&quot;").replace('_', "_\u{200b}");
-            cells += &format!(" data-l=\"{label}\"");
+        match (head, cell.strip_prefix("<td")) {
+            (Some(head), Some(rest)) => {
+                // Escaped where the title was made. Names of columns may break between their words.
+                let label = head.label.replace('"', "&quot;").replace('_', "_\u{200b}");
+                labelled += &format!("<td data-l=\"{label}\"{rest}");
+            }
+            // The first cell of a row needs no label.
+            _ => labelled += cell,
         }
-        rest = cell;
     }
-    PreEscaped(cells + rest)
+    PreEscaped(labelled)
 }
+
+/// The width of a letter of a cell, in the wider ones of the fonts of the style sheet.
+const fn letter_px(letter: char) -> usize {
+    match letter {
+        ' ' | '.' | ',' | ':' | ';' | '/' | '|' | '\'' | '!' | 'i' | 'j' | 'l' => 5,
+        '-' | 'f' | 'r' | 't' => 6,
+        'c' | 'k' | 's' | 'v' | 'x'..='z' => 8,
+        'm' | 'M' | 'W' | '%' | '#' | '=' | '+' | '&' | '@' | '<' | '>' | '~' => 14,
+        'w' => 12,
+        'A'..='Z' => 10,
+        '\0'..='\x7f' => 9,
+        '\u{80}'..'\u{1100}' => 10,
+        // Of some scripts they are twice as wide.
+        _ => 16,
+    }
+}
+
+/// The width of smaller letters.
+const fn small(px: usize) -> usize {
+    px * 6 / 7
+}
+
+/// The width of escaped text.
+fn text_px(text: &str) -> usize {
+    let mut parts = text.split('&');
+    let px = |text: &str| text.chars().map(letter_px).sum::<usize>();
+    let first = parts.next().map_or(0, px);
+    let others = parts.map(|it| letter_px('&') + px(it.split_once(';').map_or(it, |it| it.1)));
+    first + others.sum::<usize>()
+}
+
+/// What is left of the part of a name that gives way: three letters.
+const CUT_PX: usize = 27;
+/// A text that wraps, and tags, in `page.css`.
+const PROSE_PX: usize = 136;
+/// The bars of a waterfall.
+const FALL_PX: usize = 220;
+/// The names of rows.
+const FIRST_PX: usize = 140;
+
+/// The width that the content of a cell needs: that of its longest line.
+fn cell_px(cell: &str) -> usize {
+    let (mut longest, mut line, mut gives_way) = (0, 0, false);
+    for part in cell.split('<').skip(1) {
+        let (tag, text) = part.split_once('>').unwrap_or((part, ""));
+        let class = tag.split_once("class=\"").map_or("", |(_, class)| class);
+        match tag.split_once(' ').map_or(tag, |(name, _)| name) {
+            "td" | "th" if class.starts_with(PROSE) => return PROSE_PX,
+            "td" | "th" if class.starts_with(FALL) => return FALL_PX,
+            "bdi" => gives_way = class.starts_with("cut"),
+            // These stand below.
+            "small" if class.starts_with("was") || class.starts_with("change") => line = 0,
+            _ => {}
+        }
+        let px = match tag.starts_with("small") {
+            true => small(text_px(text)),
+            false => text_px(text),
+        };
+        line += if gives_way && tag == "span" { px.min(CUT_PX) } else { px };
+        longest = longest.max(line);
+    }
+    longest
+}
+
+/// The width that a table needs, in pixels: whatever is in its cells stays on one line.
+fn needed_px(heads: &[Head], rows: &[Markup]) -> usize {
+    let gaps = if heads.len() > DENSE { 10 } else { 16 };
+    let word_px = |head: &Head| {
+        let words = head.label.split([' ', '\u{a0}']).map(|it| small(text_px(it)));
+        words.max().unwrap_or(0)
+    };
+    let mut columns: Vec<usize> = heads.iter().map(word_px).collect();
+    for row in rows {
+        for (column, cell) in columns.iter_mut().zip(cells(row)) {
+            *column = (*column).max(cell_px(cell));
+        }
+    }
+    if let (Some(first), Some(Head { class: Some("key"), .. })) =
+        (columns.first_mut(), heads.first())
+    {
+        *first = (*first).max(FIRST_PX);
+    }
+    columns.iter().map(|column| column + gaps).sum()
+}
+
+/// The style sheet has a class for each of these widths that a table may need, which makes a block
+/// of each row where it has less.
+const STEP_PX: usize = 40;
+const STEPS: RangeInclusive<usize> = 12..=50;
 
 /// A table as wide as its place; where that is narrow, a row has several lines. `rows` are the
 /// cells of each; `empty` is shown if there are none.
@@ -147,15 +250,18 @@ pub(super) fn table(
     let is_many = heads.len() > most;
     // A waterfall takes its share of the width.
     let is_fair = !is_many && !heads.iter().any(|head| head.class == Some(FALL));
+    let steps = needed_px(&heads, &rows).div_ceil(STEP_PX).clamp(*STEPS.start(), *STEPS.end());
     html! {
-        div.wide.many[is_many].fair[is_fair].dense[heads.len() > DENSE].{ "n" (heads.len()) }
+        div.wide.many[is_many].fair[is_fair].dense[heads.len() > DENSE].{ "n" (heads.len()) }.{ "w" (steps) }
             tabindex="0" role="region" aria-label=(label) {
-            table {
-                caption { (caption) }
-                thead { tr { @for head in &heads { (head) } } }
-                tbody {
-                    @for row in &rows { tr { @if is_labelled { (labelled(row, &heads)) } @else { (row) } } }
-                    @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
+            div.fit {
+                table {
+                    caption { (caption) }
+                    thead { tr { @for head in &heads { (head) } } }
+                    tbody {
+                        @for row in &rows { tr { @if is_labelled { (labelled(row, &heads)) } @else { (row) } } }
+                        @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
+                    }
                 }
             }
         }
@@ -193,7 +299,7 @@ pub(super) fn narrow_table(
     }
 }
 
-/// Default and largest number of rows on one page, which keep it below a hundred kilobytes.
+/// Default and largest number of rows on one page, which keep it at about a hundred kilobytes.
 pub(super) const ROWS_DEFAULT: usize = 50;
 pub(super) const ROWS_MAX: usize = 100;
 
@@ -289,5 +395,63 @@ pub(super) fn bar(part: f64) -> Markup {
         @if width > 0.0 {
             svg.bar aria-hidden="true" { rect width={ (width) "%" } {} }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cells: &str) -> Markup {
+        PreEscaped(cells.to_owned())
+    }
+
+    #[test]
+    fn cells_are_found_and_labelled() {
+        let heads = Head::list(&["A"], &["b_c", "d"]);
+        let cells = "<th class=\"key\">a &lt;td</th><td>1</td><td class=\"bad\">2</td>";
+        assert_eq!(super::cells(&row(cells)).collect::<String>(), cells);
+        assert_eq!(super::cells(&row(cells)).count(), 3);
+        let wanted = "<th class=\"key\">a &lt;td</th><td data-l=\"b_\u{200b}c\">1</td>\
+                      <td data-l=\"d\" class=\"bad\">2</td>";
+        assert_eq!(labelled(&row(cells), &heads).0, wanted);
+    }
+
+    #[test]
+    fn a_cell_needs_its_longest_line_and_of_a_name_its_end() {
+        for (cell, px) in [
+            ("<td></td>", 0),
+            ("<td>123</td>", 27),
+            ("<td>&lt;3</td>", 14 + 9),
+            ("<td>1<small class=\"was\">7777777</small></td>", 54),
+            ("<td>1 <small>7 %</small></td>", 9 + 5 + 24),
+            ("<td class=\"key text\">anything at all, however long it is</td>", PROSE_PX),
+            (
+                "<th class=\"key\"><a href=\"/\"><bdi class=\"cut\"><span>/long/way/to</span>/aaa</bdi></a></th>",
+                27 + 32,
+            ),
+            ("<td class=\"key\"><bdi>aaa</bdi></td>", 27),
+        ] {
+            assert_eq!(cell_px(cell), px, "{cell}");
+        }
+    }
+
+    /// Where it has less room, the style sheet makes a block of each row.
+    #[test]
+    fn the_style_sheet_knows_every_width_that_a_table_may_need() {
+        let style = include_str!("page.css");
+        for steps in STEPS {
+            let rule = format!(".w{steps} {{ --need: {}px; }}", steps * STEP_PX);
+            assert!(style.contains(&rule), "{rule}");
+        }
+        let class_of = |texts: &[&str], rows: usize| {
+            let numbers = vec!["Requests"; rows];
+            let shown = table("All", "all", Head::list(texts, &numbers), [], "").0;
+            let class = shown.split('"').nth(1).unwrap().to_owned();
+            class.rsplit_once(" w").unwrap().1.parse::<usize>().unwrap()
+        };
+        assert_eq!(class_of(&["Name"], 1), *STEPS.start());
+        let (few, many) = (class_of(&["Name"], 8), class_of(&["Name"], 14));
+        assert!(few < many && many < *STEPS.end(), "{few} {many}");
     }
 }

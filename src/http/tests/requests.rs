@@ -126,6 +126,8 @@ fn bad_parameters_say_what_is_accepted() {
         "before_id=-1" => "before_id: \"-1\"";
         "since=yesterday" => "since: \"yesterday\" is not accepted; accepted: unix seconds";
         "until=" => "until: \"\" is not accepted";
+        "since=-1h&until=-2h" => "since: is later than until";
+        "since=1700000001&until=1700000000" => "since: is later than until";
         "min_time=fast" => "min_time: \"fast\" is not accepted; accepted: seconds";
         "min_time=2&max_time=1" => "min_time: is greater than max_time";
         "max_time=-0.1" => "max_time: \"-0.1\"";

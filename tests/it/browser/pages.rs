@@ -1,5 +1,5 @@
-//! All pages at three widths, in light and dark: nothing is cut, sticks out or lies over something
-//! else, by the boxes of the layout; and what a first visit leads to.
+//! All pages at three widths, in light and dark, and at widths between these: nothing is cut, sticks
+//! out or lies over something else, by the boxes of the layout; and what a first visit leads to.
 
 use serde_json::json;
 
@@ -15,8 +15,9 @@ use crate::past;
 /// The script that finds elements that are cut off or overlap.
 const LAYOUT: &str = include_str!("layout.js");
 
-/// A phone, a small desk and a wide one.
-const WIDTHS: [(u32, bool); 3] = [(400, true), (1280, false), (1920, false)];
+/// A phone, a small desk and a wide one; for each, widths at which the same page must fit too.
+const WIDTHS: [(u32, bool, &[u32]); 3] =
+    [(400, true, &[360]), (1280, false, &[1100, 1024, 760]), (1920, false, &[])];
 
 /// Opens each page at each width, and looks at it in both schemes.
 fn walk(site: &Site, set: &str, targets: &[String]) {
@@ -25,7 +26,7 @@ fn walk(site: &Site, set: &str, targets: &[String]) {
     browser.open("/");
     browser.js("localStorage.setItem('paused', 'yes')");
     let mut all = Vec::new();
-    for (width, phone) in WIDTHS {
+    for (width, phone, others) in WIDTHS {
         browser.window(width, 900, phone);
         for (at, target) in targets.iter().enumerate() {
             browser.prefer("light");
@@ -44,6 +45,14 @@ fn walk(site: &Site, set: &str, targets: &[String]) {
             }
             browser.assert_quiet();
             browser.picture(&format!("{set}-{at}-{width}"));
+            for other in others {
+                browser.window(*other, 900, phone);
+                let wrong = browser.js(LAYOUT);
+                if wrong != json!([]) {
+                    all.push(format!("layout of {target}, {other}: {wrong:.400}"));
+                }
+            }
+            browser.window(width, 900, phone);
         }
     }
     assert!(all.is_empty(), "{all:#?}");
@@ -114,7 +123,7 @@ fn the_header_is_as_high_whatever_it_says() {
     let browser = Browser::start(&here.site);
     browser.open("/");
     browser.js("localStorage.setItem('paused', 'yes')");
-    let said = r"const parts = [['paused'], ['1 request/s'], ['not live: the daemon is busy or away'],
+    let said = r"const parts = [['paused'], ['1 request/s'], ['not live', 'the daemon is busy or away'],
             ['119 requests/s', 'p95 342 ms', '0.2 errors/s', 'last 5 s'],
             ['12,300 requests/s', 'p95 1.23 s', '12.3 errors/s', 'last 5 s']];
         const tick = document.querySelector('#tick');
@@ -127,8 +136,10 @@ fn the_header_is_as_high_whatever_it_says() {
             return [top.height, fits];
         });
         return [new Set(all.map(([height]) => height)).size, all.every(([, fits]) => fits)]";
-    for width in [400, 640, 900, 1000, 1120, 1200, 1280, 1290, 1300, 1310, 1320, 1340, 1400, 1920] {
-        browser.window(width, 900, width == 400);
+    for width in
+        [360, 400, 640, 900, 1000, 1120, 1200, 1280, 1290, 1300, 1310, 1320, 1340, 1400, 1920]
+    {
+        browser.window(width, 900, width <= 400);
         browser.open("/");
         assert_eq!(browser.js(said), json!([1, true]), "{width}");
     }
@@ -217,6 +228,8 @@ fn long_names_and_comparisons_fit_too() {
                 packet.add_tag("environment", "production");
                 packet.add_tag("release", name);
                 packet.add_timer(3, secs / 4.0, &[("group", "mysql"), ("server", name)]);
+                // Names of tags are choices: of lists, and of links.
+                packet.add_timer(1, secs / 8.0, &[(name, "cart")]);
                 sender.send(&packet.encode_to_vec());
             }
         }
@@ -224,7 +237,8 @@ fn long_names_and_comparisons_fit_too() {
         pass(&here.site, &clock, 1_000);
         pass(&here.site, &clock, 59_000);
     }
-    let id = here.site.json("/api/v1/requests?limit=1")["rows"][0]["id"].clone();
+    let longest = format!("/api/v1/requests?limit=1&script_name={}", NAMES[2]);
+    let id = here.site.json(&longest)["rows"][0]["id"].clone();
     let span = format!("from={}&to={}", start + 300, start + 600);
     let compared = format!("{span}&compare=span&tz=Europe%2FBerlin");
     let row = "/reports/report_by_script_name/row?script_name=%2Fvar%2Fwww%2Fvhosts%2Fshop.example.com%2Fhttpdocs%2Fpublic%2Findex.php%2Fcart%2Flist";
@@ -257,7 +271,9 @@ fn long_names_and_comparisons_fit_too() {
 #[test]
 fn a_first_visit_leads_to_a_packet() {
     let here = Here::start(&[]);
-    walk(&here.site, "empty", &owned(&["/", "/requests", "/timers", "/daemon"]));
+    let targets =
+        ["/", "/reports/report_by_hostname_server_and_script", "/requests", "/timers", "/daemon"];
+    walk(&here.site, "empty", &owned(&targets));
     let browser = Browser::start(&here.site);
     browser.open("/");
     let start = browser.text(".start");

@@ -50,6 +50,7 @@ pub(super) const RUN: &str = "run";
 pub(super) const ID: &str = "id";
 pub(super) const OF_REQUEST: &str = "request_id";
 const TIME: &str = "req_time_us";
+const WEIGHT: &str = "weight";
 pub(super) const TAGS: &str = "tags";
 pub(super) const TAGS_EXACT: &str = "tags_exact";
 
@@ -82,7 +83,7 @@ impl Catalog {
         first.find(&at, (span, question), &mut partial, |batch, row| shown(batch, row, &columns));
         let (mut rows, mut is_full) = first.finish();
         let is_weighed = |(_, row): &(Key, Shown)| row.last() != Some(&Value::Float(1.0));
-        if is_sample(&at) || rows.iter().any(is_weighed) {
+        if rows.iter().any(is_weighed) || is_sampled(&at, span) {
             partial.push(format!("{SAMPLED}; each row says how many it represents"));
         }
         let mut timers = Vec::new();
@@ -235,9 +236,30 @@ impl Catalog {
 /// The remark on estimated numbers.
 pub(super) const SAMPLED: &str = "of most requests only a sample is kept";
 
-/// Whether only a sample of requests is kept now.
-pub(super) fn is_sample(at: &RequestsSnapshot) -> bool {
-    at.unpublished.as_ref().is_some_and(|now| now.is_sample)
+/// Requests of a span left out of a sample are in the weights of others of the same flush, which may
+/// have come this much earlier or later.
+const FLUSH_SECS_MAX: u64 = 3_600;
+/// Rows of pieces looked at for weights. A busy daemon whose requests were all kept has fewer.
+const WEIGHTS_MAX: u64 = 250_000;
+
+/// Whether requests of a span may have been left out of a sample, whatever a search for them finds:
+/// some request stands for others, or there are too many to be sure.
+pub(super) fn is_sampled(at: &RequestsSnapshot, span: &Range<u64>) -> bool {
+    if !at.unpublished.as_ref().is_some_and(|now| now.is_sample) {
+        return false;
+    }
+    let since = clipped(span.start.saturating_sub(FLUSH_SECS_MAX));
+    let until = clipped(span.end.saturating_add(FLUSH_SECS_MAX));
+    let near = ident(RECEIVED).gt_eq(lit(since)).and(ident(RECEIVED).lt(lit(until)));
+    let conditions = [near, ident(WEIGHT).gt(lit(1.0))];
+    let mut reader = reader_of(at, REQUEST, Some(WEIGHT), conditions);
+    loop {
+        match reader.next() {
+            Ok(None) => return false,
+            Ok(Some(batch)) if batch.num_rows() == 0 && reader.looked_at <= WEIGHTS_MAX => {}
+            Ok(Some(_)) | Err(_) => return true,
+        }
+    }
 }
 
 /// The conditions on a request.
@@ -351,15 +373,28 @@ pub(super) fn reader(
     table: &'static str,
     wanted: impl IntoIterator<Item = Expr>,
 ) -> Scan {
+    reader_of(at, table, None, wanted)
+}
+
+/// The same, of one column alone if it is given.
+fn reader_of(
+    at: &RequestsSnapshot,
+    table: &'static str,
+    only: Option<&str>,
+    wanted: impl IntoIterator<Item = Expr>,
+) -> Scan {
     let view = View::stored(table);
-    let schema = Arc::clone(&view.schema);
-    let conditions = wanted.into_iter().map(|expr| physical(&expr, &schema));
+    let shown = (0..view.schema.fields().len())
+        .filter(|column| only.is_none_or(|only| view.schema.field(*column).name() == only));
+    let shown: Vec<usize> = shown.collect();
+    let schema = view.schema.project(&shown).expect("these columns are there");
+    let conditions = wanted.into_iter().map(|expr| physical(&expr, &view.schema));
     let conditions: Result<Vec<_>, DataFusionError> = conditions.collect();
     let conditions = conditions.expect("conditions are made of columns that there are");
     let wanted = Wanted {
-        shown: (0..schema.fields().len()).collect(),
+        shown,
+        schema: Arc::new(schema),
         view: Arc::new(view),
-        schema,
         conditions,
         read_as: ReadAs::default(),
     };

@@ -4,6 +4,7 @@
 //! uniformly over the span, and each stands for several, multiplying any weight of its request.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +17,7 @@ use datafusion::prelude::{ident, lit};
 use super::Catalog;
 use super::requests::first::{First, Key, Order, SEARCH_MAX};
 use super::requests::{
-    OF_REQUEST, RECEIVED, RUN, SAMPLED, TAGS, TAGS_EXACT, clipped, first_tag, int, is_sample,
+    OF_REQUEST, RECEIVED, RUN, SAMPLED, TAGS, TAGS_EXACT, clipped, first_tag, int, is_sampled,
     pairs, reader, tested, text, timer,
 };
 use crate::history::requests::{RequestsSnapshot, TIMER};
@@ -64,14 +65,10 @@ impl Catalog {
         let (requests, scanned) = requests_of(&at, span, search, &mut partial);
         let mut sums = TimerSums::new(search);
         sums.scanned = scanned;
-        let is_weighed = add_timers(&at, (span, &requests), &mut sums, &mut partial);
-        let is_weighed = is_weighed.unwrap_or_else(|error| {
-            partial.push(error.to_string());
-            true
-        });
+        let read = add_timers(&at, (span, &requests), &mut sums, &mut partial);
+        partial.extend(read.err().map(|error| error.to_string()));
         // What was left out is in the weights of others, which conditions may have excluded.
-        let may_lack = is_weighed || !sums.scanned.all || sums.scanned.narrowed;
-        if is_sample(&at) && may_lack {
+        if sums.scanned.stands_for.is_some() || is_sampled(&at, span) {
             partial.insert(0, format!("{SAMPLED}, so these numbers are estimates"));
         }
         let mut groups = sums.finish();
@@ -157,13 +154,13 @@ fn weights(batch: &RecordBatch) -> Option<&Float64Array> {
     batch.column_by_name("weight")?.as_any().downcast_ref()
 }
 
-/// Sums the timers of requests; returns whether one of these represents more than itself.
+/// Sums the timers of requests.
 fn add_timers(
     at: &RequestsSnapshot,
     (span, requests): (&Range<u64>, &HashMap<(i64, i64), Found>),
     sums: &mut TimerSums<'_>,
     partial: &mut Vec<String>,
-) -> std::io::Result<bool> {
+) -> io::Result<()> {
     let oldest = sums.scanned.oldest;
     let wanted: HashSet<(i64, i64)> = requests.keys().copied().collect();
     let is_wanted = tested("is_wanted", [RUN, OF_REQUEST], move |numbers| {
@@ -177,13 +174,12 @@ fn add_timers(
     let sample_of = sums.scanned.sample_of.map(|all| all as f64);
     let stands_for = sample_of.map_or(1.0, |all| all / requests.len() as f64);
     let mut known: HashMap<*const Origin, AHashMap<String, Place>> = HashMap::new();
-    let (mut remembered, mut is_weighed) = (0, false);
+    let mut remembered = 0;
     let until = Instant::now() + SEARCH_MAX;
     while let Some(batch) = reader.next()? {
         if Instant::now() > until {
             let secs = SEARCH_MAX.as_secs();
             partial.push(format!("not all timers were looked at within {secs} s"));
-            is_weighed = true;
             break;
         }
         let weights = weights(&batch);
@@ -194,7 +190,6 @@ fn add_timers(
             };
             sums.timers_scanned += 1;
             let weight = weights.map_or(1.0, |weights| weights.value(row));
-            is_weighed |= weight > 1.0;
             let tags = text(&batch, TAGS, row);
             if remembered >= REMEMBERED {
                 known.clear();
@@ -223,5 +218,5 @@ fn add_timers(
             });
         }
     }
-    Ok(is_weighed)
+    Ok(())
 }
