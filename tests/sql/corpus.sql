@@ -304,6 +304,15 @@ SELECT COUNT(*) FROM request WHERE 'a' NOT IN (SELECT NULLIF(hostname, 'web1') F
 SELECT COUNT(*) FROM request WHERE NULL NOT IN (SELECT id FROM request)
 SELECT COUNT(*) FROM request r WHERE status NOT IN (SELECT status FROM request x WHERE x.hostname = r.hostname AND x.id < 9)
 SELECT COUNT(*) FROM request r WHERE NOT (status IN (SELECT status FROM request x WHERE x.hostname = r.hostname AND x.id < 9)) OR id = 1
+SELECT COUNT(*), SUM(req_time = 0.187) FROM request WHERE req_time IN (SELECT 0.187) OR id = 3
+SELECT COUNT(*) FROM request WHERE 0.187 IN (SELECT req_time FROM request)
+SELECT COUNT(*) FROM request WHERE 0.187 NOT IN (SELECT req_time FROM request)
+SELECT COUNT(*) FROM request WHERE req_time NOT IN (SELECT 0.125 + 0.031 * id FROM request)
+SELECT COUNT(*) FROM request r WHERE req_time IN (SELECT 0.125 + 0.031 * (x.id - 1) FROM request x WHERE x.id = r.id)
+SELECT COUNT(*) FROM request WHERE 100.000000 IN (SELECT req_time * 1e30 FROM request)
+SELECT COUNT(*) FROM request WHERE id IN (SELECT FROM_UNIXTIME(timestamp) FROM request)
+SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(id) IN (SELECT 19700101000000 + id FROM request)
+SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(0) IN (SELECT 19700101000000)
 SELECT COUNT(*) FROM request WHERE id IN (5, 7) AND id NOT IN (NULL, 8)
 SELECT COUNT(*) FROM request WHERE hostname IN (IF(status = 200, 'web1', server_name), 'a', 'b', 'c', 'd')
 SELECT COUNT(*) FROM request WHERE hostname NOT IN (NULLIF(hostname, 'web1'), 'a')
