@@ -278,6 +278,18 @@ SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status =
 ~SELECT COUNT(DISTINCT request_id), COUNT(n) FROM (SELECT * FROM timer LEFT JOIN (SELECT id AS request_id, 1 AS n FROM request WHERE id < 9) a USING (request_id)) q
 ~SELECT request_id, COUNT(*) FROM (SELECT id AS request_id FROM request WHERE id < 5) a RIGHT JOIN timer USING (request_id) GROUP BY request_id HAVING request_id < 9
 SELECT hostname, b.hostname, a.n FROM (SELECT hostname, COUNT(*) n FROM request GROUP BY hostname) a NATURAL RIGHT JOIN (SELECT 'nowhere' hostname UNION ALL SELECT 'web1') b ORDER BY hostname
+# --- sub-queries in ON
+~SELECT r.id, t.id FROM request r JOIN timer t ON t.request_id = r.id AND EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id AND x.value = 'db') WHERE r.id < 9
+~SELECT r.id, t.id, g.name FROM request r JOIN timer t ON t.request_id = r.id AND t.id IN (SELECT x.timer_id FROM timertag x WHERE x.timer_id > r.id) LEFT JOIN tag g ON g.id = t.id AND g.id IN (SELECT tag_id FROM timertag)
+SELECT COUNT(*) FROM request r JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.request_id) OR t.id = r.id
+SELECT COUNT(*) FROM request r JOIN timer t ON t.request_id = r.id AND t.id = (SELECT MAX(x.timer_id) FROM timertag x WHERE x.timer_id = t.id) WHERE r.status = 200 OR t.hit_count > 1
+~SELECT r.id, t.id, g.id FROM timer t RIGHT JOIN request r ON r.id = t.request_id AND t.id IN (SELECT timer_id FROM timertag WHERE value = 'db') JOIN tag g ON g.id = r.id AND EXISTS (SELECT 1 FROM timer x WHERE x.request_id = r.id)
+SELECT COUNT(*), COUNT(t.id) FROM request r LEFT JOIN timer t ON t.request_id = r.id AND 'x' NOT IN (SELECT NULLIF(value, 'db') FROM timertag)
+SELECT COUNT(*), COUNT(r.id) FROM request r RIGHT JOIN timer t ON t.request_id = r.id AND (NULL IN (SELECT 7)) IS NULL
+SELECT COUNT(*), COUNT(t.id) FROM request r LEFT JOIN timer t ON t.request_id = r.id AND NOT (t.hit_count IN (SELECT NULLIF(hit_count, 2) FROM timer))
+SELECT COUNT(*) FROM request r JOIN timer t ON t.request_id = r.id AND (r.hostname NOT IN (SELECT NULLIF(hostname, 'web1') FROM request) OR t.id < 9)
+SELECT COUNT(*) FROM request r JOIN timer t ON t.request_id = r.id AND (r.hostname IN (SELECT NULLIF(server_name, 'shop') FROM request)) IS NULL
+SELECT COUNT(*) FROM request r JOIN timer t ON t.request_id = r.id AND (NULL IN (SELECT 7)) IS NULL
 # --- joins in parentheses
 SELECT COUNT(*) FROM (request a JOIN timer b ON b.request_id = a.id)
 SELECT COUNT(*) FROM ((request a INNER JOIN timer b ON b.request_id = a.id) LEFT JOIN timertag c ON c.timer_id = b.id) INNER JOIN tag g ON g.id = c.tag_id

@@ -32,7 +32,7 @@ use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 
 use self::quotients::{calculated, called, is_rounded, unrounded, widened};
-use self::subqueries::{Total, beside_aggregates, refuse_limit, unknown_rows};
+use self::subqueries::{Total, beside_aggregates, refuse_limit, unknown_joined, unknown_rows};
 use super::coercion::{Class, MysqlOperators, OF_INTEGERS, call, class, double, is_binary, number};
 use crate::sql::cancellation;
 use crate::sql::functions::{self, BETWEEN, CASE, branch_type};
@@ -308,7 +308,13 @@ impl MysqlOperators {
             LogicalPlan::Join(join) if is_of_sets(&join) => {
                 intersected(join)?.transform_data(|join| self.keys(join))
             }
-            LogicalPlan::Join(join) => self.keys(join),
+            LogicalPlan::Join(join) => {
+                let keys = self.keys(join)?;
+                keys.transform_data(|plan| match plan {
+                    LogicalPlan::Join(join) => unknown_joined(join),
+                    other => Ok(Transformed::no(other)),
+                })
+            }
             LogicalPlan::Aggregate(groups) if self.case_insensitive => folded(groups),
             LogicalPlan::Distinct(Distinct::All(input)) if self.case_insensitive => {
                 let columns = input.schema().columns().into_iter().map(Expr::Column);
