@@ -161,7 +161,7 @@ impl Params {
             (start, &u64::MAX) => format!("a whole number from {start} on"),
             (start, end) => format!("a whole number from {start} to {end}"),
         };
-        let read = |text: &str| digits(text).filter(|number| range.contains(number));
+        let read = |text: &str| whole(text).filter(|number| range.contains(number));
         self.parsed(name, &accepted, read)
     }
 
@@ -274,7 +274,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoParams {
 
 /// Parses the id in a path.
 pub(super) fn id(text: &str) -> Result<u64, Problem> {
-    digits(text).ok_or_else(|| Problem::refused("id", text, "a whole number from 0 on"))
+    whole(text).ok_or_else(|| Problem::refused("id", text, "a whole number from 0 on"))
 }
 
 /// The rounding of a bound with too many decimals.
@@ -312,26 +312,27 @@ pub(super) fn no_others(members: &Map<String, Json>, known: &[&str]) -> Result<(
     Err(problem.accepting(known.iter().copied()))
 }
 
-fn digits(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits)
+/// An integer. One beyond 64 bits becomes the largest, which no count, id or time exceeds.
+pub(super) fn whole(text: &str) -> Option<u64> {
+    let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_whole.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// `12.5` as an integer number of units of `10^-scale`. `None` if it is not such a number, or too
-/// large.
+/// `12.5` as an integer number of units of `10^-scale`, at most the largest. `None` if it is not
+/// such a number.
 fn decimal(text: &str, scale: u32, rounding: Rounding) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let mut units = digits(whole)?;
+    let (integer, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let mut units = whole(integer)?;
     if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let mut fraction = fraction.bytes();
     for _ in 0..scale {
         let digit = fraction.next().map_or(0, |byte| u64::from(byte - b'0'));
-        units = units.checked_mul(10)?.checked_add(digit)?;
+        units = units.saturating_mul(10).saturating_add(digit);
     }
     let beyond = rounding == Rounding::Up && fraction.any(|byte| byte != b'0');
-    units.checked_add(u64::from(beyond))
+    Some(units.saturating_add(u64::from(beyond)))
 }
 
 /// An RFC 3339 time as unix seconds; fractions are rounded in the given direction. A `+` that the
@@ -441,10 +442,22 @@ mod tests {
         for query in "a=1&a=2 a=% a=%4 a=%zz a=%ff %ff=1 a=1&%61=2".split(' ') {
             assert!(Params::parse(Some(query)).is_err(), "{query}");
         }
-        for value in ["", "-1", "+1", "1.0", "1e3", "x", "99999999999999999999"] {
+        for value in ["", "-1", "+1", "1.0", "1e3", "x", "9999999999999999999x"] {
             let mut params = Params::from_pairs(vec![("limit".into(), value.into())]);
             assert!(params.number("limit").is_err(), "{value}");
         }
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_are_the_largest() {
+        for value in ["18446744073709551615", "18446744073709551616", "99999999999999999999"] {
+            let mut params = Params::from_pairs(vec![("before_id".into(), value.into())]);
+            assert_eq!(params.number("before_id"), Ok(Some(u64::MAX)), "{value}");
+            assert_eq!(params.micros("before_id", Rounding::Up), Ok(Some(u64::MAX)), "{value}");
+            assert_eq!(id(value), Ok(u64::MAX));
+        }
+        let mut params = Params::parse(Some("limit=99999999999999999999")).unwrap();
+        assert!(params.rows(50, 100).unwrap_err().detail().contains("from 1 to 100"));
     }
 
     #[test]
@@ -458,7 +471,8 @@ mod tests {
         assert_eq!(decimal("7", 6, Up), Some(7_000_000));
         assert_eq!(decimal("1700000000.5", 0, Up), Some(1_700_000_001));
         assert_eq!(decimal("1700000000.5", 0, Down), Some(1_700_000_000));
-        for text in ["", ".", "1.", ".5", "-1", "1e3", "nan", "1,5", "99999999999999999999"] {
+        assert_eq!(decimal("99999999999999999999.5", 6, Down), Some(u64::MAX));
+        for text in ["", ".", "1.", ".5", "-1", "1e3", "nan", "1,5", "9999999999999999999x"] {
             assert_eq!(decimal(text, 6, Up), None, "{text}");
         }
     }

@@ -248,7 +248,10 @@ impl Series {
         };
         if row != TOTAL_ID && !is_kept() {
             let why = match key.iter().any(|text| text == OTHER) {
-                true => "charts and heat maps keep the keys of (other) apart",
+                true => {
+                    "charts and heat maps keep the keys of (other) apart, and no line of a row that is \
+                     really called so"
+                }
                 false => {
                     "it had no request in the last hour, or none since the start of the daemon or the making \
                      of the report, or takes too little time to have room in series.memory"

@@ -189,7 +189,10 @@ fn a_heat_map_has_every_request_in_its_cell() {
     let of_row = map("&script_name=%2Fa");
     // Ten in two cells are enough: an eighth of a doubling each.
     assert_eq!(rows(&of_row), [4, 0, 0, 0, 0, 0, 0, 0, 6], "{of_row}");
-    let unknown = [("%2Fnone", "it had no request"), ("(other)", "keep the keys of (other) apart")];
+    let unknown = [
+        ("%2Fnone", "it had no request"),
+        ("(other)", "no line of a row that is really called so"),
+    ];
     for (script, why) in unknown {
         let target =
             format!("/api/v1/reports/report_by_script_name/heatmap?{span}&script_name={script}");

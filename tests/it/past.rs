@@ -495,3 +495,28 @@ fn a_key_that_was_sent_as_other_has_a_row_of_its_own() {
     }
     here.stop();
 }
+
+/// A report that was made while the daemon ran has a past from then on, and says what it lacks.
+#[test]
+fn an_answer_says_for_how_long_a_report_was_not_there() {
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
+    let site = &here.site;
+    pass(site, &clock, 1_000);
+    pass(site, &clock, 20_000);
+    let form = json!({"name": "late", "level": "request", "keys": ["hostname"]}).to_string();
+    assert_eq!(site.post("/api/v1/reports", &form).status, 201);
+    pass(site, &clock, 1_000);
+    site.send([request("h", "s", "/a")]).assert_accounted();
+    pass(site, &clock, 10_000);
+    pass(site, &clock, 1_000);
+    let ask = |report: &str| site.json(&format!("/api/v1/reports/{report}?from={START_SECS}"));
+    let asked = || ["report_by_hostname", "late"].map(ask);
+    let [all, _] = await_until("both have a past", asked, |[all, late]| {
+        let [whole, part] = [all, late].map(|it| it["covered_seconds"].as_u64().unwrap());
+        let without = whole.saturating_sub(part);
+        let lacks = format!("for {without} s the daemon ran without this report");
+        part > 9 && without > 9 && late["partial"].to_string().contains(&lacks)
+    });
+    assert_lacks!(all["partial"].to_string() => "without");
+    here.stop();
+}

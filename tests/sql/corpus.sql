@@ -186,6 +186,8 @@ SELECT COUNT(*) FROM request WHERE hostname IN (SELECT status < 0 FROM request) 
 SELECT *, id AS id FROM request WHERE id < 3 ORDER BY id
 SELECT 0xFF + 0, b'101' + 0, 10 | 0x01, '5' = 0x35, 5 = 0x05, 5 IN (0x05, 6), CONCAT(0x41, 'x'), CAST(0x41 AS UNSIGNED), -0x10, x'41' + 0, 0x10 / 2, IF(0x00, 1, 2), 0xFF = 255, 0x10 BETWEEN 15 AND 17
 SELECT -(5 & 3), HEX(18446744073709551615), CAST('18446744073709551616' AS UNSIGNED), CAST(3 AS UNSIGNED) - 1, BIT_AND(NULL), BIT_OR(NULL), SUM(NULL), CONV('7b', 16, -10), CONV(-17, 10, -18), SUBSTRING_INDEX('aaaaa', 'aa', -1), UPPER('straße'), LOCATE('', 'abc', 4)
+!SELECT MINUTE('2026-02-28')
+!SELECT req_time FROM request WHERE id = 2 UNION SELECT 'x'
 !SELECT TIMESTAMP('2026-01-01') = 20260101, UNIX_TIMESTAMP('2026-01-01 00:00:00.25')
 
 # --- INTERSECT and EXCEPT of several types
@@ -276,6 +278,18 @@ SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status =
 ~SELECT COUNT(DISTINCT request_id), COUNT(n) FROM (SELECT * FROM timer LEFT JOIN (SELECT id AS request_id, 1 AS n FROM request WHERE id < 9) a USING (request_id)) q
 ~SELECT request_id, COUNT(*) FROM (SELECT id AS request_id FROM request WHERE id < 5) a RIGHT JOIN timer USING (request_id) GROUP BY request_id HAVING request_id < 9
 SELECT hostname, b.hostname, a.n FROM (SELECT hostname, COUNT(*) n FROM request GROUP BY hostname) a NATURAL RIGHT JOIN (SELECT 'nowhere' hostname UNION ALL SELECT 'web1') b ORDER BY hostname
+# --- sub-queries in ON
+~SELECT r.id, t.id FROM request r JOIN timer t ON t.request_id = r.id AND EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id AND x.value = 'db') WHERE r.id < 9
+~SELECT r.id, t.id, g.name FROM request r JOIN timer t ON t.request_id = r.id AND t.id IN (SELECT x.timer_id FROM timertag x WHERE x.timer_id > r.id) LEFT JOIN tag g ON g.id = t.id AND g.id IN (SELECT tag_id FROM timertag)
+SELECT COUNT(*) FROM request r JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.request_id) OR t.id = r.id
+SELECT COUNT(*) FROM request r JOIN timer t ON t.request_id = r.id AND t.id = (SELECT MAX(x.timer_id) FROM timertag x WHERE x.timer_id = t.id) WHERE r.status = 200 OR t.hit_count > 1
+~SELECT r.id, t.id, g.id FROM timer t RIGHT JOIN request r ON r.id = t.request_id AND t.id IN (SELECT timer_id FROM timertag WHERE value = 'db') JOIN tag g ON g.id = r.id AND EXISTS (SELECT 1 FROM timer x WHERE x.request_id = r.id)
+SELECT COUNT(*), COUNT(t.id) FROM request r LEFT JOIN timer t ON t.request_id = r.id AND 'x' NOT IN (SELECT NULLIF(value, 'db') FROM timertag)
+SELECT COUNT(*), COUNT(r.id) FROM request r RIGHT JOIN timer t ON t.request_id = r.id AND (NULL IN (SELECT 7)) IS NULL
+SELECT COUNT(*), COUNT(t.id) FROM request r LEFT JOIN timer t ON t.request_id = r.id AND NOT (t.hit_count IN (SELECT NULLIF(hit_count, 2) FROM timer))
+SELECT COUNT(*) FROM request r JOIN timer t ON t.request_id = r.id AND (r.hostname NOT IN (SELECT NULLIF(hostname, 'web1') FROM request) OR t.id < 9)
+SELECT COUNT(*) FROM request r JOIN timer t ON t.request_id = r.id AND (r.hostname IN (SELECT NULLIF(server_name, 'shop') FROM request)) IS NULL
+SELECT COUNT(*) FROM request r JOIN timer t ON t.request_id = r.id AND (NULL IN (SELECT 7)) IS NULL
 # --- joins in parentheses
 SELECT COUNT(*) FROM (request a JOIN timer b ON b.request_id = a.id)
 SELECT COUNT(*) FROM ((request a INNER JOIN timer b ON b.request_id = a.id) LEFT JOIN timertag c ON c.timer_id = b.id) INNER JOIN tag g ON g.id = c.tag_id
@@ -304,6 +318,15 @@ SELECT COUNT(*) FROM request WHERE 'a' NOT IN (SELECT NULLIF(hostname, 'web1') F
 SELECT COUNT(*) FROM request WHERE NULL NOT IN (SELECT id FROM request)
 SELECT COUNT(*) FROM request r WHERE status NOT IN (SELECT status FROM request x WHERE x.hostname = r.hostname AND x.id < 9)
 SELECT COUNT(*) FROM request r WHERE NOT (status IN (SELECT status FROM request x WHERE x.hostname = r.hostname AND x.id < 9)) OR id = 1
+SELECT COUNT(*), SUM(req_time = 0.187) FROM request WHERE req_time IN (SELECT 0.187) OR id = 3
+SELECT COUNT(*) FROM request WHERE 0.187 IN (SELECT req_time FROM request)
+SELECT COUNT(*) FROM request WHERE 0.187 NOT IN (SELECT req_time FROM request)
+SELECT COUNT(*) FROM request WHERE req_time NOT IN (SELECT 0.125 + 0.031 * id FROM request)
+SELECT COUNT(*) FROM request r WHERE req_time IN (SELECT 0.125 + 0.031 * (x.id - 1) FROM request x WHERE x.id = r.id)
+SELECT COUNT(*) FROM request WHERE 100.000000 IN (SELECT req_time * 1e30 FROM request)
+SELECT COUNT(*) FROM request WHERE id IN (SELECT FROM_UNIXTIME(timestamp) FROM request)
+SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(id) IN (SELECT 19700101000000 + id FROM request)
+SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(0) IN (SELECT 19700101000000)
 SELECT COUNT(*) FROM request WHERE id IN (5, 7) AND id NOT IN (NULL, 8)
 SELECT COUNT(*) FROM request WHERE hostname IN (IF(status = 200, 'web1', server_name), 'a', 'b', 'c', 'd')
 SELECT COUNT(*) FROM request WHERE hostname NOT IN (NULLIF(hostname, 'web1'), 'a')
@@ -343,6 +366,8 @@ SELECT SUM(9223372036854775807), AVG(9223372036854775807) FROM tag
 SELECT SUM(x) FROM (SELECT 9223372036854775807 x UNION ALL SELECT 9223372036854775807) t
 SELECT COUNT(DISTINCT hostname), SUM(id), SUM(id * 1.5), AVG(id) FROM request HAVING SUM(id) >= 10
 SELECT SUM(~id), SUM(~id) OVER () FROM request WHERE id < 3 GROUP BY id ORDER BY id
+SELECT id, GREATEST(req_time, ru_utime), LEAST(req_time, doc_size, NULL), CONCAT(GREATEST(req_time, ru_utime)), LEAST(req_time, NULLIF(req_time, 0), doc_size), GREATEST(req_time, 0.1), LEAST(req_time, 1), GREATEST(req_time, ru_utime) = req_time FROM request ORDER BY id
+SELECT MAX(GREATEST(req_time, ru_utime)), SUM(LEAST(req_time, ru_utime)), COUNT(DISTINCT GREATEST(req_time, ru_utime)) FROM request
 SELECT GREATEST(~0, 1), LEAST(~0, -1), GREATEST(1, ~0, 2), LEAST(~0, 5), COALESCE(~0, 1), IF(1, ~0, -1), GREATEST(~id, id) FROM request WHERE id = 1
 # --- quotients inside expressions
 SELECT 3/100000*100, ROUND(17/1900, 6), 1/3*3, 100*(1/3), -(1/3)*3, 2+1/3, 1/3+1/3, (1/3)/3, 1.5/7*1000000, 1/3*1000000

@@ -24,7 +24,7 @@ use crate::http::answer::writer::RowWriter;
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{NoParams, Params, encode, list_items};
+use crate::http::params::{NoParams, Params, encode, list_items, whole};
 use crate::http::request_checks::{JsonBody, members};
 use crate::http::time_range::Span;
 use crate::query::answer::{INDEX_VALUE, OfSpan, ReportAnswer, ReportSummary};
@@ -369,8 +369,9 @@ fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
         return Ok(Value::Text(text.into()));
     }
     let bad = || format!("{text:?} is not accepted; a whole number is");
-    let number = text.parse().map_err(|_| Problem::parameter(&column.name, bad()))?;
-    Ok(Value::Int(number))
+    // No value is beyond 64 bits.
+    let number = text.parse().ok().or_else(|| whole(text).map(|_| i64::MAX));
+    number.map(Value::Int).ok_or_else(|| Problem::parameter(&column.name, bad()))
 }
 
 /// `GET /api/v1/info`

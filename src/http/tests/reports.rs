@@ -82,6 +82,8 @@ fn a_hundred_rows_come_unless_told_otherwise() {
     assert_eq!(rows("?offset=299"), 1);
     assert_eq!(rows("?offset=300"), 0);
     assert_eq!(rows("?offset=99999999999999999&limit=18446744073709551615"), 0);
+    assert_eq!(rows("?limit=18446744073709551616"), 300);
+    assert_eq!(rows("?status=18446744073709551616"), 0);
     let empty = Server::of(0).get("/api/v1/reports/r").json();
     assert_eq!(empty["rows"], json!([]));
 }

@@ -38,7 +38,7 @@ use crate::report::definition::{Columns, Definition};
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_of, key_texts};
-use crate::series::{Lines, Metric, Span, Spreads, why_left_out};
+use crate::series::{EVERYTHING, Lines, Metric, Span, Spreads, why_left_out};
 use crate::value::text::numbered;
 
 /// The reason why sums of two spans have no change.
@@ -499,6 +499,8 @@ pub(super) struct Covered {
     pub(super) own: Coverage,
     /// Other definitions of the same name that counted in it, and for how long.
     others: Vec<(String, u64)>,
+    /// Seconds in which anything was counted: those of the report that is always kept.
+    ran: u64,
     /// Remarks on what could not be read of it.
     lacking: Vec<String>,
 }
@@ -512,15 +514,18 @@ impl Covered {
     ) -> Self {
         let plan = ReadPlan::new(&view.parts, coverage, span.clone());
         let sums = Sums::read(view.clone(), coverage, &plan);
-        let mut covered =
-            Self { own: Coverage::default(), others: Vec::new(), lacking: sums.lacking.clone() };
+        let (own, others) = (Coverage::default(), Vec::new());
+        let mut covered = Self { own, others, ran: 0, lacking: sums.lacking.clone() };
         for (key, row) in &sums.rows.all {
             let mut texts = key_texts(key);
             let (report, hash) = (texts.next(), texts.next());
+            let found = Coverage::of(&row.totals);
+            if report == Some(EVERYTHING) {
+                covered.ran += found.secs;
+            }
             if report != Some(&dataset.report) {
                 continue;
             }
-            let found = Coverage::of(&row.totals);
             if hash == Some(&dataset.hash) {
                 // One row per key.
                 covered.own = found;
@@ -541,6 +546,12 @@ impl Covered {
             format!("for {secs} s another definition of the report ({hash}) was counted")
         });
         remarks.extend(others);
+        let counted = self.own.secs + self.others.iter().map(|(_, secs)| secs).sum::<u64>();
+        let without = self.ran.saturating_sub(counted);
+        // A second is cut short by the making of a report.
+        if without > 1 {
+            remarks.push(format!("for {without} s the daemon ran without this report"));
+        }
         remarks
     }
 }

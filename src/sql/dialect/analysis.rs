@@ -32,7 +32,7 @@ use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 
 use self::quotients::{calculated, called, is_rounded, unrounded, widened};
-use self::subqueries::{Total, beside_aggregates, refuse_limit, unknown_rows};
+use self::subqueries::{Total, beside_aggregates, refuse_limit, unknown_joined, unknown_rows};
 use super::coercion::{Class, MysqlOperators, OF_INTEGERS, call, class, double, is_binary, number};
 use crate::sql::cancellation;
 use crate::sql::functions::{self, BETWEEN, CASE, branch_type};
@@ -249,8 +249,8 @@ impl MysqlOperators {
         Ok(Transformed::yes(conjunction(found).unwrap_or_else(|| lit(true))))
     }
 
-    /// `x IN (SELECT ...)`: texts regardless of case, a text beside a number and a condition beside
-    /// either as a number, and one row as `=` compares.
+    /// `x IN (SELECT ...)`: texts regardless of case, whatever is beside a number as a number, and
+    /// one row as `=` compares.
     fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         list.subquery = match Total::new(list.subquery) {
             Ok(total) => {
@@ -265,22 +265,27 @@ impl MysqlOperators {
         refuse_limit(&list.subquery)?;
         let left = class(&list.expr.get_type(schema)?);
         let listed = class(list.subquery.subquery.schema().field(0).data_type());
+        let has = |class: Class| left == class || listed == class;
+        // DataFusion would round doubles beside decimals, and integers beside FLOATs.
+        let doubles = has(Class::Text) || has(Class::Real);
+        let as_numbers = left != listed
+            && [left, listed].iter().any(|it| it.is_number() || *it == Class::Truth)
+            && (doubles || has(Class::Truth) || has(Class::Time))
+            && !(has(Class::Null) || has(Class::Other));
         let expr = std::mem::take(&mut *list.expr);
         match (left, listed) {
             (Class::Text, Class::Text) if self.case_insensitive && !is_binary(&expr) => {
                 *list.expr = call("__fold", expr);
                 in_rows(list, |column, _| Ok(call("__fold", column))).map(Transformed::yes)
             }
-            (text, other) | (other, text)
-                if text == Class::Text && (other.is_number() || other == Class::Truth) =>
-            {
-                *list.expr = double(number(expr, left), schema)?;
-                let listed = |column, schema: &DFSchema| double(number(column, listed), schema);
-                in_rows(list, listed).map(Transformed::yes)
-            }
-            (truth, other) | (other, truth) if truth == Class::Truth && other.is_number() => {
-                *list.expr = number(expr, left);
-                in_rows(list, |column, _| Ok(number(column, listed))).map(Transformed::yes)
+            _ if as_numbers => {
+                let convert = |side, class, schema: &DFSchema| match doubles {
+                    true => double(number(side, class), schema),
+                    false => Ok(number(side, class)),
+                };
+                *list.expr = convert(expr, left, schema)?;
+                in_rows(list, |column, schema| convert(column, listed, schema))
+                    .map(Transformed::yes)
             }
             _ => {
                 *list.expr = expr;
@@ -303,7 +308,13 @@ impl MysqlOperators {
             LogicalPlan::Join(join) if is_of_sets(&join) => {
                 intersected(join)?.transform_data(|join| self.keys(join))
             }
-            LogicalPlan::Join(join) => self.keys(join),
+            LogicalPlan::Join(join) => {
+                let keys = self.keys(join)?;
+                keys.transform_data(|plan| match plan {
+                    LogicalPlan::Join(join) => unknown_joined(join),
+                    other => Ok(Transformed::no(other)),
+                })
+            }
             LogicalPlan::Aggregate(groups) if self.case_insensitive => folded(groups),
             LogicalPlan::Distinct(Distinct::All(input)) if self.case_insensitive => {
                 let columns = input.schema().columns().into_iter().map(Expr::Column);

@@ -331,7 +331,6 @@ impl ScalarUDFImpl for Function {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => DataType::Utf8View,
             DataType::Timestamp(TimeUnit::Second, _) => SECONDS,
             DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
-            DataType::Float32 => DataType::Float64,
             other => other,
         };
         Ok(Arc::new(Field::new(self.name, returns, true)))

@@ -115,6 +115,7 @@ pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
             return DataType::Date32;
         }
         _ if !arithmetic && all(&|given| is_time(given) || is_text(given)) => return SECONDS,
+        [DataType::Float32] if !arithmetic => return DataType::Float32,
         [DataType::UInt64] => return DataType::UInt64,
         // Of signed and unsigned values only a decimal holds each.
         _ if all(&is_whole) && (arithmetic || !known.contains(&&DataType::UInt64)) => {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::key::read_source;
 use super::number::{Seconds, seconds_text};
-use super::scalar::{FormTable, TextOr};
+use super::scalar::{FormTable, TextOr, seconds};
 use crate::report::definition::comment::is_status;
 use crate::report::definition::{Defaults, Field, Filter, KeySource, Level, Pattern};
 
@@ -36,10 +36,10 @@ pub type FilterForm = TextOr<FilterTable>;
 #[serde(deny_unknown_fields)]
 pub struct FilterTable {
     /// Shortest request time, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "seconds", skip_serializing_if = "Option::is_none")]
     pub min_time: Option<f64>,
     /// Longest request time, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "seconds", skip_serializing_if = "Option::is_none")]
     pub max_time: Option<f64>,
     /// Whether the bound itself is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -71,6 +71,17 @@ impl<'de> Deserialize<'de> for PercentForm {
     }
 }
 
+/// Reads a bound of the request time in seconds.
+pub(super) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    UntaggedEnumVisitor::new()
+        .expecting("seconds as a number, such as 0.5")
+        .unit(|| Ok(None))
+        .u64(|value| Ok(Some(value as f64)))
+        .i64(|value| Ok(Some(value as f64)))
+        .f64(|value| Ok(Some(value)))
+        .deserialize(deserializer)
+}
+
 /// A window: `"60s"`, `"15m"`, `"24h"`, `"7d"`, or a number of seconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

@@ -293,6 +293,10 @@ fn errors_name_the_part() {
         r#"{"name": "n", "level": "request", "keys": [{"key": "+a", "miss": "skip"}]}"# =>
             "unknown field `miss`";
         r#"{"name": "n", "level": "request", "keys": [5]}"# => "expected a key (hostname";
+        r#"{"name": "n", "level": "request", "filters": [{"min_time": "x"}]}"# =>
+            "expected seconds as a number, such as 0.5";
+        r#"{"name": "n", "level": "request", "filters": [{"max_time": true}]}"# =>
+            "expected seconds as a number, such as 0.5";
         r#"{"name": "n", "level": "packet", "percentiles": [50, 0]}"# =>
             "percentiles[1]: a percentile must be";
         r#"{"name": "n", "level": "packet", "percentiles": [101]}"# =>

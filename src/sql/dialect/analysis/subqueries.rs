@@ -13,8 +13,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable as _, FetchType, Filter, LogicalPlan,
-    LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, lit, not, when,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable as _, FetchType, Filter, Join,
+    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, lit, not, when,
 };
 
 use super::with_columns;
@@ -256,9 +256,24 @@ pub(super) fn refuse_limit(query: &Subquery) -> Result<()> {
 /// `x IN (SELECT ...)` where DataFusion has no join that knows NULLs: within a condition, of a
 /// constant, and with NOT where the sub-query refers to the row around it.
 pub(super) fn unknown_rows(mut filter: Filter) -> Result<Transformed<LogicalPlan>> {
-    let schema = Arc::clone(filter.input.schema());
+    let condition = with_unknown(filter.predicate, filter.input.schema())?;
+    filter.predicate = condition.data;
+    Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), condition.transformed))
+}
+
+/// The same in ON of an outer join.
+pub(super) fn unknown_joined(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let Some(condition) = join.filter.take() else {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    };
+    let condition = with_unknown(condition, &join.schema)?;
+    join.filter = Some(condition.data);
+    Ok(Transformed::new_transformed(LogicalPlan::Join(join), condition.transformed))
+}
+
+fn with_unknown(condition: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut changed = false;
-    let conditions = split_conjunction_owned(filter.predicate).into_iter().map(|condition| {
+    let conditions = split_conjunction_owned(condition).into_iter().map(|condition| {
         let is_exact = match &condition {
             Expr::InSubquery(list) => {
                 let is_correlated = !list.subquery.outer_ref_columns.is_empty();
@@ -270,15 +285,15 @@ pub(super) fn unknown_rows(mut filter: Filter) -> Result<Transformed<LogicalPlan
             return Ok(condition);
         }
         let done = condition.transform_up(|expr| match expr {
-            Expr::InSubquery(list) => found_or_unknown(list, &schema).map(Transformed::yes),
+            Expr::InSubquery(list) => found_or_unknown(list, schema).map(Transformed::yes),
             other => Ok(Transformed::no(other)),
         })?;
         changed |= done.transformed;
         Ok(done.data)
     });
     let conditions = conditions.collect::<Result<Vec<_>>>()?;
-    filter.predicate = conjunction(conditions).unwrap_or_else(|| lit(true));
-    Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), changed))
+    let condition = conjunction(conditions).unwrap_or_else(|| lit(true));
+    Ok(Transformed::new_transformed(condition, changed))
 }
 
 /// `x IN (SELECT y ...)` as three questions: is x there; if not, is a NULL there; and if x is NULL,

@@ -13,6 +13,7 @@ mod conditions;
 mod expressions;
 mod joins;
 mod names;
+mod on;
 mod patterns;
 mod select;
 mod types;

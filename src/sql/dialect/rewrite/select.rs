@@ -19,7 +19,7 @@ use super::aliases::{self, aliased, column_behind, named, replace, shadows_colum
 use super::build::{binary, call, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
-use super::{READ_ONLY, group_expressions, lower, lower_join};
+use super::{READ_ONLY, group_expressions, lower, lower_join, on};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -95,6 +95,9 @@ fn one(
             select.from.len()
         )));
     }
+    let asked = on::take_queries(&mut select.from)?;
+    let conditions = select.selection.take().into_iter().chain(asked);
+    select.selection = conditions.reduce(|all, one| binary(all, BinaryOperator::And, one));
     for from in &mut select.from {
         for join in &mut from.joins {
             lower_join(&mut join.join_operator);

@@ -11,8 +11,8 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType, TimestampSecondType, UInt64Type,
+    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int64Type,
+    TimeUnit, TimestampMicrosecondType, TimestampSecondType, UInt64Type,
 };
 use datafusion::common::Result;
 
@@ -135,6 +135,10 @@ impl Builder {
                 let real = known.map(Value::real).filter(|real| real.is_finite());
                 // Groups, joins and IN take -0 for another number than 0.
                 self.number::<Float64Type>(real.map(|real| real + 0.0));
+            }
+            DataType::Float32 => {
+                let real = known.map(|value| value.real() as f32 + 0.0);
+                self.number::<Float32Type>(real);
             }
             DataType::Decimal128(digits, scale) => {
                 let most = decimal_max(digits);
