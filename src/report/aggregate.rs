@@ -160,15 +160,13 @@ impl Aggregate {
         self.groups.allow_blocks(memory.budget.second_max());
         self.groups.prefetch(assignments);
         self.meanwhile.count(assignments, deltas);
-        let mut before = self.groups.heap_bytes();
+        let before = self.groups.heap_bytes();
         let mut grown_before = grown();
         for &(group, at) in assignments {
             let delta = &deltas[at as usize];
             if !self.groups.count(group, delta, &buckets) {
                 self.groups.slot_histograms_grew(grown_before);
-                memory.budget.changed(before, self.groups.heap_bytes());
-                self.spill(group, memory);
-                before = self.groups.heap_bytes();
+                self.cut_second(&memory.pool.strings);
                 grown_before = grown();
                 self.groups.count(group, delta, &buckets);
             }

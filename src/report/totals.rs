@@ -76,8 +76,7 @@ macro_rules! measures {
         }
 
         /// Sums half as wide, for groups and rows of history: fifty bytes less save a cache line.
-        /// A slot whose sums could overflow is closed early (see
-        /// [`Groups::count`](super::groups::Groups::count)).
+        /// Those that could overflow are moved to [`Totals`] (see `groups`).
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub(crate) struct NarrowTotals {
             $($(pub(crate) $field: $narrow,)?)*

@@ -42,6 +42,9 @@ const GROUP_BYTES_MIN: usize = 64;
 /// Sums of one group in one tick stay below this, so that no number of them overflows.
 const SUM_END: u128 = 1 << 96;
 
+/// Requests likewise; far more than a tick can have.
+const REQUESTS_END: u128 = 1 << 40;
+
 /// All samples of an aggregate stay below this.
 const SAMPLES_END: u64 = 1 << 62;
 
@@ -112,9 +115,6 @@ impl Aggregate {
     pub(in crate::report) fn cut(&self, at: usize, reports: &[(usize, &str)]) -> AggregateCut {
         let mut writer = self.tick_logs.writer.clone();
         let mut running = Vec::new();
-        if let Some((other, totals)) = &self.overflow.remainder {
-            writer.entry(*other, totals, None);
-        }
         let mut extremes = Vec::new();
         let (mut sums, mut pairs) = (PairSums::default(), Vec::new());
         for at in 0..self.groups.slots_used {
@@ -389,7 +389,7 @@ impl AggregateRestore {
         let known = self.groups.get(group as usize).copied().filter(|&id| id != NO_GROUP);
         let id = known.ok_or(Damage("a tick refers to an unknown group"))?;
         let [requests, sums @ .., errors, unmeasured] = totals.sums();
-        let in_range = requests.max(errors) <= u32::MAX.into()
+        let in_range = requests.max(errors) < REQUESTS_END
             && sums.iter().all(|&sum| sum < SUM_END)
             && unmeasured < SUM_END;
         check(in_range, "a sum is too large")?;
