@@ -63,13 +63,6 @@ impl<'a> EncodedGain<'a> {
     }
 }
 
-impl EncodedGain<'_> {
-    /// Bytes of its histogram.
-    pub(crate) fn histogram_bytes(self) -> usize {
-        self.read().1.map_or(0, |pairs| pairs.bytes.len())
-    }
-}
-
 /// The (bucket, count) of an encoded histogram, buckets ascending. Any other bytes give arbitrary
 /// pairs.
 #[derive(Debug, Clone)]
@@ -170,7 +163,7 @@ pub struct Sum {
     /// Sums.
     pub totals: Totals,
     /// `None` if any addend had none.
-    histogram: Option<Histogram>,
+    pub(crate) histogram: Option<Histogram>,
 }
 
 impl Default for Sum {
@@ -215,18 +208,6 @@ impl Sum {
         match (&mut self.histogram, &other.histogram) {
             (Some(histogram), Some(other)) => histogram.add_all(other),
             _ => self.histogram = None,
-        }
-    }
-
-    /// Removes its histogram; returns whether it had one.
-    pub(crate) fn drop_histogram(&mut self) -> bool {
-        self.histogram.take().is_some()
-    }
-
-    /// Changes its histogram, if it has one; removes it if `change` returns `None`.
-    pub(crate) fn change_histogram(&mut self, change: impl FnOnce(&mut Histogram) -> Option<()>) {
-        if self.histogram.as_mut().and_then(change).is_none() {
-            self.histogram = None;
         }
     }
 

@@ -388,7 +388,7 @@ impl Groups {
             self.slots.push(Slot::default());
             self.fronts.push(Front::default());
         }
-        self.extremes.open(at);
+        self.extremes.open_slot();
         self.slots_used += 1;
         self.slots_peak = self.slots_peak.max(self.slots_used);
         self.slots[at].group = id;

@@ -319,23 +319,26 @@ impl Aggregate {
             self.tick.histograms &= histogram;
             self.close_slot(0, histogram);
         }
-        self.remove_empty_groups(&mut memory.pool.strings);
+        if self.overflow.emptied > 0 {
+            self.remove_empty_groups(&mut memory.pool.strings);
+        }
         memory.budget.replaced(before, self.taken());
     }
 
     /// Removes groups without counts, if they are many: each time the whole cache is searched for
     /// them.
     pub(in crate::report) fn remove_many_empty_groups(&mut self, strings: &mut StringInterner) {
-        if self.overflow.emptied.len() * EMPTIED_SHARE >= self.groups.keys.len() {
+        if self.overflow.emptied * EMPTIED_SHARE >= self.groups.keys.len() {
             self.remove_empty_groups(strings);
         }
     }
 
     /// Removes groups without counts. Not before all records with known groups were counted.
     pub(super) fn remove_empty_groups(&mut self, strings: &mut StringInterner) {
-        for group in std::mem::take(&mut self.overflow.emptied) {
-            if self.groups.is_used(group) && self.groups.is_empty(group) {
-                self.remove_group(group, strings);
+        self.overflow.emptied = 0;
+        for id in self.groups.used().collect::<Vec<u32>>() {
+            if self.groups.is_empty(id) {
+                self.remove_group(id, strings);
             }
         }
     }

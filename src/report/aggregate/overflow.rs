@@ -29,14 +29,14 @@ const OVERFLOW_GROUPS_MAX: usize = 4096;
 pub(super) struct Overflow {
     /// Groups that include keys for which there was no memory.
     pub(super) groups: HashSet<u32, RandomState>,
-    /// Groups that lost their gain in the running tick, and had nothing else then.
-    pub(super) emptied: Vec<u32>,
+    /// How many groups lost their gain in the running tick, and had nothing else then.
+    pub(super) emptied: usize,
 }
 
 impl Overflow {
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.emptied.capacity() * 4 + self.groups.capacity() * 6
+        self.groups.capacity() * 6
     }
 }
 
@@ -152,9 +152,7 @@ impl Aggregate {
         self.groups.move_slot(at, target);
         self.tick.overflowed = true;
         memory.budget.overflowed(1);
-        if self.groups.is_empty(group) {
-            self.overflow.emptied.push(group);
-        }
+        self.overflow.emptied += usize::from(self.groups.is_empty(group));
         true
     }
 

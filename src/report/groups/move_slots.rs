@@ -86,7 +86,7 @@ impl Groups {
     pub(super) fn fill(&mut self, at: usize) {
         self.slots_used -= 1;
         let last = self.slots_used;
-        self.extremes.swap_remove(at, last);
+        self.extremes.swap_remove(at);
         if at == last {
             return;
         }
