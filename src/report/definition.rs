@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::record::counted;
 
-use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
-use super::layout::{Cell, ColumnLayout, LayoutBuilder};
+use super::histogram::{BucketLayout, Rank, Rounding};
+use super::layout::{Cell, ColumnLayout};
 
 use self::v1_kinds::V1Kind;
 
@@ -120,12 +120,12 @@ impl Definition {
 
     /// The ranks of a row's quantiles: the median, the percentiles, and added ones.
     #[must_use]
-    pub fn ranks(&self) -> Ranks {
+    pub fn ranks(&self) -> Vec<Rank> {
         let rounding = self.kind.rounding();
         let own = std::iter::once(50.0).chain(self.percentiles.iter().copied());
         let own = own.filter_map(|percent| Rank::percent(percent, rounding));
         let added = self.added.iter().filter_map(|percent| Rank::percent(*percent, Rounding::Up));
-        Ranks::new(own.chain(added).collect())
+        own.chain(added).collect()
     }
 
     /// Index of the first quantile that is limited to the longest time: those of the native form,
@@ -151,7 +151,7 @@ impl Definition {
     /// Makes it a report, in the native form, of records whose CPU times and memory are not known.
     pub fn forgo_rusage(&mut self, defaults: &Defaults) {
         self.has_rusage = false;
-        self.layout = self.columns(None, defaults).layout();
+        self.layout = ColumnLayout::of(self, defaults);
     }
 
     /// Adds the percentiles of `other` that it lacks, and all its other columns too if `all`.
@@ -180,16 +180,16 @@ impl Definition {
     /// The same report in the columns of the native form, with these percentiles. Key columns keep
     /// their names.
     fn in_native_columns(&self, percentiles: &[f64], defaults: &Defaults) -> Self {
-        let mut native = Self {
+        let native = Self {
             kind: Kind::Native,
             percentiles: percentiles.to_vec(),
             // No histogram column.
             buckets: BucketLayout::LogLinear,
             ..self.clone()
         };
-        native.layout = native.columns(None, defaults).layout();
+        let mut native = native.with_columns(defaults);
         for column in self.layout.columns() {
-            if let Cell::Key(key) | Cell::KeyText(key) = column.cell {
+            if let Cell::Key(key) = column.cell {
                 native.layout.rename(key, &column.column.name);
             }
         }
@@ -197,13 +197,16 @@ impl Definition {
         native
     }
 
-    /// The inputs of its columns; `v1_kind` if it is one of Pinba's.
-    pub(super) fn columns<'a>(
-        &'a self,
-        v1_kind: Option<&'a V1Kind>,
-        defaults: &'a Defaults,
-    ) -> LayoutBuilder<'a> {
-        LayoutBuilder { definition: self, v1_kind, defaults }
+    /// The same report with the columns that follow from the rest.
+    pub(super) fn with_columns(self, defaults: &Defaults) -> Self {
+        Self { layout: ColumnLayout::of(&self, defaults), ..self }
+    }
+
+    /// The kind of Pinba's that it is, with its type number.
+    pub(super) fn v1_kind(&self) -> Option<(&'static V1Kind, usize)> {
+        let is_v1 = matches!(self.kind, Kind::Base | Kind::Tag | Kind::RequestTag);
+        let comment = self.comment.as_deref().filter(|_| is_v1)?;
+        V1Kind::named(comment.strip_prefix("hv.").unwrap_or(comment).split(':').next()?)
     }
 }
 

@@ -18,7 +18,7 @@ mod counts;
 mod rank;
 
 pub(crate) use counts::{BUCKET_MAX, Histogram, Sample, grown};
-pub use rank::{Rank, Ranks, Rounding};
+pub use rank::{Rank, Rounding};
 
 /// Longest time that layouts distinguish, in microseconds. Times on the wire are below 2^31 s,
 /// which is less.
@@ -154,7 +154,7 @@ impl BucketLayout {
     /// Log-linear buckets give the bucket's midpoint (a whole microsecond, at most 0.78 % from the
     /// sample at that rank), the others a linear interpolation inside the bucket, as Pinba and
     /// pinba2 do.
-    pub fn quantiles<I>(&self, ranks: &Ranks, total: u64, buckets: I, out: &mut Vec<f64>)
+    pub fn quantiles<I>(&self, ranks: &[Rank], total: u64, buckets: I, out: &mut Vec<f64>)
     where
         I: IntoIterator<Item = (u32, u64)>,
     {
@@ -164,22 +164,20 @@ impl BucketLayout {
         if total == 0 {
             return;
         }
-        ranks.targets(total, |waiting| {
-            let Some((mut place, mut target)) = waiting.next() else { return };
-            let mut seen = 0_u64;
-            for (bucket, count) in buckets {
-                seen += count;
-                while seen >= target {
-                    if let Some(slot) = out.get_mut(start + place) {
-                        *slot = self.inside(bucket, count, count - (seen - target));
-                    }
-                    match waiting.next() {
-                        Some(next) => (place, target) = next,
-                        None => return,
-                    }
-                }
+        let mut targets: Vec<_> =
+            ranks.iter().map(|rank| rank.target(total)).zip(start..).collect();
+        targets.sort_unstable();
+        let mut waiting = targets.into_iter().peekable();
+        let mut seen = 0_u64;
+        for (bucket, count) in buckets {
+            if waiting.peek().is_none() {
+                return;
             }
-        });
+            seen += count;
+            while let Some((target, place)) = waiting.next_if(|(target, _)| *target <= seen) {
+                out[place] = self.inside(bucket, count, count - (seen - target));
+            }
+        }
     }
 
     /// A lower bound in seconds of the longest time, as tight as their sum and their ascending
@@ -236,7 +234,7 @@ impl BucketLayout {
         I: IntoIterator<Item = (u32, u64)>,
     {
         let mut out = Vec::with_capacity(1);
-        self.quantiles(&Ranks::new(vec![rank]), total, buckets, &mut out);
+        self.quantiles(&[rank], total, buckets, &mut out);
         out.first().copied().unwrap_or_default()
     }
 

@@ -14,7 +14,7 @@ use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::DefinedBy;
 use crate::report::definition::Level;
-use crate::report::read::reading::{KeyValue, Reading, Want};
+use crate::report::read::reading::{Reading, Want};
 use crate::report::totals::Totals;
 
 const HISTORY: Duration = Duration::from_secs(60);
@@ -239,7 +239,7 @@ impl Bounded {
     fn requests_of(&self, report: &str, key: &str) -> u64 {
         let reading = self.read(report);
         let mut rows = 0..reading.len();
-        let row = rows.find(|&row| reading.key(row, 0) == KeyValue::Text(key));
+        let row = rows.find(|&row| reading.key(row, 0) == Some(key));
         row.map_or(0, |row| reading.totals[row].requests)
     }
 

@@ -292,7 +292,7 @@ impl ReportForm {
             Some(text) => read_layout(text, defaults)
                 .map_err(|problem| FormError::part("histogram", problem))?,
         };
-        let mut definition = Definition {
+        let definition = Definition {
             keys,
             filters,
             percentiles,
@@ -300,8 +300,7 @@ impl ReportForm {
             history: self.history,
             ..Definition::new(&self.name, Kind::Native, level, window)
         };
-        definition.layout = definition.columns(None, defaults).layout();
-        Ok(definition)
+        Ok(definition.with_columns(defaults))
     }
 
     /// The report over samples that the form defines.

@@ -71,5 +71,5 @@ impl ColumnLayout {
 /// Whether a row's `index_value` is this text; builds none, since all rows are checked.
 fn is(text: &str, parts: &[IndexPart], reading: &Reading, row: usize) -> bool {
     let mut parts = parts.iter();
-    parts.try_fold(text, |rest, part| rest.strip_prefix(&*part.text(reading, row))) == Some("")
+    parts.try_fold(text, |rest, part| rest.strip_prefix(part.text(reading, row))) == Some("")
 }

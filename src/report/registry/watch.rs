@@ -132,8 +132,7 @@ pub fn key_names(definition: &Definition) -> Vec<String> {
     let columns = definition.layout.columns();
     let keys = definition.keys.iter().enumerate();
     keys.map(|(at, key)| {
-        let is_it = |it: &Cell| matches!(it, Cell::Key(key) | Cell::KeyText(key) if *key == at);
-        let shown = columns.iter().find(|column| is_it(&column.cell));
+        let shown = columns.iter().find(|column| column.cell == Cell::Key(at));
         shown.map_or_else(|| key.source.to_string(), |it| it.column.name.clone())
     })
     .collect()

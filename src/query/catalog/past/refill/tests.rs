@@ -75,10 +75,7 @@ fn what_comes_back_of_keys_without_a_row_belongs_to_other() {
         live.as_of_ms = (minute + 61) * 1_000;
         let want = Want { keys: true, ..Want::default() };
         let all = refill.add_to(&live, &report, &report, want);
-        let name = |row| match all.key(row, 0) {
-            KeyValue::Text(text) => text.to_owned(),
-            _ => "other".to_owned(),
-        };
+        let name = |row| all.key(row, 0).unwrap_or("other").to_owned();
         let mut counts: Vec<_> =
             (0..all.len()).map(|row| (name(row), all.totals[row].requests)).collect();
         counts.sort();
