@@ -1,6 +1,6 @@
 //! Gains: sums and a histogram, and their encoding.
 //!
-//! All logs contain gains in this form: the delta log and the points of the last hour whole ones,
+//! All logs contain gains in this form: the second log and the points of the last hour whole ones,
 //! tick logs and pending rows of history parts of them. A row of a few requests takes some fifteen
 //! bytes, a busy one little more than a byte per distinct bucket.
 //!
