@@ -119,7 +119,6 @@ impl Definition {
     }
 
     /// The ranks of a row's quantiles: the median, the percentiles, and added ones.
-    #[must_use]
     pub fn ranks(&self) -> Vec<Rank> {
         let rounding = self.kind.rounding();
         let own = std::iter::once(50.0).chain(self.percentiles.iter().copied());
@@ -136,7 +135,6 @@ impl Definition {
 
     /// The same report in other columns: its records, window and keys stay the same, so it can be
     /// read in place of the other. `None` if its own columns are wanted.
-    #[must_use]
     pub fn read_as(&self, columns: &Columns, defaults: &Defaults) -> Option<Self> {
         match columns {
             Columns::Own => None,
@@ -239,13 +237,11 @@ pub enum DefinedBy {
 
 impl DefinedBy {
     /// Whether it can be dropped while the daemon runs.
-    #[must_use]
     pub const fn is_droppable(&self) -> bool {
         matches!(self, Self::Source | Self::RunTime)
     }
 
     /// `built-in`, `configuration` or `run time`.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::BuiltIn => "built-in",
@@ -277,7 +273,6 @@ counted! {
 
 impl Kind {
     /// Rounding of a percentile between two samples.
-    #[must_use]
     pub const fn rounding(self) -> Rounding {
         match self {
             Self::Base | Self::Tag | Self::RequestTag => Rounding::Down,
@@ -318,7 +313,6 @@ counted! {
 
 impl Field {
     /// Its name in pinba2, without the `~`.
-    #[must_use]
     pub const fn v2_name(self) -> &'static str {
         match self {
             Self::Hostname => "host",
@@ -329,7 +323,6 @@ impl Field {
     }
 
     /// Finds the field with this column name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.name() == name)
     }
@@ -351,7 +344,6 @@ pub enum KeySource {
 
 impl KeySource {
     /// The timer tag of that name; `__hostname` and the like fall back to the field of the request.
-    #[must_use]
     pub fn timer_tag(name: &str) -> Self {
         match name.strip_prefix("__").and_then(Field::named) {
             Some(field) => Self::TimerTagOrField(name.to_owned(), field),
@@ -360,7 +352,6 @@ impl KeySource {
     }
 
     /// Whether the value comes from the timer.
-    #[must_use]
     pub const fn is_of_timer(&self) -> bool {
         matches!(self, Self::TimerTag(_) | Self::TimerTagOrField(..))
     }
@@ -415,7 +406,6 @@ impl Key {
     /// The key with the defaults of its source: the first of several tags counts. A field always
     /// has a value, if only an empty text, and so has a tag with a fallback field; records without
     /// another tag are skipped.
-    #[must_use]
     pub const fn of(source: KeySource) -> Self {
         let missing = match source {
             KeySource::Field(_) | KeySource::TimerTagOrField(..) => Missing::Empty,
@@ -480,7 +470,6 @@ impl Pattern {
     }
 
     /// Whether `text` matches.
-    #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         match self {
             Self::Equals(value) => text == value.as_bytes(),
@@ -508,7 +497,6 @@ pub enum Filter {
 
 impl Filter {
     /// Whether a request with this time passes; true if this is not a filter on time.
-    #[must_use]
     pub const fn time_passes(&self, time_us: u64) -> bool {
         match *self {
             Self::MinTime(min) => time_us >= min,

@@ -55,7 +55,6 @@ pub struct EncodedGain<'a>(pub(crate) &'a [u8]);
 
 impl<'a> EncodedGain<'a> {
     /// The sums, and the histogram that follows; `None` if it was left out.
-    #[must_use]
     pub fn read(self) -> (Totals, Option<Pairs<'a>>) {
         let Some((&flags, mut rest)) = self.0.split_first() else { return (Totals::ZERO, None) };
         let totals = Totals::take(&mut rest, flags & UNMEASURED != 0);

@@ -136,7 +136,6 @@ impl BucketLayout {
     /// The bucket of a time in microseconds. Never fails: times out of range go to the first or
     /// last bucket.
     #[inline]
-    #[must_use]
     pub fn bucket(&self, us: u64) -> u32 {
         match self {
             Self::LogLinear => octave_bucket(us.min(TIME_US_MAX), LOG_LINEAR_BITS),
@@ -186,7 +185,6 @@ impl BucketLayout {
     ///
     /// Quantiles are read from the middle of a bucket, which may exceed the longest time in it:
     /// where that is not kept, quantiles are limited to this bound.
-    #[must_use]
     pub fn longest_at_least(
         sum_us: u128,
         buckets: impl IntoIterator<Item = (u32, u64)>,
@@ -207,7 +205,6 @@ impl BucketLayout {
 
     /// The smallest time above `us`, microseconds, that falls into another bucket, live and in
     /// minutes and hours of history.
-    #[must_use]
     pub fn told_apart_from(&self, us: u64) -> u64 {
         match self {
             Self::LogLinear => {
@@ -220,7 +217,6 @@ impl BucketLayout {
 
     /// The shortest and the longest time, microseconds, that a bucket may have; the last one of a
     /// layout may have longer ones.
-    #[must_use]
     pub fn ends(&self, bucket: u32) -> (u64, u64) {
         let (low, end) = self.bounds(bucket);
         // The edges of the others are not whole microseconds.
@@ -228,7 +224,6 @@ impl BucketLayout {
     }
 
     /// One quantile in seconds; see [`BucketLayout::quantiles`].
-    #[must_use]
     pub fn quantile<I>(&self, rank: Rank, total: u64, buckets: I) -> f64
     where
         I: IntoIterator<Item = (u32, u64)>,
@@ -255,7 +250,6 @@ impl BucketLayout {
 
     /// Start and end of a bucket in microseconds; the end is exclusive (in pinba2's buckets the
     /// start is exclusive instead).
-    #[must_use]
     pub fn bounds(&self, bucket: u32) -> (u64, u64) {
         match self {
             Self::LogLinear => {
@@ -337,7 +331,6 @@ pub(super) fn linear_width(max_us: u64, size: u32) -> f64 {
 
 /// A timer's time per hit in integer microseconds, half to even: reports and pages count it once per
 /// hit.
-#[must_use]
 pub fn per_hit(value_us: u64, hit_count: u32) -> u64 {
     let hits = u64::from(hit_count);
     if hits <= 1 {
@@ -406,7 +399,6 @@ impl V2Buckets {
 
     /// A row's histogram as pinba2 writes it: `hv=0:1000:100;values=[3:1, 17:2, min:4, max:1]`.
     /// `gap` separates an id from its count: `": "` in packet reports, `":"` in all others.
-    #[must_use]
     pub fn text(&self, histogram: &[(u32, u64)], gap: &str) -> String {
         use fmt::Write as _;
         let mut text = String::with_capacity(32 + histogram.len() * 10);

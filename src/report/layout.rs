@@ -148,7 +148,6 @@ impl Cell {
 
 impl ColumnLayout {
     /// The columns in order.
-    #[must_use]
     pub fn columns(&self) -> &[LayoutColumn] {
         &self.columns
     }
@@ -177,13 +176,11 @@ impl ColumnLayout {
     }
 
     /// The index of the column with this name.
-    #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.column.name == name)
     }
 
     /// The parts of a reading that these columns (by index) need.
-    #[must_use]
     pub fn want(&self, columns: impl IntoIterator<Item = usize>) -> Want {
         let mut want =
             Want { keys: self.view.is_some(), quantiles: false, histograms: self.view.is_some() };
@@ -204,7 +201,6 @@ impl ColumnLayout {
     ///
     /// # Panics
     /// If `row` or `column` is out of range: callers take both from the reading and the layout.
-    #[must_use]
     pub fn value<'a>(&self, reading: &'a Reading, row: usize, column: usize) -> Value<'a> {
         let totals = &reading.totals[row];
         match &self.columns[column].cell {

@@ -35,20 +35,17 @@ pub struct SecondLog {
 
 impl SecondLog {
     /// A reader's state before the first log of its directory.
-    #[must_use]
     pub fn nothing_known(&self) -> KnownGroups {
         KnownGroups::new(self.keys)
     }
 
     /// The number of each record's group.
-    #[must_use]
     pub fn groups(&self) -> &[u32] {
         &self.groups
     }
 
     /// Record `at`: smallest and largest values, [`Extremes::NOTHING`] if the aggregate keeps none;
     /// and the gain.
-    #[must_use]
     pub fn record(&self, at: usize) -> (Extremes, EncodedGain<'_>) {
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         let gain = &self.gains[begin as usize..self.ends[at] as usize];
@@ -72,7 +69,6 @@ impl SecondLog {
     }
 
     /// Bytes on the heap.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.gains.capacity()
             + self.groups.capacity() * 8

@@ -28,27 +28,23 @@ macro_rules! measures {
             pub const ALL: [Self; [$($stored),*].len()] = [$(Self::$measure),*];
 
             /// Its name in lists of columns.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$measure => stringify!($field),)* }
             }
 
             /// The unit in which it is shown: seconds are counted in microseconds, and bytes are
             /// KiB in Pinba's tables.
-            #[must_use]
             pub const fn unit(self) -> Unit {
                 match self { $(Self::$measure => Unit::$unit,)* }
             }
 
             /// Its column in stored rows, with times in microseconds.
-            #[must_use]
             pub const fn stored(self) -> &'static str {
                 match self { $(Self::$measure => $stored,)* }
             }
 
             /// This measure of a row: a count, microseconds or bytes.
             #[inline]
-            #[must_use]
             pub fn of(self, totals: &Totals) -> u128 {
                 match self { $(Self::$measure => totals.$field.into(),)* }
             }

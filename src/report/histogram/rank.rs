@@ -23,7 +23,6 @@ pub struct Rank {
 impl Rank {
     /// The rank of a percentage in (0, 100]; digits past the sixth decimal are rounded. `None` when
     /// out of range.
-    #[must_use]
     pub fn percent(percent: f64, rounding: Rounding) -> Option<Self> {
         // Nearest integer number of millionths, so that 99.9 is 99.9 and not the float below it.
         let millionths = (percent * 1e6).round();
@@ -34,7 +33,6 @@ impl Rank {
 
     /// The position (from 1) of the sample at this rank among `count` samples in ascending order.
     #[inline]
-    #[must_use]
     pub fn target(self, count: u64) -> u64 {
         const WHOLE: u128 = 100_000_000;
         let product = u128::from(count) * u128::from(self.millionths);

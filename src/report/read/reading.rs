@@ -25,7 +25,6 @@ pub struct Want {
 
 impl Want {
     /// Whether any wanted part needs histograms.
-    #[must_use]
     pub const fn has_histograms(&self) -> bool {
         self.quantiles || self.histograms
     }
@@ -66,13 +65,11 @@ pub(in crate::report) type KeyCell = Option<(u32, u32)>;
 
 impl Reading {
     /// Number of rows.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.totals.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.totals.is_empty()
     }
@@ -106,7 +103,6 @@ impl Reading {
     }
 
     /// Bytes on the heap.
-    #[must_use]
     pub fn heap_bytes(&self) -> usize {
         fn of<T>(items: &Vec<T>) -> usize {
             items.capacity() * size_of::<T>()
@@ -124,14 +120,12 @@ impl Reading {
     ///
     /// # Panics
     /// If either is out of range: callers take both from this reading and its definition.
-    #[must_use]
     pub fn key(&self, row: usize, key: usize) -> Option<&str> {
         let (at, len) = self.key_cells[row * self.keys + key]?;
         Some(self.text.get(at as usize..(at + len) as usize).unwrap_or_default())
     }
 
     /// Whether it is the overflow row.
-    #[must_use]
     pub fn is_other(&self, row: usize) -> bool {
         (0..self.keys).any(|key| self.key(row, key).is_none())
     }
@@ -141,7 +135,6 @@ impl Reading {
     ///
     /// A bucket may extend beyond the longest time in it: where that is kept, quantiles are limited
     /// to it.
-    #[must_use]
     pub fn quantile(&self, row: usize, rank: usize) -> Option<f64> {
         let value = *self.quantiles.get(row * self.ranks + rank)?;
         let longest = self.extremes.get(row).and_then(Extremes::longest_secs);

@@ -114,7 +114,6 @@ pub struct Watched {
 impl Watched {
     /// The id of the row with this key: a keyed hash, so two rows have the same one with a chance
     /// of 1 in 2^64.
-    #[must_use]
     pub fn row_id(&self, key: &[u8]) -> u64 {
         self.ids.hash_one(key).max(FIRST_ID)
     }
@@ -127,7 +126,6 @@ impl Watched {
 }
 
 /// The column of each key, in key order; if there is none, the key as written in a definition.
-#[must_use]
 pub fn key_names(definition: &Definition) -> Vec<String> {
     let columns = definition.layout.columns();
     let keys = definition.keys.iter().enumerate();
@@ -168,7 +166,6 @@ pub struct Watchlist(Arc<RwLock<WatchedReports>>);
 
 impl Watchlist {
     /// The current list.
-    #[must_use]
     pub fn now(&self) -> WatchedReports {
         Arc::clone(&self.0.read())
     }
@@ -185,7 +182,6 @@ pub struct SecondPart {
 
 impl SecondPart {
     /// The log of the groups that a report may count.
-    #[must_use]
     pub fn of(&self, report: &Watched) -> Option<&SecondLog> {
         let is_watched = self.reports.iter().any(|it| it.number == report.number);
         let mut logs = self.logs.iter().filter(|_| is_watched);
@@ -203,7 +199,6 @@ impl SecondPart {
     }
 
     /// Bytes on the heap.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.logs().map(|it| size_of::<SecondLog>() + it.bytes()).sum::<usize>()
     }
@@ -237,7 +232,6 @@ impl Reports {
     }
 
     /// The reports that are watched now.
-    #[must_use]
     pub fn watched(&self) -> WatchedReports {
         self.watch.list.now()
     }
@@ -258,7 +252,6 @@ impl Reports {
     }
 
     /// The reports that are not watched for lack of room.
-    #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.watch.left_out
     }

@@ -17,7 +17,6 @@ pub struct ActiveText {
 
 impl ActiveText {
     /// The texts of a report.
-    #[must_use]
     pub fn new(definition: &Definition) -> Self {
         let mut keys = definition.keys.iter().map(|key| &key.source);
         let names: Vec<String> = keys.clone().map(KeySource::to_string).collect();
