@@ -10,7 +10,7 @@ use std::ops::Range;
 use hashbrown::HashTable;
 
 use super::Second;
-use crate::report::{DeltaLog, FIRST_ID, KnownGroups, OTHER_ID, SecondPart, Watched};
+use crate::report::{FIRST_ID, KnownGroups, OTHER_ID, SecondLog, SecondPart, Watched};
 
 /// The row of a group that was not looked up yet, and of one that has none in the report.
 const UNKNOWN: u32 = u32::MAX;
@@ -79,7 +79,11 @@ impl Groups {
     }
 
     /// The groups that a report may count, by its logs, and its rows.
-    pub(super) fn of(&self, report: &Watched, logs: &[&DeltaLog]) -> Option<(&KnownGroups, &Rows)> {
+    pub(super) fn of(
+        &self,
+        report: &Watched,
+        logs: &[&SecondLog],
+    ) -> Option<(&KnownGroups, &Rows)> {
         let known = self.0.get(&logs.first()?.directory)?;
         Some((&known.groups, known.reports.get(&report.number)?))
     }
@@ -118,7 +122,7 @@ impl Rows {
         }
     }
 
-    fn sort(&mut self, report: &Watched, groups: &KnownGroups, logs: &[&DeltaLog]) {
+    fn sort(&mut self, report: &Watched, groups: &KnownGroups, logs: &[&SecondLog]) {
         let records = || logs.iter().flat_map(|log| log.groups());
         self.ends.clear();
         self.ends.resize(self.rows.len(), 0);

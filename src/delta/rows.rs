@@ -11,7 +11,7 @@ use super::Second;
 use crate::input::squid::sums::Moves;
 use crate::report::encoded_gain::{EncodedGain, PairSums, Pairs, encode};
 use crate::report::totals::{Extremes, Totals};
-use crate::report::{DeltaLog, KnownGroups, SecondPart, Watched};
+use crate::report::{KnownGroups, SecondLog, SecondPart, Watched};
 
 /// Records prefetched at once: in row order they are scattered, and memory takes as long for one as
 /// for all of them.
@@ -92,7 +92,7 @@ impl Second {
     }
 
     /// The logs of the groups that a report may count.
-    pub(super) fn logs(&self, report: &Watched) -> Vec<&DeltaLog> {
+    pub(super) fn logs(&self, report: &Watched) -> Vec<&SecondLog> {
         let parts = self.parts.iter();
         parts.filter_map(|it| it.of(report)).collect()
     }

@@ -32,7 +32,7 @@ use super::requests::files;
 use super::row::StoredRow;
 use super::{Dataset, Resolution, Row};
 use crate::report::definition::Level;
-use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Ranks, Rounding};
+use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Rounding};
 use crate::report::layout::{Measure, OTHER};
 use crate::report::row_key::key_texts;
 use crate::report::totals::Extremes;
@@ -348,9 +348,9 @@ impl BatchBuilder {
 /// The percentiles with columns in files.
 pub(super) type Quantiles = [Option<f64>; PERCENTILES.len()];
 
-static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
+static RANKS: LazyLock<Vec<Rank>> = LazyLock::new(|| {
     let ranks = PERCENTILES.iter();
-    Ranks::new(ranks.filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up)).collect())
+    ranks.filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up)).collect()
 });
 
 /// The percentiles of a row with this histogram; none if it is empty.

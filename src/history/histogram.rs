@@ -86,7 +86,10 @@ fn add_pairs(
 
 /// Likewise to a sum, whose histogram is unknown then if this one is.
 pub(super) fn add_to_sum(to: &mut Sum, encoded: Option<&[u8]>, layout: &BucketLayout, bits: u32) {
-    to.change_histogram(|histogram| add_encoded(histogram, encoded?, layout, bits));
+    let add = |histogram| add_encoded(histogram, encoded?, layout, bits);
+    if to.histogram.as_mut().and_then(add).is_none() {
+        to.histogram = None;
+    }
 }
 
 /// The counts of an [`encode`]d histogram, as for [`add_encoded`]; `None` for invalid bytes.
@@ -165,12 +168,9 @@ pub(crate) fn fold(histogram: &mut Histogram, bits: u32) {
 
 /// Renumbers the buckets of a sum from 2^`bits` per doubling to 64.
 pub(super) fn unfold(sum: &mut Sum, bits: u32) {
-    if bits < LOG_LINEAR_BITS {
+    if let Some(histogram) = sum.histogram.as_mut().filter(|_| bits < LOG_LINEAR_BITS) {
         let fine = |bucket| renumbered(bucket, bits, LOG_LINEAR_BITS).unwrap_or(bucket);
-        sum.change_histogram(|histogram| {
-            *histogram = with_buckets(histogram, fine);
-            Some(())
-        });
+        *histogram = with_buckets(histogram, fine);
     }
 }
 

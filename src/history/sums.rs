@@ -241,7 +241,7 @@ impl Histograms for LocalHistograms {
                 });
                 // Then its sums are known, and its histograms are not.
                 for sum in gathered.iter_mut().filter(|_| read.is_err()) {
-                    sum.drop_histogram();
+                    sum.histogram = None;
                 }
             };
             let gathered = on_all_processors(self.units.len(), empty, work);

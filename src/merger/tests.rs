@@ -16,7 +16,7 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::DefinedBy;
-use crate::report::read::reading::{KeyValue, Want};
+use crate::report::read::reading::Want;
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 
@@ -29,11 +29,7 @@ fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
     let entry = live.reports.find(name).unwrap();
     let reading = live.reports.read(entry, Want::default(), &live.pool, 0);
     let keys = entry.definition.keys.len();
-    let text = |row: usize, key: usize| match reading.key(row, key) {
-        KeyValue::Text(text) => text.to_owned(),
-        KeyValue::Status(status) => status.to_string(),
-        KeyValue::Other => "(other)".to_owned(),
-    };
+    let text = |row, key| reading.key(row, key).unwrap_or("(other)").to_owned();
     (0..reading.len())
         .map(|row| {
             let keys: Vec<String> = (0..keys).map(|key| text(row, key)).collect();

@@ -546,5 +546,5 @@ fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
 
 /// Whether a column has a key of its rows.
 const fn is_key(cell: &Cell) -> bool {
-    matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_))
+    matches!(cell, Cell::Key(_) | Cell::IndexValue(_))
 }

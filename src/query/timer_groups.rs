@@ -15,7 +15,7 @@ use super::question::RequestSearch;
 use super::requests::Slowest;
 use crate::pool::resolved::Timer;
 use crate::report::definition::KeySource;
-use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding, per_hit};
+use crate::report::histogram::{BucketLayout, Rank, Rounding, per_hit};
 
 /// A search for raw timers, and the keys to sum by.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -228,7 +228,7 @@ impl Row {
         }
     }
 
-    fn finish(mut self, ranks: &Ranks) -> TimerGroup {
+    fn finish(mut self, ranks: &[Rank]) -> TimerGroup {
         self.group.per_request = self.per_request();
         let mut buckets: Vec<(u32, u64)> = self.buckets.into_iter().collect();
         buckets.sort_unstable();
@@ -405,8 +405,7 @@ impl<'a> TimerSums<'a> {
         self.tag_names.sort_by_cached_key(|text, it| (Reverse(it.parts), text.clone()));
         let tag_names = self.tag_names.into_keys().take(TAG_NAMES_MAX).collect();
         let rank = |percent| Rank::percent(percent, Rounding::Up);
-        let ranks = [50.0, 95.0, 99.0].into_iter().filter_map(rank);
-        let ranks = Ranks::new(ranks.collect());
+        let ranks: Vec<Rank> = [50.0, 95.0, 99.0].into_iter().filter_map(rank).collect();
         let mut rows = self.rows;
         rows.iter_mut().for_each(Row::close);
         let mut other = rows.remove(0);

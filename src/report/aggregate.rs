@@ -13,13 +13,13 @@ use self::overflow::Overflow;
 use super::arrivals::Delta;
 use super::budget::{Budget, MemoryUse};
 use super::definition::{Definition, Field, Key, KeySource};
-use super::delta_log::{DeltaLog, DeltaLogWriter};
 use super::group_cache::{GroupCache, SKIPPED};
 use super::group_key::{KeyIds, RecordIds, Scope, is_status};
 use super::groups::Groups;
 use super::histogram::grown;
 use super::read::counted_meanwhile::CountedMeanwhile;
 use super::row_map::{NO_ROW, RowMap};
+use super::second_log::{SecondLog, SecondLogWriter};
 use super::tick_log::{TickHead, TickLog, TickLogs, take_entry};
 use crate::pool::Pool;
 use crate::pool::strings::{NONE, StringInterner};
@@ -47,7 +47,7 @@ pub(super) struct Aggregate {
     /// Changes since somebody began to read.
     pub(super) meanwhile: CountedMeanwhile,
     /// Gains of groups in the running second, if somebody reads them.
-    pub(super) delta_log: Option<DeltaLogWriter>,
+    pub(super) second_log: Option<SecondLogWriter>,
     /// How far the running tick, which is over, is closed.
     pub(super) closing: close::Closing,
     /// Whether part of an expired tick is still included: the aggregate must not be read.
@@ -89,7 +89,7 @@ impl Aggregate {
             version: 0,
             flow: Flow::default(),
             meanwhile: CountedMeanwhile::default(),
-            delta_log: None,
+            second_log: None,
             closing: close::Closing::default(),
             is_leaving: false,
             is_filling: false,
@@ -160,15 +160,13 @@ impl Aggregate {
         self.groups.allow_blocks(memory.budget.second_max());
         self.groups.prefetch(assignments);
         self.meanwhile.count(assignments, deltas);
-        let mut before = self.groups.heap_bytes();
+        let before = self.groups.heap_bytes();
         let mut grown_before = grown();
         for &(group, at) in assignments {
             let delta = &deltas[at as usize];
             if !self.groups.count(group, delta, &buckets) {
                 self.groups.slot_histograms_grew(grown_before);
-                memory.budget.changed(before, self.groups.heap_bytes());
-                self.spill(group, memory);
-                before = self.groups.heap_bytes();
+                self.cut_second(&memory.pool.strings);
                 grown_before = grown();
                 self.groups.count(group, delta, &buckets);
             }
@@ -177,21 +175,21 @@ impl Aggregate {
         memory.budget.changed(before, self.groups.heap_bytes());
     }
 
-    /// Starts or ends a delta log; earlier gains have been [taken](Self::take_delta_log).
-    pub(super) fn watch(&mut self, new: Option<DeltaLogWriter>) {
+    /// Starts or ends a second log; earlier gains have been [taken](Self::take_second_log).
+    pub(super) fn watch(&mut self, new: Option<SecondLogWriter>) {
         self.groups.is_watched = new.is_some();
-        self.delta_log = new;
+        self.second_log = new;
     }
 
     /// Gains of groups since the last call; `None` if nobody reads them. `is_over`: the second has
     /// ended.
-    pub(super) fn take_delta_log(
+    pub(super) fn take_second_log(
         &mut self,
         is_over: bool,
         strings: &StringInterner,
-    ) -> Option<DeltaLog> {
+    ) -> Option<SecondLog> {
         self.cut_second(strings);
-        Some(self.delta_log.as_mut()?.take(is_over, &self.groups.keys))
+        Some(self.second_log.as_mut()?.take(is_over, &self.groups.keys))
     }
 
     /// Cuts the running second: settles all slots, and logs the gains of groups if somebody reads
@@ -202,9 +200,9 @@ impl Aggregate {
 
     /// Likewise for up to `slots` further slots; returns false when none is left.
     pub(super) fn cut_some(&mut self, slots: usize, strings: &StringInterner) -> bool {
-        let Self { groups, delta_log, .. } = self;
+        let Self { groups, second_log, .. } = self;
         groups.cut_some(slots, |keys, gain| {
-            if let Some(log) = delta_log {
+            if let Some(log) = second_log {
                 log.write(gain, keys, strings);
             }
         })
@@ -279,7 +277,7 @@ impl Aggregate {
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.remove_group(id, &key_ids);
         }
-        if let Some(log) = &mut self.delta_log {
+        if let Some(log) = &mut self.second_log {
             log.directory.forget(id, key_ids.iter().copied());
         }
         for key_id in key_ids {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::record::counted;
 
-use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
-use super::layout::{Cell, ColumnLayout, LayoutBuilder};
+use super::histogram::{BucketLayout, Rank, Rounding};
+use super::layout::{Cell, ColumnLayout};
 
 use self::v1_kinds::V1Kind;
 
@@ -119,13 +119,12 @@ impl Definition {
     }
 
     /// The ranks of a row's quantiles: the median, the percentiles, and added ones.
-    #[must_use]
-    pub fn ranks(&self) -> Ranks {
+    pub fn ranks(&self) -> Vec<Rank> {
         let rounding = self.kind.rounding();
         let own = std::iter::once(50.0).chain(self.percentiles.iter().copied());
         let own = own.filter_map(|percent| Rank::percent(percent, rounding));
         let added = self.added.iter().filter_map(|percent| Rank::percent(*percent, Rounding::Up));
-        Ranks::new(own.chain(added).collect())
+        own.chain(added).collect()
     }
 
     /// Index of the first quantile that is limited to the longest time: those of the native form,
@@ -136,7 +135,6 @@ impl Definition {
 
     /// The same report in other columns: its records, window and keys stay the same, so it can be
     /// read in place of the other. `None` if its own columns are wanted.
-    #[must_use]
     pub fn read_as(&self, columns: &Columns, defaults: &Defaults) -> Option<Self> {
         match columns {
             Columns::Own => None,
@@ -151,7 +149,7 @@ impl Definition {
     /// Makes it a report, in the native form, of records whose CPU times and memory are not known.
     pub fn forgo_rusage(&mut self, defaults: &Defaults) {
         self.has_rusage = false;
-        self.layout = self.columns(None, defaults).layout();
+        self.layout = ColumnLayout::of(self, defaults);
     }
 
     /// Adds the percentiles of `other` that it lacks, and all its other columns too if `all`.
@@ -180,16 +178,16 @@ impl Definition {
     /// The same report in the columns of the native form, with these percentiles. Key columns keep
     /// their names.
     fn in_native_columns(&self, percentiles: &[f64], defaults: &Defaults) -> Self {
-        let mut native = Self {
+        let native = Self {
             kind: Kind::Native,
             percentiles: percentiles.to_vec(),
             // No histogram column.
             buckets: BucketLayout::LogLinear,
             ..self.clone()
         };
-        native.layout = native.columns(None, defaults).layout();
+        let mut native = native.with_columns(defaults);
         for column in self.layout.columns() {
-            if let Cell::Key(key) | Cell::KeyText(key) = column.cell {
+            if let Cell::Key(key) = column.cell {
                 native.layout.rename(key, &column.column.name);
             }
         }
@@ -197,13 +195,16 @@ impl Definition {
         native
     }
 
-    /// The inputs of its columns; `v1_kind` if it is one of Pinba's.
-    pub(super) fn columns<'a>(
-        &'a self,
-        v1_kind: Option<&'a V1Kind>,
-        defaults: &'a Defaults,
-    ) -> LayoutBuilder<'a> {
-        LayoutBuilder { definition: self, v1_kind, defaults }
+    /// The same report with the columns that follow from the rest.
+    pub(super) fn with_columns(self, defaults: &Defaults) -> Self {
+        Self { layout: ColumnLayout::of(&self, defaults), ..self }
+    }
+
+    /// The kind of Pinba's that it is, with its type number.
+    pub(super) fn v1_kind(&self) -> Option<(&'static V1Kind, usize)> {
+        let is_v1 = matches!(self.kind, Kind::Base | Kind::Tag | Kind::RequestTag);
+        let comment = self.comment.as_deref().filter(|_| is_v1)?;
+        V1Kind::named(comment.strip_prefix("hv.").unwrap_or(comment).split(':').next()?)
     }
 }
 
@@ -236,13 +237,11 @@ pub enum DefinedBy {
 
 impl DefinedBy {
     /// Whether it can be dropped while the daemon runs.
-    #[must_use]
     pub const fn is_droppable(&self) -> bool {
         matches!(self, Self::Source | Self::RunTime)
     }
 
     /// `built-in`, `configuration` or `run time`.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::BuiltIn => "built-in",
@@ -274,7 +273,6 @@ counted! {
 
 impl Kind {
     /// Rounding of a percentile between two samples.
-    #[must_use]
     pub const fn rounding(self) -> Rounding {
         match self {
             Self::Base | Self::Tag | Self::RequestTag => Rounding::Down,
@@ -315,7 +313,6 @@ counted! {
 
 impl Field {
     /// Its name in pinba2, without the `~`.
-    #[must_use]
     pub const fn v2_name(self) -> &'static str {
         match self {
             Self::Hostname => "host",
@@ -326,7 +323,6 @@ impl Field {
     }
 
     /// Finds the field with this column name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.name() == name)
     }
@@ -348,7 +344,6 @@ pub enum KeySource {
 
 impl KeySource {
     /// The timer tag of that name; `__hostname` and the like fall back to the field of the request.
-    #[must_use]
     pub fn timer_tag(name: &str) -> Self {
         match name.strip_prefix("__").and_then(Field::named) {
             Some(field) => Self::TimerTagOrField(name.to_owned(), field),
@@ -357,7 +352,6 @@ impl KeySource {
     }
 
     /// Whether the value comes from the timer.
-    #[must_use]
     pub const fn is_of_timer(&self) -> bool {
         matches!(self, Self::TimerTag(_) | Self::TimerTagOrField(..))
     }
@@ -412,7 +406,6 @@ impl Key {
     /// The key with the defaults of its source: the first of several tags counts. A field always
     /// has a value, if only an empty text, and so has a tag with a fallback field; records without
     /// another tag are skipped.
-    #[must_use]
     pub const fn of(source: KeySource) -> Self {
         let missing = match source {
             KeySource::Field(_) | KeySource::TimerTagOrField(..) => Missing::Empty,
@@ -477,7 +470,6 @@ impl Pattern {
     }
 
     /// Whether `text` matches.
-    #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         match self {
             Self::Equals(value) => text == value.as_bytes(),
@@ -505,7 +497,6 @@ pub enum Filter {
 
 impl Filter {
     /// Whether a request with this time passes; true if this is not a filter on time.
-    #[must_use]
     pub const fn time_passes(&self, time_us: u64) -> bool {
         match *self {
             Self::MinTime(min) => time_us >= min,

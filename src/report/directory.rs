@@ -1,4 +1,4 @@
-//! The directory: numbers and keys of the groups in delta logs.
+//! The directory: numbers and keys of the groups in second logs.
 //!
 //! A group gets its number, and its key is written, on its first gain while somebody reads. When
 //! the group is removed, the number becomes free at the end of the second: within a second it
@@ -6,7 +6,7 @@
 //! the gains, also for a second it did not get to read.
 //!
 //! ```text
-//!   merger: Directory --(DirectoryChanges, in each delta log)--> KnownGroups: reader (see `delta`)
+//!   merger: Directory --(DirectoryChanges, in each second log)--> KnownGroups: reader (see `delta`)
 //! ```
 //!
 //! Memory is bounded on both sides: groups for which there is no room are counted as

@@ -1,6 +1,6 @@
 //! Gains: sums and a histogram, and their encoding.
 //!
-//! All logs contain gains in this form: the delta log and the points of the last hour whole ones,
+//! All logs contain gains in this form: the second log and the points of the last hour whole ones,
 //! tick logs and pending rows of history parts of them. A row of a few requests takes some fifteen
 //! bytes, a busy one little more than a byte per distinct bucket.
 //!
@@ -55,18 +55,10 @@ pub struct EncodedGain<'a>(pub(crate) &'a [u8]);
 
 impl<'a> EncodedGain<'a> {
     /// The sums, and the histogram that follows; `None` if it was left out.
-    #[must_use]
     pub fn read(self) -> (Totals, Option<Pairs<'a>>) {
         let Some((&flags, mut rest)) = self.0.split_first() else { return (Totals::ZERO, None) };
         let totals = Totals::take(&mut rest, flags & UNMEASURED != 0);
         (totals, (flags & HISTOGRAM != 0).then(|| Pairs::of(rest)))
-    }
-}
-
-impl EncodedGain<'_> {
-    /// Bytes of its histogram.
-    pub(crate) fn histogram_bytes(self) -> usize {
-        self.read().1.map_or(0, |pairs| pairs.bytes.len())
     }
 }
 
@@ -170,7 +162,7 @@ pub struct Sum {
     /// Sums.
     pub totals: Totals,
     /// `None` if any addend had none.
-    histogram: Option<Histogram>,
+    pub(crate) histogram: Option<Histogram>,
 }
 
 impl Default for Sum {
@@ -215,18 +207,6 @@ impl Sum {
         match (&mut self.histogram, &other.histogram) {
             (Some(histogram), Some(other)) => histogram.add_all(other),
             _ => self.histogram = None,
-        }
-    }
-
-    /// Removes its histogram; returns whether it had one.
-    pub(crate) fn drop_histogram(&mut self) -> bool {
-        self.histogram.take().is_some()
-    }
-
-    /// Changes its histogram, if it has one; removes it if `change` returns `None`.
-    pub(crate) fn change_histogram(&mut self, change: impl FnOnce(&mut Histogram) -> Option<()>) {
-        if self.histogram.as_mut().and_then(change).is_none() {
-            self.histogram = None;
         }
     }
 

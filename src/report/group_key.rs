@@ -126,10 +126,7 @@ impl RecordPart {
 
     /// The freed ids of this part.
     pub(super) fn freed(self, freed: &Freed) -> &[u32] {
-        match self {
-            Self::Origin => &freed.origins,
-            Self::RequestTags | Self::TimerTags => &freed.tag_sets,
-        }
+        if self == Self::Origin { &freed.origins } else { &freed.tag_sets }
     }
 }
 
@@ -150,11 +147,7 @@ pub(super) struct RecordIds {
 
 impl RecordIds {
     pub(super) fn number(&self, part: RecordPart) -> u32 {
-        match part {
-            RecordPart::Origin => self.origin,
-            RecordPart::RequestTags => self.request_tags,
-            RecordPart::TimerTags => self.timer_tags,
-        }
+        [self.origin, self.request_tags, self.timer_tags][part as usize]
     }
 
     /// Whether the record satisfies a filter; true for filters on time.

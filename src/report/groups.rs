@@ -53,6 +53,9 @@ struct Group {
     histogram: Histogram,
 }
 
+/// Bytes of wide sums.
+const WIDE_BYTES: usize = size_of::<(u32, Totals)>() + 2;
+
 /// The sums are in [`Groups::wide`]: no group has errors without requests.
 const WIDE: NarrowTotals = NarrowTotals { errors: u32::MAX, ..NarrowTotals::ZERO };
 
@@ -67,6 +70,8 @@ pub(super) struct Groups {
     groups: Chunked<Group>,
     /// Sums of the few groups that are too large for [`NarrowTotals`].
     wide: HashMap<u32, Totals, RandomState>,
+    /// Likewise in the running tick: what does not fit into the slot of the group.
+    wide_running: HashMap<u32, Totals, RandomState>,
     /// Numbers of removed groups, not to be reused before the caches have forgotten them.
     gone: Vec<u32>,
     /// Number of ticks in the window.
@@ -163,9 +168,27 @@ impl Groups {
 
     /// The gain in the running tick of the group in slot `at`.
     pub(super) fn running_totals(&self, at: usize) -> Totals {
-        let mut totals = self.slots[at].totals();
+        let mut totals = self.settled_totals(at);
         totals += &self.fronts[at].sums.totals();
         totals
+    }
+
+    /// Likewise without its front.
+    pub(super) fn settled_totals(&self, at: usize) -> Totals {
+        let slot = &self.slots[at];
+        let mut totals = slot.totals();
+        if let Some(wide) = self.wide_running.get(&slot.group) {
+            totals += wide;
+        }
+        totals
+    }
+
+    /// Makes room in the sums of slot `at`.
+    #[cold]
+    fn widen(&mut self, at: usize) {
+        let slot = &mut self.slots[at];
+        *self.wide_running.entry(slot.group).or_default() += &slot.totals();
+        (slot.sums, slot.unmeasured) = (NarrowTotals::ZERO, 0);
     }
 
     /// Its samples in the running tick, in any order.
@@ -249,8 +272,8 @@ impl Groups {
         std::hint::black_box(seen);
     }
 
-    /// Counts a record in the running tick; returns false if the group's slot has no room and must
-    /// be [taken over](Self::take_over) first.
+    /// Counts a record in the running tick; returns false if the sums of its front have no room, so
+    /// that the second must be cut first.
     #[inline]
     pub(super) fn count(&mut self, id: u32, delta: &Delta, buckets: &BucketLayout) -> bool {
         let at = match self.slot_of[id as usize] {
@@ -263,7 +286,7 @@ impl Groups {
         if !sample.fits() && !front.sums.has_room() {
             return false;
         }
-        if usize::from(front.len) == SAMPLES || front.is_locked {
+        if usize::from(front.len) == SAMPLES {
             if !self.make_room(at) {
                 return false;
             }
@@ -324,12 +347,11 @@ impl Groups {
         if self.is_watched { &mut slot.second } else { &mut slot.histogram }
     }
 
-    /// Makes room for samples in front `at`; returns false if its sums, or those of the slot, are
-    /// nearly full.
+    /// Makes room for samples in front `at`; returns false if its sums are nearly full.
     #[inline(never)]
     fn make_room(&mut self, at: usize) -> bool {
         let front = &mut self.fronts[at];
-        if front.is_locked || !front.sums.has_room() {
+        if !front.sums.has_room() {
             return false;
         }
         front.len = 0;
@@ -366,7 +388,7 @@ impl Groups {
             self.slots.push(Slot::default());
             self.fronts.push(Front::default());
         }
-        self.extremes.open(at);
+        self.extremes.open_slot();
         self.slots_used += 1;
         self.slots_peak = self.slots_peak.max(self.slots_used);
         self.slots[at].group = id;
@@ -376,9 +398,12 @@ impl Groups {
     }
 
     /// Moves the settled slot `at` into its group (sums, extremes and, if wanted, the histogram)
-    /// and empties it; the group keeps the slot.
-    pub(super) fn take_over(&mut self, at: usize, tick: u64, histogram: bool) {
-        let (id, gain) = (self.slots[at].group, self.slots[at].totals());
+    /// and frees it: the last slot takes its place.
+    pub(super) fn close_slot(&mut self, at: usize, tick: u64, histogram: bool) {
+        let (id, gain) = (self.slots[at].group, self.settled_totals(at));
+        if !self.wide_running.is_empty() {
+            self.wide_running.remove(&id);
+        }
         let mut totals = self.totals(id);
         totals += &gain;
         self.set_totals(id, &totals);
@@ -401,13 +426,7 @@ impl Groups {
                 counts.clear();
             }
         }
-        self.fronts[at].is_locked = false;
-    }
-
-    /// [Takes over](Self::take_over) slot `at` and frees it: the last slot takes its place.
-    pub(super) fn close_slot(&mut self, at: usize, tick: u64, histogram: bool) {
-        self.take_over(at, tick, histogram);
-        self.slot_of[self.slots[at].group as usize] = NO_SLOT;
+        self.slot_of[id as usize] = NO_SLOT;
         self.fill(at);
     }
 
@@ -477,7 +496,7 @@ impl Groups {
         // 16: the allocator's overhead per histogram.
         self.keys.heap_bytes()
             + self.groups.heap_bytes()
-            + self.wide.capacity() * (size_of::<(u32, Totals)>() + 2)
+            + (self.wide.capacity() + self.wide_running.capacity()) * WIDE_BYTES
             + self.slot_of.heap_bytes()
             + self.generations.heap_bytes()
             + self.gone.capacity() * 4

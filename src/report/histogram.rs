@@ -18,7 +18,7 @@ mod counts;
 mod rank;
 
 pub(crate) use counts::{BUCKET_MAX, Histogram, Sample, grown};
-pub use rank::{Rank, Ranks, Rounding};
+pub use rank::{Rank, Rounding};
 
 /// Longest time that layouts distinguish, in microseconds. Times on the wire are below 2^31 s,
 /// which is less.
@@ -136,7 +136,6 @@ impl BucketLayout {
     /// The bucket of a time in microseconds. Never fails: times out of range go to the first or
     /// last bucket.
     #[inline]
-    #[must_use]
     pub fn bucket(&self, us: u64) -> u32 {
         match self {
             Self::LogLinear => octave_bucket(us.min(TIME_US_MAX), LOG_LINEAR_BITS),
@@ -154,7 +153,7 @@ impl BucketLayout {
     /// Log-linear buckets give the bucket's midpoint (a whole microsecond, at most 0.78 % from the
     /// sample at that rank), the others a linear interpolation inside the bucket, as Pinba and
     /// pinba2 do.
-    pub fn quantiles<I>(&self, ranks: &Ranks, total: u64, buckets: I, out: &mut Vec<f64>)
+    pub fn quantiles<I>(&self, ranks: &[Rank], total: u64, buckets: I, out: &mut Vec<f64>)
     where
         I: IntoIterator<Item = (u32, u64)>,
     {
@@ -164,22 +163,20 @@ impl BucketLayout {
         if total == 0 {
             return;
         }
-        ranks.targets(total, |waiting| {
-            let Some((mut place, mut target)) = waiting.next() else { return };
-            let mut seen = 0_u64;
-            for (bucket, count) in buckets {
-                seen += count;
-                while seen >= target {
-                    if let Some(slot) = out.get_mut(start + place) {
-                        *slot = self.inside(bucket, count, count - (seen - target));
-                    }
-                    match waiting.next() {
-                        Some(next) => (place, target) = next,
-                        None => return,
-                    }
-                }
+        let mut targets: Vec<_> =
+            ranks.iter().map(|rank| rank.target(total)).zip(start..).collect();
+        targets.sort_unstable();
+        let mut waiting = targets.into_iter().peekable();
+        let mut seen = 0_u64;
+        for (bucket, count) in buckets {
+            if waiting.peek().is_none() {
+                return;
             }
-        });
+            seen += count;
+            while let Some((target, place)) = waiting.next_if(|(target, _)| *target <= seen) {
+                out[place] = self.inside(bucket, count, count - (seen - target));
+            }
+        }
     }
 
     /// A lower bound in seconds of the longest time, as tight as their sum and their ascending
@@ -188,7 +185,6 @@ impl BucketLayout {
     ///
     /// Quantiles are read from the middle of a bucket, which may exceed the longest time in it:
     /// where that is not kept, quantiles are limited to this bound.
-    #[must_use]
     pub fn longest_at_least(
         sum_us: u128,
         buckets: impl IntoIterator<Item = (u32, u64)>,
@@ -209,7 +205,6 @@ impl BucketLayout {
 
     /// The smallest time above `us`, microseconds, that falls into another bucket, live and in
     /// minutes and hours of history.
-    #[must_use]
     pub fn told_apart_from(&self, us: u64) -> u64 {
         match self {
             Self::LogLinear => {
@@ -222,7 +217,6 @@ impl BucketLayout {
 
     /// The shortest and the longest time, microseconds, that a bucket may have; the last one of a
     /// layout may have longer ones.
-    #[must_use]
     pub fn ends(&self, bucket: u32) -> (u64, u64) {
         let (low, end) = self.bounds(bucket);
         // The edges of the others are not whole microseconds.
@@ -230,13 +224,12 @@ impl BucketLayout {
     }
 
     /// One quantile in seconds; see [`BucketLayout::quantiles`].
-    #[must_use]
     pub fn quantile<I>(&self, rank: Rank, total: u64, buckets: I) -> f64
     where
         I: IntoIterator<Item = (u32, u64)>,
     {
         let mut out = Vec::with_capacity(1);
-        self.quantiles(&Ranks::new(vec![rank]), total, buckets, &mut out);
+        self.quantiles(&[rank], total, buckets, &mut out);
         out.first().copied().unwrap_or_default()
     }
 
@@ -257,7 +250,6 @@ impl BucketLayout {
 
     /// Start and end of a bucket in microseconds; the end is exclusive (in pinba2's buckets the
     /// start is exclusive instead).
-    #[must_use]
     pub fn bounds(&self, bucket: u32) -> (u64, u64) {
         match self {
             Self::LogLinear => {
@@ -339,7 +331,6 @@ pub(super) fn linear_width(max_us: u64, size: u32) -> f64 {
 
 /// A timer's time per hit in integer microseconds, half to even: reports and pages count it once per
 /// hit.
-#[must_use]
 pub fn per_hit(value_us: u64, hit_count: u32) -> u64 {
     let hits = u64::from(hit_count);
     if hits <= 1 {
@@ -408,7 +399,6 @@ impl V2Buckets {
 
     /// A row's histogram as pinba2 writes it: `hv=0:1000:100;values=[3:1, 17:2, min:4, max:1]`.
     /// `gap` separates an id from its count: `": "` in packet reports, `":"` in all others.
-    #[must_use]
     pub fn text(&self, histogram: &[(u32, u64)], gap: &str) -> String {
         use fmt::Write as _;
         let mut text = String::with_capacity(32 + histogram.len() * 10);

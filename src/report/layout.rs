@@ -34,7 +34,7 @@
 use std::borrow::Cow;
 
 use super::histogram::V2Buckets;
-use super::read::reading::{KeyValue, Reading, Want};
+use super::read::reading::{Reading, Want};
 pub use super::totals::Measure;
 use crate::value::{Column, ColumnType, Unit, Value};
 
@@ -42,7 +42,6 @@ mod builder;
 mod numbers;
 mod view;
 
-pub(super) use builder::LayoutBuilder;
 pub use numbers::Numbers;
 use view::HistogramView;
 
@@ -89,10 +88,10 @@ pub enum IndexPart {
 
 impl IndexPart {
     /// Its text in a row.
-    fn text<'a>(&self, reading: &'a Reading, row: usize) -> Cow<'a, str> {
+    fn text<'a>(&self, reading: &'a Reading, row: usize) -> &'a str {
         match self {
-            Self::Key(key) => key_text(reading.key(row, *key)),
-            Self::Text(separator) => Cow::Borrowed(separator),
+            Self::Key(key) => reading.key(row, *key).unwrap_or(OTHER),
+            Self::Text(separator) => separator,
         }
     }
 }
@@ -100,10 +99,8 @@ impl IndexPart {
 /// How a column is computed from a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// A key: text as it is, the status as a number (NULL in the `(other)` row).
+    /// A key: as text or, if the column is one of numbers, the status (NULL in the `(other)` row).
     Key(usize),
-    /// A key, always as text (v2).
-    KeyText(usize),
     /// Keys and separators, concatenated.
     IndexValue(Box<[IndexPart]>),
     /// A sum.
@@ -136,7 +133,6 @@ impl Cell {
     const fn unit(&self) -> Unit {
         match self {
             Self::Key(_)
-            | Self::KeyText(_)
             | Self::IndexValue(_)
             | Self::HistogramText(..)
             | Self::Segment
@@ -152,7 +148,6 @@ impl Cell {
 
 impl ColumnLayout {
     /// The columns in order.
-    #[must_use]
     pub fn columns(&self) -> &[LayoutColumn] {
         &self.columns
     }
@@ -181,19 +176,17 @@ impl ColumnLayout {
     }
 
     /// The index of the column with this name.
-    #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.column.name == name)
     }
 
     /// The parts of a reading that these columns (by index) need.
-    #[must_use]
     pub fn want(&self, columns: impl IntoIterator<Item = usize>) -> Want {
         let mut want =
             Want { keys: self.view.is_some(), quantiles: false, histograms: self.view.is_some() };
         for column in columns.into_iter().filter_map(|at| self.columns.get(at)) {
             match column.cell {
-                Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_) => want.keys = true,
+                Cell::Key(_) | Cell::IndexValue(_) => want.keys = true,
                 Cell::Quantile(_) => want.quantiles = true,
                 Cell::HistogramText(..) => want.histograms = true,
                 _ => {}
@@ -208,19 +201,15 @@ impl ColumnLayout {
     ///
     /// # Panics
     /// If `row` or `column` is out of range: callers take both from the reading and the layout.
-    #[must_use]
     pub fn value<'a>(&self, reading: &'a Reading, row: usize, column: usize) -> Value<'a> {
         let totals = &reading.totals[row];
         match &self.columns[column].cell {
             Cell::Key(key) => match reading.key(row, *key) {
-                KeyValue::Text(text) => Value::Text(Cow::Borrowed(text)),
-                KeyValue::Status(status) => Value::Int(i64::from(status)),
-                KeyValue::Other if self.columns[column].column.column_type.is_text() => {
-                    Value::Text(Cow::Borrowed(OTHER))
+                key if self.columns[column].column.column_type.is_text() => {
+                    Value::Text(Cow::Borrowed(key.unwrap_or(OTHER)))
                 }
-                KeyValue::Other => Value::Null,
+                status => status.map_or(Value::Null, |it| Value::Int(it.parse().unwrap_or(0))),
             },
-            Cell::KeyText(key) => Value::Text(key_text(reading.key(row, *key))),
             Cell::IndexValue(parts) => Value::Text(index_value(parts, reading, row)),
             Cell::Sum(measure, Unit::Seconds) => {
                 let us = measure.of(totals);
@@ -266,21 +255,13 @@ fn whole(sum: u128) -> Value<'static> {
     i64::try_from(sum).map_or_else(|_| Value::Float(sum as f64), Value::Int)
 }
 
-fn key_text(key: KeyValue<'_>) -> Cow<'_, str> {
-    match key {
-        KeyValue::Text(text) => Cow::Borrowed(text),
-        KeyValue::Status(status) => Cow::Owned(status.to_string()),
-        KeyValue::Other => Cow::Borrowed(OTHER),
-    }
-}
-
 /// The `index_value` of a row: borrowed if it is one key's text.
 fn index_value<'a>(parts: &[IndexPart], reading: &'a Reading, row: usize) -> Cow<'a, str> {
     if let [part] = parts {
-        return part.text(reading, row);
+        return Cow::Borrowed(part.text(reading, row));
     }
     let mut text = String::with_capacity(INDEX_BYTES);
-    parts.iter().for_each(|part| text.push_str(&part.text(reading, row)));
+    parts.iter().for_each(|part| text.push_str(part.text(reading, row)));
     Cow::Owned(text)
 }
 

@@ -19,8 +19,8 @@
 //! ```text
 //!   Reports::cut_some            the wall clock's second is over
 //!    -> Groups::cut_some         fronts are settled into slots
-//!    -> DeltaLogWriter::write    what groups gained, by their number in the Directory, if somebody reads it
-//!   Reports::take_second         a DeltaLog per aggregate, of which the reader makes rows (see `delta`)
+//!    -> SecondLogWriter::write   what groups gained, by their number in the Directory, if somebody reads it
+//!   Reports::take_second         a SecondLog per aggregate, of which the reader makes rows (see `delta`)
 //!   Reports::advance_some        a tick is over
 //!    -> Aggregate::retire_some   a tick leaves the window: its TickLog is subtracted, empty groups are removed,
 //!                                their memory is given back
@@ -50,7 +50,7 @@
 //! | group | the records with equal values of all group keys: the finest row |
 //! | slot, front | the gain of a group in the running tick; its part that records write to |
 //! | tick, tick log | a slice of the window; the gains in it, until they are subtracted |
-//! | delta log | the gains of an aggregate in a second, for charts, metrics and history |
+//! | second log | the gains of an aggregate in a second, for charts, metrics and history |
 //! | row | the groups that a report shows as one; the *overflow row* is `(other)` |
 //! | definition, layout | what a report counts; its columns |
 //! | reading | a report at one moment |
@@ -60,7 +60,7 @@
 //! | definitions | `definition`: `comment` (both COMMENT grammars), `v1_kinds`, `native` (TOML and JSON), `builtin`, `ddl` |
 //! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `chunked`, `window` |
-//! | gains | `totals`, `histogram` (`counts`; quantiles), `encoded_gain`, `tick_log`, `delta_log`, `directory` |
+//! | gains | `totals`, `histogram` (`counts`; quantiles), `encoded_gain`, `tick_log`, `second_log`, `directory` |
 //! | overflow | `budget` (memory), `aggregate::overflow`, `groups::move_slots`; `row_map` (`rows_max`) |
 //! | reading | `row_map`, `read` (`counted_meanwhile`, `selection`, `reading`), `columns`, `layout`, `row_key` |
 
@@ -70,7 +70,6 @@ mod budget;
 mod chunked;
 mod columns;
 pub mod definition;
-mod delta_log;
 mod directory;
 pub(crate) mod encoded_gain;
 mod group_cache;
@@ -83,6 +82,7 @@ pub mod read;
 pub(crate) mod registry;
 pub mod row_key;
 mod row_map;
+mod second_log;
 mod tick_log;
 pub mod totals;
 mod window;
@@ -92,7 +92,6 @@ pub(crate) use self::aggregate::snapshot::AggregateCut;
 pub use self::aggregate::snapshot::{SavedAggregate, SavedPart};
 pub use self::arrivals::Arrivals;
 pub use self::definition::DefinedBy;
-pub use self::delta_log::DeltaLog;
 pub use self::directory::KnownGroups;
 pub(crate) use self::group_key::{field_string, lacks};
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
@@ -102,4 +101,5 @@ pub use self::registry::watch::{
     WatchedReports, Watchlist, key_names,
 };
 pub use self::registry::{Entry, Filling, Reports, Usage, Version};
+pub use self::second_log::SecondLog;
 pub use self::window::Ticks;

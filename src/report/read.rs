@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use ahash::AHashSet;
 
-use self::reading::{KeyCell, Reading, Want, push_quantiles};
+use self::reading::{Reading, Want, push_quantiles};
 use self::selection::RowSelection;
 
 use super::aggregate::Aggregate;
 use super::definition::Level;
 use super::encoded_gain::PairSums;
-use super::histogram::Ranks;
+use super::histogram::Rank;
 use super::registry::{Entry, Reports, Version};
 use super::row_map::{NO_ROW, OTHER_ROW};
 use super::totals::{Extremes, Totals};
@@ -359,10 +359,9 @@ impl<'a> Reader<'a> {
     }
 
     fn read_keys(&mut self, held: &mut impl ReadLock) -> Option<()> {
-        let keys = &self.entry.definition.keys;
-        let (key_cells, cells) = (&mut self.reading.key_cells, self.rows.len() * keys.len());
-        key_cells.reserve_exact(cells);
-        let mut names = vec![None; keys.len() * NAMES];
+        let keys = self.reading.keys;
+        self.reading.key_cells.reserve_exact(self.rows.len() * keys);
+        let mut names = vec![None; keys * NAMES];
         for first in (0..self.rows.len()).step_by(AT_ONCE) {
             if held.is_over() {
                 held.unlocked(|| self.reading.text.reserve(TEXT_AT_ONCE));
@@ -373,13 +372,13 @@ impl<'a> Reader<'a> {
             let row_map = aggregate.row_map(self.entry.report);
             for &row in self.rows[first..].iter().take(AT_ONCE) {
                 let names = names.chunks_exact_mut(NAMES);
-                for ((key_id, key), names) in row_map.row_key(row).zip(keys).zip(names) {
+                for (key_id, names) in row_map.row_key(row).zip(names) {
                     let name = &mut names[key_id as usize % NAMES];
                     let cell = match *name {
-                        _ if row == OTHER_ROW || key_id == OTHER => KeyCell::Other,
+                        _ if row == OTHER_ROW || key_id == OTHER => None,
                         Some((id, cell)) if id == key_id => cell,
                         _ => {
-                            let cell = self.reading.cell(&key.source, strings.text(key_id));
+                            let cell = self.reading.cell(strings.text(key_id));
                             *name = Some((key_id, cell));
                             cell
                         }
@@ -391,32 +390,11 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Groups by the places of their rows, each once.
-    fn by_place(&self, groups: &[(u32, u32)]) -> Vec<(u32, u32)> {
-        let mut next = vec![0; self.rows.len() + 1];
-        for (place, _) in groups {
-            next[*place as usize + 1] += 1;
-        }
-        for place in 1..next.len() {
-            next[place] += next[place - 1];
-        }
-        let mut sorted = vec![(0, 0); groups.len()];
-        for group in groups {
-            let next = &mut next[group.0 as usize];
-            sorted[*next] = *group;
-            *next += 1;
-        }
-        for of_row in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
-            of_row.sort_unstable();
-        }
-        sorted
-    }
-
     /// Reads the histograms of all rows, and computes the wanted parts.
     fn read_histograms(&mut self, held: &mut impl ReadLock, want: Want) -> Option<()> {
         let mut groups = std::mem::take(&mut self.groups);
         if !groups.is_sorted() {
-            held.unlocked(|| groups = self.by_place(&groups));
+            held.unlocked(|| groups.sort_unstable());
         }
         groups.dedup();
         let ranks = self.entry.definition.ranks();
@@ -424,7 +402,6 @@ impl<'a> Reader<'a> {
         self.reading.quantiles.reserve_exact(quantiles);
         // Of a row: (bucket, count) of its last groups, and the sums of those before.
         let (mut pairs, mut sums) = (Vec::new(), PairSums::default());
-        let mut finished = 0;
         for first in (0..groups.len()).step_by(AT_ONCE) {
             if held.is_over() {
                 held.unlocked(|| ());
@@ -432,11 +409,9 @@ impl<'a> Reader<'a> {
             let (aggregate, _) = self.aggregate(held)?;
             for at in first..groups.len().min(first + AT_ONCE) {
                 let (place, id) = (groups[at].0 as usize, groups[at].1);
-                self.finish_empty_rows(&mut finished, place, &ranks, want);
                 let histogram = aggregate.groups.histogram(id);
                 let running = aggregate.groups.running(id);
                 let is_last = groups.get(at + 1).is_none_or(|next| next.0 as usize != place);
-                finished += usize::from(is_last);
                 if is_last && running.is_none() && pairs.is_empty() && !sums.has_any {
                     self.finish_row(place, &ranks, want, histogram.iter());
                     continue;
@@ -454,7 +429,11 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        self.finish_empty_rows(&mut finished, self.rows.len(), &ranks, want);
+        if groups.is_empty() {
+            // Perhaps there is the row of a report without keys.
+            let rows = 0..self.rows.len();
+            rows.for_each(|row| self.finish_row(row, &ranks, want, std::iter::empty()));
+        }
         // A tick that had none is in the window until the sums move.
         if !self.aggregate(held)?.0.has_histograms() {
             self.reading.quantiles.fill(f64::NAN);
@@ -463,19 +442,11 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Finishes rows before this one that have no groups, as that of a report without keys may.
-    fn finish_empty_rows(&mut self, finished: &mut usize, place: usize, ranks: &Ranks, want: Want) {
-        while *finished < place {
-            self.finish_row(*finished, ranks, want, std::iter::empty());
-            *finished += 1;
-        }
-    }
-
     /// Computes the quantiles and keeps the histogram of the next row, as far as they are wanted.
     fn finish_row(
         &mut self,
         place: usize,
-        ranks: &Ranks,
+        ranks: &[Rank],
         want: Want,
         pairs: impl Iterator<Item = (u32, u64)> + Clone,
     ) {

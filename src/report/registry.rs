@@ -95,7 +95,6 @@ pub struct Usage {
 
 impl Reports {
     /// Without reports.
-    #[must_use]
     pub fn new(config: &ReportsConfig, raw_window: Ticks) -> Self {
         Self {
             entries: Vec::new(),
@@ -114,7 +113,6 @@ impl Reports {
     }
 
     /// Requests with this status or a higher one are errors.
-    #[must_use]
     pub fn error_status(&self) -> u32 {
         self.error_status
     }
@@ -348,7 +346,6 @@ impl Reports {
     }
 
     /// The report called `name`.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.definition.name == name)
     }
@@ -359,7 +356,6 @@ impl Reports {
     }
 
     /// Current number of rows of a report.
-    #[must_use]
     pub fn rows(&self, entry: &Entry) -> usize {
         match entry.definition.keys.is_empty() {
             true => 1,
@@ -368,13 +364,11 @@ impl Reports {
     }
 
     /// Keys of a report that are counted under `(other)` for lack of rows.
-    #[must_use]
     pub fn overflowed(&self, entry: &Entry) -> usize {
         self.aggregate(entry).row_map(entry.report).overflowed
     }
 
     /// The version of a report's data and of the time it covers: equal versions mean equal answers.
-    #[must_use]
     pub fn version(&self, entry: &Entry) -> Version {
         let aggregate = self.aggregate(entry);
         (entry.aggregate, aggregate.version, self.covered_secs(entry))
@@ -387,7 +381,6 @@ impl Reports {
     }
 
     /// Memory and counts of a report.
-    #[must_use]
     pub fn usage(&self, entry: &Entry) -> Usage {
         let aggregate = self.aggregate(entry);
         Usage {
@@ -401,20 +394,17 @@ impl Reports {
     }
 
     /// Bytes of all reports, their budget, and how often a new key found no memory.
-    #[must_use]
     pub fn memory(&self) -> (usize, usize, u64) {
         let budget = &self.budget;
         (budget.taken.all, budget.limit, budget.overflowed)
     }
 
     /// Number of aggregates: the cost of a packet grows with it.
-    #[must_use]
     pub fn aggregates(&self) -> usize {
         self.aggregates.iter().flatten().filter(|it| !it.is_filling).count()
     }
 
     /// Reads the whole report, including keys.
-    #[must_use]
     pub fn read(&self, entry: &Entry, want: Want, pool: &Pool, unix_ms: u64) -> Reading {
         let want = Want { keys: true, ..want };
         let mut held = (self, &pool.strings);

@@ -1,4 +1,4 @@
-//! The row of a group in a report, for readers of delta logs: computed from the texts of the
+//! The row of a group in a report, for readers of second logs: computed from the texts of the
 //! group's key, by the rules that `RowMap` applies to their ids. And the key of a row as bytes:
 //! each text preceded by its length.
 //!

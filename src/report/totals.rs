@@ -28,27 +28,23 @@ macro_rules! measures {
             pub const ALL: [Self; [$($stored),*].len()] = [$(Self::$measure),*];
 
             /// Its name in lists of columns.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$measure => stringify!($field),)* }
             }
 
             /// The unit in which it is shown: seconds are counted in microseconds, and bytes are
             /// KiB in Pinba's tables.
-            #[must_use]
             pub const fn unit(self) -> Unit {
                 match self { $(Self::$measure => Unit::$unit,)* }
             }
 
             /// Its column in stored rows, with times in microseconds.
-            #[must_use]
             pub const fn stored(self) -> &'static str {
                 match self { $(Self::$measure => $stored,)* }
             }
 
             /// This measure of a row: a count, microseconds or bytes.
             #[inline]
-            #[must_use]
             pub fn of(self, totals: &Totals) -> u128 {
                 match self { $(Self::$measure => totals.$field.into(),)* }
             }
@@ -76,8 +72,7 @@ macro_rules! measures {
         }
 
         /// Sums half as wide, for groups and rows of history: fifty bytes less save a cache line.
-        /// A slot whose sums could overflow is closed early (see
-        /// [`Groups::count`](super::groups::Groups::count)).
+        /// Those that could overflow are moved to [`Totals`] (see `groups`).
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub(crate) struct NarrowTotals {
             $($(pub(crate) $field: $narrow,)?)*

@@ -19,7 +19,6 @@ pub struct Ticks {
 
 impl Ticks {
     /// The ticks of a window.
-    #[must_use]
     pub fn of(window: Duration) -> Self {
         let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX / 2).max(1);
         let tick_ms = window_ms.div_ceil(120).max(1000);
@@ -27,13 +26,11 @@ impl Ticks {
     }
 
     /// The tick at `now_ms`.
-    #[must_use]
     pub fn at(&self, now_ms: u64) -> u64 {
         now_ms / self.tick_ms
     }
 
     /// The latest tick outside the window while `tick` runs; `None` while there is none.
-    #[must_use]
     pub fn last_gone(&self, tick: u64) -> Option<u64> {
         tick.checked_sub(self.count)
     }

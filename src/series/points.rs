@@ -21,7 +21,7 @@ impl Points {
     /// Adds the gain of a second, with its histogram if there is one and it is wanted.
     pub(super) fn push(&mut self, second: u64, gained: EncodedGain<'_>, with_histogram: bool) {
         let passed = second.saturating_sub(self.newest);
-        let mut histogram = gained.histogram_bytes();
+        let mut histogram = gained.read().1.map_or(0, |pairs| pairs.bytes.len());
         let mut len = gained.0.len();
         if !with_histogram {
             len -= std::mem::take(&mut histogram);

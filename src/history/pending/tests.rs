@@ -35,9 +35,7 @@ fn row(number: u64) -> Row {
     let mut gain = Gain::of_times(&BucketLayout::LogLinear, times);
     match number % 5 {
         0 => gain.sum.totals.hits = u128::MAX,
-        1 => {
-            gain.sum.drop_histogram();
-        }
+        1 => gain.sum.histogram = None,
         2 => gain.extremes = Extremes::NOTHING,
         _ => {}
     }

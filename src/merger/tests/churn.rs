@@ -12,7 +12,7 @@ use crate::dice::Dice;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::histogram::BucketLayout;
-use crate::report::read::reading::{KeyValue, Want};
+use crate::report::read::reading::Want;
 use crate::report::totals::Totals;
 
 const WINDOW_SECS: u64 = 120;
@@ -145,10 +145,7 @@ impl World {
         let reading = reports.read(entry, want, pool, 0);
         let row = |row: usize| {
             let keys = 0..entry.definition.keys.len();
-            let texts = keys.map(|key| match reading.key(row, key) {
-                KeyValue::Text(text) => text,
-                other => panic!("{other:?}"),
-            });
+            let texts = keys.map(|key| reading.key(row, key).expect("nothing overflows"));
             let key = texts.collect::<Vec<_>>().join(" ");
             let samples = reading.histograms[row].iter().copied().collect();
             (key, (reading.totals[row], samples))
@@ -162,12 +159,10 @@ impl World {
         let want = Want { keys: true, ..Want::default() };
         let entry = reports.find("by_script").unwrap();
         let reading = reports.read(entry, want, pool, 0);
-        let row = |row: usize| match reading.key(row, 0) {
-            KeyValue::Text(script) => {
-                let seen = reading.extremes[row];
-                (script.to_owned(), (seen.time_min, seen.time_max))
-            }
-            other => panic!("{other:?}"),
+        let row = |row: usize| {
+            let script = reading.key(row, 0).expect("nothing overflows");
+            let seen = reading.extremes[row];
+            (script.to_owned(), (seen.time_min, seen.time_max))
         };
         (0..reading.len()).map(row).collect()
     }

@@ -12,7 +12,7 @@ use super::memory::empty_live;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::Entry;
-use crate::report::read::reading::{KeyValue, Reading, Want};
+use crate::report::read::reading::{Reading, Want};
 use crate::report::read::selection::RowSelection;
 use crate::report::read::{ReadLock, read_into};
 use crate::report::totals::Totals;
@@ -22,11 +22,7 @@ pub(super) const ALL: Want = Want { keys: true, quantiles: true, histograms: tru
 pub(super) type Rows = BTreeMap<String, (Totals, Vec<Option<f64>>, Vec<(u32, u64)>)>;
 
 pub(super) fn rows(entry: &Entry, reading: &Reading) -> Rows {
-    let key = |row, key| match reading.key(row, key) {
-        KeyValue::Text(text) => format!("{text} "),
-        KeyValue::Status(status) => format!("{status} "),
-        KeyValue::Other => "(other) ".to_owned(),
-    };
+    let key = |row, key| format!("{} ", reading.key(row, key).unwrap_or("(other)"));
     let row = |row: usize| {
         let keys = (0..entry.definition.keys.len()).map(|at| key(row, at));
         let quantiles = (0..entry.definition.ranks().len()).map(|at| reading.quantile(row, at));

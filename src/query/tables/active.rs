@@ -4,6 +4,7 @@
 //! `REPORTS_MAX` bounds.
 
 use super::{ReportStatus, Row, StatusSnapshot, float, int, text};
+use crate::report::definition::Level;
 use crate::report::definition::comment::ActiveText;
 use crate::value::Value;
 
@@ -26,7 +27,7 @@ pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Row> {
             vec![
                 text(own.id),
                 table_path(report),
-                text(own.kind),
+                text(report.definition.kind.name()),
                 text(own.grouping),
                 int(report.rows),
                 float(share.and_then(|share| per_packet(share.user_secs))),
@@ -63,6 +64,11 @@ fn v2_report(
 ) -> Vec<(&'static str, Value<'static>)> {
     let (definition, usage, flow) = (&report.definition, &report.usage, &report.usage.flow);
     let share = look.share_of(report);
+    let kind = match definition.level {
+        Level::Packet => "report_by_packet_data",
+        Level::Request => "report_by_request_data",
+        Level::Timer => "report_by_timer_data",
+    };
     let uptime_ms = look.mono_ms.saturating_sub(report.made_ms);
     // Ticks close on time, whether they counted anything or not.
     let since_tick_ms = look.mono_ms % usage.ticks.tick_ms;
@@ -71,7 +77,7 @@ fn v2_report(
         ("id", int(id)),
         ("table_name", table_path(report)),
         ("internal_name", text(definition.name.as_str())),
-        ("kind", text(ActiveText::new(definition).v2_kind)),
+        ("kind", text(kind)),
         ("uptime", Value::Float(uptime_ms as f64 / 1000.0)),
         ("time_window_sec", int(definition.window.as_secs())),
         ("tick_count", int(usage.ticks.count)),

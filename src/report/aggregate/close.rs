@@ -239,9 +239,6 @@ impl Aggregate {
     pub(in crate::report) fn end_tick(&mut self) {
         self.close_slots(usize::MAX);
         self.groups.slots_closed();
-        if let Some((other, totals)) = self.overflow.remainder.take() {
-            self.tick_logs.writer.entry(other, &totals, None);
-        }
         // Of a tick without gains a piece is kept too: it says when something was merged.
         if !self.tick_logs.writer.bytes.is_empty() || self.tick.seen.is_some() {
             self.tick_logs.finish(self.tick);
@@ -252,21 +249,11 @@ impl Aggregate {
 
     /// Writes slot `at` to the tick log, and moves it into its group.
     fn close_slot(&mut self, at: usize, histogram: bool) {
-        self.log_slot(at, histogram);
-        self.groups.close_slot(at, self.tick.tick, histogram);
-        self.end_piece();
-    }
-
-    /// Writes the tick log's entry of slot `at`.
-    pub(super) fn log_slot(&mut self, at: usize, histogram: bool) {
         let slot = &self.groups.slots[at];
         let counts = histogram.then_some(&slot.histogram);
-        let writer = &mut self.tick_logs.writer;
-        writer.entry(slot.group, &slot.totals(), counts);
-    }
-
-    /// Ends a piece of the running tick's log that is large enough.
-    pub(super) fn end_piece(&mut self) {
+        let totals = self.groups.settled_totals(at);
+        self.tick_logs.writer.entry(slot.group, &totals, counts);
+        self.groups.close_slot(at, self.tick.tick, histogram);
         if self.tick_logs.writer.is_full() {
             self.tick_logs.finish(self.tick);
         }
@@ -332,23 +319,26 @@ impl Aggregate {
             self.tick.histograms &= histogram;
             self.close_slot(0, histogram);
         }
-        self.remove_empty_groups(&mut memory.pool.strings);
+        if self.overflow.emptied > 0 {
+            self.remove_empty_groups(&mut memory.pool.strings);
+        }
         memory.budget.replaced(before, self.taken());
     }
 
     /// Removes groups without counts, if they are many: each time the whole cache is searched for
     /// them.
     pub(in crate::report) fn remove_many_empty_groups(&mut self, strings: &mut StringInterner) {
-        if self.overflow.emptied.len() * EMPTIED_SHARE >= self.groups.keys.len() {
+        if self.overflow.emptied * EMPTIED_SHARE >= self.groups.keys.len() {
             self.remove_empty_groups(strings);
         }
     }
 
     /// Removes groups without counts. Not before all records with known groups were counted.
     pub(super) fn remove_empty_groups(&mut self, strings: &mut StringInterner) {
-        for group in std::mem::take(&mut self.overflow.emptied) {
-            if self.groups.is_used(group) && self.groups.is_empty(group) {
-                self.remove_group(group, strings);
+        self.overflow.emptied = 0;
+        for id in self.groups.used().collect::<Vec<u32>>() {
+            if self.groups.is_empty(id) {
+                self.remove_group(id, strings);
             }
         }
     }

@@ -20,7 +20,6 @@ use crate::report::definition::DEFINITION_KEYS_MAX;
 use crate::report::group_key::KeyIds;
 use crate::report::groups::Groups;
 use crate::report::groups::move_slots::LEVELS;
-use crate::report::totals::Totals;
 
 /// Groups that may still be created under pressure, with `(other)` for unlimited values.
 const OVERFLOW_GROUPS_MAX: usize = 4096;
@@ -30,16 +29,14 @@ const OVERFLOW_GROUPS_MAX: usize = 4096;
 pub(super) struct Overflow {
     /// Groups that include keys for which there was no memory.
     pub(super) groups: HashSet<u32, RandomState>,
-    /// Groups that lost their gain in the running tick, and had nothing else then.
-    pub(super) emptied: Vec<u32>,
-    /// The gain of the all-`(other)` group in the running tick beyond its slot and the log.
-    pub(super) remainder: Option<(u32, Totals)>,
+    /// How many groups lost their gain in the running tick, and had nothing else then.
+    pub(super) emptied: usize,
 }
 
 impl Overflow {
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.emptied.capacity() * 4 + self.groups.capacity() * 6
+        self.groups.capacity() * 6
     }
 }
 
@@ -97,38 +94,6 @@ fn shrink_caches(aggregates: &mut [&mut Aggregate], wanted: usize, budget: &mut 
 }
 
 impl Aggregate {
-    /// Takes over a slot whose sums are nearly full, as the end of the tick would.
-    #[cold]
-    pub(super) fn spill(&mut self, group: u32, memory: &mut Memory<'_>) {
-        self.end_piece();
-        self.settle(memory);
-        let Some(at) = self.groups.running(group) else { return };
-        let bytes = self.groups.closing_bytes(at);
-        if bytes <= memory.budget.free_for_closed() {
-            self.log_slot(at, true);
-            self.groups.take_over(at, self.tick.tick, true);
-            return;
-        }
-        self.meanwhile.moved();
-        // No room for another entry: it overflows to the all-`(other)` group, and what exceeds that
-        // group's slot is kept aside, without times, for an entry at the end of the tick.
-        self.tick.overflowed = true;
-        let other = self.other_group(memory);
-        if group != other && self.groups.move_slot(at, other) {
-            return;
-        }
-        if let Some(full) = self.groups.running(other) {
-            let remainder = &mut self.overflow.remainder;
-            let (_, remainder) = remainder.get_or_insert((other, Totals::ZERO));
-            *remainder += &self.groups.slots[full].totals();
-            self.groups.take_over(full, self.tick.tick, false);
-            self.tick.histograms = false;
-        }
-        if group != other {
-            self.groups.move_slot(at, other);
-        }
-    }
-
     /// The group into which a combination without memory overflows: unlimited values become
     /// `(other)`, the rest is kept as long as that does not explode too.
     pub(super) fn overflow_target(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
@@ -184,17 +149,10 @@ impl Aggregate {
             return false;
         }
         self.meanwhile.moved();
-        if !self.groups.move_slot(at, target) {
-            self.spill(target, memory);
-            if let Some(at) = self.groups.running(group) {
-                self.groups.move_slot(at, target);
-            }
-        }
+        self.groups.move_slot(at, target);
         self.tick.overflowed = true;
         memory.budget.overflowed(1);
-        if self.groups.is_empty(group) {
-            self.overflow.emptied.push(group);
-        }
+        self.overflow.emptied += usize::from(self.groups.is_empty(group));
         true
     }
 

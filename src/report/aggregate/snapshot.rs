@@ -13,8 +13,10 @@
 //! `reports.memory` they overflow into `(other)`. Groups that no log mentions are removed again.
 //! Restored data is not trusted.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::close::Closing;
@@ -41,6 +43,9 @@ const GROUP_BYTES_MIN: usize = 64;
 
 /// Sums of one group in one tick stay below this, so that no number of them overflows.
 const SUM_END: u128 = 1 << 96;
+
+/// Requests likewise; far more than a tick can have.
+const REQUESTS_END: u128 = 1 << 40;
 
 /// All samples of an aggregate stay below this.
 const SAMPLES_END: u64 = 1 << 62;
@@ -102,7 +107,7 @@ pub(crate) struct AggregateCut {
     closed: Vec<(TickHead, Weak<[u8]>)>,
     running: Vec<TickLog>,
     /// Extremes of the running tick, by group.
-    extremes: Vec<(u32, Extremes)>,
+    extremes: HashMap<u32, Extremes, RandomState>,
     /// Those of closed ticks are read later.
     _extremes_kept: Arc<()>,
 }
@@ -112,10 +117,8 @@ impl Aggregate {
     pub(in crate::report) fn cut(&self, at: usize, reports: &[(usize, &str)]) -> AggregateCut {
         let mut writer = self.tick_logs.writer.clone();
         let mut running = Vec::new();
-        if let Some((other, totals)) = &self.overflow.remainder {
-            writer.entry(*other, totals, None);
-        }
-        let mut extremes = Vec::new();
+        let mut extremes: HashMap<u32, Extremes, RandomState> = HashMap::default();
+        let mut saw = |group, seen: &Extremes| extremes.entry(group).or_default().widen(seen);
         let (mut sums, mut pairs) = (PairSums::default(), Vec::new());
         for at in 0..self.groups.slots_used {
             let group = self.groups.slots[at].group;
@@ -124,7 +127,7 @@ impl Aggregate {
             sums.combine(&mut pairs);
             let (totals, each) = (self.groups.running_totals(at), pairs.iter().copied());
             writer.pairs(group, &totals, pairs.len(), each);
-            extremes.extend(self.groups.running_extremes(at).map(|seen| (group, *seen)));
+            self.groups.running_extremes(at).into_iter().for_each(|seen| saw(group, seen));
             if writer.is_full() {
                 running.push(writer.finish(self.tick));
             }
@@ -133,20 +136,12 @@ impl Aggregate {
         let is_closing = matches!(self.closing, Closing::Writing | Closing::Closed);
         if is_closing || self.groups.extremes.has_restored(self.tick.tick) {
             // Groups whose slot is closed already, and what came back of a tick that runs on.
-            let closed = self.groups.used().filter_map(|id| {
-                let (tick, seen) = self.groups.extremes.of(id).last()?;
-                (*tick == self.tick.tick).then_some((id, *seen))
-            });
-            extremes.extend(closed);
-        }
-        extremes.sort_unstable_by_key(|&(group, _)| group);
-        extremes.dedup_by(|more, kept| {
-            let is_same = more.0 == kept.0;
-            if is_same {
-                kept.1.widen(&more.1);
+            for id in self.groups.used() {
+                let last = self.groups.extremes.of(id).last();
+                let last = last.filter(|(tick, _)| *tick == self.tick.tick);
+                last.into_iter().for_each(|(_, seen)| saw(id, seen));
             }
-            is_same
-        });
+        }
         let groups = 0..self.groups.end();
         let closed = self.tick_logs.closed.iter();
         AggregateCut {
@@ -212,8 +207,7 @@ impl AggregateCut {
     /// The extremes of a group: those of closed ticks, and those at the cut.
     fn extremes(&self, id: u32, closed: &[(u64, Extremes)]) -> Vec<(u64, Extremes)> {
         let before = closed.iter().filter(|&&(tick, _)| tick < self.saved.tick);
-        let running = self.extremes.binary_search_by_key(&id, |&(group, _)| group);
-        let running = running.ok().map(|at| (self.saved.tick, self.extremes[at].1));
+        let running = self.extremes.get(&id).map(|seen| (self.saved.tick, *seen));
         before.copied().chain(running).collect()
     }
 
@@ -389,7 +383,7 @@ impl AggregateRestore {
         let known = self.groups.get(group as usize).copied().filter(|&id| id != NO_GROUP);
         let id = known.ok_or(Damage("a tick refers to an unknown group"))?;
         let [requests, sums @ .., errors, unmeasured] = totals.sums();
-        let in_range = requests.max(errors) <= u32::MAX.into()
+        let in_range = requests.max(errors) < REQUESTS_END
             && sums.iter().all(|&sum| sum < SUM_END)
             && unmeasured < SUM_END;
         check(in_range, "a sum is too large")?;
@@ -421,11 +415,7 @@ impl AggregateRestore {
         rows_max: usize,
         strings: &mut StringInterner,
     ) -> (Box<Aggregate>, Vec<Wanted>) {
-        for id in self.aggregate.groups.used().collect::<Vec<u32>>() {
-            if self.aggregate.groups.is_empty(id) {
-                self.aggregate.remove_group(id, strings);
-            }
-        }
+        self.aggregate.remove_empty_groups(strings);
         self.aggregate.purge_cache(usize::MAX);
         let overflowed = self.overflow_groups.iter();
         let overflowed = overflowed.filter_map(|&id| self.groups.get(id as usize).copied());

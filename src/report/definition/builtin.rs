@@ -12,7 +12,6 @@ pub fn comments() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The definitions of all built-in reports.
-#[must_use]
 pub fn reports(defaults: &Defaults) -> Vec<Definition> {
     comments()
         .filter_map(|(name, comment)| match comment::parse(name, comment, defaults) {

@@ -40,7 +40,6 @@ pub struct Key {
 }
 
 /// The table of a report.
-#[must_use]
 pub fn report(definition: &Definition) -> CreateTable {
     let columns = definition.layout.columns().iter();
     let columns: Vec<Column> = columns.map(|column| column.column.clone()).collect();
@@ -62,7 +61,6 @@ pub fn report(definition: &Definition) -> CreateTable {
 }
 
 /// A fixed table, named `name`.
-#[must_use]
 pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable {
     CreateTable {
         comment: table.comment().to_owned(),
@@ -77,7 +75,6 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
 }
 
 /// A report over samples with these columns.
-#[must_use]
 pub fn samples(name: &str, form: &ReportForm, columns: Vec<Column>) -> CreateTable {
     CreateTable { comment: form_text(form), ..plain(name, columns, &[]) }
 }
@@ -124,7 +121,6 @@ fn is_too_wide(columns: &[Column]) -> bool {
 }
 
 /// A type with the size that Pinba declares: `int(11)`.
-#[must_use]
 pub fn type_name(column_type: ColumnType) -> Cow<'static, str> {
     match column_type {
         ColumnType::Int => "int(11)".into(),
@@ -146,7 +142,6 @@ fn line(column: &Column) -> String {
 
 impl Key {
     /// Its name.
-    #[must_use]
     pub fn name(&self) -> &str {
         if self.kind == "PRI" { "PRIMARY" } else { &self.column }
     }
@@ -164,14 +159,12 @@ impl Key {
 
 impl CreateTable {
     /// The statement for Pinba's server.
-    #[must_use]
     pub fn pinba(&self) -> String {
         self.statement("PINBA", &[], "COMMENT", &self.comment)
     }
 
     /// The statement for a MariaDB in front, which reads the table at `server`
     /// (`mysql://user@host:port/pinba`).
-    #[must_use]
     pub fn federated(&self, server: &str) -> String {
         let connection = format!("{server}/{}", self.name);
         self.statement("FEDERATED", self.federated_keys, "CONNECTION", &connection)

@@ -112,7 +112,6 @@ impl FormError {
     }
 
     /// The setting at fault (`keys[0]`; empty for the form as a whole), and the problem.
-    #[must_use]
     pub fn part_and_problem(&self) -> (&str, String) {
         match self {
             Self::Part(part, problem) => (part, problem.clone()),
@@ -243,7 +242,6 @@ impl ReportForm {
     }
 
     /// A form with a COMMENT.
-    #[must_use]
     pub fn of_comment(name: &str, comment: &str) -> Self {
         Self { name: name.to_owned(), comment: Some(comment.to_owned()), ..Self::default() }
     }
@@ -292,7 +290,7 @@ impl ReportForm {
             Some(text) => read_layout(text, defaults)
                 .map_err(|problem| FormError::part("histogram", problem))?,
         };
-        let mut definition = Definition {
+        let definition = Definition {
             keys,
             filters,
             percentiles,
@@ -300,8 +298,7 @@ impl ReportForm {
             history: self.history,
             ..Definition::new(&self.name, Kind::Native, level, window)
         };
-        definition.layout = definition.columns(None, defaults).layout();
-        Ok(definition)
+        Ok(definition.with_columns(defaults))
     }
 
     /// The report over samples that the form defines.

@@ -1,7 +1,7 @@
 //! The cut between two seconds, on the merger's thread: fronts are settled into their slots, and
 //! gains of the second are passed to readers.
 //!
-//! Slots must be settled before they are closed, moved or taken over.
+//! Slots must be settled before they are closed or moved.
 
 use super::super::histogram::grown;
 use super::super::totals::{Extremes, Totals};
@@ -97,7 +97,9 @@ impl Groups {
         front.sums = Default::default();
         (front.len, front.blocks) = (0, 0);
         front.is_touched = false;
-        front.is_locked = !slot.sums.has_room();
+        if !slot.sums.has_room() {
+            self.widen(at);
+        }
         if let Some((_, second)) = self.extremes.running.get_mut(at) {
             *second = Extremes::NOTHING;
         }

@@ -50,10 +50,9 @@ impl GroupExtremes {
         }
     }
 
-    /// Starts slot `at`, the last one.
-    pub(super) fn open(&mut self, at: usize) {
+    /// Starts the next slot.
+    pub(super) fn open_slot(&mut self) {
         if self.are_kept {
-            self.running.truncate(at);
             self.running.push(Default::default());
         }
     }
@@ -113,9 +112,8 @@ impl GroupExtremes {
     }
 
     /// Removes the extremes of slot `at` and moves those of the last slot there.
-    pub(super) fn swap_remove(&mut self, at: usize, last: usize) {
+    pub(super) fn swap_remove(&mut self, at: usize) {
         if self.are_kept {
-            self.running.truncate(last + 1);
             self.running.swap_remove(at);
         }
     }

@@ -14,6 +14,7 @@ impl Groups {
     pub(in crate::report) fn slots_closed(&mut self) {
         while self.free_some_slots(usize::MAX) {}
         self.slots_peak = 0;
+        self.wide_running.shrink_to_fit();
     }
 
     /// Likewise for up to `most` slots; returns false when no more are left to free.

@@ -19,7 +19,7 @@ impl Groups {
     pub(in crate::report) fn level(&self, at: usize) -> usize {
         let slot = &self.slots[at];
         let before = self.totals(slot.group).requests;
-        let requests = u64::from(slot.sums.requests).saturating_add(before / self.ticks);
+        let requests = self.settled_totals(at).requests.saturating_add(before / self.ticks);
         let doublings = requests.max(1).ilog2() as usize;
         let is_new = self.groups[slot.group as usize].sums == NarrowTotals::ZERO;
         (doublings * 2 + usize::from(!is_new)).min(LEVELS - 1)
@@ -29,8 +29,12 @@ impl Groups {
     /// histogram.
     pub(in crate::report) fn closing_bytes(&self, at: usize) -> usize {
         let Slot { group, sums, histogram, .. } = &self.slots[at];
-        let count = varint::bytes(sums.hits | u64::from(sums.requests));
-        let entry = 8 + 9 * varint::bytes(sums.widest()) + histogram.len() * (3 + count);
+        let [sum, count] = match self.wide_running.contains_key(group) {
+            // As long as numbers may be.
+            true => [19; 2],
+            false => [sums.widest(), sums.hits | u64::from(sums.requests)].map(varint::bytes),
+        };
+        let entry = 8 + 9 * sum + histogram.len() * (3 + count);
         let closed = &self.groups[*group as usize].histogram;
         entry + closed.growth_max(histogram) + self.extremes.closing_bytes()
     }
@@ -49,16 +53,10 @@ impl Groups {
         size_of::<Slot>() + size_of::<Front>() + 16 + self.slots[at].heap_bytes()
     }
 
-    /// Moves slot `at` to another group `to`, and fills it with the last slot; returns false if
-    /// that group's slot must be [taken over](Self::take_over) first.
-    pub(in crate::report) fn move_slot(&mut self, at: usize, to: u32) -> bool {
-        let more = self.slots[at].sums.requests;
-        let has_room = |to: usize| {
-            let sums = &self.slots[to].sums;
-            sums.has_room() && sums.requests.checked_add(more).is_some()
-        };
-        if self.running(to).is_some_and(|to| !has_room(to)) {
-            return false;
+    /// Moves slot `at` to another group `to`, and fills it with the last slot.
+    pub(in crate::report) fn move_slot(&mut self, at: usize, to: u32) {
+        if let Some(wide) = self.wide_running.remove(&self.slots[at].group) {
+            *self.wide_running.entry(to).or_default() += &wide;
         }
         let from = std::mem::take(&mut self.slots[at]);
         let seen = self.running_extremes(at).copied();
@@ -72,9 +70,6 @@ impl Groups {
         let slot = &mut self.slots[to];
         slot.sums.add(&from.sums);
         slot.unmeasured += from.unmeasured;
-        if !slot.sums.has_room() {
-            self.fronts[to].is_locked = true;
-        }
         let before = slot.histogram.heap_bytes();
         slot.histogram.add_all(&from.histogram);
         self.slot_histogram_bytes += slot.histogram.heap_bytes();
@@ -82,14 +77,16 @@ impl Groups {
         if let Some(seen) = seen {
             self.extremes.running[to].0.widen(&seen);
         }
-        true
+        if !self.slots[to].sums.has_room() {
+            self.widen(to);
+        }
     }
 
     /// Fills the unused slot `at` with the last slot in use.
     pub(super) fn fill(&mut self, at: usize) {
         self.slots_used -= 1;
         let last = self.slots_used;
-        self.extremes.swap_remove(at, last);
+        self.extremes.swap_remove(at);
         if at == last {
             return;
         }

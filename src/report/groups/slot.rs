@@ -19,9 +19,6 @@ pub(super) struct Front {
     pub(super) len: u16,
     /// Whether a record arrived since the second was cut.
     pub(super) is_touched: bool,
-    /// Whether the sums of the slot are nearly full: it has to be [taken
-    /// over](super::Groups::take_over) first.
-    pub(super) is_locked: bool,
     /// Earlier samples: one more than the index of the latest block, 0 if there is none.
     pub(super) blocks: u32,
 }
@@ -61,7 +58,8 @@ pub(in crate::report) struct Slot {
 }
 
 impl Slot {
-    pub(in crate::report) fn totals(&self) -> Totals {
+    /// Its sums, without [those](super::Groups::widen) that did not fit.
+    pub(super) fn totals(&self) -> Totals {
         Totals { unmeasured: self.unmeasured.into(), ..self.sums.totals() }
     }
 

@@ -1,8 +1,7 @@
 //! Ranks: the sample that a median or percentile refers to, in integers.
 //!
 //! A percentile is kept as an integer number of millionths, so that 99.9 % of 1000 is 999 and not
-//! subject to float rounding. Created once per report; [`Rank::target`] is called once per row and
-//! rank.
+//! subject to float rounding. [`Rank::target`] is called once per row and rank.
 
 /// Rounding of a rank between two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,7 +23,6 @@ pub struct Rank {
 impl Rank {
     /// The rank of a percentage in (0, 100]; digits past the sixth decimal are rounded. `None` when
     /// out of range.
-    #[must_use]
     pub fn percent(percent: f64, rounding: Rounding) -> Option<Self> {
         // Nearest integer number of millionths, so that 99.9 is 99.9 and not the float below it.
         let millionths = (percent * 1e6).round();
@@ -35,7 +33,6 @@ impl Rank {
 
     /// The position (from 1) of the sample at this rank among `count` samples in ascending order.
     #[inline]
-    #[must_use]
     pub fn target(self, count: u64) -> u64 {
         const WHOLE: u128 = 100_000_000;
         let product = u128::from(count) * u128::from(self.millionths);
@@ -45,48 +42,5 @@ impl Rank {
         };
         // At most count: millionths are at most WHOLE.
         (place as u64).max(1)
-    }
-}
-
-/// The ranks of a report, each with its index in column order, sorted for a single walk. Created
-/// once per report.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ranks {
-    ascending: Vec<(usize, Rank)>,
-    /// Whether both roundings occur: a smaller rank may then refer to a later sample.
-    is_mixed: bool,
-}
-
-impl Ranks {
-    /// Ranks in column order.
-    #[must_use]
-    pub fn new(ranks: Vec<Rank>) -> Self {
-        let is_mixed = ranks.windows(2).any(|it| it[0].rounding != it[1].rounding);
-        let mut ascending: Vec<(usize, Rank)> = ranks.into_iter().enumerate().collect();
-        ascending.sort_by_key(|(_, rank)| rank.millionths);
-        Self { ascending, is_mixed }
-    }
-
-    /// Number of ranks.
-    pub(crate) fn len(&self) -> usize {
-        self.ascending.len()
-    }
-
-    /// Calls `walk` with (index in column order, position among `total` samples), earliest sample
-    /// first.
-    pub(super) fn targets(
-        &self,
-        total: u64,
-        walk: impl FnOnce(&mut dyn Iterator<Item = (usize, u64)>),
-    ) {
-        let ranks = self.ascending.iter();
-        let mut targets = ranks.map(|(place, rank)| (*place, rank.target(total)));
-        if self.is_mixed {
-            let mut sorted: Vec<(usize, u64)> = targets.collect();
-            sorted.sort_by_key(|(_, target)| *target);
-            walk(&mut sorted.into_iter());
-        } else {
-            walk(&mut targets);
-        }
     }
 }

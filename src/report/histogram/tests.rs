@@ -189,7 +189,7 @@ fn many_ranks_in_one_walk_come_in_column_order() {
     ] {
         let ranks = [99.9, 5.0, 100.0, 50.0, 50.5].map(up).to_vec();
         let mut out = vec![-1.0];
-        layout.quantiles(&Ranks::new(ranks.clone()), 1000, histogram(&layout, &samples), &mut out);
+        layout.quantiles(&ranks, 1000, histogram(&layout, &samples), &mut out);
         let alone: Vec<f64> = ranks.iter().map(|rank| quantile(&layout, &samples, *rank)).collect();
         assert_eq!(out[0], -1.0, "what was there stays");
         assert_eq!(out[1..], alone, "{layout}");
@@ -203,7 +203,7 @@ fn ranks_of_both_roundings_mean_the_same_sample_as_alone() {
     let ranks = vec![down(50.0), down(95.0), up(94.0), up(50.0), down(96.0)];
     let mut out = Vec::new();
     let pairs = histogram(&BucketLayout::LogLinear, &samples);
-    BucketLayout::LogLinear.quantiles(&Ranks::new(ranks.clone()), 5, pairs, &mut out);
+    BucketLayout::LogLinear.quantiles(&ranks, 5, pairs, &mut out);
     let alone = ranks.iter();
     let alone: Vec<f64> =
         alone.map(|rank| quantile(&BucketLayout::LogLinear, &samples, *rank)).collect();

@@ -14,41 +14,38 @@ use crate::report::histogram::BucketLayout;
 use crate::value::ColumnType::{Int, Text, Varchar};
 use crate::value::{Column, ColumnType, Unit};
 
-/// The inputs of a report's columns: its whole definition except the columns.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::report) struct LayoutBuilder<'a> {
-    pub(in crate::report) definition: &'a Definition,
-    /// Present if it is one of Pinba's.
-    pub(in crate::report) v1_kind: Option<&'a V1Kind>,
-    pub(in crate::report) defaults: &'a Defaults,
-}
-
-impl LayoutBuilder<'_> {
-    /// The columns of the report.
-    pub(in crate::report) fn layout(&self) -> ColumnLayout {
-        let Definition { kind, level, .. } = self.definition;
-        let name = match (kind, level) {
+impl ColumnLayout {
+    /// The columns of a report, or of its histogram view if the COMMENT is of that.
+    pub(in crate::report) fn of(definition: &Definition, defaults: &Defaults) -> Self {
+        let v1_kind = definition.v1_kind().map(|(kind, _)| kind);
+        let builder = LayoutBuilder { definition, v1_kind, defaults };
+        let Definition { kind, level, buckets, comment, .. } = definition;
+        let table = match (kind, level) {
+            _ if v1_kind.is_some() && comment.as_ref().is_some_and(|it| it.starts_with("hv.")) => {
+                let is_timer = *level == Level::Timer;
+                let count = if is_timer { Measure::Hits } else { Measure::Requests };
+                let view = HistogramView { parts: builder.index(), buckets: *buckets, count };
+                return Self { columns: builder.columns("hv"), view: Some(view) };
+            }
             (Kind::Base, Level::Packet) => "info",
             (Kind::Native, Level::Timer) => "native/timer",
             (Kind::Native, _) => "native/request",
             (kind, _) => kind.name(),
         };
-        ColumnLayout { columns: self.columns(name), view: None }
+        Self { columns: builder.columns(table), view: None }
     }
+}
 
-    /// The columns of its histogram view, which has linear buckets.
-    pub(in crate::report) fn histogram_view(&self) -> ColumnLayout {
-        let view = HistogramView {
-            parts: self.index(),
-            buckets: self.definition.buckets,
-            count: match self.definition.level {
-                Level::Timer => Measure::Hits,
-                Level::Packet | Level::Request => Measure::Requests,
-            },
-        };
-        ColumnLayout { columns: self.columns("hv"), view: Some(view) }
-    }
+/// The inputs of a report's columns.
+#[derive(Debug, Clone, Copy)]
+struct LayoutBuilder<'a> {
+    definition: &'a Definition,
+    /// Present if it is one of Pinba's.
+    v1_kind: Option<&'static V1Kind>,
+    defaults: &'a Defaults,
+}
 
+impl LayoutBuilder<'_> {
     fn is_v2(&self) -> bool {
         matches!(self.definition.kind, Kind::V2Packet | Kind::V2Request | Kind::V2Timer)
     }
@@ -119,17 +116,14 @@ impl LayoutBuilder<'_> {
                 name.insert_str(0, key_prefix(source));
             }
             taken.push(name.to_lowercase());
-            let length = key_length(source, self.defaults);
-            let (column_type, cell) = match source {
-                _ if self.is_v2() => (Varchar(length), Cell::KeyText(at)),
-                // The status is a number.
-                KeySource::Field(Field::Status) => (Int, Cell::Key(at)),
-                _ => (Varchar(length), Cell::Key(at)),
+            let column_type = match source {
+                KeySource::Field(Field::Status) if !self.is_v2() => Int,
+                _ => Varchar(key_length(source, self.defaults)),
             };
             let place = if at + behind < keys.len() { places.first() } else { places.last() };
             // Every key shifts the columns after it; a view has none.
             if let Some(place) = place {
-                columns.insert(place + at, column(name, column_type, cell));
+                columns.insert(place + at, column(name, column_type, Cell::Key(at)));
             }
         }
     }

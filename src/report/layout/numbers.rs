@@ -85,7 +85,6 @@ impl ColumnLayout {
     ///
     /// # Panics
     /// If a row or `column` is out of range: callers take both from the reading and the layout.
-    #[must_use]
     pub fn numbers(&self, reading: &Reading, column: usize, rows: &[usize]) -> Option<Numbers> {
         let totals = rows.iter().map(|&row| &reading.totals[row]);
         match &self.columns[column].cell {

@@ -5,7 +5,6 @@ use crate::report::definition::comment::{self, Comment};
 use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::report::histogram::BUCKET_MAX;
-use crate::report::read::reading::KeyCell;
 use crate::report::totals::{Extremes, Totals};
 
 fn read(comment: &str) -> Definition {
@@ -28,15 +27,12 @@ fn reading(rows: &[(&[Given], Totals)]) -> Reading {
     for (keys, totals) in rows {
         reading.keys = keys.len();
         for key in *keys {
-            reading.key_cells.push(match key {
-                Text(text) => {
-                    let at = u32::try_from(reading.text.len()).unwrap();
-                    reading.text.push_str(text);
-                    KeyCell::Text { at, len: u32::try_from(text.len()).unwrap() }
-                }
-                Status(status) => KeyCell::Status(*status),
-                Other => KeyCell::Other,
-            });
+            let cell = match key {
+                Text(text) => reading.cell(text),
+                Status(status) => reading.cell(&status.to_string()),
+                Other => None,
+            };
+            reading.key_cells.push(cell);
         }
         reading.grand += totals;
         reading.totals.push(*totals);

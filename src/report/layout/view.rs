@@ -22,7 +22,6 @@ pub(super) struct HistogramView {
 
 impl ColumnLayout {
     /// Whether rows are segments of a histogram (see [`ColumnLayout::segments`]).
-    #[must_use]
     pub fn is_histogram_view(&self) -> bool {
         self.view.is_some()
     }
@@ -30,7 +29,6 @@ impl ColumnLayout {
     /// The segments of the row with this `index_value`, including empty ones: a value for each
     /// column of the view. `hv.info` has one row and ignores it. Empty if this is not a histogram
     /// view, no row was selected, or there is none of that `index_value`.
-    #[must_use]
     pub fn segments(&self, reading: &Reading, chosen: Option<&str>) -> Vec<Vec<Value<'static>>> {
         let Some(view) = &self.view else { return Vec::new() };
         let BucketLayout::Linear { max_us, size } = view.buckets else { return Vec::new() };
@@ -71,5 +69,5 @@ impl ColumnLayout {
 /// Whether a row's `index_value` is this text; builds none, since all rows are checked.
 fn is(text: &str, parts: &[IndexPart], reading: &Reading, row: usize) -> bool {
     let mut parts = parts.iter();
-    parts.try_fold(text, |rest, part| rest.strip_prefix(&*part.text(reading, row))) == Some("")
+    parts.try_fold(text, |rest, part| rest.strip_prefix(part.text(reading, row))) == Some("")
 }

@@ -4,25 +4,14 @@
 //! lock.
 
 use crate::pool::strings::OTHER_TEXT;
-use crate::report::definition::{Definition, Field, KeySource};
-use crate::report::histogram::{BucketLayout, Histogram, Ranks};
+use crate::report::definition::Definition;
+use crate::report::histogram::{BucketLayout, Histogram, Rank};
 use crate::report::row_key::key_texts;
 use crate::report::totals::{Extremes, Totals};
 
 /// Bytes of a report's row in an answer in progress, with all columns and their percentiles:
 /// measured.
 pub(crate) const ANSWER_ROW_BYTES: usize = 230;
-
-/// One key value of one row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyValue<'a> {
-    /// A text key.
-    Text(&'a str),
-    /// The status.
-    Status(u32),
-    /// The overflow row: text `(other)`, number NULL.
-    Other,
-}
 
 /// The parts wanted in addition to totals; each costs time, and some of it under the lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,7 +26,6 @@ pub struct Want {
 
 impl Want {
     /// Whether any wanted part needs histograms.
-    #[must_use]
     pub const fn has_histograms(&self) -> bool {
         self.quantiles || self.histograms
     }
@@ -73,23 +61,16 @@ pub struct Reading {
     pub histograms: Vec<Vec<(u32, u64)>>,
 }
 
-/// The position of one key value of a [`Reading`].
-#[derive(Debug, Clone, Copy)]
-pub(in crate::report) enum KeyCell {
-    Text { at: u32, len: u32 },
-    Status(u32),
-    Other,
-}
+/// Place and length of the text of one key value of a [`Reading`]; `None` in the overflow row.
+pub(in crate::report) type KeyCell = Option<(u32, u32)>;
 
 impl Reading {
     /// Number of rows.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.totals.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.totals.is_empty()
     }
@@ -123,7 +104,6 @@ impl Reading {
     }
 
     /// Bytes on the heap.
-    #[must_use]
     pub fn heap_bytes(&self) -> usize {
         fn of<T>(items: &Vec<T>) -> usize {
             items.capacity() * size_of::<T>()
@@ -137,25 +117,18 @@ impl Reading {
             + self.histograms.iter().map(of).sum::<usize>()
     }
 
-    /// Key number `key` of row `row`.
+    /// The text of key number `key` of row `row`, also of a status; `None` in the overflow row.
     ///
     /// # Panics
     /// If either is out of range: callers take both from this reading and its definition.
-    #[must_use]
-    pub fn key(&self, row: usize, key: usize) -> KeyValue<'_> {
-        match self.key_cells[row * self.keys + key] {
-            KeyCell::Text { at, len } => {
-                KeyValue::Text(self.text.get(at as usize..(at + len) as usize).unwrap_or_default())
-            }
-            KeyCell::Status(status) => KeyValue::Status(status),
-            KeyCell::Other => KeyValue::Other,
-        }
+    pub fn key(&self, row: usize, key: usize) -> Option<&str> {
+        let (at, len) = self.key_cells[row * self.keys + key]?;
+        Some(self.text.get(at as usize..(at + len) as usize).unwrap_or_default())
     }
 
     /// Whether it is the overflow row.
-    #[must_use]
     pub fn is_other(&self, row: usize) -> bool {
-        (0..self.keys).any(|key| self.key(row, key) == KeyValue::Other)
+        (0..self.keys).any(|key| self.key(row, key).is_none())
     }
 
     /// Quantile number `rank` of a row in seconds: 0 is the median, 1.. are the definition's
@@ -163,7 +136,6 @@ impl Reading {
     ///
     /// A bucket may extend beyond the longest time in it: where that is kept, quantiles are limited
     /// to it.
-    #[must_use]
     pub fn quantile(&self, row: usize, rank: usize) -> Option<f64> {
         let value = *self.quantiles.get(row * self.ranks + rank)?;
         let longest = self.extremes.get(row).and_then(Extremes::longest_secs);
@@ -187,11 +159,9 @@ impl Reading {
             if definition.extremes {
                 reading.extremes.push(extremes);
             }
-            for (key, text) in definition.keys.iter().zip(key_texts(key)) {
-                let cell = match is_other && text == OTHER_TEXT {
-                    true => KeyCell::Other,
-                    false => reading.cell(&key.source, text),
-                };
+            for text in key_texts(key).take(reading.keys) {
+                let is_other = is_other && text == OTHER_TEXT;
+                let cell = if is_other { None } else { reading.cell(text) };
                 reading.key_cells.push(cell);
             }
         }
@@ -218,13 +188,10 @@ impl Reading {
     }
 
     /// Stores the text of a key and returns its cell.
-    pub(in crate::report) fn cell(&mut self, source: &KeySource, text: &str) -> KeyCell {
-        if let KeySource::Field(Field::Status) = source {
-            return KeyCell::Status(text.parse().unwrap_or(0));
-        }
+    pub(in crate::report) fn cell(&mut self, text: &str) -> KeyCell {
         let at = self.text.len() as u32;
         self.text.push_str(text);
-        KeyCell::Text { at, len: text.len() as u32 }
+        Some((at, text.len() as u32))
     }
 }
 
@@ -234,7 +201,7 @@ impl Reading {
 pub(in crate::report) fn push_quantiles(
     to: &mut Vec<f64>,
     definition: &Definition,
-    ranks: &Ranks,
+    ranks: &[Rank],
     time_us: u128,
     pairs: impl Iterator<Item = (u32, u64)> + Clone,
     settle: impl Fn(f64) -> f64,

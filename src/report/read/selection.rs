@@ -27,7 +27,6 @@ pub struct RowSelection<'a> {
 
 impl RowSelection<'_> {
     /// Whether it has all rows, in whichever order they stand.
-    #[must_use]
     pub fn has_all(&self) -> bool {
         self.equal.is_empty() && self.order.is_empty() && (self.offset, self.limit) == (0, 0)
     }
@@ -39,7 +38,6 @@ impl RowSelection<'_> {
     }
 
     /// The columns that are read, of `all` that there are.
-    #[must_use]
     pub fn needed(&self, all: usize) -> Vec<usize> {
         match &self.columns {
             None => (0..all).collect(),

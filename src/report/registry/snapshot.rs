@@ -34,7 +34,6 @@ pub struct ReportsCut {
 impl Reports {
     /// Cuts all reports. The lock is held for it: some tens of nanoseconds for each group with a
     /// gain in the running tick.
-    #[must_use]
     pub fn cut(&self) -> ReportsCut {
         let aggregates = self.aggregates.iter().enumerate().filter_map(|(at, aggregate)| {
             let aggregate = aggregate.as_ref().filter(|it| !it.is_filling)?;
@@ -52,13 +51,11 @@ impl Reports {
     }
 
     /// Whether a cut can still be written: not if a report was dropped since, or all were cleared.
-    #[must_use]
     pub fn is_current(&self, cut: &ReportsCut) -> bool {
         self.removals == cut.removals
     }
 
     /// Some groups of an aggregate of the cut, and where to continue, `None` after the last.
-    #[must_use]
     pub(crate) fn save_groups(
         &self,
         cut: &AggregateCut,
@@ -69,7 +66,6 @@ impl Reports {
     }
 
     /// Up to when the merger advanced time, in monotonic milliseconds.
-    #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
@@ -106,7 +102,6 @@ pub struct ReportsRestore {
 
 impl ReportsRestore {
     /// For the initial reports, at monotonic time `now_ms`. There must be none yet.
-    #[must_use]
     pub fn new(definitions: Vec<(Definition, DefinedBy)>, now_ms: u64) -> Self {
         let names = definitions.iter().map(|(it, _)| it.name.clone());
         Self {

@@ -1,4 +1,4 @@
-//! Watched reports: gains of their groups go to delta logs, for charts, metrics and history.
+//! Watched reports: gains of their groups go to second logs, for charts, metrics and history.
 //!
 //! A [`WatchSettings`] selects them. When one comes or goes, earlier gains are set apart, with the reports
 //! of that time: nothing is lost of a dropped report, and a new one has the gains since its
@@ -14,12 +14,12 @@ use parking_lot::RwLock;
 use super::{Entry, Reports};
 use crate::pool::Pool;
 use crate::report::definition::{DefinedBy, Definition};
-use crate::report::delta_log::{DeltaLog, DeltaLogWriter};
 use crate::report::directory::KnownGroups;
 use crate::report::layout::Cell;
 use crate::report::row_key::RowKeys;
+use crate::report::second_log::{SecondLog, SecondLogWriter};
 
-/// Bytes of a group in the delta log, generously.
+/// Bytes of a group in the second log, generously.
 const LOGGED_BYTES: usize = 128;
 
 /// In lists of reports: all that are not built in.
@@ -114,7 +114,6 @@ pub struct Watched {
 impl Watched {
     /// The id of the row with this key: a keyed hash, so two rows have the same one with a chance
     /// of 1 in 2^64.
-    #[must_use]
     pub fn row_id(&self, key: &[u8]) -> u64 {
         self.ids.hash_one(key).max(FIRST_ID)
     }
@@ -127,13 +126,11 @@ impl Watched {
 }
 
 /// The column of each key, in key order; if there is none, the key as written in a definition.
-#[must_use]
 pub fn key_names(definition: &Definition) -> Vec<String> {
     let columns = definition.layout.columns();
     let keys = definition.keys.iter().enumerate();
     keys.map(|(at, key)| {
-        let is_it = |it: &Cell| matches!(it, Cell::Key(key) | Cell::KeyText(key) if *key == at);
-        let shown = columns.iter().find(|column| is_it(&column.cell));
+        let shown = columns.iter().find(|column| column.cell == Cell::Key(at));
         shown.map_or_else(|| key.source.to_string(), |it| it.column.name.clone())
     })
     .collect()
@@ -169,7 +166,6 @@ pub struct Watchlist(Arc<RwLock<WatchedReports>>);
 
 impl Watchlist {
     /// The current list.
-    #[must_use]
     pub fn now(&self) -> WatchedReports {
         Arc::clone(&self.0.read())
     }
@@ -181,20 +177,19 @@ pub struct SecondPart {
     /// The reports.
     pub reports: WatchedReports,
     /// Logs with the number of their aggregate.
-    logs: Vec<(usize, DeltaLog)>,
+    logs: Vec<(usize, SecondLog)>,
 }
 
 impl SecondPart {
     /// The log of the groups that a report may count.
-    #[must_use]
-    pub fn of(&self, report: &Watched) -> Option<&DeltaLog> {
+    pub fn of(&self, report: &Watched) -> Option<&SecondLog> {
         let is_watched = self.reports.iter().any(|it| it.number == report.number);
         let mut logs = self.logs.iter().filter(|_| is_watched);
         logs.find(|(aggregate, _)| *aggregate == report.aggregate).map(|(_, log)| log)
     }
 
     /// The logs of all aggregates.
-    pub fn logs(&self) -> impl Iterator<Item = &DeltaLog> {
+    pub fn logs(&self) -> impl Iterator<Item = &SecondLog> {
         self.logs.iter().map(|(_, log)| log)
     }
 
@@ -204,9 +199,8 @@ impl SecondPart {
     }
 
     /// Bytes on the heap.
-    #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.logs().map(|it| size_of::<DeltaLog>() + it.bytes()).sum::<usize>()
+        size_of::<Self>() + self.logs().map(|it| size_of::<SecondLog>() + it.bytes()).sum::<usize>()
     }
 }
 
@@ -238,7 +232,6 @@ impl Reports {
     }
 
     /// The reports that are watched now.
-    #[must_use]
     pub fn watched(&self) -> WatchedReports {
         self.watch.list.now()
     }
@@ -259,7 +252,6 @@ impl Reports {
     }
 
     /// The reports that are not watched for lack of room.
-    #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.watch.left_out
     }
@@ -316,22 +308,22 @@ impl Reports {
 
     fn take_part(&mut self, is_over: bool, pool: &Pool) -> SecondPart {
         let logs = self.aggregates.iter_mut().enumerate().filter_map(|(at, aggregate)| {
-            Some((at, aggregate.as_mut()?.take_delta_log(is_over, &pool.strings)?))
+            Some((at, aggregate.as_mut()?.take_second_log(is_over, &pool.strings)?))
         });
         SecondPart { reports: self.watch.list.now(), logs: logs.collect() }
     }
 
-    /// Keeps delta logs for the aggregates of watched reports, and for no others. `anew`: with new
+    /// Keeps second logs for the aggregates of watched reports, and for no others. `anew`: with new
     /// directories.
     fn follow_watched(&mut self, anew: bool, pool: &Pool) {
         let watched = self.watched_aggregates();
         for (at, aggregate) in self.aggregates.iter_mut().enumerate() {
             let Some(aggregate) = aggregate else { continue };
             let is_watched = watched.contains_key(&at);
-            if anew || is_watched != aggregate.delta_log.is_some() {
+            if anew || is_watched != aggregate.second_log.is_some() {
                 self.watch.directories += 1;
                 let keys = aggregate.scope.group_keys.len();
-                let new = || DeltaLogWriter::new(self.watch.directories, keys, &pool.strings);
+                let new = || SecondLogWriter::new(self.watch.directories, keys, &pool.strings);
                 aggregate.watch(is_watched.then(new));
             }
         }
@@ -358,7 +350,7 @@ impl Reports {
             .filter_map(|(at, it)| {
                 let (it, &reports) = (it.as_mut()?, watched.get(&at)?);
                 let logged = it.groups.keys.len() * LOGGED_BYTES;
-                Some((logged, reports, it.delta_log.as_mut()?))
+                Some((logged, reports, it.second_log.as_mut()?))
             })
             .collect();
         aggregates.sort_unstable_by_key(|&(logged, ..)| logged);

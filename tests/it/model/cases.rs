@@ -6,7 +6,7 @@ use pinbad::input::pinba::model::Request;
 use pinbad::report::DefinedBy;
 use pinbad::report::definition::Defaults;
 use pinbad::report::definition::native::ReportForm;
-use pinbad::report::read::reading::{KeyValue, Reading, Want};
+use pinbad::report::read::reading::{Reading, Want};
 use prost::Message as _;
 
 use super::traffic::read;
@@ -61,11 +61,7 @@ impl World {
     fn rows(&self, name: &str) -> Vec<(Vec<String>, u64)> {
         let keys = self.live.reports.find(name).expect("it was made").definition.keys.len();
         let reading = self.reading(name);
-        let text = |row, key| match reading.key(row, key) {
-            KeyValue::Text(text) => text.to_owned(),
-            KeyValue::Status(status) => status.to_string(),
-            KeyValue::Other => "OTHER".to_owned(),
-        };
+        let text = |row, key| reading.key(row, key).unwrap_or("OTHER").to_owned();
         let mut rows: Vec<_> = (0..reading.len())
             .map(|row| {
                 let keys = (0..keys).map(|key| text(row, key)).collect();

@@ -64,7 +64,7 @@ impl Compared {
     fn columns(layout: &ColumnLayout) -> Vec<(Column, (usize, Shown))> {
         let mut all = Vec::new();
         for (at, LayoutColumn { column, cell }) in layout.columns().iter().enumerate() {
-            let is_key = matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
+            let is_key = matches!(cell, Cell::Key(_) | Cell::IndexValue(_));
             let shown = if is_key { Shown::Key } else { Shown::Now };
             all.push((column.clone(), (at, shown)));
             if is_key || column.column_type.is_text() {

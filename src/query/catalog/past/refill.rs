@@ -27,7 +27,7 @@ use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::Definition;
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::Histogram;
-use crate::report::read::reading::{KeyValue, Reading, Want};
+use crate::report::read::reading::{Reading, Want};
 use crate::report::row_key::{key_of, key_texts, push_key};
 use crate::report::totals::Extremes;
 use crate::report::{Entry, read};
@@ -236,15 +236,11 @@ impl Refill {
         for row in 0..live.len() {
             let mut key = Vec::new();
             for at in 0..of.keys.len() {
-                match live.key(row, at) {
-                    KeyValue::Text(text) => push_key(&mut key, text),
-                    KeyValue::Status(status) => push_key(&mut key, &status.to_string()),
-                    KeyValue::Other => push_key(&mut key, OTHER_TEXT),
-                }
+                push_key(&mut key, live.key(row, at).unwrap_or(OTHER_TEXT));
             }
             let gain = gain(live, row);
             if live.is_other(row) {
-                let places = (0..of.keys.len()).map(|at| live.key(row, at) == KeyValue::Other);
+                let places = (0..of.keys.len()).map(|at| live.key(row, at).is_none());
                 let places: Vec<bool> = places.collect();
                 others.insert((places.iter().filter(|it| **it).count(), places));
             }

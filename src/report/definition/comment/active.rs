@@ -1,7 +1,7 @@
 //! The columns of `active_reports` for a report, in Pinba's words.
 
-use crate::report::definition::v1_kinds::{Tags, V1Kind};
-use crate::report::definition::{Definition, KeySource, Kind, Level};
+use crate::report::definition::v1_kinds::Tags;
+use crate::report::definition::{Definition, KeySource};
 
 /// The text columns of `active_reports` (and of `v2/active`) that follow from the definition alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,19 +9,14 @@ pub struct ActiveText {
     /// Pinba's own key of the report: type number, `|param`..., `|condition=value`...; for other
     /// reports the COMMENT, or the name if there is none.
     pub id: String,
-    /// `base`, `tag`, `rtag`, `v2/...`, `native`.
-    pub kind: &'static str,
     /// Its grouping: `grouped by script_name, status`.
     pub grouping: String,
     /// The applicable ones of `conditional`, `tagged`, `indexed`.
     pub flags: String,
-    /// pinba2's word for the kind of report.
-    pub v2_kind: &'static str,
 }
 
 impl ActiveText {
     /// The texts of a report.
-    #[must_use]
     pub fn new(definition: &Definition) -> Self {
         let mut keys = definition.keys.iter().map(|key| &key.source);
         let names: Vec<String> = keys.clone().map(KeySource::to_string).collect();
@@ -37,28 +32,14 @@ impl ActiveText {
         ];
         let flags = flags.into_iter().filter_map(|(flag, is)| is.then_some(flag));
         let flags: Vec<&str> = flags.collect();
-        Self {
-            id: id(definition),
-            kind: definition.kind.name(),
-            grouping,
-            flags: flags.join(", "),
-            v2_kind: match definition.level {
-                Level::Packet => "report_by_packet_data",
-                Level::Request => "report_by_request_data",
-                Level::Timer => "report_by_timer_data",
-            },
-        }
+        Self { id: id(definition), grouping, flags: flags.join(", ") }
     }
 }
 
 fn id(definition: &Definition) -> String {
     let comment = definition.comment.as_deref().unwrap_or(&definition.name);
-    if !matches!(definition.kind, Kind::Base | Kind::Tag | Kind::RequestTag) {
-        return comment.to_owned();
-    }
-    let mut sections = comment.strip_prefix("hv.").unwrap_or(comment).split(':');
-    let kind = sections.next().and_then(V1Kind::named);
-    let Some((kind, number)) = kind else { return comment.to_owned() };
+    let Some((kind, number)) = definition.v1_kind() else { return comment.to_owned() };
+    let mut sections = comment.split(':').skip(1);
     // Base reports ignore their params.
     let params = sections.next().filter(|_| kind.tags != Tags::None);
     let parts = params.into_iter().chain(sections.next()).filter(|section| !section.is_empty());

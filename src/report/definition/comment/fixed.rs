@@ -80,13 +80,11 @@ impl FixedTable {
     ];
 
     /// The table of raw data with this name.
-    #[must_use]
     pub fn raw(name: &str) -> Option<Self> {
         Self::RAW.into_iter().find(|table| table.name() == name)
     }
 
     /// The COMMENT that names it; `active_reports` is also called `active`.
-    #[must_use]
     pub const fn comment(self) -> &'static str {
         match self {
             Self::V2Stats => "v2/stats",
@@ -105,13 +103,11 @@ impl FixedTable {
     }
 
     /// Its columns in order.
-    #[must_use]
     pub fn columns(self, defaults: &Defaults) -> Vec<Column> {
         columns::table(self.name(), defaults)
     }
 
     /// Its keys of one column: `PRI`, `UNI` or `MUL`, as in information_schema, and the column.
-    #[must_use]
     pub const fn keys(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Request => &[("PRI", "id")],

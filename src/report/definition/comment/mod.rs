@@ -79,7 +79,6 @@ pub const PERCENTILE_NAMES: &str =
     "a percentile is above 0 and at most 100, as p95 or p99_9, with six decimals at most";
 
 /// The rank of a percentile by the name of its column, `p99_9` (`p99.9` too), in percent.
-#[must_use]
 pub fn percentile_named(name: &str) -> Option<f64> {
     let rank = name.strip_prefix('p')?.replacen('_', ".", 1);
     let (whole, decimals) = rank.split_once('.').unwrap_or((&rank, "0"));
@@ -88,7 +87,6 @@ pub fn percentile_named(name: &str) -> Option<f64> {
 }
 
 /// [`PERCENTILE_NAMES`] behind a semicolon, if a name looks like one of these and is not.
-#[must_use]
 pub fn percentile_hint(name: &str) -> String {
     let digit = name.strip_prefix('p').and_then(|rank| rank.chars().next());
     let is_like_one = digit.is_some_and(|it| it.is_ascii_digit());

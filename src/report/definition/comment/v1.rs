@@ -96,17 +96,15 @@ pub(super) fn parse<'a>(
         // A view shows no percentiles, whatever its COMMENT says.
         percentiles.clear();
     }
-    let mut definition = Box::new(Definition {
+    let definition = Definition {
         comment: Some(whole.to_owned()),
         keys: keys(kind, &tags),
         filters,
         percentiles,
         buckets,
         ..Definition::new(name, kind.kind(), kind.level, defaults.raw_window)
-    });
-    let columns = definition.columns(Some(kind), defaults);
-    definition.layout = if view.is_some() { columns.histogram_view() } else { columns.layout() };
-    Ok(Comment::Report(definition))
+    };
+    Ok(Comment::Report(Box::new(definition.with_columns(defaults))))
 }
 
 fn keys(kind: &V1Kind, tags: &[String]) -> Vec<Key> {

@@ -52,16 +52,15 @@ pub(super) fn parse<'a>(
     let keys = self::keys(keys, level, defaults)?;
     let (percentiles, buckets) = self::histogram(histogram)?;
     let filters = self::filters(filters, level, defaults)?;
-    let mut definition = Box::new(Definition {
+    let definition = Definition {
         comment: Some(whole.to_owned()),
         keys,
         filters,
         percentiles,
         buckets,
         ..Definition::new(name, kind, level, window)
-    });
-    definition.layout = definition.columns(None, defaults).layout();
-    Ok(Comment::Report(definition))
+    };
+    Ok(Comment::Report(Box::new(definition.with_columns(defaults))))
 }
 
 fn window<'a>(section: &'a str, defaults: &Defaults) -> Result<Duration, Wrong<'a>> {

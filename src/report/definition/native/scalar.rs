@@ -118,12 +118,6 @@ impl From<Duration> for WindowForm {
     }
 }
 
-impl From<&str> for WindowForm {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
 impl<'de> Deserialize<'de> for WindowForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         UntaggedEnumVisitor::new()

@@ -75,12 +75,10 @@ fn what_comes_back_of_keys_without_a_row_belongs_to_other() {
         live.as_of_ms = (minute + 61) * 1_000;
         let want = Want { keys: true, ..Want::default() };
         let all = refill.add_to(&live, &report, &report, want);
-        let text = |row: usize, at| match all.key(row, at) {
-            KeyValue::Text(text) => text.to_owned(),
-            _ => "other".to_owned(),
+        let key = |row| {
+            let texts = (0..report.keys.len()).map(|at| all.key(row, at).unwrap_or("other"));
+            texts.collect::<Vec<_>>().join("/")
         };
-        let key =
-            |row| (0..report.keys.len()).map(|at| text(row, at)).collect::<Vec<_>>().join("/");
         let mut counts: Vec<_> = (0..all.len())
             .map(|row| format!("{} {}", key(row), all.totals[row].requests))
             .collect();

@@ -1,4 +1,4 @@
-//! The delta log: the gain of each group of an aggregate in the running second, in columns.
+//! The second log: the gain of each group of an aggregate in the running second, in columns.
 //!
 //! ```text
 //!   | number of the group (see `directory`) | extremes, if the aggregate keeps them | where its gain ends |
@@ -18,7 +18,7 @@ use crate::pool::strings::StringInterner;
 
 /// Gains of an aggregate's groups. Several records may be of one group.
 #[derive(Debug, Default)]
-pub struct DeltaLog {
+pub struct SecondLog {
     /// The directory that has the numbers: unique.
     pub directory: u64,
     /// Number of keys per group.
@@ -33,22 +33,19 @@ pub struct DeltaLog {
     pub overflowed: u64,
 }
 
-impl DeltaLog {
+impl SecondLog {
     /// A reader's state before the first log of its directory.
-    #[must_use]
     pub fn nothing_known(&self) -> KnownGroups {
         KnownGroups::new(self.keys)
     }
 
     /// The number of each record's group.
-    #[must_use]
     pub fn groups(&self) -> &[u32] {
         &self.groups
     }
 
     /// Record `at`: smallest and largest values, [`Extremes::NOTHING`] if the aggregate keeps none;
     /// and the gain.
-    #[must_use]
     pub fn record(&self, at: usize) -> (Extremes, EncodedGain<'_>) {
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         let gain = &self.gains[begin as usize..self.ends[at] as usize];
@@ -72,7 +69,6 @@ impl DeltaLog {
     }
 
     /// Bytes on the heap.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.gains.capacity()
             + self.groups.capacity() * 8
@@ -96,20 +92,20 @@ impl DeltaLog {
 
 /// Writes the log of the running second, and the directory.
 #[derive(Debug)]
-pub(super) struct DeltaLogWriter {
+pub(super) struct SecondLogWriter {
     pub(super) directory: Directory,
-    log: DeltaLog,
+    log: SecondLog,
     bytes_max: usize,
     /// Gains of groups without room.
     other: Option<(Totals, Option<Extremes>, Histogram)>,
 }
 
-impl DeltaLogWriter {
+impl SecondLogWriter {
     /// An empty writer; no other directory has this number.
     pub(super) fn new(directory: u64, keys: usize, strings: &StringInterner) -> Self {
         Self {
             directory: Directory::new(keys, strings),
-            log: DeltaLog { directory, keys, ..DeltaLog::default() },
+            log: SecondLog { directory, keys, ..SecondLog::default() },
             bytes_max: 0,
             other: None,
         }
@@ -148,7 +144,7 @@ impl DeltaLogWriter {
 
     /// The log, for groups with these keys; the next one has room for as much. `is_over`: the
     /// second has ended.
-    pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> DeltaLog {
+    pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> SecondLog {
         if let Some((totals, extremes, histogram)) = self.other.take() {
             self.log.push(OTHER_GROUP, extremes.as_ref(), &totals, histogram.iter());
         }
@@ -161,13 +157,13 @@ impl DeltaLogWriter {
         self.log.groups.shrink_to_fit();
         self.log.ends.shrink_to_fit();
         self.log.extremes.shrink_to_fit();
-        let next = DeltaLog {
+        let next = SecondLog {
             directory: self.log.directory,
             keys: self.log.keys,
             groups: Vec::with_capacity(self.log.groups.len()),
             ends: Vec::with_capacity(self.log.ends.len()),
             gains: Vec::with_capacity(self.log.gains.len()),
-            ..DeltaLog::default()
+            ..SecondLog::default()
         };
         std::mem::replace(&mut self.log, next)
     }
