@@ -50,6 +50,7 @@ impl TlsError {
 }
 
 /// TLS of a listener, and the files it is read from.
+#[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
     acceptor: RwLock<Acceptor>,
@@ -131,12 +132,6 @@ impl Tls {
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.acceptor.read().config)
-    }
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
