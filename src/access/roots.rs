@@ -45,8 +45,7 @@ const PEM_BYTES_MAX: usize = 16 << 20;
 
 /// Settings of an agent that sends to a server: every status is an answer, and what was sent to one
 /// address goes to no other.
-#[must_use]
-pub fn settings() -> ConfigBuilder<AgentScope> {
+pub(crate) fn settings() -> ConfigBuilder<AgentScope> {
     Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0)
 }
 
@@ -56,7 +55,7 @@ pub fn settings() -> ConfigBuilder<AgentScope> {
 ///
 /// # Errors
 /// Fails with the file that cannot be used, and why.
-pub fn agent(
+pub(crate) fn agent(
     settings: ConfigBuilder<AgentScope>,
     url: &str,
     (setting, file): (&'static str, Option<&Path>),
@@ -104,8 +103,7 @@ pub fn agent(
 }
 
 /// Says why a server could not be asked, without the library's prefix.
-#[must_use]
-pub fn problem(error: &ureq::Error) -> String {
+pub(crate) fn problem(error: &ureq::Error) -> String {
     if let ureq::Error::Timeout(limit) = error {
         return match limit {
             Timeout::Resolve => "its name was not resolved within the timeout".to_owned(),
@@ -118,8 +116,7 @@ pub fn problem(error: &ureq::Error) -> String {
 }
 
 /// Creates an agent that verifies nothing.
-#[must_use]
-pub fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
+pub(crate) fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
     let tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))

@@ -73,8 +73,7 @@ impl Config {
 
     /// Says why this user could not ship to ClickHouse from the usual folder, if so. It is an error
     /// of a start alone: the daemon may be another user's.
-    #[must_use]
-    pub fn shipping_refused(&self) -> Option<String> {
+    pub(crate) fn shipping_refused(&self) -> Option<String> {
         let why = self.folder_refused.as_ref().filter(|_| self.lacks_shipped())?;
         Some(format!("{NOTHING_SHIPPED} ({why})"))
     }

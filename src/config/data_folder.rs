@@ -35,8 +35,7 @@ impl From<Option<PathBuf>> for UsualFolder {
 }
 
 /// systemd's folder, else [`USUAL`] where it can be used.
-#[must_use]
-pub fn usual() -> UsualFolder {
+pub(crate) fn usual() -> UsualFolder {
     found(std::env::var_os(VARIABLE).as_deref(), Path::new(USUAL))
 }
 
@@ -98,7 +97,7 @@ impl TemporaryFolder {
     ///
     /// # Errors
     /// Any I/O error.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Self::within(&std::env::temp_dir())
     }
 
@@ -119,8 +118,7 @@ impl TemporaryFolder {
     }
 
     /// The path of the folder.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -51,14 +51,13 @@ pub struct Entry {
 
 impl Entry {
     /// The location of the value of `key`; that of the entry if there is no such key.
-    #[must_use]
-    pub fn location_of(&self, key: &str) -> &Location {
+    pub(crate) fn location_of(&self, key: &str) -> &Location {
         let value = self.values.get(key);
         value.map_or(&self.location, |value| &value.location)
     }
 
     /// Keys whose values have an integer beyond 64 bits, which `table` cannot hold.
-    pub fn too_large(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn too_large(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str).filter(|key| !self.table.contains_key(*key))
     }
 }

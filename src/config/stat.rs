@@ -46,7 +46,7 @@ impl StatAddress {
     ///
     /// # Errors
     /// A description of the problem.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(address) = text.strip_prefix("tcp://") {
             let (host, port) = address.rsplit_once(':').ok_or("an address without a port")?;
             let is_name = |host: &str| {

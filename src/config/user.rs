@@ -27,8 +27,7 @@ pub enum Role {
 
 impl Role {
     /// The name in the configuration: `read`, `annotate` or `admin`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Annotate => "annotate",
@@ -74,7 +73,7 @@ pub struct ConfiguredUser {
 
 impl ConfiguredUser {
     /// The environment variables that hold its secrets.
-    pub fn variables(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         let password = match &self.password {
             Some(ConfiguredPassword::Plain(from)) => Some(from),
             Some(ConfiguredPassword::NativeHash(_)) | None => None,

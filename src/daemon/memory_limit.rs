@@ -71,8 +71,7 @@ pub struct Limits {
 
 impl Limits {
     /// The limits for a configuration.
-    #[must_use]
-    pub fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         Self {
             least: limit_for(&MemoryPlan::of(&scaled(config, 1))),
             whole: limit_for(&MemoryPlan::of(config)),
@@ -141,7 +140,7 @@ const SCALABLE: [Scalable; 11] = scalable! {
 ///
 /// # Errors
 /// Fails if it cannot fit.
-pub fn fit(config: &mut Config) -> Result<Option<Scaled>, TooMuch> {
+pub(crate) fn fit(config: &mut Config) -> Result<Option<Scaled>, TooMuch> {
     match limit() {
         Some(limit) => fit_into(config, limit),
         None => Ok(None),
@@ -191,8 +190,7 @@ fn scaled(config: &Config, step: u32) -> Config {
 
 /// Memory limit in bytes of the control group of this process or an enclosing one; `None` if there
 /// is none.
-#[must_use]
-pub fn limit() -> Option<u64> {
+pub(crate) fn limit() -> Option<u64> {
     limit_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(GROUPS))
 }
 

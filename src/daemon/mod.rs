@@ -108,7 +108,7 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_with(
+    pub(crate) fn start_with(
         config: &Config,
         clock: Arc<dyn Clock>,
         activated: ActivatedSockets,
@@ -419,7 +419,7 @@ fn watch(mut losses: LossLog, users: &UserStore, clock: &dyn Clock, stop: &Shutd
 ///
 /// # Errors
 /// Everything that a start could not use.
-pub fn check(config: &Config) -> Result<Rules, Vec<Misconfigured>> {
+pub(crate) fn check(config: &Config) -> Result<Rules, Vec<Misconfigured>> {
     let defaults = defaults(config);
     let (mut definitions, wrong) = Definitions::read(&config.configured_reports, &defaults);
     let mut errors: Vec<StartError> = wrong.into_iter().map(StartError::from).collect();
@@ -498,8 +498,7 @@ pub fn defaults(config: &Config) -> Defaults {
 }
 
 /// An address of this machine from which packets reach `bound`.
-#[must_use]
-pub fn local(bound: SocketAddr) -> SocketAddr {
+pub(crate) fn local(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

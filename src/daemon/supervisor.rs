@@ -20,12 +20,12 @@ use crate::shutdown::Shutdown;
 const NAP: Duration = Duration::from_millis(100);
 
 /// Every socket is bound.
-pub fn ready() {
+pub(crate) fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
 /// The configuration is being reloaded; [`ready`] ends it.
-pub fn reloading() {
+pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(_) => notify(&[NotifyState::Reloading]),
@@ -33,13 +33,13 @@ pub fn reloading() {
 }
 
 /// The stop has begun.
-pub fn stopping() {
+pub(crate) fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
 /// Notifies the watchdog until `shutdown`, as long as `alive` returns true. Does nothing without a
 /// watchdog.
-pub fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
+pub(crate) fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };

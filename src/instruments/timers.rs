@@ -43,8 +43,7 @@ impl TimerName {
         [Self::Cycle, Self::Nanosecond, Self::Microsecond, Self::Millisecond, Self::ThreadCpu];
 
     /// Returns the name in `performance_timers`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cycle => "CYCLE",
             Self::Nanosecond => "NANOSECOND",
@@ -139,8 +138,7 @@ impl Timers {
     }
 
     /// Converts units of a timer to picoseconds.
-    #[must_use]
-    pub fn picos(&self, timer: TimerName, units: u64) -> u64 {
+    pub(crate) fn picos(&self, timer: TimerName, units: u64) -> u64 {
         let frequency = self.measured[timer as usize].map_or(1, |it| it.frequency);
         let picos = u128::from(units) * PICOS / u128::from(frequency.max(1));
         u64::try_from(picos).unwrap_or(u64::MAX)

@@ -16,8 +16,7 @@ pub struct Names {
 
 impl Names {
     /// Creates an instance with the configured rules.
-    #[must_use]
-    pub const fn new(rules: Option<NameRules>) -> Self {
+    pub(crate) const fn new(rules: Option<NameRules>) -> Self {
         Self { rules, fresh: Vec::new() }
     }
 

@@ -57,8 +57,7 @@ pub struct SampleRows {
 }
 
 /// Returns the display name of a sample's function.
-#[must_use]
-pub fn function(sample_type: SampleType, symbol: Option<&Frame>) -> Option<Arc<str>> {
+pub(crate) fn function(sample_type: SampleType, symbol: Option<&Frame>) -> Option<Arc<str>> {
     match (sample_type, symbol) {
         (SampleType::Memory, _) => Some("(idle)".into()),
         (SampleType::User, None) => Some("{main}".into()),
@@ -70,8 +69,7 @@ pub fn function(sample_type: SampleType, symbol: Option<&Frame>) -> Option<Arc<s
 }
 
 /// Formats a frame as `Class::function`, or as `{main}` and the file.
-#[must_use]
-pub fn frame_text(frame: &Frame) -> Arc<str> {
+pub(crate) fn frame_text(frame: &Frame) -> Arc<str> {
     match (&frame.scope, &frame.function, &frame.file) {
         (Some(scope), Some(function), _) => format!("{scope}::{function}").into(),
         (_, Some(function), _) => Arc::clone(function),
@@ -112,8 +110,11 @@ fn holds(wanted: &Pattern, value: &KeyValue) -> bool {
 }
 
 /// Returns true if a sample meets all conditions.
-#[must_use]
-pub fn is_wanted(filters: &[(SampleKey, Pattern)], segment: &Segment, sample: &Sample) -> bool {
+pub(crate) fn is_wanted(
+    filters: &[(SampleKey, Pattern)],
+    segment: &Segment,
+    sample: &Sample,
+) -> bool {
     let mut filters = filters.iter();
     filters.all(|(key, wanted)| holds(wanted, &shown(*key, segment, sample)))
 }
@@ -178,7 +179,7 @@ pub static METRICS: [SampleMetric; 8] = [
 
 /// Sums up a row's samples (those that meet all of `row`) in steps of `step_us` from `from_us` on,
 /// both on the monotonic clock. Returns true if there is any such sample.
-pub fn fill_steps(
+pub(crate) fn fill_steps(
     steps: &mut [Step],
     report: &SampleReport,
     row: &[(SampleKey, Pattern)],
@@ -210,8 +211,7 @@ pub fn fill_steps(
 
 impl SampleRows {
     /// Sums up the samples of a window.
-    #[must_use]
-    pub fn new(report: &SampleReport, recent: &Recent) -> Self {
+    pub(crate) fn new(report: &SampleReport, recent: &Recent) -> Self {
         let mut keys: Vec<Vec<KeyValue>> = Vec::new();
         let mut rows: HashMap<Vec<KeyValue>, usize, RandomState> = HashMap::default();
         let mut all = Self::default();
@@ -252,8 +252,7 @@ impl SampleRows {
 
 impl SampleRow {
     /// Returns the number of samples in which something was running.
-    #[must_use]
-    pub const fn busy(&self) -> u64 {
+    pub(crate) const fn busy(&self) -> u64 {
         self.samples - self.idle
     }
 
@@ -271,8 +270,7 @@ impl SampleRow {
     }
 
     /// Returns the mean memory in use per sample, bytes; `None` without samples.
-    #[must_use]
-    pub fn memory_mean(&self) -> Option<f64> {
+    pub(crate) fn memory_mean(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.memory_sum as f64 / self.samples as f64)
     }
 

@@ -36,8 +36,7 @@ pub struct SocketName {
 
 impl SocketName {
     /// The name of a socket.
-    #[must_use]
-    pub fn of(socket: &ReceiveSocket) -> Self {
+    pub(crate) fn of(socket: &ReceiveSocket) -> Self {
         Self { address: socket.address.to_string(), cookie: kernel::cookie(&socket.socket) }
     }
 }
@@ -148,8 +147,7 @@ fn last_file(saved: &[SavedReading]) -> Option<(Position, LineNumbers)> {
 
 impl SavedCounters {
     /// Reads all counters. Call it while nothing can be merged.
-    #[must_use]
-    pub fn of(counters: &Counters, names: &[SocketName]) -> Self {
+    pub(crate) fn of(counters: &Counters, names: &[SocketName]) -> Self {
         // Requests that arrive meanwhile are subtracted again.
         let mut merge = counters.merge.counts();
         let counts: Vec<_> = counters.sockets.iter().map(|it| it.counts()).collect();
@@ -192,7 +190,7 @@ impl SavedCounters {
 
     /// Takes the sums of the same sources, and notes up to which lines: those behind a position are
     /// read again by the next process. The positions are earlier ones.
-    pub fn take_sums(&mut self, squids: &[Arc<Source>]) -> Vec<SavedSums> {
+    pub(crate) fn take_sums(&mut self, squids: &[Arc<Source>]) -> Vec<SavedSums> {
         let mut all = Vec::new();
         for (source, saved) in squids.iter().zip(&mut self.squids) {
             let sums = source.sums.lock();
@@ -224,7 +222,12 @@ impl SavedCounters {
     /// Restores the counters in a new process. Call it before anything counts, with its sockets in
     /// the order of their counters; the other `names` are not sockets. Counts of sources that no
     /// longer exist go to the first.
-    pub fn restore(&self, counters: &Counters, names: &[SocketName], sockets: &[ReceiveSocket]) {
+    pub(crate) fn restore(
+        &self,
+        counters: &Counters,
+        names: &[SocketName],
+        sockets: &[ReceiveSocket],
+    ) {
         for source in &counters.squids {
             let from = source.config.from.to_string();
             let Some(saved) = self.squids.iter().find(|it| it.from == from) else {
@@ -273,7 +276,7 @@ impl SavedCounters {
 }
 
 /// Excludes the kernel's drops before the socket was passed to us. Call it first.
-pub fn begin_drops(socket: &ReceiveSocket, counters: &SocketCounters) {
+pub(crate) fn begin_drops(socket: &ReceiveSocket, counters: &SocketCounters) {
     use std::os::fd::AsFd;
     // A failure leaves 0, and the receiver logs that the kernel cannot be read.
     if let Ok(memory) = kernel::read(socket.socket.as_fd()) {

@@ -51,20 +51,19 @@ pub struct LossLog {
 
 impl LossLog {
     /// Begins with what these counters say now.
-    #[must_use]
-    pub fn new(counters: Counters) -> Self {
+    pub(crate) fn new(counters: Counters) -> Self {
         Self { told: Lost::of(&counters), counters, told_ms: None }
     }
 
     /// Logs what was lost since the last line, if anything and that is long ago.
-    pub fn look(&mut self, now_ms: u64) {
+    pub(crate) fn look(&mut self, now_ms: u64) {
         if self.told_ms.is_none_or(|told_ms| told_ms + APART_MS <= now_ms) && self.tell() {
             self.told_ms = Some(now_ms);
         }
     }
 
     /// Logs what was lost since the last line; returns whether anything was.
-    pub fn tell(&mut self) -> bool {
+    pub(crate) fn tell(&mut self) -> bool {
         let now = Lost::of(&self.counters);
         let lost = now.since(self.told);
         self.told = now;
