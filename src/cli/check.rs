@@ -25,6 +25,7 @@ use crate::series::EVERYTHING;
 use crate::state::folder::{self, HISTORY};
 use crate::state::{self, StateError};
 use crate::telemetry::log;
+use crate::value::text::joined;
 
 /// Longest wait for a daemon that is asked for its rows.
 const DAEMON_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -66,10 +67,8 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let shown = |front: Option<SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
-    let udp = config.ingest.listen.iter();
-    let udp: Vec<_> = udp.map(ToString::to_string).collect();
-    let receivers = config.ingest.receivers;
-    let udp = format!("{}; sockets per address: {receivers}", udp.join(", "));
+    let udp = joined(&config.ingest.listen, ", ");
+    let udp = format!("{udp}; sockets per address: {}", config.ingest.receivers);
     let mut lines = vec![
         ("UDP", udp),
         ("HTTP", shown(config.http.listen)),
@@ -91,7 +90,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let shown_dir = |dir: &Option<PathBuf>| dir.as_ref().map(|dir| dir.display().to_string());
     let kept = [("state", &config.state.dir), ("history", &config.history.dir)];
     let kept = kept.iter().filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));
-    let mut kept = kept.collect::<Vec<_>>().join(", ");
+    let mut kept = joined(kept, ", ");
     if kept.is_empty() {
         let why = config.folder_refused.iter();
         let why: String = why.map(|why| format!("; {why}")).collect();
@@ -156,11 +155,11 @@ pub(super) fn pushes(config: &Config) -> Option<String> {
 fn rows_now(config: &Config, rule: &Rule) -> Option<String> {
     let url = doctor::url(config).filter(|_| rule.objective().is_none())?;
     let client = Client::at(&url, &AccessFlags::default().trusting(config)).ok()?;
-    let columns: Vec<String> = rule.keys.iter().map(|it| encode(it)).collect();
+    let columns = joined(rule.keys.iter().map(|it| encode(it)), ",");
     let report = encode(&rule.entry.report);
     let path = match columns.is_empty() {
         true => format!("/api/v1/reports/{report}?limit=1"),
-        false => format!("/api/v1/reports/{report}?limit=0&columns={}", columns.join(",")),
+        false => format!("/api/v1/reports/{report}?limit=0&columns={columns}"),
     };
     let answer = client.patient_for(DAEMON_WAIT_MAX).get(&path).ok()?;
     let mut found = Vec::new();
