@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::input::record::counted;
 use crate::report::definition::Pattern;
+use crate::telemetry::counter::counted;
 
 counted! {
     /// Keys of a report over samples, with the names of their columns.

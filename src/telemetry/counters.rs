@@ -135,12 +135,15 @@ impl SocketCounters {
         self.elements_mended.add(&counts.repaired);
     }
 
-    /// Everything lost before it could be counted in a report: packets that the kernel dropped or
-    /// that could not be received, and requests that gave way to newer ones.
+    /// What was lost before it could be counted in a report: packets that the kernel dropped,
+    /// requests that gave way to newer ones, and packets that could not be received.
+    pub(super) fn losses(&self) -> [u64; 3] {
+        [self.kernel_drops.get(), self.requests_overwritten.get(), self.receive_errors.get()]
+    }
+
+    /// All losses.
     pub(crate) fn lost(&self) -> u64 {
-        let parts =
-            [self.kernel_drops.get(), self.requests_overwritten.get(), self.receive_errors.get()];
-        parts.iter().sum()
+        self.losses().iter().sum()
     }
 }
 
