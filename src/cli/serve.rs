@@ -98,7 +98,7 @@ const DEMO_ALERTS: &str = include_str!("load/demo/alerts.toml");
 /// The configuration of a demo. Its history lies in `folder` unless the flags name another; nothing
 /// survives.
 fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, ConfigErrors> {
-    let usual = folder.map(Path::to_owned);
+    let usual = folder.map(|folder| Ok(folder.to_owned()));
     let mut config = Config::load_beside(flags, std::env::vars_os(), usual)?;
     if config.alerts.is_empty() && config.slos.is_empty() {
         let demo = Config::from_toml("demo", DEMO_ALERTS)?;

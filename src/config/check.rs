@@ -105,8 +105,8 @@ impl Config {
     fn resolve_folders(&mut self, usual: UsualFolder) {
         let data = &mut self.data.dir;
         if data.as_deref() == Some(Path::new(AUTO)) {
-            *data = usual.path;
-            self.folder_refused = usual.refused;
+            self.folder_refused = usual.as_ref().and_then(|it| it.as_ref().err().cloned());
+            *data = usual.and_then(Result::ok);
         }
         let Some(data) = data else { return };
         self.state.dir.get_or_insert_with(|| {

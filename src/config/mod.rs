@@ -72,7 +72,7 @@ impl Config {
         flags: &ConfigFlags,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
-        Self::load_beside(flags, variables, UsualFolder::default())
+        Self::load_beside(flags, variables, None)
     }
 
     /// Like [`Config::load`], with the folder that "auto" stands for in `data.dir`.
@@ -82,11 +82,11 @@ impl Config {
     pub(crate) fn load_beside(
         flags: &ConfigFlags,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
-        usual_folder: impl Into<UsualFolder>,
+        usual_folder: UsualFolder,
     ) -> Result<Self, ConfigErrors> {
         let variables: Vec<_> = variables.into_iter().collect();
         let path = Self::file(flags, &variables);
-        let mut raw = RawConfig { usual_folder: usual_folder.into(), ..RawConfig::default() };
+        let mut raw = RawConfig { usual_folder, ..RawConfig::default() };
         if let Some((named_by, path)) = path {
             let shown = path.display();
             match std::fs::read_to_string(&path) {
