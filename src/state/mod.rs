@@ -25,6 +25,7 @@ pub mod annotations;
 pub mod counters;
 pub(crate) mod document;
 #[cfg(test)]
+#[path = "tests/faults.rs"]
 pub(crate) mod faults;
 pub(crate) mod files;
 pub mod folder;
@@ -49,7 +50,7 @@ const FILE: &str = "reports.json";
 const LIST: &str = "reports";
 
 /// The content of the file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Contents {
     version: u64,
     reports: Vec<Json>,
@@ -76,15 +77,7 @@ impl State {
         let _locked = LockedFolder::open(STATE, path)?;
         let what = "the reports that were made at run time";
         let (file, contents) = Document::open(STATE, path, LIST, what, unix_secs)?;
-        Ok(Self {
-            _locked,
-            file,
-            contents: contents.unwrap_or(Contents {
-                version: VERSION,
-                reports: Vec::new(),
-                dropped: Vec::new(),
-            }),
-        })
+        Ok(Self { _locked, file, contents: contents.unwrap_or_default() })
     }
 
     /// The definitions, oldest first, as they were sent. An entry may be any JSON: somebody may
@@ -107,7 +100,7 @@ impl State {
         entry.extend(members.iter().map(|(k, v)| (k.clone(), v.clone())));
         let mut reports = self.without(name);
         reports.push(entry.into());
-        self.replace(reports)
+        self.write(reports, self.contents.dropped.clone())
     }
 
     /// Whether a definition is stored under that name.
@@ -136,10 +129,6 @@ impl State {
     fn without(&self, name: &str) -> Vec<Json> {
         let others = self.reports().iter().filter(|other| !is_named(other, name));
         others.cloned().collect()
-    }
-
-    fn replace(&mut self, reports: Vec<Json>) -> Result<(), StateError> {
-        self.write(reports, self.contents.dropped.clone())
     }
 
     fn write(&mut self, reports: Vec<Json>, dropped: Vec<String>) -> Result<(), StateError> {
