@@ -119,12 +119,6 @@ impl Users {
         self.users.is_empty()
     }
 
-    /// Returns the role of a user by name. For display only, not for decisions: a name is no proof.
-    pub(crate) fn role_of(&self, name: &str) -> Option<Role> {
-        let user = self.users.iter().find(|user| &*user.name == name);
-        user.map(|user| user.role)
-    }
-
     /// Gives users that are unchanged since `before` the same name pointer, which [`Users::has`]
     /// compares.
     pub(super) fn stay(&mut self, before: &Self) {

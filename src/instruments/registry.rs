@@ -79,11 +79,6 @@ impl Kind {
 }
 
 impl Class {
-    /// Returns the name used in settings and counters.
-    pub(crate) fn word(self) -> &'static str {
-        CLASSES[self as usize].1
-    }
-
     /// Returns the kind of its events.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {

@@ -263,11 +263,6 @@ impl Snapshot {
     pub(crate) fn len(&self) -> usize {
         self.segments.iter().map(|it| it.samples.len()).sum()
     }
-
-    /// Returns true if there are no samples.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.segments.is_empty()
-    }
 }
 
 impl Pool {
@@ -288,11 +283,6 @@ impl Pool {
     /// Returns the number of samples.
     pub(crate) const fn len(&self) -> usize {
         self.samples
-    }
-
-    /// Returns true if there are no samples.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.samples == 0
     }
 
     /// Returns the maximum number of samples.

@@ -128,11 +128,6 @@ impl Annotations {
         self.list.read().clone()
     }
 
-    /// Number of annotations.
-    pub(crate) fn count(&self) -> usize {
-        self.list.read().len()
-    }
-
     /// Annotations in a span of unix seconds, ordered by time.
     pub(crate) fn within(&self, span: &RangeInclusive<u64>) -> Vec<Arc<Annotation>> {
         let list = self.list.read();
@@ -226,7 +221,7 @@ mod tests {
         assert_eq!(texts(&kept.within(&(0..=u64::MAX))), ["a\n\"ä\"", "b", "c"]);
         assert_eq!(texts(&kept.within(&(10..=20))), ["a\n\"ä\"", "b"]);
         let made = kept.add(about(40, "d")).unwrap();
-        assert_eq!((made.id, kept.count()), (5, 4));
+        assert_eq!((made.id, kept.all().len()), (5, 4));
         assert_eq!(made.tags().collect::<Vec<_>>(), ["deploy", "shop"]);
     }
 

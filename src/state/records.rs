@@ -133,7 +133,7 @@ impl<W: Write> RecordsWriter<W> {
 #[derive(Debug)]
 pub struct RecordsReader<R: Read> {
     frame: FrameDecoder<R>,
-    record: Vec<u8>,
+    pub(super) record: Vec<u8>,
     /// Records read so far.
     count: u64,
 }
@@ -198,11 +198,6 @@ impl<R: Read> RecordsReader<R> {
         ReadError::Checksum { after: self.count, problem }
     }
 
-    /// The current record, encoded.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.record
-    }
-
     /// Decodes the current record.
     ///
     /// # Errors
@@ -253,7 +248,7 @@ mod tests {
         assert!(bytes.len() < 2_000, "compressed");
         let mut reader = RecordsReader::new(&bytes[..]).unwrap();
         assert!(reader.advance().unwrap());
-        assert_eq!(reader.bytes(), &vec![7; 100_000][..]);
+        assert_eq!(reader.record, vec![7; 100_000]);
         assert!(reader.advance().unwrap());
         assert!(!reader.advance().unwrap());
         assert_eq!(reader.record::<String>().unwrap(), "the last");
