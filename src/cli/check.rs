@@ -113,10 +113,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     print(&format!(
         "The configuration is valid.{lines}\n\n{plan}\n{limits}{scaled}{history}{alerts}{releases}"
     ))?;
-    match folders.is_empty() {
-        true => Ok(()),
-        false => Err(Failure { code: 1, problems: folders }),
-    }
+    if folders.is_empty() { Ok(()) } else { Err(Failure { code: 1, problems: folders }) }
 }
 
 /// The tags of `releases.tag`, of which one is used.
@@ -131,10 +128,7 @@ fn first_sent(tags: &[String]) -> String {
 fn section(heading: &str, lines: impl IntoIterator<Item = String>) -> String {
     let lines = lines.into_iter().map(|line| format!("\n  {line}"));
     let lines: String = lines.collect();
-    match lines.is_empty() {
-        true => lines,
-        false => format!("\n{heading}:{lines}"),
-    }
+    if lines.is_empty() { lines } else { format!("\n{heading}:{lines}") }
 }
 
 /// The metrics that are pushed, and where to.

@@ -79,10 +79,7 @@ impl Finding {
 
     /// Returns the finding unchanged if `holds`, else with what would be better.
     fn unless(self, holds: bool, change: impl Into<String>) -> Self {
-        match holds {
-            true => self,
-            false => Self::better(self.what, self.found, change),
-        }
+        if holds { self } else { Self::better(self.what, self.found, change) }
     }
 }
 

@@ -336,10 +336,7 @@ pub(super) fn list<T: 'static>(
 
 /// Refuses an item that is in the list already.
 fn distinct<T: PartialEq>(item: T, before: &[T]) -> Result<T, Problem> {
-    match before.contains(&item) {
-        true => Err("the same twice".into()),
-        false => Ok(item),
-    }
+    if before.contains(&item) { Err("the same twice".into()) } else { Ok(item) }
 }
 
 /// The same for a name, which must not be empty.

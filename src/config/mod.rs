@@ -269,10 +269,7 @@ impl Config {
 
     /// Bytes that may wait for the log of seconds; 0 without a log.
     pub(crate) fn log_memory(&self) -> usize {
-        match self.history.log {
-            true => (self.history.memory / 8).min(48 << 20),
-            false => 0,
-        }
+        if self.history.log { (self.history.memory / 8).min(48 << 20) } else { 0 }
     }
 
     /// Returns whether any active front end has a certificate.

@@ -360,10 +360,7 @@ impl Registry {
             return;
         };
         let on = self.consumers.load(Ordering::Relaxed);
-        self.set_consumers(match enabled {
-            true => on | 1 << at,
-            false => on & !(1 << at),
-        });
+        self.set_consumers(if enabled { on | 1 << at } else { on & !(1 << at) });
     }
 
     /// Returns true if sums are kept by thread.

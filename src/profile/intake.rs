@@ -134,10 +134,7 @@ impl Feed {
         let (mut received, mut taken) = (0, 0);
         lines.feed(&chunk.bytes, |line, is_whole| {
             received += 1;
-            let parsed = match is_whole {
-                true => line::split(line),
-                false => Err(BadLine::TooLong),
-            };
+            let parsed = if is_whole { line::split(line) } else { Err(BadLine::TooLong) };
             let added = parsed.and_then(|it| self.add(&mut pool, &it, received_us, profile, names));
             match added {
                 Ok(()) => taken += 1,
