@@ -83,10 +83,8 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     lines.extend(receivers.map(|url| ("alerts", url.clone())));
     let shipped = Some(&config.clickhouse.url).filter(|url| !url.is_empty());
     lines.extend(shipped.map(|url| ("rows", format!("to ClickHouse at {url}"))));
-    let squids = config.squids.iter();
-    lines.extend(squids.map(|squid| ("Squid", squid.from.to_string())));
-    let stats = config.stats.iter();
-    lines.extend(stats.map(|stat| ("stat", stat.stream.to_string())));
+    lines.extend(config.squids.iter().map(|squid| ("Squid", squid.from.to_string())));
+    lines.extend(config.stats.iter().map(|stat| ("stat", stat.stream.to_string())));
     let shown_dir = |dir: &Option<PathBuf>| dir.as_ref().map(|dir| dir.display().to_string());
     let kept = [("state", &config.state.dir), ("history", &config.history.dir)];
     let kept = kept.iter().filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));

@@ -139,8 +139,7 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
         findings.push(readiness(url, Client::at(url, &flags.access.trusting(&config))));
     }
     findings.extend(too_much.map(|error| {
-        let found = error.to_string();
-        Finding::wrong("memory limit", found.replace("memory: ", ""), "")
+        Finding::wrong("memory limit", error.to_string().replace("memory: ", ""), "")
     }));
     print(&joined(&findings, "\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
@@ -207,10 +206,8 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     let ingest = &config.ingest;
     let requested = ingest.recv_buffer;
     // Closed again at once.
-    let opened = socket::open(&ingest.listen, ingest.receivers, requested).map(|sockets| {
-        let buffers = sockets.iter().map(|socket| socket.buffer);
-        buffers.collect::<Vec<_>>()
-    });
+    let opened = socket::open(&ingest.listen, ingest.receivers, requested)
+        .map(|sockets| sockets.iter().map(|socket| socket.buffer).collect::<Vec<_>>());
     let buffers = match &opened {
         Ok(buffers) => buffers.clone(),
         // The address is in use, but the buffer the kernel would grant is known all the same.

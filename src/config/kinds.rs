@@ -183,8 +183,7 @@ pub(super) fn choices<T: Copy + 'static>(choices: &'static [(&'static str, T)]) 
     let one = choice(choices);
     let accepted = format!("a list of some of {}", one.accepted);
     Kind::new(accepted, move |given| {
-        let items = given.items().into_iter().enumerate();
-        let read = items.map(|(index, given)| {
+        let read = given.items().into_iter().enumerate().map(|(index, given)| {
             (one.reader)(&given).map_err(|problem| Problem { item: Some(index), ..problem })
         });
         read.collect()

@@ -87,8 +87,7 @@ impl EntryReader<'_> {
             return Ok(None);
         };
         let name = format!("{}.{key}", self.list);
-        let read = kind.read(&name, given, self.errors);
-        read.map(Some).ok_or(Refused)
+        kind.read(&name, given, self.errors).map(Some).ok_or(Refused)
     }
 
     /// The value of `key`, which is required.

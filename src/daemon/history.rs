@@ -89,8 +89,7 @@ impl OpenHistory {
             };
             replayed.replay(&mut store);
             for source in &followed {
-                let known = store.files().get(&from(source));
-                source.begin(known.cloned());
+                source.begin(store.files().get(&from(source)).cloned());
             }
             if let Some((status, shipping)) = shipping {
                 status.begin(shipping);

@@ -99,8 +99,7 @@ impl fmt::Display for Limits {
 /// The least limit, in whole MiB, into which the plan fits.
 fn limit_for(plan: &MemoryPlan) -> u64 {
     let needed = plan.needed_bytes();
-    let limit = (needed * LEFT_FREE).div_ceil(LEFT_FREE - 1);
-    limit.next_multiple_of(MIB as u64)
+    (needed * LEFT_FREE).div_ceil(LEFT_FREE - 1).next_multiple_of(MIB as u64)
 }
 
 /// A setting that can be reduced, and its minimum.

@@ -84,6 +84,5 @@ fn variables(config: &Config) -> Vec<(String, String)> {
     if let Some(mysql) = config.mysql.listen {
         variables.push(("port", mysql.port().to_string()));
     }
-    let named = variables.into_iter();
-    named.map(|(name, value)| (name.to_owned(), value)).collect()
+    variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -74,8 +74,7 @@ fn watchdog(limit: Duration, shutdown: &Shutdown, alive: impl Fn() -> bool, noti
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
-    let sent = match socket.as_bytes() {
+    let sent = match std::env::var_os("NOTIFY_SOCKET").unwrap_or_default().as_bytes() {
         [] => Ok(()),
         // The crate takes it for a path.
         [b'@', name @ ..] => notify_abstract(name, state),

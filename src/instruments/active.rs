@@ -157,8 +157,7 @@ impl Active {
 
     /// Changes the statement's outcome so far.
     pub(crate) fn outcome(&mut self, change: impl FnOnce(&mut Statement)) {
-        let running = self.0.as_mut();
-        if let Some(statement) = running.and_then(|it| it.statement.as_mut()) {
+        if let Some(statement) = self.0.as_mut().and_then(|it| it.statement.as_mut()) {
             change(Arc::make_mut(statement));
         }
     }

@@ -305,8 +305,7 @@ impl Registry {
 
     /// Returns all registered instruments, class by class.
     pub(crate) fn all(&self) -> Vec<&'static Instrument> {
-        let classes = self.classes.iter();
-        classes.flat_map(|class| class.list.read().clone()).collect()
+        self.classes.iter().flat_map(|class| class.list.read().clone()).collect()
     }
 
     /// Returns the instrument whose sums are at this index.
@@ -339,8 +338,7 @@ impl Registry {
 
     /// Returns whether the configuration switches a name on, and whether timed.
     fn wanted(&self, name: &str) -> (bool, bool) {
-        let patterns = self.enabled.read();
-        let wanted = patterns.iter().rev().find_map(|pattern| {
+        let wanted = self.enabled.read().iter().rev().find_map(|pattern| {
             let (like_name, how) = pattern.split_once('=').unwrap_or((pattern, "timed"));
             like(name, like_name).then_some((true, how != "counted"))
         });

@@ -64,8 +64,7 @@ impl Summary {
         let of_kind = instruments.filter(move |(_, it)| it.class.kind() == Some(kind));
         of_kind.map(|(at, instrument)| {
             let mut totals = Totals::default();
-            let threads = self.threads.iter();
-            threads.for_each(|(_, sums)| totals.add(&sums[at]));
+            self.threads.iter().for_each(|(_, sums)| totals.add(&sums[at]));
             (*instrument, totals)
         })
     }

@@ -88,8 +88,7 @@ impl Run {
 
     /// Converts a time of the run to microseconds of the monotonic clock.
     pub(crate) fn time_us(&self, elapsed: u64) -> i64 {
-        let zero_us = self.zero_us.load(Ordering::Relaxed);
-        zero_us.saturating_add(micros(elapsed))
+        self.zero_us.load(Ordering::Relaxed).saturating_add(micros(elapsed))
     }
 }
 

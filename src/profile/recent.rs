@@ -208,8 +208,7 @@ impl Recent {
 
     /// Returns the samples of the window in the order of arrival.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Seen<'_>> {
-        let segments = self.snapshot.segments.iter().enumerate();
-        segments.flat_map(move |(at, segment)| {
+        self.snapshot.segments.iter().enumerate().flat_map(move |(at, segment)| {
             let before = self.first_id.saturating_sub(segment.first_id) as usize;
             let samples = segment.samples.iter().zip(&self.growth[at]).skip(before);
             samples.filter_map(move |(sample, growth)| {

@@ -158,8 +158,7 @@ impl SavedCounters {
         others.extend(counters.mysql.counts().readings());
         others.extend(counters.logins.counts().readings());
         let mut others = save(&others);
-        let unscraped = counters.unscraped.lock();
-        others.extend(unscraped.iter().map(|(series, count)| {
+        others.extend(counters.unscraped.lock().iter().map(|(series, count)| {
             (UNSCRAPED.to_owned(), serde_json::to_string(series).ok(), *count)
         }));
         let sockets = names.iter().zip(&counters.sockets).zip(&settled);

@@ -154,8 +154,7 @@ impl LastEnd {
             true => Lost { start: 0, end: now, below: 0, from, store: Lost::NO_STORE },
             false => Lost { start, end: now, below: u64::MAX, from, store: 0 },
         };
-        let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
-        let before = before.map(|it| {
+        let before = self.refilled.iter().rev().take(SPANS_MAX).rev().map(|it| {
             // It is not known which files have its rows alone: its last minute, which may include
             // later counts, is left out.
             let is_mixed = it.below == u64::MAX && it.store != 0;
@@ -171,8 +170,7 @@ impl LastEnd {
                 (it, _) => Lost { end: it.end.min(lost.start), from: no_file(), ..it },
             }
         });
-        let all = before.chain([lost]);
-        all.filter(|lost| !lost.is_empty()).collect()
+        before.chain([lost]).filter(|lost| !lost.is_empty()).collect()
     }
 }
 

@@ -127,8 +127,7 @@ impl State {
     }
 
     fn without(&self, name: &str) -> Vec<Json> {
-        let others = self.reports().iter().filter(|other| !is_named(other, name));
-        others.cloned().collect()
+        self.reports().iter().filter(|other| !is_named(other, name)).cloned().collect()
     }
 
     fn write(&mut self, reports: Vec<Json>, dropped: Vec<String>) -> Result<(), StateError> {

@@ -39,8 +39,7 @@ pub(crate) fn init(format: LogFormat, level: Level) -> Result<LogControl, TryIni
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).with_target(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let log = tracing_subscriber::registry().with(filter).with(lines);
-    log.try_init().map(|()| control)
+    tracing_subscriber::registry().with(filter).with(lines).try_init().map(|()| control)
 }
 
 /// Lets one line through in a time span and counts the others. One for each place that logs; shared

@@ -124,8 +124,7 @@ impl Group {
 
     /// Returns the value of a number, by reason if it is counted so.
     pub(crate) fn value(&self, name: &str) -> Option<Json> {
-        let named = self.readings.iter().find(|it| it.name == name);
-        named.map(|it| it.value.clone())
+        self.readings.iter().find(|it| it.name == name).map(|it| it.value.clone())
     }
 
     /// Adds members other than numbers; `texts` has to be an object.
@@ -138,8 +137,7 @@ impl Group {
 
     /// Returns the count of a number, or 0 if there is no such number.
     pub(crate) fn count(&self, name: &str) -> u64 {
-        let named = self.readings.iter().find(|it| it.name == name);
-        named.map_or(0, Reading::total)
+        self.readings.iter().find(|it| it.name == name).map_or(0, Reading::total)
     }
 
     fn members(&self) -> Map<String, Json> {

@@ -121,8 +121,7 @@ impl Shop {
             left < 0.0
         });
         // Rounding may leave a remainder.
-        let found = found.or_else(|| CAST.scripts().next());
-        found.expect("the cast has scripts")
+        found.or_else(|| CAST.scripts().next()).expect("the cast has scripts")
     }
 
     fn request(&mut self, site: &Site, script: &Script, at: Duration) -> Request {

@@ -114,8 +114,7 @@ fn natural(table: &Table, scales: &[Option<Scale>]) -> Vec<usize> {
         // Room for the mark of the sorted column.
         widths.fold(width(&column.title) + 1, usize::max)
     };
-    let columns = table.content.columns.iter();
-    columns.zip(scales).map(widest).collect()
+    table.content.columns.iter().zip(scales).map(widest).collect()
 }
 
 #[cfg(test)]

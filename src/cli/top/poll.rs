@@ -135,8 +135,7 @@ fn update(serial: u64, error: ClientError) -> Update {
 }
 
 fn unix_secs() -> u64 {
-    let now = SystemTime::UNIX_EPOCH.elapsed();
-    now.unwrap_or_default().as_secs()
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
 }
 
 /// Fetches views and counters.
@@ -163,8 +162,7 @@ impl Poller {
         let Ok(answer) = self.client.get(&path) else {
             return Vec::new();
         };
-        let points = answer["points"].as_array().into_iter().flatten();
-        points.map(Json::as_f64).collect()
+        answer["points"].as_array().into_iter().flatten().map(Json::as_f64).collect()
     }
 
     /// Fetches the counters, and the last minutes.
