@@ -87,9 +87,7 @@ fn time(der: &mut &[u8]) -> Option<u64> {
 /// Returns true if a certificate is marked as an authority: basicConstraints with CA:TRUE.
 pub(crate) fn is_authority(der: &[u8]) -> bool {
     let mut places = der.windows(BASIC_CONSTRAINTS.len());
-    let Some(at) = places.position(|it| it == BASIC_CONSTRAINTS) else {
-        return false;
-    };
+    let Some(at) = places.position(|it| it == BASIC_CONSTRAINTS) else { return false };
     let mut rest = der.get(at + BASIC_CONSTRAINTS.len()..).unwrap_or_default();
     let mut field = next(&mut rest);
     // Whether the extension is critical comes first, if at all.

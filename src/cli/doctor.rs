@@ -403,9 +403,7 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
 fn valid(files: &TlsFiles, validity: Option<RangeInclusive<u64>>) -> Finding {
     let shown = files.cert.display();
     let found = format!("{shown} can be used with the key");
-    let Some(validity) = validity else {
-        return Finding::right(TLS, found);
-    };
+    let Some(validity) = validity else { return Finding::right(TLS, found) };
     let (begin, expires) = validity.into_inner();
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     if now < begin {

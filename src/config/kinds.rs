@@ -434,9 +434,7 @@ pub(super) fn table(
     check: fn(&str, Option<&str>) -> Result<(), String>,
 ) -> Kind<BTreeMap<String, String>> {
     Kind::new(accepted, move |given| {
-        let Value::Table(entry) = &given.value else {
-            return Err("not a table".into());
-        };
+        let Value::Table(entry) = &given.value else { return Err("not a table".into()) };
         if entry.values.len() > most {
             return Err(too_many.into());
         }

@@ -164,9 +164,7 @@ impl RawConfig {
 
     /// Returns the entries of one of [`LISTS`].
     pub(super) fn entries(&mut self, list: &'static str) -> Vec<Entry> {
-        let Some(given) = self.settings.get(list) else {
-            return Vec::new();
-        };
+        let Some(given) = self.settings.get(list) else { return Vec::new() };
         given.entries().unwrap_or_else(|| {
             let example = match list {
                 "rewrite" => "[{field = \"script_name\", ..}]",

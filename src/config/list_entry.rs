@@ -83,9 +83,7 @@ impl EntryReader<'_> {
         key: &str,
         kind: &Kind<T>,
     ) -> Result<Option<T>, Refused> {
-        let Some(given) = self.entry.values.get(key) else {
-            return Ok(None);
-        };
+        let Some(given) = self.entry.values.get(key) else { return Ok(None) };
         let name = format!("{}.{key}", self.list);
         kind.read(&name, given, self.errors).map(Some).ok_or(Refused)
     }

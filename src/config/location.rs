@@ -69,9 +69,7 @@ impl Location {
 
     /// The line in the file, from 1; `None` if not in a file.
     pub(crate) fn line(&self) -> Option<usize> {
-        let Origin::File(_) = *self.origin else {
-            return None;
-        };
+        let Origin::File(_) = *self.origin else { return None };
         let before = self.text.bytes().take(self.span.start);
         Some(1 + before.filter(|byte| *byte == b'\n').count())
     }

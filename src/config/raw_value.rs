@@ -159,9 +159,7 @@ impl Given {
 
     /// The entries, if it is a list of tables.
     pub(super) fn entries(&self) -> Option<Vec<Entry>> {
-        let Value::List(items) = &self.value else {
-            return None;
-        };
+        let Value::List(items) = &self.value else { return None };
         let entry = |item: &Self| match &item.value {
             Value::Table(entry) => Some(entry.clone()),
             _ => None,

@@ -44,9 +44,7 @@ impl OpenHistory {
         squids: &[Arc<Source>],
     ) -> Result<Self, StartError> {
         let settings = &config.history;
-        let Some(dir) = settings.dir.clone() else {
-            return Ok(Self::default());
-        };
+        let Some(dir) = settings.dir.clone() else { return Ok(Self::default()) };
         let followed: Vec<_> = squids.iter().filter(|it| it.is_followed()).cloned().collect();
         for source in squids {
             source.sums.lock().fresh.get_or_insert_default();

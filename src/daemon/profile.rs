@@ -42,9 +42,7 @@ pub(super) fn start(
     clock: &Arc<dyn Clock>,
     hasher: &Hasher,
 ) -> Result<Option<RunningProfile>, StartError> {
-    let Some(profile) = profile else {
-        return Ok(None);
-    };
+    let Some(profile) = profile else { return Ok(None) };
     let rules = (!config.rewrites.is_empty())
         .then(|| NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(rule_counters)));
     let intake = Intake::new(Arc::clone(&profile), Names::new(rules));

@@ -28,9 +28,7 @@ impl Frontends {
         served: &Served<'_>,
         listener: TcpListener,
     ) -> Result<Option<SocketAddr>, StartError> {
-        let Some(engine) = served.engine.clone() else {
-            return Ok(None);
-        };
+        let Some(engine) = served.engine.clone() else { return Ok(None) };
         let config = served.config;
         let front = config.mysql.front();
         let stopped = self.stopped();

@@ -40,9 +40,7 @@ pub(crate) fn stopping() {
 /// Notifies the watchdog until `shutdown`, as long as `alive` returns true. Does nothing without a
 /// watchdog.
 pub(crate) fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
-    let Some(limit) = sd_notify::watchdog_enabled() else {
-        return;
-    };
+    let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let shutdown = shutdown.clone();
     let thread = std::thread::Builder::new().name("alive".to_owned());
     let spawned = thread.spawn(move || {

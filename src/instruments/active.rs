@@ -174,9 +174,7 @@ impl Drop for Active {
 
 impl Running {
     fn end(&mut self) {
-        let Some(registry) = registry() else {
-            return;
-        };
+        let Some(registry) = registry() else { return };
         let (event, thread) = (&mut self.event, self.thread);
         event.end = event.start.map(|start| registry.now(self.instrument).max(start));
         event.end_id = Some(thread.leave(self.depth));

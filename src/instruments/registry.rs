@@ -354,9 +354,7 @@ impl Registry {
 
     /// Switches a consumer.
     pub(crate) fn switch_consumer(&self, name: &str, enabled: bool) {
-        let Some(at) = CONSUMERS.iter().position(|known| *known == name) else {
-            return;
-        };
+        let Some(at) = CONSUMERS.iter().position(|known| *known == name) else { return };
         let on = self.consumers.load(Ordering::Relaxed);
         self.set_consumers(if enabled { on | 1 << at } else { on & !(1 << at) });
     }

@@ -87,9 +87,7 @@ impl Intake {
         let mut any = false;
         for feed in &mut self.feeds {
             for _ in 0..CHUNKS {
-                let Some(chunk) = feed.source.queue.pop() else {
-                    break;
-                };
+                let Some(chunk) = feed.source.queue.pop() else { break };
                 any = true;
                 feed.take(&chunk, &self.profile, &mut self.names);
             }

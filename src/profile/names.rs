@@ -22,9 +22,7 @@ impl Names {
 
     /// Applies the rules for a field to a text.
     pub(super) fn apply(&mut self, field: TextField, sent: &str) -> Arc<str> {
-        let Some(rules) = &mut self.rules else {
-            return sent.into();
-        };
+        let Some(rules) = &mut self.rules else { return sent.into() };
         self.fresh.clear();
         let chain = rules.field_chain(field);
         match chain.is_some_and(|chain| rules.apply(chain, sent.as_bytes(), &mut self.fresh)) {

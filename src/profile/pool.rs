@@ -397,9 +397,7 @@ impl Pool {
 
     /// Drops the oldest closed segment.
     fn evict(&mut self) -> bool {
-        let Some(oldest) = self.sealed.pop_front() else {
-            return false;
-        };
+        let Some(oldest) = self.sealed.pop_front() else { return false };
         self.samples -= oldest.samples.len();
         if Arc::strong_count(&oldest) > 1 {
             self.gone.retain(|it| it.strong_count() > 0);
@@ -463,9 +461,7 @@ impl Pool {
         root: Option<&str>,
         defect: &mut impl FnMut(Defect),
     ) -> Result<u32, BadLine> {
-        let Some(sent) = sent else {
-            return Ok(NONE);
-        };
+        let Some(sent) = sent else { return Ok(NONE) };
         if let Some(number) = self.index.frames.get(sent) {
             return Ok(*number);
         }
@@ -483,9 +479,7 @@ impl Pool {
     }
 
     fn arguments(&mut self, sent: Option<&[u8]>, defect: &mut impl FnMut(Defect)) -> u32 {
-        let Some(sent) = sent else {
-            return NONE;
-        };
+        let Some(sent) = sent else { return NONE };
         if memchr::memmem::find(sent, b"int(").is_some() {
             defect(Defect::IntegerDropped);
         }

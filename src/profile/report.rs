@@ -191,16 +191,12 @@ pub(crate) fn fill_steps(
         is_wanted(&report.filters, segment, sample).then(|| is_wanted(row, segment, sample))
     };
     each_sample(recent, decide, |decided, segment, seen| {
-        let Some(is_row) = decided else {
-            return;
-        };
+        let Some(is_row) = decided else { return };
         found |= is_row;
         let request = segment.request(seen.sample);
         let since_us = request.run.time_us(seen.sample.elapsed) - from_us;
         let at = usize::try_from(since_us.div_euclid(step_us));
-        let Some(step) = at.ok().and_then(|at| steps.get_mut(at)) else {
-            return;
-        };
+        let Some(step) = at.ok().and_then(|at| steps.get_mut(at)) else { return };
         step.busy += u64::from(seen.sample.sample_type != SampleType::Memory);
         if is_row {
             step.row.add(seen, recent);
@@ -234,9 +230,7 @@ impl SampleRows {
             }))
         };
         each_sample(recent, decide, |row, _, seen| {
-            let Some(row) = row else {
-                return;
-            };
+            let Some(row) = row else { return };
             if row >= all.rows.len() {
                 all.rows.push(SampleRow::default());
             }

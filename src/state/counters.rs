@@ -252,9 +252,7 @@ impl SavedCounters {
             if let Some(at) = found {
                 taken[at] = true;
             }
-            let Some(live) = counters.sockets.get(found.unwrap_or(0)) else {
-                continue;
-            };
+            let Some(live) = counters.sockets.get(found.unwrap_or(0)) else { continue };
             // After a reboot another socket may have the cookie; it has dropped less.
             let since = live.kernel_drops.reading().wrapping_sub(saved.reading);
             let socket = known.and_then(|at| sockets.get(at));

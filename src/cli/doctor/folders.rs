@@ -31,9 +31,7 @@ pub(super) fn state_dir(config: &Config, serving: Option<&str>) -> Option<Findin
 
 /// Checks `history.dir` likewise, and says how long its space lasts.
 pub(super) fn history_dir(config: &Config, serving: Option<&str>) -> Vec<Finding> {
-    let Some(dir) = config.history.dir.as_deref() else {
-        return Vec::new();
-    };
+    let Some(dir) = config.history.dir.as_deref() else { return Vec::new() };
     let min = config.history.free_min as u64;
     let found = folder::check(folder::HISTORY, dir, min);
     let unreadable = found.is_ok().then(|| unreadable_history(config, dir));

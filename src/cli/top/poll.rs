@@ -159,9 +159,7 @@ impl Poller {
         let step = interval.as_secs().clamp(1, 3_600);
         let from = unix_secs().saturating_sub((step * PAST_POINTS).min(3_600));
         let path = format!("/api/v1/reports/info/series?metric={metric}&from={from}&step={step}");
-        let Ok(answer) = self.client.get(&path) else {
-            return Vec::new();
-        };
+        let Ok(answer) = self.client.get(&path) else { return Vec::new() };
         answer["points"].as_array().into_iter().flatten().map(Json::as_f64).collect()
     }
 
