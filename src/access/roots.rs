@@ -64,14 +64,8 @@ pub(crate) fn agent(
     if !url.starts_with("https:") {
         return Ok(settings.build().new_agent());
     }
-    let mut named = match file {
-        Some(path) => certificates(setting, path)?,
-        None => Vec::new(),
-    };
-    let own = match own {
-        Some(path) => certificates("the configured certificate", path)?,
-        None => Vec::new(),
-    };
+    let mut named = certificates(setting, file)?;
+    let own = certificates("the configured certificate", own)?;
     let pinned = own.first().cloned();
     named.extend(own);
     let mut roots = RootCertStore::empty();
@@ -79,7 +73,7 @@ pub(crate) fn agent(
     if file.is_none() {
         match system() {
             Some(path) => {
-                let all = certificates("the system's certificates", &path)?;
+                let all = certificates("the system's certificates", Some(&path))?;
                 roots.add_parsable_certificates(all);
             }
             None if named.is_empty() => {
@@ -126,7 +120,8 @@ pub(crate) fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
 }
 
 /// Returns the certificates in a file.
-fn certificates(name: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(name: &str, path: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let Some(path) = path else { return Ok(Vec::new()) };
     let shown = path.display();
     // Flags of commands may name a pipe, as in `--ca-file <(...)`; the daemon must not wait for one.
     let pem = match name.starts_with("--") {
